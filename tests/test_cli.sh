@@ -91,8 +91,16 @@ wrong "strength beyond 1" 2 "from 0 to 1" generate --strength 1.5
 wrong "strength without a picture" 2 "--strength needs a picture" generate "${tiny[@]}" --strength 0.5 -o "$folder/x.png"
 wrong "a mask without a picture" 2 "--mask needs" generate "${tiny[@]}" --mask x.png -o "$folder/x.png"
 wrong "a picture and latents" 2 "exclude each other" generate "${tiny[@]}" --image x.png --latents y -o "$folder/x.png"
-wrong "a prompt and a prompt file" 2 "exclude each other" generate "${tiny[@]}" --prompt-file y -o "$folder/x.png"
+wrong "a prompt and a prompt file" 2 "exclude each other" generate "${tiny[@]}" --encoded-prompt y -o "$folder/x.png"
 wrong "too many pictures" 2 "at most 64" generate "${tiny[@]}" --prompt b --batch 33 -o "$folder/x.png"
+wrong "the old name of an option" 2 "--prompt-file is called --encoded-prompt now" generate --model "$model" --prompt-file y -o "$folder/x.png"
+wrong "a prompt and a file of prompts" 2 "exclude each other" generate "${tiny[@]}" --prompts y -o "$folder/x.png"
+wrong "a file of prompts and an encoded one" 2 "exclude each other" generate --model "$model" --prompts y --encoded-prompt z -o "$folder/x.png"
+wrong "a file of prompts and a prompt in XML" 2 "leave --prompt" generate --model "$model" --prompts y --caption a -o "$folder/x.png"
+wrong "@ without a file" 2 "--prompt @: name the file" generate --model "$model" --prompt @ -o "$folder/x.png"
+for name in %s %d-%d %3d %% % %0d %010d %i 100%; do
+    wrong "an output called $name" 2 "the place of its number, once, as %d or as %03d" generate "${tiny[@]}" -o "$folder/$name.png"
+done
 wrong "guidance that ends before it begins" 2 "lies behind" generate "${tiny[@]}" --guidance-begin 0.8 --guidance-end 0.2 -o "$folder/x.png"
 wrong "encode without anything" 2 "what to encode" encode --model "$model" -o "$folder/x"
 wrong "too many references" 2 "at most 8 references" generate "${tiny[@]}" --reference={a,b,c,d,e,f,g,h,i}.png -o "$folder/x.png"
@@ -115,7 +123,7 @@ else
 fi
 wrong "an indent too wide" 2 "from 0 to 16" xml --caption a --xml-indent 17
 wrong "a prompt and a prompt in XML" 2 "leave --prompt" generate "${tiny[@]}" --character gender=1girl -o "$folder/x.png"
-wrong "a prompt file and a prompt in XML" 2 "leave --prompt" generate --model "$model" --prompt-file y --caption a -o "$folder/x.png"
+wrong "a prompt file and a prompt in XML" 2 "leave --prompt" generate --model "$model" --encoded-prompt y --caption a -o "$folder/x.png"
 wrong "a prompt in XML that is wrong" 2 "knows no" generate --model "$model" --tags "colour=red" -o "$folder/x.png"
 
 for scale in abc 0.5x "" nan inf; do
@@ -153,8 +161,12 @@ wrong "noise without a name" 1 "say which one" generate "${tiny[@]}" --noise "$g
 wrong "noise of another size" 2 "do not fit" generate "${tiny[@]:0:4}" --size 64x64 --noise "$golden/cases/turbo_t2i.safetensors:input.noise" -o "$folder/x.png"
 wrong "an adapter that is not there" 1 "no/lora" generate "${tiny[@]}" --lora no/lora.safetensors:0.5 -o "$folder/x.png"
 wrong "an adapter that is none" 1 "turbo_t2i" generate "${tiny[@]}" --lora "$golden/cases/turbo_t2i.safetensors" -o "$folder/x.png"
-wrong "a saved prompt that is none" 1 "broken.png" generate --model "$model" --prompt-file "$folder/broken.png" -o "$folder/x.png"
-wrong "a saved prompt that is not there" 1 "no/prompt" generate --model "$model" --prompt-file no/prompt -o "$folder/x.png"
+wrong "a saved prompt that is none" 1 "broken.png" generate --model "$model" --encoded-prompt "$folder/broken.png" -o "$folder/x.png"
+wrong "a text file instead of a saved prompt" 1 "this is a text file; use --prompt @FILE, or --prompts FILE" generate --model "$model" --encoded-prompt tests/README.md -o "$folder/x.png"
+wrong "a text file instead of a saved negative prompt" 1 "this is a text file" generate --model "$model" --encoded-prompt "$golden/model/model_index.json" --negative-file tests/README.md -o "$folder/x.png"
+wrong "a prompt of a file that is not there" 1 "no/prompt.txt" generate --model "$model" --prompt @no/prompt.txt -o "$folder/x.png"
+wrong "prompts of a file that is not there" 1 "no/prompts.txt" generate --model "$model" --prompts no/prompts.txt -o "$folder/x.png"
+wrong "a saved prompt that is not there" 1 "no/prompt" generate --model "$model" --encoded-prompt no/prompt -o "$folder/x.png"
 wrong "a GPU that this build has none for" 1 "--backend cpu" generate "${tiny[@]}" --backend cuda -o "$folder/x.png"
 wrong "a budget that nothing fits in" 1 "memory" generate "${tiny[@]}" --memory-budget 1K -o "$folder/x.png"
 for budget in 64K 256K; do # a prompt has no VAE to tile, so there is nothing smaller to try
@@ -301,6 +313,92 @@ cli generate "${tiny[@]}" --memory-budget 1G --seed 7 -o "$folder/p.png"; expect
 cli generate --transformer "$golden/single-file/z_image_turbo_bf16.safetensors" --vae "$golden/model/vae" --text-encoder "$model" --tokenizer "$model/tokenizer" --prompt x --size 64x48 --steps 2 -o "$folder/parts.png"
 expect_code "parts given one by one" 0; expect_file "parts given one by one" "$folder/parts.png"
 
+# ---- Prompts from files, names of outputs -----------------------------------------------------------------------------------------------
+settings() { # files: prompt, seed and size of each, in one line
+    local file
+    for file; do "$sumi" inspect "$file" | sed -nE 's/^  (prompt|seed|size) +//p' | paste -sd '|'; done
+}
+expect_settings() { # what, wanted, files
+    local what=$1 wanted=$2; shift 2
+    [ "$(settings "$@" 2>&1)" = "$wanted" ] && ok || fail "$what" "$(settings "$@" 2>&1; both)"
+}
+few=(--model "$model" --size 64x48 --steps 2 --threads 2)
+printf '\xef\xbb\xbf# a comment\r\na red fox\r\n\r\n \t\r\n  # 1 cat size=48x32 seed=9\t\r\na dog seed=18446744073709551615\r\nthe last one, seed=7 not at the end' >"$folder/prompts.txt"
+cli generate "${few[@]}" --prompts "$folder/prompts.txt" --seed 7 -o "$folder/line-%03d.png"
+expect_code "prompts of a file" 0; expect_same "prompts of a file" "$folder/a.png" "$folder/line-000.png"; expect_text "prompts of a file are told" "^sumi: $folder/prompts.txt:5, 2 of 4$" "$err"
+expect_settings "each line has its prompt, seed and size" "a red fox|7|64x48
+# 1 cat|9|48x32
+a dog|18446744073709551615|64x48
+the last one, seed=7 not at the end|10|64x48" "$folder"/line-00[0-3].png
+[ "$("$support" size "$folder/line-001.png")" = 48x32 ] && ok || fail "a line's size"
+expect_text "each picture is told" "^$folder/line-001.png  48x32, seed 9, 2 steps" "$out"
+"$sumi" generate "${few[@]}" --prompts - --seed 7 --batch 2 -o "$folder/in.png" <"$folder/prompts.txt" >"$out" 2>"$err"; code=$?
+expect_code "prompts of standard input" 0; expect_file "prompts of standard input" "$folder/in-7.png"; expect_text "standard input is told" "standard input:5, 2 of 4" "$err"
+expect_settings "a batch counts up over the lines" "a red fox|8|64x48
+# 1 cat|10|48x32
+a dog|0|64x48
+the last one, seed=7 not at the end|14|64x48" "$folder"/in-[1357].png
+seq 11 | "$sumi" generate "${few[@]}" --prompts - --quiet --json --preview-dir "$folder/line-previews" -o "$folder/many.png" >"$out" 2>"$err"; code=$?
+expect_code "eleven prompts" 0; expect_file "numbers are padded" "$folder/many-00.png"; expect_file "numbers are padded" "$folder/many-10.png"; expect_support "JSON of several jobs" json "$out"
+[ "$(grep -c '"path": ' "$out")" = 11 ] && ok || fail "JSON of several jobs has every picture" "$(cat "$out")"
+expect_file "previews have the numbers of the pictures" "$folder/line-previews/preview-10-2.png"
+cli generate "${few[@]}" --prompt one --prompt two --seed 5 -o "$folder/%d-of-them.png"; expect_settings "prompts count seeds up" "one|5|64x48
+two|6|64x48" "$folder"/[01]-of-them.png
+cli generate "${few[@]}" --prompt one -o "$folder/single%02d.png"; expect_file "a pattern numbers one picture" "$folder/single00.png"
+mkdir "$folder/100%"; cli generate "${few[@]}" --prompt one -o "$folder/100%/x.png"; expect_file "a folder's name may have a %" "$folder/100%/x.png"
+printf '@all of it\r\n in two lines\r\n' >"$folder/whole.txt"
+cli generate "${few[@]}" --prompt "@$folder/whole.txt" --prompt @@home -o "$folder/whole.png"; expect_code "a prompt of a file" 0
+"$support" parameters "$folder/whole-0.png" | tr -d '\r' >"$folder/parameters"; [ "$(head -n 3 "$folder/parameters" | paste -sd '|')" = "@all of it| in two lines|Steps: 2, $(grep -o 'Sampler.*' "$folder/parameters")" ] && ok || fail "a prompt of a file" "$(cat "$folder/parameters")"
+expect_settings "@@ is one @" "@home|$("$sumi" inspect "$folder/whole-1.png" | sed -nE 's/^  seed +//p')|64x48" "$folder/whole-1.png"
+cli encode --model "$model" --prompt "@$folder/whole.txt" -o "$folder/whole.safetensors"; expect_code "encode a prompt of a file" 0
+cli generate "${few[@]}" --guidance 3 --prompt a --negative "@$folder/whole.txt" -o "$folder/x.png"; "$support" parameters "$folder/x.png" >"$folder/parameters"; expect_text "a negative prompt of a file" "^Negative prompt: @all of it" "$folder/parameters"
+
+wrong_lines() { # what, pattern, lines as printf takes them
+    printf "$3" >"$folder/wrong.txt"
+    wrong "$1" 2 "$2" generate "${few[@]}" --prompts "$folder/wrong.txt" -o "$folder/wrong.png"
+}
+wrong_lines "a seed that is no number" "wrong.txt:3: seed= needs a whole number" "a\n\nb seed=x\n"
+wrong_lines "a seed without a number" "wrong.txt:1: seed= needs" "a seed="
+wrong_lines "a seed beyond 64 bits" "wrong.txt:1: seed= needs" "a seed=18446744073709551616"
+wrong_lines "two seeds" "wrong.txt:1: seed= is there twice" "a seed=1 size=64x64 seed=2"
+wrong_lines "a size that is none" "wrong.txt:2: size= needs width and height" "a\nb size=64 seed=1"
+wrong_lines "a size that is no multiple" "wrong.txt:2: size=65x48: this model makes multiples of 16, as in 64x48" "a\nb size=65x48\nc\n"
+wrong_lines "a size that is too large" "wrong.txt:2: size=8192x48: this model makes at most 4096" "a\nb size=8192x48\nc\n"
+wrong_lines "settings without a prompt" "wrong.txt:2: there is no prompt" "a\n  seed=1\n"
+wrong_lines "a zero byte" "wrong.txt:2: a zero byte" 'a\nb\0c\n'
+wrong_lines "a zero byte in a comment" "wrong.txt:2: a zero byte" 'a\n#b\0c\n'
+wrong_lines "a line that is not UTF-8" "wrong.txt:2: byte 2 is not UTF-8; save" 'a\nb\xff\n'
+wrong_lines "UTF-16" "wrong.txt is UTF-16; save" '\xff\xfea\0'
+wrong_lines "no prompts" "wrong.txt has no prompts" "# a\n\n  \n"
+wrong_lines "an empty file" "wrong.txt has no prompts" ""
+wrong_lines "a line that is too long" "wrong.txt:2: 65537 bytes; a prompt has at most 65536" "a\n$(printf '%65537s' | tr ' ' a)\nb\n"
+wrong "a prompt of a file with a zero byte" 2 "a.png: a zero byte" generate "${few[@]}" --prompt "@$folder/a.png" -o "$folder/wrong.png"
+expect_no_file "wrong lines make no picture" "$folder/wrong.png"; expect_no_file "wrong lines make no picture" "$folder/wrong-0.png"
+for option in --profile "--latents-out $folder/wrong.safetensors"; do # shellcheck disable=SC2086
+    wrong "$option of several jobs" 2 "of one job" generate "${few[@]}" --prompts "$folder/prompts.txt" $option -o "$folder/wrong.png"
+done
+wrong "several prompts to standard output" 2 "this makes 4" generate "${few[@]}" --prompts "$folder/prompts.txt" -o -
+
+# A thousand lines take no more memory than ten, but for the lines themselves. The sanitizer would keep what was freed.
+if [ -x /usr/bin/time ] && [ ! -e "$sumi.exe" ]; then
+    peak() { # number of prompts: kB of memory at most
+        seq "$1" | ASAN_OPTIONS=quarantine_size_mb=0 /usr/bin/time -f %M "$sumi" generate --model "$model" --size 16x16 --steps 1 --threads 1 --prompts - --quiet -o "$folder/peak-%04d.png" 2>&1 | tail -n 1
+    }
+    few_kb=$(peak 10) many_kb=$(peak 1000)
+    [ $((many_kb - few_kb)) -lt 4096 ] && ok || fail "a thousand prompts take as much memory as ten" "$few_kb and $many_kb kB"
+    expect_file "a thousand prompts" "$folder/peak-0999.png"; rm "$folder"/peak-*.png
+else
+    echo "skip: the memory of a thousand prompts: there is no /usr/bin/time"; skipped=$((skipped + 1))
+fi
+
+cp "$folder/a.png" "$folder/kept-2.png"; cp "$folder/kept-2.png" "$folder/kept.before"
+wrong "an output that is kept" 2 "kept-2.png is there already, and --no-clobber keeps it" generate "${few[@]}" --prompt a --batch 3 --no-clobber -o "$folder/kept.png"
+expect_same "an output that is kept" "$folder/kept-2.png" "$folder/kept.before"; expect_no_file "nothing is made beside it" "$folder/kept-0.png"
+cp "$folder/a.png" "$folder/kept.safetensors"
+wrong "latents that are kept" 2 "kept.safetensors is there already" generate "${few[@]}" --prompt a --no-clobber --latents-out "$folder/kept.safetensors" -o "$folder/kept.png"
+cli generate "${few[@]}" --prompt a --no-clobber -o "$folder/kept.png"; expect_code "--no-clobber without a file" 0; expect_file "--no-clobber without a file" "$folder/kept.png"
+cli generate "${few[@]}" --prompt a -o "$folder/kept.png"; expect_code "a file is replaced" 0
+
 # ---- Golden numbers ---------------------------------------------------------------------------------------------------------------------
 golden_case() { # name, tolerance, arguments: compares latents and picture
     local name=$1 limit=$2; shift 2
@@ -318,10 +416,10 @@ golden_case base_cfg_trunc 3e-4 --prompt "A portrait of an old man" --size 48x32
 
 # ---- Encoding once ----------------------------------------------------------------------------------------------------------------------
 cli encode --model "$model" --prompt "a red fox" -o "$folder/fox.safetensors"; expect_code "encode a prompt" 0; expect_file "encode a prompt" "$folder/fox.safetensors"
-cli generate --model "$model" --prompt-file "$folder/fox.safetensors" --size 64x48 --steps 2 --seed 7 -o "$folder/p.png"
+cli generate --model "$model" --encoded-prompt "$folder/fox.safetensors" --size 64x48 --steps 2 --seed 7 -o "$folder/p.png"
 expect_code "a saved prompt" 0; expect_support "a saved prompt makes the same picture" pictures "$folder/p.png" "$folder/a.png" 0
-wrong "guidance with a saved prompt needs a saved negative" 2 "--negative-file" generate --model "$model" --prompt-file "$folder/fox.safetensors" --guidance 3 -o "$folder/q.png"
-cli generate --model "$model" --prompt-file "$folder/fox.safetensors" --negative-file "$folder/fox.safetensors" --guidance 3 --size 64x48 --steps 2 -o "$folder/q.png"; expect_code "a saved negative" 0
+wrong "guidance with a saved prompt needs a saved negative" 2 "--negative-file" generate --model "$model" --encoded-prompt "$folder/fox.safetensors" --guidance 3 -o "$folder/q.png"
+cli generate --model "$model" --encoded-prompt "$folder/fox.safetensors" --negative-file "$folder/fox.safetensors" --guidance 3 --size 64x48 --steps 2 -o "$folder/q.png"; expect_code "a saved negative" 0
 cli encode --model "$model" --image "$folder/a.png" -o "$folder/latents.safetensors"; expect_code "encode a picture" 0
 [ "$("$support" shape "$folder/latents.safetensors" latents | tr -d ' ')" = "[16,6,8]" ] && ok || fail "the shape of encoded latents"
 cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --posterior mode --strength 0.5 --seed 3 -o "$folder/i.png"; expect_code "image to image" 0
@@ -341,7 +439,7 @@ two=(--reference "$qwen/cases/pipe-edit-2509.in0.png" --reference "$qwen/cases/p
 cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --negative " " --guidance 4 --size 64x64 --steps 1 -o "$folder/e.png"; expect_code "references" 0
 cli encode "${edit[@]}" "${two[@]}" --prompt "the hat" -o "$folder/hat.safetensors"; expect_code "encode with references" 0
 cli encode "${edit[@]}" "${two[@]}" --prompt " " -o "$folder/no_hat.safetensors"; expect_code "encode a negative prompt with references" 0
-cli generate "${edit[@]}" --prompt-file "$folder/hat.safetensors" --negative-file "$folder/no_hat.safetensors" --guidance 4 --size 64x64 --steps 1 -o "$folder/f.png"; expect_code "references of a file" 0
+cli generate "${edit[@]}" --encoded-prompt "$folder/hat.safetensors" --negative-file "$folder/no_hat.safetensors" --guidance 4 --size 64x64 --steps 1 -o "$folder/f.png"; expect_code "references of a file" 0
 "$support" pixels "$folder/e.png" >"$folder/e.rgba"; "$support" pixels "$folder/f.png" >"$folder/f.rgba"
 expect_same "a prompt's file keeps its references" "$folder/e.rgba" "$folder/f.rgba"
 small=("${edit[@]}" --prompt "the hat" --steps 1)
@@ -358,7 +456,7 @@ cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --guidance 4 --guidance
 "$support" parameters "$folder/plain.png" >"$folder/parameters"; expect_text "the PNG names the rule" "Guidance rule: plain" "$folder/parameters"
 wrong "an unknown guidance rule" 2 "norm-rescale" generate "${edit[@]}" --guidance-rule hard
 wrong "guidance below the number that means none" 2 "guidance" generate "${edit[@]}" "${two[@]}" --prompt x --guidance 0.5 -o "$folder/x.png"
-wrong "a saved prompt without a saved negative is told the model's own" 2 'encode --prompt " " makes one' generate "${edit[@]}" --prompt-file "$folder/hat.safetensors" -o "$folder/x.png"
+wrong "a saved prompt without a saved negative is told the model's own" 2 'encode --prompt " " makes one' generate "${edit[@]}" --encoded-prompt "$folder/hat.safetensors" -o "$folder/x.png"
 wrong "more references than the model takes" 2 "give 0 to 3" generate "${edit[@]}" "${two[@]}" "${two[@]}" --prompt x -o "$folder/x.png"
 cp -r "$qwen/model" "$folder/t2i"
 t2i=(--model "$folder/t2i" --threads 2 --prompt "a fox")

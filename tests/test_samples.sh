@@ -270,6 +270,8 @@ if [ -x "$bin/bench" ]; then # wants POSIX
     check "bench writes GGUF" "$bin/bench" --synthetic newbie-tiny --stored q4_k --write "$folder/stored" && check "bench reads it" bench --synthetic newbie-tiny --model "$folder/stored"
     check "the file has blocks" "$bin/sumi" inspect "$folder/stored" && check "Q4_K, and Q8_0 where rows are no multiple of 256" grep -qE '^    types  +BF16: [0-9]+ tensors.*; Q8_0: 43 tensors.*; Q4_K: 7 tensors' "$out"
     wrong "bench knows no such type" '^usage: bench' bench --synthetic newbie-tiny --stored q9_k
+    wrong "bench says what an option is called now" '^bench: --prompt-file is called --encoded-prompt now' bench --synthetic tiny --serve --prompt-file x
+    wrong "bench takes no text for an encoded prompt" 'README.md is a text file; --encoded-prompt takes' bench --synthetic tiny --serve --encoded-prompt README.md
     wrong "bench knows no such checkpoint" '^usage: bench' bench --synthetic newbie-huge
     check "bench cuts long texts" "$bin/bench" --synthetic newbie-tiny --tokens 600 --size 64x64 --runs 1 && check "at 512 tokens" grep -qE '^\| text, 512 tokens ' "$out"
     if command -v python3 >/dev/null; then

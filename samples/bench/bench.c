@@ -156,7 +156,11 @@ static bool load_prompt(bench* b)
     bool read = data && fseek(file, 0, SEEK_SET) == 0 && fread(data, 1, (size_t)bytes, file) == (size_t)bytes;
     if (file) fclose(file);
     if (!read) fprintf(stderr, "bench: cannot read %s\n", b->prompt_path);
-    bool done = read && check(b, sumi_prompt_load(b->model, data, (size_t)bytes, &b->prompt), "loading the prompt");
+    const bool is_text = read && !memchr(data, 0, (size_t)bytes); // a saved prompt begins with a length of 8 bytes
+    if (is_text)
+        fprintf(stderr, "bench: %s is a text file; --encoded-prompt takes what sumi encode saved\n", b->prompt_path);
+    bool done =
+        read && !is_text && check(b, sumi_prompt_load(b->model, data, (size_t)bytes, &b->prompt), "loading the prompt");
     free(data);
     return done;
 }
@@ -976,7 +980,7 @@ static int usage(void)
         "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid] | --model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
-        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights " SYNTHETIC_WEIGHTS
+        "             [--write DIR] [--serve [--encoded-prompt FILE]] [--weights " SYNTHETIC_WEIGHTS
         "] [--text-weights FORMAT] [--attention bf16|8bit] [--cublaslt] [--slice "
         "US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
@@ -1047,7 +1051,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
         } else if (strcmp(name, "--guided-steps") == 0) b->guided_steps = atoi(value);
         else if (strcmp(name, "--model") == 0) b->model_path = value;
         else if (strcmp(name, "--write") == 0) b->write_path = value;
-        else if (strcmp(name, "--prompt-file") == 0) b->prompt_path = value;
+        else if (strcmp(name, "--encoded-prompt") == 0) b->prompt_path = value;
         else if (strcmp(name, "--size") == 0) {
             if (sscanf(value, "%dx%d", &b->width, &b->height) != 2) return false;
         } else if (strcmp(name, "--tokens") == 0) b->tokens = atoi(value);
@@ -1123,6 +1127,11 @@ int main(int argc, char** argv)
                       .seconds = 8.0,
                       .slice_us = -1,
                       .backend = SUMI_BACKEND_CPU};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--prompt-file") != 0) continue;
+        fprintf(stderr, "bench: --prompt-file is called --encoded-prompt now\n");
+        return 2;
+    }
     if (!read_arguments(&b, argc, argv)) return usage();
     if (b.size_count == 0) read_sizes(&b, "1024,768,512");
     if (b.synthetic.dim > 0 && !b.model_path) {

@@ -624,7 +624,7 @@ def compare(args, model, folder, what, keys):
 
     features = str(folder / "text-sumi.safetensors")
     sizes = ["--size", f"{args.width}x{args.height}", "--tokens", str(args.tokens), "--threads", str(args.threads)]
-    prompt = ["--prompt-file", features + ".prompt"] if what == "image" else []  # as a shipped host: no text encoder in this process
+    prompt = ["--encoded-prompt", features + ".prompt"] if what == "image" else []  # as a shipped host: no text encoder in this process
     # what lies in the folder is what bench makes of the name: by the name it knows how its template counts
     source = ["--model", str(model)] if not (is_qwen_image(args) or is_newbie(args)) else ["--synthetic", args.synthetic, "--model", str(model)]
     ours = Side("bench", [args.bench, *source, "--serve", *prompt, *sizes])

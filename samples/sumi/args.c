@@ -51,6 +51,7 @@ static void print_help(const cli_command* command)
     printf("\n");
     for (size_t i = 0; i < command->option_count; i++) {
         const cli_option* option = &command->options[i];
+        if (option->kind == OPTION_RENAMED) continue;
         const char* argument = option->argument ? option->argument : "";
         int column = printf("  %s %s", option->name, argument);
         if (column > 30) printf("\n"), column = 0;
@@ -84,6 +85,7 @@ static void print_manual(const cli_command* command)
     args_print_manual_text(command->about);
     for (size_t i = 0; i < command->option_count; i++) {
         const cli_option* option = &command->options[i];
+        if (option->kind == OPTION_RENAMED) continue;
         printf("\n.TP\n.B ");
         args_print_manual_text(option->name);
         if (option->argument) {
@@ -99,7 +101,7 @@ static void print_manual(const cli_command* command)
     printf(".EE\n");
 }
 
-// ---- Which option was meant -----------------------------------------------------------------------------------------
+// ---- Which name was meant -------------------------------------------------------------------------------------------
 
 static size_t edit_distance(const char* a, const char* b)
 {
@@ -120,20 +122,34 @@ static size_t edit_distance(const char* a, const char* b)
     return row[n];
 }
 
-static const cli_option* nearest_option(const cli_command* command, const char* word, size_t name_bytes)
+const char* args_nearest(const char* word, const char* const* names, size_t name_count)
 {
-    char name[64];
-    if (name_bytes < 4 || name_bytes >= sizeof name)
-        return NULL; // names of a letter or two are near every other such name
-    memcpy(name, word, name_bytes);
-    name[name_bytes] = 0;
-    const cli_option* nearest = NULL;
-    size_t least = name_bytes < 7 ? 2 : 4; // edits; a name that differs more is not suggested
-    for (size_t i = 0; i < command->option_count; i++) {
-        size_t distance = edit_distance(name, command->options[i].name);
-        if (distance < least) least = distance, nearest = &command->options[i];
+    word += strspn(word, "-");
+    const size_t length = strlen(word);
+    if (length < 2 || length >= 64) return NULL; // one letter is near too many names
+    const char* nearest = NULL;
+    size_t least = length < 5 ? 2 : 4; // edits; a name that differs more is not suggested
+    for (size_t i = 0; i < name_count; i++) {
+        const char* name = names[i] + strspn(names[i], "-");
+        if (strlen(name) < 2) continue;
+        const size_t distance = edit_distance(word, name);
+        if (distance < least) least = distance, nearest = names[i];
     }
     return nearest;
+}
+
+static int wrong_option(const cli_command* command, const char* word, size_t name_bytes)
+{
+    char name[64];
+    const char* names[OPTIONS_MAX];
+    size_t count = 0;
+    snprintf(name, sizeof name, "%.*s", (int)name_bytes, word);
+    for (size_t i = 0; i < command->option_count; i++) {
+        if (command->options[i].kind != OPTION_RENAMED) names[count++] = command->options[i].name;
+    }
+    const char* nearest = args_nearest(name, names, count);
+    return nearest ? args_wrong(command, "there is no option %s; is %s meant?", word, nearest)
+                   : args_wrong(command, "there is no option %s", word);
 }
 
 static const cli_option* find_option(const cli_command* command, const char* word, size_t name_bytes)
@@ -165,6 +181,12 @@ static bool read_unsigned(const char* text, uint64_t* out, const char** out_end)
     return errno == 0;
 }
 
+bool args_read_seed(const char* text, uint64_t* out)
+{
+    const char* end;
+    return read_unsigned(text, out, &end) && *end == 0;
+}
+
 static bool read_bytes(const char* text, uint64_t* out)
 {
     static const char units[] = "KMGT";
@@ -184,7 +206,7 @@ static bool read_bytes(const char* text, uint64_t* out)
     return true;
 }
 
-static bool read_size(const char* text, int32_t* out)
+bool args_read_size(const char* text, int32_t out[2])
 {
     const char* end;
     uint64_t width, height;
@@ -214,7 +236,6 @@ static bool read_choice(const char* choices, const char* text, int32_t* out)
 static bool store(const cli_command* command, const cli_option* option, const char* text)
 {
     double number;
-    const char* end;
     switch (option->kind) {
     case OPTION_FLAG: *(bool*)option->value = true; return true;
     case OPTION_TEXT: *(const char**)option->value = text; return true;
@@ -233,7 +254,7 @@ static bool store(const cli_command* command, const cli_option* option, const ch
         *(int32_t*)option->value = (int32_t)number;
         return true;
     case OPTION_SEED:
-        if (!read_unsigned(text, option->value, &end) || *end)
+        if (!args_read_seed(text, option->value))
             return args_wrong(command, "%s %s: give a whole number from 0 to 18446744073709551615", option->name, text),
                    false;
         return true;
@@ -245,7 +266,7 @@ static bool store(const cli_command* command, const cli_option* option, const ch
         *(float*)option->value = (float)number;
         return true;
     case OPTION_SIZE:
-        if (!read_size(text, option->value))
+        if (!args_read_size(text, option->value))
             return args_wrong(command, "%s %s: give width and height in pixels, as in 1024x768", option->name, text),
                    false;
         return true;
@@ -259,6 +280,7 @@ static bool store(const cli_command* command, const cli_option* option, const ch
         if (!read_choice(option->argument, text, option->value))
             return args_wrong(command, "%s %s: give one of %s", option->name, text, option->argument), false;
         return true;
+    case OPTION_RENAMED: break; // args_parse has refused it
     }
     return false;
 }
@@ -297,12 +319,9 @@ args_result args_parse(const cli_command* command, int argc, char** argv)
         }
         size_t name_bytes = strcspn(word, "=");
         const cli_option* option = find_option(command, word, name_bytes);
-        if (!option) {
-            const cli_option* nearest = nearest_option(command, word, name_bytes);
-            if (nearest) args_wrong(command, "there is no option %s; is %s meant?", word, nearest->name);
-            else args_wrong(command, "there is no option %s", word);
-            return ARGS_WRONG;
-        }
+        if (!option) return wrong_option(command, word, name_bytes), ARGS_WRONG;
+        if (option->kind == OPTION_RENAMED)
+            return args_wrong(command, "%s is called %s now", option->name, option->argument), ARGS_WRONG;
         size_t index = (size_t)(option - command->options);
         if (given[index] && option->kind != OPTION_TEXTS)
             return args_wrong(command, "%s is given twice", option->name), ARGS_WRONG;

@@ -19,7 +19,8 @@ typedef enum option_kind {
     OPTION_NUMBER, // float in [least, most]
     OPTION_SIZE,   // int32_t[2] from "1024x768"
     OPTION_BYTES,  // uint64_t from "500M", "2G", "1073741824"
-    OPTION_CHOICE  // int32_t: the index of the choice
+    OPTION_CHOICE, // int32_t: the index of the choice
+    OPTION_RENAMED // an old name, which is refused with the new one, `argument`; not in help
 } option_kind;
 
 #define OPTIONS_MAX 96 // the most options of a command
@@ -56,6 +57,13 @@ args_result args_parse(const cli_command* command, int argc, char** argv);
 // Prints "sumi COMMAND: sentence" and how to get help. Returns EXIT_USAGE, so that a command can
 // `return args_wrong(...)`.
 int args_wrong(const cli_command* command, const char* format, ...) SYSTEM_PRINTF(2, 3);
+
+// Values of SIZE and SEED in other places than options. They return false, and may have written to `out`, when the text
+// is anything else.
+bool args_read_size(const char* text, int32_t out[2]);
+bool args_read_seed(const char* text, uint64_t* out);
+// Which of the names is probably meant by a word; NULL: none. Dashes in front do not count.
+const char* args_nearest(const char* word, const char* const* names, size_t name_count);
 
 extern const char exit_code_help[]; // the last paragraph of every help text
 // As the only word of a command it makes args_parse print the command's section of the manual page instead of help.

@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "files.h"
 #include "picture.h"
+#include "prompt_lines.h"
 #include "session.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +116,8 @@ int encode_main(int argc, char** argv)
     encode_args args = {.posterior = -1};
     const cli_option options[] = {
         MODEL_OPTIONS(&args.session),
-        {"--prompt", OPTION_TEXT, &args.prompt, "TEXT", "encode this prompt, for generate --prompt-file", 0, 0},
+        {"--prompt", OPTION_TEXT, &args.prompt, "TEXT",
+         "encode this prompt, for generate --encoded-prompt. @FILE: the text in that file; @@ stands for one @", 0, 0},
         {"--reference", OPTION_TEXTS, &args.references, "FILE",
          "for edit models: a picture file that the prompt speaks of; may be given several times, and is kept in the "
          "file",
@@ -135,12 +137,14 @@ int encode_main(int argc, char** argv)
         .option_count = sizeof options / sizeof *options,
         .examples =
             "  sumi encode --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk\" -o lighthouse.safetensors\n"
-            "  sumi generate --model models/Z-Image-Turbo --prompt-file lighthouse.safetensors -o lighthouse.png\n"
+            "  sumi generate --model models/Z-Image-Turbo --encoded-prompt lighthouse.safetensors -o lighthouse.png\n"
             "  sumi encode --model models/Z-Image-Turbo --image lighthouse.png -o latents.safetensors\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
     int code = check_args(&command, &args);
+    char* text = NULL;
+    if (code == EXIT_OK && args.prompt) code = prompt_text_read(&command, "--prompt", &args.prompt, &text);
     if (code != EXIT_OK) return code;
 
     char message[FILES_MESSAGE_BYTES];
@@ -160,6 +164,7 @@ int encode_main(int argc, char** argv)
         fprintf(stderr, "sumi: %s\n", message);
         code = EXIT_FAILED;
     }
+    free(text);
     picture_free(&image);
     for (int32_t i = 0; i < MAX_REFERENCES; i++) picture_free(&references[i]);
     return code;

@@ -96,32 +96,60 @@ bool tensor_write(const char* path, const char* name, const float* values, const
 
 // ---- Whole files ----------------------------------------------------------------------------------------------------
 
-bool file_read(const char* path, void** out_data, size_t* out_bytes, char* message)
+// The length of a pipe is not known before its end.
+static bool read_stream(FILE* file, const char* name, size_t most_bytes, void** out_data, size_t* out_bytes,
+                        char* message)
+{
+    char* data = NULL;
+    size_t used = 0, capacity = 0;
+    for (;;) {
+        if (used == capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            char* more = realloc(data, capacity);
+            if (!more) {
+                fail(message, "cannot read %s: no memory for %zu bytes", name, capacity);
+                break;
+            }
+            data = more;
+        }
+        const size_t count = fread(data + used, 1, capacity - used, file);
+        used += count;
+        if (used > most_bytes) {
+            fail(message, "%s has more than the %zu bytes that are read", name, most_bytes);
+            break;
+        }
+        if (count > 0) continue;
+        if (ferror(file)) {
+            fail(message, "cannot read %s: %s", name, strerror(errno));
+            break;
+        }
+        *out_data = data;
+        *out_bytes = used;
+        return true;
+    }
+    free(data);
+    return false;
+}
+
+bool file_read(const char* path, size_t most_bytes, void** out_data, size_t* out_bytes, char* message)
 {
     *out_data = NULL;
     *out_bytes = 0;
-    // The size is needed first, and a pipe has none; opening one might wait for ever.
-    if (system_look_at(path) == SYSTEM_OTHER)
-        return fail(message, "cannot read %s: it is a pipe or a device; name a file", path);
+    if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", most_bytes, out_data, out_bytes, message);
     FILE* file = system_open(path, "rb");
     if (!file) return fail(message, "cannot open %s: %s", path, strerror(errno));
-    long bytes = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    bool read = false;
-    if (bytes < 0 || fseek(file, 0, SEEK_SET) != 0) {
-        fail(message, "cannot read %s: %s", path, strerror(errno));
-    } else if (!(*out_data = malloc(bytes ? (size_t)bytes : 1))) {
-        fail(message, "cannot read %s: no memory for %ld bytes", path, bytes);
-    } else {
-        read = fread(*out_data, 1, (size_t)bytes, file) == (size_t)bytes
-            || fail(message, "cannot read %s: %s", path, strerror(errno));
-        *out_bytes = (size_t)bytes;
-    }
+    const bool is_read = read_stream(file, path, most_bytes, out_data, out_bytes, message);
     fclose(file);
-    if (!read) {
-        free(*out_data);
-        *out_data = NULL;
+    return is_read;
+}
+
+bool file_is_text(const void* data, size_t bytes)
+{
+    const unsigned char* text = data;
+    for (size_t i = 0; i < bytes; i++) {
+        if ((text[i] < ' ' && !strchr("\t\n\f\r", text[i])) || text[i] == 0 || text[i] == 0x7F) return false;
     }
-    return read;
+    return bytes > 0;
 }
 
 // A device or a pipe cannot be replaced by moving a file to its path, so it is written in place.
@@ -191,9 +219,44 @@ bool output_is_possible(const char* path, char* message)
     return true;
 }
 
-void numbered_path(const char* path, int32_t number, char* into, size_t capacity)
+// The place of the number in a file's name, "%d" or "%03d": where it begins, its bytes, its width. NULL: the name has
+// no such place, or something else behind a %.
+static const char* find_number(const char* path, size_t* out_bytes, int* out_width)
 {
-    const char* dot = strrchr(system_file_name(path), '.');
-    if (!dot) dot = path + strlen(path);
-    snprintf(into, capacity, "%.*s-%d%s", (int)(dot - path), path, number, dot);
+    const char* begin = strchr(system_file_name(path), '%');
+    if (!begin) return NULL;
+    const char* at = begin + 1;
+    *out_width = 0;
+    if (*at == '0') { // without the zero printf would fill the width with blanks
+        while (*at >= '0' && *at <= '9' && *out_width < 10) *out_width = 10 * *out_width + *at++ - '0';
+        if (*out_width < 1 || *out_width > 9) return NULL;
+    }
+    *out_bytes = (size_t)(at + 1 - begin);
+    return *at == 'd' && !strchr(at, '%') ? begin : NULL;
+}
+
+bool numbered_path_is_possible(const char* path, char* message)
+{
+    size_t bytes;
+    int width;
+    return !strchr(system_file_name(path), '%') || find_number(path, &bytes, &width)
+        || fail(message, "%s: a %% in an output's name is the place of its number, once, as %%d or as %%03d", path);
+}
+
+bool numbered_path(const char* path, int32_t number, int32_t count, char* into, size_t capacity)
+{
+    size_t place_bytes = 0;
+    int width = 1, written;
+    const char* place = find_number(path, &place_bytes, &width);
+    if (!place && count == 1) {
+        written = snprintf(into, capacity, "%s", path);
+    } else if (place) {
+        written = snprintf(into, capacity, "%.*s%0*d%s", (int)(place - path), path, width, number, place + place_bytes);
+    } else {
+        for (int32_t last = count - 1; last >= 10; last /= 10) width++;
+        const char* dot = strrchr(system_file_name(path), '.');
+        if (!dot) dot = path + strlen(path);
+        written = snprintf(into, capacity, "%.*s-%0*d%s", (int)(dot - path), path, width, number, dot);
+    }
+    return written >= 0 && (size_t)written < capacity;
 }

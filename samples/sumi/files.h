@@ -20,7 +20,10 @@ bool tensor_read(const char* source, file_tensor* tensor, char* message);
 bool tensor_write(const char* path, const char* name, const float* values, const int64_t* shape, int32_t rank,
                   char* message);
 
-bool file_read(const char* path, void** out_data, size_t* out_bytes, char* message); // free() the data
+// Reads at most `most_bytes`; a longer file is refused. "-" is standard input. free() the data.
+bool file_read(const char* path, size_t most_bytes, void** out_data, size_t* out_bytes, char* message);
+// Whether these bytes are text that a person wrote: no control characters but those of lines and tabs. Nothing is none.
+bool file_is_text(const void* data, size_t bytes);
 // "-" is standard output. Any other file is written under another name and moved to its path when complete, so a partly
 // written file never has the path. A symbolic link stays: the file that it stands for is replaced.
 bool file_write(const char* path, const void* data, size_t bytes, char* message);
@@ -33,6 +36,10 @@ bool output_finish(const char* path, const char* written_path, bool written, cha
 // Returns false when the path is empty, its folder does not exist, or it cannot be written. Called before minutes of
 // work.
 bool output_is_possible(const char* path, char* message);
-// "out.png", 3 -> "out-3.png"
-void numbered_path(const char* path, int32_t number, char* into, size_t capacity);
+// The path of output `number` of `count`, which counts from 0. "out-%03d.png", 3 -> "out-003.png". A path without %
+// stays as it is for one output; of several "out.png", 3 -> "out-3.png", with as many digits as the last one needs.
+// Returns false when the path does not fit.
+bool numbered_path(const char* path, int32_t number, int32_t count, char* into, size_t capacity);
+// Returns false when the name of the file has a % that is not the one place of a number: %d, or %03d for another width.
+bool numbered_path_is_possible(const char* path, char* message);
 #endif

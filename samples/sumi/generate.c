@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ENCODED_MAX_BYTES ((size_t)1 << 30)
 #define NOT_GIVEN (-1.0f) // value of an option that was not given, for numbers that are never negative
 
 // ---- Checks before anything slow ------------------------------------------------------------------------------------
@@ -25,31 +26,58 @@ static bool split_lora(const char* text, char* path, size_t capacity, float* sca
     return end != colon + 1 && *end == 0 && isfinite(*scale);
 }
 
-static int check_args(const cli_command* command, const generate_args* args)
+static int check_prompts(const cli_command* command, const generate_args* args)
 {
-    int32_t prompt_count = args->prompts.count + args->prompt_files.count;
-    if (!args->session.model && !args->session.transformer) return args_wrong(command, "give the model: --model PATH");
-    if (xml_is_given(&args->xml) && prompt_count > 0)
-        return args_wrong(command,
-                          "--character, --tags and --caption make the prompt: leave --prompt and --prompt-file "
-                          "out");
-    if (xml_is_given(&args->xml)) prompt_count = 1;
-    if (prompt_count == 0)
-        return args_wrong(command, "give a prompt: --prompt TEXT, --prompt-file FILE for one that sumi encode made, or "
-                                   "--character, --tags and --caption for one in XML");
-    if (args->prompts.count > 0 && args->prompt_files.count > 0)
-        return args_wrong(command, "--prompt and --prompt-file exclude each other");
-    if (args->prompt_files.count > 0 && args->negative)
-        return args_wrong(command, "with --prompt-file the negative prompt is encoded too: use --negative-file");
+    const bool is_xml = xml_is_given(&args->xml), has_texts = args->prompts.count > 0,
+               is_encoded = args->encoded_prompts.count > 0, has_file = args->prompts_path != NULL;
+    if (is_xml && (has_texts || is_encoded || has_file))
+        return args_wrong(command, "--character, --tags and --caption make the prompt: leave --prompt, --prompts and "
+                                   "--encoded-prompt out");
+    if (!is_xml && !has_texts && !is_encoded && !has_file)
+        return args_wrong(command, "give a prompt: --prompt TEXT, --prompts FILE for a file with one in each line, "
+                                   "--encoded-prompt FILE for one that sumi encode made, or --character, --tags and "
+                                   "--caption for one in XML");
+    if (has_texts && is_encoded) return args_wrong(command, "--prompt and --encoded-prompt exclude each other");
+    if (has_file && (has_texts || is_encoded))
+        return args_wrong(command, "--prompts and %s exclude each other", has_texts ? "--prompt" : "--encoded-prompt");
+    if (is_encoded && args->negative)
+        return args_wrong(command, "with --encoded-prompt the negative prompt is encoded too: use --negative-file");
     if (args->negative && args->negative_file)
         return args_wrong(command, "--negative and --negative-file exclude each other");
-    if (prompt_count * args->batch > MAX_ITEMS)
-        return args_wrong(command, "%d prompts times --batch %d are %d pictures; one run makes at most %d",
-                          prompt_count, args->batch, prompt_count * args->batch, MAX_ITEMS);
-    if (!args->output) return args_wrong(command, "say where the picture goes: -o out.png");
-    if (is_standard_output(args->output) && prompt_count * args->batch > 1)
+    return EXIT_OK;
+}
+
+// Checks what depends on the number of prompts, and decides what a job makes.
+static int count_pictures(generate_run* run)
+{
+    const generate_args* args = run->args;
+    const cli_command* command = run->command;
+    const int64_t count = (int64_t)run->lines.count * args->batch;
+    if (!args->prompts_path && count > MAX_ITEMS)
+        return args_wrong(command,
+                          "%d prompts times --batch %d are %d pictures; one run makes at most %d, and more "
+                          "with --prompts FILE",
+                          run->lines.count, args->batch, (int)count, MAX_ITEMS);
+    if (count > MAX_PICTURES)
+        return args_wrong(command, "%d prompts times --batch %d are more than %d pictures: divide the file",
+                          run->lines.count, args->batch, MAX_PICTURES);
+    run->picture_count = (int32_t)count;
+    run->job_prompt_count = args->prompts_path ? 1 : run->lines.count;
+    if (is_standard_output(args->output) && count > 1)
         return args_wrong(command, "-o - writes one picture to standard output, and this makes %d: name a file",
-                          prompt_count * args->batch);
+                          run->picture_count);
+    if (run->job_prompt_count < run->lines.count && (args->latents_out || args->profile))
+        return args_wrong(command, "%s is of one job, and --prompts makes a job of each of %d lines: leave it out",
+                          args->latents_out ? "--latents-out" : "--profile", run->lines.count);
+    return EXIT_OK;
+}
+
+static int check_args(const cli_command* command, const generate_args* args)
+{
+    if (!args->session.model && !args->session.transformer) return args_wrong(command, "give the model: --model PATH");
+    const int code = check_prompts(command, args);
+    if (code != EXIT_OK) return code;
+    if (!args->output) return args_wrong(command, "say where the picture goes: -o out.png");
     if (is_standard_output(args->output) && args->is_json)
         return args_wrong(command, "--json and -o - both write to standard output: name a file for the picture");
     if (args->image && args->latents)
@@ -84,9 +112,51 @@ int generate_fail(const generate_run* run)
     return EXIT_FAILED;
 }
 
+// Makes run->lines of what the prompts are: XML, texts, files of texts, encoded prompts.
+static int read_prompts(generate_run* run)
+{
+    generate_args* args = run->args;
+    int code = EXIT_OK;
+    char** memory = run->texts;
+    if (args->negative) code = prompt_text_read(run->command, "--negative", &args->negative, memory++);
+    for (int32_t i = 0; i < args->prompts.count && code == EXIT_OK; i++)
+        code = prompt_text_read(run->command, "--prompt", &args->prompts.texts[i], memory++);
+    if (code == EXIT_OK && xml_is_given(&args->xml)) {
+        code = xml_make(run->command, &args->xml, memory);
+        args->prompts = (text_list){{*memory}, 1};
+        if (code == EXIT_OK && !args->session.quiet) fprintf(stderr, "sumi: the prompt is\n%s\n", *memory);
+    }
+    if (code != EXIT_OK) return code;
+    if (args->prompts_path) return prompt_lines_read(run->command, args->prompts_path, &run->lines);
+    run->lines.count = args->prompts.count + args->encoded_prompts.count;
+    run->lines.lines = calloc((size_t)run->lines.count, sizeof *run->lines.lines);
+    if (!run->lines.lines) {
+        fprintf(stderr, "sumi: %s\n", sumi_result_text(SUMI_OUT_OF_HOST_MEMORY));
+        return EXIT_FAILED;
+    }
+    for (int32_t i = 0; i < args->prompts.count; i++) run->lines.lines[i].text = args->prompts.texts[i];
+    return EXIT_OK;
+}
+
+static bool read_encoded(generate_run* run, const char* path, file_bytes* out)
+{
+    if (!file_read(path, ENCODED_MAX_BYTES, &out->data, &out->bytes, run->message)) return false;
+    if (!file_is_text(out->data, out->bytes)) return true;
+    snprintf(
+        run->message, sizeof run->message,
+        "%s is no encoded prompt: this is a text file; use --prompt @FILE, or --prompts FILE for one with a prompt "
+        "in each line",
+        path);
+    return false;
+}
+
 static bool read_inputs(generate_run* run)
 {
     const generate_args* args = run->args;
+    for (int32_t i = 0; i < args->encoded_prompts.count; i++) {
+        if (!read_encoded(run, args->encoded_prompts.texts[i], &run->encoded_prompts[i])) return false;
+    }
+    if (args->negative_file && !read_encoded(run, args->negative_file, &run->encoded_negative)) return false;
     if (args->image && !picture_read(args->image, 3, &run->image, run->message)) return false;
     if (args->mask && !picture_read(args->mask, 1, &run->mask, run->message)) return false;
     for (int32_t i = 0; i < args->references.count; i++) {
@@ -99,18 +169,26 @@ static bool read_inputs(generate_run* run)
 
 // ---- Prompts and adapters -------------------------------------------------------------------------------------------
 
-static int load_prompt(generate_run* run, const char* path, sumi_prompt** out_prompt)
+static int load_prompt(generate_run* run, const char* path, file_bytes* file, sumi_prompt** out_prompt)
 {
-    void* data;
-    size_t bytes;
-    if (!file_read(path, &data, &bytes, run->message)) return generate_fail(run);
     run->session.detail[0] = 0;
-    sumi_result result = sumi_prompt_load(run->session.model, data, bytes, out_prompt);
-    free(data);
+    sumi_result result = sumi_prompt_load(run->session.model, file->data, file->bytes, out_prompt);
+    free(file->data);
+    file->data = NULL;
     if (result == SUMI_OK) return EXIT_OK;
     char doing[600];
     snprintf(doing, sizeof doing, "reading the prompt %s", path);
     return session_fail(&run->session, result, doing);
+}
+
+static int load_prompts(generate_run* run)
+{
+    const generate_args* args = run->args;
+    int code = EXIT_OK;
+    if (args->negative_file) code = load_prompt(run, args->negative_file, &run->encoded_negative, &run->negative);
+    for (int32_t i = 0; i < args->encoded_prompts.count && code == EXIT_OK; i++)
+        code = load_prompt(run, args->encoded_prompts.texts[i], &run->encoded_prompts[i], &run->prompts[i]);
+    return code;
 }
 
 static int load_loras(generate_run* run)
@@ -135,31 +213,25 @@ static int load_loras(generate_run* run)
     return EXIT_OK;
 }
 
-static int make_items(generate_run* run)
+// Fills in the items of the job that begins with prompt `first`. Seeds count up over all pictures of the run; a seed of
+// a line counts up over the pictures of that line, and leaves those of the others as they are.
+static void make_items(generate_run* run, int32_t first)
 {
     const generate_args* args = run->args;
-    int32_t prompt_count = args->prompts.count + args->prompt_files.count;
-    if (args->negative_file) {
-        int code = load_prompt(run, args->negative_file, &run->negative);
-        if (code != EXIT_OK) return code;
-    }
-    for (int32_t p = 0; p < prompt_count; p++) {
-        if (args->prompt_files.count > 0) {
-            int code = load_prompt(run, args->prompt_files.texts[p], &run->prompts[p]);
-            if (code != EXIT_OK) return code;
-        }
-        for (int32_t b = 0; b < args->batch; b++) {
-            sumi_image_item* item = &run->items[p * args->batch + b];
-            item->text = args->prompts.count > 0 ? args->prompts.texts[p] : NULL;
-            item->prompt = run->prompts[p];
-            item->negative_text = run->negative ? NULL : args->negative;
-            item->negative_prompt = run->negative;
-            item->seed = args->seed + (uint64_t)b;
-        }
-    }
+    run->first_picture = first * args->batch;
     run->desc.items = run->items;
-    run->desc.item_count = prompt_count * args->batch;
-    return EXIT_OK;
+    run->desc.item_count = run->job_prompt_count * args->batch;
+    for (int32_t i = 0; i < run->desc.item_count; i++) {
+        const prompt_line* line = &run->lines.lines[first + i / args->batch];
+        run->items[i] = (sumi_image_item){
+            .text = line->text,
+            .prompt = line->text ? NULL : run->prompts[first + i / args->batch],
+            .negative_text = run->negative ? NULL : args->negative,
+            .negative_prompt = run->negative,
+            .seed = line->has_seed ? line->seed + (uint64_t)(i % args->batch)
+                                   : args->seed + (uint64_t)(run->first_picture + i),
+        };
+    }
 }
 
 // ---- The desc -------------------------------------------------------------------------------------------------------
@@ -170,38 +242,46 @@ static sumi_pixels pixels_of(const picture_file* image)
         .data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
 }
 
-// Chooses --size, else the size of the start image, else that of the preset. 0 x 0: the size follows from references,
-// see follow_references.
-static int choose_size(generate_run* run, const sumi_model_info* info)
+// Chooses the size of a line, else --size, else the size of the start image, else that of the preset. 0 x 0: the size
+// follows from references, see follow_references.
+static int choose_size(generate_run* run, const prompt_line* line)
 {
+    const sumi_model_info info = sumi_model_get_info(run->session.model);
     sumi_image_desc* desc = &run->desc;
     const generate_args* args = run->args;
-    int32_t multiple = info->size_multiple > 0 ? info->size_multiple : 16;
-    if (args->size[0] > 0) {
+    const int32_t multiple = info.size_multiple > 0 ? info.size_multiple : 16;
+    char said[1100] = "--size ";
+    desc->width = run->preset_size.width;
+    desc->height = run->preset_size.height;
+    if (line->size[0] > 0) {
+        desc->width = line->size[0], desc->height = line->size[1];
+        prompt_line_name(line, args->prompts_path, said, sizeof said - 16);
+        strcat(said, ": size=");
+    } else if (args->size[0] > 0) {
         desc->width = args->size[0], desc->height = args->size[1];
     } else if (run->image.pixels) {
         desc->width = run->image.width / multiple * multiple;
         desc->height = run->image.height / multiple * multiple;
-        if (desc->width < multiple || desc->height < multiple || desc->width > info->max_size
-            || desc->height > info->max_size)
+        if (desc->width < multiple || desc->height < multiple || desc->width > info.max_size
+            || desc->height > info.max_size)
             return args_wrong(run->command, "%s is %dx%d, which is no size this model makes: give --size", args->image,
                               run->image.width, run->image.height);
     } else if (run->latents.rank >= 2) {
-        desc->height = (int32_t)run->latents.shape[run->latents.rank - 2] * info->latent_factor;
-        desc->width = (int32_t)run->latents.shape[run->latents.rank - 1] * info->latent_factor;
-    } else if (args->references.count > 0 && info->takes_references) {
+        desc->height = (int32_t)run->latents.shape[run->latents.rank - 2] * info.latent_factor;
+        desc->width = (int32_t)run->latents.shape[run->latents.rank - 1] * info.latent_factor;
+    } else if (args->references.count > 0 && info.takes_references) {
         desc->width = desc->height = 0;
     }
     if (desc->width % multiple || desc->height % multiple) {
         int32_t width = (desc->width + multiple / 2) / multiple * multiple,
                 height = (desc->height + multiple / 2) / multiple * multiple;
-        return args_wrong(run->command, "--size %dx%d: this model makes multiples of %d, as in %dx%d", desc->width,
+        return args_wrong(run->command, "%s%dx%d: this model makes multiples of %d, as in %dx%d", said, desc->width,
                           desc->height, multiple, width < multiple ? multiple : width,
                           height < multiple ? multiple : height);
     }
-    if (desc->width > info->max_size || desc->height > info->max_size)
-        return args_wrong(run->command, "--size %dx%d: this model makes at most %d pixels along a side", desc->width,
-                          desc->height, info->max_size);
+    if (desc->width > info.max_size || desc->height > info.max_size)
+        return args_wrong(run->command, "%s%dx%d: this model makes at most %d pixels along a side", said, desc->width,
+                          desc->height, info.max_size);
     return EXIT_OK;
 }
 
@@ -228,6 +308,7 @@ static int give_noise(generate_run* run, size_t item_values)
     desc->start_latents = run->latents.values;
     desc->start_noise_values = run->posterior_noise.values;
     if (!run->noise.values) return EXIT_OK;
+    free(run->noise_values); // of the job before
     run->noise_values = malloc(all * sizeof(float));
     if (!run->noise_values) return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "preparing the noise");
     for (size_t i = 0; i < all; i += run->noise.count)
@@ -250,22 +331,8 @@ static int follow_references(generate_run* run)
     return EXIT_OK;
 }
 
-static int make_desc(generate_run* run)
+static void set_numbers(const generate_args* args, sumi_image_desc* desc)
 {
-    const generate_args* args = run->args;
-    sumi_model_info info = sumi_model_get_info(run->session.model);
-    sumi_image_desc* desc = &run->desc;
-    run->session.progress.reads_references = args->references.count > 0;
-    *desc = sumi_image_defaults(run->session.model, (sumi_preset)args->preset);
-    for (int32_t i = 0; i < args->references.count; i++) run->reference_pixels[i] = pixels_of(&run->references[i]);
-    desc->references = args->references.count > 0 ? run->reference_pixels : NULL;
-    desc->reference_count = args->references.count;
-    int code = choose_size(run, &info);
-    if (code == EXIT_OK) code = make_items(run);
-    if (code == EXIT_OK) code = load_loras(run);
-    if (code != EXIT_OK) return code;
-    desc->loras = run->lora_uses;
-    desc->lora_count = args->loras.count;
     if (args->steps > 0) desc->step_count = args->steps;
     if (args->guidance >= 0.0f) desc->guidance = args->guidance;
     if (args->guidance_rule >= 0) desc->guidance_rule = (sumi_guidance_rule)args->guidance_rule;
@@ -277,10 +344,20 @@ static int make_desc(generate_run* run)
     if (args->noise_kind >= 0) desc->noise = (sumi_noise)args->noise_kind;
     if (args->multiprocessors > 0) desc->noise_multiprocessors = args->multiprocessors;
     if (args->posterior >= 0) desc->start_posterior = (sumi_posterior)args->posterior;
+    if (args->strength >= 0.0f) desc->strength = args->strength;
     desc->deadline_ms = (uint32_t)args->deadline_ms;
     desc->step_cache = args->step_cache;
     desc->profile = args->profile;
     if (args->preview_dir) desc->preview_every = args->preview_every > 0 ? args->preview_every : 1;
+}
+
+static void set_pictures(generate_run* run)
+{
+    const generate_args* args = run->args;
+    sumi_image_desc* desc = &run->desc;
+    for (int32_t i = 0; i < args->references.count; i++) run->reference_pixels[i] = pixels_of(&run->references[i]);
+    desc->references = args->references.count > 0 ? run->reference_pixels : NULL;
+    desc->reference_count = args->references.count;
     if (run->image.pixels) {
         run->image_pixels = pixels_of(&run->image);
         desc->start_image = &run->image_pixels;
@@ -291,19 +368,49 @@ static int make_desc(generate_run* run)
         desc->mask_feather = args->mask_feather;
         desc->strength = 1.0f; // start from pure noise: the repainted region must not depend on its old content
     }
-    if (args->strength >= 0.0f) desc->strength = args->strength;
-    if (args->prompt_files.count > 0 && desc->guidance != info.guidance_off && !args->negative_file)
-        return args_wrong(run->command,
-                          "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt \"%s\" makes "
-                          "one of the model's own negative text) or --guidance %g",
-                          info.negative_text, (double)info.guidance_off);
+}
+
+// Sets what all jobs share, and checks what the jobs to come add, so that no job is refused after others have run.
+static int make_desc(generate_run* run)
+{
+    const generate_args* args = run->args;
+    sumi_model_info info = sumi_model_get_info(run->session.model);
+    sumi_image_desc* desc = &run->desc;
+    run->session.progress.reads_references = args->references.count > 0;
+    *desc = sumi_image_defaults(run->session.model, (sumi_preset)args->preset);
+    run->preset_size = (sumi_size){desc->width, desc->height};
+    int code = EXIT_OK;
+    for (int32_t i = 0; i < run->lines.count && code == EXIT_OK; i++) code = choose_size(run, &run->lines.lines[i]);
+    if (code == EXIT_OK) code = load_prompts(run);
+    if (code == EXIT_OK) code = load_loras(run);
+    if (code != EXIT_OK) return code;
+    desc->loras = run->lora_uses;
+    desc->lora_count = args->loras.count;
+    set_pictures(run);
+    set_numbers(args, desc);
+    if (args->encoded_prompts.count > 0 && desc->guidance != info.guidance_off && !args->negative_file)
+        return args_wrong(
+            run->command,
+            "guidance with --encoded-prompt needs --negative-file FILE (sumi encode --prompt \"%s\" makes "
+            "one of the model's own negative text) or --guidance %g",
+            info.negative_text, (double)info.guidance_off);
     if (args->preset == SUMI_PRESET_FAST && info.uses_guidance && args->loras.count == 0 && !args->session.quiet)
         fprintf(stderr, "sumi: --preset fast is for models that were distilled to few steps; with this one it needs an "
                         "adapter that makes it so: --lora FILE\n");
     if ((args->negative || args->negative_file) && desc->guidance == info.guidance_off && !args->session.quiet)
         fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo "
                         "are made to run without)\n");
-    code = follow_references(run);
+    return EXIT_OK;
+}
+
+// Completes the desc for the job that begins with prompt `first`.
+static int make_job(generate_run* run, int32_t first)
+{
+    const sumi_model_info info = sumi_model_get_info(run->session.model);
+    const sumi_image_desc* desc = &run->desc;
+    make_items(run, first);
+    int code = choose_size(run, &run->lines.lines[first]);
+    if (code == EXIT_OK) code = follow_references(run);
     if (code != EXIT_OK) return code;
     return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor)
                                * (size_t)(desc->height / info.latent_factor));
@@ -325,26 +432,29 @@ static void print_memory(generate_run* run)
             1e-6 * (double)memory.uncounted);
 }
 
-static int generate(generate_run* run)
+static int run_job(generate_run* run, int32_t first)
 {
     const generate_args* args = run->args;
     cli_session* session = &run->session;
-    double began = progress_clock();
-    if (!products_check_outputs(run) || !read_inputs(run) || !trace_open(&run->trace, args->trace, run->message))
-        return generate_fail(run);
-    session->trace = &run->trace;
-    int code = session_open(session, &args->session);
-    const bool encodes =
-        args->image || args->references.count > 0 || args->prompt_files.count > 0; // a prompt file may hold references
-    if (code == EXIT_OK) code = session_load_model(session, args->prompt_files.count > 0, !encodes);
-    if (code == EXIT_OK) code = make_desc(run);
+    int code = make_job(run, first);
     if (code != EXIT_OK) return code;
+    char doing[1200] = "making the picture";
+    if (args->prompts_path) {
+        strcat(doing, " of ");
+        prompt_line_name(&run->lines.lines[first], args->prompts_path, doing + strlen(doing),
+                         sizeof doing - strlen(doing));
+        if (!args->session.quiet && run->lines.count > 1)
+            fprintf(stderr, "sumi: %s, %d of %d\n", doing + strlen("making the picture of "), first + 1,
+                    run->lines.count);
+    }
     print_memory(run);
-
     sumi_job job;
     sumi_result result = sumi_submit_images(session->engine, &run->desc, &job);
-    if (result != SUMI_OK) return session_fail(session, result, "starting the picture");
-    code = session_run(session, job, "making the picture", args->preview_dir ? products_write_previews : NULL, run);
+    if (result != SUMI_OK) return session_fail(session, result, doing);
+    run->preview_version = 0;
+    code = session_run(session, job, doing, args->preview_dir ? products_write_previews : NULL, run);
+    free(run->preview_pixels); // the next job may have another size
+    run->preview_pixels = NULL;
     if (code != EXIT_OK) return code;
     if (args->latents_out) code = products_write_latents(run, job);
     if (args->profile && code == EXIT_OK) code = products_read_profile(run, job);
@@ -353,8 +463,28 @@ static int generate(generate_run* run)
     trace_call(&run->trace, "sumi_fetch_images", fetch_ns, system_clock_ns());
     if (result != SUMI_OK) return session_fail(session, result, "fetching the picture");
     if (code == EXIT_OK) code = products_write_images(run);
-    if (code == EXIT_OK) products_print(run, progress_clock() - began);
     sumi_images_release(session->engine, run->images, run->desc.item_count);
+    return code;
+}
+
+static int generate(generate_run* run)
+{
+    const generate_args* args = run->args;
+    cli_session* session = &run->session;
+    double began = progress_clock();
+    int code = products_check_outputs(run);
+    if (code != EXIT_OK) return code;
+    if (!read_inputs(run) || !trace_open(&run->trace, args->trace, run->message)) return generate_fail(run);
+    session->trace = &run->trace;
+    code = session_open(session, &args->session);
+    const bool is_encoded = args->encoded_prompts.count > 0; // such a prompt may hold references
+    const bool encodes = args->image || args->references.count > 0 || is_encoded;
+    if (code == EXIT_OK) code = session_load_model(session, is_encoded, !encodes);
+    if (code == EXIT_OK) code = make_desc(run);
+    int32_t done = 0;
+    for (; done < run->lines.count && code == EXIT_OK; done += run->job_prompt_count) code = run_job(run, done);
+    // JSON is complete also after a failure: it tells which pictures are there
+    if (code == EXIT_OK || run->json.depth > 0) products_print(run, progress_clock() - began);
     return code;
 }
 
@@ -364,11 +494,14 @@ static void close_run(generate_run* run)
     picture_free(&run->image);
     picture_free(&run->mask);
     for (int32_t i = 0; i < MAX_REFERENCES; i++) picture_free(&run->references[i]);
+    for (int32_t i = 0; i < MAX_ITEMS; i++) free(run->encoded_prompts[i].data);
+    free(run->encoded_negative.data);
+    for (int32_t i = 0; i <= TEXT_LIST_MAX; i++) free(run->texts[i]);
+    prompt_lines_free(&run->lines);
     free(run->latents.values);
     free(run->noise.values);
     free(run->posterior_noise.values);
     free(run->noise_values);
-    free(run->preview_pixels);
     free(run->rows);
 }
 
@@ -389,17 +522,27 @@ int generate_main(int argc, char** argv)
                           .strength = NOT_GIVEN};
     const cli_option options[] = {
         MODEL_OPTIONS(&args.session),
-        {"--prompt", OPTION_TEXTS, &args.prompts, "TEXT", "what to make; may be given several times", 0, 0},
-        {"--prompt-file", OPTION_TEXTS, &args.prompt_files, "FILE",
+        {"--prompt", OPTION_TEXTS, &args.prompts, "TEXT",
+         "what to make; may be given several times. @FILE: the text in that file; @@ stands for one @", 0, 0},
+        {"--prompts", OPTION_TEXT, &args.prompts_path, "FILE",
+         "a prompt in each line, made one after another; -: of standard input. At a line's end seed=N and size=WxH are "
+         "of this prompt alone. Blank lines are left out, and lines that begin with #",
+         0, 0},
+        {"--encoded-prompt", OPTION_TEXTS, &args.encoded_prompts, "FILE",
          "a prompt saved by sumi encode; no text encoder is opened", 0, 0},
+        {"--prompt-file", OPTION_RENAMED, NULL, "--encoded-prompt", NULL, 0, 0},
         XML_OPTIONS(&args.xml),
         {"--negative", OPTION_TEXT, &args.negative, "TEXT",
-         "with guidance: what to move away from. Without it the model's own text, which sumi info --model tells", 0, 0},
+         "with guidance: what to move away from, or @FILE. Without it the model's own text, which sumi info --model "
+         "tells",
+         0, 0},
         {"--negative-file", OPTION_TEXT, &args.negative_file, "FILE", "the same, saved by sumi encode", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "out.png",
-         "where the picture goes: .png, .jpg, .jpeg or .webp; several go to out-0.png, out-1.png, ... -: a PNG to "
-         "standard output",
+         "where the picture goes: .png, .jpg, .jpeg or .webp; several go to out-0.png, out-1.png, ..., with as many "
+         "digits as the last one needs. %d or %03d in the name is the number's place. -: a PNG to standard output",
          0, 0},
+        {"--no-clobber", OPTION_FLAG, &args.no_clobber, NULL,
+         "end before any work when an output is there already: a picture, --latents-out, --trace", 0, 0},
         {"--quality", OPTION_COUNT, &args.quality, "N", "of JPEG and WebP, 92 by default; WebP with 100 is lossless", 1,
          100},
         {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality|fast",
@@ -426,7 +569,8 @@ int generate_main(int argc, char** argv)
          "how steps are taken", 0, 0},
         {"--shift", OPTION_NUMBER, &args.shift, "X", "of the sigma schedule; the model's own otherwise", 0.01, 100},
         {"--seed", OPTION_SEED, &args.seed, "N",
-         "of the noise, another one at every run by default, which is printed; a batch counts up from it", 0, 0},
+         "of the noise, another one at every run by default, which is printed; several pictures count up from it", 0,
+         0},
         {"--batch", OPTION_COUNT, &args.batch, "N", "pictures per prompt", 1, MAX_ITEMS},
         {"--noise-kind", OPTION_CHOICE, &args.noise_kind, "cpu|cuda",
          "the numbers of PyTorch's generator on which device", 0, 0},
@@ -477,6 +621,7 @@ int generate_main(int argc, char** argv)
         .examples =
             "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" --seed 7 "
             "-o lighthouse.png\n"
+            "  sumi generate --model models/Z-Image-Turbo --prompts prompts.txt --seed 1 -o out-%03d.png\n"
             "  sumi generate --model models/Z-Image-Turbo --prompt \"the same in winter\" --image "
             "lighthouse.png --strength 0.5 -o winter.png\n"
             "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps "
@@ -493,19 +638,13 @@ int generate_main(int argc, char** argv)
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
-    int code = check_args(&command, &args);
-    char* xml = NULL;
-    if (code == EXIT_OK && xml_is_given(&args.xml)) code = xml_make(&command, &args.xml, &xml);
-    if (code != EXIT_OK) return code;
-    if (xml) {
-        args.prompts = (text_list){{xml}, 1};
-        if (!args.session.quiet) fprintf(stderr, "sumi: the prompt is\n%s\n", xml);
-    }
     run.command = &command;
     run.args = &args;
-    code = generate(&run);
+    int code = check_args(&command, &args);
+    if (code == EXIT_OK) code = read_prompts(&run);
+    if (code == EXIT_OK) code = count_pictures(&run);
+    if (code == EXIT_OK) code = generate(&run);
     close_run(&run);
-    free(xml);
     // the trace of a failed run is written too
     if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = generate_fail(&run);
     return code;

@@ -15,19 +15,50 @@ static picture_format format_of_output(const char* path)
     return format == PICTURE_UNKNOWN && has_no_name ? PICTURE_PNG : format;
 }
 
-bool products_check_outputs(generate_run* run)
+// Where picture `index` of the run goes.
+static bool image_path(const generate_run* run, int32_t index, char* into, size_t capacity)
+{
+    return numbered_path(run->args->output, index, run->picture_count, into, capacity);
+}
+
+static int fail_output(const char* message)
+{
+    fprintf(stderr, "sumi: %s\n", message);
+    return EXIT_FAILED;
+}
+
+static bool is_kept(const generate_run* run, const char* path)
+{
+    return run->args->no_clobber && !is_standard_output(path) && system_look_at(path) == SYSTEM_FILE;
+}
+
+static int check_output(const generate_run* run, const char* path)
+{
+    char message[FILES_MESSAGE_BYTES];
+    if (!output_is_possible(path, message)) return fail_output(message);
+    if (is_kept(run, path)) return args_wrong(run->command, "%s is there already, and --no-clobber keeps it", path);
+    return EXIT_OK;
+}
+
+int products_check_outputs(const generate_run* run)
 {
     const generate_args* args = run->args;
-    if (!output_is_possible(args->output, run->message)) return false;
-    if (format_of_output(args->output) != PICTURE_PNG && !picture_path_is_possible(args->output, run->message))
-        return false;
-    if (args->latents_out && !output_is_possible(args->latents_out, run->message)) return false;
-    if (args->trace && !output_is_possible(args->trace, run->message)) return false;
-    if (!args->preview_dir) return true;
+    char path[1100], message[FILES_MESSAGE_BYTES];
+    int code = EXIT_OK;
+    if (!numbered_path_is_possible(args->output, message)) return args_wrong(run->command, "%s", message);
+    for (int32_t i = 0; i < run->picture_count && code == EXIT_OK; i++) {
+        if (!image_path(run, i, path, sizeof path))
+            return args_wrong(run->command, "the path of the output is too long");
+        code = check_output(run, path);
+    }
+    if (code != EXIT_OK) return code;
+    if (format_of_output(path) != PICTURE_PNG && !picture_path_is_possible(path, message)) return fail_output(message);
+    if (args->latents_out) code = check_output(run, args->latents_out);
+    if (args->trace && code == EXIT_OK) code = check_output(run, args->trace);
+    if (!args->preview_dir || code != EXIT_OK) return code;
     system_make_folder(args->preview_dir); // the check below reports a folder that cannot be used
-    char inside[1100];
-    snprintf(inside, sizeof inside, "%s/preview-0-1.png", args->preview_dir);
-    return output_is_possible(inside, run->message);
+    snprintf(path, sizeof path, "%s/preview-0-1.png", args->preview_dir);
+    return output_is_possible(path, message) ? EXIT_OK : fail_output(message);
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -59,7 +90,8 @@ void products_write_previews(void* context, sumi_job job, const sumi_job_status*
         sumi_image preview;
         if (sumi_job_preview(run->session.engine, job, i, run->preview_pixels, bytes, &preview) != SUMI_OK) continue;
         char path[1200];
-        snprintf(path, sizeof path, "%s/preview-%d-%d.png", run->args->preview_dir, i, status->step);
+        snprintf(path, sizeof path, "%s/preview-%d-%d.png", run->args->preview_dir, run->first_picture + i,
+                 status->step);
         const picture_source source = {.pixels = preview.pixels,
                                        .width = preview.width,
                                        .height = preview.height,
@@ -107,12 +139,6 @@ static const char* model_path(const generate_args* args)
     return args->session.model ? args->session.model : args->session.transformer;
 }
 
-static void image_path(const generate_run* run, int32_t index, char* into, size_t capacity)
-{
-    if (run->desc.item_count > 1) numbered_path(run->args->output, index, into, capacity);
-    else snprintf(into, capacity, "%s", run->args->output);
-}
-
 // The text that stays in the file; free() it. NULL: no memory, and the file goes without.
 static char* make_parameters(const generate_run* run, int32_t index)
 {
@@ -152,28 +178,6 @@ static char* make_parameters(const generate_run* run, int32_t index)
     return text;
 }
 
-int products_write_images(generate_run* run)
-{
-    for (int32_t i = 0; i < run->desc.item_count; i++) {
-        const sumi_image* image = &run->images[i];
-        char path[1100];
-        char* text = make_parameters(run, i);
-        image_path(run, i, path, sizeof path);
-        const bool is_written = write_picture(path,
-                                              &(picture_source){.pixels = image->pixels,
-                                                                .width = image->width,
-                                                                .height = image->height,
-                                                                .row_bytes = (size_t)image->row_bytes,
-                                                                .channel_count = 4,
-                                                                .parameters = text,
-                                                                .quality = run->args->quality},
-                                              run->message);
-        free(text);
-        if (!is_written) return generate_fail(run);
-    }
-    return EXIT_OK;
-}
-
 // ---- Telling --------------------------------------------------------------------------------------------------------
 
 static void print_profile(const generate_run* run, FILE* to)
@@ -193,72 +197,108 @@ static void print_profile(const generate_run* run, FILE* to)
             1e-6 * bytes, 1e-9 * flops / seconds, 1e-9 * bytes / seconds);
 }
 
-static void print_json(const generate_run* run, double seconds)
+static void begin_json(generate_run* run)
 {
-    json_out out = {.file = stdout};
-    json_begin_object(&out, NULL);
-    json_begin_array(&out, "images");
-    for (int32_t i = 0; i < run->desc.item_count; i++) {
-        const sumi_image* image = &run->images[i];
-        char path[1100];
-        image_path(run, i, path, sizeof path);
-        json_begin_object(&out, NULL);
-        json_text(&out, "path", path);
-        json_text(&out, "prompt", run->items[i].text);
-        json_integer(&out, "width", image->width);
-        json_integer(&out, "height", image->height);
-        json_unsigned(&out, "seed", image->seed);
-        json_integer(&out, "steps", image->step_count);
-        json_integer(&out, "evaluations", image->evaluation_count);
-        json_integer(&out, "reused_evaluations", image->reused_count);
-        json_end_object(&out);
-    }
-    json_end_array(&out);
-    json_text(&out, "model", model_path(run->args));
-    json_number(&out, "guidance", (double)run->desc.guidance);
-    json_text(&out, "solver", parameters_solver_name(run->desc.solver));
-    if (run->desc.step_cache > 0.0f) json_number(&out, "step_cache", (double)run->desc.step_cache);
-    json_text(&out, "device", sumi_engine_get_info(run->session.engine).device);
-    json_number(&out, "seconds", seconds);
-    json_unsigned(&out, "host_peak_bytes", sumi_engine_get_info(run->session.engine).host_peak_bytes);
-    if (run->row_count > 0) {
-        json_begin_array(&out, "profile");
-        for (int32_t i = 0; i < run->row_count; i++) {
-            const sumi_profile_row* row = &run->rows[i];
-            json_begin_object(&out, NULL);
-            json_text(&out, "stage", progress_stage_name(row->stage));
-            json_text(&out, "op", row->name);
-            json_number(&out, "seconds", row->seconds);
-            json_integer(&out, "runs", row->count);
-            json_number(&out, "flops", row->flops);
-            json_number(&out, "bytes", row->bytes);
-            json_end_object(&out);
-        }
-        json_end_array(&out);
-    }
-    json_end_object(&out);
+    if (run->json.depth > 0) return;
+    run->json = (json_out){.file = stdout};
+    json_begin_object(&run->json, NULL);
+    json_begin_array(&run->json, "images");
 }
 
-void products_print(const generate_run* run, double seconds)
+// Tells a picture that was written. A picture on standard output stays alone there.
+static void tell_image(generate_run* run, int32_t index, const char* path)
 {
+    const sumi_image* image = &run->images[index];
+    json_out* out = &run->json;
     if (run->args->is_json) {
-        print_json(run, seconds);
-        return;
-    }
-    // A picture on standard output stays alone there.
-    FILE* to = is_standard_output(run->args->output) ? stderr : stdout;
-    for (int32_t i = 0; i < run->desc.item_count && !run->args->session.quiet; i++) {
-        const sumi_image* image = &run->images[i];
-        char path[1100];
-        image_path(run, i, path, sizeof path);
+        begin_json(run);
+        json_begin_object(out, NULL);
+        json_text(out, "path", path);
+        json_text(out, "prompt", run->items[index].text);
+        json_integer(out, "width", image->width);
+        json_integer(out, "height", image->height);
+        json_unsigned(out, "seed", image->seed);
+        json_integer(out, "steps", image->step_count);
+        json_integer(out, "evaluations", image->evaluation_count);
+        json_integer(out, "reused_evaluations", image->reused_count);
+        json_end_object(out);
+    } else if (!run->args->session.quiet) {
+        FILE* to = is_standard_output(path) ? stderr : stdout;
         fprintf(to, "%s  %dx%d, seed %llu, %d steps", path, image->width, image->height,
                 (unsigned long long)image->seed, image->step_count);
         if (run->desc.step_cache > 0.0f)
             fprintf(to, ", %d of %d evaluations reused", image->reused_count, image->evaluation_count);
         fprintf(to, "\n");
     }
-    if (run->row_count > 0) print_profile(run, to);
-    if (!run->args->session.quiet)
-        fprintf(stderr, "%.1f s%s, %.0f MB of memory at most beside the mapped weights\n", seconds,
-                run->session.stage_times, 1e-6 * (double)sumi_engine_get_info(run->session.engine).host_peak_bytes);
+    fflush(stdout); // the next job may take minutes
+}
+
+int products_write_images(generate_run* run)
+{
+    for (int32_t i = 0; i < run->desc.item_count; i++) {
+        const sumi_image* image = &run->images[i];
+        char path[1100];
+        image_path(run, run->first_picture + i, path, sizeof path); // products_check_outputs has found that it fits
+        if (is_kept(run, path)) {
+            fprintf(stderr, "sumi: %s was made meanwhile, and --no-clobber keeps it\n", path);
+            return EXIT_FAILED;
+        }
+        char* text = make_parameters(run, i);
+        const bool is_written = write_picture(path,
+                                              &(picture_source){.pixels = image->pixels,
+                                                                .width = image->width,
+                                                                .height = image->height,
+                                                                .row_bytes = (size_t)image->row_bytes,
+                                                                .channel_count = 4,
+                                                                .parameters = text,
+                                                                .quality = run->args->quality},
+                                              run->message);
+        free(text);
+        if (!is_written) return generate_fail(run);
+        tell_image(run, i, path);
+    }
+    return EXIT_OK;
+}
+
+static void end_json(generate_run* run, double seconds)
+{
+    json_out* out = &run->json;
+    json_end_array(out);
+    json_text(out, "model", model_path(run->args));
+    json_number(out, "guidance", (double)run->desc.guidance);
+    json_text(out, "solver", parameters_solver_name(run->desc.solver));
+    if (run->desc.step_cache > 0.0f) json_number(out, "step_cache", (double)run->desc.step_cache);
+    json_text(out, "device", sumi_engine_get_info(run->session.engine).device);
+    json_number(out, "seconds", seconds);
+    json_unsigned(out, "host_peak_bytes", sumi_engine_get_info(run->session.engine).host_peak_bytes);
+    if (run->row_count > 0) {
+        json_begin_array(out, "profile");
+        for (int32_t i = 0; i < run->row_count; i++) {
+            const sumi_profile_row* row = &run->rows[i];
+            json_begin_object(out, NULL);
+            json_text(out, "stage", progress_stage_name(row->stage));
+            json_text(out, "op", row->name);
+            json_number(out, "seconds", row->seconds);
+            json_integer(out, "runs", row->count);
+            json_number(out, "flops", row->flops);
+            json_number(out, "bytes", row->bytes);
+            json_end_object(out);
+        }
+        json_end_array(out);
+    }
+    json_end_object(out);
+}
+
+void products_print(generate_run* run, double seconds)
+{
+    if (run->args->is_json) {
+        end_json(run, seconds);
+        return;
+    }
+    if (run->row_count > 0) print_profile(run, is_standard_output(run->args->output) ? stderr : stdout);
+    if (run->args->session.quiet) return;
+    const bool is_one_job = run->job_prompt_count == run->lines.count; // of several the last one's times say little
+    fprintf(stderr, "%.1f s%s, %.0f MB of memory at most beside the mapped weights\n", seconds,
+            is_one_job ? run->session.stage_times : "",
+            1e-6 * (double)sumi_engine_get_info(run->session.engine).host_peak_bytes);
 }
