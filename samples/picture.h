@@ -37,7 +37,7 @@ typedef struct picture_source {
     const void* pixels; // 8-bit
     int32_t width, height;
     size_t row_bytes;
-    int32_t channel_count;  // 1, 3 or 4; a JPEG drops alpha
+    int32_t channel_count;  // 1, 3 or 4; a JPEG drops alpha, and so does any format where it is 255 everywhere
     const char* parameters; // UTF-8 or NULL; stays in the file as other tools read it (below)
     int32_t quality;        // of JPEG and WebP, 1 to 100; 0: 92. WebP with 100 is lossless
 } picture_source;

@@ -9,6 +9,8 @@
 //     cli_support format A                                                "PNG", "JPEG" or "WebP", by the file's content
 //     cli_support json FILE                                               whether it is one JSON value
 //     cli_support pattern A.png N                                         whether it is the N-th picture of tests/viewer_gl.c
+//     cli_support paint WIDTH HEIGHT OUT.png                              makes a picture without two equal regions
+//     cli_support part IN.png X Y WIDTH HEIGHT OUT.png                    a part of a picture
 //     cli_support merge OUT.safetensors [PREFIX=IN.safetensors | NAME=@FILE]...  all tensors behind their prefixes, files' bytes as tensors
 //     cli_support screen Xvfb_screen0 OUT.png                             a virtual screen's memory as a picture; prints "1440x900, 5311 colours"
 #include "files/json.h"
@@ -197,6 +199,37 @@ static int check_pattern(const char* path, int number)
     return wrong == 0 ? 0 : 1;
 }
 
+static int paint(char** argv)
+{
+    const int width = atoi(argv[0]), height = atoi(argv[1]);
+    unsigned char* pixels = malloc((size_t)width * (size_t)height * 3);
+    char message[PICTURE_MESSAGE_BYTES];
+    for (int i = 0; i < width * height; i++) {
+        const int x = i % width, y = i / width;
+        pixels[3 * i] = (unsigned char)(255 * x / width);
+        pixels[3 * i + 1] = (unsigned char)(255 * y / height);
+        pixels[3 * i + 2] = (unsigned char)((x / 5 + y / 3) % 2 * 255);
+    }
+    const bool is_written =
+        picture_write(argv[2], &(picture_source){pixels, width, height, 3 * (size_t)width, 3, NULL, 0}, message);
+    free(pixels);
+    return is_written ? 0 : complain(argv[2], message);
+}
+
+static int write_part(char** argv)
+{
+    picture_file a;
+    char message[PICTURE_MESSAGE_BYTES];
+    const int x = atoi(argv[1]), y = atoi(argv[2]), width = atoi(argv[3]), height = atoi(argv[4]);
+    if (!picture_read(argv[0], 3, &a, message)) return complain(argv[0], message);
+    if (x + width > a.width || y + height > a.height) return complain(argv[0], "is smaller");
+    const unsigned char* pixels = a.pixels + 3 * ((size_t)y * (size_t)a.width + (size_t)x);
+    const bool is_written =
+        picture_write(argv[5], &(picture_source){pixels, width, height, 3 * (size_t)a.width, 3, NULL, 0}, message);
+    picture_free(&a);
+    return is_written ? 0 : complain(argv[5], message);
+}
+
 // ---- Files of several parts -----------------------------------------------------------------------------------------
 
 typedef struct merged {
@@ -283,6 +316,8 @@ static int merge(const char* to, char** parts, int count)
 int main(int argc, char** argv)
 {
     if (argc > 3 && strcmp(argv[1], "merge") == 0) return merge(argv[2], argv + 3, argc - 3);
+    if (argc == 8 && strcmp(argv[1], "part") == 0) return write_part(argv + 2);
+    if (argc == 5 && strcmp(argv[1], "paint") == 0) return paint(argv + 2);
     if (argc == 4 && strcmp(argv[1], "screen") == 0) return convert_screen(argv[2], argv[3]);
     if (argc == 7 && strcmp(argv[1], "tensors") == 0) return compare_tensors(argv + 2);
     if (argc == 4 && strcmp(argv[1], "shape") == 0) return print_shape(argv + 2);

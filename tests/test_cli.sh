@@ -222,7 +222,7 @@ for format in PNG:png JPEG:jpg JPEG:JPEG WebP:webp; do
     [ "$("$support" format "$file")" = "$name" ] && ok || fail "the extension decides: $file is $("$support" format "$file" 2>&1)"
     expect_support "a $name shows the same" pictures "$file" "$folder/a.png" 12
     "$support" parameters "$file" >"$folder/parameters"; expect_text "a $name carries its settings" "^Steps: 2, .*Seed: 7, Size: 64x48" "$folder/parameters"
-    cli inspect "$file"; expect_code "inspect a $name" 0; expect_text "inspect a $name" "^  picture +$name, 64x48" "$out"
+    cli inspect "$file"; expect_code "inspect a $name" 0; expect_text "a $name has no alpha channel" "^  picture +$name, 64x48, RGB$" "$out"
     expect_text "inspect tells the prompt" "^  prompt +a red fox$" "$out"; expect_text "inspect tells the seed" "^  seed +7$" "$out"; expect_text "inspect tells the size" "^  size +64x48$" "$out"
     cp "$file" "$folder/unnamed" # formats are found by content
     cli generate "${tiny[@]:0:4}" --steps 2 --image "$folder/unnamed" --seed 1 -o "$folder/i.png"; expect_code "a $name to start from" 0
@@ -469,6 +469,47 @@ cli generate --transformer "$folder/edit/transformer" --vae "$folder/edit/vae" -
 expect_code "an edit model of parts" 0; expect_file "an edit model of parts" "$folder/parts.png"
 wrong "a second text encoder of a family that has one" 1 "text_encoder_2" generate "${t2i[@]}" --text-encoder-2 "$folder/edit/text_encoder" -o "$folder/x.png"
 cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --mask "$folder/a.png" --seed 3 -o "$folder/m.png"; expect_code "inpainting" 0
+
+# ---- Start pictures of another shape ----------------------------------------------------------------------------------------------------
+expect_support "a wide picture" paint 200 60 "$folder/wide.png"; expect_support "a high picture" paint 60 200 "$folder/high.png"; expect_support "a picture" paint 72 59 "$folder/odd.png"
+expect_support "a small mask" paint 100 30 "$folder/mask.png"; expect_support "a long picture" paint 8192 32 "$folder/long.png"; expect_support "a smaller picture" paint 8 8 "$folder/eight.png"
+start() { cli generate "${tiny[@]:0:4}" --steps 4 --strength 0.5 --seed 3 --threads 2 "$@"; }
+same_as_part() { # what, picture, part, arguments: the picture is used as its part is
+    local what=$1 picture=$2 part=$3; shift 3
+    # shellcheck disable=SC2086
+    expect_support "$what: the part" part "$picture" $part "$folder/part.png"
+    start --image "$picture" "$@" -o "$folder/whole.png"; expect_code "$what" 0
+    cp "$err" "$folder/told"
+    start --image "$folder/part.png" "$@" -o "$folder/x.png"; expect_same "$what" "$folder/whole.png" "$folder/x.png"
+    if grep -q "cropped" "$err"; then fail "$what: a picture of the right shape is not cropped" "$(cat "$err")"; else ok; fi
+}
+same_as_part "the edge beyond a multiple is cut off" "$folder/odd.png" "4 5 64 48"
+expect_text "the edge that is cut off is told" "odd.png, 72x59, is cropped to 64x48; --fit stretch takes all of it$" "$folder/told"
+same_as_part "a wide picture is cropped" "$folder/wide.png" "60 0 80 60" --size 64x48; expect_text "a wide picture is told" "wide.png, 200x60, is cropped to 80x60; " "$folder/told"
+same_as_part "a high picture is cropped" "$folder/high.png" "0 77 60 45" --size 64x48; expect_text "a high picture is told" "high.png, 60x200, is cropped to 60x45; " "$folder/told"
+same_as_part "a wide picture of few rows is enlarged" "$folder/wide.png" "85 0 30 60" --size 64x128
+[ "$(grep -c "cropped" "$folder/told")" = 1 ] && ok || fail "one line tells it" "$(cat "$folder/told")"
+start --image "$folder/wide.png" --size 64x48 --fit stretch -o "$folder/stretched.png"; expect_code "--fit stretch" 0; expect_text "--fit stretch is told" "wide.png, 200x60, is stretched to 64x48$" "$err"
+start --image "$folder/wide.png" --size 64x48 --quiet -o "$folder/x.png"; expect_different "--fit stretch" "$folder/stretched.png" "$folder/x.png"; [ ! -s "$err" ] && ok || fail "--quiet tells no crop" "$(cat "$err")"
+for mask in "wide.png 60 0 80 60" "mask.png 30 0 40 30"; do # of the picture's size, and of half of it
+    # shellcheck disable=SC2086
+    expect_support "a mask's part" part "$folder/"$mask "$folder/part-mask.png"; expect_support "its picture's part" part "$folder/wide.png" 60 0 80 60 "$folder/part.png"
+    start --image "$folder/wide.png" --mask "$folder/${mask%% *}" --size 64x48 -o "$folder/whole.png"; expect_code "a mask of another shape" 0
+    start --image "$folder/part.png" --mask "$folder/part-mask.png" --size 64x48 -o "$folder/x.png"; expect_same "a mask is cropped with its picture: $mask" "$folder/whole.png" "$folder/x.png"
+done
+start --image "$folder/long.png" -o "$folder/x.png"; expect_code "a picture beyond 4096" 0; [ "$("$support" size "$folder/x.png")" = 4096x16 ] && ok || fail "a picture beyond 4096 is resized" "$(both)"
+expect_text "a picture beyond 4096 is told" "long.png, 8192x32, is resized to 4096x16, the most that this model makes$" "$err"
+wrong "a picture of less than a multiple" 2 "eight.png is 8x8, which is no size this model makes: give --size" generate "${tiny[@]:0:4}" --image "$folder/eight.png" -o "$folder/x.png"
+printf 'a\nb size=48x48\nc size=48x48\n' >"$folder/prompts.txt"
+start --image "$folder/wide.png" --size 64x48 -o "$folder/x.png"; cli generate --model "$model" --steps 4 --strength 0.5 --seed 3 --prompts "$folder/prompts.txt" --image "$folder/wide.png" --size 64x48 -o "$folder/lines.png"
+expect_code "a start picture of several sizes" 0; [ "$(grep -o "cropped to [0-9x]*" "$err" | paste -sd,)" = "cropped to 80x60,cropped to 60x60" ] && ok || fail "a start picture of several sizes" "$(cat "$err")"
+expect_support "its part" part "$folder/wide.png" 70 0 60 60 "$folder/part.png"
+cli generate --model "$model" --steps 4 --strength 0.5 --seed 5 --prompt c --image "$folder/part.png" --size 48x48 -o "$folder/x.png"; expect_same "a start picture of several sizes" "$folder/lines-2.png" "$folder/x.png"
+for fit in crop stretch; do
+    cli encode --model "$model" --image "$folder/odd.png" --fit $fit -o "$folder/$fit.safetensors"; expect_code "encode --fit $fit" 0; expect_text "encode tells" "odd.png, 72x59, is (cropped|stretched) to 64x48" "$err"
+done
+expect_support "the part of a picture" part "$folder/odd.png" 4 5 64 48 "$folder/part.png"; cli encode --model "$model" --image "$folder/part.png" -o "$folder/part.safetensors"
+expect_same "encode crops" "$folder/crop.safetensors" "$folder/part.safetensors"; expect_different "encode stretches" "$folder/stretch.safetensors" "$folder/part.safetensors"
 
 # ---- inspect, tokenize, info ------------------------------------------------------------------------------------------------------------
 cli inspect "$model"

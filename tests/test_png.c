@@ -138,6 +138,23 @@ TEST(what_is_written_reads_back_the_same)
     }
 }
 
+TEST(alpha_that_is_255_everywhere_is_left_out)
+{
+    uint8_t pixels[5 * 36];
+    char message[PICTURE_MESSAGE_BYTES];
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = i % 4 == 3 ? 255 : (uint8_t)(i * 37 + 11);
+    for (int channels = 3; channels <= 4; channels++) {
+        picture_file image;
+        CHECK(picture_write(s_scratch, &(picture_source){pixels, 7, 5, 36, 4, NULL, 0}, message)); // rows have a gap
+        CHECK(picture_read(s_scratch, 0, &image, message));
+        CHECK_NUMBER(image.channel_count, channels);
+        for (int i = 0; i < 7 * 5 && image.pixels; i++)
+            CHECK(memcmp(image.pixels + i * channels, pixels + i / 7 * 36 + i % 7 * 4, (size_t)channels) == 0);
+        picture_free(&image);
+        pixels[4 * 36 + 6 * 4 + 3] = 254; // the last pixel
+    }
+}
+
 TEST(parameters_survive_in_latin1_and_in_unicode)
 {
     static const char* const texts[] = {
@@ -210,6 +227,7 @@ int main(int argc, char** argv)
     RUN(every_color_type_and_depth_gives_the_expected_pixels);
     RUN(damaged_files_are_refused_by_name);
     RUN(what_is_written_reads_back_the_same);
+    RUN(alpha_that_is_255_everywhere_is_left_out);
     RUN(parameters_survive_in_latin1_and_in_unicode);
     RUN(channels_are_converted_on_request);
     RUN(failures_say_what_and_why);

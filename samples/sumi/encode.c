@@ -2,6 +2,7 @@
 // files), or an image to latents, from which an image job can start.
 #include "commands.h"
 #include "files.h"
+#include "fit.h"
 #include "picture.h"
 #include "prompt_lines.h"
 #include "session.h"
@@ -14,7 +15,7 @@ typedef struct encode_args {
     session_args session;
     const char *prompt, *image, *output;
     text_list references;
-    int32_t size[2], posterior;
+    int32_t size[2], posterior, fit;
     uint64_t seed;
 } encode_args;
 
@@ -78,16 +79,20 @@ static int encode_image(const cli_command* command, cli_session* session, const 
     if (code != EXIT_OK) return code;
     sumi_model_info info = sumi_model_get_info(session->model);
     int32_t multiple = info.size_multiple > 0 ? info.size_multiple : 16;
-    sumi_pixels pixels = {
-        .data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
+    const bool is_chosen = args->size[0] > 0;
+    const sumi_size size =
+        is_chosen ? (sumi_size){args->size[0], args->size[1]} : fit_size(image, multiple, info.max_size);
+    if (size.width < multiple || size.height < multiple || size.width % multiple || size.height % multiple
+        || size.width > info.max_size || size.height > info.max_size)
+        return args_wrong(command, "%dx%d pixels: give a --size of multiples of %d up to %d", size.width, size.height,
+                          multiple, info.max_size);
+    const picture_part part = fit_part(image, size, (picture_fit)args->fit);
+    if (!args->session.quiet) fit_tell(args->image, image, part, size, !is_chosen && fit_reduces(image, info.max_size));
+    const sumi_pixels pixels = fit_pixels(image, part);
     sumi_encode_desc desc = sumi_encode_defaults(session->model);
     desc.image = &pixels;
-    desc.width = args->size[0] > 0 ? args->size[0] : image->width / multiple * multiple;
-    desc.height = args->size[0] > 0 ? args->size[1] : image->height / multiple * multiple;
-    if (desc.width < multiple || desc.height < multiple || desc.width % multiple || desc.height % multiple
-        || desc.width > info.max_size || desc.height > info.max_size)
-        return args_wrong(command, "%dx%d pixels: give a --size of multiples of %d up to %d", desc.width, desc.height,
-                          multiple, info.max_size);
+    desc.width = size.width;
+    desc.height = size.height;
     if (args->posterior >= 0) desc.posterior = (sumi_posterior)args->posterior;
     desc.seed = args->seed;
     sumi_job job;
@@ -125,6 +130,7 @@ int encode_main(int argc, char** argv)
         {"--image", OPTION_TEXT, &args.image, "FILE", "encode this picture, for generate --latents", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "FILE", "where it goes, a safetensors file", 0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH", "resize the picture to this first", 0, 0},
+        FIT_OPTION(&args.fit),
         {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode",
          "draw the latents or take their mean, the default", 0, 0},
         {"--seed", OPTION_SEED, &args.seed, "N", "of the drawing", 0, 0},

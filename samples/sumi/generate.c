@@ -260,10 +260,9 @@ static int choose_size(generate_run* run, const prompt_line* line)
     } else if (args->size[0] > 0) {
         desc->width = args->size[0], desc->height = args->size[1];
     } else if (run->image.pixels) {
-        desc->width = run->image.width / multiple * multiple;
-        desc->height = run->image.height / multiple * multiple;
-        if (desc->width < multiple || desc->height < multiple || desc->width > info.max_size
-            || desc->height > info.max_size)
+        const sumi_size size = fit_size(&run->image, multiple, info.max_size);
+        desc->width = size.width, desc->height = size.height;
+        if (size.width == 0 || size.height == 0)
             return args_wrong(run->command, "%s is %dx%d, which is no size this model makes: give --size", args->image,
                               run->image.width, run->image.height);
     } else if (run->latents.rank >= 2) {
@@ -358,12 +357,8 @@ static void set_pictures(generate_run* run)
     for (int32_t i = 0; i < args->references.count; i++) run->reference_pixels[i] = pixels_of(&run->references[i]);
     desc->references = args->references.count > 0 ? run->reference_pixels : NULL;
     desc->reference_count = args->references.count;
-    if (run->image.pixels) {
-        run->image_pixels = pixels_of(&run->image);
-        desc->start_image = &run->image_pixels;
-    }
+    if (run->image.pixels) desc->start_image = &run->image_pixels; // fit_pictures sets it, and the mask
     if (run->mask.pixels) {
-        run->mask_pixels = pixels_of(&run->mask);
         desc->mask = &run->mask_pixels;
         desc->mask_feather = args->mask_feather;
         desc->strength = 1.0f; // start from pure noise: the repainted region must not depend on its old content
@@ -403,6 +398,21 @@ static int make_desc(generate_run* run)
     return EXIT_OK;
 }
 
+// Gives the job the part of the start picture that fits its size, and the same part of the mask.
+static void fit_pictures(generate_run* run, bool is_reduced)
+{
+    const generate_args* args = run->args;
+    const sumi_size size = {run->desc.width, run->desc.height};
+    if (run->mask.pixels) run->mask_pixels = pixels_of(&run->mask);
+    if (!run->image.pixels) return;
+    const picture_part part = fit_part(&run->image, size, (picture_fit)args->fit), before = run->image_part;
+    run->image_part = part;
+    run->image_pixels = fit_pixels(&run->image, part);
+    if (run->mask.pixels) run->mask_pixels = fit_pixels(&run->mask, fit_part_of(&run->mask, &run->image, part));
+    const bool is_told = part.width == before.width && part.height == before.height; // for another job
+    if (!args->session.quiet && !is_told) fit_tell(args->image, &run->image, part, size, is_reduced);
+}
+
 // Completes the desc for the job that begins with prompt `first`.
 static int make_job(generate_run* run, int32_t first)
 {
@@ -412,6 +422,8 @@ static int make_job(generate_run* run, int32_t first)
     int code = choose_size(run, &run->lines.lines[first]);
     if (code == EXIT_OK) code = follow_references(run);
     if (code != EXIT_OK) return code;
+    const bool is_chosen = run->args->size[0] > 0 || run->lines.lines[first].size[0] > 0;
+    fit_pictures(run, !is_chosen && fit_reduces(&run->image, info.max_size));
     return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor)
                                * (size_t)(desc->height / info.latent_factor));
 }
@@ -550,7 +562,10 @@ int generate_main(int argc, char** argv)
          "steps, or with an adapter (--lora) that makes it so. sumi info --model PATH lists them",
          0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH",
-         "pixels; with --image and without --size, the size of that picture; with --reference one of its shape", 0, 0},
+         "pixels; with --image and without --size, the size of that picture, at most what the model makes; with "
+         "--reference "
+         "one of its shape",
+         0, 0},
         {"--steps", OPTION_COUNT, &args.steps, "N", "denoising steps", 1, 1000},
         {"--guidance", OPTION_NUMBER, &args.guidance, "G",
          "the number on the model's card. 0 is none for Z-Image, 1 for other models; sumi info --model PATH tells it",
@@ -578,6 +593,7 @@ int generate_main(int argc, char** argv)
          "of the card whose CUDA noise is wanted; 132 by default", 1, 1024},
         {"--noise", OPTION_TEXT, &args.noise, "FILE:NAME", "noise from a tensor of a safetensors file", 0, 0},
         {"--image", OPTION_TEXT, &args.image, "FILE", "a picture to start from: PNG, JPEG or WebP", 0, 0},
+        FIT_OPTION(&args.fit),
         {"--reference", OPTION_TEXTS, &args.references, "FILE",
          "for edit models: a picture file that the prompt speaks of, picture 1, picture 2, ...; may be given several "
          "times",
@@ -585,7 +601,8 @@ int generate_main(int argc, char** argv)
         {"--latents", OPTION_TEXT, &args.latents, "FILE:NAME", "what to start from, encoded by sumi encode", 0, 0},
         {"--strength", OPTION_NUMBER, &args.strength, "X",
          "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
-        {"--mask", OPTION_TEXT, &args.mask, "FILE", "a picture file: white is painted anew, black stays", 0, 0},
+        {"--mask", OPTION_TEXT, &args.mask, "FILE",
+         "a picture file: white is painted anew, black stays. It is cropped with the start picture", 0, 0},
         {"--mask-feather", OPTION_COUNT, &args.mask_feather, "N",
          "pixels inside the mask's edge over which the new picture comes in; 0 by default. -1: what stays goes through "
          "the VAE "

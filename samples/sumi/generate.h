@@ -3,6 +3,7 @@
 #ifndef GENERATE_H
 #define GENERATE_H
 #include "files.h"
+#include "fit.h"
 #include "json_out.h"
 #include "picture.h"
 #include "prompt_lines.h"
@@ -21,7 +22,7 @@ typedef struct generate_args {
     const char *prompts_path, *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise,
         *latents_out, *preview_dir, *trace, *output;
     int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
-        preview_every, mask_feather, quality;
+        preview_every, mask_feather, quality, fit;
     float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength, step_cache;
     uint64_t seed;
     bool profile, is_json, no_clobber;
@@ -45,6 +46,7 @@ typedef struct generate_run {
     cli_session session;
     trace_writer trace;
     picture_file image, mask, references[MAX_REFERENCES];
+    picture_part image_part; // that the current job uses
     file_tensor latents, noise, posterior_noise;
     sumi_pixels image_pixels, mask_pixels, reference_pixels[MAX_REFERENCES];
     float* noise_values; // of all items
