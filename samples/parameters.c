@@ -11,7 +11,7 @@ static const char* const s_rules[] = {NULL, "plain", "norm-limit", "norm-rescale
 
 parameters parameters_none(void)
 {
-    return (parameters){.solver = -1, .noise = -1, .cfg_scale = -1.0f, .strength = -1.0f};
+    return (parameters){.solver = -1, .noise = -1, .cfg_scale = -1.0f, .guidance = -1.0f, .strength = -1.0f};
 }
 
 const char* parameters_solver_name(sumi_solver solver)
@@ -110,6 +110,7 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
             from->noise == SUMI_NOISE_TORCH_CPU    ? "CPU"
             : from->noise == SUMI_NOISE_TORCH_CUDA ? "GPU"
                                                    : "given");
+    if (from->guidance >= 0.0f) put(&out, ", Guidance: %g", (double)from->guidance);
     if (from->guidance_rule > SUMI_GUIDANCE_MODEL && from->guidance_rule <= SUMI_GUIDANCE_NORM_RESCALE)
         put(&out, ", Guidance rule: %s", s_rules[from->guidance_rule]);
     if (from->reference_count > 0) put(&out, ", References: %d", from->reference_count);
@@ -215,6 +216,7 @@ static void read_setting(const char* key, const char* value, char** strings, par
 {
     if (same_word(key, "Steps")) out->step_count = read_count(value);
     else if (same_word(key, "CFG scale")) out->cfg_scale = read_scale(value);
+    else if (same_word(key, "Guidance")) out->guidance = read_scale(value);
     else if (same_word(key, "Seed")) read_seed(value, out);
     else if (same_word(key, "Size")) read_size(value, out);
     else if (same_word(key, "Model")) out->model_name = copy_trimmed(strings, value, value + strlen(value));

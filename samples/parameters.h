@@ -23,6 +23,7 @@ typedef struct parameters {
     uint64_t seed;
     bool has_seed;
     float cfg_scale;  // the classic scale, in which 1 is no guidance; negative: unknown
+    float guidance;   // the same on the scale of the model's card, as sumi has it; negative: not said
     float strength;   // of a start image; negative: there was none
     float shift;      // 0: not said
     float step_cache; // 0: none, or not said

@@ -52,15 +52,22 @@ tiny=(--model "$model" --prompt "a red fox" --size 64x48 --steps 2 --threads 2)
 # ---- Help and wrong arguments -----------------------------------------------------------------------------------------------------------
 cli; expect_code "no command" 2
 cli help; expect_code "help" 0; expect_text "help lists commands" "^  generate" "$out"; expect_text "help tells exit codes" "130 cancelled" "$out"
-cli --version; expect_code "version" 0; expect_text "version" "^sumi [0-9]+\.[0-9]+\.[0-9]+$" "$out"
-for command in generate encode inspect tokenize xml info; do
+for version in --version version; do
+    cli $version; expect_code "$version" 0; expect_text "$version" "^sumi [0-9]+\.[0-9]+\.[0-9]+$" "$out"
+done
+for command in generate encode inspect tokenize xml info version; do
     cli "$command" --help; expect_code "$command --help" 0
     expect_text "$command --help has an example" "^  .*sumi $command" "$out"
     expect_text "$command --help tells exit codes" "exit codes:" "$out"
     cli help "$command"; expect_code "help $command" 0
     wrong "$command refuses an unknown option" 2 "there is no option --nonsense" "$command" --nonsense
 done
-wrong "an unknown command" 2 "there is no command \"paint\"" paint
+wrong "an unknown command" 2 'there is no command "paint"$' paint
+for pair in generat:generate genrate:generate gen:generate infos:info Inspect:inspect verison:version; do
+    wrong "a misspelt command" 2 "there is no command \"${pair%:*}\"; is ${pair#*:} meant\?" "${pair%:*}" --model x
+    wrong "help for a misspelt command" 2 "is ${pair#*:} meant\?" help "${pair%:*}"
+done
+wrong "a word behind a version" 2 "stands alone" version 2
 wrong "no model" 2 "give the model" generate --prompt x -o "$folder/x.png"
 wrong "no prompt" 2 "give a prompt" generate --model "$model" -o "$folder/x.png"
 wrong "no output" 2 "where the picture goes" generate --model "$model" --prompt x
@@ -137,8 +144,14 @@ wrong "a model that is not there" 1 "no/such/model" generate --model no/such/mod
 wrong "a folder that is no model" 1 "." generate --model "$folder" --prompt x -o "$folder/x.png"
 wrong "an output folder that is not there" 1 "there is no folder $folder/no" generate "${tiny[@]}" -o "$folder/no/x.png"
 wrong "an output that is a folder" 1 "it is a folder" generate "${tiny[@]}" -o "$folder"
-wrong "an empty output" 1 "path of an output is empty" generate "${tiny[@]}" -o ""
-for name in x x.gif x.png.bak .png/x; do wrong "the extension of $name" 1 "write .png, .jpg, .jpeg or .webp|there is no folder" generate "${tiny[@]}" -o "$folder/$name"; done
+wrong "an empty output" 2 "path of an output is empty" generate "${tiny[@]}" -o ""
+for name in x x.gif x.png.bak; do wrong "the extension of $name" 2 "write .png, .jpg, .jpeg or .webp" generate "${tiny[@]}" -o "$folder/$name"; done
+wrong "a folder that is not there" 1 "there is no folder" generate "${tiny[@]}" -o "$folder/.png/x.png"
+wrong "empty latents" 2 "path of an output is empty" generate "${tiny[@]}" --latents-out "" -o "$folder/x.png"
+wrong "encode to an empty path" 2 "say where it goes" encode --model "$model" --prompt a -o ""
+wrong "encode without a model" 2 "give the model" encode --vae "$model/vae" --prompt a -o "$folder/x"
+wrong "inspect of an empty path" 2 "give the PATH" inspect ""
+: >"$folder/no-folder"; wrong "a file instead of a folder" 1 "there is no folder $folder/no-folder" generate "${tiny[@]}" --preview-dir "$folder/no-folder" -o "$folder/x.png"
 if [ "$(id -u)" -ne 0 ] && [ ! -e "$sumi.exe" ]; then
     : >"$folder/locked.png"; chmod a-w "$folder/locked.png"
     wrong "an output that is write-protected" 1 "write-protected" generate "${tiny[@]}" -o "$folder/locked.png"
@@ -203,6 +216,13 @@ cli generate "${tiny[@]}" --seed 7 --guidance 3 --negative "a cat" --guidance-no
 expect_code "guidance" 0; expect_different "guidance" "$folder/a.png" "$folder/c.png"
 "$support" parameters "$folder/c.png" >"$folder/parameters"
 expect_text "the PNG carries the negative prompt" "^Negative prompt: a cat$" "$folder/parameters"; expect_text "the PNG carries the classic scale" "CFG scale: 4," "$folder/parameters"
+for guidance in 0 3; do # of Z-Image, where 0 is none; 1 is none on the scale of other programs
+    cli generate "${tiny[@]}" --guidance $guidance --json --quiet -o "$folder/g.png"; expect_text "generate --json has the guidance" "\"guidance\": $guidance,$" "$out"; expect_text "and the classic scale" "\"cfg_scale\": $((guidance + 1)),$" "$out"
+    cli inspect --json "$folder/g.png"; expect_text "inspect --json has the same" "\"guidance\": $guidance,$" "$out"; expect_text "and the classic scale" "\"cfg_scale\": $((guidance + 1)),?$" "$out"
+    cli inspect "$folder/g.png"; expect_text "inspect has the same" "^  guidance +$guidance$" "$out"; expect_text "and the classic scale" "^  CFG scale +$((guidance + 1)), the scale in which 1 is no guidance$" "$out"
+done
+cli inspect tests/picture_files/webui.jpg; expect_text "another program's scale" "^  CFG scale +[0-9.]+, the scale" "$out"
+if grep -q "^  guidance" "$out"; then fail "another program's file does not say the model's own number" "$(cat "$out")"; else ok; fi
 cli generate "${tiny[@]}" --negative "a cat" -o "$folder/d.png"; expect_text "a negative prompt without guidance is told" "no effect" "$err"
 cli generate "${tiny[@]}" --seed 7 --batch 2 -o "$folder/batch.png"
 expect_code "a batch" 0; expect_same "a batch begins with its seed" "$folder/a.png" "$folder/batch-0.png"; expect_file "a batch" "$folder/batch-1.png"; expect_no_file "a batch" "$folder/batch.png"
@@ -264,7 +284,7 @@ cli info --json --model "$model"; expect_support "info --json of a model" json "
 cli inspect tests/picture_files/wanted.png; expect_text "a picture without settings" "parameters +none in this file" "$out"
 cli inspect tests/golden/common/images/manifest.json; expect_code "inspect of what is nothing known" 1
 cli help --man; expect_code "the manual page" 0; expect_text "the manual page" "^\.TH SUMI 1" "$out"
-for command in GENERATE ENCODE INSPECT TOKENIZE XML INFO; do expect_text "the manual page has $command" "^\.SH SUMI $command\$" "$out"; done
+for command in GENERATE ENCODE INSPECT TOKENIZE XML INFO VERSION; do expect_text "the manual page has $command" "^\.SH SUMI $command\$" "$out"; done
 if command -v groff >/dev/null; then
     groff -man -Tascii -P-cbou -ww "$out" >"$folder/manual" 2>"$err"; [ ! -s "$err" ] && ok || fail "groff reads the manual page without a warning" "$(cat "$err")"
     expect_text "options in the manual page" "\-\-memory-budget" "$folder/manual"
@@ -427,8 +447,8 @@ cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --posterior mode
 "$support" parameters "$folder/i.png" >"$folder/parameters"; expect_text "the PNG carries the strength" "Denoising strength: 0.5" "$folder/parameters"
 cli generate "${tiny[@]:0:4}" --steps 4 --latents "$folder/latents.safetensors" --strength 0.5 --seed 3 -o "$folder/l.png"
 expect_code "image to image from latents" 0; expect_support "from latents as from the picture" pictures "$folder/l.png" "$folder/i.png" 1
-wrong "references of a model that takes none" 1 "takes no reference images" generate "${tiny[@]}" --reference "$folder/a.png" --reference "$folder/a.png" -o "$folder/x.png"
-wrong "encode with references of a model that takes none" 1 "takes no reference images" encode --model "$model" --prompt a --reference "$folder/a.png" -o "$folder/x"
+wrong "references of a model that takes none" 2 "takes no reference images" generate "${tiny[@]}" --reference "$folder/a.png" --reference "$folder/a.png" -o "$folder/x.png"
+wrong "encode with references of a model that takes none" 2 "takes no reference images" encode --model "$model" --prompt a --reference "$folder/a.png" -o "$folder/x"
 qwen=$PWD/tests/golden/qwen-image # an edit model, of its parts
 mkdir "$folder/edit"
 cp -r "$qwen/model/." "$qwen/model-edit/processor" "$folder/edit"
@@ -457,6 +477,11 @@ cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --guidance 4 --guidance
 wrong "an unknown guidance rule" 2 "norm-rescale" generate "${edit[@]}" --guidance-rule hard
 wrong "guidance below the number that means none" 2 "guidance" generate "${edit[@]}" "${two[@]}" --prompt x --guidance 0.5 -o "$folder/x.png"
 wrong "a saved prompt without a saved negative is told the model's own" 2 'encode --prompt " " makes one' generate "${edit[@]}" --encoded-prompt "$folder/hat.safetensors" -o "$folder/x.png"
+wrong "no strength at all" 2 "strength is 0" generate "${tiny[@]}" --image "$folder/a.png" --strength 0 -o "$folder/x.png"
+wrong "a limit of another guidance rule" 2 "the option is --guidance-norm" generate "${tiny[@]}" --guidance 3 --guidance-rule plain --guidance-norm 1 -o "$folder/x.png"
+wrong "an adapter's scale beyond 1000" 2 "give -1000 to 1000" generate "${tiny[@]}" --lora "$golden/lora/lora_peft.safetensors:1001" -o "$folder/x.png"
+cp -r "$model/vae" "$folder/decoder"; chmod -R u+w "$folder/decoder"; sed -i 's/"encoder\./"xncoder./g' "$folder/decoder/diffusion_pytorch_model.safetensors"
+wrong "a start picture of a model without an encoder" 2 "the option is --image" generate "${tiny[@]}" --vae "$folder/decoder" --image "$folder/a.png" -o "$folder/x.png"
 wrong "more references than the model takes" 2 "give 0 to 3" generate "${edit[@]}" "${two[@]}" "${two[@]}" --prompt x -o "$folder/x.png"
 cp -r "$qwen/model" "$folder/t2i"
 t2i=(--model "$folder/t2i" --threads 2 --prompt "a fox")
@@ -467,7 +492,8 @@ wrong "a variant that there is none of" 2 "edit-2511, edit, first, 2512" generat
 cli generate --transformer "$folder/edit/transformer" --vae "$folder/edit/vae" --text-encoder "$folder/edit/text_encoder" --tokenizer "$folder/edit/tokenizer" \
     --vision "$folder/edit/text_encoder" --processor "$folder/edit/processor" --variant edit-2509 --threads 2 "${two[@]}" --prompt "the hat" --guidance 4 --size 64x64 --steps 1 -o "$folder/parts.png"
 expect_code "an edit model of parts" 0; expect_file "an edit model of parts" "$folder/parts.png"
-wrong "a second text encoder of a family that has one" 1 "text_encoder_2" generate "${t2i[@]}" --text-encoder-2 "$folder/edit/text_encoder" -o "$folder/x.png"
+wrong "a second text encoder of a family that has one" 2 "the option is --text-encoder-2" generate "${t2i[@]}" --text-encoder-2 tests/golden/newbie/model/clip_model -o "$folder/x.png"
+wrong "a second text encoder that is none" 1 "text_encoder_2" generate "${t2i[@]}" --text-encoder-2 "$folder/edit/text_encoder" -o "$folder/x.png"
 cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --mask "$folder/a.png" --seed 3 -o "$folder/m.png"; expect_code "inpainting" 0
 
 # ---- Start pictures of another shape ----------------------------------------------------------------------------------------------------

@@ -334,8 +334,8 @@ static void check_same_parameters(const parameters* a, const parameters* b)
     CHECK_NUMBER(a->noise, b->noise);
     CHECK_NUMBER(a->reference_count, b->reference_count);
     CHECK(a->seed == b->seed && a->has_seed == b->has_seed);
-    CHECK(a->cfg_scale == b->cfg_scale && a->strength == b->strength && a->shift == b->shift
-          && a->step_cache == b->step_cache);
+    CHECK(a->guidance == b->guidance && a->cfg_scale == b->cfg_scale && a->strength == b->strength
+          && a->shift == b->shift && a->step_cache == b->step_cache);
 }
 
 TEST(parameters_read_what_parameters_write)
@@ -354,6 +354,7 @@ TEST(parameters_read_what_parameters_write)
                       UINT64_MAX,
                       true,
                       4.5f,
+                      3.5f,
                       0.25f,
                       3.1f,
                       0.08f};

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char exit_code_help[] =
-    "exit codes: 0 done, 1 failed, 2 wrong arguments, 130 cancelled with Ctrl-C (a second Ctrl-C ends at once)\n";
+const char exit_code_help[] = "exit codes: 0 done, 1 failed, 2 wrong arguments (also those that only the model "
+                              "refuses), 130 cancelled with Ctrl-C (a second Ctrl-C ends at once)\n";
 
 int args_wrong(const cli_command* command, const char* format, ...)
 {
@@ -134,6 +134,9 @@ const char* args_nearest(const char* word, const char* const* names, size_t name
         if (strlen(name) < 2) continue;
         const size_t distance = edit_distance(word, name);
         if (distance < least) least = distance, nearest = names[i];
+    }
+    for (size_t i = 0; i < name_count && !nearest; i++) { // the beginning of a long name
+        if (strncmp(word, names[i] + strspn(names[i], "-"), length) == 0) nearest = names[i];
     }
     return nearest;
 }
@@ -340,7 +343,7 @@ args_result args_parse(const cli_command* command, int argc, char** argv)
         }
         if (!store(command, option, value)) return ARGS_WRONG;
     }
-    if (command->operand && !*command->operand_value)
+    if (command->operand && (!*command->operand_value || !**command->operand_value))
         return args_wrong(command, "give the %s: sumi %s %s", command->operand, command->name, command->operand),
                ARGS_WRONG;
     return ARGS_RUN;

@@ -9,4 +9,5 @@ int inspect_main(int argc, char** argv);
 int tokenize_main(int argc, char** argv);
 int xml_main(int argc, char** argv);
 int info_main(int argc, char** argv);
+int version_main(int argc, char** argv);
 #endif

@@ -21,8 +21,7 @@ typedef struct encode_args {
 
 static int check_args(const cli_command* command, const encode_args* args)
 {
-    if (!args->session.model && !args->session.transformer && !args->session.text_encoder && !args->session.vae)
-        return args_wrong(command, "give the model: --model PATH");
+    if (!args->session.model && !args->session.transformer) return args_wrong(command, "give the model: --model PATH");
     if (!args->prompt == !args->image)
         return args_wrong(command, args->prompt ? "one at a time: --prompt or --image"
                                                 : "say what to encode: --prompt TEXT or --image FILE");
@@ -30,7 +29,7 @@ static int check_args(const cli_command* command, const encode_args* args)
         return args_wrong(command, "--reference is what a prompt speaks of: give --prompt TEXT");
     if (args->references.count > MAX_REFERENCES)
         return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
-    if (!args->output) return args_wrong(command, "say where it goes: -o file.safetensors");
+    if (!args->output || !args->output[0]) return args_wrong(command, "say where it goes: -o file.safetensors");
     return EXIT_OK;
 }
 

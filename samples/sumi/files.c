@@ -196,7 +196,6 @@ bool is_standard_output(const char* path) { return strcmp(path, "-") == 0; }
 
 bool output_is_possible(const char* path, char* message)
 {
-    if (path[0] == 0) return fail(message, "the path of an output is empty: name a file");
     if (is_standard_output(path))
         return !system_is_terminal(stdout)
             || fail(message, "standard output is a terminal: send it to a file or a program, or name a file");
@@ -209,7 +208,7 @@ bool output_is_possible(const char* path, char* message)
     const int length = (int)(system_file_name(target) - target);
     if (length == 0) snprintf(folder, sizeof folder, ".");
     else snprintf(folder, sizeof folder, "%.*s", length > 1 ? length - 1 : length, target);
-    if (system_look_at(folder) == SYSTEM_NOTHING)
+    if (system_look_at(folder) != SYSTEM_FOLDER)
         return fail(message, "cannot write %s: there is no folder %s", path, folder);
     const system_kind kind = system_look_at(target);
     if (kind == SYSTEM_OTHER ? !system_can_write(target) : !system_can_write(folder))

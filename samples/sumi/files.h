@@ -33,8 +33,7 @@ bool is_standard_output(const char* path);
 // output_finish(path, into, written, message).
 void output_path(const char* path, char* into, size_t capacity);
 bool output_finish(const char* path, const char* written_path, bool written, char* message);
-// Returns false when the path is empty, its folder does not exist, or it cannot be written. Called before minutes of
-// work.
+// Returns false when the folder of the path does not exist, or it cannot be written. Called before minutes of work.
 bool output_is_possible(const char* path, char* message);
 // The path of output `number` of `count`, which counts from 0. "out-%03d.png", 3 -> "out-003.png". A path without %
 // stays as it is for one output; of several "out.png", 3 -> "out-3.png", with as many digits as the last one needs.

@@ -375,9 +375,11 @@ static void print_picture(const inspection* in, const picture_file* image, const
     if (settings->step_count) printf("  %-14s %d\n", "steps", settings->step_count);
     if (settings->width) printf("  %-14s %dx%d\n", "size", settings->width, settings->height);
     if (settings->solver >= 0) printf("  %-14s %s\n", "solver", parameters_solver_name((sumi_solver)settings->solver));
+    if (settings->guidance >= 0.0f)
+        printf("  %-14s %g%s%s\n", "guidance", (double)settings->guidance, settings->guidance_rule > 0 ? ", " : "",
+               rules[settings->guidance_rule]);
     if (settings->cfg_scale >= 0.0f)
-        printf("  %-14s %g on the scale in which 1 is none%s%s\n", "guidance", (double)settings->cfg_scale,
-               settings->guidance_rule > 0 ? ", " : "", rules[settings->guidance_rule]);
+        printf("  %-14s %g, the scale in which 1 is no guidance\n", "CFG scale", (double)settings->cfg_scale);
     if (settings->shift > 0.0f) printf("  %-14s %g\n", "shift", (double)settings->shift);
     if (settings->step_cache > 0.0f) printf("  %-14s %g\n", "step cache", (double)settings->step_cache);
     if (settings->strength >= 0.0f) printf("  %-14s %g\n", "strength", (double)settings->strength);

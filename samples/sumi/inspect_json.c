@@ -203,6 +203,7 @@ void inspect_picture_json(const inspection* in, const picture_file* image, const
         if (settings->width) json_integer(&out, "width", settings->width);
         if (settings->width) json_integer(&out, "height", settings->height);
         if (settings->solver >= 0) json_text(&out, "solver", parameters_solver_name((sumi_solver)settings->solver));
+        if (settings->guidance >= 0.0f) json_number(&out, "guidance", (double)settings->guidance);
         if (settings->cfg_scale >= 0.0f) json_number(&out, "cfg_scale", (double)settings->cfg_scale);
         if (settings->shift > 0.0f) json_number(&out, "shift", (double)settings->shift);
         if (settings->step_cache > 0.0f) json_number(&out, "step_cache", (double)settings->step_cache);

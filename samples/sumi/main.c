@@ -16,8 +16,33 @@ static const struct {
     {"tokenize", tokenize_main, "texts to token ids"},
     {"xml", xml_main, "a prompt in XML from characters and tags"},
     {"info", info_main, "devices, processor, build; or what a model takes and what its authors say"},
+    {"version", version_main, "the version of this program"},
 };
 #define COMMAND_COUNT (sizeof s_commands / sizeof *s_commands)
+
+int version_main(int argc, char** argv)
+{
+    const cli_command command = {
+        .name = "version",
+        .about = "Prints the version of this program, which is that of the library in it.",
+        .examples = "  sumi version\n",
+    };
+    args_result parsed = args_parse(&command, argc, argv);
+    if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
+    printf("sumi %s\n", sumi_version());
+    return EXIT_OK;
+}
+
+static int wrong_command(const char* name)
+{
+    const char* names[COMMAND_COUNT];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) names[i] = s_commands[i].name;
+    const char* nearest = args_nearest(name, names, COMMAND_COUNT);
+    fprintf(stderr, "sumi: there is no command \"%s\"", name);
+    if (nearest) fprintf(stderr, "; is %s meant?", nearest);
+    fprintf(stderr, "\n  sumi help lists the commands\n");
+    return EXIT_USAGE;
+}
 
 static int print_help(FILE* to)
 {
@@ -58,10 +83,7 @@ int main(int argc, char** argv)
     argv = system_begin(argc, argv);
     if (argc < 2) return print_help(stderr);
     const char* name = argv[1];
-    if (strcmp(name, "--version") == 0) {
-        printf("sumi %s\n", sumi_version());
-        return EXIT_OK;
-    }
+    if (strcmp(name, "--version") == 0) name = "version";
     char* help_arguments[] = {"--help"};
     bool wants_help = strcmp(name, "help") == 0;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (wants_help && argc < 3)) return print_help(stdout);
@@ -71,6 +93,5 @@ int main(int argc, char** argv)
         if (strcmp(name, s_commands[i].name) == 0)
             return wants_help ? s_commands[i].run(1, help_arguments) : s_commands[i].run(argc - 2, argv + 2);
     }
-    fprintf(stderr, "sumi: there is no command \"%s\"; sumi help lists them\n", name);
-    return EXIT_USAGE;
+    return wrong_command(name);
 }

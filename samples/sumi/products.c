@@ -35,6 +35,7 @@ static bool is_kept(const generate_run* run, const char* path)
 static int check_output(const generate_run* run, const char* path)
 {
     char message[FILES_MESSAGE_BYTES];
+    if (!path[0]) return args_wrong(run->command, "the path of an output is empty: name a file");
     if (!output_is_possible(path, message)) return fail_output(message);
     if (is_kept(run, path)) return args_wrong(run->command, "%s is there already, and --no-clobber keeps it", path);
     return EXIT_OK;
@@ -52,6 +53,8 @@ int products_check_outputs(const generate_run* run)
         code = check_output(run, path);
     }
     if (code != EXIT_OK) return code;
+    if (format_of_output(path) == PICTURE_UNKNOWN && !picture_path_is_possible(path, message))
+        return args_wrong(run->command, "%s", message);
     if (format_of_output(path) != PICTURE_PNG && !picture_path_is_possible(path, message)) return fail_output(message);
     if (args->latents_out) code = check_output(run, args->latents_out);
     if (args->trace && code == EXIT_OK) code = check_output(run, args->trace);
@@ -168,6 +171,7 @@ static char* make_parameters(const generate_run* run, int32_t index)
     from.reference_count = desc->reference_count;
     from.seed = image->seed;
     from.has_seed = true;
+    from.guidance = desc->guidance;
     from.cfg_scale = parameters_cfg_scale(&info, desc->guidance);
     if (desc->start_image || desc->start_latents) from.strength = desc->strength;
     from.shift = desc->shift;
@@ -265,7 +269,9 @@ static void end_json(generate_run* run, double seconds)
     json_out* out = &run->json;
     json_end_array(out);
     json_text(out, "model", model_path(run->args));
+    const sumi_model_info info = sumi_model_get_info(run->session.model);
     json_number(out, "guidance", (double)run->desc.guidance);
+    json_number(out, "cfg_scale", (double)parameters_cfg_scale(&info, run->desc.guidance));
     json_text(out, "solver", parameters_solver_name(run->desc.solver));
     if (run->desc.step_cache > 0.0f) json_number(out, "step_cache", (double)run->desc.step_cache);
     json_text(out, "device", sumi_engine_get_info(run->session.engine).device);

@@ -68,6 +68,40 @@ void session_close(cli_session* session)
     session->model = NULL;
 }
 
+// The options behind the members of descs that messages of the library begin with.
+static const struct member_option {
+    const char *member, *option;
+    bool is_of_model; // what the member may be depends on the model, and not on the machine
+} s_options[] = {
+    {"width", "--size", true},
+    {"height", "--size", true},
+    {"step_count", "--steps", true},
+    {"guidance_norm_limit", "--guidance-norm", true},
+    {"start_image", "--image", true},
+    {"start_latents", "--latents", true},
+    {"start_posterior", "--posterior", true},
+    {"references", "--reference", true},
+    {"reference_count", "--reference", true},
+    {"loras", "--lora", true},
+    {"text_encoder_2_path", "--text-encoder-2", true},
+    {"tokenizer_2_path", "--tokenizer-2", true},
+    {"vision_path", "--vision", true},
+    {"processor_path", "--processor", true},
+    {"vae_path", "--vae", true},
+    {"text_weights", "--text-weights", false},
+    {"memory_budget_bytes", "--memory-budget", false},
+};
+
+static const struct member_option* find_option(const char* message)
+{
+    const size_t bytes = strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
+    for (size_t i = 0; i < sizeof s_options / sizeof *s_options; i++) {
+        const char* member = s_options[i].member;
+        if (strlen(member) == bytes && memcmp(member, message, bytes) == 0) return &s_options[i];
+    }
+    return NULL;
+}
+
 int session_fail(cli_session* session, sumi_result result, const char* doing)
 {
     progress_clear(&session->progress);
@@ -84,7 +118,12 @@ int session_fail(cli_session* session, sumi_result result, const char* doing)
     if (is_absent && session->args->backend == SUMI_BACKEND_CUDA)
         fprintf(stderr, "  --backend cpu works on every machine\n");
     if (result == SUMI_BUDGET_TOO_SMALL) fprintf(stderr, "  raise --memory-budget or lower --size or --batch\n");
-    return result == SUMI_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
+    const struct member_option* option = find_option(session->detail);
+    if (option) fprintf(stderr, "  the option is %s\n", option->option);
+    // A wish that this model cannot fulfil is a wrong argument, too.
+    const bool is_wrong =
+        result == SUMI_INVALID_ARGUMENT || (result == SUMI_NOT_SUPPORTED && option && option->is_of_model);
+    return is_wrong ? EXIT_USAGE : EXIT_FAILED;
 }
 
 static void note_stage_times(cli_session* session, const sumi_job_status* status)

@@ -42,6 +42,7 @@ static std::string parameters_of(const Product& product)
     from.reference_count = (int32_t)s.references.size();
     from.seed = s.seed;
     from.has_seed = true;
+    from.guidance = s.guidance;
     from.cfg_scale = product.cfg_scale;
     if (s.start) from.strength = s.strength;
     from.shift = s.shift;

@@ -58,7 +58,7 @@ struct Product {
     std::string model_name;
     std::string negative; // the one that was used, the model's own too; "" without guidance
     int noise = 0, guidance_rule = 0;
-    float cfg_scale = 0.0f; // the guidance in the scale of other tools
+    float cfg_scale = 0.0f; // settings.guidance on the scale of other tools
     double seconds = 0.0;   // on the clock
     int reused_count = 0;   // of the network's evaluations, by the step cache
     std::string saved_path; // "": it was not saved
