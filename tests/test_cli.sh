@@ -622,7 +622,6 @@ if [ "$(uname -s)" = Linux ]; then
     piped "tokenize with a FIFO" "a pipe: is a pipe" tokenize "$folder/a pipe"
     piped "a FIFO in the place of an adapter" "a pipe: is a pipe" generate "${tiny[@]}" --lora "$folder/a pipe" -o "$folder/x.png"
     piped "a FIFO in the place of noise" "a pipe: is a pipe" generate "${tiny[@]}" --noise "$folder/a pipe" -o "$folder/x.png"
-    piped "a FIFO in the place of a prompt" "a pipe: it is a pipe or a device" generate --model "$model" --prompt-file "$folder/a pipe" -o "$folder/x.png"
     rm "$shard"; ln -s nowhere "$shard"
     piped "a link to nothing in the place of a shard" "00002-of-00003.safetensors: is a symbolic link to something that does not exist" generate --model "$folder/fifo" --prompt x -o "$folder/x.png"
     rm -r "$folder/fifo/text_encoder"; ln -s nowhere "$folder/fifo/text_encoder"
