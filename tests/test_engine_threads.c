@@ -552,6 +552,7 @@ TEST(one_thread_on_a_machine_of_several_processors_is_told)
     desc.tasks = (sumi_tasks){1, run_whole_loop, finish_nothing, NULL}; // how many work is the host program's matter
     CHECK(open_on(8, desc, ", 1 thread").count == 0);
     CHECK(h.live == 0);
+}
 
 // Priorities and pauses of jobs that begin at that moment: the call moves the job, or is refused with a reason. Half of
 // the jobs are loads, which begin to work as soon as they leave the queue.
