@@ -239,7 +239,8 @@ typedef enum sumi_result {
     SUMI_NO_DEVICE = 40,          // no driver, no GPU, or none with the ordinal, uuid or luid that was asked for
     SUMI_DRIVER_TOO_OLD = 41,     // the driver is older than CUDA 11.4
     SUMI_DEVICE_UNSUPPORTED = 42, // the GPU is older than compute capability 8.0
-    SUMI_DEVICE_LOST = 43,        // the GPU stopped working (a reset, a fault of any program in this context)
+    // the GPU stopped working (a reset, a fault of any program in this context), or its driver gave an unexpected answer
+    SUMI_DEVICE_LOST = 43,
     // jobs
     SUMI_CANCELLED = 50,  // by sumi_job_cancel, or because an object that the job uses was released
     SUMI_TIMEOUT = 51,    // sumi_job_wait reached its timeout; the job continues

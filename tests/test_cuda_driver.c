@@ -125,17 +125,19 @@ TEST(failures_become_results)
         {209, SUMI_DEVICE_UNSUPPORTED},
         {214, SUMI_DEVICE_LOST},
         {222, SUMI_DRIVER_TOO_OLD},
-        {600, SUMI_INTERNAL},
+        {304, SUMI_INTERNAL},
+        {600, SUMI_DEVICE_LOST}, // not from a call that asks whether something is ready
         {700, SUMI_DEVICE_LOST},
         {702, SUMI_DEVICE_LOST},
         {709, SUMI_DEVICE_LOST},
         {715, SUMI_DEVICE_LOST},
         {716, SUMI_DEVICE_LOST},
         {719, SUMI_DEVICE_LOST},
+        {801, SUMI_INTERNAL},
         {803, SUMI_NO_DEVICE},
         {804, SUMI_NO_DEVICE},
         {999, SUMI_DEVICE_LOST},
-        {12345, SUMI_INTERNAL},
+        {12345, SUMI_DEVICE_LOST},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sumi_error error = {0};
@@ -147,6 +149,15 @@ TEST(failures_become_results)
     CHECK_TEXT(error.text, "folding paper: CUDA_ERROR_LAUNCH_FAILED (719: unspecified launch failure); the CUDA "
                            "context is gone, for everything in this process that used it: destroy the engine "
                            "and make a new one in a new context");
+    error = (sumi_error){0};
+    sumi_cuda_failure(&driver, (CUresult)600, "folding paper", &error);
+    CHECK_TEXT(error.text,
+               "folding paper: CUDA_ERROR_NOT_READY (600: device not ready); the driver should not answer so "
+               "here, so the CUDA context counts as lost: destroy the engine and make a new one in a new "
+               "context");
+    error = (sumi_error){0};
+    sumi_cuda_failure(&driver, (CUresult)12345, "folding paper", &error);
+    CHECK(strncmp(error.text, "folding paper: an unknown error (12345: no description); the driver should", 74) == 0);
 }
 
 // ---- Device ---------------------------------------------------------------------------------------------------------

@@ -353,6 +353,56 @@ TEST(the_nth_call_of_every_entry_may_fail)
     close_cuda(engine);
 }
 
+// Codes that the call should never return, or that say that the context is lost. The job goes on without what the call
+// was for, or the device counts as lost, with a sentence that names the code.
+TEST(an_unexpected_code_is_a_lost_device)
+{
+    static const char* const entries[] = {"cuLaunchKernel",     "cuLaunchKernelEx",    "cuGraphInstantiateWithFlags",
+                                          "cuGraphUpload",      "cuGraphLaunch",       "cuStreamBeginCapture",
+                                          "cuMemcpyHtoDAsync",  "cuMemcpyDtoHAsync",   "cuMemsetD32Async",
+                                          "cuMemAlloc",         "cuMemHostAlloc",      "cuEventCreate",
+                                          "cuEventRecord",      "cuEventQuery",        "cuEventSynchronize",
+                                          "cuEventElapsedTime", "cuStreamSynchronize", "cuModuleGetFunction",
+                                          "cuModuleLoadDataEx", "cuFuncSetAttribute",  "cuTensorMapEncodeTiled",
+                                          "cuCtxPushCurrent"};
+    static const int codes[] = {600, 715, 719, 999, 12345};
+    int lost = 0, failed_calls = 0;
+    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+        for (size_t c = 0; c < sizeof codes / sizeof *codes && t_errors == 0; c++) {
+            const int nth = 1 + (int)(e + c) % 3 * 3;
+            fake_reset();
+            sumi_engine* engine = cuda_engine(20, NULL);
+            if (engine == NULL) return;
+            fake_complete_after(nth % 3);
+            fake_fail_call(entries[e], nth, codes[c]); // while a model is loaded, or in the job after it
+            sumi_model_desc md = sumi_model_defaults();
+            md.path = MODEL_PATH;
+            sumi_job job;
+            sumi_model* model = NULL;
+            CHECK_NUMBER(sumi_submit_model(engine, &md, &job), SUMI_OK);
+            sumi_result result = run_to_end(engine, job);
+            if (result == SUMI_OK) {
+                CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+                const sumi_image_desc desc = quick_image(model);
+                CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+                result = run_to_end(engine, job);
+            }
+            failed_calls += fake_fail_call(NULL, 0, 0);
+            lost += result == SUMI_DEVICE_LOST;
+            CHECK(result == SUMI_OK || result == SUMI_DEVICE_LOST);
+            char number[16];
+            snprintf(number, sizeof number, "(%d: ", codes[c]);
+            const char* text = sumi_job_poll(engine, job).message;
+            CHECK(result == SUMI_OK || (strstr(text, number) != NULL && strstr(text, "destroy the engine") != NULL));
+            if (t_errors > 0) printf("  %s, call %d: %d, %s\n", entries[e], nth, (int)result, text);
+            sumi_job_discard(engine, job);
+            close_cuda(engine);
+        }
+    }
+    CHECK(failed_calls > 60 && lost > 40);
+    printf("  %d calls failed, %d times the device counted as lost\n", failed_calls, lost);
+}
+
 TEST(a_lost_device_is_reported_and_everything_comes_back)
 {
     for (int stop = 1; stop < 400 && t_errors == 0; stop = stop * 3 / 2 + 1) {
@@ -399,6 +449,7 @@ int main(int argc, char** argv)
         RUN(the_nth_allocation_of_an_engine_may_fail);
         RUN(the_nth_allocation_of_a_load_and_an_image_may_fail);
         RUN(the_nth_call_of_every_entry_may_fail);
+        RUN(an_unexpected_code_is_a_lost_device);
         RUN(a_lost_device_is_reported_and_everything_comes_back);
     }
     RUN(a_job_can_be_paused_after_every_step);

@@ -140,27 +140,13 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
     return SUMI_OK;
 }
 
-static sumi_result result_of(CUresult result)
+// After these errors the context answers every call with the same error. Only a new context or a new process can
+// continue.
+bool sumi_cuda_loses_context(CUresult result)
 {
-    switch ((int)result) { // as numbers, because older headers lack the newer names
-    case CUDA_ERROR_OUT_OF_MEMORY: return SUMI_OUT_OF_DEVICE_MEMORY;
-    case CUDA_ERROR_STUB_LIBRARY:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-    case CUDA_ERROR_NO_DEVICE:
-    case CUDA_ERROR_INVALID_DEVICE:
-    case CUDA_ERROR_DEVICE_NOT_LICENSED:
-    case CUDA_ERROR_SYSTEM_NOT_READY:
-    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: return SUMI_NO_DEVICE;
-    case 36: // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
-    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION: return SUMI_DRIVER_TOO_OLD;
-    case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
-    case CUDA_ERROR_JIT_COMPILATION_DISABLED: return SUMI_DEVICE_UNSUPPORTED;
-    case CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: return SUMI_WRONG_STATE;
-    // After these errors the context answers every call with the same error. Only a new context or a new process can
-    // continue.
+    switch ((int)result) { // as numbers where older headers lack the newer names
     case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT: // the host program has destroyed it
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case 226: // CUDA_ERROR_CONTAINED
@@ -177,13 +163,92 @@ static sumi_result result_of(CUresult result)
     case 721: // CUDA_ERROR_TENSOR_MEMORY_LEAK
     case CUDA_ERROR_MPS_RPC_FAILURE:
     case 810: // CUDA_ERROR_MPS_CLIENT_TERMINATED
-    case CUDA_ERROR_UNKNOWN: return SUMI_DEVICE_LOST;
-    default: return SUMI_INTERNAL;
+    case CUDA_ERROR_UNKNOWN: return true;
+    default: return false;
     }
 }
 
-static const char* advice_for(sumi_result result)
+// The driver has refused one call for what it was given, and the context goes on.
+static bool is_refusal(CUresult result)
 {
+    switch ((int)result) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_MAP_FAILED:
+    case CUDA_ERROR_UNMAP_FAILED:
+    case CUDA_ERROR_ARRAY_IS_MAPPED:
+    case CUDA_ERROR_ALREADY_MAPPED:
+    case CUDA_ERROR_ALREADY_ACQUIRED:
+    case CUDA_ERROR_NOT_MAPPED:
+    case CUDA_ERROR_NOT_MAPPED_AS_ARRAY:
+    case CUDA_ERROR_NOT_MAPPED_AS_POINTER:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_INVALID_SOURCE:
+    case CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND:
+    case CUDA_ERROR_SHARED_OBJECT_INIT_FAILED:
+    case CUDA_ERROR_OPERATING_SYSTEM:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_ILLEGAL_STATE:
+    case CUDA_ERROR_NOT_FOUND:
+    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
+    case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
+    case CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+    case CUDA_ERROR_STREAM_CAPTURE_MERGE:
+    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED:
+    case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
+    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+    case CUDA_ERROR_CAPTURED_EVENT:
+    case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
+    case 912: // CUDA_ERROR_INVALID_CLUSTER_SIZE
+        return true;
+    default: return false;
+    }
+}
+
+static sumi_result result_of(CUresult result)
+{
+    switch ((int)result) {
+    case CUDA_ERROR_OUT_OF_MEMORY: return SUMI_OUT_OF_DEVICE_MEMORY;
+    case CUDA_ERROR_STUB_LIBRARY:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_DEVICE_NOT_LICENSED:
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+    case CUDA_ERROR_MPS_CONNECTION_FAILED:
+    case CUDA_ERROR_MPS_SERVER_NOT_READY:
+    case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: return SUMI_NO_DEVICE;
+    case 36: // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION: return SUMI_DRIVER_TOO_OLD;
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
+    case CUDA_ERROR_JIT_COMPILATION_DISABLED: return SUMI_DEVICE_UNSUPPORTED;
+    case CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: return SUMI_WRONG_STATE;
+    // A code that no call of this backend should get leaves the context in an unknown state.
+    default: return is_refusal(result) ? SUMI_INTERNAL : SUMI_DEVICE_LOST;
+    }
+}
+
+bool sumi_cuda_may_be_refusal(CUresult result)
+{
+    const sumi_result ours = result_of(result);
+    return ours == SUMI_INTERNAL || (ours == SUMI_DEVICE_LOST && !sumi_cuda_loses_context(result));
+}
+
+static const char* advice_for(sumi_result result, bool is_unexpected)
+{
+    if (is_unexpected)
+        return "the driver should not answer so here, so the CUDA context counts as lost: destroy the engine and make "
+               "a "
+               "new one in a new context";
     switch (result) {
     case SUMI_OUT_OF_DEVICE_MEMORY: return "free device memory, use smaller sizes or a smaller batch";
     case SUMI_WRONG_STATE: return "make the OpenGL context current on the calling thread, one of this GPU";
@@ -203,7 +268,9 @@ sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, c
     const char *name, *text;
     describe_failure(driver, result, &name, &text);
     sumi_result ours = result_of(result);
-    return sumi_fail(error, ours, "%s: %s (%d: %s); %s", what, name, (int)result, text, advice_for(ours));
+    const bool is_unexpected = ours == SUMI_DEVICE_LOST && !sumi_cuda_loses_context(result);
+    return sumi_fail(error, ours, "%s: %s (%d: %s); %s", what, name, (int)result, text,
+                     advice_for(ours, is_unexpected));
 }
 
 CUstreamCaptureMode sumi_cuda_relax(const sumi_cuda_driver* driver)

@@ -113,9 +113,16 @@ typedef struct sumi_cuda_driver {
 // live on.
 sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* error);
 
-// The result of a failed driver call: SUMI_OUT_OF_DEVICE_MEMORY, SUMI_DEVICE_LOST (the context is lost, for the host
-// program too), SUMI_DRIVER_TOO_OLD or SUMI_INTERNAL. The text contains `what` and the driver's own description.
+// The result of a failed driver call. The text contains `what` and the driver's own name, number and description.
+//   SUMI_OUT_OF_DEVICE_MEMORY; SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED (mostly when an engine is
+//   created); SUMI_WRONG_STATE (no OpenGL context)
+//   SUMI_INTERNAL      the driver refuses what this call was given, and the context goes on
+//   SUMI_DEVICE_LOST   the context is lost, for the host program too. Any other code counts as that.
 sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, const char* what, sumi_error* error);
+// Both are for calls that sumi can do without. loses_context: the driver says that the context is lost. may_be_refusal:
+// it has refused the call, or the code is an unexpected one.
+bool sumi_cuda_loses_context(CUresult result);
+bool sumi_cuda_may_be_refusal(CUresult result);
 
 // While another thread of the host program captures a graph in global mode, a "potentially unsafe" call by this thread
 // fails and breaks that capture. CUDA documents no list of these calls; frees and the first launch of a kernel are

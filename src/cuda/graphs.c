@@ -83,9 +83,7 @@ static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_s
         *out_exec = NULL;
     }
     if (!*out_refused) return result;
-    sumi_error lost = {0};
-    result = sumi_cuda_failure(driver, ended, "making a graph", &lost);
-    return result == SUMI_DEVICE_LOST ? sumi_fail_with(error, &lost) : SUMI_OK;
+    return sumi_cuda_loses_context(ended) ? sumi_cuda_failure(driver, ended, "making a graph", error) : SUMI_OK;
 }
 
 static bool is_same_work(const sumi_slice* a, const sumi_slice* b)

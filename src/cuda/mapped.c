@@ -124,10 +124,9 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
     // No permission, no more lockable memory, or a file system whose pages cannot be locked: only a lost device is a
     // failure.
     if (locked != CUDA_SUCCESS) {
-        sumi_error refusal = {0};
         mapped->is_supported = false;
-        const sumi_result result = sumi_cuda_failure(driver, locked, "page-locking a mapped file", &refusal);
-        return result == SUMI_DEVICE_LOST ? sumi_fail_with(error, &refusal) : SUMI_OK;
+        return sumi_cuda_loses_context(locked) ? sumi_cuda_failure(driver, locked, "page-locking a mapped file", error)
+                                               : SUMI_OK;
     }
     memmove(&mapped->chunks[index + 1], &mapped->chunks[index], (mapped->count - index) * sizeof *mapped->chunks);
     SUMI_ASSERT(index == 0 || mapped->chunks[index - 1].begin < chunk->begin); // sorted

@@ -146,7 +146,7 @@ static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigne
 
 // Whether the failure means that this driver cannot load the image, and not a failure that may pass. Then the next
 // image is tried. Drivers differ in how they refuse machine code of a newer CUDA.
-static bool is_image_refused(const sumi_cuda_driver* driver, const sumi_cuda_image* image, CUresult result)
+static bool is_image_refused(const sumi_cuda_image* image, CUresult result)
 {
     switch ((int)result) {
     case CUDA_ERROR_INVALID_IMAGE:
@@ -156,7 +156,7 @@ static bool is_image_refused(const sumi_cuda_driver* driver, const sumi_cuda_ima
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     case CUDA_ERROR_JIT_COMPILATION_DISABLED:
     case CUDA_ERROR_INVALID_SOURCE: return true;
-    default: return image->is_binary && sumi_cuda_failure(driver, result, "", NULL) == SUMI_INTERNAL;
+    default: return image->is_binary && sumi_cuda_may_be_refusal(result);
     }
 }
 
@@ -181,7 +181,7 @@ static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image*
     for (char* c = log; *c != 0; c++) { // makes it one line of text
         if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
     }
-    if (is_image_refused(driver, image, result)) return SUMI_OK;
+    if (is_image_refused(image, result)) return SUMI_OK;
     char what[160];
     snprintf(what, sizeof what, "loading the GPU kernels of %s (%d)", image->source, (int)image->target);
     return sumi_cuda_failure(driver, result, what, error);
