@@ -93,6 +93,10 @@ tool() { # a button above the picture, which may be in the menu
     [[ "$(where "$1")" == *[0-9]* ]] || click more
     click "$1"
 }
+budget() { # where on its slider; it is beside the graphs, which F2 shows
+    [[ "$(where budget)" == *[0-9]* ]] || hold F2
+    click budget "$1"
+}
 set_to() { # a slider, a number that is typed into it
     point "$1"
     xdotool keydown ctrl
@@ -246,14 +250,14 @@ test_picture() {
     set_to width $side
     set_to height $side
     set_to steps $steps
-    click budget $least_budget_at
+    budget $least_budget_at
     await "the budget's slider moves" "budget 0\.[5-9]"
     click prompt
     hold Return
     await "Enter starts the picture" "generate 7 [1-9][0-9]+x[1-9][0-9]+ [1-9][0-9]? $prompt$" || finish
     await "a preview is shown" "preview"
     if [ "$backend" = cpu ]; then
-        click budget $most_budget_at
+        budget $most_budget_at
         await "the budget's slider moves while a picture is made" "budget [34][0-9]"
     fi
     await "the picture is done" "done 7" || finish
@@ -290,7 +294,7 @@ test_picture() {
     xdotool mousedown 1; frames 3; xdotool mousemove_relative -- 120 40; frames 3; xdotool mouseup 1
     await "the brush paints a mask" "mask [1-9]"
     [ -z "$screenshot" ] || look "$screenshot" >/dev/null
-    click budget $least_budget_at
+    budget $least_budget_at
     click go
     await "a mask starts a picture" "generate 7" 3
     hold Escape
@@ -318,7 +322,7 @@ test_xml() {
     click prompt
     set_to width $side
     set_to height $side
-    click budget $most_budget_at
+    budget $most_budget_at
     click prompt-as-1
     await "the prompt becomes a form" "prompt is a form" || finish
     click xml-0-gender
@@ -385,7 +389,7 @@ test_edit() {
     click follows
     set_to width $side
     set_to height $side
-    click budget $most_budget_at
+    budget $most_budget_at
     click prompt
     hold Return
     await "a picture is made of two" "generate 7 [1-9][0-9]*x[1-9][0-9]* 4 the hat$" || finish
@@ -442,6 +446,61 @@ no_overlap() { # what; lines of the menu lie over the form, but not over each ot
     seen=$(overlaps | grep -E "${2:-.}")
     if [ -z "$seen" ]; then ok; else fail "$1" "$seen"; fi
 }
+# A part of a look at the screen.
+cut() { # from, to, x, y, width, height
+    "$support" part "$1" "$3" "$4" "$5" "$6" "$2"
+}
+# The right half of a line of the menu, which says more about it and which no mouse pointer on the middle of another line reaches into.
+line_end() { awk -v name="$1" '$1 == "widget" && $2 == name && NF == 6 { printf "%d %d %d %d", $3 + $5 / 4, $4 - $6 / 2, $5 / 4, $6 }' "$report" | tail -n 1; }
+tooltip_is_beside() {
+    local line text
+    click model
+    xdotool mousemove 700 500
+    frames 3
+    look "$folder/without.png" >/dev/null
+    point model-demo-1
+    for i in $(seq $patience); do # until the mouse has rested long enough for a tooltip
+        frames 2
+        look "$folder/with.png" >/dev/null
+        set -- $(awk '$1 == "widget" && $2 == "model-demo-1" { x = $3 + $5 / 2; y = $4 } END { print x, y }' "$report")
+        cut "$folder/without.png" "$folder/a.png" $(($1 + 12)) "$2" 40 12 && cut "$folder/with.png" "$folder/b.png" $(($1 + 12)) "$2" 40 12
+        "$support" pictures "$folder/a.png" "$folder/b.png" 0 >/dev/null || break
+        kill -0 "$viewer" 2>/dev/null || break
+    done
+    for line in model-demo-0 model-open; do
+        # shellcheck disable=SC2046
+        cut "$folder/without.png" "$folder/a.png" $(line_end $line) && cut "$folder/with.png" "$folder/b.png" $(line_end $line)
+        if text=$("$support" pictures "$folder/a.png" "$folder/b.png" 0 2>&1); then ok; else fail "a tooltip does not cover $line" "$text"; fi
+    done
+    [ -z "${MENU_SCREENSHOT:-}" ] || cp "$folder/with.png" "$MENU_SCREENSHOT"
+    hold Escape
+    await "Escape closes the menu" "menu closed"
+}
+# What is in the middle of the picture's place stays as it was from Enter to the first preview. With the least budget a look is quick enough; where it was not, the next picture is looked at.
+source_stays() {
+    local i previews text
+    budget $least_budget_at
+    click prompt
+    # shellcheck disable=SC2046
+    set -- $(where canvas)
+    for i in $(seq 20); do
+        frames 30
+        look "$folder/before.png" >/dev/null
+        previews=$(happened preview)
+        hold Return
+        await "the picture to edit is shown while it is edited" "source 96x96" "$i" || return
+        frames 2
+        look "$folder/during.png" >/dev/null
+        [ "$(happened preview)" -ne "$previews" ] || break
+        hold Escape
+        await "the next try" "cancelled" "$i" || return
+    done
+    [ -z "${SOURCE_SCREENSHOT:-}" ] || cp "$folder/during.png" "$SOURCE_SCREENSHOT"
+    cut "$folder/before.png" "$folder/a.png" $(($1 - 100)) $(($2 - 100)) 200 200 && cut "$folder/during.png" "$folder/b.png" $(($1 - 100)) $(($2 - 100)) 200 200
+    if [ "$(happened preview)" -eq "$previews" ] && text=$("$support" pictures "$folder/a.png" "$folder/b.png" 2 2>&1); then ok; else fail "the picture to edit stays until the first preview" "$text"; fi
+    budget $most_budget_at
+    click prompt
+}
 test_models() {
     make_place
     local description="a yellow moon above a purple cat at night, watercolour" edits=$folder/place/samples/demo_edit_model first second
@@ -453,7 +512,7 @@ test_models() {
     click prompt
     set_to width 96
     set_to height 96
-    click budget $most_budget_at
+    budget $most_budget_at
     click prompt
     hold Return
     await "a picture is drawn" "generate 7 96x96 8 $description$"
@@ -463,12 +522,13 @@ test_models() {
     first=$(last_saved)
 
     # With keys alone: the model, what it edits, the instruction.
+    tooltip_is_beside
     hold ctrl m
     hold Down
     no_overlap "the lines of the menu do not lie over each other" "model-.* and model-"
     hold Escape
     await "Escape closes the menu" "menu closed"
-    if [ "$(happened 'chosen')" -eq 0 ]; then ok; else fail "and chooses nothing" "$(grep chosen "$report")"; fi
+    if [ "$(happened 'menu closed')" -eq 2 ] && [ "$(happened 'chosen')" -eq 0 ]; then ok; else fail "and chooses nothing" "$(grep chosen "$report")"; fi
     hold ctrl m
     hold Down
     hold Return
@@ -481,7 +541,7 @@ test_models() {
     else fail "nothing else has happened: no picture, no adapter read or offered that is none" "$(grep ^event "$report")"; fi
     no_overlap "nothing lies over anything else with a model that edits"
     xdotool type --delay 15 "make the moon red"
-    hold Return
+    source_stays
     await "the box for the instruction was empty, the numbers are the demo model's" "generate 7 [1-9][0-9]*x[1-9][0-9]* 20 make the moon red$" || finish
     await "the picture is edited" "done 7" 2 || finish
     hold ctrl s
@@ -661,7 +721,7 @@ test_numbers() {
     await "the demo model opens" "ready demo_model" || finish
     await "a LoRA that is dropped is in the list" "adapters 1" || finish
     focus
-    click budget $most_budget_at
+    budget $most_budget_at
     click prompt
     hold ctrl a
     prompt="a yellow moon"
@@ -764,7 +824,7 @@ test_queue() {
     set_to width 192
     set_to height 192
     set_to count 3
-    click budget $least_budget_at
+    budget $least_budget_at
     click go
     await "a batch begins" "generate 7 " || finish
     set_to count 1
@@ -778,12 +838,12 @@ test_queue() {
     await "and once more" "queued 2"
     click queued-2-remove
     await "one that waits is taken out" "queued 1" 2
-    click budget $most_budget_at
+    budget $most_budget_at
     await "the batch has the next seeds" "done 9" || finish
     await "the queued picture is made" "generate 7 192x192 [0-9]* a boat$" || finish
     await "and done" "done" 4 || finish
     if [ "$(happened 'generate')" -eq 4 ] && [ "$(happened 'generate 8')" -eq 1 ]; then ok; else fail "what was taken out is not made" "$(grep generate "$report")"; fi
-    click budget $least_budget_at
+    budget $least_budget_at
     set_to count 2
     click go
     await "another batch begins" "generate" 5
@@ -805,13 +865,13 @@ test_queue() {
     frames 5
     if [ "$(happened 'generate')" -eq 7 ]; then ok; else fail "no picture follows" "$(grep generate "$report")"; fi
     # A picture that was made can be looked at while another one is made.
-    click budget $least_budget_at
+    budget $least_budget_at
     set_to count 1
     click go
     await "one more begins" "generate" 8
     click entry-1
     await "an earlier one is shown" "shows [0-9]"
-    click budget $most_budget_at
+    budget $most_budget_at
     await "the other one is done meanwhile" "done" 5
     if [ "$(happened 'shown by')" -eq 4 ]; then ok; else fail "it does not take the place of what is looked at" "$(grep shown "$report")"; fi
     if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
@@ -845,7 +905,7 @@ test_strip() {
     click prompt
     set_to width 96
     set_to height 96
-    click budget $most_budget_at
+    budget $most_budget_at
     set_to count 3
     click go
     await "three pictures are done" "done" 3 || finish
@@ -936,7 +996,7 @@ test_files() {
     click offer-use
     await "they are used" "restored 31"
     await "and it is no picture to start from" "no start"
-    click budget $most_budget_at
+    budget $most_budget_at
     click go
     await "the picture is made again" "done 31" || finish
     hold ctrl s
@@ -996,9 +1056,9 @@ test_keys() {
     xdotool type --delay 15 "64"
     hold Tab
     await "and to the height" "size 80x64"
-    hold F2
+    hold F5
     hold Return
-    await "F2 goes to the prompt, Enter generates" "generate 7 80x64 [0-9]* a kite$"
+    await "F5 goes to the prompt, Enter generates" "generate 7 80x64 [0-9]* a kite$"
     await "the picture is done" "done 7"
     hold F1
     frames 3
@@ -1006,6 +1066,15 @@ test_keys() {
     hold Escape
     frames 3
     if [[ "$(where help)" != *[0-9]* ]]; then ok; else fail "Escape closes them" "$(where help)"; fi
+    width() { awk '$1 == "widget" && $2 == "canvas" { w = $5 } END { print w }' "$report"; }
+    before=$(width)
+    if [[ "$(where budget)" != *[0-9]* ]]; then ok; else fail "the graphs are hidden at first" "$(where budget)"; fi
+    hold F2
+    await "F2 shows the graphs" "graphs on"
+    if [[ "$(where budget)" == *[0-9]* ]] && [ "$(width)" -lt "$before" ]; then ok; else fail "and they take their place" "$(where budget), canvas $before and $(width)"; fi
+    hold F2
+    await "and hides them" "graphs off"
+    if [[ "$(where budget)" != *[0-9]* ]] && [ "$(width)" = "$before" ]; then ok; else fail "and the picture has its place again" "$(where budget), canvas $before and $(width)"; fi
     hold F3
     hold Return
     await "Enter generates from the strip" "done 7" 2

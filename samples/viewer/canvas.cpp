@@ -83,13 +83,38 @@ static void draw_progress(const Viewer& viewer, const Area& area, float progress
                             thick);
 }
 
+// A texture of the picture that is edited or started from; nullptr: there is none. The user may have removed it from
+// the form meanwhile.
+static const Texture* find_source(Viewer& viewer, const Settings& s)
+{
+    const SharedPixels source = s.references.empty() ? s.start : s.references.front();
+    if (!source) return nullptr;
+    if (viewer.shown && viewer.shown->pixels == source) return &viewer.display.texture();
+    if (viewer.start == source) return &viewer.start_texture;
+    for (const std::unique_ptr<Reference>& each : viewer.references)
+        if (each->pixels == source) return &each->texture;
+    if (viewer.source != source)
+        viewer.source_texture.upload(source->bytes.data(), source->width, source->height, source->channel_count);
+    viewer.source = source;
+    return &viewer.source_texture;
+}
+
 static void draw_running(Viewer& viewer, const Area& room)
 {
     const Generator& generator = viewer.generator;
     const Settings& s = generator.running();
-    const Area area = fit(room, (float)s.width, (float)s.height);
-    draw_ground(viewer, area, viewer.has_preview);
+    const Texture* source = viewer.has_preview ? nullptr : find_source(viewer, s);
+    if (viewer.has_preview && viewer.source) viewer.source.reset(), viewer.source_texture.clear();
+    // A picture to edit stays as it was; one to start from has the shape in which the model sees it.
+    const bool has_own_shape = source && !s.references.empty();
+    const Area area = has_own_shape ? fit(room, (float)source->width(), (float)source->height())
+                                    : fit(room, (float)s.width, (float)s.height);
+    draw_ground(viewer, area, viewer.has_preview || source);
+    if (source && !viewer.has_source)
+        viewer.report.event(viewer.now, "source %dx%d", source->width(), source->height());
+    viewer.has_source = viewer.has_source || source;
     if (viewer.has_preview) draw_texture(viewer, viewer.preview, area, 1.0f);
+    else if (source) draw_texture(viewer, *source, area, 1.0f);
     else if (viewer.shown && viewer.shown->settings.width * s.height == viewer.shown->settings.height * s.width)
         draw_texture(viewer, viewer.display.texture(), area, 0.25f);
     draw_progress(viewer, area, generator.status().progress);

@@ -64,8 +64,8 @@ static void draw_prompt(Viewer& viewer)
     if (is_text && !viewer.prompt[0])
         placeholder(edits ? "An instruction: make the moon red" : "What is to be seen: a moon above a cat");
     if (!viewer.has_focus)
-        hint(edits ? "What is to be changed, such as: make the moon red (F2). Enter makes the picture."
-                   : "What is to be seen (F2). Enter makes the picture.");
+        hint(edits ? "What is to be changed, such as: make the moon red (F5). Enter makes the picture."
+                   : "What is to be seen (F5). Enter makes the picture.");
     if (changed) form_changed(viewer);
 }
 

@@ -27,8 +27,9 @@ static const Line s_lines[] = {
     {"Without a mouse", nullptr},
     {"Tab, Shift+Tab", "the next, the previous field"},
     {"Arrows, Space", "from button to button, press it; Enter chooses in a menu too"},
-    {"F2, F3, F4", "to the prompt, to the strip (Left, Right, Home, End), to the buttons above the picture"},
-    {"F1", "this list"},
+    {"F3, F4, F5", "to the strip (Left, Right, Home, End), to the buttons above the picture, to the prompt"},
+    {"Window", nullptr},
+    {"F1, F2", "this list; frame times, memory and the budget of each frame"},
 };
 
 void draw_help(Viewer& viewer)
@@ -36,7 +37,7 @@ void draw_help(Viewer& viewer)
     if (!viewer.shows_help) return;
     const ImVec2 screen = ImGui::GetIO().DisplaySize;
     const Theme& theme = viewer.theme;
-    const ImVec2 size(std::min(theme(560), screen.x), std::min(theme(640), screen.y));
+    const ImVec2 size(std::min(theme(560), screen.x), std::min(theme(680), screen.y));
     ImGui::SetNextWindowPos(ImVec2(0.5f * screen.x, 0.5f * screen.y), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
     ImGui::SetNextWindowSize(size);
     ImGui::SetNextWindowFocus();

@@ -75,9 +75,10 @@ bool press_key(Viewer& viewer, int key, int modifiers)
     }
     switch (key) {
     case GLFW_KEY_F1: viewer.shows_help = !viewer.shows_help; return true;
-    case GLFW_KEY_F2: viewer.wants_focus = true; return true;
+    case GLFW_KEY_F2: toggle_graphs(viewer); return true;
     case GLFW_KEY_F3: viewer.focuses_strip = viewer.leaves_text = true; return true;
     case GLFW_KEY_F4: viewer.focuses_tools = viewer.leaves_text = true; return true;
+    case GLFW_KEY_F5: viewer.wants_focus = true; return true;
     case GLFW_KEY_ESCAPE:
         if (types && !viewer.has_focus) return false; // takes back what was typed into a number
         press_escape(viewer, with_shift);

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 static constexpr float LEFT = 344.0f, FORM = 336.0f, RIGHT = 262.0f, STRIP = 112.0f, STATUS = 28.0f;
-static constexpr float NARROW = 1100.0f; // below this the right panel gives its place to the picture
+static constexpr float MIDDLE = 220.0f; // the least width of the picture's place
 
 // The ground is a cleared rectangle and not one of Dear ImGui's, which samples its font's texture for every pixel:
 // where the processor draws, that is most of a frame.
@@ -27,8 +27,8 @@ static void draw_status(Viewer& viewer)
     const std::string left = viewer.generator.is_opening() ? text : viewer.status;
     // As many of the keys as leave half of the line to what has happened.
     static const char* const keys[] = {
-        "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+M  models      F1  all keys",
-        "F1  all keys"};
+        "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+M  models      F2  graphs      F1  all keys",
+        "F2  graphs      F1  all keys"};
     const float whole = ImGui::GetContentRegionAvail().x;
     const char* shown = ImGui::CalcTextSize(keys[0]).x < 0.5f * whole ? keys[0] : keys[1];
     const float width = ImGui::CalcTextSize(shown).x;
@@ -40,6 +40,19 @@ static void draw_status(Viewer& viewer)
     mark(viewer, "keys");
     ImGui::PopStyleColor(2);
     ImGui::PopFont();
+}
+
+static bool has_room_for_graphs(const Viewer& viewer)
+{
+    const float form = viewer.prompt_kind == PromptKind::FORM ? FORM : 0.0f;
+    return ImGui::GetIO().DisplaySize.x >= viewer.theme(LEFT + form + MIDDLE + RIGHT);
+}
+
+void toggle_graphs(Viewer& viewer)
+{
+    viewer.shows_graphs = !viewer.shows_graphs;
+    if (viewer.shows_graphs && !has_room_for_graphs(viewer)) viewer.status = "The graphs need a wider window";
+    viewer.report.event(viewer.now, "graphs %s", viewer.shows_graphs ? "on" : "off");
 }
 
 void draw_window(Viewer& viewer)
@@ -60,10 +73,9 @@ void draw_window(Viewer& viewer)
                      | ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus);
     ImGui::PopStyleVar();
     const float form = viewer.prompt_kind == PromptKind::FORM ? theme(FORM) : 0.0f, left = theme(LEFT) + form;
-    const float right = size.x - form >= theme(NARROW) ? theme(RIGHT) : 0.0f, strip = theme(STRIP),
-                status = theme(STATUS);
-    const float middle = size.x - left - right, high = size.y - status;
-    const bool has_middle = middle >= theme(220); // the form for prompts in XML takes its place in a narrow window
+    const float right = viewer.shows_graphs && has_room_for_graphs(viewer) ? theme(RIGHT) : 0.0f;
+    const float strip = theme(STRIP), status = theme(STATUS), middle = size.x - left - right, high = size.y - status;
+    const bool has_middle = middle >= theme(MIDDLE); // the form for prompts in XML takes its place in a narrow window
     const ImVec2 padding(theme(20), theme(16));
     begin_part(viewer, "controls", 0, 0, theme(LEFT), high, colour::PANEL, padding);
     draw_controls(viewer);

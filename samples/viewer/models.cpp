@@ -189,7 +189,7 @@ static void draw_lines(Viewer& viewer)
         const ModelEntry& demo = menu.demos[i];
         const std::string name = "model-demo-" + std::to_string(i);
         if (draw_line(viewer, name.c_str(), demo.name, demo.remark, demo.path == current)) chosen = demo.path;
-        hint(demo.path.c_str());
+        hint_beside(demo.path.c_str());
     }
     if (!menu.recent.empty()) heading(viewer, "OPENED BEFORE");
     for (size_t i = 0; i < menu.recent.size(); i++) {
@@ -198,12 +198,12 @@ static void draw_lines(Viewer& viewer)
         if (draw_line(viewer, name.c_str(), name_of(path), path.parent_path().filename().string(),
                       menu.recent[i] == current))
             chosen = menu.recent[i];
-        hint(menu.recent[i].c_str());
+        hint_beside(menu.recent[i].c_str());
     }
     if (!menu.demos.empty() || !menu.recent.empty()) ImGui::Separator();
     if (draw_line(viewer, "model-open", "Open folder or file...", "Ctrl+O", false))
         open_chooser(viewer, Purpose::MODEL);
-    hint("A diffusers folder, a .safetensors or .gguf file");
+    hint_beside("A diffusers folder, a .safetensors or .gguf file");
     if (!chosen.empty()) choose(viewer, chosen);
 }
 

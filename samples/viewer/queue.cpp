@@ -38,7 +38,7 @@ void clear_queue(Viewer& viewer)
 static void start(Viewer& viewer, const Settings& settings)
 {
     viewer.banner.clear();
-    viewer.has_preview = false;
+    viewer.has_preview = viewer.has_source = false;
     viewer.status.clear();
     viewer.generator.generate(settings);
     std::string prompt = settings.prompt;

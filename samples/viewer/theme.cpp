@@ -281,25 +281,57 @@ void placeholder(const char* text)
                                         elided(text, ImGui::GetItemRectMax().x - low.x - 2.0f * pad.x).c_str());
 }
 
-// Shown when the mouse has rested on one item for a moment, so that a way across the panel raises none.
-void hint(const char* text)
+// Whether the mouse has rested on the last item for a moment, so that a way across the panel raises no tooltip.
+static bool is_rested_on()
 {
     static constexpr double DELAY = 0.4;
     static ImVec2 s_corner;
     static double s_since;
-    if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+    if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return false;
     const ImVec2 corner = ImGui::GetItemRectMin();
     if (corner.x != s_corner.x || corner.y != s_corner.y) s_since = ImGui::GetTime();
     s_corner = corner;
-    if (ImGui::GetTime() - s_since < DELAY) return;
-    const ImGuiStyle& style = ImGui::GetStyle();
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(1.2f * style.FramePadding.x, 1.2f * style.FramePadding.y));
+    return ImGui::GetTime() - s_since >= DELAY;
+}
+
+static ImVec2 tooltip_padding()
+{
+    const ImVec2 padding = ImGui::GetStyle().FramePadding;
+    return ImVec2(1.2f * padding.x, 1.2f * padding.y);
+}
+
+static float tooltip_text_width() { return ImGui::GetFontSize() * 24.0f; }
+
+static void draw_tooltip(const char* text)
+{
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, tooltip_padding());
     ImGui::BeginTooltip();
-    ImGui::PushTextWrapPos(ImGui::GetFontSize() * 24.0f);
+    ImGui::PushTextWrapPos(tooltip_padding().x + tooltip_text_width());
     ImGui::TextUnformatted(text);
     ImGui::PopTextWrapPos();
     ImGui::EndTooltip();
     ImGui::PopStyleVar();
+}
+
+void hint(const char* text)
+{
+    if (is_rested_on()) draw_tooltip(text);
+}
+
+void hint_beside(const char* text)
+{
+    if (!is_rested_on()) return;
+    const ImVec2 low = ImGui::GetWindowPos(), size = ImGui::GetWindowSize(), screen = ImGui::GetIO().DisplaySize;
+    const ImVec2 high(low.x + size.x, low.y + size.y),
+        padding = tooltip_padding(), inside = ImGui::CalcTextSize(text, nullptr, false, tooltip_text_width());
+    const float width = inside.x + 2.0f * padding.x, height = inside.y + 2.0f * padding.y, gap = padding.x;
+    ImVec2 corner(high.x + gap, ImGui::GetItemRectMin().y);
+    if (corner.x + width > screen.x) corner.x = low.x - gap - width;
+    if (corner.x < 0.0f) corner = ImVec2(low.x, high.y + gap); // there is no room at its sides
+    corner.x = std::max(0.0f, std::min(corner.x, screen.x - width));
+    corner.y = std::max(0.0f, std::min(corner.y, screen.y - height));
+    ImGui::SetNextWindowPos(corner);
+    draw_tooltip(text);
 }
 
 void mark(Viewer& viewer, const char* name)

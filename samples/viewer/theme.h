@@ -44,6 +44,7 @@ bool dice_button(const Viewer& viewer, const char* name, float side, int pips);
 bool is_entered(Viewer& viewer);    // Enter was pressed on the last item, a line of a menu, which is closed then
 void placeholder(const char* text); // in the last item, a text box that is empty
 void hint(const char* text);        // a tooltip for the last item
+void hint_beside(const char* text); // likewise, of a line of a menu: beside the menu, so that it covers no other line
 void mark(Viewer& viewer, const char* name);                        // tells the report where the last item is
 void mark_area(Viewer& viewer, const char* name, const Area& area); // likewise of what is no item
 std::string bytes_text(double bytes);

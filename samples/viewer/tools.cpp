@@ -49,7 +49,7 @@ static void draw_row(Viewer& viewer, const Area& room, float left, const std::ve
     for (size_t i = count; i < tools.size(); i++) {
         if (ImGui::MenuItem(tools[i].text, nullptr, false, tools[i].is_enabled) || is_entered(viewer)) tools[i].act();
         mark(viewer, tools[i].name);
-        hint(tools[i].hint);
+        hint_beside(tools[i].hint);
     }
     ImGui::EndPopup();
 }

@@ -103,7 +103,9 @@ struct Viewer {
     bool watches = true;            // the picture that is being made is shown, and those that are done
     std::shared_ptr<Product> shown; // on the display
     Texture preview;
-    bool has_preview = false; // of the job at hand
+    bool has_preview = false, has_source = false; // of the job at hand; the picture that it edits was shown
+    SharedPixels source;                          // of `source_texture`: a picture that no other texture has any more
+    Texture source_texture;
     double fade_begin = -10.0;
     Zoom zoom;
     Compare compare;
@@ -126,8 +128,8 @@ struct Viewer {
 
     std::string banner, status;
     char output_folder[1024] = "";
-    bool saves_all = false, shows_help = false, focuses_strip = false, scrolls_strip = false, leaves_text = false,
-         focuses_tools = false, presses_line = false; // presses_line: Enter, in a menu
+    bool saves_all = false, shows_help = false, shows_graphs = false, focuses_strip = false, scrolls_strip = false,
+         leaves_text = false, focuses_tools = false, presses_line = false; // presses_line: Enter, in a menu
     double now = 0.0, settings_changed = 0.0;
     bool wants_memory = false;
     uint64_t random_state;
@@ -203,6 +205,7 @@ bool undelete(Viewer& viewer); // false: there is none
 
 // ---- One file each --------------------------------------------------------------------------------------------------
 void draw_window(Viewer& viewer);                       // layout.cpp: all of it
+void toggle_graphs(Viewer& viewer);                     // likewise: the right panel
 void draw_controls(Viewer& viewer);                     // controls.cpp: the left panel
 void draw_numbers(Viewer& viewer);                      // numbers.cpp: its numbers
 void draw_adapters(Viewer& viewer);                     // adapters.cpp: its list of LoRAs
