@@ -22,12 +22,20 @@ build_kernels() { # log
         sed -unE 's/^kernels: ([0-9]+) of ([0-9]+) \((.*)\)$/\1 \2 \3/p; s/^(kernels: [0-9]+ to compile.*)/\1/p' | show_progress "kernels: "
 }
 
+number_lines() { # of how many: "DONE TOTAL NAME" for each
+    local line done=0
+    while IFS= read -r line; do
+        done=$((done + 1))
+        echo "$done $(($1 > done ? $1 : done)) ${line##*/}"
+    done
+}
+
 # Make says a line for each source. How many there will be is counted before.
 build_sources() { # project, log
     local is_source='^(\.\./)*[[:alnum:]_./-]+\.(c|cpp)$|^Linking ' total
     total=$( (make -n -k -C build config=release "$1" 2>/dev/null || true) | sed -n 's/^ *echo //p' | grep -acE "$is_source" || true)
     make -C build config=release -j"$(nproc)" "$1" 2>&1 | tee -a "$2" | { grep -aE --line-buffered "$is_source" || true; } |
-        awk -v total="$total" '{ sub(".*/", ""); print NR, (total > NR ? total : NR), $0; fflush() }' | show_progress ""
+        number_lines "$total" | show_progress ""
 }
 
 build_failed() { # log

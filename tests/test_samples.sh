@@ -182,9 +182,14 @@ cat >"$tools/make" <<'TOOL'
 case "$*" in
     *-n*) printf '  echo %s\n' a.c b.c ;;
     *kernels) echo "kernels: 4 to compile for the GPU, about 2 minutes"; for i in 1 2 3 4; do echo "kernels: $i of 4 (x$i.cu)"; done ;;
-    *) printf '%s\n' a.c b.c ;;
+    *) # ends when the first line was shown
+        echo a.c
+        for i in $(seq 200); do ! grep -q '1 of 2' "$WATCHED" || break; sleep 0.05; done
+        grep -q '1 of 2' "$WATCHED" || exit 1
+        echo b.c ;;
 esac
 TOOL
+export WATCHED=$out.new # what check writes
 chmod +x "$place/samples/setup.sh" "$place"/build/release/bin/* "$tools"/*
 export SUMI_DEV=$folder/no_device
 quick_there() { PATH=$tools:$PATH "$place/samples/quickstart.sh" "$@"; }
