@@ -19,7 +19,7 @@ typedef struct layered_file {
 
 static void* read_whole(const char* path, uint64_t* out_bytes)
 {
-    FILE* stream = fopen(path, "rb");
+    FILE* stream = sumi_path_is_folder(path) ? NULL : fopen(path, "rb"); // a folder can be opened and has no length
     if (stream == NULL) return NULL;
     layered_file* file = NULL;
     if (fseek(stream, 0, SEEK_END) == 0) {

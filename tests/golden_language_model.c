@@ -199,7 +199,8 @@ static void run_prompts(golden_case* c)
                 array part = array_make(features.values + (count - n) * cols, 2, (const int64_t[]){n, cols});
                 for (int64_t r = 0; form == 2 && r < n && r < rows.count; r++) {
                     // counted from the first kept row on
-                    const int64_t from = 34 + (int64_t)rows.values[r];
+                    const int64_t from =
+                        sumi_recipe_qwen_image.encoders[0].prompt.dropped_feature_rows + (int64_t)rows.values[r];
                     if (from < count)
                         memcpy(part.values + r * cols, features.values + from * cols, (size_t)cols * sizeof(float));
                 }

@@ -410,6 +410,21 @@ static sumi_weight vector_of(const array* values)
                          .index = -1};
 }
 
+// Pairs of values that rotate with each of the three axes, of the case's axes_dims. False after reporting.
+static bool take_axes(golden_case* c, int32_t dim, int32_t pairs[3])
+{
+    const node* axes = json_get(c->json, "axes_dims");
+    int32_t count = 0, sum = 0;
+    for (const node* n = axes != NULL && axes->type == NODE_LIST ? axes->first : NULL; n != NULL; n = n->next) {
+        if (count < 3) pairs[count] = (int32_t)n->number / 2;
+        sum += (int32_t)n->number;
+        count++;
+    }
+    if (count == 3 && sum == dim && dim > 0) return true;
+    case_fails(c, "the case lacks axes_dims: three numbers whose sum is head_dim");
+    return false;
+}
+
 static void run_attention(golden_case* c)
 {
     attention_job job = {.qkv = input(c, "qkv")};
@@ -417,6 +432,13 @@ static void run_attention(golden_case* c)
     const int32_t heads = (int32_t)json_number(c->json, "heads", 0), kv = (int32_t)json_number(c->json, "kv_heads", 0),
                   dim = (int32_t)json_number(c->json, "head_dim", 0), rows = (int32_t)at.shape[0];
     const sumi_weight q_norm = vector_of(&q), k_norm = vector_of(&k);
+    const sumi_next_dit_settings* settings = sumi_recipe_newbie.denoiser_settings;
+    sumi_plan_rope_args rotary = {.axes = 3, .theta = settings->theta};
+    if (!take_axes(c, dim, rotary.pairs)) {
+        array* all[] = {&job.qkv, &q, &k, &at};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) array_free(all[i]);
+        return;
+    }
     int32_t* positions = calloc((size_t)at.count + 1, sizeof *positions);
     for (int64_t i = 0; i < at.count; i++) positions[i] = (int32_t)at.values[i];
     sumi_plan plan;
@@ -424,10 +446,8 @@ static void run_attention(golden_case* c)
     begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     job.qkv_value = sumi_plan_bound(&plan, "qkv", SUMI_ELEMENT_ACTIVATION, rows, (heads + 2 * kv) * dim);
-    sumi_value table = sumi_plan_constant(&plan, "positions", SUMI_ELEMENT_INT, rows, 3, positions);
-    sumi_value rope = sumi_plan_rope_table(
-        &plan,
-        &(sumi_plan_rope_args){.positions = table, .axes = 3, .pairs = {dim / 6, dim / 6, dim / 6}, .theta = 10000.0});
+    rotary.positions = sumi_plan_constant(&plan, "positions", SUMI_ELEMENT_INT, rows, 3, positions);
+    sumi_value rope = sumi_plan_rope_table(&plan, &rotary);
     sumi_plan_qk_norm_rope(&plan, &(sumi_plan_qk_args){.label = "qk",
                                                        .qkv = job.qkv_value,
                                                        .rows = rows,
@@ -436,7 +456,7 @@ static void run_attention(golden_case* c)
                                                        .dim = dim,
                                                        .q_norm = &q_norm,
                                                        .k_norm = &k_norm,
-                                                       .eps = 1e-6f,
+                                                       .eps = settings->qk_eps,
                                                        .rope = rope,
                                                        .rotary = SUMI_ROTARY_INTERLEAVED});
     const sumi_sequence all = {.span = {{0, rows}}, .span_count = 1, .query_spans = 1};
@@ -547,12 +567,14 @@ static void run_schedule(golden_case* c)
         const char* name = expected_name(c, i);
         char kind[32];
         int shift = 0, points = 0;
-        if (name == NULL || sscanf(name, "%31[a-z_].s%d.n%d", kind, &shift, &points) != 3 || points > 1000) continue;
+        if (name == NULL || sscanf(name, "%31[a-z_].s%d.n%d", kind, &shift, &points) != 3
+            || points > SUMI_SCHEDULE_MAX_STEPS)
+            continue;
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             if (strcmp(kind, kinds[k].name) != 0) continue;
             const int32_t steps = points - kinds[k].is_time;
             const sumi_sigma_rule rule = {.shift = (float)shift, .grid = kinds[k].grid};
-            float sigmas[1001];
+            float sigmas[SUMI_SCHEDULE_MAX_STEPS + 1];
             sumi_error error = {0};
             if (sumi_schedule_write(&rule, 0, steps, sigmas, &error) != SUMI_OK) case_fails(c, "%s", error.text);
             for (int32_t s = 0; s <= steps && kinds[k].is_time; s++) sigmas[s] = 1.0f - sigmas[s];
@@ -681,20 +703,22 @@ static bool find_solver(golden_case* c, sumi_solver* out)
     return false;
 }
 
-// Noise levels by the network's own rule, which must be the case's; rows, times and guidance of every evaluation.
+// Noise levels by the network's own rule with the case's shift; rows, times and guidance of every evaluation.
 static bool make_schedule(golden_case* c, job* j)
 {
     const int32_t steps = (int32_t)json_number(c->json, "steps", 0);
     const node *grid = json_get(c->json, "grid_sigma"), *truncation = json_get(c->json, "cfg_trunc");
     sumi_solver solver;
     sumi_error error = {0};
-    if (steps < 1 || steps > 100 || grid == NULL || grid->count != steps + 1 || !find_solver(c, &solver)) {
+    sumi_sigma_rule rule = j->network->info.sigmas;
+    rule.shift = (float)json_number(c->json, "shift", (double)rule.shift);
+    if (steps < 1 || steps > SUMI_SCHEDULE_MAX_STEPS || grid == NULL || grid->count != steps + 1
+        || !find_solver(c, &solver)) {
         case_fails(c, "the case lacks a grid of its steps");
         return false;
     }
-    float sigmas[101];
-    if (sumi_schedule_write(&j->network->info.sigmas, 0, steps, sigmas, &error) != SUMI_OK)
-        case_fails(c, "%s", error.text);
+    float sigmas[SUMI_SCHEDULE_MAX_STEPS + 1];
+    if (sumi_schedule_write(&rule, 0, steps, sigmas, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     double worst = 0;
     int32_t at = 0;
     for (const node* n = grid->first; n != NULL; n = n->next) {

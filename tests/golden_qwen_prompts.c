@@ -2,6 +2,7 @@
 #include "golden_qwen_image.h"
 #include "models/language_model.h"
 #include "models/network_state.h"
+#include "models/qwen_vision.h"
 #include "plan_runner.h"
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +144,8 @@ static void compare_features(golden_case* c, const char* name, const array* feat
 // ---- Kinds ----------------------------------------------------------------------------------------------------------
 
 // M-RoPE positions, and the pictures' grids in patches.
-static void compare_positions(golden_case* c, const char* name, const array* got, const case_pictures* pictures)
+static void compare_positions(golden_case* c, const char* name, const array* got, const case_pictures* pictures,
+                              int32_t patch)
 {
     char full[96];
     snprintf(full, sizeof full, "%s.position_ids", name);
@@ -163,8 +165,9 @@ static void compare_positions(golden_case* c, const char* name, const array* got
     want = input(c, full);
     different = want.values != NULL && want.shape[0] != pictures->count;
     for (int64_t i = 0; want.values != NULL && i < pictures->count && different == 0; i++)
-        different += want.values[3 * i] != 1 || want.values[3 * i + 1] * 14 != pictures->references[i].vision_height
-                  || want.values[3 * i + 2] * 14 != pictures->references[i].vision_width;
+        different += want.values[3 * i] != 1
+                  || want.values[3 * i + 1] * (float)patch != (float)pictures->references[i].vision_height
+                  || want.values[3 * i + 2] * (float)patch != (float)pictures->references[i].vision_width;
     if (want.values != NULL) report(c, full, (double)different, 0, different == 0);
     array_free(&want);
 }
@@ -189,7 +192,7 @@ static void run_edit_prompt(golden_case* c, const node* about)
         encode_job job = {.prompts = &prompt, .prompt_count = 1, .pictures = &pictures};
         encode_prompts(c, network, &job);
         compare_features(c, name, &job.features[0]);
-        compare_positions(c, name, &job.positions, &pictures);
+        compare_positions(c, name, &job.positions, &pictures, ((const sumi_qwen_vision*)network->vision)->patch);
         free_encoded(&job);
         array_free(&ids);
     }

@@ -411,7 +411,9 @@ static void run_positions(golden_case* c, const char* what)
     for (int64_t i = 0; i < text_rows.count; i++)
         text_count = text_rows.values[i] >= (float)text_count ? (int32_t)text_rows.values[i] + 1 : text_count;
     if (shapes.rank == 2 && shapes.shape[0] >= 1 && shapes.shape[0] <= 1 + SUMI_MAX_REFERENCES) {
-        const sumi_two_stream model = {.axis_pairs = {8, 28, 28}};
+        snprintf(name, sizeof name, "expect.%.32s.img_cos", what);
+        const int32_t pairs = (int32_t)sumi_tensor_find(&c->set, name)->shape[1]; // of a head, in the released split
+        const sumi_two_stream model = {.axis_pairs = {pairs / 8, pairs / 16 * 7, pairs / 16 * 7}};
         const sumi_prompt_features prompt = {.count = {text_count}};
         const sumi_evaluation list = {0, 0};
         sumi_reference_latents references[SUMI_MAX_REFERENCES];
@@ -448,15 +450,18 @@ static void run_positions(golden_case* c, const char* what)
 
 static void run_sinusoids(golden_case* c)
 {
+    const sumi_tensor* want = sumi_tensor_find(&c->set, "expect.time.sinusoid");
     array times = input(c, "time.t");
     sumi_plan plan;
     table_run t = {.times = &times};
     begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     t.value = sumi_plan_bound(&plan, "times", SUMI_ELEMENT_FLOAT, (int32_t)times.count, 1);
-    sumi_value made = sumi_plan_time_embed(
-        &plan, &(sumi_plan_time_args){
-                   .times = t.value, .width = 256, .scale = 1000.0f, .max_period = 10000.0f, .cos_first = true});
+    sumi_value made = sumi_plan_time_embed(&plan, &(sumi_plan_time_args){.times = t.value,
+                                                                         .width = (int32_t)want->shape[1],
+                                                                         .scale = 1000.0f,
+                                                                         .max_period = 10000.0f,
+                                                                         .cos_first = true});
     run_table(c, &plan, made, &t);
     end_plan(c, &plan);
     compare(c, "time.sinusoid", &t.out);

@@ -87,6 +87,28 @@ static void to_planes(array* rows)
     *rows = planes;
 }
 
+// A picture may be made strip by strip, from its beginning or from its end: what lies beside the strips so far, in the
+// same value, is joined to them.
+static void join_strips(watch* one, const sumi_value_info* info, array fresh)
+{
+    array* all = &one->strips;
+    const bool joins = all->values != NULL && info->base.id != 0 && info->base.id == one->strips_base.id
+                    && info->base_element != one->strips_element && all->shape[1] == fresh.shape[1];
+    if (joins) {
+        const bool is_first = info->base_element < one->strips_element;
+        const array *top = is_first ? &fresh : all, *bottom = is_first ? all : &fresh;
+        array both = array_make(NULL, 2, (const int64_t[]){top->shape[0] + bottom->shape[0], top->shape[1]});
+        memcpy(both.values, top->values, (size_t)top->count * sizeof *both.values);
+        memcpy(both.values + top->count, bottom->values, (size_t)bottom->count * sizeof *both.values);
+        array_free(&fresh);
+        fresh = both;
+    }
+    if (!joins || info->base_element < one->strips_element) one->strips_element = info->base_element;
+    array_free(all);
+    *all = fresh;
+    one->strips_base = info->base;
+}
+
 // x W^T + bias in double.
 static array plain_product(plan_run* run, const sumi_op* op)
 {
@@ -131,7 +153,11 @@ static void take(plan_run* run, const watcher* w, watch* one, const sumi_op* op)
         for (int64_t i = 0; i < got->count; i++) got->values[i] = -got->values[i];
     if (one->kind == WATCH_BRANCH && one->before != NULL)
         for (int64_t i = 0; i < got->count; i++) got->values[i] -= one->before[i];
-    if (one->kind == WATCH_PLANES) to_planes(got);
+    if (one->kind == WATCH_PLANES) {
+        join_strips(one, sumi_plan_info(run->plan, op->out), *got);
+        *got = array_make(one->strips.values, 2, one->strips.shape);
+        to_planes(got);
+    }
     if (one->kind == WATCH_COS || one->kind == WATCH_SIN || one->kind == WATCH_V) {
         int64_t first = one->kind == WATCH_V   ? (int64_t)(w->q_heads + w->kv_heads) * w->head_dim
                       : one->kind == WATCH_SIN ? 1
@@ -187,6 +213,7 @@ void compare_watches(golden_case* c, watcher* w)
             compare(c, one->expected, &one->got);
         }
         array_free(&one->got);
+        array_free(&one->strips);
         free(one->before);
         one->before = NULL;
     }

@@ -29,6 +29,9 @@ typedef struct watch {
     int64_t first, rows;     // of the op's output, that are compared; rows 0: all from `first` on
     int64_t first_col, cols; // likewise
     int64_t turned;          // the rows from here on come first
+    array strips;            // of WATCH_PLANES: rows of the picture so far, for its strips may be ops of their own
+    sumi_value strips_base;  // the value that the strips are views of, and where the first row lies in it
+    uint64_t strips_element;
 } watch;
 typedef struct watcher {
     watch list[MAX_WATCHES];

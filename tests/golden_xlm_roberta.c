@@ -2,12 +2,10 @@
 #include "golden_xlm_roberta.h"
 #include "golden_component.h"
 #include "golden_watch.h"
+#include "models/recipe.h"
 #include "models/xlm_roberta.h"
 #include <stdlib.h>
 #include <string.h>
-
-static const sumi_xlm_roberta_settings s_jina_clip = {
-    .name = "Jina CLIP", .head_dim = 64, .eps = 1e-5f, .theta = 20000.0};
 
 typedef struct tower_job {
     int32_t* ids;
@@ -82,7 +80,9 @@ bool run_xlm_roberta_case(golden_case* c)
     for (int64_t i = 0; i < ids.count; i++) job->ids[i] = (int32_t)ids.values[i];
     if (open_component(c, SUMI_COMPONENT_TEXT_ENCODER_2, "the second text encoder", &component)) {
         component.binder.error = &error;
-        if (sumi_xlm_roberta_module.bind(&model, &s_jina_clip, &component.binder, &component.config) != SUMI_OK)
+        if (sumi_xlm_roberta_module.bind(&model, sumi_recipe_newbie.encoders[1].settings, &component.binder,
+                                         &component.config)
+            != SUMI_OK)
             case_fails(c, "%s", error.text);
         else {
             watch_layers(c, &job->w);

@@ -5,6 +5,7 @@
 #include "golden_flux_vae.h"
 #include "merged_weights.h"
 #include "models/network_state.h"
+#include "models/next_dit.h"
 #include "models/recipe.h"
 #include "pictures/masks.h"
 #include "plan_runner.h"
@@ -190,13 +191,13 @@ static void watch_dit(golden_case* c, watcher* w, int64_t image_rows)
     }
 }
 
-// Pads exist only where tokens are not a multiple of 32; without them the embedder's own output is the one.
-static void watch_embedders(watcher* w, int64_t tokens, int64_t caption)
+// Pads exist only where tokens are not a multiple of so many; without them the embedder's own output is the one.
+static void watch_embedders(watcher* w, int64_t tokens, int64_t caption, int64_t multiple)
 {
     for (int i = 0; i < w->count; i++) {
-        if (strcmp(w->list[i].label, "image_pad.fill") == 0 && tokens % 32 == 0)
+        if (strcmp(w->list[i].label, "image_pad.fill") == 0 && tokens % multiple == 0)
             snprintf(w->list[i].label, sizeof w->list[i].label, "x_embedder");
-        if (strcmp(w->list[i].label, "caption_pad.fill") == 0 && caption % 32 == 0)
+        if (strcmp(w->list[i].label, "caption_pad.fill") == 0 && caption % multiple == 0)
             snprintf(w->list[i].label, sizeof w->list[i].label, "cap_embedder.1");
     }
 }
@@ -228,8 +229,10 @@ static void run_dit_single(golden_case* c, const sumi_network* network, golden_c
     }
     watcher* w = calloc(1, sizeof *w);
     int64_t tokens = job.latent[0].shape[1] / 2 * (job.latent[0].shape[2] / 2);
-    watch_dit(c, w, (tokens + 31) / 32 * 32);
-    watch_embedders(w, tokens, job.features[0].shape[0]);
+    const sumi_next_dit_settings* settings = network->recipe->denoiser_settings;
+    const int64_t multiple = settings->pad_multiple;
+    watch_dit(c, w, (tokens + multiple - 1) / multiple * multiple);
+    watch_embedders(w, tokens, job.features[0].shape[0], multiple);
     if (w->count > 0) {
         job.w = w;
         run_dit_job(c, network, &job, true, NULL, 0); // with the rows that nothing reads, for the intermediates
