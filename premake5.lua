@@ -29,6 +29,7 @@ newoption { trigger = "libraries", value = "FOLDER", description = "Where utf8pr
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
 newoption { trigger = "no-viewer", description = "Leave samples/viewer out, without looking for GLFW and Dear ImGui" }
 newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/unity" }
+newoption { trigger = "shared-tests", description = "Link all programs with one shared library, for tests/run_gpu.sh --collect: together they are then small enough to be carried" }
 newoption { trigger = "bundle", description = "Put what the library needs of utf8proc and zlib into libsumi.a, under local names: a host links that archive and the C library" }
 newoption { trigger = "families", value = "LIST", description = "The families of models to build, by the names of src/models/recipe_*.c: z-image,qwen-image,newbie (all)" }
 newoption { trigger = "no-hopper", description = "Leave out the GPU kernels and the machine code for Hopper (9.0), which then runs the portable kernels" }
@@ -185,6 +186,12 @@ end
 local system_libraries = cuda and { "m", "pthread", "dl" } or { "m", "pthread" } -- dl: for C libraries before glibc 2.34
 if is_windows then system_libraries = is_visual_studio and {} or { "m" } end
 
+-- With --shared-tests the library is shared and shows all of its functions, for the tests look inside. The loader finds what a test puts in the place of a function, and the function itself by the name
+-- that --wrap would give it.
+local replaceable = { "sumi_clock_ns", "sumi_sleep_us", "sumi_cpu_detect" }
+local shares_tests = _OPTIONS["shared-tests"]
+if shares_tests and is_windows then error("--shared-tests is for a machine with a GPU under Linux", 0) end
+
 local function link_sumi()
     links { "support", "sumi" }
     link_library(utf8proc)
@@ -205,6 +212,7 @@ local function program(name)
     products("bin", name)
     includedirs { "samples" }
     defines { "_POSIX_C_SOURCE=200809L" } -- for clocks and threads; the library itself asks for no more than C11 outside base/platform.c
+    if shares_tests then linkoptions { "-Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib'" } end -- where it was built, and where it was collected
     if is_visual_studio then debugdir(os.getcwd()) end -- tests find their data from here
     link_sumi()
 end
@@ -292,10 +300,22 @@ local function library_sources(rooms)
         use_library(zlib)
     end
     -- Position independent, so that it can go into a plug-in; hidden, so that the plug-in does not export it again.
-    if not is_windows then buildoptions { "-fPIC", "-fvisibility=hidden" } end
+    if not is_windows then buildoptions { "-fPIC" } end
+    if not is_windows and not _OPTIONS["shared-tests"] then buildoptions { "-fvisibility=hidden" } end
 end
 
-static_library "sumi"
+if shares_tests then
+    c_project "sumi"
+        kind "SharedLib"
+        targetname "sumi"
+        products("lib", "sumi")
+        for _, name in ipairs(replaceable) do linkoptions { "-Wl,--defsym=__real_" .. name .. "=" .. name } end
+        link_library(utf8proc)
+        link_library(zlib)
+        links(system_libraries)
+else
+    static_library "sumi"
+end
     library_sources(_OPTIONS["fuzz"] and { "src/base/*.c", "src/files/*.c", "src/text/*.c" } or { "src/**.c" }) -- what fuzzers read with
     if cuda then files { kernels .. "/kernel_images.c" } end
     if _OPTIONS["bundle"] then
@@ -497,16 +517,24 @@ end
 -- A test that includes fake_cuda.h is linked with a CUDA driver that needs no GPU: its soname is libcuda.so.1, and so the backend finds it instead of a real one.
 local function uses_fake_cuda(sources) return any_includes(sources, { '"fake_cuda.h"' }) end
 
+-- The library's calls of a function go to the test's.
+local function replace(name)
+    linkoptions { shares_tests and "-Wl,--defsym=" .. name .. "=__wrap_" .. name or "-Wl,--wrap=" .. name }
+end
+
 local function test_program(name, sources)
     local uses_fake_clock, uses_fake_processors = any_includes(sources, { '"fake_clock.h"' }), any_includes(sources, { '"fake_processors.h"' })
     if is_left_out(sources) or ((uses_fake_clock or uses_fake_processors) and is_visual_studio) then return end
     program(name)
-        if not is_visual_studio then -- the library's look at the processor goes by the tests (cpu_level.c)
-            linkoptions { "-Wl,--wrap=sumi_cpu_detect" }
+        if not is_visual_studio then
+            replace "sumi_cpu_detect"
             files { "tests/cpu_level.c" }
         end
-        if uses_fake_clock then linkoptions { "-Wl,--wrap=sumi_clock_ns,--wrap=sumi_sleep_us" } end -- the library's calls go to the test's clock
-        if uses_fake_processors then linkoptions { "-Wl,--wrap=sumi_cpu_count" } end
+        if uses_fake_clock then
+            replace "sumi_clock_ns"
+            replace "sumi_sleep_us"
+        end
+        if uses_fake_processors then replace "sumi_cpu_count" end
         if cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }
             links { "fake_cuda" }

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Tests on a machine with a GPU that need not be the one that built them: it wants a driver, and for some parts Python with PyTorch or compute-sanitizer; no Premake, no libraries.
 #
-#   tests/run_gpu.sh --collect FOLDER build/release/bin     copies the programs, and the shared libraries that a bare machine lacks, into FOLDER (where they were built)
+#   tests/run_gpu.sh --collect FOLDER build/gpu/release/bin copies the programs, and the shared libraries that a bare machine lacks, into FOLDER (where they were built). Premake's --shared-tests links all
+#                                                            programs with one library, or each has the kernels in it: premake5 --build=build/gpu --shared-tests gmake && make -C build/gpu config=release
+#   tests/run_gpu.sh --sparse [demo]                         leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 40 MiB. With `demo` the demo models stay
+#   tests/run_gpu.sh --whole                                 puts it back
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
 #   ops        test_cuda_ops: every op against the processor                          (default)
@@ -39,6 +42,34 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+# ---- What is carried there --------------------------------------------------------------------------------------------------------------
+# Bytes of the tracked files that are in the work tree.
+work_tree_bytes() { git ls-files -t -z | sed -nz 's/^H //p' | xargs -0 stat -c %s -- 2>/dev/null | awk '{ sum += $1 } END { print sum + 0 }'; }
+
+if [ "${1:-}" = --sparse ]; then
+    what_stays=${2:-}
+    [ $# -le 2 ] && { [ -z "$what_stays" ] || [ "$what_stays" = demo ]; } || { sed -n '6,7p' "$0"; exit 2; }
+    git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { echo "run_gpu.sh: this is no work tree of git: --sparse is for the machine where it is"; exit 1; }
+    # Golden data without a network, pictures for people, training, plug-ins for other programs.
+    left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/viewer/screenshot.png samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
+        samples/unity samples/unreal)
+    [ "$what_stays" = demo ] || left_out+=(samples/demo_model samples/demo_edit_model)
+    changed=$(git status --porcelain --untracked-files=all -- "${left_out[@]}")
+    if [ -n "$changed" ]; then
+        echo "run_gpu.sh: these files would be taken out of the work tree, and have changes that are not committed. Commit them or put them aside, then try again:"
+        echo "$changed"
+        exit 1
+    fi
+    git sparse-checkout set --no-cone '/*' "${left_out[@]/#/!/}" || exit 1
+    work_tree_bytes | awk '{ printf "the work tree has %.1f MiB of files now; tests/run_gpu.sh --whole puts the others back\n", $1 / 1048576 }'
+    exit 0
+fi
+if [ "${1:-}" = --whole ]; then
+    git sparse-checkout disable || exit 1
+    work_tree_bytes | awk '{ printf "the work tree is whole: %.1f MiB of files\n", $1 / 1048576 }'
+    exit 0
+fi
+
 # What tests/list.txt has for a GPU.
 rows=$(tests/list.sh gpu gpu-alone) || exit 1
 programs_beside_others=$(sed -n 's/^gpu \(test_[^ ]*\)\.c.*/\1/p' <<<"$rows")
@@ -57,14 +88,17 @@ if [ "${1:-}" = --collect ]; then
         ldd "$program" | awk '$3 ~ /^\// { print $3 }' | grep -vE '/(libcuda|libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -fL "$library" "$2/lib/"; done
     done
     [ ! -x "$3/vulkan" ] || cp -f "$3/vulkan" "$2/" # built where Vulkan's headers are
-    # To link against: the library, beside its shared ones in lib/.
-    [ -e "$3/../lib/libsumi.a" ] && cp -f "$3/../lib/libsumi.a" "$2/"
-    du -sh "$2" | awk '{ print "collected " $1 " in " $2 }'
+    # To link against: the library, where it is not a shared one in lib/.
+    [ ! -e "$3/../lib/libsumi.a" ] || cp -f "$3/../lib/libsumi.a" "$2/"
+    find "$2" -type f \( -name '*.so*' -o -perm -u=x \) -exec strip -s {} +
+    kilobytes=$(du -sk --apparent-size "$2" | cut -f 1)
+    echo "collected $kilobytes kB in $2"
+    [ "$kilobytes" -le $((20 * 1024)) ] || echo "This is more than the 20 MiB that --collect is for. Programs that share one library are small: build them with Premake's --shared-tests, in a folder of their own"
     exit "${missing:-0}"
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,33p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,36p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
@@ -207,7 +241,10 @@ fi
 if has interop; then
     for program in test_cuda_gl test_cuda_vulkan; do run "interop $program" "$bin/$program"; done
     run "interop test_cuda_host_context" "$bin/test_cuda_host_context" images
-    if [ -x "$bin/vulkan" ]; then
+    if [ ! -d samples/demo_model/vae ]; then
+        echo "skip: samples/vulkan: the demo models are not in this work tree (--sparse demo keeps them)"
+        skipped=$((skipped + 1))
+    elif [ -x "$bin/vulkan" ]; then
         for how in shared --copy; do
             WITHOUT_COUNTS=1 run "samples/vulkan $how" "$bin/vulkan" samples/demo_model "a red house on the grass" "$log/vulkan_$how.png" $([ $how = shared ] || echo $how)
             sed 's/^/       /' "$(output_of "samples/vulkan $how")"
@@ -219,13 +256,14 @@ if has interop; then
 fi
 if has neighbour; then
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-    if [ -z "$nvcc" ] || [ ! -e "$bin/libsumi.a" ]; then
-        echo "skip: neighbour: there is no $([ -z "$nvcc" ] && echo 'nvcc on PATH or in /usr/local/cuda/bin' || echo "libsumi.a in $bin")"
+    library=$(ls "$bin"/libsumi.a "$bin"/lib/libsumi.so 2>/dev/null | head -n 1)
+    if [ -z "$nvcc" ] || [ -z "$library" ]; then
+        echo "skip: neighbour: there is no $([ -z "$nvcc" ] && echo 'nvcc on PATH or in /usr/local/cuda/bin' || echo "libsumi.a or lib/libsumi.so in $bin")"
         skipped=$((skipped + 1))
     else
         # Shared libraries by file: a bare machine has no -lutf8proc to find. cuBLAS and the runtime are those of this nvcc.
         cuda_lib=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64
-        if "$nvcc" -std=c++17 -O2 -gencode=arch=compute_80,code=compute_80 -Iinclude -Itests tests/cuda_neighbour.cu "$bin/libsumi.a" $(printf -- '-Xlinker %s ' "$bin"/lib/libutf8proc.so* "$bin"/lib/libz.so*) \
+        if "$nvcc" -std=c++17 -O2 -gencode=arch=compute_80,code=compute_80 -Iinclude -Itests tests/cuda_neighbour.cu "$library" $(printf -- '-Xlinker %s ' "$bin"/lib/libutf8proc.so* "$bin"/lib/libz.so*) \
             -L"$cuda_lib" -lcublas -Xlinker -rpath -Xlinker "$cuda_lib" -lpthread -ldl -lm -o "$log/cuda_neighbour" >"$log/neighbour_build.txt" 2>&1; then
             run cuda_neighbour "$log/cuda_neighbour"
         else
@@ -252,7 +290,10 @@ print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidi
         cat "$log/tune_cuda_linear.txt"
     fi
 fi
-if has demo; then
+if has demo && [ ! -d samples/demo_edit_model/vae ]; then
+    echo "skip: demo: the demo models are not in this work tree: tests/run_gpu.sh --sparse demo, before it is carried here, keeps them"
+    skipped=$((skipped + 1))
+elif has demo; then
     for backend in cuda cpu; do
         WITHOUT_COUNTS=1 run "demo $backend" "$bin/sumi" generate --model samples/demo_model --backend $backend --prompt "a yellow moon above a purple cat at night, watercolour" --seed 7 -o "$log/demo_$backend.png"
     done
