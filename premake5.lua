@@ -188,7 +188,7 @@ if is_windows then system_libraries = is_visual_studio and {} or { "m" } end
 
 -- With --shared-tests the library is shared and shows all of its functions, for the tests look inside. The loader finds what a test puts in the place of a function, and the function itself by the name
 -- that --wrap would give it.
-local replaceable = { "sumi_clock_ns", "sumi_sleep_us", "sumi_cpu_detect" }
+local replaceable = { "sumi_clock_ns", "sumi_sleep_us", "sumi_cpu_detect", "sumi_cpu_count" }
 local shares_tests = _OPTIONS["shared-tests"]
 if shares_tests and is_windows then error("--shared-tests is for a machine with a GPU under Linux", 0) end
 

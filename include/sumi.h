@@ -140,7 +140,9 @@
 //             it returns nothing, does nothing. A defaults function with a model of NULL returns a desc that the submit
 //             refuses.
 // Strings     UTF-8, zero-terminated. Invalid UTF-8 in the text of a prompt is read as U+FFFD; sumi_xml_prompt_write
-//             refuses it.
+//             refuses it. Messages (sumi_log, sumi_job_status.message, sumi_engine_last_error) quote names out of files.
+//             They may be printed as they are: each byte of a control character (line ends included) and each byte that
+//             is not UTF-8 is written as \xNN.
 // Images      width x height pixels, row by row from the top (unless a target asks for bottom_up), sRGB.
 // Latents     The small representation of an image in which the transformer works: float32 [channel][y][x], with
 //             latent_channels channels, height / latent_factor rows and width / latent_factor columns. latent_channels

@@ -1,5 +1,6 @@
 #include "picture.h"
 #include "picture_codecs.h"
+#include "utf8.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -12,10 +13,12 @@
 
 bool picture_fail(char* message, const char* format, ...)
 {
+    char raw[PICTURE_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, PICTURE_MESSAGE_BYTES, format, arguments);
+    vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
+    utf8_show(message, PICTURE_MESSAGE_BYTES, raw); // of names of files and of what codecs say
     return false;
 }
 

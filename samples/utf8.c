@@ -1,4 +1,5 @@
 #include "utf8.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,35 @@ size_t utf8_encode(uint32_t code_point, char* into)
     for (size_t i = bytes; i-- > 1; code_point >>= 6) into[i] = (char)(0x80 | (code_point & 0x3F));
     into[0] = (char)((0xF00 >> bytes & 0xFF) | code_point);
     return bytes;
+}
+
+// The bytes of the next piece that is copied whole: a character, or an escape that was written before. 0: the byte
+// there has to be escaped.
+static size_t shown_part(const char* text, size_t length)
+{
+    uint32_t point = 0;
+    if (length >= 4 && text[0] == '\\' && text[1] == 'x' && strspn(text + 2, "0123456789abcdef") >= 2) return 4;
+    const size_t bytes = utf8_decode(text, length, &point);
+    return point < 0x20 || (point >= 0x7F && point < 0xA0) ? 0 : bytes;
+}
+
+size_t utf8_show(char* into, size_t capacity, const char* text)
+{
+    size_t used = 0, written = 0;
+    for (size_t length = strlen(text); length > 0;) {
+        char escape[8];
+        const size_t part = shown_part(text, length), piece = part > 0 ? part : 4;
+        snprintf(escape, sizeof escape, "\\x%02x", (unsigned)(unsigned char)text[0]);
+        if (used == written && used + piece < capacity) {
+            memcpy(into + used, part > 0 ? text : escape, piece);
+            written += piece;
+        }
+        used += piece;
+        text += part > 0 ? part : 1;
+        length -= part > 0 ? part : 1;
+    }
+    if (capacity > 0) into[written] = 0;
+    return used;
 }
 
 char* utf8_from_latin1(const char* text, size_t length)

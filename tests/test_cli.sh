@@ -630,6 +630,28 @@ if [ "$(uname -s)" = Linux ]; then
     expect_code "a picture out of a pipe" 0
 fi
 
+# Text out of files: whatever a file sets, a terminal obeys none of it.
+evil=$(printf 'a\033]0;x\007\302\233b\177\tc\302\205') shown='a\\x1b\]0;x\\x07\\xc2\\x9bb\\x7f\\x09c\\xc2\\x85'
+json='a\u001b]0;x\u0007\u009bb\u007f\u0009c\u0085' # the same in the header of a file of tensors
+harmless() { # what: neither stdout nor stderr has a control character but line ends
+    if LC_ALL=C grep -qE $'[\x01-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$out" "$err"; then fail "$1: control characters" "$(both | cat -v)"; else ok; fi
+}
+cli generate "${tiny[@]:0:2}" "${tiny[@]:4}" --prompt "$evil" --quiet -o "$folder/evil.png"; expect_code "a prompt of control characters" 0
+cli inspect "$folder/evil.png"; expect_code "inspect a prompt of control characters" 0; harmless "inspect a picture"; expect_text "inspect shows them" "prompt +$shown" "$out"
+expect_support "names of control characters" merge "$folder/evil.safetensors" "$json=$model/vae/diffusion_pytorch_model.safetensors"
+cli inspect --tensors "$folder/evil.safetensors"; harmless "inspect --tensors"; expect_text "inspect --tensors shows them" "$shown" "$out"
+cli generate --model "$folder/evil.safetensors" --prompt x -o "$folder/x.png"; expect_code "generate with names of control characters" 1; harmless "a failing generate"
+cli info --model "$folder/evil.safetensors"; expect_code "info with names of control characters" 1; harmless "info"
+cli info --model "$folder/$evil"; expect_code "info with a path of control characters" 1; harmless "info of a path"; expect_text "info shows the path" "$shown" "$err"
+expect_support "an adapter's names" merge "$folder/evil-lora.safetensors" "$json=$golden/lora/lora_kohya.safetensors"
+cli inspect --tensors "$folder/evil-lora.safetensors"; harmless "inspect an adapter"; expect_text "inspect an adapter shows them" "$shown" "$out"
+cli generate "${tiny[@]}" --lora "$folder/evil-lora.safetensors" -o "$folder/x.png"; expect_code "generate with an adapter's names" 1; harmless "an adapter"
+cp -r "$model" "$folder/$evil"; chmod -R u+w "$folder/$evil"
+cli inspect --tensors "$folder/$evil"; expect_code "inspect a folder of control characters" 0; harmless "inspect a folder"
+cli generate --model "$folder/$evil" "${tiny[@]:2}" --verbose -o "$folder/$evil.png"; expect_code "generate into a name of control characters" 0; harmless "generate --verbose"
+truncate -s -100 "$folder/$evil/text_encoder/model-00002-of-00003.safetensors"
+cli inspect "$folder/$evil"; expect_code "inspect a file cut short" 1; harmless "inspect a file cut short"
+
 ids=$(printf '"a cat"\n"\\u4e00\\u53ea"\n""\n' | "$sumi" tokenize "$model" 2>"$err"); code=$?
 expect_code "tokenize" 0
 [ "$ids" = "$(printf '[64, 295, 268]\n%s\n[]' "$(sed -n 2p <<<"$ids")")" ] && ok || fail "tokenize" "$ids"

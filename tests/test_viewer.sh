@@ -203,6 +203,21 @@ test_form() {
     quit
 }
 
+# ---- Text out of files -----------------------------------------------------------------------------------------------------------------
+# Names that hold control characters: of a model, and of a tensor that a message quotes.
+test_names() {
+    local evil
+    evil=$(printf 'a\033]0;x\007\302\233b\177\tc\302\205')
+    ln -s "$PWD/samples/demo_model" "$folder/$evil"
+    begin names 1180x760 "$folder/$evil"
+    await "a model opens whose name has control characters" 'ready a\\x1b\]0;x\\x07\\xc2\\x9bb\\x7f\\x09c\\xc2\\x85' || finish
+    focus
+    "$support" merge "$folder/names.safetensors" 'b\u001b\u009b=tests/golden/z-image/model/vae/diffusion_pytorch_model.safetensors' || fail "a file with such names"
+    open_model "$folder/names.safetensors"
+    await "a message that quotes a name" "failure .*names.safetensors" || finish
+    quit
+    if LC_ALL=C grep -qE $'[\x01-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$report"; then fail "control characters in the report" "$(cat -v "$report")"; else ok; fi
+}
 
 # ---- The smallest window, with a picture and the form for prompts in XML ---------------------------------------------------------------
 test_small() {
@@ -1096,6 +1111,6 @@ test_keys() {
 }
 
 sections=("${@:3}")
-[ ${#sections[@]} -gt 0 ] || sections=(form small picture numbers queue strip files keys xml edit models recent textures)
+[ ${#sections[@]} -gt 0 ] || sections=(form names small picture numbers queue strip files keys xml edit models recent textures)
 for section in "${sections[@]}"; do "test_$section"; done
 finish

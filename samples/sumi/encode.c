@@ -67,7 +67,7 @@ static int encode_prompt(cli_session* session, const encode_args* args, const pi
     sumi_prompt_info info = sumi_prompt_get_info(prompt);
     if (!written) fprintf(stderr, "sumi: %s\n", message);
     else if (!args->session.quiet)
-        printf("%s  %d tokens, %zu bytes\n", args->output, info.encoders[0].token_count, bytes);
+        printf("%s  %d tokens, %zu bytes\n", shown(args->output), info.encoders[0].token_count, bytes);
     return written ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -111,7 +111,7 @@ static int encode_image(const cli_command* command, cli_session* session, const 
     if (result != SUMI_OK) return session_fail(session, result, "encoding the picture");
     if (!written) fprintf(stderr, "sumi: %s\n", message);
     else if (!args->session.quiet)
-        printf("%s  %d x %d x %d latents\n", args->output, (int)shape[0], (int)shape[1], (int)shape[2]);
+        printf("%s  %d x %d x %d latents\n", shown(args->output), (int)shape[0], (int)shape[1], (int)shape[2]);
     return written ? EXIT_OK : EXIT_FAILED;
 }
 

@@ -1,6 +1,7 @@
 #include "files.h"
 #include "inside.h"
 #include "system.h"
+#include "utf8.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,11 +11,31 @@
 SYSTEM_PRINTF(2, 3)
 static bool fail(char* message, const char* format, ...)
 {
+    char raw[FILES_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, FILES_MESSAGE_BYTES, format, arguments);
+    vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
+    utf8_show(message, FILES_MESSAGE_BYTES, raw);
     return false;
+}
+
+typedef struct shown_text {
+    struct shown_text* next;
+    char text[];
+} shown_text;
+
+const char* shown(const char* text)
+{
+    static shown_text* s_copies; // which leak checkers find through this
+    const size_t bytes = utf8_show(NULL, 0, text);
+    if (bytes == strlen(text)) return text;
+    shown_text* copy = malloc(sizeof *copy + bytes + 1);
+    if (!copy) return "(no memory)";
+    utf8_show(copy->text, bytes + 1, text);
+    copy->next = s_copies;
+    s_copies = copy;
+    return copy->text;
 }
 
 // ---- Tensors --------------------------------------------------------------------------------------------------------

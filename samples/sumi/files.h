@@ -24,6 +24,9 @@ bool tensor_write(const char* path, const char* name, const float* values, const
 bool file_read(const char* path, size_t most_bytes, void** out_data, size_t* out_bytes, char* message);
 // Whether these bytes are text that a person wrote: no control characters but those of lines and tabs. Nothing is none.
 bool file_is_text(const void* data, size_t bytes);
+// A text out of a file or a path, as a terminal may print it (utf8_show). Returns the text itself if nothing has to be
+// escaped, otherwise a copy that lives as long as the program.
+const char* shown(const char* text);
 // "-" is standard output. Any other file is written under another name and moved to its path when complete, so a partly
 // written file never has the path. A symbolic link stays: the file that it stands for is replaced.
 bool file_write(const char* path, const void* data, size_t bytes, char* message);

@@ -1,6 +1,7 @@
 // sumi info: prints the backends and devices that this build can use on this machine; for a model, the inputs that it
 // takes and the settings of its authors.
 #include "commands.h"
+#include "files.h"
 #include "inside.h"
 #include "json_out.h"
 #include "parameters.h"
@@ -39,7 +40,7 @@ static void print_backend(sumi_backend backend, const char* name)
         return;
     }
     sumi_engine_info info = sumi_engine_get_info(engine);
-    printf("%-10s %s", name, info.device);
+    printf("%-10s %s", name, shown(info.device));
     if (info.compute_capability)
         printf(", compute capability %d.%d, driver %d", info.compute_capability / 10, info.compute_capability % 10,
                info.driver_version);
@@ -128,7 +129,7 @@ static void print_guidance(const sumi_model_info* info)
     printf("  %-14s %s; off: %g; the authors' number: %g%s\n", "guidance", formulas[info->guidance_formula],
            (double)info->guidance_off, (double)info->guidance, info->uses_guidance ? "" : ", off");
     printf("  %-14s %s\n", "guidance rule", rules[info->guidance_rule]);
-    printf("  %-14s \"%s\"\n", "negative text", info->negative_text);
+    printf("  %-14s \"%s\"\n", "negative text", shown(info->negative_text));
 }
 
 static void print_references(const sumi_model_info* info)
@@ -145,7 +146,7 @@ static void print_references(const sumi_model_info* info)
 static void print_model(sumi_model* model, const char* path)
 {
     const sumi_model_info info = sumi_model_get_info(model);
-    printf("%s\n  %-14s %s\n  %-14s %s\n", path, "family", info.family, "variant",
+    printf("%s\n  %-14s %s\n  %-14s %s\n", shown(path), "family", info.family, "variant",
            info.variant[0] ? info.variant : "the only one");
     printf("  %-14s %.1f MB in the files\n", "weights", 1e-6 * (double)info.weight_bytes);
     printf("  %-14s multiples of %d up to %d pixels a side; made for %d x %d", "sizes", info.size_multiple,

@@ -2,6 +2,7 @@
 // tensors; or the ranks of an adapter; or the settings in a picture. Of checkpoints it reads only headers and the small tensors that binding needs (biases), and
 // computes nothing, so it is quick for tens of gigabytes.
 #include "commands.h"
+#include "files.h"
 #include "inspection.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void print_totals(const tensor_totals* sum)
 
 static void print_tensor(const char* name, const sumi_tensor* tensor)
 {
-    printf("      %-60s %-8s [", name, sumi_dtype_get(tensor->dtype)->name);
+    printf("      %-60s %-8s [", shown(name), sumi_dtype_get(tensor->dtype)->name);
     for (int32_t i = 0; i < tensor->rank; i++) printf("%s%lld", i ? ", " : "", (long long)tensor->shape[i]);
     printf("]\n");
 }
@@ -47,7 +48,7 @@ static void print_tensor(const char* name, const sumi_tensor* tensor)
 static void print_files(const sumi_tensor_set* set)
 {
     for (size_t i = 0; i < set->opened_count; i++) {
-        printf("    file         %s, ", set->opened[i].path);
+        printf("    file         %s, ", shown(set->opened[i].path));
         print_bytes(set->opened[i].bytes);
         printf("\n");
     }
@@ -172,11 +173,11 @@ static void print_check(inspection* in, sumi_component_kind kind)
 {
     part_check check;
     inspection_check(in, kind, &check);
-    if (check.state == PART_NOT_USABLE) printf("    not usable   %s\n", check.reason);
+    if (check.state == PART_NOT_USABLE) printf("    not usable   %s\n", shown(check.reason));
     if (check.state == PART_COMPLETE) printf("    missing      nothing\n");
     if (check.state != PART_INCOMPLETE) return;
     printf("    missing      %d tensors\n", check.missing.count);
-    for (int32_t i = 0; i < check.missing.count && i < 64; i++) printf("      %s\n", check.missing.names[i]);
+    for (int32_t i = 0; i < check.missing.count && i < 64; i++) printf("      %s\n", shown(check.missing.names[i]));
     if (check.missing.count > 64) printf("      and %d more\n", check.missing.count - 64);
 }
 
@@ -186,13 +187,13 @@ static void print_part(inspection* in, sumi_component_kind kind)
     if (!part->present && !inspection_uses(in, kind)) return;
     if (!part->present) {
         printf("  %-14s missing", sumi_component_kind_name(kind));
-        if (part->path) printf(": nothing in %s", part->path);
+        if (part->path) printf(": nothing in %s", shown(part->path));
         printf("\n");
         return;
     }
     const char* network = sumi_component_network(part);
-    printf("  %-14s %s%s%s", sumi_component_kind_name(kind), part->path, network[0] ? ", " : "", network);
-    if (part->prefix[0]) printf(", names begin with %s", part->prefix);
+    printf("  %-14s %s%s%s", sumi_component_kind_name(kind), shown(part->path), network[0] ? ", " : "", network);
+    if (part->prefix[0]) printf(", names begin with %s", shown(part->prefix));
     printf("%s\n", part->config.data ? "" : ", no config.json: shapes tell");
     print_network(in, kind);
     const tensor_totals sum = inspection_part_totals(part);
@@ -217,7 +218,7 @@ static void print_tokenizer(inspection* in, int32_t encoder)
     sumi_error error = {0};
     size_t ids;
     const bool is_read = inspection_count_ids(in, encoder, &ids, &error);
-    printf("  %-14s %s, ", label, files->path);
+    printf("  %-14s %s, ", label, shown(files->path));
     print_bytes(files->bytes);
     printf(", %s", inspection_tokenizer_form(files));
     if (is_read) printf(", ids 0 to %zu\n", ids - 1);
@@ -228,7 +229,7 @@ static void print_tokenizer(inspection* in, int32_t encoder)
 static void print_processor(const inspection* in)
 {
     const sumi_file* file = &in->checkpoint.processor;
-    if (file->data) printf("  %-14s %s\n", "processor", file->path);
+    if (file->data) printf("  %-14s %s\n", "processor", shown(file->path));
     else if (in->recipe && in->recipe->vision)
         printf("  %-14s missing: the released model's settings are taken\n", "processor");
 }
@@ -260,7 +261,7 @@ static void print_family(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
     const char* family = inspection_family(checkpoint);
-    printf("%s\n  %-14s ", in->path, "family");
+    printf("%s\n  %-14s ", shown(in->path), "family");
     if (!in->recipe) {
         printf("%s%s\n",
                family[0]                                                    ? family
@@ -312,8 +313,9 @@ static void print_checkpoint(inspection* in)
 
 static void print_kronecker(const inspection* in, const adapter_summary* adapter)
 {
-    printf("%s\n  adapter        LoKr of %zu layers, %zu norms%s%s%s\n", in->path, adapter->layers, adapter->norms,
-           adapter->first ? " (" : "", adapter->first ? adapter->first : "", adapter->first ? ")" : "");
+    printf("%s\n  adapter        LoKr of %zu layers, %zu norms%s%s%s\n", shown(in->path), adapter->layers,
+           adapter->norms, adapter->first ? " (" : "", adapter->first ? shown(adapter->first) : "",
+           adapter->first ? ")" : "");
     if (adapter->first)
         printf("  first factor   whole: %zu layers, as a product: %zu layers\n", adapter->whole_factors,
                adapter->product_factors);
@@ -321,8 +323,8 @@ static void print_kronecker(const inspection* in, const adapter_summary* adapter
 
 static void print_lora(const inspection* in, const adapter_summary* adapter)
 {
-    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", in->path, adapter->layers,
-           adapter->naming, adapter->first);
+    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", shown(in->path),
+           adapter->layers, adapter->naming, shown(adapter->first));
     for (size_t i = 0; i < ADAPTER_MAX_RANKS && adapter->rank_counts[i]; i++)
         printf("%s%lld: %zu layers", i ? ", " : "", adapter->ranks[i], adapter->rank_counts[i]);
     printf("\n  alpha          %s\n", adapter->alpha);
@@ -343,7 +345,7 @@ static bool inspect_loose_file(inspection* in, bool takes_unknown)
         inspect_loose_file_json(in, &set, is_adapter ? &adapter : NULL);
     } else if (is_shown) {
         const tensor_totals sum = inspection_set_totals(&set);
-        if (!is_adapter) printf("%s\n  %-14s neither a known model's nor an adapter's\n", in->path, "tensors");
+        if (!is_adapter) printf("%s\n  %-14s neither a known model's nor an adapter's\n", shown(in->path), "tensors");
         else if (adapter.is_kronecker) print_kronecker(in, &adapter);
         else print_lora(in, &adapter);
         print_totals(&sum);
@@ -359,7 +361,8 @@ static void print_picture(const inspection* in, const picture_file* image, const
 {
     static const char* const formats[] = {"", "PNG", "JPEG", "WebP"};
     static const char* const rules[] = {"", "plain", "norm-limit", "norm-rescale"};
-    printf("%s\n  %-14s %s, %dx%d, %s\n", in->path, "picture", formats[image->format], image->width, image->height,
+    printf("%s\n  %-14s %s, %dx%d, %s\n", shown(in->path), "picture", formats[image->format], image->width,
+           image->height,
            image->channel_count == 1   ? "grey"
            : image->channel_count == 3 ? "RGB"
                                        : "RGB and alpha");
@@ -367,10 +370,10 @@ static void print_picture(const inspection* in, const picture_file* image, const
         printf("  %-14s none in this file\n", "parameters");
         return;
     }
-    if (settings->prompt) printf("  %-14s %s\n", "prompt", settings->prompt);
-    if (settings->negative) printf("  %-14s %s\n", "negative", settings->negative);
-    if (settings->model_name) printf("  %-14s %s\n", "model", settings->model_name);
-    if (settings->loras) printf("  %-14s %s\n", "adapters", settings->loras);
+    if (settings->prompt) printf("  %-14s %s\n", "prompt", shown(settings->prompt));
+    if (settings->negative) printf("  %-14s %s\n", "negative", shown(settings->negative));
+    if (settings->model_name) printf("  %-14s %s\n", "model", shown(settings->model_name));
+    if (settings->loras) printf("  %-14s %s\n", "adapters", shown(settings->loras));
     if (settings->has_seed) printf("  %-14s %llu\n", "seed", (unsigned long long)settings->seed);
     if (settings->step_count) printf("  %-14s %d\n", "steps", settings->step_count);
     if (settings->width) printf("  %-14s %dx%d\n", "size", settings->width, settings->height);

@@ -75,7 +75,7 @@ static bool write_picture(const char* path, const picture_source* source, char* 
         snprintf(message, FILES_MESSAGE_BYTES, "cannot write %s: %s", path, reason);
         return false;
     }
-    if (reason[0]) fprintf(stderr, "sumi: %s: %s\n", path, reason); // settings that were left out
+    if (reason[0]) fprintf(stderr, "sumi: %s: %s\n", shown(path), reason); // settings that were left out
     const bool is_written = file_write(path, data, bytes, message);
     free(data);
     return is_written;
@@ -228,7 +228,7 @@ static void tell_image(generate_run* run, int32_t index, const char* path)
         json_end_object(out);
     } else if (!run->args->session.quiet) {
         FILE* to = is_standard_output(path) ? stderr : stdout;
-        fprintf(to, "%s  %dx%d, seed %llu, %d steps", path, image->width, image->height,
+        fprintf(to, "%s  %dx%d, seed %llu, %d steps", shown(path), image->width, image->height,
                 (unsigned long long)image->seed, image->step_count);
         if (run->desc.step_cache > 0.0f)
             fprintf(to, ", %d of %d evaluations reused", image->reused_count, image->evaluation_count);

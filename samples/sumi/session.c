@@ -1,4 +1,5 @@
 #include "session.h"
+#include "files.h"
 #include "system.h"
 #include <signal.h>
 #include <stdio.h>
@@ -105,6 +106,7 @@ static const struct member_option* find_option(const char* message)
 int session_fail(cli_session* session, sumi_result result, const char* doing)
 {
     progress_clear(&session->progress);
+    doing = shown(doing); // which names a path
     if (result == SUMI_CANCELLED || s_cancelled) {
         fprintf(stderr, "sumi: cancelled while %s\n", doing);
         return EXIT_CANCELLED;
@@ -175,7 +177,7 @@ int session_run(cli_session* session, sumi_job job, const char* doing, session_s
     progress_clear(&session->progress);
     note_stage_times(session, &status);
     if (session->args->verbose)
-        fprintf(stderr, "sumi: %s: %.2f s%s\n", doing, progress_clock() - began, session->stage_times);
+        fprintf(stderr, "sumi: %s: %.2f s%s\n", shown(doing), progress_clock() - began, session->stage_times);
     if (status.state == SUMI_JOB_DONE && !s_cancelled) return EXIT_OK;
     if (status.message && status.message[0]) snprintf(session->detail, sizeof session->detail, "%s", status.message);
     int code = session_fail(session, status.state == SUMI_JOB_CANCELLED || s_cancelled ? SUMI_CANCELLED : status.result,

@@ -4,7 +4,7 @@
 
 void complain(Viewer& viewer, const std::string& text)
 {
-    viewer.banner = text;
+    viewer.banner = shown(text);
     viewer.status.clear();
     std::string line = text;
     std::replace(line.begin(), line.end(), '\n', ' ');

@@ -144,7 +144,7 @@ static void draw_items(Viewer& viewer, std::string& enter, std::string& chosen)
             list->AddRectFilled(ImVec2(x + viewer.theme(2), y - viewer.theme(6)),
                                 ImVec2(x + viewer.theme(11), y + viewer.theme(6)), ink, viewer.theme(1.5f));
         }
-        list->AddText(ImVec2(corner.x + indent, corner.y), ImGui::GetColorU32(colour::TEXT), item.name.c_str());
+        list->AddText(ImVec2(corner.x + indent, corner.y), ImGui::GetColorU32(colour::TEXT), shown(item.name).c_str());
         if (!item.is_wanted) continue;
         const char* text = chooser.purpose == Purpose::MODEL ? "model" : "";
         list->AddText(

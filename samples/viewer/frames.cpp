@@ -1,5 +1,8 @@
 #include "frames.h"
 #include <algorithm>
+extern "C" {
+#include "utf8.h"
+}
 
 void FrameLog::add(double seconds, double update_seconds)
 {
@@ -23,13 +26,14 @@ bool Report::open(const char* path)
 void Report::event(double seconds, const char* format, ...)
 {
     if (!file_) return;
+    char raw[4096], shown[4 * sizeof raw];
     va_list arguments;
     va_start(arguments, format);
-    fprintf(file_, "event %.3f ", seconds);
-    vfprintf(file_, format, arguments);
-    fputc('\n', file_);
-    fflush(file_);
+    vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
+    utf8_show(shown, sizeof shown, raw); // one event is one line, whatever a name holds
+    fprintf(file_, "event %.3f %s\n", seconds, shown);
+    fflush(file_);
 }
 
 void Report::widget(const char* name, const Rectangle& at, const char* hidden)

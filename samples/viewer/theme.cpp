@@ -5,6 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <imgui_impl_opengl3.h>
+extern "C" {
+#include "utf8.h"
+}
 
 // ---- Fonts and colours ----------------------------------------------------------------------------------------------
 
@@ -307,7 +310,7 @@ static void draw_tooltip(const char* text)
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, tooltip_padding());
     ImGui::BeginTooltip();
     ImGui::PushTextWrapPos(tooltip_padding().x + tooltip_text_width());
-    ImGui::TextUnformatted(text);
+    ImGui::TextUnformatted(shown(text).c_str());
     ImGui::PopTextWrapPos();
     ImGui::EndTooltip();
     ImGui::PopStyleVar();
@@ -371,8 +374,24 @@ static size_t next_letter(const char* text, size_t at) // of UTF-8
     return at;
 }
 
-std::string elided(const std::string& text, float width)
+std::string shown(const std::string& text)
 {
+    std::string all;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string line = text.substr(begin, end - begin);
+        std::string copy(utf8_show(nullptr, 0, line.c_str()) + 1, '\0');
+        utf8_show(&copy[0], copy.size(), line.c_str());
+        copy.pop_back();
+        all += copy + (end < text.size() ? "\n" : "");
+        begin = end + 1;
+    }
+    return all;
+}
+
+std::string elided(const std::string& raw, float width)
+{
+    const std::string text = shown(raw);
     if (ImGui::CalcTextSize(text.c_str()).x <= width) return text;
     size_t head = 0;
     std::string best = "...";

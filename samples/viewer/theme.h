@@ -48,6 +48,8 @@ void hint_beside(const char* text); // likewise, of a line of a menu: beside the
 void mark(Viewer& viewer, const char* name);                        // tells the report where the last item is
 void mark_area(Viewer& viewer, const char* name, const Area& area); // likewise of what is no item
 std::string bytes_text(double bytes);
+// A text that may come from a file: all but line ends as utf8_show writes it.
+std::string shown(const std::string& text);
 std::string elided(const std::string& text, float width); // its end gives way to "..."
 
 // A text box whose lines break at words. ImGui's does not wrap, so spaces at which a line ends become '\n' and back:

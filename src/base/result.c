@@ -1,7 +1,21 @@
 #include "base/result.h"
 #include "base/assert.h"
+#include "base/utf8.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+// Bytes of the text without a character at its end that was cut in the middle.
+static size_t whole_bytes(const char* text, size_t bytes)
+{
+    for (size_t back = 1; back < 4 && back <= bytes; back++) {
+        bool is_valid;
+        if (((unsigned char)text[bytes - back] & 0xC0) == 0x80) { continue; }
+        const size_t part = sumi_utf8_part(text + bytes - back, back, &is_valid);
+        return part == back && !is_valid ? bytes - back : bytes;
+    }
+    return bytes;
+}
 
 sumi_result sumi_fail_at(const char* file, int line, sumi_error* error, sumi_result result, const char* format, ...)
 {
@@ -10,10 +24,15 @@ sumi_result sumi_fail_at(const char* file, int line, sumi_error* error, sumi_res
         error->result = result;
         error->file = file;
         error->line = line;
+        char raw[SUMI_ERROR_TEXT_BYTES];
         va_list arguments;
         va_start(arguments, format);
-        vsnprintf(error->text, sizeof error->text, format, arguments);
+        const int bytes = vsnprintf(raw, sizeof raw, format, arguments);
         va_end(arguments);
+        // Names and paths come from files. Messages have no control characters of their own, so all of it is shown.
+        const bool is_cut = bytes < 0 || (size_t)bytes >= sizeof raw;
+        const size_t raw_bytes = strlen(raw);
+        sumi_utf8_show(error->text, sizeof error->text, raw, is_cut ? whole_bytes(raw, raw_bytes) : raw_bytes);
     }
     return result;
 }

@@ -8,9 +8,10 @@
 #define SUMI_ERROR_TEXT_BYTES 512
 
 typedef struct sumi_error {
-    sumi_result result;               // SUMI_OK until the first failure
-    char text[SUMI_ERROR_TEXT_BYTES]; // UTF-8, always terminated; truncated if too long
-    const char* file;                 // the call of sumi_fail, for the log; NULL until then
+    sumi_result result; // SUMI_OK until the first failure
+    // UTF-8 without control characters (sumi_utf8_show), always terminated; truncated if too long
+    char text[SUMI_ERROR_TEXT_BYTES];
+    const char* file; // the call of sumi_fail, for the log; NULL until then
     int line;
 } sumi_error;
 

@@ -1,5 +1,6 @@
 #include "base/utf8.h"
 #include "base/assert.h"
+#include <string.h>
 
 size_t sumi_utf8_part(const char* text, size_t bytes, bool* out_valid)
 {
@@ -52,4 +53,38 @@ size_t sumi_utf8_encode(uint32_t code_point, char out[4])
     out[2] = (char)(0x80 | (code_point >> 6 & 0x3F));
     out[3] = (char)(0x80 | (code_point & 0x3F));
     return 4;
+}
+
+static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+
+// The bytes of the next piece of the text that is copied whole: a character, or an escape that this function has
+// written before. 0: the byte there has to be escaped.
+static size_t shown_part(const char* text, size_t bytes)
+{
+    bool is_valid;
+    const unsigned char* c = (const unsigned char*)text;
+    const size_t length = sumi_utf8_part(text, bytes, &is_valid);
+    const bool is_control = c[0] < 0x20 || c[0] == 0x7F || (length == 2 && c[0] == 0xC2 && c[1] < 0xA0);
+    if (!is_valid || is_control) { return 0; }
+    const bool is_escape = bytes >= 4 && text[0] == '\\' && text[1] == 'x' && is_hex(text[2]) && is_hex(text[3]);
+    return is_escape ? 4 : length;
+}
+
+size_t sumi_utf8_show(char* out, size_t capacity, const char* text, size_t bytes)
+{
+    static const char s_digits[] = "0123456789abcdef";
+    size_t used = 0, written = 0;
+    for (size_t at = 0; at < bytes;) {
+        const unsigned char c = (unsigned char)text[at];
+        const char escape[4] = {'\\', 'x', s_digits[c >> 4], s_digits[c & 15]};
+        const size_t part = shown_part(text + at, bytes - at), piece = part > 0 ? part : sizeof escape;
+        if (used == written && used + piece < capacity) {
+            memcpy(out + used, part > 0 ? text + at : escape, piece);
+            written += piece;
+        }
+        used += piece;
+        at += part > 0 ? part : 1;
+    }
+    if (capacity > 0) { out[written] = '\0'; }
+    return used;
 }

@@ -2,8 +2,10 @@
 // and checks that a desc was made by its defaults function.
 #include "engine/calls.h"
 #include "base/assert.h"
+#include "base/utf8.h"
 #include "engine/engine.h"
 #include <stdio.h>
+#include <string.h>
 
 bool sumi_call_is_foreign(const sumi_engine* engine) { return sumi_process_is_other(&engine->callers.process); }
 
@@ -28,7 +30,8 @@ sumi_result sumi_engine_last_error(const sumi_engine* const_engine, char* into, 
     sumi_engine* engine = (sumi_engine*)const_engine; // only the lock changes
     sumi_mutex_lock(&engine->state_lock);
     const sumi_result result = engine->callers.last_error.result;
-    if (capacity > 0) snprintf(into, capacity, "%s", engine->callers.last_error.text);
+    const char* text = engine->callers.last_error.text;
+    (void)sumi_utf8_show(into, capacity, text, strlen(text)); // which ends in no character's middle if it is cut
     sumi_mutex_unlock(&engine->state_lock);
     return result;
 }
@@ -36,13 +39,15 @@ sumi_result sumi_engine_last_error(const sumi_engine* const_engine, char* into, 
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text)
 {
     SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->state_lock));
+    char shown[SUMI_ERROR_TEXT_BYTES];
+    (void)sumi_utf8_show(shown, sizeof shown, text, strlen(text));
     sumi_engine* inside = (sumi_engine*)engine;
-    if (level == SUMI_LOG_ERROR) record_error(inside, result, text);
+    if (level == SUMI_LOG_ERROR) record_error(inside, result, shown);
     const sumi_log* log = &engine->desc.log;
     if (log->write == NULL) return;
     uintptr_t thread = sumi_this_thread();
     const bool is_outermost = atomic_exchange(&inside->callers.logger, thread) != thread;
-    log->write(level, result, text, log->user_data);
+    log->write(level, result, shown, log->user_data);
     // If another thread has begun to log meanwhile, `logger` is that thread, which clears the member itself.
     if (is_outermost) (void)atomic_compare_exchange_strong(&inside->callers.logger, &thread, 0);
 }
