@@ -140,9 +140,9 @@
 //             it returns nothing, does nothing. A defaults function with a model of NULL returns a desc that the submit
 //             refuses.
 // Strings     UTF-8, zero-terminated. Invalid UTF-8 in the text of a prompt is read as U+FFFD; sumi_xml_prompt_write
-//             refuses it. Messages (sumi_log, sumi_job_status.message, sumi_engine_last_error) quote names out of files.
-//             They may be printed as they are: each byte of a control character (line ends included) and each byte that
-//             is not UTF-8 is written as \xNN.
+//             refuses it. Messages (sumi_log, sumi_job_status.message, sumi_engine_last_error) quote names out of
+//             files. They may be printed as they are: each byte of a control character (line ends included) and each
+//             byte that is not UTF-8 is written as \xNN.
 // Images      width x height pixels, row by row from the top (unless a target asks for bottom_up), sRGB.
 // Latents     The small representation of an image in which the transformer works: float32 [channel][y][x], with
 //             latent_channels channels, height / latent_factor rows and width / latent_factor columns. latent_channels
@@ -1103,7 +1103,8 @@ typedef struct sumi_lora_use {
 
 // ---- Images ---------------------------------------------------------------------------------------------------------
 typedef enum sumi_preset {
-    SUMI_PRESET_MODEL = 0,    // the settings of the model's authors
+    // the settings of the model's authors: those of the family, or of this checkpoint if its model_index.json has them
+    SUMI_PRESET_MODEL = 0,
     SUMI_PRESET_PREVIEW = 1,  // 768 x 768 where native_size is 1024, and fewer steps
     SUMI_PRESET_STANDARD = 2, // native_size x native_size, the steps of the model's authors
     SUMI_PRESET_QUALITY = 3,  // the same size, more evaluations
@@ -1431,6 +1432,12 @@ typedef struct sumi_image_desc {
 // 0 x 0, for a size that follows from the references, and without references is native_size x native_size. strength is
 // 0.6, for image to image; for inpainting set 1.0. With model NULL the function returns a desc that submit refuses.
 // Never blocks.
+//
+// The author of a checkpoint can choose steps and guidance with a member of its model_index.json:
+//     "sumi": {"steps": 20, "guidance": 2}
+// step_count of SUMI_PRESET_MODEL is then that number, and so is the guidance of every preset that has the family's
+// usual one, except SUMI_PRESET_FAST. sumi_model_info.guidance is the author's, too. Other members are ignored. A
+// number that is out of range is not used, and the log has a warning when the model is loaded.
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
 
 // Returns the size in pixels of the images of such a job: width and height of the desc, or with 0 x 0 what that stands

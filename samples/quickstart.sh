@@ -65,7 +65,7 @@ if [ -z "$picture" ]; then
 fi
 if [ -n "$is_edit" ]; then
     echo "editing it: \"$words\""
-    build/release/bin/sumi generate --model "$edit_model" --reference "${picture:-out.png}" --prompt "$words" --steps 20 --guidance 2 --seed 7 -o edited.png
+    build/release/bin/sumi generate --model "$edit_model" --reference "${picture:-out.png}" --prompt "$words" --seed 7 -o edited.png
     cat <<TEXT
 
 The picture is ${picture:-$PWD/out.png}, the edited one $PWD/edited.png, by the demo edit model: 12 MB that know the things of such drawings, and what can be done to them ($edit_model/README.md).
@@ -74,7 +74,7 @@ Next:
     samples/quickstart.sh --edit "turn it into night"
     samples/quickstart.sh --edit "swap the cat and the moon" "a yellow moon above a purple cat"
     samples/quickstart.sh --edit "as a watercolour" --picture edited.png
-    build/release/bin/sumi generate --model $edit_model --reference edited.png --prompt "add a red balloon" --steps 20 --guidance 2 -o more.png
+    build/release/bin/sumi generate --model $edit_model --reference edited.png --prompt "add a red balloon" -o more.png
     build/release/bin/sumi generate --model $edit_model --reference edited.png --prompt "add a red balloon" --preset fast --lora $edit_model/lora/turbo.safetensors -o more.png      (in 4 steps)
     build/release/bin/sumi generate --model path/to/Qwen-Image-Edit-2511 --reference photo.jpg --prompt "make it winter" -o winter.jpg      (a released checkpoint, as downloaded)
 The program of your own that does this: samples/edit/edit.c.

@@ -9,7 +9,7 @@
 #define SIDE 256
 #define MAX_ITEMS 8 // of the batches here
 #define PIXEL_BYTES ((size_t)4 * SIDE * SIDE)
-// The model's own settings, as its card has them.
+// The model's own settings, as its card has them. They are those of its preset, from its model_index.json.
 #define STEPS 20
 #define GUIDANCE 2.0f
 
@@ -55,8 +55,8 @@ static inline sumi_image_desc edit_of(const sumi_image_item* items, int32_t coun
     desc.references = references;
     desc.reference_count = reference_count;
     desc.width = desc.height = reference_count > 0 ? 0 : SIDE;
-    desc.step_count = STEPS;
-    desc.guidance = GUIDANCE;
+    CHECK_NUMBER(desc.step_count, STEPS);
+    CHECK(desc.guidance == GUIDANCE);
     return desc;
 }
 

@@ -299,7 +299,7 @@ elif has demo; then
     done
     demo_edit=("$bin/sumi" generate --model samples/demo_edit_model --reference "$log/demo_cpu.png" --prompt "make the moon red" --seed 7)
     for backend in cuda cpu; do
-        WITHOUT_COUNTS=1 run "demo edit $backend" "${demo_edit[@]}" --backend $backend --steps 20 --guidance 2 -o "$log/demo_edit_$backend.png"
+        WITHOUT_COUNTS=1 run "demo edit $backend" "${demo_edit[@]}" --backend $backend -o "$log/demo_edit_$backend.png"
         WITHOUT_COUNTS=1 run "demo edit fast $backend" "${demo_edit[@]}" --backend $backend --preset fast --lora samples/demo_edit_model/lora/turbo.safetensors -o "$log/demo_edit_fast_$backend.png"
     done
     NO_SKIPS=1 run "test_demo_edit" "$bin/test_demo_edit" a_gpu_draws_what_the_processor_draws

@@ -630,6 +630,10 @@ if [ "$(uname -s)" = Linux ]; then
     expect_code "a picture out of a pipe" 0
 fi
 
+cli info --model samples/demo_edit_model; expect_text "the author's own preset" "^  presets +model +the references' size, 20 steps, guidance 2, Euler$" "$out"
+cp -r "$model" "$folder/author"; chmod -R u+w "$folder/author"; sed -i 's/"_class_name"/"sumi": {"steps": "many", "guidance": 2}, &/' "$folder/author/model_index.json"
+cli generate --model "$folder/author" --prompt x --size 64x48 -o "$folder/x.png"; expect_code "an author's number that is none" 0; expect_text "it is told" 'warning: .*author/model_index.json: the "steps" of "sumi" are not used: give 1 to 1000' "$err"
+
 # Text out of files: whatever a file sets, a terminal obeys none of it.
 evil=$(printf 'a\033]0;x\007\302\233b\177\tc\302\205') shown='a\\x1b\]0;x\\x07\\xc2\\x9bb\\x7f\\x09c\\xc2\\x85'
 json='a\u001b]0;x\u0007\u009bb\u007f\u0009c\u0085' # the same in the header of a file of tensors

@@ -407,6 +407,75 @@ TEST(a_config_that_contradicts_the_tensors_is_refused)
     }
 }
 
+// ---- Numbers of the checkpoint's author -----------------------------------------------------------------------------
+
+static char s_warning[512];
+static int s_warnings;
+static void keep_warning(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    (void)result, (void)user_data;
+    if (level != SUMI_LOG_WARNING) return;
+    s_warnings++;
+    snprintf(s_warning, sizeof s_warning, "%s", text);
+}
+
+// model_index.json with "sumi" as given; steps and guidance 0: the family's own. word: of the warning; NULL: none.
+static void check_author(const char* model, const char* class_name, const char* sumi, int steps, float guidance,
+                         const char* word)
+{
+    char value[256];
+    snprintf(value, sizeof value, "\"%s\"%s%s", class_name, sumi[0] != 0 ? ", \"sumi\": " : "", sumi);
+    editor e = {"model_index.json", "_class_name", value, 0};
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.files = (sumi_files){edited_open, edited_read, NULL, edited_close, &e};
+    ed.log = (sumi_log){keep_warning, NULL};
+    s_warnings = 0;
+    sumi_engine* engine = NULL;
+    CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
+    sumi_model* opened = NULL;
+    CHECK_NUMBER(sumi_open_model(engine, model, &opened), SUMI_OK);
+    if (opened == NULL) return;
+    const bool is_edit = strcmp(class_name, "ZImagePipeline") != 0;
+    const int usual_steps = is_edit ? 40 : 8;
+    const sumi_model_info info = sumi_model_get_info(opened);
+    const float usual = is_edit ? 4.0f : info.guidance_off, want = guidance != 0.0f ? guidance : usual;
+    for (int preset = 0; preset < 5; preset++) {
+        const sumi_image_desc desc = sumi_image_defaults(opened, (sumi_preset)preset);
+        if (preset == SUMI_PRESET_MODEL) CHECK_NUMBER(desc.step_count, steps != 0 ? steps : usual_steps);
+        if (preset == SUMI_PRESET_FAST) CHECK(desc.guidance == info.guidance_off && desc.step_count < 20);
+        else CHECK(desc.guidance == want);
+    }
+    CHECK(info.guidance == want && info.uses_guidance == (want != info.guidance_off));
+    CHECK_NUMBER(s_warnings, word != NULL);
+    if (word != NULL) CHECK(strstr(s_warning, "model_index.json") != NULL && strstr(s_warning, word) != NULL);
+    close_engine(engine);
+}
+
+TEST(the_author_of_a_checkpoint_chooses_steps_and_guidance)
+{
+    static const char z[] = MODEL_PATH, class_name[] = "ZImagePipeline";
+    static const char q[] = "tests/golden/qwen-image/model", edit[] = "QwenImageEditPlusPipeline";
+    check_author(z, class_name, "", 0, 0.0f, NULL);
+    check_author(z, class_name, "{}", 0, 0.0f, NULL);
+    check_author(z, class_name, "{\"steps\": 20, \"guidance\": 2}", 20, 2.0f, NULL);
+    check_author(z, class_name, "{\"note\": [1, {}], \"steps\": 1, \"later\": null}", 1, 0.0f, NULL);
+    check_author(z, class_name, "{\"guidance\": 1.5, \"steps\": 1000}", 1000, 1.5f, NULL);
+    check_author(q, edit, "{\"steps\": 20, \"guidance\": 2}", 20, 2.0f, NULL);
+    check_author(q, edit, "{\"guidance\": 1}", 0, 1.0f, NULL); // 1 is off there
+    check_author(q, edit, "{\"guidance\": 0.5}", 0, 0.0f, "guidance");
+    check_author(z, class_name, "3", 0, 0.0f, "is no object");
+    check_author(z, class_name, "{\"steps\": 0, \"guidance\": 3}", 0, 3.0f, "steps");
+    check_author(z, class_name, "{\"steps\": 1001}", 0, 0.0f, "steps");
+    check_author(z, class_name, "{\"steps\": 2.5}", 0, 0.0f, "steps");
+    check_author(z, class_name, "{\"steps\": 1e300}", 0, 0.0f, "steps");
+    check_author(z, class_name, "{\"steps\": \"20\"}", 0, 0.0f, "steps");
+    check_author(z, class_name, "{\"steps\": null, \"guidance\": 3}", 0, 3.0f, "steps");
+    check_author(z, class_name, "{\"guidance\": -1, \"steps\": 7}", 7, 0.0f, "guidance");
+    check_author(z, class_name, "{\"guidance\": 1e30}", 0, 0.0f, "guidance");
+    check_author(z, class_name, "{\"guidance\": {}}", 0, 0.0f, "guidance");
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -416,5 +485,6 @@ int main(int argc, char** argv)
     RUN(a_read_that_fails_says_where);
     RUN(paths_are_asked_for_in_the_order_that_the_header_says);
     RUN(a_config_that_contradicts_the_tensors_is_refused);
+    RUN(the_author_of_a_checkpoint_chooses_steps_and_guidance);
     TEST_END();
 }

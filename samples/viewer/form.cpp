@@ -23,7 +23,6 @@ void apply_preset(Viewer& viewer, sumi_preset preset)
     const Settings defaults = viewer.generator.defaults(preset);
     const Settings before = viewer.form;
     viewer.form = defaults;
-    if (preset == SUMI_PRESET_MODEL) use_demo_numbers(viewer, viewer.form);
     if (viewer.start) {
         viewer.form.width = before.width;
         viewer.form.height = before.height;

@@ -10,12 +10,10 @@ static constexpr size_t MAX_RECENT = 6;
 
 struct DemoModel {
     const char *folder, *name, *remark;
-    int step_count;
-    float guidance;
 };
 static const DemoModel s_demos[] = {
-    {"samples/demo_model", "Demo model", "draws pictures", 0, 0.0f},
-    {"samples/demo_edit_model", "Demo edit model", "edits pictures", 20, 2.0f},
+    {"samples/demo_model", "Demo model", "draws pictures"},
+    {"samples/demo_edit_model", "Demo edit model", "edits pictures"},
 };
 
 static std::string plain_path(const std::string& path)
@@ -50,7 +48,7 @@ void find_demo_models(Viewer& viewer, const char* program)
     for (const DemoModel& demo : s_demos) {
         const std::string path = find_demo_model(demo.folder, program);
         if (path.empty()) continue;
-        viewer.models.demos.push_back({plain_path(path), demo.name, demo.remark, demo.step_count, demo.guidance});
+        viewer.models.demos.push_back({plain_path(path), demo.name, demo.remark});
         viewer.report.event(viewer.now, "demo %s", path.c_str());
     }
 }
@@ -60,14 +58,6 @@ static const ModelEntry* find_demo(const Viewer& viewer, const std::string& path
     for (const ModelEntry& demo : viewer.models.demos)
         if (demo.path == path) return &demo;
     return nullptr;
-}
-
-void use_demo_numbers(const Viewer& viewer, Settings& settings)
-{
-    const ModelEntry* demo = find_demo(viewer, viewer.models.current);
-    if (!demo || demo->step_count == 0) return;
-    settings.step_count = demo->step_count;
-    settings.guidance = demo->guidance;
 }
 
 // ---- Models that were opened before ---------------------------------------------------------------------------------

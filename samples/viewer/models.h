@@ -12,8 +12,6 @@ struct ModelEntry {
     std::string path; // absolute, without a slash at its end
     std::string name;
     std::string remark; // at the right of the menu
-    int step_count;     // of a demo model that was trained for other numbers than its family; 0: for the family's
-    float guidance;
 };
 
 struct ModelMenu {
@@ -26,7 +24,5 @@ struct ModelMenu {
 void find_demo_models(Viewer& viewer, const char* program); // beside the sources, or in the folder the program is in
 void read_recent_models(Viewer& viewer);
 void remember_model(Viewer& viewer, const std::string& path); // that was opened
-// The steps and the guidance of the model that is open, where the authors' preset is of a larger one.
-void use_demo_numbers(const Viewer& viewer, Settings& settings);
-void draw_model(Viewer& viewer); // the field with the menu
+void draw_model(Viewer& viewer);                              // the field with the menu
 #endif

@@ -201,6 +201,8 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
         snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant,
                  (double)model->info.weight_bytes * 1e-6);
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+        if (model->info.preset_fault[0] != '\0')
+            sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, model->info.preset_fault);
         if (!is_device) *out_end = SUMI_TURN_DONE;
     }
     return SUMI_OK;

@@ -18,6 +18,7 @@
 #include "files/checkpoint_files.h"
 #include "files/checkpoint_tokenizer.h"
 #include "files/json.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -471,9 +472,34 @@ static sumi_result resolve_config(sumi_checkpoint* checkpoint, int32_t kind, sum
     return SUMI_OK;
 }
 
+static void read_author_value(sumi_json* json, bool* out_has, double* out_value)
+{
+    *out_has = true;
+    *out_value = NAN;
+    if (sumi_json_peek(json) == SUMI_JSON_NUMBER) *out_value = sumi_json_number(json);
+    else sumi_json_skip(json);
+}
+
+static void read_author_values(sumi_json* json, sumi_author_values* out)
+{
+    sumi_json_text key;
+    out->is_no_object = sumi_json_peek(json) != SUMI_JSON_OBJECT;
+    if (out->is_no_object) {
+        sumi_json_skip(json);
+        return;
+    }
+    sumi_json_object(json);
+    while (sumi_json_key(json, &key)) {
+        if (sumi_json_is(&key, "steps")) read_author_value(json, &out->has_steps, &out->steps);
+        else if (sumi_json_is(&key, "guidance")) read_author_value(json, &out->has_guidance, &out->guidance);
+        else sumi_json_skip(json);
+    }
+}
+
 static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     sumi_file file = {0};
+    checkpoint->author = (sumi_author_values){0};
     sumi_result result =
         sumi_checkpoint_open_optional(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
     if (result == SUMI_OK && file.data != NULL) {
@@ -487,6 +513,8 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
                 && sumi_json_string(&json, &text)) {
                 const size_t bytes = sumi_json_decode(&text, checkpoint->class_name, sizeof checkpoint->class_name - 1);
                 checkpoint->class_name[bytes < sizeof checkpoint->class_name ? bytes : 0] = '\0';
+            } else if (sumi_json_is(&key, "sumi")) {
+                read_author_values(&json, &checkpoint->author);
             } else {
                 sumi_json_skip(&json);
             }

@@ -90,6 +90,15 @@ typedef struct sumi_checkpoint_tokenizer {
     char* searched_folders; // folders that were searched, as "a/tokenizer, a/text_encoder", for messages; NULL: none
 } sumi_checkpoint_tokenizer;
 
+// What the checkpoint's author says about making images, in the member "sumi" of model_index.json:
+//     "sumi": {"steps": 20, "guidance": 2}
+// Unknown members are ignored. The range of the numbers is not checked here. NaN: it is there and is no number.
+typedef struct sumi_author_values {
+    bool has_steps, has_guidance;
+    bool is_no_object; // "sumi" is something else
+    double steps, guidance;
+} sumi_author_values;
+
 typedef struct sumi_checkpoint_desc {
     const char* path; // a diffusers folder, the folder of one component, or a file; may be NULL
     // paths that override or complete what `path` holds; NULL: look below `path`
@@ -109,6 +118,7 @@ typedef struct sumi_checkpoint_desc {
 typedef struct sumi_checkpoint {
     sumi_component components[SUMI_COMPONENT_COUNT];
     char class_name[64]; // "_class_name" of model_index.json; "" if there is none
+    sumi_author_values author;
     sumi_checkpoint_tokenizer tokenizers[SUMI_CHECKPOINT_ENCODERS];
     sumi_file processor; // preprocessor_config.json, well-formed; data is NULL if there is none
     sumi_file scheduler; // scheduler_config.json, well-formed; data is NULL if there is none

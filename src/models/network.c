@@ -182,6 +182,39 @@ static sumi_result begin_component(sumi_network* network, sumi_component_kind ki
     return SUMI_OK;
 }
 
+#define MAX_GUIDANCE 1000.0 // as for sumi_image_desc.guidance
+
+// Puts the numbers of the checkpoint's author (model_index.json) in the place of the family's: the steps in
+// SUMI_PRESET_MODEL, the guidance in every preset that has the family's usual one, but not in FAST, which is for
+// adapters. A number that cannot be used is left out with a warning, so that it makes no model unusable.
+static void use_author_values(sumi_network* network)
+{
+    const sumi_author_values* author = &network->checkpoint.author;
+    sumi_preset_values* presets = network->presets;
+    const float usual = presets[SUMI_PRESET_MODEL].guidance, off = network->recipe->guidance_off;
+    const bool are_steps_good = author->steps >= 1.0 && author->steps <= SUMI_SCHEDULE_MAX_STEPS
+                             && author->steps == (double)(int32_t)author->steps,
+               is_guidance_good = author->guidance >= (double)off && author->guidance <= MAX_GUIDANCE;
+    if (author->has_steps && are_steps_good) { presets[SUMI_PRESET_MODEL].step_count = (int32_t)author->steps; }
+    for (int32_t i = 0; i < SUMI_PRESET_COUNT && author->has_guidance && is_guidance_good; i++) {
+        if (i != SUMI_PRESET_FAST && presets[i].guidance == usual) { presets[i].guidance = (float)author->guidance; }
+    }
+    char* fault = network->preset_fault;
+    const size_t capacity = sizeof network->preset_fault;
+    const char* folder = network->checkpoint.path;
+    fault[0] = '\0';
+    if (author->is_no_object) {
+        snprintf(fault, capacity, "%s/model_index.json: \"sumi\" is not used: it is no object", folder);
+    } else if (author->has_steps && !are_steps_good) {
+        snprintf(fault, capacity, "%s/model_index.json: the \"steps\" of \"sumi\" are not used: give 1 to %d", folder,
+                 SUMI_SCHEDULE_MAX_STEPS);
+    } else if (author->has_guidance && !is_guidance_good) {
+        snprintf(fault, capacity, "%s/model_index.json: the \"guidance\" of \"sumi\" is not used: give %g (off) to %g",
+                 folder, (double)off, MAX_GUIDANCE);
+    }
+    network->info.preset_fault = fault;
+}
+
 // Scales presets and sizes, in pixels, for this checkpoint, which may be made for another side than the released ones.
 static void scale_presets(sumi_network* network)
 {
@@ -193,6 +226,7 @@ static void scale_presets(sumi_network* network)
     for (int32_t i = 0; i < variant->size_count; i++) {
         network->sizes[i] = sumi_size_scaled(variant->sizes[i], &scale);
     }
+    use_author_values(network);
     info->presets = network->presets;
     info->sizes = network->sizes;
     info->size_count = variant->size_count;

@@ -54,6 +54,7 @@ typedef struct sumi_network_info {
     // SUMI_PRESET_COUNT presets in pixels for this checkpoint; the first one is the authors'. Then the sizes that the
     // authors name, the best one first. Both live as long as the network.
     const sumi_preset_values* presets;
+    const char* preset_fault; // what model_index.json says about presets in vain, in a sentence; "": nothing
     const sumi_size* sizes;
     int32_t size_count;
     int32_t sample_size; // side of the pictures that the checkpoint was made for, in pixels: 1024

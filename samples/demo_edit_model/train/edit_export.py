@@ -31,7 +31,7 @@ def configs(vocabulary, mean, deviation):
               "model_type": "qwen2_5_vl", "num_heads": v["num_heads"], "out_hidden_size": v["out_hidden_size"], "patch_size": v["patch_size"], "spatial_merge_size": v["spatial_merge_size"],
               "spatial_patch_size": v["patch_size"], "temporal_patch_size": v["temporal_patch_size"], "tokens_per_second": 2, "window_size": v["window_size"]}
     return {
-        "model_index.json": {"_class_name": "QwenImageEditPlusPipeline", "processor": ["transformers", "Qwen2VLProcessor"], "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+        "model_index.json": {"_class_name": "QwenImageEditPlusPipeline", "sumi": {"steps": 20, "guidance": 2}, "processor": ["transformers", "Qwen2VLProcessor"], "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
                              "text_encoder": ["transformers", "Qwen2_5_VLForConditionalGeneration"], "tokenizer": ["transformers", "Qwen2Tokenizer"],
                              "transformer": ["diffusers", "QwenImageTransformer2DModel"], "vae": ["diffusers", "AutoencoderKLQwenImage"]},
         "scheduler/scheduler_config.json": {"_class_name": "FlowMatchEulerDiscreteScheduler", "base_image_seq_len": 256, "base_shift": 0.5, "invert_sigmas": False, "max_image_seq_len": 8192,
