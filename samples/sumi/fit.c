@@ -1,4 +1,5 @@
 #include "fit.h"
+#include "files.h"
 #include <stdio.h>
 
 // A picture that is larger than the image by less than this is cut to it, so that its pixels are used as they are.
@@ -72,7 +73,7 @@ void fit_tell(const char* path, const picture_file* image, picture_part part, su
     const bool has_shape = cropped.width == image->width && cropped.height == image->height,
                is_cropped = part.width != image->width || part.height != image->height;
     if (has_shape && !is_reduced) return;
-    fprintf(stderr, "sumi: %s, %dx%d, is ", path, image->width, image->height);
+    fprintf(stderr, "sumi: %s, %dx%d, is ", shown(path), image->width, image->height);
     if (is_cropped) fprintf(stderr, "cropped to %dx%d%s", part.width, part.height, is_reduced ? " and " : "");
     else if (!has_shape) fprintf(stderr, "stretched to %dx%d", size.width, size.height);
     if (is_reduced && (is_cropped || has_shape)) fprintf(stderr, "resized to %dx%d", size.width, size.height);

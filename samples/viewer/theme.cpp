@@ -326,7 +326,8 @@ void hint_beside(const char* text)
     if (!is_rested_on()) return;
     const ImVec2 low = ImGui::GetWindowPos(), size = ImGui::GetWindowSize(), screen = ImGui::GetIO().DisplaySize;
     const ImVec2 high(low.x + size.x, low.y + size.y),
-        padding = tooltip_padding(), inside = ImGui::CalcTextSize(text, nullptr, false, tooltip_text_width());
+        padding = tooltip_padding(),
+        inside = ImGui::CalcTextSize(shown(text).c_str(), nullptr, false, tooltip_text_width());
     const float width = inside.x + 2.0f * padding.x, height = inside.y + 2.0f * padding.y, gap = padding.x;
     ImVec2 corner(high.x + gap, ImGui::GetItemRectMin().y);
     if (corner.x + width > screen.x) corner.x = low.x - gap - width;
