@@ -241,7 +241,7 @@ fi
 if has interop; then
     for program in test_cuda_gl test_cuda_vulkan; do run "interop $program" "$bin/$program"; done
     run "interop test_cuda_host_context" "$bin/test_cuda_host_context" images
-    if [ ! -d samples/demo_model/vae ]; then
+    if [ ! -e samples/demo_model/model_index.json ]; then
         echo "skip: samples/vulkan: the demo models are not in this work tree (--sparse demo keeps them)"
         skipped=$((skipped + 1))
     elif [ -x "$bin/vulkan" ]; then
@@ -290,7 +290,7 @@ print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidi
         cat "$log/tune_cuda_linear.txt"
     fi
 fi
-if has demo && [ ! -d samples/demo_edit_model/vae ]; then
+if has demo && [ ! -e samples/demo_edit_model/model_index.json ]; then
     echo "skip: demo: the demo models are not in this work tree: tests/run_gpu.sh --sparse demo, before it is carried here, keeps them"
     skipped=$((skipped + 1))
 elif has demo; then

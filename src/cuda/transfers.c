@@ -15,10 +15,12 @@
 #define RING_BYTES (RING_PAGES * (uint64_t)SUMI_CUDA_PAGE)
 #define ALIGN 64u // bytes; of constants and mirrors
 
+// Whether an op writes the value, or a part of it through a view.
 static bool is_written(const sumi_plan* plan, sumi_value value)
 {
     for (size_t i = 0; i < plan->op_count; i++) {
-        if (plan->ops[i].out.id == value.id
+        const sumi_value out = plan->ops[i].out;
+        if (out.id == value.id || sumi_plan_info(plan, out)->base.id == value.id
             || (plan->ops[i].kind == SUMI_OP_PIXELS_OUT && plan->ops[i].in[1].id == value.id))
             return true;
     }
