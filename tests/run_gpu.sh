@@ -3,7 +3,8 @@
 #
 #   tests/run_gpu.sh --collect FOLDER build/gpu/release/bin copies the programs, and the shared libraries that a bare machine lacks, into FOLDER (where they were built). Premake's --shared-tests links all
 #                                                            programs with one library, or each has the kernels in it: premake5 --build=build/gpu --shared-tests gmake && make -C build/gpu config=release
-#   tests/run_gpu.sh --sparse [demo]                         leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 40 MiB. With `demo` the demo models stay
+#   tests/run_gpu.sh --sparse [demo]                         leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 40 MiB. With `demo` the demo models
+#                                                            stay and golden data goes but for the tiny checkpoints: less than 48 MiB, for the parts demo and interop
 #   tests/run_gpu.sh --whole                                 puts it back
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
@@ -48,12 +49,13 @@ work_tree_bytes() { git ls-files -t -z | sed -nz 's/^H //p' | xargs -0 stat -c %
 
 if [ "${1:-}" = --sparse ]; then
     what_stays=${2:-}
-    [ $# -le 2 ] && { [ -z "$what_stays" ] || [ "$what_stays" = demo ]; } || { sed -n '6,7p' "$0"; exit 2; }
+    [ $# -le 2 ] && { [ -z "$what_stays" ] || [ "$what_stays" = demo ]; } || { sed -n '6,8p' "$0"; exit 2; }
     git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { echo "run_gpu.sh: this is no work tree of git: --sparse is for the machine where it is"; exit 1; }
     # Golden data without a network, pictures for people, training, plug-ins for other programs.
     left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/viewer/screenshot.png samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
         samples/unity samples/unreal)
-    [ "$what_stays" = demo ] || left_out+=(samples/demo_model samples/demo_edit_model)
+    if [ "$what_stays" = demo ]; then left_out+=('tests/golden/*/cases' 'tests/golden/*-wide/model*' 'tests/golden/*-wide/lora' 'tests/golden/*-wide/adapters')
+    else left_out+=(samples/demo_model samples/demo_edit_model); fi
     changed=$(git status --porcelain --untracked-files=all -- "${left_out[@]}")
     if [ -n "$changed" ]; then
         echo "run_gpu.sh: these files would be taken out of the work tree, and have changes that are not committed. Commit them or put them aside, then try again:"
@@ -74,7 +76,10 @@ fi
 rows=$(tests/list.sh gpu gpu-alone) || exit 1
 programs_beside_others=$(sed -n 's/^gpu \(test_[^ ]*\)\.c.*/\1/p' <<<"$rows")
 programs_alone=$(sed -n 's/^gpu-alone \(test_[^ ]*\)\.c.*/\1/p' <<<"$rows")
-golden_data=$(sed -n 's,^gpu golden/\([^ ]*\).*,\1,p' <<<"$rows")
+golden_data=() golden_missing=() # a sparse work tree may be without their cases
+while read -r data; do
+    if [ -d "tests/golden/$data/cases" ]; then golden_data+=("$data"); else golden_missing+=("$data"); fi
+done < <(sed -n 's,^gpu golden/\([^ ]*\).*,\1,p' <<<"$rows")
 
 # ---- Collecting -------------------------------------------------------------------------------------------------------------------------
 if [ "${1:-}" = --collect ]; then
@@ -98,7 +103,7 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,36p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,37p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
@@ -119,6 +124,11 @@ has() { [[ " $parts " == *" $1 "* ]]; }
 # Believes both the counts and the exit code, as tests/run.sh does: a crash, a time-out or missing counts are a failure. With NO_SKIPS a skip is a failure, too: it means that the GPU was not found.
 # Programs of one part run beside each other, as many as JOBS says, and are reported in the order that they were started in.
 output_of() { echo "$log/${1//[ \/]/_}.txt"; }
+skip_missing_golden() {
+    [ ${#golden_missing[@]} -gt 0 ] || return 0
+    echo "skip: golden data of ${golden_missing[*]}: it is not in this work tree (--sparse demo leaves it out, --sparse does not)"
+    skipped=$((skipped + ${#golden_missing[@]}))
+}
 started=()
 start() { # name command..
     local name=$1 output; shift
@@ -215,7 +225,7 @@ if has ops; then # by kinds, which takes as long as the longest of them
     done
 fi
 if has golden; then
-    for data in $golden_data; do
+    for data in "${golden_data[@]}"; do
         list_run "golden $data" "$bin/golden_run" --backend cuda tests/golden/$data
         list_run "golden $data, portable" "$bin/golden_run" --backend cuda --portable tests/golden/$data
         list_run "golden $data, no graphs" "$bin/golden_run" --backend cuda --no-graphs tests/golden/$data
@@ -230,7 +240,8 @@ if has golden; then
         list_run "golden $data, int4, portable" "$bin/golden_run" --backend cuda --int4 --portable tests/golden/$data
     done
     finish
-    if has ops; then run kernels tests/check_kernels.sh "${kernel_lists[@]}"; fi
+    skip_missing_golden
+    if has ops && [ ${#golden_missing[@]} -eq 0 ]; then run kernels tests/check_kernels.sh "${kernel_lists[@]}"; fi
 fi
 finish
 if has tests; then
@@ -279,7 +290,7 @@ if has cublaslt; then
 print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
     with_library() { local name=$1; shift; start "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
     for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
-    for data in $golden_data; do
+    for data in "${golden_data[@]}"; do
         with_library "golden $data, cublaslt" "$bin/golden_run" --backend cuda --cublaslt tests/golden/$data
         with_library "golden $data, portable, cublaslt" "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/$data
     done

@@ -54,6 +54,10 @@ check "no file counts as deleted" is_clean
 check "list.txt still fits the files" "$folder/clone/tests/list.sh" gpu gpu-alone
 check "--sparse demo" says 0 "MiB" "$run_gpu" --sparse demo
 check "with the demo models" test -e "$folder/clone/samples/demo_edit_model/vae/config.json"
+check "the work tree is below 48 MiB" is_below 48
+check "without golden cases" test ! -e "$folder/clone/tests/golden/z-image/cases"
+check "with the tiny checkpoints" test -e "$folder/clone/tests/golden/z-image/model/model_index.json"
+check "list.txt fits these files, too" "$folder/clone/tests/list.sh" gpu gpu-alone
 check "without their training" test ! -e "$train"
 check "--whole" says 0 "MiB" "$run_gpu" --whole
 check "all files are back" has_all
