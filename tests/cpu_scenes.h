@@ -24,6 +24,16 @@ static inline bool has_level(sumi_cpu_level level)
     return level == SUMI_CPU_AVX512 ? features.avx512 : level == SUMI_CPU_AVX2 ? features.avx2_fma_f16c : true;
 }
 
+// As has_level, for an index of s_levels. Says once which of them are left out.
+static inline bool runs_level(size_t index)
+{
+    static bool said[sizeof s_levels / sizeof *s_levels];
+    const bool has = has_level(s_levels[index]);
+    if (!has && !said[index]) { printf("skip: level %s: this processor does not have it\n", s_level_names[index]); }
+    said[index] = true;
+    return has;
+}
+
 static inline float random_float(void) // in [-1, 1)
 {
     s_random = s_random * 1664525u + 1013904223u;
@@ -60,6 +70,7 @@ typedef struct bench {
     int step_cols;
     sumi_cpu_level level;
     int threads;
+    bool is_cut; // the runner arranges the plan, as it does in the engine
 } bench;
 
 static inline void bench_begin(bench* b, sumi_cpu_level level, int threads)
@@ -79,16 +90,22 @@ static inline sumi_value bench_value(bench* b, int rows, int cols)
 
 static inline bool bench_ready(bench* b)
 {
-    if (sumi_plan_finish(&b->plan, &b->error) != SUMI_OK || sumi_plan_validate(&b->plan, &b->error) != SUMI_OK
-        || sumi_workers_create(&s_heap, NULL, b->threads, &b->error, &b->workers) != SUMI_OK
-        || sumi_cpu_create(&s_heap, b->workers, b->level, &b->error, &b->runner) != SUMI_OK
-        || b->runner->functions->reserve(b->runner, &b->plan, &b->error) != SUMI_OK) {
+    bool is_ready = sumi_workers_create(&s_heap, NULL, b->threads, &b->error, &b->workers) == SUMI_OK
+                 && sumi_cpu_create(&s_heap, b->workers, b->level, &b->error, &b->runner) == SUMI_OK;
+    if (is_ready && b->is_cut) { // as sumi_runner_begin_plan does
+        b->plan.arrange = b->runner->functions->arrange;
+        b->plan.runner = b->runner;
+    }
+    is_ready = is_ready && sumi_plan_finish(&b->plan, &b->error) == SUMI_OK
+            && sumi_plan_validate(&b->plan, &b->error) == SUMI_OK
+            && b->runner->functions->reserve(b->runner, &b->plan, &b->error) == SUMI_OK;
+    if (is_ready) {
+        b->runner->functions->start(b->runner, &b->plan);
+    } else {
         printf("  %s\n", b->error.text);
         CHECK(!"the bench is ready");
-        return false;
     }
-    b->runner->functions->start(b->runner, &b->plan);
-    return true;
+    return is_ready;
 }
 
 static inline uint64_t value_bytes(const bench* b, sumi_value v) { return sumi_plan_info(&b->plan, v)->bytes; }
@@ -117,7 +134,7 @@ static inline void bench_run(bench* b, split how, int counter)
     }
     for (int i = 0; i < (int)b->plan.op_count; i++) {
         for (int begin = 0; begin < b->plan.ops[i].range_count;) {
-            int count = how == SPLIT_PARTS ? 1 : 1 + random_below(4);
+            int count = how == SPLIT_PARTS ? 1 : 1 + random_below(4 + b->plan.ops[i].range_count / 8);
             int end = begin + count < b->plan.ops[i].range_count ? begin + count : b->plan.ops[i].range_count;
             sumi_slice slice = {i, i + 1, begin, end, 0.0f};
             CHECK(b->runner->functions->run(b->runner, &b->plan, &slice, counter, &b->error) == SUMI_OK);
@@ -147,12 +164,17 @@ typedef struct scene {
     int value_count, range_rows, counter;
     const double* expect;
     double absolute, relative;
+    bool is_cut; // as of the bench
+    // written by each run
+    size_t bytes[MAX_SCENE_VALUES]; // of the values
+    sumi_op op;                     // the plan's first
 } scene;
 
 static inline void scene_once(scene* s, sumi_cpu_level level, int threads, split how, void** out)
 {
     bench b;
     bench_begin(&b, level, threads);
+    b.is_cut = s->is_cut;
     s->build(&b, s);
     for (size_t i = 0; i < b.plan.op_count && s->range_rows > 0 && b.plan.error.result == SUMI_OK; i++) {
         sumi_op* op = &b.plan.ops[i];
@@ -178,9 +200,26 @@ static inline void scene_once(scene* s, sumi_cpu_level level, int threads, split
             free(zeros);
         }
         bench_run(&b, how, s->counter);
-        for (int i = 0; i < s->value_count; i++) { out[i] = bench_read(&b, s->values[i]); }
+        for (int i = 0; i < s->value_count; i++) {
+            out[i] = bench_read(&b, s->values[i]);
+            s->bytes[i] = (size_t)value_bytes(&b, s->values[i]);
+        }
+        s->op = b.plan.ops[0];
     }
     bench_end(&b);
+}
+
+// Whether a run has left the same bits in all values; frees them.
+static inline bool is_same_run(const scene* s, void** out, void* const* first)
+{
+    bool is_same = true;
+    for (int i = 0; i < s->value_count; i++) {
+        const bool is_equal = out[i] != NULL && memcmp(out[i], first[i], s->bytes[i]) == 0;
+        if (!is_equal) { printf("  value %d is another\n", i); }
+        is_same = is_same && is_equal;
+        free(out[i]);
+    }
+    return is_same;
 }
 
 // Returns values[0] of the last level's first run, for further checks; the caller frees it.
@@ -188,27 +227,15 @@ static inline float* scene_run(scene* s)
 {
     void* first[MAX_SCENE_VALUES] = {0};
     for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
-        if (!has_level(s_levels[l])) {
-            static bool said[3];
-            if (!said[l]) { printf("skip: level %s: this processor does not have it\n", s_level_names[l]); }
-            said[l] = true;
-            continue;
-        }
+        if (!runs_level(l)) { continue; }
         for (int i = 0; i < MAX_SCENE_VALUES; i++) {
             free(first[i]);
             first[i] = NULL;
         }
         scene_once(s, s_levels[l], 1, SPLIT_NONE, first);
         if (first[0] == NULL) { break; }
-        bench b; // only for the size of value 0
-        bench_begin(&b, s_levels[l], 1);
-        s->build(&b, s);
-        CHECK(sumi_plan_finish(&b.plan, &b.error) == SUMI_OK);
-        size_t bytes[MAX_SCENE_VALUES];
-        for (int i = 0; i < s->value_count; i++) { bytes[i] = (size_t)value_bytes(&b, s->values[i]); }
-        bench_end(&b);
         int shown = 0;
-        for (size_t i = 0; s->expect != NULL && i < bytes[0] / sizeof(float); i++) {
+        for (size_t i = 0; s->expect != NULL && i < s->bytes[0] / sizeof(float); i++) {
             double got = (double)((float*)first[0])[i];
             if (!(fabs(got - s->expect[i]) <= s->absolute + s->relative * fabs(s->expect[i])) && shown++ < 3) {
                 printf("  %s: element %zu is %.9g, want %.9g\n", s_level_names[l], i, got, s->expect[i]);
@@ -222,12 +249,9 @@ static inline float* scene_run(scene* s)
                        : mode == 3 ? SPLIT_RANDOM
                                    : SPLIT_PARTS,
                        other);
-            for (int i = 0; i < s->value_count; i++) {
-                if (other[i] == NULL || memcmp(other[i], first[i], bytes[i]) != 0) {
-                    printf("  %s, mode %d, value %d\n", s_level_names[l], mode, i);
-                    CHECK(!"the same bits for any split and any number of threads");
-                }
-                free(other[i]);
+            if (!is_same_run(s, other, first)) {
+                printf("  %s, mode %d\n", s_level_names[l], mode);
+                CHECK(!"the same bits for any split and any number of threads");
             }
         }
     }
