@@ -175,6 +175,34 @@ TEST(attention_with_many_keys_is_the_same_cut_or_whole)
     check_attention(1066, 40); // two groups; columns of values that fill no whole panel
 }
 
+// Nothing is left over from the run before: keys and values are packed again.
+TEST(attention_that_runs_again_reads_its_keys_again)
+{
+    enum { ROWS = 300, DIM = 512 };
+    const sumi_sequence whole = {.span = {{0, ROWS}}, .span_count = 1, .query_spans = 1};
+    attention_case c = {ROWS, {1, 1, DIM, 0.05f, false, 0, &whole, 1}};
+    float *first = random_floats(ROWS * 3 * DIM, 1.0f), *second = random_floats(ROWS * 3 * DIM, 1.0f);
+    float* results[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        scene s = {.context = &c};
+        bench b;
+        bench_begin(&b, SUMI_CPU_AUTO, 2);
+        b.is_cut = true;
+        build_attention(&b, &s);
+        if (bench_ready(&b)) {
+            CHECK(b.plan.ops[0].preparing_count > 1);
+            for (int run = i; run < 2; run++) {
+                bench_write(&b, s.values[1], run == 0 ? first : second);
+                bench_run(&b, SPLIT_RANDOM, 0);
+            }
+            results[i] = bench_read(&b, s.values[0]);
+        }
+        bench_end(&b);
+    }
+    CHECK(results[0] != NULL && results[1] != NULL && memcmp(results[0], results[1], ROWS * DIM * sizeof(float)) == 0);
+    free(results[0]), free(results[1]), free(first), free(second);
+}
+
 // ---- CONV -----------------------------------------------------------------------------------------------------------
 
 static void check_conv(sumi_op_conv conv, int ci, int co, bool has_residual, bool has_preparing)
@@ -242,6 +270,7 @@ int main(int argc, char** argv)
     RUN(products_of_few_rows_are_the_same_cut_or_whole);
     RUN(a_product_with_a_changed_weight_is_the_same_cut_or_whole);
     RUN(attention_with_many_keys_is_the_same_cut_or_whole);
+    RUN(attention_that_runs_again_reads_its_keys_again);
     RUN(convolutions_are_the_same_cut_or_whole);
     RUN(pixels_are_the_same_cut_or_whole);
     TEST_END();

@@ -186,7 +186,7 @@ static sumi_result run_ranges(sumi_cpu* cpu, const sumi_plan* plan, const sumi_o
                         .error = error};
     run.worker_memory = cpu->scratch + cpu->layout.shared_bytes;
     run.worker_bytes = cpu->layout.worker_bytes;
-    if (cpu->shared_owner != op) { cpu->packed_count = 0; }
+    if (cpu->shared_owner != op || range_begin == 0) { cpu->packed_count = 0; } // the op's inputs may be others now
     cpu->shared_owner = op;
     run.range_begin = range_begin;
     run.range_end = range_end < op->range_count ? range_end : op->range_count;

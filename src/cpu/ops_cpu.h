@@ -16,8 +16,8 @@ typedef struct sumi_cpu_run {
     const sumi_op* op;
     unsigned char* arena;
     float* shared; // filled by the op before its loop, read by all workers
-    // How many parts of an operand lie packed in `shared` since earlier slices of the same op; 0 when another op has run
-    // since. The op that packs them counts them.
+    // How many parts of an operand lie packed in `shared` since earlier slices of the same op; 0 in its first slice, and
+    // when another op has run since. The op that packs them counts them.
     int32_t* packed_count;
     unsigned char* worker_memory; // that of worker w is at worker_memory + w * worker_bytes
     uint64_t worker_bytes;
