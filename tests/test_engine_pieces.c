@@ -20,6 +20,11 @@ static double factor_of(const sumi_plan* plan, const sumi_op* op)
     return s_costs.low * pow(s_costs.high / s_costs.low, share) * (decodes ? s_costs.decoder : 1.0);
 }
 
+static struct {
+    const sumi_op* op;
+    int32_t range_end;
+} s_latest; // what ran last
+
 // What prepares an op reads and writes its weights, or its keys and values, beside the rest.
 static sumi_result costly_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
                               sumi_error* error)
@@ -27,6 +32,11 @@ static sumi_result costly_run(sumi_runner* runner, const sumi_plan* plan, const 
     (void)counter, (void)error;
     const sumi_rates rates = simulated_rates(runner);
     double us = 0.0;
+    // The sums of an attention lie in scratch memory from piece to piece, and any other op overwrites them.
+    const sumi_op* last_op = &plan->ops[slice->op_end - 1];
+    CHECK(slice->op_end > slice->op_begin + 1 || slice->range_begin == 0
+          || (s_latest.op == last_op && s_latest.range_end == slice->range_begin));
+    s_latest.op = last_op, s_latest.range_end = slice->range_end;
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
         const bool is_part = slice->op_end == slice->op_begin + 1;
@@ -104,6 +114,51 @@ TEST(no_update_exceeds_its_budget_by_more_than_one_and_a_half_slices)
     }
 }
 
+static bool is_in_probed_op(sumi_op_kind kind, int32_t range)
+{
+    return s_latest.op != NULL && s_latest.op->kind == kind && s_latest.range_end >= range
+        && s_latest.range_end < s_latest.op->range_count;
+}
+
+// A job that is paused while the decoder's ops are probed, and one that is cancelled then, leave an op half done. It
+// begins anew, because another job has used the memory.
+TEST(an_op_that_was_left_half_done_begins_anew)
+{
+    static const sumi_op_kind kinds[] = {SUMI_OP_CONV, SUMI_OP_ATTENTION};
+    for (int32_t c = 0; c < 4; c++) {
+        const bool is_cancelled = c >= 2;
+        s_costs.seed = 1, s_costs.low = s_costs.high = s_costs.decoder = 1.0;
+        sumi_model* model = NULL;
+        sumi_engine* engine = open_simulated(costly_run, 2000, &model);
+        const sumi_image_desc desc = image_of(model, 1024, 1), other_desc = image_of(model, 256, 1);
+        sumi_job job, other;
+        int32_t frames = 0;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        s_latest.op = NULL;
+        while (!is_in_probed_op(kinds[c % 2], 1) && count_frame(&frames)) sumi_engine_update(engine, 100);
+        CHECK_NUMBER(sumi_job_poll(engine, job).stage, SUMI_STAGE_PREPARE);
+        if (is_cancelled) {
+            sumi_job_discard(engine, job);
+        } else {
+            CHECK_NUMBER(sumi_job_pause(engine, job, true), SUMI_OK);
+        }
+        CHECK_NUMBER(sumi_submit_images(engine, &other_desc, &other), SUMI_OK);
+        while (sumi_job_poll(engine, other).state < SUMI_JOB_DONE && count_frame(&frames))
+            sumi_engine_update(engine, 4000);
+        sumi_job_discard(engine, other);
+        if (is_cancelled) {
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        } else {
+            CHECK_NUMBER(sumi_job_pause(engine, job, false), SUMI_OK);
+        }
+        while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && count_frame(&frames))
+            sumi_engine_update(engine, 4000);
+        CHECK_NUMBER(sumi_job_poll(engine, job).result, SUMI_OK);
+        sumi_job_discard(engine, job);
+        close_engine(engine);
+    }
+}
+
 // Slices of whole ops when the host program wants no limit.
 TEST(without_a_longest_slice_ops_are_whole)
 {
@@ -165,6 +220,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     fake_clock_begin(TICK_NS);
     RUN(no_update_exceeds_its_budget_by_more_than_one_and_a_half_slices);
+    RUN(an_op_that_was_left_half_done_begins_anew);
     RUN(without_a_longest_slice_ops_are_whole);
     RUN(the_time_left_is_right_before_anything_is_decoded);
     TEST_END();

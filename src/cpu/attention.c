@@ -347,6 +347,8 @@ static void run_cut(const attention_loop* whole)
     const head h = find_head(whole, &run->op->u.attention.sequences[0], 0);
     cut_loop loop = {.h = &h, .c = find_cutting(run->kernels, run->op)};
     const cutting* c = &loop.c;
+    // Slices of other ops that ran in between would have overwritten the sums.
+    SUMI_ASSERT(run->range_begin <= c->blocks || *run->packed_count == c->blocks);
     const int32_t packed = sumi_min_int(run->range_end, c->blocks);
     if (*run->packed_count < packed) {
         sumi_parallel(run->workers, packed - *run->packed_count, 1, cut_pack, &loop);

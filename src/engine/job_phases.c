@@ -64,6 +64,7 @@ static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi
     SUMI_ASSERT(job->entry != NULL);
     SUMI_TRY(sumi_plan_job_reserve_products(engine, slot, error));
     SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
+    sumi_probe_begin(job->entry);
     slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
     return SUMI_OK;
 }

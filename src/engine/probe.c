@@ -61,6 +61,8 @@ static void guess_sections(const sumi_engine* engine, sumi_plan_entry* entry)
     }
 }
 
+void sumi_probe_begin(sumi_plan_entry* entry) { entry->probe.cursor = (sumi_slice_cursor){.op = 0}; }
+
 sumi_result sumi_probe_run(sumi_engine* engine, sumi_plan_entry* entry, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
