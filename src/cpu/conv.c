@@ -138,8 +138,8 @@ static float* bias_of(const sumi_cpu_run* run)
     return run->shared + sumi_cpu_panel_bytes(run->kernels, weight->rows, weight->cols) / sizeof(float);
 }
 
-// Reorders the weights of all work ranges before `range`, as far as earlier slices have not. An op that was not cut has
-// no ranges for it, and its first range reorders all weights.
+// Reorders the weights of all work ranges before `range`, as far as earlier slices have not. In an op without ranges
+// for it the first range reorders all weights.
 static void pack_until(sumi_cpu_run* run, int32_t range)
 {
     const int32_t cols = run->op->weight->rows, range_count = run->op->preparing_count,

@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 
 // One op, or a range of its work ranges [range_begin, range_end), while it runs. [row_begin, row_end) are the rows of
-// these work ranges, in the sense of sumi_op.rows.
+// these work ranges, in the sense of sumi_op.rows; they say nothing for LINEAR, and for ATTENTION that was cut.
 typedef struct sumi_cpu_run {
     const sumi_cpu_kernels* kernels;
     sumi_workers* workers;
@@ -77,8 +77,8 @@ sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cp
     sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums, sumi_cpu_group_norm,
     sumi_cpu_tile_blend, sumi_cpu_tile_place, sumi_cpu_composite, sumi_cpu_pixels_out;
 
-// Work ranges of the op kinds for which those that the plan has chosen can take longer than a slice should. Such an op has
-// about as much work in each of its ranges, but these need not be ranges of its rows.
+// Work ranges of the op kinds for which those that the plan has chosen can take longer than a slice should. All ranges
+// of such an op take about the same time, except those that prepare; they need not be ranges of its rows.
 #define SUMI_CPU_RANGE_FLOPS 1e7 // a tenth of a millisecond of one core with AVX-512, a millisecond without any AVX
 #define SUMI_CPU_RANGE_BYTES 1e6
 int32_t sumi_cpu_range_count(double flops, double bytes, int64_t max_count); // at least 1

@@ -82,7 +82,6 @@ void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry)
     memset(entry, 0, sizeof *entry);
 }
 
-// What a plan is written from. Nothing of the runner's is changed.
 // What a plan is written from. Writing changes nothing of the runner.
 typedef struct writing {
     const sumi_runner* runner;

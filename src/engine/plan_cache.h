@@ -19,8 +19,8 @@
 // predictions for the slices that were not measured.
 typedef struct sumi_section_time {
     double measured_us, expected_us, unmeasured_us;
-    double
-        probed_ratio; // time / prediction of the whole section, from a few of its work ranges (probe.h); 0: not known
+    // Time / prediction of the whole section, from a few of its work ranges (probe.h). 0: not known.
+    double probed_ratio;
 } sumi_section_time;
 
 // How far a slice has run. All zero: it has not begun.

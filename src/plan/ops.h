@@ -452,8 +452,8 @@ typedef struct sumi_op {
     // 1) * range_rows)).
     int32_t rows;
     int32_t range_count, range_rows;
-    // A backend has cut the op into work ranges of its own, see sumi_plan_arrange in plan.h. The first of them may only
-    // prepare what all others need: they reorder weights, say.
+    // A backend has cut the op into work ranges of its own, see sumi_plan_arrange in plan.h. The first
+    // preparing_count of them only prepare what all others need: they reorder weights, say.
     bool is_cut;
     int32_t preparing_count;
     double flops, bytes; // of one run of the whole op

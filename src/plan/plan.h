@@ -112,13 +112,13 @@ struct sumi_runner;
 // first and last use of each value is known (a use of a view counts for its base), and before it computes lifetimes and
 // offsets. The function sets these members and changes nothing else; all marks are zero before the call:
 //
-//  op.is_first_of_pair      The op and the next one, of the same section, are executed together, as a pair: the result of
-//                     the second op is written while the inputs of the first op are still read. An op is in at most
-//                     one pair.
-//  value.is_unstored  The result of a pair's first op that only the second op reads. It takes no memory.
-//  marks              Of ops and values: whatever else the backend needs when it runs them. Nobody else reads them.
-//  op.is_cut          The backend has written range_count, range_rows and preparing_count too. Then there are as many work
-//                     ranges, in the order in which they may run, and what they are is known to the backend only.
+//  op.is_first_of_pair  The op and the next one, of the same section, are executed together, as a pair: the result of the
+//                       second op is written while the inputs of the first op are still read. An op is in at most one
+//                       pair.
+//  value.is_unstored    The result of a pair's first op that only the second op reads. It takes no memory.
+//  marks                Of ops and values: whatever else the backend needs when it runs them. Nobody else reads them.
+//  op.is_cut            The backend has written range_count, range_rows and preparing_count too. The work ranges run in
+//                       their order, with no other op in between, and only the backend knows what they compute.
 typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);
 
 // What the engine requests of the backend for a plan. The plan only carries these members.
@@ -175,8 +175,8 @@ typedef struct sumi_plan {
 // (runner.h).
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
 void sumi_plan_end(sumi_plan* plan); // frees the plan's memory; accepts a zeroed plan
-// Lets the backend mark pairs of ops, and computes lifetimes, offsets and costs. Returns the first
-// error that occurred while the plan was written.
+// Lets the backend mark pairs of ops and cut ops, and computes lifetimes, offsets and costs. Returns the first error
+// that occurred while the plan was written.
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
 // Cuts all sections into slices of a predicted time of at most max_us each (0: one slice per op, each op whole). An op
 // that takes longer is cut into work ranges.
