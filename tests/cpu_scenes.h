@@ -167,7 +167,7 @@ typedef struct scene {
     bool is_cut; // as of the bench
     // written by each run
     size_t bytes[MAX_SCENE_VALUES]; // of the values
-    sumi_op op;                     // the plan's first
+    sumi_op op, last_op;            // the plan's first and last
 } scene;
 
 static inline void scene_once(scene* s, sumi_cpu_level level, int threads, split how, void** out)
@@ -205,6 +205,7 @@ static inline void scene_once(scene* s, sumi_cpu_level level, int threads, split
             s->bytes[i] = (size_t)value_bytes(&b, s->values[i]);
         }
         s->op = b.plan.ops[0];
+        s->last_op = b.plan.ops[b.plan.op_count - 1];
     }
     bench_end(&b);
 }

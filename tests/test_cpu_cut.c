@@ -23,6 +23,8 @@ static void release_nan(void* memory, size_t bytes, void* user_data)
 
 static const char* const s_split_names[] = {"all ranges at once", "range by range", "runs of ranges"};
 
+static bool is_cut(const sumi_op* op) { return op->is_cut && op->range_count > op->preparing_count + 1; }
+
 // has_preparing: whether the first of the ranges must be some that only prepare.
 static void check_cut(scene* s, const char* what, bool has_preparing)
 {
@@ -31,22 +33,21 @@ static void check_cut(scene* s, const char* what, bool has_preparing)
         void* whole[MAX_SCENE_VALUES] = {0};
         s->is_cut = false;
         scene_once(s, s_levels[l], 1, SPLIT_NONE, whole);
-        CHECK(!s->op.is_cut);
+        CHECK(!s->op.is_cut && !s->last_op.is_cut);
         s->is_cut = true;
         for (int i = 0; i < 9 && whole[0] != NULL; i++) {
             const int threads = 1 + i / 3;
             const split how = i % 3 == 0 ? SPLIT_NONE : i % 3 == 1 ? SPLIT_PARTS : SPLIT_RANDOM;
             void* cut[MAX_SCENE_VALUES] = {0};
             scene_once(s, s_levels[l], threads, how, cut);
-            const bool is_same = is_same_run(s, cut, whole), is_cut = s->op.is_cut
-                                                                   && s->op.range_count > s->op.preparing_count + 1
-                                                                   && (s->op.preparing_count > 1 || !has_preparing);
-            if (!is_same || !is_cut) {
+            const bool is_same = is_same_run(s, cut, whole),
+                       are_cut = is_cut(&s->op) && is_cut(&s->last_op) && (s->op.preparing_count > 1 || !has_preparing);
+            if (!is_same || !are_cut) {
                 printf("  %s: %s, %d threads, %s: %d ranges, %d of them prepare\n", what, s_level_names[l], threads,
                        s_split_names[how], (int)s->op.range_count, (int)s->op.preparing_count);
             }
             CHECK(is_same);
-            CHECK(is_cut);
+            CHECK(are_cut);
         }
         for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(whole[i]); }
     }
@@ -234,6 +235,26 @@ TEST(convolutions_are_the_same_cut_or_whole)
     check_conv((sumi_op_conv){30, 33, 3, 1, false, false, 0, 0}, 128, 3, false, false); // the decoder's last
 }
 
+// ---- GROUP_SUMS, GROUP_NORM -----------------------------------------------------------------------------------------
+
+static void check_group_norm(int rows, int cols, int groups, int block_rows)
+{
+    group_case c = {.rows = rows, .cols = cols, .groups = groups, .silu = true, .block_rows = block_rows};
+    float *x = random_floats((size_t)rows * (size_t)cols, 2.0f), *w = random_floats((size_t)cols, 1.0f),
+          *bias = random_floats((size_t)cols, 1.0f);
+    c.w = float_weight(w, 1, cols);
+    c.b = float_weight(bias, 1, cols);
+    scene s = {.build = build_group, .context = &c, .inputs = {NULL, x}};
+    check_cut(&s, "group norm", false);
+    free(x), free(w), free(bias);
+}
+
+TEST(group_norms_are_the_same_cut_or_whole)
+{
+    check_group_norm(9007, 96, 32, 4000);
+    check_group_norm(6001, 320, 32, 3008);
+}
+
 // ---- PIXELS_OUT -----------------------------------------------------------------------------------------------------
 
 enum { PIXELS = 40003 };
@@ -272,6 +293,7 @@ int main(int argc, char** argv)
     RUN(attention_with_many_keys_is_the_same_cut_or_whole);
     RUN(attention_that_runs_again_reads_its_keys_again);
     RUN(convolutions_are_the_same_cut_or_whole);
+    RUN(group_norms_are_the_same_cut_or_whole);
     RUN(pixels_are_the_same_cut_or_whole);
     TEST_END();
 }

@@ -8,7 +8,8 @@
 #include "plan/plan.h"
 
 // One op, or a range of its work ranges [range_begin, range_end), while it runs. [row_begin, row_end) are the rows of
-// these work ranges, in the sense of sumi_op.rows; they say nothing for LINEAR, and for ATTENTION that was cut.
+// these work ranges, in the sense of sumi_op.rows; they say nothing for LINEAR, and for GROUP_SUMS and
+// ATTENTION that were cut.
 typedef struct sumi_cpu_run {
     const sumi_cpu_kernels* kernels;
     sumi_workers* workers;
@@ -16,8 +17,8 @@ typedef struct sumi_cpu_run {
     const sumi_op* op;
     unsigned char* arena;
     float* shared; // filled by the op before its loop, read by all workers
-    // How many parts of an operand lie packed in `shared` since earlier slices of the same op; 0 in its first slice, and
-    // when another op has run since. The op that packs them counts them.
+    // How many parts of an operand lie packed in `shared`, or of a sum, since earlier slices of the same op; 0 in its
+    // first slice, and when another op has run since. The op that writes them counts them.
     int32_t* packed_count;
     unsigned char* worker_memory; // that of worker w is at worker_memory + w * worker_bytes
     uint64_t worker_bytes;
@@ -86,6 +87,8 @@ void sumi_cpu_linear_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
 void sumi_cpu_pixels_out_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
 void sumi_cpu_attention_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
 void sumi_cpu_conv_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
+void sumi_cpu_group_sums_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
+void sumi_cpu_group_norm_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
 
 // Scratch memory of the op kinds that need any.
 sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);

@@ -8,8 +8,8 @@
 
 // ---- GROUP_SUMS -----------------------------------------------------------------------------------------------------
 // A work range is a block of rows. Each block gives its mean and its sum of squared deviations from that mean for each
-// group of channels.
-enum { RUN_ROWS = 64 }; // rows that are summed in float before the sum is added in double
+// group of channels. Rows are summed in float over a run of RUN_ROWS rows, and the sums of runs are added in double.
+enum { RUN_ROWS = 64 };
 
 typedef struct group_loop {
     sumi_cpu_run* run;
@@ -19,53 +19,142 @@ typedef struct group_loop {
     int64_t x_pitch, y_pitch;
 } group_loop;
 
-static void add_runs(const group_loop* loop, int32_t row, int32_t end, const float* mean, float* sums, double* totals)
+// sums: one for each channel, of the rows of a run; mean NULL: of the values, else of the squared deviations from it.
+static void sum_run(const group_loop* loop, int32_t row, int32_t end, const float* mean, float* sums)
 {
-    SUMI_ASSERT(row < end);
-    memset(totals, 0, (size_t)loop->channels * sizeof(double));
-    for (; row < end; row += RUN_ROWS) {
-        memset(sums, 0, (size_t)loop->channels * sizeof(float));
-        for (int32_t r = row; r < sumi_min_int(row + RUN_ROWS, end); r++) {
-            loop->run->kernels->channel_sums(sums, loop->x + r * loop->x_pitch, mean, loop->channels);
-        }
-        for (int32_t c = 0; c < loop->channels; c++) { totals[c] += (double)sums[c]; }
+    SUMI_ASSERT(row < end && end - row <= RUN_ROWS);
+    memset(sums, 0, (size_t)loop->channels * sizeof(float));
+    for (int32_t r = row; r < end; r++) {
+        loop->run->kernels->channel_sums(sums, loop->x + r * loop->x_pitch, mean, loop->channels);
     }
+}
+
+static void add_run(const group_loop* loop, const float* sums, double* totals)
+{
+    for (int32_t c = 0; c < loop->channels; c++) { totals[c] += (double)sums[c]; }
+}
+
+// Writes the means of a block of `rows` rows, or its sums of squared deviations, from the totals of the channels.
+static void end_pass(const group_loop* loop, int32_t block, int32_t rows, bool is_mean, const double* totals)
+{
+    const int32_t groups = loop->run->op->u.group.groups, size = loop->channels / groups;
+    float* y = loop->y + (int64_t)block * groups * 2 + (is_mean ? 0 : 1);
+    for (int32_t g = 0; g < groups; g++) {
+        double total = 0.0;
+        for (int32_t c = 0; c < size; c++) { total += totals[g * size + c]; }
+        y[2 * g] = (float)(is_mean ? total / ((double)rows * size) : total);
+    }
+}
+
+static void fill_mean(const group_loop* loop, int32_t block, float* mean)
+{
+    const int32_t groups = loop->run->op->u.group.groups, size = loop->channels / groups;
+    const float* y = loop->y + (int64_t)block * groups * 2;
+    for (int32_t c = 0; c < loop->channels; c++) { mean[c] = y[2 * (c / size)]; }
 }
 
 static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     const group_loop* loop = context;
     const sumi_op* op = loop->run->op;
-    int32_t channels = loop->channels, groups = op->u.group.groups, size = channels / groups;
     double* totals = (double*)(void*)sumi_cpu_worker(loop->run, worker_index);
-    float *sums = (float*)(totals + channels), *mean = sums + channels;
+    float *sums = (float*)(totals + loop->channels), *mean = sums + loop->channels;
     for (int32_t block = loop->run->range_begin + begin; block < loop->run->range_begin + end; block++) {
-        int32_t row = block * op->u.group.block_rows, last = sumi_min_int(op->rows, row + op->u.group.block_rows);
-        float* y = loop->y + (int64_t)block * groups * 2;
-        add_runs(loop, row, last, NULL, sums, totals);
-        for (int32_t g = 0; g < groups; g++) {
-            double total = 0.0;
-            for (int32_t c = 0; c < size; c++) { total += totals[g * size + c]; }
-            y[2 * g] = (float)(total / ((double)(last - row) * size));
-            for (int32_t c = 0; c < size; c++) { mean[g * size + c] = y[2 * g]; }
-        }
-        add_runs(loop, row, last, mean, sums, totals);
-        for (int32_t g = 0; g < groups; g++) {
-            double total = 0.0;
-            for (int32_t c = 0; c < size; c++) { total += totals[g * size + c]; }
-            y[2 * g + 1] = (float)total;
+        const int32_t first = block * op->u.group.block_rows,
+                      last = sumi_min_int(op->rows, first + op->u.group.block_rows);
+        for (int32_t pass = 0; pass < 2; pass++) {
+            if (pass == 1) { fill_mean(loop, block, mean); }
+            memset(totals, 0, (size_t)loop->channels * sizeof(double));
+            for (int32_t row = first; row < last; row += RUN_ROWS) {
+                sum_run(loop, row, sumi_min_int(row + RUN_ROWS, last), pass == 1 ? mean : NULL, sums);
+                add_run(loop, sums, totals);
+            }
+            end_pass(loop, block, last - first, pass == 0, totals);
         }
     }
+}
+
+// The blocks of a large picture take longer than a slice should: there are 64 at most. Such an op is cut into chunks of
+// a block's rows, whole runs, which are read once for the mean and once for the deviations:
+//
+//     work ranges   | block 0: rows, rows, rows | block 0: rows, rows, rows | block 1: rows, rows, rows | ..
+//                   |  mean                     |  deviations               |  mean                     |
+//
+// The sums of all runs of a block stay in the shared region from slice to slice, and are added in their order when the
+// last is there: the bits are those of whole blocks. Loop items are runs.
+void sumi_cpu_group_sums_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
+{
+    (void)kernels;
+    const double row_bytes = op->bytes / op->rows;
+    const int32_t block_rows = op->u.group.block_rows,
+                  rows = sumi_round_up(
+                      sumi_divide_up(block_rows, sumi_cpu_range_count(0.0, row_bytes * block_rows, block_rows)),
+                      RUN_ROWS);
+    if (rows >= block_rows) { return; }
+    op->is_cut = true;
+    op->range_rows = rows;
+    op->range_count = 2 * op->u.group.block_count * sumi_divide_up(block_rows, rows);
+}
+
+typedef struct chunk_loop {
+    const group_loop* loop;
+    int32_t row, end;  // of the chunk
+    const float* mean; // of the channels; NULL: of the first pass
+    float* sums;       // of the chunk's runs
+} chunk_loop;
+
+static void sum_chunk(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const chunk_loop* chunk = context;
+    for (int32_t i = begin; i < end; i++) {
+        const int32_t row = chunk->row + i * RUN_ROWS;
+        sum_run(chunk->loop, row, sumi_min_int(row + RUN_ROWS, chunk->end), chunk->mean,
+                chunk->sums + (size_t)i * (size_t)chunk->loop->channels);
+    }
+}
+
+// Chunks [begin, end) of one pass over a block.
+static void run_chunks(const group_loop* loop, int32_t block, bool is_mean, int32_t begin, int32_t end)
+{
+    const sumi_op* op = loop->run->op;
+    const int32_t first = block * op->u.group.block_rows, last = sumi_min_int(op->rows, first + op->u.group.block_rows),
+                  row = first + begin * op->range_rows, after = sumi_min_int(last, first + end * op->range_rows);
+    float *mean = loop->run->shared, *sums = mean + loop->channels;
+    if (!is_mean) { fill_mean(loop, block, mean); }
+    chunk_loop chunk = {loop, row, after, is_mean ? NULL : mean,
+                        sums + (size_t)(begin * (op->range_rows / RUN_ROWS)) * (size_t)loop->channels};
+    // the last block may be so short that chunks are empty
+    if (row < after) { sumi_parallel(loop->run->workers, sumi_divide_up(after - row, RUN_ROWS), 1, sum_chunk, &chunk); }
+    if (end < sumi_divide_up(op->u.group.block_rows, op->range_rows)) { return; }
+    double* totals = (double*)(void*)sumi_cpu_worker(loop->run, 0);
+    memset(totals, 0, (size_t)loop->channels * sizeof(double));
+    for (int32_t i = 0; i < sumi_divide_up(last - first, RUN_ROWS); i++) {
+        add_run(loop, sums + (size_t)i * (size_t)loop->channels, totals);
+    }
+    end_pass(loop, block, last - first, is_mean, totals);
 }
 
 sumi_result sumi_cpu_group_sums(sumi_cpu_run* run)
 {
     SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) % run->op->u.group.groups == 0 && run->op->u.group.block_rows >= 1);
-    sumi_value x = run->op->in[0];
+    const sumi_op* op = run->op;
+    sumi_value x = op->in[0];
     group_loop loop = {
-        run, sumi_cpu_value(run, x), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, x), sumi_cpu_pitch(run, x),
-        0};
-    sumi_parallel(run->workers, run->range_end - run->range_begin, 1, group_sums, &loop);
+        run, sumi_cpu_value(run, x), sumi_cpu_value(run, op->out), sumi_cpu_cols(run, x), sumi_cpu_pitch(run, x), 0};
+    if (!op->is_cut) {
+        sumi_parallel(run->workers, run->range_end - run->range_begin, 1, group_sums, &loop);
+        return SUMI_OK;
+    }
+    // Slices of other ops that ran in between would have overwritten the sums.
+    SUMI_ASSERT(*run->packed_count == run->range_begin);
+    const int32_t chunks = sumi_divide_up(op->u.group.block_rows, op->range_rows);
+    for (int32_t range = run->range_begin, count; range < run->range_end; range += count) {
+        const int32_t pass = range / chunks, chunk = range % chunks;
+        count = sumi_min_int(chunks - chunk, run->range_end - range);
+        run_chunks(&loop, pass / 2, pass % 2 == 0, chunk, chunk + count);
+    }
+    *run->packed_count = run->range_end;
     return SUMI_OK;
 }
 
@@ -82,23 +171,14 @@ static void group_norm(int32_t begin, int32_t end, int32_t worker_index, void* c
     }
 }
 
-sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
+// Combines the blocks one by one (Chan, Golub & LeVeque 1979). Writes mean, factor and bias of each channel.
+static void combine_blocks(const group_loop* loop, const float* sums, float* mean, float* factor, float* bias)
 {
-    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) % run->op->u.group.groups == 0 && run->op->u.group.block_count >= 1);
-    const sumi_op* op = run->op;
-    group_loop loop = {run,
-                       sumi_cpu_value(run, op->in[0]),
-                       sumi_cpu_value(run, op->out),
-                       sumi_cpu_cols(run, op->in[0]),
-                       sumi_cpu_pitch(run, op->in[0]),
-                       sumi_cpu_pitch(run, op->out)};
-    const float* sums = sumi_cpu_value(run, op->in[1]);
-    int32_t groups = op->u.group.groups, size = loop.channels / groups;
-    float *mean = run->shared, *factor = mean + loop.channels, *bias = factor + loop.channels;
-    if (op->weight != NULL) { sumi_cpu_vector(op->weight, loop.channels, factor); }
-    if (op->bias != NULL) { sumi_cpu_vector(op->bias, loop.channels, bias); }
+    const sumi_op* op = loop->run->op;
+    const int32_t groups = op->u.group.groups, size = loop->channels / groups;
+    if (op->weight != NULL) { sumi_cpu_vector(op->weight, loop->channels, factor); }
+    if (op->bias != NULL) { sumi_cpu_vector(op->bias, loop->channels, bias); }
     for (int32_t g = 0; g < groups; g++) {
-        // blocks are combined one by one (Chan, Golub & LeVeque 1979)
         double count = 0.0, centre = 0.0, deviation = 0.0;
         for (int32_t block = 0; block < op->u.group.block_count; block++) {
             double n = (double)(sumi_min_int(op->u.group.all_rows, (block + 1) * op->u.group.block_rows)
@@ -117,6 +197,31 @@ sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
             bias[c] = op->bias == NULL ? 0.0f : bias[c];
         }
     }
+}
+
+void sumi_cpu_group_norm_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
+{
+    (void)kernels;
+    op->is_cut = true;
+    op->range_rows = sumi_divide_up(op->rows, sumi_cpu_range_count(0.0, op->bytes, op->rows));
+    op->range_count = sumi_divide_up(op->rows, op->range_rows);
+}
+
+sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
+{
+    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) % run->op->u.group.groups == 0 && run->op->u.group.block_count >= 1);
+    const sumi_op* op = run->op;
+    group_loop loop = {run,
+                       sumi_cpu_value(run, op->in[0]),
+                       sumi_cpu_value(run, op->out),
+                       sumi_cpu_cols(run, op->in[0]),
+                       sumi_cpu_pitch(run, op->in[0]),
+                       sumi_cpu_pitch(run, op->out)};
+    float *mean = run->shared, *factor = mean + loop.channels, *bias = factor + loop.channels;
+    if (*run->packed_count == 0) {
+        combine_blocks(&loop, sumi_cpu_value(run, op->in[1]), mean, factor, bias);
+        *run->packed_count = 1;
+    }
     sumi_parallel(run->workers, run->row_end - run->row_begin, 1 + 4096 / loop.channels, group_norm, &loop);
     return SUMI_OK;
 }
@@ -124,9 +229,11 @@ sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
 sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
 {
     (void)kernels;
-    uint64_t channels = (uint64_t)sumi_plan_info(plan, op->in[0])->cols;
-    return op->kind == SUMI_OP_GROUP_SUMS ? (sumi_cpu_scratch){0, channels * (sizeof(double) + 2 * sizeof(float))}
-                                          : (sumi_cpu_scratch){3 * channels * sizeof(float), 0};
+    const uint64_t channels = (uint64_t)sumi_plan_info(plan, op->in[0])->cols,
+                   runs = (uint64_t)sumi_divide_up(op->u.group.block_rows, RUN_ROWS);
+    if (op->kind == SUMI_OP_GROUP_NORM) { return (sumi_cpu_scratch){3 * channels * sizeof(float), 0}; }
+    return (sumi_cpu_scratch){op->is_cut ? (1 + runs) * channels * sizeof(float) : 0,
+                              channels * (sizeof(double) + 2 * sizeof(float))};
 }
 
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------

@@ -227,6 +227,14 @@ static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
     if (op->rows < 1 || (rows >= 0 && rows != op->rows)) {
         return sumi_validate_op_breaks(v, op, op->out, "the op's rows are not the work that its numbers describe");
     }
+    const bool is_sum = op->kind == SUMI_OP_GROUP_SUMS, is_group = is_sum || op->kind == SUMI_OP_GROUP_NORM;
+    const int32_t blocks =
+        is_group && op->u.group.block_rows > 0
+            ? (int32_t)(((int64_t)op->u.group.all_rows + op->u.group.block_rows - 1) / op->u.group.block_rows)
+            : 0;
+    if (is_group && (op->u.group.block_count != blocks || (is_sum && op->rows != op->u.group.all_rows))) {
+        return sumi_validate_op_breaks(v, op, op->out, "the blocks of group sums do not cover the rows once");
+    }
     if (op->is_cut) { // what the ranges are is known to the backend only
         return op->range_rows >= 1 && op->preparing_count >= 0 && op->preparing_count < op->range_count
                  ? SUMI_OK
@@ -236,16 +244,7 @@ static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
         || ((int64_t)op->rows + op->range_rows - 1) / op->range_rows != op->range_count) {
         return sumi_validate_op_breaks(v, op, op->out, "the op's work ranges do not cover its rows once");
     }
-    const bool is_sum = op->kind == SUMI_OP_GROUP_SUMS, is_group = is_sum || op->kind == SUMI_OP_GROUP_NORM;
-    const int32_t blocks =
-        is_group && op->u.group.block_rows > 0
-            ? (int32_t)(((int64_t)op->u.group.all_rows + op->u.group.block_rows - 1) / op->u.group.block_rows)
-            : 0;
-    if (is_group
-        && (op->u.group.block_count != blocks
-            || (is_sum
-                && (op->range_count != blocks || op->range_rows != op->u.group.block_rows
-                    || op->rows != op->u.group.all_rows)))) {
+    if (is_sum && (op->range_count != blocks || op->range_rows != op->u.group.block_rows)) {
         return sumi_validate_op_breaks(v, op, op->out,
                                        "the blocks of group sums are the work ranges of the op that makes them");
     }
