@@ -8,7 +8,7 @@
 // tests/run_gpu.sh --sparse leaves the demo models out of a work tree that is carried to another machine.
 #define SKIP_WITHOUT_DEMO()                                                                                            \
     do {                                                                                                               \
-        if (!sumi_file_exists(NULL, DEMO "/model_index.json")) SKIP(DEMO " is not in this work tree");                                 \
+        if (!sumi_file_exists(NULL, DEMO "/model_index.json")) SKIP(DEMO " is not in this work tree");                 \
     } while (0)
 #define QWEN_IMAGE "tests/golden/qwen-image/model"
 #define NEWBIE "tests/golden/newbie/model"
