@@ -101,6 +101,41 @@ TEST(graphs_launch_what_the_ops_launch)
     CHECK(launches[0] == launches[1]);
 }
 
+// Slices behind the last graph are launched op by op. A plan that repeats its slices takes the place of other plans.
+TEST(graphs_are_limited_over_all_plans)
+{
+    static const int most[] = {0, 3};
+    static small_model model;
+    uint64_t hashes[2];
+    make_small_model(&model);
+    for (int limit = 0; limit < 2; limit++) {
+        fake_reset();
+        runner_setup setup;
+        small_plan first, second;
+        sumi_error error = {0};
+        open_setup(&setup);
+        CHECK(create_runner(&setup, &(sumi_cuda_options){.max_graphs = most[limit]}, &error) == SUMI_OK);
+        CHECK(write_small_plan(&first, &setup, &model, TOKENS, 7, &error) == SUMI_OK);
+        CHECK(write_small_plan(&second, &setup, &model, TOKENS, 7, &error) == SUMI_OK);
+        const int slices = (int)first.plan.slice_count;
+        CHECK(slices > most[1]);
+        for (int i = 0; i < 4; i++) {
+            small_plan* plan = i % 2 == 0 ? &first : &second;
+            fake_count_launches(true);
+            CHECK(run_small_plan(setup.runner, plan, &error) == SUMI_OK);
+            const int count = sumi_cuda_find_plan((sumi_cuda*)setup.runner, &plan->plan)->graph_count;
+            CHECK_NUMBER(count, limit == 0 ? slices : most[limit]);
+            CHECK(limit == 0 || fake_held_kind("graph exec") == most[limit]);
+            CHECK(fake_graph_launches() > 0);
+        }
+        hashes[limit] = fake_launch_hash(); // weights were uploaded by runs before
+        plan_forget(setup.runner, &second.plan);
+        sumi_plan_end(&second.plan);
+        close_small_plan(&setup, &first);
+    }
+    CHECK(hashes[0] == hashes[1]);
+}
+
 TEST(runs_without_graphs_when_the_driver_makes_none)
 {
     runner_setup setup;
@@ -424,6 +459,7 @@ int main(int argc, char** argv)
     RUN(leaves_nothing_behind);
     RUN(the_hosts_context_stays_current);
     RUN(graphs_launch_what_the_ops_launch);
+    RUN(graphs_are_limited_over_all_plans);
     RUN(runs_without_graphs_when_the_driver_makes_none);
     RUN(a_warm_run_allocates_nothing);
     RUN(every_allocation_of_creation_may_fail);

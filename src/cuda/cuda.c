@@ -111,8 +111,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
         || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL)
         return false;
-    return cuda->options.without_graphs || record->without_graphs
-        || record->graphed_slices == (int32_t)record->plan->slice_count;
+    return sumi_cuda_has_graphs(cuda, record);
 }
 
 static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budget_us, bool* out_done,

@@ -4,6 +4,12 @@
 // these addresses changes. A slice whose streamed weights do not fit into the ring buffer together has a graph for each
 // segment.
 //
+// The driver takes the memory of graphs in pieces for about 42 graphs each (5.6 MB), and before it takes one it waits
+// for everything that runs in the context (H100 and H200, driver 580): beside a host program whose kernels take 10 ms of
+// every frame, an update then takes 10 ms. It keeps the memory of freed graphs for new ones. What counts is the number
+// of graphs, far more than that of their nodes. So as many graphs as all plans together may have are made and freed
+// while the kernels are loaded, and when there are that many, the slices that are left are launched op by op.
+//
 // Graphs are captured on a stream of their own, in thread-local mode, so that CUDA calls of the host program's other
 // threads neither break the capture nor fail because of it. Before its capture a slice is walked once without
 // launching, so that all its kernels are loaded; the first use of a kernel inside a capture may break the capture.
@@ -103,58 +109,94 @@ static bool is_current(const sumi_cuda_plan* record, int32_t count)
     return record->graphed_slices <= count;
 }
 
+bool sumi_cuda_has_graphs(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    return cuda->options.without_graphs || record->without_graphs || record->has_most_graphs
+        || record->graphed_slices == (int32_t)record->plan->slice_count;
+}
+
+static int32_t max_graphs(const sumi_cuda* cuda)
+{
+    return cuda->options.max_graphs > 0 ? cuda->options.max_graphs : SUMI_CUDA_MAX_GRAPHS;
+}
+
+static int32_t count_graphs(const sumi_cuda* cuda)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < cuda->plan_count; i++) count += cuda->plans[i]->graph_count;
+    return count;
+}
+
+static bool repeats_slices(const sumi_plan* plan)
+{
+    bool repeats = false;
+    for (size_t i = 0; i < plan->section_count; i++) repeats = repeats || plan->sections[i].repeat > 1;
+    return repeats;
+}
+
+// Whether there may be another graph. A plan that launches its slices in every step takes the place of other plans.
+static bool has_room(sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    const int32_t most = max_graphs(cuda);
+    for (size_t i = 0; i < cuda->plan_count && count_graphs(cuda) >= most && repeats_slices(record->plan); i++) {
+        if (cuda->plans[i] != record) sumi_cuda_drop_graphs(cuda, cuda->plans[i]);
+    }
+    return count_graphs(cuda) < most;
+}
+
+// Captures the segments of the next slice that have no graph yet. *out_refused: the driver makes no graphs.
+static sumi_result capture_next(sumi_cuda* cuda, sumi_cuda_plan* record, bool* out_refused, sumi_error* error)
+{
+    const sumi_slice* slice = &record->plan->slices[record->graphed_slices];
+    // After a failure half-way through a slice, segments that already have a graph are not captured again.
+    sumi_slice segment =
+        record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices
+            ? record->graphs[record->graph_count - 1].segment
+            : (sumi_slice){0};
+    while (sumi_cuda_next_segment(record, slice, &segment)) {
+        record->has_most_graphs = !has_room(cuda, record);
+        if (record->has_most_graphs) return SUMI_OK;
+        CUgraphExec exec;
+        SUMI_TRY(capture(cuda, record, &segment, &exec, out_refused, error));
+        if (*out_refused) return SUMI_OK;
+        SUMI_ASSERT(record->graph_count < record->graph_capacity);
+        record->graphs[record->graph_count++] = (sumi_cuda_graph){exec, *slice, segment, record->graphed_slices};
+    }
+    record->graphed_slices++;
+    return SUMI_OK;
+}
+
 sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
                                   sumi_error* error)
 {
     SUMI_ASSERT(cuda->flight_count == 0 && record->is_reserved);
     const int32_t count = (int32_t)record->plan->slice_count;
     if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
-    *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
-    if (*out_done) return SUMI_OK;
     // slices are cut only before and after loads
-    const int32_t max_graphs = count + (record->streaming != NULL ? 2 * record->streaming->load_count : 0);
-    if (record->graph_capacity < max_graphs) {
-        sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)max_graphs, sizeof *graphs);
-        if (graphs == NULL)
-            return sumi_out_of_memory(error, (size_t)max_graphs * sizeof *graphs, "the graphs of a plan");
+    const int32_t segment_count = count + (record->streaming != NULL ? 2 * record->streaming->load_count : 0),
+                  capacity = segment_count < max_graphs(cuda) ? segment_count : max_graphs(cuda);
+    *out_done = sumi_cuda_has_graphs(cuda, record);
+    if (*out_done) return SUMI_OK;
+    if (record->graph_capacity < capacity) {
+        sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)capacity, sizeof *graphs);
+        if (graphs == NULL) return sumi_out_of_memory(error, (size_t)capacity * sizeof *graphs, "the graphs of a plan");
         sumi_cuda_drop_graphs(cuda, record);
         sumi_free(cuda->heap, record->graphs);
         record->graphs = graphs;
-        record->graph_capacity = max_graphs;
+        record->graph_capacity = capacity;
     }
-    do {
-        SUMI_ASSERT(record->graphed_slices < count);
-        const sumi_slice* slice = &record->plan->slices[record->graphed_slices];
+    while (!*out_done) {
         bool is_refused = false;
-        // After a failure half-way through a slice, segments that already have a graph are not captured again.
-        sumi_slice segment =
-            record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices
-                ? record->graphs[record->graph_count - 1].segment
-                : (sumi_slice){0};
-        while (sumi_cuda_next_segment(record, slice, &segment)) {
-            CUgraphExec exec;
-            SUMI_TRY(capture(cuda, record, &segment, &exec, &is_refused, error));
-            if (is_refused) {
-                sumi_cuda_drop_graphs(cuda, record);
-                record->without_graphs = *out_done = true;
-                return SUMI_OK;
-            }
-            SUMI_ASSERT(record->graph_count < record->graph_capacity);
-            record->graphs[record->graph_count++] = (sumi_cuda_graph){exec, *slice, segment, record->graphed_slices};
-        }
-        record->graphed_slices++;
-    } while (record->graphed_slices < count && sumi_clock_ns() < until_ns);
-    *out_done = record->graphed_slices == count;
+        SUMI_TRY(capture_next(cuda, record, &is_refused, error));
+        if (is_refused) sumi_cuda_drop_graphs(cuda, record);
+        record->without_graphs = is_refused;
+        *out_done = sumi_cuda_has_graphs(cuda, record);
+        if (sumi_clock_ns() >= until_ns) break;
+    }
     return SUMI_OK;
 }
 
-// The driver takes the memory of graphs in pieces for about 42 graphs each (5.6 MB), and before it takes one it waits
-// for everything that runs in the context (H100, driver 580). Beside a host program whose kernels take 10 ms of every
-// frame, seven updates of the first picture took 10 ms each. The memory of freed graphs is kept for new ones. What
-// counts is the number of graphs, far more than that of their nodes. A picture of 1024 x 1024 in slices of 500 us has
-// about 300 graphs; most have fewer nodes than these.
-#define RESERVED_GRAPHS 320
-#define RESERVED_NODES 8
+#define RESERVED_NODES 8 // most graphs have fewer
 
 static CUgraph capture_reserve(const sumi_cuda_driver* driver, CUstream stream, CUfunction kernel, void* argument,
                                uint32_t threads)
@@ -173,9 +215,9 @@ void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction kernel,
     CUstream stream;
     if (driver->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) return;
     CUgraph graph = capture_reserve(driver, stream, kernel, argument, threads);
-    CUgraphExec execs[RESERVED_GRAPHS];
+    CUgraphExec execs[SUMI_CUDA_MAX_GRAPHS];
     int32_t count = 0;
-    while (graph != NULL && count < RESERVED_GRAPHS
+    while (graph != NULL && count < SUMI_CUDA_MAX_GRAPHS
            && driver->cuGraphInstantiateWithFlags(&execs[count], graph, 0) == CUDA_SUCCESS)
         count++;
     while (count > 0) driver->cuGraphExecDestroy(execs[--count]);
@@ -187,7 +229,7 @@ void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
     for (int32_t i = 0; i < record->graph_count; i++) cuda->device.driver.cuGraphExecDestroy(record->graphs[i].exec);
     record->graph_count = record->graphed_slices = 0;
-    record->without_graphs = false;
+    record->without_graphs = record->has_most_graphs = false;
 }
 
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)

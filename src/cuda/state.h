@@ -48,6 +48,7 @@ typedef struct sumi_cuda_plan {
     int32_t graph_count, graph_capacity; // in the order of the slices
     int32_t graphed_slices;              // slices [0, graphed_slices) have their graphs
     bool without_graphs;                 // the driver failed to make graphs
+    bool has_most_graphs;                // slices behind graphed_slices get none (SUMI_CUDA_MAX_GRAPHS)
 } sumi_cuda_plan;
 
 typedef struct sumi_cuda_flight {

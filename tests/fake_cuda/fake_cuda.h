@@ -137,6 +137,9 @@ void fake_count_launches(bool from_zero); // true: forgets the launches so far
 int fake_launch_count(void);              // kernels that were run, in graphs or not
 uint64_t fake_launch_hash(void);          // of their names, grids and blocks, in order
 int fake_graph_launches(void);
+// How often the driver has taken memory for more graphs, in pieces for 42 graphs that are alive together. It keeps these
+// pieces. A real driver waits for everything that runs in the context before it takes one.
+int fake_graph_pieces(void);
 // Records of events with CU_EVENT_BLOCKING_SYNC, each of which wakes a thread of a real driver.
 int fake_wakes(void);
 const char* fake_last_kernel(void); // "" at first

@@ -815,6 +815,8 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode)
 
 // ---- Graphs ---------------------------------------------------------------------------------------------------------
 
+#define FAKE_GRAPHS_PER_PIECE 42 // measured on an H100 and an H200 with driver 580
+
 CUresult CUDAAPI cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode)
 {
     ENTER("cuStreamBeginCapture", IN_CONTEXT);
@@ -849,6 +851,7 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, u
     NEED_ALIVE(handle, FAKE_GRAPH, "cuGraphInstantiateWithFlags");
     fake_graph* exec = fake_make(sizeof *exec, FAKE_EXEC);
     fake_copy_nodes(&exec->nodes, &((fake_graph*)handle)->nodes);
+    if (fake.alive_count[FAKE_EXEC] > FAKE_GRAPHS_PER_PIECE * fake.graph_pieces) fake.graph_pieces++;
     *out = (CUgraphExec)exec;
     return leave(CUDA_SUCCESS);
 }

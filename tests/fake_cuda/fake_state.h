@@ -177,7 +177,7 @@ typedef struct fake_world {
     int fail_nth, fail_code, fail_allocation;
     bool has_failed, has_failed_allocation;
     // counts
-    int violations, launch_count, graph_launch_count, wake_count;
+    int violations, launch_count, graph_launch_count, wake_count, graph_pieces;
     uint64_t allocation_count, launch_hash, pinning_us;
     char last_kernel[160];
     void (*on_launch)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data);

@@ -375,7 +375,7 @@ static void set_defaults(void)
     fake.byte_limit = fake.device_bytes = fake.context_keeps = fake.module_keeps = fake.graph_keeps = 0;
     fake.fail_nth = fake.fail_code = fake.fail_allocation = 0;
     fake.has_failed = fake.has_failed_allocation = false;
-    fake.violations = fake.launch_count = fake.graph_launch_count = fake.wake_count = 0;
+    fake.violations = fake.launch_count = fake.graph_launch_count = fake.wake_count = fake.graph_pieces = 0;
     fake.allocation_count = fake.launch_hash = fake.pinning_us = 0;
     fake.last_kernel[0] = 0;
     fake.on_launch = NULL;
@@ -529,6 +529,12 @@ int fake_graph_launches(void)
 {
     int n;
     SET(n = fake.graph_launch_count);
+    return n;
+}
+int fake_graph_pieces(void)
+{
+    int n;
+    SET(n = fake.graph_pieces);
     return n;
 }
 int fake_wakes(void)
