@@ -56,14 +56,12 @@ static void free_first(const sumi_cuda* cuda)
 static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    CUfunction function;
-    SUMI_TRY(sumi_cuda_kernel(cuda->modules, "sumi_upload_vector", 0, &function, error));
-    // no rows, no padding
-    sumi_upload_args args = {.from = cuda->fixed.address, .to = cuda->fixed.address, .stack_rows = 1};
-    void* params[] = {&args};
-    SUMI_CU(driver, cuLaunchKernel(function, 1, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, cuda->device.copy, params, NULL),
-            "a first launch");
-    if (!cuda->options.without_graphs) sumi_cuda_reserve_graphs(&cuda->device, function, &args, SUMI_UPLOAD_THREADS);
+    SUMI_TRY(sumi_cuda_kernel(cuda->modules, "sumi_empty", 0, &cuda->empty_kernel, error));
+    SUMI_CU(
+        driver,
+        cuLaunchKernel(cuda->empty_kernel, 1, 1, 1, SUMI_CUDA_EMPTY_THREADS, 1, 1, 0, cuda->device.copy, NULL, NULL),
+        "a first launch");
+    if (!cuda->options.without_graphs) sumi_cuda_reserve_graphs(&cuda->device, cuda->empty_kernel);
     free_first(cuda);
     const CUresult ended = driver->cuStreamSynchronize(cuda->device.copy);
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
@@ -223,6 +221,18 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
 // it would be a large part. In a stream of the host program there may be other commands in between.
 #define LEAST_FOLLOWING_US 50.0f
 
+static sumi_result measure_delay(sumi_cuda* cuda, const sumi_cuda_flight* flight, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    const CUstream stream = cuda->device.compute;
+    SUMI_CU(driver, cuEventRecord(flight->arrival, stream), "timing a slice");
+    SUMI_CU(driver, cuLaunchKernel(cuda->empty_kernel, 1, 1, 1, SUMI_CUDA_EMPTY_THREADS, 1, 1, 0, stream, NULL, NULL),
+            "timing a slice");
+    return SUMI_OK;
+}
+
+static void cuda_measure_delay(sumi_runner* runner, bool enabled) { ((sumi_cuda*)runner)->measures_delay = enabled; }
+
 static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter,
                              sumi_error* error)
 {
@@ -244,12 +254,15 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     sumi_cuda_flight* flight = sumi_cuda_flight_at(cuda, cuda->flight_count);
     flight->has_waits = false;
     // Streamed weights are waited for before the slice.
-    follows = follows && record->streaming == NULL && slice->predicted_us >= LEAST_FOLLOWING_US;
+    flight->measures_delay = cuda->measures_delay && cuda->device.owns_compute;
+    follows =
+        follows && record->streaming == NULL && slice->predicted_us >= LEAST_FOLLOWING_US && !flight->measures_delay;
     flight->from = follows ? sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end : flight->begin;
     bool is_first = true;
     for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); is_first = false) {
         bool waits = false;
         SUMI_TRY(sumi_cuda_streaming_begin_segment(cuda, record, &segment, counter, &waits, error));
+        if (is_first && flight->measures_delay) SUMI_TRY(measure_delay(cuda, flight, error));
         if (is_first && !follows) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
         if (!is_first) flight->has_waits = flight->has_waits || waits;
         const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
@@ -296,15 +309,21 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
 static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight, bool has_ended, sumi_slice_time* out_time)
 {
     SUMI_ASSERT(flight->plan != NULL && flight->last_fetch < flight->plan->mirror_count);
-    float ms = 0.0f;
+    float ms = 0.0f, delay_ms = 0.0f;
     if (!has_ended && !has_passed(cuda, flight->end)) return false;
-    const CUresult timed = cuda->device.driver.cuEventElapsedTime(&ms, flight->from, flight->end);
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    CUresult timed = driver->cuEventElapsedTime(&ms, flight->from, flight->end);
+    if (timed == CUDA_SUCCESS && flight->measures_delay)
+        timed = driver->cuEventElapsedTime(&delay_ms, flight->arrival, flight->begin);
     if (timed != CUDA_SUCCESS) {
         sumi_cuda_note_failure(cuda, timed, "timing a slice");
         if (cuda->flight_count == 0) return false; // the device is lost
         ms = 0.0f;
     }
-    *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
+    *out_time = (sumi_slice_time){.us = 1000.0 * (double)ms,
+                                  .delay_us = 1000.0 * (double)delay_ms,
+                                  .has_delay = flight->measures_delay,
+                                  .has_waits = flight->has_waits};
     return flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event);
 }
 
@@ -482,6 +501,7 @@ static void destroy_inside(sumi_cuda* cuda)
     sumi_cuda_weights_close(&cuda->weights);
     sumi_cuda_release(&cuda->memory, &cuda->fixed);
     for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
+        if (cuda->flights[i].arrival != NULL) driver->cuEventDestroy(cuda->flights[i].arrival);
         if (cuda->flights[i].begin != NULL) driver->cuEventDestroy(cuda->flights[i].begin);
         if (cuda->flights[i].end != NULL) driver->cuEventDestroy(cuda->flights[i].end);
     }
@@ -534,6 +554,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .capacity = sumi_cuda_runner_capacity,
                                                 .release_plan = sumi_cuda_runner_forget_plan,
                                                 .release_weights = sumi_cuda_runner_forget_weights,
+                                                .measure_delay = cuda_measure_delay,
                                                 .collect = cuda_finished,
                                                 .health = cuda_health,
                                                 .pending = cuda_pending,
@@ -583,6 +604,7 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const bool sleeps_for_all = cuda->device.owns_compute && SUMI_SLEEP_SLACK_US < 1000;
     for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
+        SUMI_CU(driver, cuEventCreate(&cuda->flights[i].arrival, CU_EVENT_DEFAULT), "making an event");
         SUMI_CU(driver, cuEventCreate(&cuda->flights[i].begin, CU_EVENT_DEFAULT), "making an event");
         SUMI_CU(driver,
                 cuEventCreate(&cuda->flights[i].end, sleeps_for_all ? CU_EVENT_DEFAULT : CU_EVENT_BLOCKING_SYNC),

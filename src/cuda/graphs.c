@@ -198,23 +198,21 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
 
 #define RESERVED_NODES 8 // most graphs have fewer
 
-static CUgraph capture_reserve(const sumi_cuda_driver* driver, CUstream stream, CUfunction kernel, void* argument,
-                               uint32_t threads)
+static CUgraph capture_reserve(const sumi_cuda_driver* driver, CUstream stream, CUfunction empty_kernel)
 {
     CUgraph graph = NULL;
-    void* params[] = {argument};
     if (driver->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return NULL;
     for (int32_t i = 0; i < RESERVED_NODES; i++)
-        (void)driver->cuLaunchKernel(kernel, 1, 1, 1, threads, 1, 1, 0, stream, params, NULL);
+        (void)driver->cuLaunchKernel(empty_kernel, 1, 1, 1, SUMI_CUDA_EMPTY_THREADS, 1, 1, 0, stream, NULL, NULL);
     return driver->cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS ? graph : NULL;
 }
 
-void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction kernel, void* argument, uint32_t threads)
+void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction empty_kernel)
 {
     const sumi_cuda_driver* driver = &device->driver;
     CUstream stream;
     if (driver->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) return;
-    CUgraph graph = capture_reserve(driver, stream, kernel, argument, threads);
+    CUgraph graph = capture_reserve(driver, stream, empty_kernel);
     CUgraphExec execs[SUMI_CUDA_MAX_GRAPHS];
     int32_t count = 0;
     while (graph != NULL && count < SUMI_CUDA_MAX_GRAPHS

@@ -52,9 +52,11 @@ typedef struct sumi_cuda_plan {
 } sumi_cuda_plan;
 
 typedef struct sumi_cuda_flight {
+    CUevent arrival;    // if measures_delay: before the empty kernel that `begin` follows
     CUevent begin, end; // `begin` is recorded after the wait for the weights of the first op
     CUevent from;       // where the slice's time begins: `begin`, or `end` of the slice before it
     bool has_waits;     // the slice waits for weights of a later op
+    bool measures_delay;
     int32_t last_fetch; // index of the mirror that was copied last after this slice; -1: none
     const sumi_cuda_plan* plan;
 } sumi_cuda_flight;
@@ -75,6 +77,8 @@ typedef struct sumi_cuda {
     sumi_cuda_memory memory;
     sumi_cuda_modules* modules;
     bool is_loaded;
+    CUfunction empty_kernel; // once is_loaded
+    bool measures_delay;     // of the slices that are submitted from now on
     sumi_rates rates;
     sumi_cuda_weights weights;
     sumi_cuda_block fixed; // arrivals, then the counter

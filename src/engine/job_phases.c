@@ -83,6 +83,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool
         const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
         sumi_limit_note(engine, result);
         if (result != SUMI_OK) return result;
+        slot->u.plan.has_prepared = slot->u.plan.has_prepared || !*out_done;
     }
     if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
     if (!*out_done) return SUMI_OK;

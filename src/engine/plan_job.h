@@ -134,6 +134,7 @@ typedef struct sumi_plan_job {
     // whether the limit was reviewed when the job began; whether it was raised when the plan did not fit
     bool has_reviewed, has_raised;
     bool has_tried_smallest; // the job was tried in its smallest form
+    bool has_prepared;       // on a device: its plan had no graphs or lacked weights there. Usually the first of a size
     const sumi_solver_row* rows;
     const float* times;
     int32_t evaluation_count; // length of `rows` and `times`, which lie in the workspace

@@ -262,7 +262,9 @@ static double predict(const sumi_engine* engine)
 #define MAX_SUBMITTING_US 220.0
 // Slices with streamed weights have copies of their own. With a large budget the limit is then a share of the budget.
 #define STREAMED_SHARE (1.0 / 12.0)
-// Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_OWN_US would take as many frames.
+// Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_OWN_US would take as many frames. Also of the
+// other pieces of that job, which touch new memory: noise and pixels of its picture take two to four times as long as
+// those of later ones, and with MAX_OWN_US a picture of 1024 x 1024 took 48 frames more (H100).
 #define MAX_PREPARING_US 1900.0
 
 static bool submits_next(const sumi_engine* engine)
@@ -284,11 +286,10 @@ static double max_submitting_us(const sumi_engine* engine)
 static double max_own_us(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
-    if (is_ending(engine->jobs.draining)) return MAX_OWN_US;
+    if (is_ending(engine->jobs.draining)) slot = engine->jobs.draining;
     if (slot == NULL || sumi_job_is_load(slot)) return INFINITY;
-    return slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE ? MAX_PREPARING_US
-         : submits_next(engine)                            ? max_submitting_us(engine)
-                                                           : MAX_OWN_US;
+    if (submits_next(engine)) return max_submitting_us(engine);
+    return slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE || slot->u.plan.has_prepared ? MAX_PREPARING_US : MAX_OWN_US;
 }
 
 // Whether the next turn fits into the budget of a call that has taken elapsed_us. On a device the budget limits the

@@ -176,15 +176,18 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
 // it has ended; their times are believed. A slice that would only be submitted to an idle device, because it fits into no
 // budget behind another, follows one now and then, so that a device that has really become slower is noticed. Short times
 // are believed: most slices are made longer than half of LEAST_WAIT_US (frame_budget.c).
+// If an empty kernel has run right before the slice, that one has waited, and the slice's time begins behind it.
 #define MAX_ALONE 2.0
 #define LEAST_WAIT_US 500.0
 // After so many such times in a row, of slices alike: while their time is not known, and afterwards.
 #define ONE_MORE_IF_UNKNOWN 2
 #define ONE_MORE_IF_KNOWN 8
+// An empty kernel that takes longer has waited for kernels of others (H100: 3 to 6 us on an idle device).
+#define MAX_DELAY_US 40.0
 
 static bool may_have_waited(const sumi_run_slice* step, double us, double known_us)
 {
-    return step->is_alone && us > LEAST_WAIT_US && known_us > 0.0 && us > known_us * MAX_ALONE;
+    return step->is_alone && !step->has_delay && us > LEAST_WAIT_US && known_us > 0.0 && us > known_us * MAX_ALONE;
 }
 
 static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
@@ -214,16 +217,17 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     const bool is_suspect = is_bound || (is_device && may_have_waited(step, us, predicted_us));
     const bool was_suspect = doubt->suspect_count > 0;
     doubt->suspect_count = is_suspect ? doubt->suspect_count + 1 : 0;
-    bool teaches = !is_suspect; // whether the time tells something about other slices of the same kinds of ops
+    bool teaches = !is_suspect
+                && !step->is_crowded; // whether the time tells something about other slices of the same kinds of ops
     if (is_bound) {
         us = now_us;
     } else if (*measured <= 0.0f) {
         double believed_us = us;
-        if (is_known && is_device) believed_us = sumi_tempo_first(doubt, predicted_us, us);
+        if (is_device && (is_known || step->is_crowded)) believed_us = sumi_tempo_first(doubt, predicted_us, us);
         teaches = teaches && doubt->alike_count == 0;
         if (alike * entry->plan.sections[step->section_index].repeat < SUMI_TEMPO_FEWEST_REPEATS) {
             *doubt = (sumi_tempo_doubt){.suspect_count = doubt->suspect_count};
-            believed_us = us;
+            if (!step->is_crowded) believed_us = us;
         }
         *measured = (float)believed_us;
         section->measured_us += alike * (double)*measured;
@@ -231,7 +235,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
         section->unmeasured_us -= alike * (double)slice->predicted_us;
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
     } else if (doubt->alike_count > 0) {
-        const float believed = (float)sumi_tempo_again(doubt, (double)*measured, us);
+        const float believed = (float)sumi_tempo_again(doubt, step->is_crowded, (double)*measured, us);
         section->measured_us += alike * ((double)believed - (double)*measured);
         *measured = believed;
         teaches = teaches && doubt->alike_count == 0;
@@ -441,6 +445,10 @@ static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice*
     sumi_plan_entry* entry = run->entry;
     const sumi_slice* slice = &entry->plan.slices[next->slice];
     if (entry->range_us == NULL) {
+        const int32_t kind = entry->kind_first[next->slice];
+        if (engine->runner->functions->measure_delay != NULL)
+            engine->runner->functions->measure_delay(engine->runner, entry->slice_us[kind] <= 0.0f
+                                                                         || entry->doubts[kind].alike_count > 0);
         next->submitted_ns = sumi_clock_ns();
         SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, slice, next->counter, error));
         // on a GPU this is the time of submission only; collect writes the time of the slice
@@ -525,6 +533,8 @@ static bool mark_ended(sumi_engine* engine)
         if (step == NULL) break;
         step->us = times[i].us;
         step->has_waits = times[i].has_waits;
+        step->has_delay = times[i].has_delay;
+        step->is_crowded = times[i].has_delay && times[i].delay_us > MAX_DELAY_US;
         step->is_over = true;
     }
     return count > 0;

@@ -22,6 +22,8 @@ typedef struct sumi_run_slice {
     bool ends_step, has_preview; // the denoising step ends with this slice; a preview is taken after it
     sumi_value change;           // the value to read when the slice has ended (step_cache.h); none: nothing
     double us;                   // measured, from the begin to the end of the slice
+    bool has_delay;              // the slice's time begins behind an empty kernel (sumi_slice_time)
+    bool is_crowded;             // has_delay, and kernels of others kept the device busy then
     bool has_waits;              // the slice waited for streamed weights, so its own work took less than `us`
     double unwaited_us;          // the time of its own work as far as it is known; predictions are made from it
     uint64_t submitted_ns;

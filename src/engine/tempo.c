@@ -13,8 +13,10 @@
 // A first measurement is believed up to this multiple of its prediction. Predictions of kinds of ops that were measured
 // before are seldom that wrong.
 #define MAX_FIRST 1.5
-#define ALIKE 1.04f   // the largest ratio of two measurements that are alike
-#define ALIKE_COUNT 4 // so many in a row are believed; a model has dozens of layers
+#define ALIKE 1.04f // the largest ratio of two measurements that are alike
+// So many in a row are believed; a model has dozens of layers. Between two kernels of the host program an empty kernel
+// begins at once, too, and the slice behind it runs beside the second one.
+#define ALIKE_COUNT 6
 
 double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double measured_us)
 {
@@ -24,11 +26,11 @@ double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double mea
     return predicted_us * MAX_FIRST;
 }
 
-double sumi_tempo_again(sumi_tempo_doubt* doubt, double known_us, double measured_us)
+double sumi_tempo_again(sumi_tempo_doubt* doubt, bool is_crowded, double known_us, double measured_us)
 {
     SUMI_ASSERT(doubt->alike_count > 0 && known_us > 0.0 && measured_us > 0.0);
     const float us = (float)measured_us;
-    const bool is_alike = us <= doubt->us * ALIKE && doubt->us <= us * ALIKE;
+    const bool is_alike = !is_crowded && us <= doubt->us * ALIKE && doubt->us <= us * ALIKE;
     doubt->alike_count = is_alike ? doubt->alike_count + 1 : 1;
     doubt->us = us;
     const bool is_over = measured_us <= known_us || doubt->alike_count >= ALIKE_COUNT;

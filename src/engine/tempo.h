@@ -24,7 +24,10 @@ typedef struct sumi_tempo {
 // kernels keep the device busy while ours run, every slice may look several times as long as it is. If that were
 // believed, fewer slices would fit into a frame, all of them would run beside these kernels, and no better time would
 // ever be measured. So a first time far above its prediction is doubted: less is believed, until several times in a
-// row are alike, as those of a device that nobody else uses are.
+// row are alike, as those of a device that nobody else uses are. Kernels of the host program that are as long as ours
+// make our times alike, too, because each of ours waits for the end of one of theirs (H100: 640 to 651 us instead of
+// 431, 1025 to 1036 instead of 458). So an empty kernel is launched before each slice whose time is not known, and the
+// time counts only if that kernel began at once.
 typedef struct sumi_tempo_doubt {
     float us;              // the newest measurement
     int32_t alike_count;   // how many in a row were alike; 0: no doubt
@@ -38,7 +41,8 @@ typedef struct sumi_tempo_doubt {
 double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double measured_us);
 // Called instead of the functions below while there is a doubt. Returns what is believed after another measurement:
 // known_us, or the measured time, which then is not doubted any more.
-double sumi_tempo_again(sumi_tempo_doubt* doubt, double known_us, double measured_us);
+// is_crowded: kernels of others kept the device busy when the slice began.
+double sumi_tempo_again(sumi_tempo_doubt* doubt, bool is_crowded, double known_us, double measured_us);
 
 void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us);
 // The new estimate for a slice after another measurement.

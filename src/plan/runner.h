@@ -60,11 +60,14 @@ typedef struct sumi_publication {
     const struct sumi_imported* import; // the import whose memory `address` is; NULL: memory of the host program
 } sumi_publication;
 
-// The time of a slice on the device, from the start of its first op to the end of its last op. has_waits: in between
-// the slice has waited for streamed weights, so its own work took less time than `us`.
+// The time of a slice on the device, from the start of its first op to the end of its last op.
 typedef struct sumi_slice_time {
     double us;
-    bool has_waits;
+    // If has_delay: how long an empty kernel right before the slice has waited for a place on the device. A few
+    // microseconds, or longer beside kernels of the host program.
+    double delay_us;
+    bool has_delay;
+    bool has_waits; // the slice has waited for streamed weights, so its own work took less time than `us`
 } sumi_slice_time;
 
 // Memory or a semaphore of a graphics API that was imported (src/cuda/imports.c). All members but `address` are the
@@ -159,6 +162,8 @@ typedef struct sumi_runner_functions {
     void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
     // The weights will be freed: removes them from the device. Call only while nothing that uses them is in flight.
     void (*release_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
+    // Whether slices that are submitted from now on measure how long an empty kernel waits before them. False at first.
+    void (*measure_delay)(sumi_runner* runner, bool enabled);
     // Reports the slices that have ended of those that were submitted and not yet reported, the oldest first, at most
     // `capacity`. Returns how many; 0 if the oldest still runs, or if there is none.
     int32_t (*collect)(sumi_runner* runner, sumi_slice_time* out_times, int32_t capacity);

@@ -72,6 +72,9 @@ void fake_kernel_times(const double* ms, int count);
 // The host program submits a kernel of a higher priority that keeps the device busy for this time, by the device's
 // clock. Kernels begin after it; what is no kernel, such as records of events in an idle stream, does not wait.
 void fake_host_computes(double ms);
+// Kernels of the host program keep the device busy beside ours: every empty kernel (kernels/empty.cu) waits so long for
+// a place. It takes 0.003 ms itself, and is in no count of launches. 0 at first.
+void fake_crowd(double ms);
 // Bytes of device memory that the driver keeps for itself, for each object that is alive. 0 at first.
 void fake_keeps(uint64_t context_bytes, uint64_t module_bytes, uint64_t graph_bytes);
 void fake_fill_new_memory(int byte); // the content of new memory; 0 at first

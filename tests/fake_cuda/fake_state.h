@@ -186,6 +186,7 @@ typedef struct fake_world {
     void* signal_user;
     // the device
     double clock_ms, host_ends_ms; // host_ends_ms: of the newest kernel of the host program
+    double delay_ms;               // of each empty kernel
     const fake_clock* clock;       // NULL: the system's
     const double* kernel_ms;       // NULL: all alike
     int kernel_ms_count, kernel_ms_next;
