@@ -128,6 +128,12 @@ TEST(graphs_are_limited_over_all_plans)
             CHECK(limit == 0 || fake_held_kind("graph exec") == most[limit]);
             CHECK(fake_graph_launches() > 0);
         }
+        // The graphs of a plan that is given up are destroyed when others need their place.
+        const uint64_t destroyed = fake_calls("cuGraphExecDestroy");
+        sumi_cuda_drop_all_graphs((sumi_cuda*)setup.runner);
+        CHECK_NUMBER(fake_calls("cuGraphExecDestroy"), destroyed);
+        CHECK(run_small_plan(setup.runner, &second, &error) == SUMI_OK);
+        CHECK(limit == 0 || fake_held_kind("graph exec") == most[limit]);
         hashes[limit] = fake_launch_hash(); // weights were uploaded by runs before
         plan_forget(setup.runner, &second.plan);
         sumi_plan_end(&second.plan);

@@ -509,6 +509,7 @@ static void destroy_inside(sumi_cuda* cuda)
     for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
         if (cuda->writes[i].event != NULL) driver->cuEventDestroy(cuda->writes[i].event);
     }
+    sumi_cuda_destroy_dropped_graphs(cuda);
     if (cuda->capture != NULL) driver->cuStreamDestroy(cuda->capture);
     sumi_cuda_cublaslt_close(cuda->device.cublaslt);
     cuda->device.cublaslt = NULL;

@@ -134,14 +134,22 @@ static bool repeats_slices(const sumi_plan* plan)
     return repeats;
 }
 
-// Whether there may be another graph. A plan that launches its slices in every step takes the place of other plans.
-static bool has_room(sumi_cuda* cuda, const sumi_cuda_plan* record)
+static void destroy_dropped_graph(sumi_cuda* cuda)
+{
+    cuda->device.driver.cuGraphExecDestroy(cuda->dropped_graphs[--cuda->dropped_count]);
+}
+
+// Makes room for another graph if it can. A plan that launches its slices in every step takes the place of other plans.
+static bool make_room(sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     const int32_t most = max_graphs(cuda);
     for (size_t i = 0; i < cuda->plan_count && count_graphs(cuda) >= most && repeats_slices(record->plan); i++) {
         if (cuda->plans[i] != record) sumi_cuda_drop_graphs(cuda, cuda->plans[i]);
     }
-    return count_graphs(cuda) < most;
+    const int32_t count = count_graphs(cuda);
+    if (count >= most) return false;
+    while (cuda->dropped_count > 0 && count + (int32_t)cuda->dropped_count >= most) destroy_dropped_graph(cuda);
+    return true;
 }
 
 // Captures the segments of the next slice that have no graph yet. *out_refused: the driver makes no graphs.
@@ -154,7 +162,7 @@ static sumi_result capture_next(sumi_cuda* cuda, sumi_cuda_plan* record, bool* o
             ? record->graphs[record->graph_count - 1].segment
             : (sumi_slice){0};
     while (sumi_cuda_next_segment(record, slice, &segment)) {
-        record->has_most_graphs = !has_room(cuda, record);
+        record->has_most_graphs = !make_room(cuda, record);
         if (record->has_most_graphs) return SUMI_OK;
         CUgraphExec exec;
         SUMI_TRY(capture(cuda, record, &segment, &exec, out_refused, error));
@@ -225,9 +233,25 @@ void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction empty_k
 
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
-    for (int32_t i = 0; i < record->graph_count; i++) cuda->device.driver.cuGraphExecDestroy(record->graphs[i].exec);
+    const size_t count = cuda->dropped_count + (size_t)record->graph_count;
+    sumi_error ignored = {0};
+    const bool keeps = sumi_grow(cuda->heap, (void**)&cuda->dropped_graphs, &cuda->dropped_capacity, count,
+                                 sizeof *cuda->dropped_graphs, &ignored)
+                    == SUMI_OK;
+    for (int32_t i = 0; i < record->graph_count; i++) {
+        if (keeps) cuda->dropped_graphs[cuda->dropped_count++] = record->graphs[i].exec;
+        else cuda->device.driver.cuGraphExecDestroy(record->graphs[i].exec);
+    }
     record->graph_count = record->graphed_slices = 0;
     record->without_graphs = record->has_most_graphs = false;
+}
+
+void sumi_cuda_destroy_dropped_graphs(sumi_cuda* cuda)
+{
+    while (cuda->dropped_count > 0) destroy_dropped_graph(cuda);
+    sumi_free(cuda->heap, cuda->dropped_graphs);
+    cuda->dropped_graphs = NULL;
+    cuda->dropped_capacity = 0;
 }
 
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)

@@ -19,7 +19,10 @@ bool sumi_cuda_has_graphs(const sumi_cuda* cuda, const sumi_cuda_plan* record);
 // Makes SUMI_CUDA_MAX_GRAPHS graphs of the empty kernel and frees them, so that the driver has the memory for them. A failure is left to the graphs of plans. Uses no stream of the engine's:
 // other calls may run beside this one. The context must be current.
 void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction empty_kernel);
+// The plan has no graphs any more. Destroying 320 of them took 4 ms of one update (H100), so they are kept and
+// destroyed one by one when there must be room for others. Nothing may be running.
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
+void sumi_cuda_destroy_dropped_graphs(sumi_cuda* cuda); // all of them, before the context is left for good
 // The graph of a segment of a slice. NULL: launch it op by op.
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment);
 #endif

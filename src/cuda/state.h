@@ -91,6 +91,9 @@ typedef struct sumi_cuda {
     uint64_t budget;             // of device memory, in bytes; 0: no limit
     // device memory that is neither free nor allocated by sumi (sumi_device_properties)
     atomic_uint_fast64_t uncounted_bytes;
+    // Graphs of no plan any more, to be destroyed one by one (graphs.h).
+    CUgraphExec* dropped_graphs;
+    size_t dropped_count, dropped_capacity;
     // Graphs are captured in this stream. Nothing else runs in it, except what a launcher does while kernels are looked
     // up.
     CUstream capture;

@@ -265,7 +265,7 @@ static double predict(const sumi_engine* engine)
 // Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_OWN_US would take as many frames. Also of the
 // other pieces of that job, which touch new memory: noise and pixels of its picture take two to four times as long as
 // those of later ones, and with MAX_OWN_US a picture of 1024 x 1024 took 48 frames more (H100).
-#define MAX_PREPARING_US 1900.0
+#define MAX_PREPARING_US 1600.0
 
 static bool submits_next(const sumi_engine* engine)
 {
