@@ -29,6 +29,7 @@ void fake_reset(void);
 // ---- The device and the driver --------------------------------------------------------------------------------------
 // Up to 4 devices, all alike. Byte i of the uuid of device d is 16 * d + i, byte i of its luid 8 * d + i + 1.
 void fake_devices(int count, int capability);
+void fake_multiprocessors(int count);   // of each; 0: 132 of 9.0, 84 of others
 void fake_driver_version(int version);  // 13000 for 13.0; entries of newer ABIs are missing
 void fake_lack_entry(const char* name); // this entry is missing; NULL: none is. The name must stay valid
 // cuGetProcAddress_v2 fails, so that only exported names can be found, as before CUDA 12.
@@ -134,8 +135,10 @@ long fake_held(void);
 long fake_held_kind(const char* kind);
 uint64_t fake_held_bytes(void); // of device memory and pinned memory
 uint64_t fake_allocation_count(void);
-uint64_t fake_pinning_us(void);           // the time spent in pinning and unpinning so far
-uint64_t fake_calls(const char* name);    // calls of this entry
+uint64_t fake_pinning_us(void);        // the time spent in pinning and unpinning so far
+uint64_t fake_calls(const char* name); // calls of this entry
+// Modules that were loaded, of machine code or of PTX for this capability. 0: for any
+int fake_images(int capability, bool is_binary);
 void fake_count_launches(bool from_zero); // true: forgets the launches so far
 int fake_launch_count(void);              // kernels that were run, in graphs or not
 uint64_t fake_launch_hash(void);          // of their names, grids and blocks, in order

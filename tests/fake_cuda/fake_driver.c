@@ -1,5 +1,6 @@
 // The driver's entries.
 #define _POSIX_C_SOURCE 200809L
+#include "cards.h"
 #include "fake_state.h"
 #include <cudaTypedefs.h>
 #include <stdio.h>
@@ -179,6 +180,8 @@ CUresult CUDAAPI cuDeviceGetName(char* name, int length, CUdevice device)
     return leave(CUDA_SUCCESS);
 }
 
+static unsigned max_shared(void) { return (unsigned)(card_shared_kib(fake.capability) - 1) << 10; }
+
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device)
 {
     ENTER("cuDeviceGetAttribute", ANYWHERE);
@@ -187,10 +190,14 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
     switch ((int)attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = fake.capability / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = fake.capability % 10; break;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = is_hopper ? 132 : 84; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = fake.multiprocessors > 0 ? fake.multiprocessors : is_hopper ? 132 : 84;
+        break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 49152; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = is_hopper ? 232448 : 101376; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = is_hopper ? 233472 : 102400; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = (int)max_shared(); break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        *value = card_shared_kib(fake.capability) << 10;
+        break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = is_hopper ? 52428800 : 6291456; break;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1980000; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 2619000; break;
@@ -307,10 +314,11 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned c
                                     void** values)
 {
     ENTER("cuModuleLoadDataEx", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
-    const bool is_binary = memcmp(image, "\177ELF", 4) == 0;
-    if (is_binary && !fake.takes_binaries) return leave(CUDA_ERROR_NO_BINARY_FOR_GPU);
+    const image_target target = read_image_target(image);
+    if ((target.is_binary && !fake.takes_binaries) || !image_runs_on(target, fake.capability))
+        return leave(CUDA_ERROR_NO_BINARY_FOR_GPU);
     fake_module* module = fake_make(sizeof *module, FAKE_MODULE);
-    if (!is_binary && !fake_read_ptx(module, image, fake.newest_ptx)) {
+    if (!target.is_binary && !fake_read_ptx(module, image, fake.newest_ptx)) {
         for (int i = 0; i < module->function_count; i++) free(module->functions[i]);
         free(module->functions);
         fake_unmake(module);
@@ -319,6 +327,8 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned c
                       is_text ? "ptxas application ptx input, line 9;\nUnsupported .version" : "ptxas: no PTX");
         return leave(is_text ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : CUDA_ERROR_INVALID_IMAGE);
     }
+    if (target.capability >= 0 && target.capability < FAKE_MOST_TARGETS)
+        fake.images[target.is_binary][target.capability]++;
     *out = (CUmodule)module;
     return leave(CUDA_SUCCESS);
 }
@@ -373,8 +383,6 @@ static fake_function* find_function(CUfunction handle)
     }
     return NULL;
 }
-
-static unsigned max_shared(void) { return fake.capability == 90 ? 232448 : 101376; }
 
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
 {

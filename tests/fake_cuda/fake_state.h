@@ -167,9 +167,11 @@ CUresult fake_enter_library(const char* name);
 bool fake_captures_strictly(const fake_stream* stream); // it is being captured, and not in relaxed mode
 
 #define FAKE_BUCKETS 1024
+#define FAKE_MOST_TARGETS 200
 typedef struct fake_world {
     // settings
-    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us, call_ns;
+    int device_count, capability, multiprocessors, driver_version, newest_ptx, complete_after, fill_byte, pin_us,
+        kernel_us, call_ns;
     bool old_lookup, takes_binaries, is_lost, refuses_graphs, locks_read_only;
     const char* lacking;
     uint64_t byte_limit, device_bytes, context_keeps, module_keeps, graph_keeps;
@@ -178,6 +180,7 @@ typedef struct fake_world {
     bool has_failed, has_failed_allocation;
     // counts
     int violations, launch_count, graph_launch_count, wake_count, graph_pieces;
+    int images[2][FAKE_MOST_TARGETS]; // modules loaded of PTX and of machine code, by their target
     uint64_t allocation_count, launch_hash, pinning_us;
     char last_kernel[160];
     void (*on_launch)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data);

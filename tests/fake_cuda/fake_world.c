@@ -373,6 +373,7 @@ static void set_defaults(void)
     fake.driver_version = 13000;
     fake.newest_ptx = 90;
     fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = fake.call_ns = 0;
+    fake.multiprocessors = 0;
     fake.locks_read_only = true;
     fake.clock = NULL;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
@@ -382,6 +383,7 @@ static void set_defaults(void)
     fake.has_failed = fake.has_failed_allocation = false;
     fake.violations = fake.launch_count = fake.graph_launch_count = fake.wake_count = fake.graph_pieces = 0;
     fake.allocation_count = fake.launch_hash = fake.pinning_us = 0;
+    memset(fake.images, 0, sizeof fake.images);
     fake.last_kernel[0] = 0;
     fake.on_launch = NULL;
     fake.on_signal = NULL;
@@ -405,6 +407,7 @@ void fake_devices(int count, int capability)
 {
     SET(fake.device_count = count > 4 ? 4 : count; fake.capability = capability);
 }
+void fake_multiprocessors(int count) { SET(fake.multiprocessors = count); }
 void fake_driver_version(int version) { SET(fake.driver_version = version); }
 void fake_lack_entry(const char* name) { SET(fake.lacking = name); }
 void fake_old_lookup(bool on) { SET(fake.old_lookup = on); }
@@ -496,6 +499,16 @@ uint64_t fake_pinning_us(void)
     uint64_t n;
     SET(n = fake.pinning_us);
     return n;
+}
+
+int fake_images(int capability, bool is_binary)
+{
+    int count = 0;
+    fake_lock();
+    for (int target = 0; target < FAKE_MOST_TARGETS; target++)
+        if (capability == 0 || capability == target) count += fake.images[is_binary][target];
+    fake_unlock();
+    return count;
 }
 
 uint64_t fake_calls(const char* name)
