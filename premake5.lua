@@ -514,6 +514,41 @@ if cuda and not is_windows and not _OPTIONS["fuzz"] then
         filter {}
 end
 
+-- A driver that passes calls on to the one that is there, as another card (tests/pretend_cuda). It has every entry that cuda.h declares, under the name that the driver exports.
+local function write_pretend_entries(folder)
+    local text, names, list = read_file((cuda.include_folder or "/usr/include") .. "/cuda.h"), {}, {}
+    for name in text:gmatch "CUresult%s+CUDAAPI%s+(cu%u[%w_]*)%s*%(" do names[name] = true end
+    for _, exported in text:gmatch "#%s*define%s+(cu%u[%w_]*)%s+(cu%u[%w_]*)" do names[exported] = true end
+    for exported in text:gmatch "__CUDA_API_PT[DS][SZ]%((cu%u[%w_]*)%)" do names[exported] = true end
+    for _, name in ipairs { "cuGetProcAddress", "cuGLGetDevices", "cuGLGetDevices_v2", "cuGraphicsGLRegisterImage", "cuGraphicsGLRegisterBuffer" } do names[name] = true end -- an older one, and OpenGL's, which other headers have
+    for name in pairs(names) do table.insert(list, name) end
+    table.sort(list)
+    os.mkdir(folder)
+    write_file(folder .. "/pretend_entries.h", "// Written by premake5.lua from cuda.h. Do not edit.\n#define ENTRIES(X) \\\n    X(" .. table.concat(list, ") \\\n    X(") .. ")\n")
+end
+
+if cuda and not is_windows and not _OPTIONS["fuzz"] then
+    local generated = path.getabsolute(build) .. "/pretend_entries"
+    if _ACTION and _ACTION ~= "clean" then write_pretend_entries(generated) end
+    c_project "pretend_cuda"
+        kind "SharedLib"
+        targetname "pretend_cuda"
+        products("pretend", "pretend_cuda")
+        use_cuda()
+        use_library(zlib)
+        includedirs { generated, "src" }
+        buildoptions { "-fPIC" }
+        linkoptions { "-Wl,-soname,libcuda.so.1" }
+        files { "tests/pretend_cuda/*.c" }
+        link_library(zlib)
+        links { "dl" }
+        for _, name in ipairs(all_configurations) do
+            filter("configurations:" .. name)
+                postbuildcommands { "ln -sf libpretend_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/pretend") .. "/libcuda.so.1'" }
+        end
+        filter {}
+end
+
 -- A test that includes fake_cuda.h is linked with a CUDA driver that needs no GPU: its soname is libcuda.so.1, and so the backend finds it instead of a real one.
 local function uses_fake_cuda(sources) return any_includes(sources, { '"fake_cuda.h"' }) end
 
@@ -550,6 +585,7 @@ local function test_program(name, sources)
             defines { "SUMI_TEST_HAS_EGL" }
             if egl ~= "" then includedirs { egl } end
         end
+        if name == "test_cuda_pretend" and cuda then linkoptions { "-rdynamic" } end -- shows the stand-in a table of images of its own
         if name == "test_cuda_vulkan" and vulkan then
             defines { "SUMI_TEST_HAS_VULKAN" }
             if vulkan ~= "" then includedirs { vulkan } end

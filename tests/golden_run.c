@@ -1,14 +1,16 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
 //     golden_run [--skip-other-families] [--as-engine]
-//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--list-kernels] DIR
+//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--list-kernels]
+//                [--as CARD] DIR
 //
 // --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16;
 // --portable without Hopper's kernels, --no-graphs without CUDA graphs, --cublaslt with that library for what it can
 // take (it must be there), --fp8, --int8 and --int4 with weights in 8 or 4 bits, which have bounds that only a broken
 // path exceeds, --as-stored with block types and fp8 as their files have them, which has the bounds of bfloat16.
 // Tokenizers, schedules, pictures and single operations are the CPU's in any case. --list-kernels prints every kernel
-// that the device has and how often it was used: tests/check_kernels.sh adds such lists up.
+// that the device has and how often it was used: tests/check_kernels.sh adds such lists up. --as 8.9 takes the kernels
+// that are for such a card, on whatever GPU there is (tests/pretend_cuda).
 //
 // Every plan runs twice. First as the engine runs it: the same fused ops, the same memory, slices of the same length,
 // graphs; what a host would get is compared. Then op by op with every value kept, for the values inside. On the
@@ -24,6 +26,7 @@
 #include "cuda/cuda.h"
 #include "golden_support.h"
 #include "plan_runner.h"
+#include "pretend.h"
 #include "system.h"
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +160,9 @@ static bool open_runner(golden* g, bool is_gpu, sumi_cublaslt cublaslt, const su
 
 int main(int argc, char** argv)
 {
+    const int argument_count = argc;
+    if (!pretend_take_argument(&argc, argv)) return 2;
+    const bool pretends = argc != argument_count;
     golden* g = calloc(1, sizeof *g);
     sumi_cuda_options options = {0};
     sumi_error error = {0};
@@ -184,13 +190,14 @@ int main(int argc, char** argv)
     }
     if (g->weights == SUMI_WEIGHTS_AS_STORED) g->has_text_weights = true; // as the engine
     const bool wants_gpu = g->weights != SUMI_WEIGHTS_AUTO || options.without_hopper || options.without_graphs
-                        || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels || g->attention != SUMI_ATTENTION_AUTO;
+                        || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels || pretends
+                        || g->attention != SUMI_ATTENTION_AUTO;
     if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
         fprintf(stderr,
                 "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
                 "[--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--text] [--8bit-attention] "
-                "[--list-kernels] DIR\n"
-                "  the last seven are for --backend cuda; --text: text encoders have this format of weights too\n");
+                "[--list-kernels] [--as CARD] DIR\n"
+                "  the last eight are for --backend cuda; --text: text encoders have this format of weights too\n");
         free(g);
         return 2;
     }

@@ -12,6 +12,7 @@
 #   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8, int8 and int4, also portable (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the programs that tests/list.txt has for a GPU                           (default)
+#   cards      test_cuda_ops and golden_run as other cards than the one that is there (tests/pretend_cuda), in every format that the card has: CARDS ("8.0 8.6,28 8.9 12.0")
 #   interop    test_cuda_gl, test_cuda_vulkan, the tests of targets in test_cuda_host_context, and samples/vulkan, shared and with --copy; wants libEGL and libvulkan, which come with
 #              desktops. With VK_LAYER_PATH the Khronos validation layer watches. The programs of `tests` include the first three
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
@@ -85,7 +86,7 @@ done < <(sed -n 's,^gpu golden/\([^ ]*\).*,\1,p' <<<"$rows")
 if [ "${1:-}" = --collect ]; then
     [ $# -eq 3 ] && [ -d "$3" ] || { sed -n '4,5p' "$0"; exit 2; }
     mkdir -p "$2/lib"
-    for program in test_cuda_ops test_demo test_demo_edit golden_run tune_cuda_linear tune_cuda_calls bench sumi cookbook $programs_beside_others $programs_alone; do
+    for program in test_cuda_ops test_demo test_demo_edit golden_run tune_cuda_linear tune_cuda_calls bench pacing sumi cookbook $programs_beside_others $programs_alone; do
         program=$3/$program
         [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
         cp -f "$program" "$2/"
@@ -93,6 +94,8 @@ if [ "${1:-}" = --collect ]; then
         ldd "$program" | awk '$3 ~ /^\// { print $3 }' | grep -vE '/(libcuda|libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -fL "$library" "$2/lib/"; done
     done
     [ ! -x "$3/vulkan" ] || cp -f "$3/vulkan" "$2/" # built where Vulkan's headers are
+    # What makes the driver say that its device is another card, for `cards` and --as.
+    if [ -e "$3/../pretend/libcuda.so.1" ]; then mkdir -p "$2/pretend" && cp -fL "$3/../pretend/libcuda.so.1" "$2/pretend/"; else echo "not built: pretend_cuda"; missing=1; fi
     # To link against: the library, where it is not a shared one in lib/.
     [ ! -e "$3/../lib/libsumi.a" ] || cp -f "$3/../lib/libsumi.a" "$2/"
     find "$2" -type f \( -name '*.so*' -o -perm -u=x \) -exec strip -s {} +
@@ -103,13 +106,13 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,37p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,38p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | interop | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
+        ops | golden | tests | cards | interop | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -248,6 +251,18 @@ if has tests; then
     for program in $programs_beside_others; do start "$program" "$bin/$program"; done
     finish
     for program in $programs_alone; do run "$program" "$bin/$program"; done
+fi
+if has cards; then
+    for card in ${CARDS:-8.0 8.6,28 8.9 12.0}; do
+        for kind in $("$bin/test_cuda_ops" --list | grep -E '^[a-z0-9_]+$'); do NO_SKIPS=1 start "test_cuda_ops $kind, as $card" "$bin/test_cuda_ops" --as "$card" "$kind"; done
+        formats=("" --int8 --int4 --8bit-attention "--int8 --8bit-attention")
+        case $card in 8.0* | 8.6* | 8.7*) ;; *) formats+=(--fp8) ;; esac
+        for data in "${golden_data[@]}"; do
+            for format in "${formats[@]}"; do start "golden $data${format:+, ${format//--/}}, as $card" "$bin/golden_run" --backend cuda --as "$card" $format "tests/golden/$data"; done
+        done
+    done
+    finish
+    skip_missing_golden
 fi
 if has interop; then
     for program in test_cuda_gl test_cuda_vulkan; do run "interop $program" "$bin/$program"; done

@@ -3,12 +3,14 @@
 // own bits again: in a second run, with and without CUDA graphs, and cut into slices of any size that run in another
 // order.
 //
-//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]    parts of names; each case prints its error
-//     test_cuda_ops --list                                                   the tests' names
+//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [--as CARD] [TEST [CASE]]
+//     test_cuda_ops --list        the tests' names
 //
+//     TEST, CASE       parts of names; each case prints its error
 //     --small          only small cases, for slow tools
 //     --cublaslt       products by that library wherever it can
 //     --list-kernels   which kernels were used, for tests/check_kernels.sh
+//     --as 8.9         the kernels that are for such a card, on whatever GPU there is (tests/pretend_cuda)
 //
 // The cases are in the folder cuda_ops, a file for each subject. Before each run every byte of the arena is set to
 // 0xFF, which is NaN in both floating types. This finds ops that read what was never written, and ops that do not write
@@ -24,6 +26,7 @@
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
 #include "cuda_ops/run.h"
+#include "pretend.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
 #endif
@@ -134,6 +137,7 @@ static int32_t capability(const sumi_runner* runner)
 
 int main(int argc, char** argv)
 {
+    if (!pretend_take_argument(&argc, argv)) return 2;
     bool lists_kernels = false;
     g_run.max_elements = UINT64_MAX;
     for (; argc > 1 && argv[1][0] == '-' && strcmp(argv[1], "--list") != 0; argv[1] = argv[0], argv++, argc--) {
@@ -141,8 +145,8 @@ int main(int argc, char** argv)
         else if (strcmp(argv[1], "--cublaslt") == 0) g_run.cublaslt = SUMI_CUBLASLT_ALWAYS;
         else if (strcmp(argv[1], "--list-kernels") == 0) lists_kernels = true;
         else
-            return fprintf(stderr,
-                           "usage: test_cuda_ops [--small | --cublaslt] [--list-kernels] [--list | TEST [CASE]]\n"),
+            return fprintf(stderr, "usage: test_cuda_ops [--small | --cublaslt] [--list-kernels] [--as CARD] [--list | "
+                                   "TEST [CASE]]\n"),
                    2;
     }
     TEST_BEGIN(argc, argv);

@@ -26,6 +26,7 @@
 // With --blocks N the transformer of a synthetic checkpoint is cut to N blocks. "forward" is then scaled to the blocks
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
 // prompts are given as random features.
+#include "pretend.h"
 #include "synthetic.h"
 #include "synthetic_blocks.h"
 #include <math.h>
@@ -979,7 +980,7 @@ static int usage(void)
         stderr,
         "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid] | --model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
-        "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
+        "[--runs N] [--threads N] [--memory-budget MB] [--float32] [--as CARD]\n"
         "             [--write DIR] [--serve [--encoded-prompt FILE]] [--weights " SYNTHETIC_WEIGHTS
         "] [--text-weights FORMAT] [--attention bf16|8bit] [--cublaslt] [--slice "
         "US]\n"
@@ -991,6 +992,7 @@ static int usage(void)
         "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only "
         "writes the checkpoint\n"
         "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n"
+        "  --as 8.9[,MULTIPROCESSORS]: on this GPU with the kernels that are for such a card (tests/gpu.md)\n"
         "  --references: an edit model, whose prompts refer to N pictures of 1024 x 1024: 1 for Qwen-Image-Edit, 2 or "
         "3 "
         "for Edit-Plus\n"
@@ -1127,6 +1129,7 @@ int main(int argc, char** argv)
                       .seconds = 8.0,
                       .slice_us = -1,
                       .backend = SUMI_BACKEND_CPU};
+    if (!pretend_take_argument(&argc, argv)) return 2;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--prompt-file") != 0) continue;
         fprintf(stderr, "bench: --prompt-file is called --encoded-prompt now\n");

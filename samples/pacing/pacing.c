@@ -17,6 +17,7 @@
 // The ideal time of a picture is its work time alone divided by the share of the GPU that the budget is: budget /
 // period, for the last two (period - load) / period.
 #include "host.h"
+#include "pretend.h"
 #include "series.h"
 #include "synthetic.h"
 #include <stdio.h>
@@ -455,13 +456,14 @@ static int usage(void)
         "              [--budgets B,B,..] [--frames N] [--max-frames N] [--seconds N] [--period MS] [--load MS] "
         "[--slice US] [--tokens "
         "N] [--first N] [--paced-load MS]\n"
-        "              [--memory-budget MB] [--trace FILE]\n"
+        "              [--memory-budget MB] [--trace FILE] [--as CARD]\n"
         "  a budget is a number of milliseconds, slack or unlimited; of a number also MS@submit, MS@start, MS@finish\n"
         "  --frames: at least so many per budget, and at least one picture; --max-frames, --seconds: no "
         "more and no longer than that per budget\n"
         "  --load: GPU time of a frame; --slice: max_slice_us of the engine, 0 for whole ops; --paced-load: the model "
         "is loaded in frames of that budget\n"
         "  --first: so many pictures in the row of the first ones\n"
+        "  --as 8.9[,MULTIPROCESSORS]: on this GPU with the kernels that are for such a card (tests/gpu.md)\n"
         "  --trace: a line for each update and each piece of the engine's work: row, stage, begin in ms, us, what\n");
     return 2;
 }
@@ -571,6 +573,7 @@ int main(int argc, char** argv)
                        .period_ms = 1000.0 / 60.0,
                        .load_ms = 10.0,
                        .max_seconds = 60.0};
+    if (!pretend_take_argument(&argc, argv)) return 2;
     if (!read_arguments(&p, argc, argv)) return usage();
     if (p.trace_path != NULL && (p.trace = fopen(p.trace_path, "w")) == NULL) {
         fprintf(stderr, "pacing: cannot write %s: give --trace a file in a folder that can be written\n", p.trace_path);
