@@ -14,6 +14,9 @@
 // @start before them, @finish when the GPU has finished the frame, with no more than what is left until the next one.
 // "slack" is all of that; "unlimited" more than the GPU can do.
 //
+// The first row of the calls' times, (none), is what the stopwatch shows when nothing is called, right after the thread
+// has slept: times of a microsecond are mostly those of cold caches.
+//
 // The ideal time of a picture is its work time alone divided by the share of the GPU that the budget is: budget /
 // period, for the last two (period - load) / period.
 #include "host.h"
@@ -31,11 +34,11 @@
 #define UNLIMITED 1000000 // us: never reached; SUMI_FOREVER would not return before the pictures are done
 
 typedef enum place { PLACE_SUBMIT, PLACE_START, PLACE_FINISH } place;
-typedef enum call { CALL_UPDATE, CALL_POLL, CALL_SUBMIT, CALL_FETCH, CALL_RELEASE, CALL_COUNT } call;
+typedef enum call { CALL_NONE, CALL_UPDATE, CALL_POLL, CALL_SUBMIT, CALL_FETCH, CALL_RELEASE, CALL_COUNT } call;
 
 static const char* const s_places[] = {"submit", "start", "finish"};
-static const char* const s_calls[CALL_COUNT] = {"sumi_engine_update", "sumi_job_poll", "sumi_submit_images",
-                                                "sumi_fetch_images", "sumi_images_release"};
+static const char* const s_calls[CALL_COUNT] = {
+    "(none)", "sumi_engine_update", "sumi_job_poll", "sumi_submit_images", "sumi_fetch_images", "sumi_images_release"};
 static const char* const s_stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
 
 typedef struct row {
@@ -176,8 +179,10 @@ static bool end_picture(pacing* p)
 static bool advance(pacing* p, uint32_t budget_us)
 {
     if (!p->has_job) return true;
+    stopwatch watch = start_watch();
+    stop_watch(p->now, CALL_NONE, watch);
     const sumi_stage stage = poll(p).stage;
-    const stopwatch watch = start_watch();
+    watch = start_watch();
     sumi_engine_update(p->engine, budget_us);
     const double us = stop_watch(p->now, CALL_UPDATE, watch);
     if (us > p->now->longest_update[stage]) p->now->longest_update[stage] = us;
