@@ -389,10 +389,13 @@ typedef enum sumi_stage {
     SUMI_STAGE_TEXT = 3,    // text encoders, and the vision tower that reads reference images
     SUMI_STAGE_IMAGE = 4,   // VAE encoder: start images and references become latents
     SUMI_STAGE_DENOISE = 5,
-    SUMI_STAGE_DECODE = 6,  // VAE decoder
-    SUMI_STAGE_TRANSFER = 7 // conversion of the image to its format and its copy to its target
+    SUMI_STAGE_DECODE = 6,   // VAE decoder
+    SUMI_STAGE_TRANSFER = 7, // conversion of the image to its format and its copy to its target
+    // The driver compiles kernels for a GPU that is newer than the library. It takes some seconds once, and milliseconds
+    // from then on, until there is a new driver.
+    SUMI_STAGE_COMPILE = 8
 } sumi_stage;
-#define SUMI_STAGE_COUNT 8
+#define SUMI_STAGE_COUNT 9
 
 // Where the work of a span (sumi_trace_span) was done.
 typedef enum sumi_track {
@@ -656,7 +659,7 @@ typedef struct sumi_job_status {
     sumi_job_state state;
     sumi_stage stage;
     // Denoising steps done, and in all, which is known from the submission on; a deadline may lower it. 0 for jobs that
-    // make no image.
+    // make no image. In the stage COMPILE: files of kernels.
     int32_t step, step_count;
     float progress;           // 0..1; it never falls and is 1 only when done
     float seconds_left;       // of work, predicted from the speed so far; negative: not known yet

@@ -233,7 +233,7 @@ static inline void close_engine(sumi_engine* engine)
 // ---- In one call ----------------------------------------------------------------------------------------------------
 
 // Of updates with a budget of a millisecond or less, by the stage of the job before the update.
-static double s_longest_ms[8], s_longest_poll_ms;
+static double s_longest_ms[SUMI_STAGE_COUNT], s_longest_poll_ms;
 
 static inline sumi_job_status timed_poll(const sumi_engine* engine, sumi_job job)
 {
@@ -366,10 +366,11 @@ TEST(a_picture_that_nothing_disturbs)
 // is checked where the stream is blocked, and on the fake driver.
 static inline void tell_times(void)
 {
-    static const char* const stages[8] = {"waiting", "loading",   "preparing", "text",
-                                          "image",   "denoising", "decoding",  "transfer"};
+    static const char* const stages[] = {"waiting",   "loading",  "preparing", "text",     "image",
+                                         "denoising", "decoding", "transfer",  "compiling"};
+    enum { STAGES = sizeof stages / sizeof *stages };
     printf("  the longest poll took %.3f ms; of updates of at most 1 ms of work:", s_longest_poll_ms);
-    for (int i = 0; i < 8; i++) printf(" %s %.3f%s", stages[i], s_longest_ms[i], i < 7 ? "," : " ms\n");
+    for (int i = 0; i < STAGES; i++) printf(" %s %.3f%s", stages[i], s_longest_ms[i], i < STAGES - 1 ? "," : " ms\n");
 }
 
 TEST(a_host_with_a_gpu)

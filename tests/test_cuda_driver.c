@@ -31,6 +31,7 @@ static void check_clean(struct CUctx_st* current)
 TEST(opens_the_driver)
 {
     fake_reset();
+    fake_has_linker(true);
     sumi_cuda_driver driver;
     sumi_error error = {0};
     CHECK(sumi_cuda_driver_open(&driver, &error) == SUMI_OK);
@@ -45,6 +46,7 @@ TEST(opens_the_driver)
 TEST(finds_exported_names_when_the_lookup_is_old)
 {
     fake_reset();
+    fake_has_linker(true);
     sumi_cuda_driver asked, exported;
     CHECK(sumi_cuda_driver_open(&asked, NULL) == SUMI_OK);
     fake_old_lookup(true);

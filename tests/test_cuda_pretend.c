@@ -122,7 +122,7 @@ TEST(the_device_is_the_card_that_was_named)
 
 // Entries that are answered in the driver's place.
 static const char* const s_answered[] = {"cuDeviceGetAttribute", "cuDeviceGetName", "cuModuleLoadDataEx",
-                                         "cuFuncSetAttribute"};
+                                         "cuFuncSetAttribute", "cuLinkComplete"};
 
 static bool is_answered(const char* name)
 {
@@ -154,9 +154,10 @@ static void check_entries(void)
         void *got = NULL, *want = NULL;
         CHECK_NUMBER(ours(entries[i].name, &got, entries[i].version, 1, &status), 0);
         CHECK_NUMBER(real(entries[i].name, &want, entries[i].version, 1, &status), 0);
-        CHECK(got != NULL);
-        if ((got == want) == is_answered(entries[i].name)) printf("  %s\n", entries[i].name);
-        CHECK((got != want) == is_answered(entries[i].name));
+        CHECK((got != NULL) == (want != NULL)); // the driver without a GPU lacks the linker unless a test wants it
+        const bool is_ours = want != NULL && is_answered(entries[i].name);
+        if ((got == want) == is_ours) printf("  %s\n", entries[i].name);
+        CHECK((got != want) == is_ours);
         const bool is_of_windows = strstr(entries[i].name, "D3D11") != NULL; // real drivers for Linux have none
         if (!is_of_windows && dlsym(fake, entries[i].name) != NULL) (void)symbol_of(pretend, entries[i].name);
     }

@@ -722,7 +722,8 @@ static bool report_memory(const bench* b, int32_t side, int32_t items)
 static bool report_ops(bench* b, int32_t side)
 {
     static sumi_profile_row rows[512];
-    static const char* const stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
+    static const char* const stages[] = {"wait",    "load",   "prepare",  "text",   "image",
+                                         "denoise", "decode", "transfer", "compile"};
     sumi_image_item items[MAX_BATCH];
     sumi_image image;
     const work one = {.side = side, .steps = b->steps, .items = 1};

@@ -39,7 +39,8 @@ typedef enum call { CALL_NONE, CALL_UPDATE, CALL_POLL, CALL_SUBMIT, CALL_FETCH, 
 static const char* const s_places[] = {"submit", "start", "finish"};
 static const char* const s_calls[CALL_COUNT] = {
     "(none)", "sumi_engine_update", "sumi_job_poll", "sumi_submit_images", "sumi_fetch_images", "sumi_images_release"};
-static const char* const s_stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
+static const char* const s_stages[] = {"wait",    "load",   "prepare",  "text",   "image",
+                                       "denoise", "decode", "transfer", "compile"};
 
 typedef struct row {
     char name[32];
@@ -51,8 +52,8 @@ typedef struct row {
 
     series frames, intervals, pictures;       // ms, ms, s
     series wall[CALL_COUNT], cpu[CALL_COUNT]; // us
-    double longest_update[8];                 // us, by the stage of the job before it
-    int32_t updates[8];
+    double longest_update[SUMI_STAGE_COUNT];  // us, by the stage of the job before it
+    int32_t updates[SUMI_STAGE_COUNT];
     int32_t missed;
 } row;
 
@@ -410,14 +411,14 @@ static void print_calls(pacing* p)
     printf(
         "\nsumi_engine_update by the stage that the job was in before: how many, and the longest, us by the clock\n\n"
         "| budget     |");
-    for (int32_t s = 0; s < 8; s++) printf(" %14s |", s_stages[s]);
+    for (int32_t s = 0; s < SUMI_STAGE_COUNT; s++) printf(" %14s |", s_stages[s]);
     printf("\n|------------|");
-    for (int32_t s = 0; s < 8; s++) printf("---------------:|");
+    for (int32_t s = 0; s < SUMI_STAGE_COUNT; s++) printf("---------------:|");
     for (int32_t i = 0; i < p->row_count; i++) {
         const row* r = &p->rows[i];
         if (!r->has_job) continue;
         printf("\n| %-10s |", r->name);
-        for (int32_t s = 0; s < 8; s++) printf(" %5d, %7.1f |", r->updates[s], r->longest_update[s]);
+        for (int32_t s = 0; s < SUMI_STAGE_COUNT; s++) printf(" %5d, %7.1f |", r->updates[s], r->longest_update[s]);
     }
     printf("\n");
 }

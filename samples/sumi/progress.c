@@ -23,6 +23,7 @@ const char* progress_stage_name(sumi_stage stage)
     case SUMI_STAGE_DENOISE: return "denoise";
     case SUMI_STAGE_DECODE: return "decode";
     case SUMI_STAGE_TRANSFER: return "transfer";
+    case SUMI_STAGE_COMPILE: return "compile";
     }
     return "?";
 }
@@ -44,7 +45,7 @@ static void write_stage(const cli_progress* progress, const sumi_job_status* sta
 {
     const bool sees = progress->reads_references && status->stage == SUMI_STAGE_TEXT;
     const char* name = sees ? "vision and text" : progress_stage_name(status->stage);
-    if (status->stage == SUMI_STAGE_DENOISE && status->step_count > 0)
+    if ((status->stage == SUMI_STAGE_DENOISE || status->stage == SUMI_STAGE_COMPILE) && status->step_count > 0)
         snprintf(into, capacity, "%s %d/%d", name, status->step, status->step_count);
     else snprintf(into, capacity, "%s", name);
 }

@@ -132,7 +132,7 @@ static void note_stage_times(cli_session* session, const sumi_job_status* status
 {
     size_t used = 0;
     session->stage_times[0] = 0;
-    for (int stage = SUMI_STAGE_LOAD; stage <= SUMI_STAGE_TRANSFER; stage++) {
+    for (int stage = SUMI_STAGE_LOAD; stage < SUMI_STAGE_COUNT; stage++) {
         float seconds = status->stage_seconds[stage];
         if (seconds < 0.05f || used >= sizeof session->stage_times) continue;
         int written = snprintf(session->stage_times + used, sizeof session->stage_times - used, "%s%s %.1f",

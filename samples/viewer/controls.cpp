@@ -88,8 +88,8 @@ static void draw_negative(Viewer& viewer)
 static const char* stage_name(sumi_stage stage, bool reads_references)
 {
     static const char* const names[] = {
-        "Waiting",   "Loading",  "Preparing", "Reading the prompt", "Reading the picture",
-        "Denoising", "Decoding", "Finishing"};
+        "Waiting",   "Loading",  "Preparing", "Reading the prompt",    "Reading the picture",
+        "Denoising", "Decoding", "Finishing", "Compiling for this GPU"};
     if (stage == SUMI_STAGE_TEXT && reads_references) return "Reading pictures and prompt";
     return names[stage];
 }
@@ -115,6 +115,8 @@ static void draw_progress(Viewer& viewer)
     const double seconds = generator.seconds_left(viewer.now);
     if (status.stage == SUMI_STAGE_DENOISE)
         snprintf(text, sizeof text, "Denoising %d / %d", status.step, status.step_count);
+    else if (status.stage == SUMI_STAGE_COMPILE)
+        snprintf(text, sizeof text, "Compiling for this GPU, once: %d / %d", status.step, status.step_count);
     else snprintf(text, sizeof text, "%s", stage_name(status.stage, !generator.running().references.empty()));
     if (seconds >= 60.0) snprintf(left, sizeof left, "%.0f min left", seconds / 60.0);
     else if (seconds >= 0.0) snprintf(left, sizeof left, seconds < 10.0 ? "%.1f s left" : "%.0f s left", seconds);

@@ -97,6 +97,27 @@ static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_pro
     return result; // not noted in `failure`, because this runs beside other calls
 }
 
+static bool has_kernels(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    return record->has_kernels || !sumi_cuda_modules_wait(cuda->modules);
+}
+
+// Has the driver compile what the plan needs; done when has_kernels says so.
+static sumi_result get_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
+{
+    bool is_done = (size_t)record->walked_ops == record->plan->op_count;
+    if (!is_done) SUMI_TRY(sumi_cuda_find_kernels(cuda, record, until_ns, &is_done, error));
+    if (!is_done) return SUMI_OK;
+    const sumi_result result = sumi_cuda_modules_compile(cuda->modules, &record->has_kernels, error);
+    if (result != SUMI_OK) record->walked_ops = 0; // what failed is to be noted again
+    return result;
+}
+
+static int32_t cuda_compiling(const sumi_runner* runner, int32_t* out_done)
+{
+    return sumi_cuda_modules_compiling(((const sumi_cuda*)runner)->modules, out_done);
+}
+
 static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     if (record == NULL || !record->is_reserved || !record->has_weights || record->division_budget != cuda->budget)
@@ -107,7 +128,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) return false;
     if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
-        || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL)
+        || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL || !has_kernels(cuda, record))
         return false;
     return sumi_cuda_has_graphs(cuda, record);
 }
@@ -161,6 +182,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
         SUMI_TRY(sumi_cuda_make_pages(cuda, record, until, error));
         return SUMI_OK;
     }
+    if (!has_kernels(cuda, record)) return get_kernels(cuda, record, until, error);
     if (cuda->flight_count > 0) return SUMI_OK; // graphs are made while nothing runs
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
     uint64_t free_bytes;
@@ -546,6 +568,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .idle = cuda_idle,
                                                 .arrange = cuda_arrange,
                                                 .load = cuda_load,
+                                                .compiling = cuda_compiling,
                                                 .prepare = cuda_prepare,
                                                 .is_ready = cuda_is_ready,
                                                 .need = sumi_cuda_runner_need,

@@ -34,6 +34,8 @@ static const char* const s_with_suffix[] = {
     "cuDeviceGetUuid",
     "cuDevicePrimaryCtxRelease",
     "cuGraphicsResourceGetMappedPointer",
+    "cuLinkAddData",
+    "cuLinkCreate",
     "cuDeviceTotalMem",
     "cuEventDestroy",
     "cuMemAlloc",

@@ -39,6 +39,10 @@ typedef CUresult(CUDAAPI* PFN_cuGraphicsD3D11RegisterResource_v3000)(CUgraphicsR
     X(cuCtxGetStreamPriorityRange, 5050, true)                                                                         \
     X(cuModuleLoadDataEx, 2010, true)                                                                                  \
     X(cuModuleUnload, 2000, true)                                                                                      \
+    X(cuLinkCreate, 6050, false)                                                                                       \
+    X(cuLinkAddData, 6050, false)                                                                                      \
+    X(cuLinkComplete, 5050, false)                                                                                     \
+    X(cuLinkDestroy, 5050, false)                                                                                      \
     X(cuModuleGetFunction, 2000, true)                                                                                 \
     X(cuFuncSetAttribute, 9000, true)                                                                                  \
     X(cuFuncGetAttribute, 2020, true)                                                                                  \

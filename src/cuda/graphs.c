@@ -64,6 +64,27 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
     return SUMI_OK;
 }
 
+sumi_result sumi_cuda_find_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
+                                   sumi_error* error)
+{
+    SUMI_ASSERT(record->is_reserved && !cuda->is_dry_run);
+    const sumi_plan* plan = record->plan;
+    sumi_result result = SUMI_OK;
+    cuda->current = record;
+    cuda->is_dry_run = true;
+    sumi_cuda_modules_note_wanted(cuda->modules, true);
+    for (bool is_late = false; (size_t)record->walked_ops < plan->op_count && !is_late && result == SUMI_OK;
+         record->walked_ops++) {
+        const int32_t op = record->walked_ops;
+        result = launch_op(cuda, record, op, 0, plan->ops[op].range_count, cuda->capture, error);
+        is_late = sumi_clock_ns() >= until_ns;
+    }
+    sumi_cuda_modules_note_wanted(cuda->modules, false);
+    cuda->is_dry_run = false;
+    *out_done = (size_t)record->walked_ops == plan->op_count;
+    return result;
+}
+
 // Captures the slice. *out_refused: the driver refused, and the slice must be launched op by op.
 static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec,
                            bool* out_refused, sumi_error* error)

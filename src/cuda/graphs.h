@@ -8,6 +8,9 @@
 // Launches a slice op by op.
 sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream,
                                    sumi_error* error);
+// Notes the images of the plan's kernels (modules.h), op by op until the time is over. *out_done: of all ops.
+sumi_result sumi_cuda_find_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
+                                   sumi_error* error);
 // The most graphs that all plans have together. Slices beyond them are launched op by op: an image of 1024 x 1024 in
 // slices of 500 us has about 400.
 #define SUMI_CUDA_MAX_GRAPHS 320

@@ -1,19 +1,25 @@
 #include "cuda/modules.h"
 #include "base/assert.h"
 #include "base/sort.h"
+#include "cuda/compile.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 // One .cu file. A device can use at most two of its images.
 typedef struct source {
     const sumi_cuda_image* binary; // or NULL
     const sumi_cuda_image* text;   // or NULL
     CUmodule module;               // NULL: not loaded, or left out
+    bool waits;                    // `text` is to be compiled when a plan wants it
+    bool is_wanted;
 } source;
+
+// An image of PTX that is at least so large waits until a plan wants it. All smaller ones together take the driver less
+// than three seconds of a processor.
+#define LARGE_IMAGE (256u << 10)
 
 typedef struct kernel {
     const char* name;
@@ -31,6 +37,12 @@ struct sumi_cuda_modules {
     kernel* kernels;                    // sorted by name
     int32_t kernel_count;
     int32_t ready_count; // kernels [0, ready_count) were looked up when the modules had been loaded
+    bool notes_wanted;
+    // While images are compiled. items[i] is the text of source item_sources[i].
+    sumi_cuda_compiler* compiler;
+    sumi_cuda_compiled* items;
+    int32_t* item_sources;
+    int32_t item_count;
 };
 
 // ---- Choosing -------------------------------------------------------------------------------------------------------
@@ -94,113 +106,29 @@ sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* de
     return SUMI_OK;
 }
 
-void sumi_cuda_modules_destroy(sumi_cuda_modules* modules)
-{
-    if (modules == NULL) return;
-    const sumi_cuda_driver* driver = &modules->device->driver;
-    for (int32_t s = 0; s < modules->loaded_count; s++) {
-        if (modules->sources[s].module != NULL) driver->cuModuleUnload(modules->sources[s].module);
-    }
-    sumi_free(modules->heap, modules->kernels);
-    sumi_free(modules->heap, modules->sources);
-    sumi_free(modules->heap, modules);
-}
-
 // ---- Loading --------------------------------------------------------------------------------------------------------
 
-static void* allocate_for_zlib(void* heap, unsigned count, unsigned bytes)
+static sumi_result refusal_of(const sumi_cuda_modules* modules, const sumi_cuda_image* image, CUresult refusal,
+                              const char* log, sumi_error* error)
 {
-    return sumi_alloc_array(heap, count, bytes);
-}
-static void release_for_zlib(void* heap, void* memory) { sumi_free(heap, memory); }
-
-// Unpacks an image; the caller frees it.
-static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigned char** out_data, sumi_error* error)
-{
-    *out_data = NULL;
-    unsigned char* data = sumi_alloc(heap, image->bytes);
-    if (data == NULL) return sumi_out_of_memory(error, image->bytes, "a GPU kernel's image");
-    z_stream stream = {.zalloc = allocate_for_zlib, .zfree = release_for_zlib, .opaque = heap};
-    // zlib's member is not const, but zlib does not write there
-    stream.next_in = (unsigned char*)(uintptr_t)image->data;
-    stream.avail_in = image->packed_bytes;
-    stream.next_out = data;
-    stream.avail_out = image->bytes;
-    int state = inflateInit(&stream);
-    if (state == Z_OK) {
-        state = inflate(&stream, Z_FINISH);
-        inflateEnd(&stream);
-    }
-    bool is_complete = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0
-                    && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
-    if (is_complete) {
-        *out_data = data;
-        return SUMI_OK;
-    }
-    sumi_free(heap, data);
-    if (state == Z_MEM_ERROR) return sumi_out_of_memory(error, 1u << 16, "unpacking a GPU kernel's image");
-    return sumi_fail(error, SUMI_INTERNAL,
-                     "the GPU kernels of %s (%d) inside this program are damaged (zlib %d): build or install it again",
-                     image->source, (int)image->target, state);
+    char what[320];
+    snprintf(what, sizeof what, "loading the GPU kernels of %s%s%.200s", image->source, log[0] != 0 ? ": " : "", log);
+    return sumi_cuda_failure(&modules->device->driver, refusal, what, error);
 }
 
-// Whether the failure means that this driver cannot load the image, and not a failure that may pass. Then the next
-// image is tried. Drivers differ in how they refuse machine code of a newer CUDA.
-static bool is_image_refused(const sumi_cuda_image* image, CUresult result)
-{
-    switch ((int)result) {
-    case CUDA_ERROR_INVALID_IMAGE:
-    case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_INVALID_PTX:
-    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
-    case CUDA_ERROR_JIT_COMPILATION_DISABLED:
-    case CUDA_ERROR_INVALID_SOURCE: return true;
-    default: return image->is_binary && sumi_cuda_may_be_refusal(result);
-    }
-}
-
-// If the driver refuses the image, *out_module is NULL, the result is SUMI_OK, *out_refusal is the driver's code, and
-// `log` the driver's message.
-static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image* image, CUmodule* out_module,
-                              CUresult* out_refusal, char* log, uint32_t log_bytes, sumi_error* error)
-{
-    const sumi_cuda_driver* driver = &modules->device->driver;
-    *out_module = NULL;
-    log[0] = 0;
-    unsigned char* data;
-    SUMI_TRY(unpack(modules->heap, image, &data, error));
-    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void* values[] = {log, (void*)(uintptr_t)log_bytes}; // the API passes numbers in the pointer itself
-    CUresult result = driver->cuModuleLoadDataEx(out_module, data, 2, options, values);
-    sumi_free(modules->heap, data);
-    if (result == CUDA_SUCCESS) return SUMI_OK;
-    *out_module = NULL;
-    *out_refusal = result;
-    log[log_bytes - 1] = 0;
-    for (char* c = log; *c != 0; c++) { // makes it one line of text
-        if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
-    }
-    if (is_image_refused(image, result)) return SUMI_OK;
-    char what[160];
-    snprintf(what, sizeof what, "loading the GPU kernels of %s (%d)", image->source, (int)image->target);
-    return sumi_cuda_failure(driver, result, what, error);
-}
-
-static sumi_result load_source(sumi_cuda_modules* modules, source* next, sumi_error* error)
+static sumi_result load_source(const sumi_cuda_modules* modules, source* next, sumi_error* error)
 {
     const sumi_cuda_image* images[2] = {next->binary, next->text};
-    char log[2048] = "";
+    char log[SUMI_CUDA_LOG_BYTES] = "";
     CUresult refusal = CUDA_SUCCESS;
     for (int i = 0; i < 2 && next->module == NULL; i++) {
-        if (images[i] != NULL)
-            SUMI_TRY(load_image(modules, images[i], &next->module, &refusal, log, (uint32_t)sizeof log, error));
+        if (images[i] == NULL) continue;
+        next->waits = i == 1 && images[i]->bytes >= LARGE_IMAGE && sumi_cuda_can_compile_at_once(modules->device);
+        if (next->waits) return SUMI_OK;
+        SUMI_TRY(sumi_cuda_load_image(modules->heap, modules->device, images[i], &next->module, &refusal, log, error));
     }
     if (next->module != NULL || !is_required(next)) return SUMI_OK;
-    char what[320];
-    snprintf(what, sizeof what, "loading the GPU kernels of %s: %.200s%s", next->text->source, log,
-             log[0] != 0 ? " " : "");
-    return sumi_cuda_failure(&modules->device->driver, refusal, what, error);
+    return refusal_of(modules, next->text, refusal, log, error);
 }
 
 sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, float* out_progress, sumi_error* error)
@@ -214,6 +142,110 @@ sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, f
     return SUMI_OK;
 }
 
+// ---- Compiling ------------------------------------------------------------------------------------------------------
+
+bool sumi_cuda_modules_wait(const sumi_cuda_modules* modules)
+{
+    bool waits = false;
+    for (int32_t s = 0; s < modules->source_count; s++) waits = waits || modules->sources[s].waits;
+    return waits;
+}
+
+void sumi_cuda_modules_note_wanted(sumi_cuda_modules* modules, bool enabled) { modules->notes_wanted = enabled; }
+
+int32_t sumi_cuda_modules_compiling(const sumi_cuda_modules* modules, int32_t* out_done)
+{
+    *out_done = modules->compiler != NULL ? sumi_cuda_compile_done(modules->compiler) : 0;
+    return modules->compiler != NULL ? modules->item_count : 0;
+}
+
+static void free_items(sumi_cuda_modules* modules)
+{
+    sumi_free(modules->heap, modules->items);
+    sumi_free(modules->heap, modules->item_sources);
+    modules->items = NULL;
+    modules->item_sources = NULL;
+    modules->item_count = 0;
+}
+
+// Waits for the threads, and takes what they have loaded. Returns the first failure.
+static sumi_result take_compiled(sumi_cuda_modules* modules, sumi_error* error)
+{
+    sumi_cuda_compile_end(modules->compiler);
+    modules->compiler = NULL;
+    sumi_result first = SUMI_OK;
+    for (int32_t i = 0; i < modules->item_count; i++) {
+        const sumi_cuda_compiled* item = &modules->items[i];
+        source* of = &modules->sources[modules->item_sources[i]];
+        of->is_wanted = false;
+        of->module = item->module;
+        // What the driver refused it would refuse again, so it is left out if it can be. Other failures may pass.
+        of->waits = item->result != SUMI_OK || (item->module == NULL && is_required(of));
+        if (first != SUMI_OK || item->module != NULL) continue;
+        first = item->result != SUMI_OK ? sumi_fail_with(error, &item->error)
+                                        : refusal_of(modules, item->image, item->refusal, item->log, error);
+    }
+    free_items(modules);
+    return first;
+}
+
+static int compare_sources(const void* a, const void* b)
+{
+    const sumi_cuda_compiled *first = a, *second = b;
+    return first->image->bytes > second->image->bytes ? -1 : first->image->bytes < second->image->bytes;
+}
+
+static sumi_result begin_compiling(sumi_cuda_modules* modules, int32_t count, sumi_error* error)
+{
+    modules->items = sumi_alloc_array(modules->heap, (size_t)count, sizeof *modules->items);
+    modules->item_sources = sumi_alloc_array(modules->heap, (size_t)count, sizeof *modules->item_sources);
+    sumi_result result = SUMI_OK;
+    if (modules->items == NULL || modules->item_sources == NULL)
+        result = sumi_out_of_memory(error, (size_t)count * sizeof *modules->items, "compiling GPU kernels");
+    for (int32_t s = 0; s < modules->source_count && result == SUMI_OK; s++) {
+        const source* of = &modules->sources[s];
+        if (of->waits && of->is_wanted) modules->items[modules->item_count++] = (sumi_cuda_compiled){.image = of->text};
+    }
+    if (result == SUMI_OK) {
+        sumi_sort(modules->items, (size_t)count, sizeof *modules->items, compare_sources);
+        for (int32_t i = 0; i < count; i++) {
+            int32_t s = 0;
+            while (modules->sources[s].text != modules->items[i].image) s++;
+            modules->item_sources[i] = s;
+        }
+        result =
+            sumi_cuda_compile_begin(modules->heap, modules->device, modules->items, count, error, &modules->compiler);
+    }
+    if (result != SUMI_OK) free_items(modules);
+    return result;
+}
+
+sumi_result sumi_cuda_modules_compile(sumi_cuda_modules* modules, bool* out_done, sumi_error* error)
+{
+    *out_done = false;
+    if (modules->compiler != NULL && sumi_cuda_compile_done(modules->compiler) < modules->item_count) return SUMI_OK;
+    if (modules->compiler != NULL) SUMI_TRY(take_compiled(modules, error));
+    int32_t count = 0;
+    for (int32_t s = 0; s < modules->source_count; s++)
+        count += modules->sources[s].waits && modules->sources[s].is_wanted;
+    *out_done = count == 0;
+    return count > 0 ? begin_compiling(modules, count, error) : SUMI_OK;
+}
+
+void sumi_cuda_modules_destroy(sumi_cuda_modules* modules)
+{
+    if (modules == NULL) return;
+    const sumi_cuda_driver* driver = &modules->device->driver;
+    sumi_error ignored = {0};
+    if (modules->compiler != NULL) (void)take_compiled(modules, &ignored);
+    for (int32_t s = 0; s < modules->loaded_count; s++) {
+        if (modules->sources[s].module != NULL) driver->cuModuleUnload(modules->sources[s].module);
+    }
+    sumi_free(modules->heap, modules->kernels);
+    sumi_free(modules->heap, modules->sources);
+    sumi_free(modules->heap, modules);
+}
+
 // ---- Finding --------------------------------------------------------------------------------------------------------
 
 static kernel* find_kernel(const sumi_cuda_modules* modules, const char* name)
@@ -225,7 +257,9 @@ static kernel* find_kernel(const sumi_cuda_modules* modules, const char* name)
 bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
 {
     const kernel* entry = find_kernel(modules, name);
-    return entry != NULL && modules->sources[entry->source_index].module != NULL;
+    if (entry == NULL) return false;
+    const source* of = &modules->sources[entry->source_index];
+    return of->module != NULL || of->waits;
 }
 
 // A driver that loads lazily loads a kernel's code when it is first asked for its properties, and may wait meanwhile for
@@ -267,7 +301,12 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
 {
     *out_function = NULL;
     kernel* entry = find_kernel(modules, name);
-    if (entry == NULL || modules->sources[entry->source_index].module == NULL) {
+    source* of = entry != NULL ? &modules->sources[entry->source_index] : NULL;
+    if (of != NULL && of->waits && modules->notes_wanted) {
+        of->is_wanted = true;
+        return SUMI_OK;
+    }
+    if (of == NULL || of->module == NULL) {
         return sumi_fail(error, SUMI_INTERNAL,
                          "no loaded image has a kernel %s for compute capability %d.%d; please report this message",
                          name, (int)(modules->device->capability / 10), (int)(modules->device->capability % 10));

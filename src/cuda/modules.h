@@ -1,26 +1,13 @@
-// The kernels: compressed images embedded at build time. They are chosen by the device's capability, unpacked, and
-// loaded by the driver, which compiles PTX and caches the result.
+// The kernels: images that are chosen by the device's capability and loaded by the driver. Machine code is loaded with
+// the model. Where there is only PTX for the device, large images wait until a plan wants one of their kernels, because
+// the driver needs half a minute to compile all of them and a plan uses a third:
+//
+//   load a model    machine code, and small images
+//   plan            a walk over its ops notes the images of their kernels --> compile.h --> modules
 #ifndef SUMI_CUDA_MODULES_H
 #define SUMI_CUDA_MODULES_H
-#include "base/memory.h"
-#include "cuda/device.h"
+#include "cuda/image.h"
 #include "plan/runner.h"
-
-// Made by the build from kernels/*.cu (kernel_images.c, kernels/build.sh): one image for each source and target. Images
-// of one source are neighbours in the list.
-typedef struct sumi_cuda_image {
-    const char* source; // "gemm_bf16_sm90": the name of the .cu file without its ending
-    // 80, 89 or 90. 90 means 9.0a, exactly that capability; PTX of 80 and 89 runs on these and on everything newer.
-    int32_t target;
-    // machine code for exactly this capability, which needs no compiling. It is tried first; otherwise the PTX is used
-    bool is_binary;
-    const unsigned char* data;
-    uint32_t packed_bytes, bytes; // compressed by zlib; PTX includes its terminating zero
-    const char* const* kernels;   // names of the source's kernels; no two sources have kernels of the same name
-    int32_t kernel_count;
-} sumi_cuda_image;
-extern const sumi_cuda_image sumi_cuda_images[];
-extern const int32_t sumi_cuda_image_count;
 
 typedef struct sumi_cuda_modules sumi_cuda_modules;
 // `images`: sumi_cuda_images, except in tests. They are referred to, not copied. Loads nothing yet.
@@ -29,7 +16,8 @@ sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* de
 // Accepts NULL. The context must be current, and nothing may be using the kernels.
 void sumi_cuda_modules_destroy(sumi_cuda_modules* modules);
 // Loads the next source that this device needs; *out_done: that was the last one. PTX that the driver has not cached
-// takes up to seconds, so callers do this outside of frames. A source for more than 8.0 that this driver cannot load is
+// takes up to seconds, so callers do this outside of frames. Large images of PTX are left for later if several can be
+// compiled at once. A source for more than 8.0 that this driver cannot load is
 // left out (sumi_cuda_has_kernel says so). A source for 8.0 that it cannot load is a failure: SUMI_DRIVER_TOO_OLD,
 // SUMI_DEVICE_UNSUPPORTED, SUMI_OUT_OF_HOST_MEMORY, SUMI_OUT_OF_DEVICE_MEMORY, SUMI_INTERNAL. A failed step can be
 // repeated. The context must be current.
@@ -44,7 +32,19 @@ void sumi_cuda_modules_ready_step(sumi_cuda_modules* modules, int32_t count, boo
 // Allocates nothing.
 sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint32_t shared_bytes,
                              CUfunction* out_function, sumi_error* error);
-bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name); // asks no driver
+// Whether the kernel's image is loaded, or waits to be compiled. Asks no driver.
+bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name);
+
+// Whether images wait to be compiled.
+bool sumi_cuda_modules_wait(const sumi_cuda_modules* modules);
+// From now on sumi_cuda_kernel notes the image of a kernel that waits to be compiled, and gives no function for it.
+void sumi_cuda_modules_note_wanted(sumi_cuda_modules* modules, bool enabled);
+// Begins to compile the images that were noted, or looks how far that is. Does not block. *out_done: all of them are
+// loaded. A failure is that of the image, which may be tried again, except that one refused by the driver is left out
+// from then on. The context must be current.
+sumi_result sumi_cuda_modules_compile(sumi_cuda_modules* modules, bool* out_done, sumi_error* error);
+// How many images are compiled now, and how many of them are done. 0: none.
+int32_t sumi_cuda_modules_compiling(const sumi_cuda_modules* modules, int32_t* out_done);
 // Lists every kernel made for this device, loaded or not, with the number of times that sumi_cuda_kernel was asked for
 // it.
 void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_callback* seen, void* user_data);

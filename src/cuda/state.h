@@ -47,6 +47,8 @@ typedef struct sumi_cuda_plan {
     sumi_cuda_graph* graphs;
     int32_t graph_count, graph_capacity; // in the order of the slices
     int32_t graphed_slices;              // slices [0, graphed_slices) have their graphs
+    int32_t walked_ops;                  // ops [0, walked_ops) have their kernels' images noted (modules.h)
+    bool has_kernels;                    // all their images are loaded
     bool without_graphs;                 // the driver failed to make graphs
     bool has_most_graphs;                // slices behind graphed_slices get none (SUMI_CUDA_MAX_GRAPHS)
 } sumi_cuda_plan;

@@ -75,8 +75,9 @@ typedef struct sumi_lora_job {
 
 // What a running job reports after each of its turns. The pump copies it to sumi_job_slot.status under `state_lock`.
 typedef struct sumi_job_live {
-    int32_t step, step_count; // denoising steps that ended, and all of them
-    int32_t cut_tokens;       // the most tokens by which a text is longer than the model reads
+    int32_t step, step_count;        // denoising steps that ended, and all of them
+    int32_t compiled, compile_count; // in stage COMPILE
+    int32_t cut_tokens;              // the most tokens by which a text is longer than the model reads
     float progress, seconds_left;
     // Microseconds of slices that ended on a device during this turn of the job. Negative: this was no turn of phase
     // RUN on a device, so the time of the pump's thread is counted instead.
@@ -113,7 +114,7 @@ struct sumi_job_slot {
     sumi_profile_row* profile;
     size_t profile_count, profile_capacity;
     sumi_job_live live;
-    double stage_seconds[8], device_seconds;
+    double stage_seconds[SUMI_STAGE_COUNT], device_seconds;
     union {
         sumi_model_job model;
         sumi_lora_job lora;

@@ -69,9 +69,27 @@ static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi
     return SUMI_OK;
 }
 
+// Whether the driver compiles kernels. The first time the log says why the image has to wait.
+static bool note_compiling(sumi_engine* engine, sumi_job_slot* slot)
+{
+    if (engine->runner->functions->compiling == NULL) return false;
+    const int32_t count = engine->runner->functions->compiling(engine->runner, &slot->live.compiled);
+    slot->live.compile_count = count;
+    if (count == 0 || engine->kernels.has_told_compiling) return count > 0;
+    engine->kernels.has_told_compiling = true;
+    char text[200];
+    snprintf(text, sizeof text,
+             "the driver compiles %d files of kernels for this GPU, for which the library has no machine code: this "
+             "happens once, and again after an update of the driver",
+             (int)count);
+    sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+    return true;
+}
+
 // Does the next piece of copying weights and making graphs; on the processor, of finding out how fast its ops are. After
 // the last piece the run begins.
-static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
+static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                  sumi_turn_end* out_end, bool* out_done, sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_plan_entry* entry = slot->u.plan.entry;
@@ -84,6 +102,11 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool
         sumi_limit_note(engine, result);
         if (result != SUMI_OK) return result;
         slot->u.plan.has_prepared = slot->u.plan.has_prepared || !*out_done;
+        if (note_compiling(engine, slot)) {
+            *out_stage = SUMI_STAGE_COMPILE;
+            *out_end = SUMI_TURN_WAITS;
+            return SUMI_OK;
+        }
     }
     if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
     if (!*out_done) return SUMI_OK;
@@ -188,7 +211,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         sumi_plan_job_enter(job, SUMI_PHASE_PREPARE_DEVICE);
         return SUMI_OK;
     case SUMI_PHASE_PREPARE_DEVICE:
-        result = prepare_device(engine, slot, &is_over, error);
+        result = prepare_device(engine, slot, out_stage, out_end, &is_over, error);
         if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
         if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_INPUT);
         return SUMI_OK;

@@ -11,7 +11,8 @@ typedef struct sumi_kernel_loading {
     sumi_thread thread;
     sumi_thread_start start;
     bool has_thread;
-    bool is_done; // loaded: nothing more to do
+    bool is_done;            // loaded: nothing more to do
+    bool has_told_compiling; // the log knows that the driver compiles kernels when a plan wants them
     atomic_bool is_over;
     sumi_error error;
 } sumi_kernel_loading;

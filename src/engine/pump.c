@@ -100,12 +100,13 @@ static void publish(sumi_engine* engine, sumi_job_slot* slot, sumi_stage stage)
     sumi_mutex_lock(&engine->state_lock);
     sumi_job_status* status = &slot->status;
     status->stage = stage;
-    status->step = live->step;
-    status->step_count = live->step_count;
+    const bool is_compiling = stage == SUMI_STAGE_COMPILE;
+    status->step = is_compiling ? live->compiled : live->step;
+    status->step_count = is_compiling ? live->compile_count : live->step_count;
     status->cut_tokens = live->cut_tokens;
     if (progress > status->progress) status->progress = progress;
     status->seconds_left = live->seconds_left;
-    for (int i = 0; i < 8; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];
+    for (int i = 0; i < SUMI_STAGE_COUNT; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];
     status->device_seconds = slot->device_seconds;
     status->pending_us =
         (float)(slot == engine->jobs.draining ? engine->runs.draining : engine->runs.current).pending_us;

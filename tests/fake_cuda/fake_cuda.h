@@ -39,6 +39,12 @@ void fake_old_lookup(bool on);
 void fake_take_binaries(bool on);
 // Whether read-only memory, such as a mapped file, can be page-locked. True at first.
 void fake_lock_read_only(bool on);
+// Whether the driver has cuLinkCreate and its like, by which several threads compile PTX at once. False at first: PTX is
+// then compiled while a model is loaded, one image after the other.
+void fake_has_linker(bool on);
+// So many images are linked from now on; others wait in cuLinkComplete until more are allowed. Negative: all, as at
+// first.
+void fake_allow_links(int count);
 void fake_newest_ptx(int version);            // 90 for PTX 9.0; newer PTX is refused
 void fake_limit_device_bytes(uint64_t bytes); // 0: as much as the device has
 void fake_device_bytes(uint64_t bytes);       // memory of the device; 0: a gigabyte

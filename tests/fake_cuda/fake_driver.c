@@ -333,6 +333,55 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned c
     return leave(CUDA_SUCCESS);
 }
 
+CUresult CUDAAPI cuLinkCreate(unsigned count, CUjit_option* options, void** values, CUlinkState* out)
+{
+    (void)count, (void)options, (void)values;
+    ENTER("cuLinkCreate", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    *out = (CUlinkState)fake_make(sizeof(fake_link), FAKE_LINK);
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size_t bytes, const char* name,
+                               unsigned count, CUjit_option* options, void** values)
+{
+    (void)name, (void)count, (void)options, (void)values;
+    ENTER("cuLinkAddData", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    NEED_ALIVE(handle, FAKE_LINK, "cuLinkAddData");
+    NEED(type == CU_JIT_INPUT_PTX && bytes > 0 && ((const char*)data)[bytes - 1] == 0,
+         "cuLinkAddData: no PTX that ends with a zero");
+    fake_link* link = (fake_link*)handle;
+    free(link->data);
+    link->data = malloc(bytes);
+    if (link->data == NULL) abort();
+    memcpy(link->data, data, bytes);
+    link->bytes = bytes;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuLinkComplete(CUlinkState handle, void** out, size_t* out_bytes)
+{
+    ENTER("cuLinkComplete", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    NEED_ALIVE(handle, FAKE_LINK, "cuLinkComplete");
+    while (fake.links_allowed == 0) { // as long as a real one compiles, other threads may call
+        fake_unlock();
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        fake_lock();
+    }
+    if (fake.links_allowed > 0) fake.links_allowed--;
+    *out = ((fake_link*)handle)->data;
+    *out_bytes = ((fake_link*)handle)->bytes;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuLinkDestroy(CUlinkState handle)
+{
+    ENTER("cuLinkDestroy", IN_CONTEXT | WORKS_WHEN_LOST);
+    NEED_ALIVE(handle, FAKE_LINK, "cuLinkDestroy");
+    free(((fake_link*)handle)->data);
+    fake_unmake(handle);
+    return leave(CUDA_SUCCESS);
+}
+
 CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 {
     ENTER("cuModuleUnload", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
@@ -1256,6 +1305,10 @@ fake_entry fake_entries[] = {
     ENTRY(cuCtxGetStreamPriorityRange, 5050),
     ENTRY(cuModuleLoadDataEx, 2010),
     ENTRY(cuModuleUnload, 2000),
+    ENTRY(cuLinkCreate, 6050),
+    ENTRY(cuLinkAddData, 6050),
+    ENTRY(cuLinkComplete, 5050),
+    ENTRY(cuLinkDestroy, 5050),
     ENTRY(cuModuleGetFunction, 2000),
     ENTRY(cuFuncSetAttribute, 9000),
     ENTRY(cuFuncGetAttribute, 2020),
@@ -1343,6 +1396,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** out, int version, 
         fake_violation("cuGetProcAddress: which default stream is meant is left to the build");
     if (version > fake.driver_version) return leave(CUDA_ERROR_INVALID_VALUE);
     for (int i = 0; i < fake_entry_count; i++) {
+        if (strncmp(name, "cuLink", 6) == 0 && !fake.has_linker) break;
         if (strcmp(fake_entries[i].name, name) != 0 || (fake.lacking != NULL && strcmp(fake.lacking, name) == 0))
             continue;
         if (version < fake_entries[i].version) {

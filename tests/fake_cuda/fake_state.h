@@ -22,6 +22,7 @@ typedef enum fake_kind {
     FAKE_LEVELS,
     FAKE_ARRAY,
     FAKE_SEMAPHORE,
+    FAKE_LINK,
     FAKE_KIND_COUNT
 } fake_kind;
 
@@ -44,6 +45,13 @@ typedef struct fake_block {
     size_t bytes;
     bool is_registered;
 } fake_block;
+
+// Of cuLinkCreate: what it was given, which is what it makes.
+typedef struct fake_link {
+    fake_object object;
+    void* data;
+    size_t bytes;
+} fake_link;
 
 #define FAKE_MOST_PARAMETERS 32
 typedef struct fake_function {
@@ -172,7 +180,8 @@ typedef struct fake_world {
     // settings
     int device_count, capability, multiprocessors, driver_version, newest_ptx, complete_after, fill_byte, pin_us,
         kernel_us, call_ns;
-    bool old_lookup, takes_binaries, is_lost, refuses_graphs, locks_read_only;
+    bool old_lookup, takes_binaries, is_lost, refuses_graphs, locks_read_only, has_linker;
+    int links_allowed; // negative: all
     const char* lacking;
     uint64_t byte_limit, device_bytes, context_keeps, module_keeps, graph_keeps;
     const char* fail_name;

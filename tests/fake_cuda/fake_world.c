@@ -376,7 +376,8 @@ static void set_defaults(void)
     fake.multiprocessors = 0;
     fake.locks_read_only = true;
     fake.clock = NULL;
-    fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
+    fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = fake.has_linker = false;
+    fake.links_allowed = -1;
     fake.lacking = fake.fail_name = NULL;
     fake.byte_limit = fake.device_bytes = fake.context_keeps = fake.module_keeps = fake.graph_keeps = 0;
     fake.fail_nth = fake.fail_code = fake.fail_allocation = 0;
@@ -417,6 +418,8 @@ void fake_newest_ptx(int version) { SET(fake.newest_ptx = version); }
 void fake_limit_device_bytes(uint64_t bytes) { SET(fake.byte_limit = bytes); }
 void fake_device_bytes(uint64_t bytes) { SET(fake.device_bytes = bytes); }
 void fake_lose_device(void) { SET(fake.is_lost = true); }
+void fake_has_linker(bool on) { SET(fake.has_linker = on); }
+void fake_allow_links(int count) { SET(fake.links_allowed = count); }
 void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
 void fake_use_clock(const fake_clock* clock) { SET(fake.clock = clock); }
@@ -461,8 +464,8 @@ int fake_violations(void)
 long fake_held_kind(const char* kind)
 {
     static const char* const names[FAKE_KIND_COUNT] = {
-        "context", "stream",   "event",    "module", "graph",    "graph exec", "device", "pinned",
-        "locked",  "cublaslt", "resource", "mapped", "external", "levels",     "array",  "semaphore"};
+        "context",  "stream",   "event",  "module",   "graph",  "graph exec", "device",    "pinned", "locked",
+        "cublaslt", "resource", "mapped", "external", "levels", "array",      "semaphore", "link"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
         if (strcmp(names[i], kind) == 0) {
             long n;

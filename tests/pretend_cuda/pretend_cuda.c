@@ -75,6 +75,7 @@ static struct {
     CUresult(CUDAAPI* get_name)(char*, int, CUdevice);
     CUresult(CUDAAPI* load_data)(CUmodule*, const void*);
     CUresult(CUDAAPI* load_data_ex)(CUmodule*, const void*, unsigned, CUjit_option*, void**);
+    CUresult(CUDAAPI* link_complete)(CUlinkState, void**, size_t*);
     CUresult(CUDAAPI* set_function_attribute)(CUfunction, CUfunction_attribute, int);
     CUresult(CUDAAPI* get_function_attribute)(int*, CUfunction_attribute, CUfunction);
     CUresult(CUDAAPI* get_address_v1)(const char*, void**, int, cuuint64_t);
@@ -120,8 +121,19 @@ static CUresult CUDAAPI get_name(char* name, int length, CUdevice device)
     return result;
 }
 
+static _Thread_local const void* s_linked; // what this thread's driver has compiled last
+
+static CUresult CUDAAPI link_complete(CUlinkState state, void** out, size_t* out_bytes)
+{
+    const CUresult result = s_real.link_complete(state, out, out_bytes);
+    if (result == CUDA_SUCCESS) s_linked = *out;
+    return result;
+}
+
+// Code that the real driver has compiled is for the real card, and so no question of what the program has.
 static bool is_refused(const void* image)
 {
+    if (image == s_linked) return false;
     const image_target target = read_image_target(image);
     return !image_runs_on(target, s_capability) || (target.is_binary && s_refuses_binaries);
 }
@@ -227,6 +239,7 @@ static const struct {
     ANSWER("cuDeviceGetName", "cuDeviceGetName", get_name),
     ANSWER("cuModuleLoadData", "cuModuleLoadData", load_data),
     ANSWER("cuModuleLoadDataEx", "cuModuleLoadDataEx", load_data_ex),
+    ANSWER("cuLinkComplete", "cuLinkComplete", link_complete),
     ANSWER("cuFuncSetAttribute", "cuFuncSetAttribute", set_function_attribute),
     ANSWER("cuGetProcAddress", NULL, get_address_v1),
     ANSWER("cuGetProcAddress_v2", NULL, get_address_v2),

@@ -20,7 +20,7 @@ namespace Sumi
     }
 
     public enum LogLevel { Error = 0, Warning = 1, Info = 2, Debug = 3 }
-    public enum Stage { Wait = 0, Load = 1, Prepare = 2, Text = 3, Image = 4, Denoise = 5, Decode = 6, Transfer = 7 }
+    public enum Stage { Wait = 0, Load = 1, Prepare = 2, Text = 3, Image = 4, Denoise = 5, Decode = 6, Transfer = 7, Compile = 8 }
     public enum Backend { Auto = 0, Cpu = 1, Cuda = 2 }
     public enum Cublaslt { Auto = 0, Never = 1, Always = 2 }
     public enum Pump { Update = 0, Thread = 1 }
@@ -105,7 +105,7 @@ namespace Sumi
             public uint preview_version;
             public Result result;
             public IntPtr message;
-            public float stage_seconds_0, stage_seconds_1, stage_seconds_2, stage_seconds_3, stage_seconds_4, stage_seconds_5, stage_seconds_6, stage_seconds_7;
+            public float stage_seconds_0, stage_seconds_1, stage_seconds_2, stage_seconds_3, stage_seconds_4, stage_seconds_5, stage_seconds_6, stage_seconds_7, stage_seconds_8;
             public double device_seconds;
             public float pending_us;
             public int jobs_ahead;
