@@ -32,6 +32,7 @@ newoption { trigger = "shared", description = "Also make the shared library, plu
 newoption { trigger = "shared-tests", description = "Link all programs with one shared library, for tests/run_gpu.sh --collect: together they are then small enough to be carried" }
 newoption { trigger = "bundle", description = "Put what the library needs of utf8proc and zlib into libsumi.a, under local names: a host links that archive and the C library" }
 newoption { trigger = "families", value = "LIST", description = "The families of models to build, by the names of src/models/recipe_*.c: z-image,qwen-image,newbie (all)" }
+newoption { trigger = "gpus", value = "LIST", description = "The GPUs for which the kernels are machine code, by compute capability, such as 8.6,12.0; native: those of this machine; others compile when they first start (all)" }
 newoption { trigger = "no-hopper", description = "Leave out the GPU kernels and the machine code for Hopper (9.0), which then runs the portable kernels" }
 newoption { trigger = "no-optimize", description = "Compile all of the library without optimisation in the debug configuration, the CPU kernels too: images take 25 times as long" }
 newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) instead of the tests; needs CC=clang and config=asan" }
@@ -52,6 +53,8 @@ if _ACTION and not webp then print("samples: without WebP (no webp/mux.h; Debian
 
 local cuda, why_no_cuda
 local kernels = _OPTIONS["kernels"] or build .. "/kernels"
+local gpus = _OPTIONS["gpus"] or "all" -- kernels/build.sh says what they are
+if gpus ~= "all" and gpus ~= "native" and not (gpus .. ","):gsub("%d+%.%da?,", ""):match "^$" then error("--gpus: " .. gpus .. " is neither all nor native nor a list of compute capabilities, such as 8.6,12.0", 0) end
 if _OPTIONS["no-cuda"] then why_no_cuda = "--no-cuda" else cuda, why_no_cuda = find_cuda() end
 if cuda and is_windows and #os.matchfiles(kernels .. "/kernel_images.c") == 0 then -- kernels/build.sh is for a POSIX shell, and what it makes is the same everywhere
     cuda, why_no_cuda = nil, "no " .. kernels .. "/kernel_images.c: take it from a build on Linux"
@@ -249,8 +252,8 @@ if cuda and not is_windows then
         after "pack"
         for _, name in ipairs(all_configurations) do
             filter("configurations:" .. name)
-                prebuildcommands { string.format("@'%s' '%s' '%s' '%s'", path.getabsolute "kernels/build.sh", cuda.nvcc, path.getabsolute(build .. "/" .. name .. "/tools/pack"),
-                                                 path.getabsolute(kernels)) }
+                prebuildcommands { string.format("@'%s' '%s' '%s' '%s' '%s'", path.getabsolute "kernels/build.sh", cuda.nvcc, path.getabsolute(build .. "/" .. name .. "/tools/pack"),
+                                                 path.getabsolute(kernels), gpus) }
         end
         filter {}
 end

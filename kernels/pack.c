@@ -1,9 +1,10 @@
-// Packs the compiled kernels ("images": PTX, and machine code for 9.0a) into a C file. kernels/build.sh runs it; it is
-// not part of the library.
+// Packs the compiled kernels ("images": PTX, and machine code) into a C file. kernels/build.sh runs it; it is not part of
+// the library.
 //
-//     pack OUT.c { STEM TARGET PTX BINARY }...        BINARY: machine code for 9.0a, or -
+//     pack OUT.c { STEM TARGET PTX { TARGET=BINARY }... }...
 //
-// STEM: the source's name without .cu. TARGET: the compute capability of the PTX, 80, 89 or 90.
+// STEM: the source's name without .cu. TARGET: the compute capability of the PTX, 80, 89 or 90, and of machine code; 90
+// is 9.0a.
 //
 // Images are compressed and written as arrays of uint64_t in this machine's byte order, in short lines. String literals
 // and long lines exceed limits of compilers. An array of bytes takes a compiler three times as long.
@@ -103,10 +104,51 @@ static int write_kernels(FILE* out, const char* stem, int index, const char* ptx
 static void begin_hopper(FILE* out) { fprintf(out, "#ifndef SUMI_WITHOUT_HOPPER\n"); }
 static void end_hopper(FILE* out) { fprintf(out, "#endif\n"); }
 
+// Writes one image into both files. `name`: of its array. bytes: with the zero that ends PTX.
+static void write_image(FILE* out, FILE* table, const char* stem, int target, bool is_binary, const char* name,
+                        int index, const unsigned char* data, size_t bytes, int kernel_count)
+{
+    size_t packed;
+    char kernels[32] = "NULL";
+    if (kernel_count > 0) snprintf(kernels, sizeof kernels, "s_kernels_%d", index);
+    write_array(out, name, index, data, bytes, &packed);
+    fprintf(table, "    {\"%s\", %d, %s, (const unsigned char*)s_%s_%d, %zuu, %zuu, %s, %d},\n", stem, target,
+            is_binary ? "true" : "false", name, index, packed, bytes, kernels, kernel_count);
+}
+
+// The PTX of a source and its machine code: arguments from STEM on. Returns how many of them it took.
+static int write_source(FILE* out, FILE* table, int index, char** arguments, int* out_image_count)
+{
+    const char* stem = arguments[0];
+    const int target = atoi(arguments[1]);
+    size_t bytes;
+    unsigned char* ptx = read_file(arguments[2], &bytes);
+    if (target == 90) begin_hopper(out), begin_hopper(table);
+    const int kernel_count = write_kernels(out, stem, index, (const char*)ptx);
+    write_image(out, table, stem, target, false, "ptx", index, ptx, bytes + 1, kernel_count);
+    free(ptx);
+    int taken = 3;
+    for (; arguments[taken] != NULL && strchr(arguments[taken], '=') != NULL; taken++) {
+        char* path;
+        char name[32];
+        const int device = (int)strtol(arguments[taken], &path, 10);
+        unsigned char* binary = read_file(path + 1, &bytes);
+        const bool is_guarded = device == 90 && target != 90;
+        snprintf(name, sizeof name, "binary_%d", device);
+        if (is_guarded) begin_hopper(out), begin_hopper(table);
+        write_image(out, table, stem, device, true, name, index, binary, bytes, kernel_count);
+        if (is_guarded) end_hopper(out), end_hopper(table);
+        free(binary);
+    }
+    if (target == 90) end_hopper(out), end_hopper(table);
+    *out_image_count += taken - 2;
+    return taken;
+}
+
 int main(int argc, char** argv)
 {
-    if (argc < 2 || (argc - 2) % 4 != 0) {
-        fprintf(stderr, "usage: pack OUT.c { STEM TARGET PTX BINARY|- }...\n");
+    if (argc < 2) {
+        fprintf(stderr, "usage: pack OUT.c { STEM TARGET PTX { TARGET=BINARY }... }...\n");
         return 2;
     }
     FILE* out = fopen(argv[1], "w");
@@ -114,30 +156,9 @@ int main(int argc, char** argv)
     if (out == NULL || table == NULL) give_up("cannot be written", argv[1]);
     fprintf(out, "// Generated from kernels/*.cu by kernels/build.sh. Do not edit.\n#include \"cuda/modules.h\"\n");
     int image_count = 0;
-    for (int index = 0; 2 + 4 * index < argc; index++) {
-        char** source = &argv[2 + 4 * index];
-        size_t bytes, packed;
-        const bool is_for_hopper = strcmp(source[1], "90") == 0;
-        if (is_for_hopper) begin_hopper(out), begin_hopper(table);
-        unsigned char* ptx = read_file(source[2], &bytes);
-        int kernel_count = write_kernels(out, source[0], index, (const char*)ptx);
-        char kernels[32] = "NULL";
-        if (kernel_count > 0) snprintf(kernels, sizeof kernels, "s_kernels_%d", index);
-        write_array(out, "ptx", index, ptx, bytes + 1, &packed); // with the terminating zero that the driver expects
-        fprintf(table, "    {\"%s\", %s, false, (const unsigned char*)s_ptx_%d, %zuu, %zuu, %s, %d},\n", source[0],
-                source[1], index, packed, bytes + 1, kernels, kernel_count);
-        image_count++;
-        free(ptx);
-        if (is_for_hopper && strcmp(source[3], "-") == 0) end_hopper(out), end_hopper(table);
-        if (strcmp(source[3], "-") == 0) continue;
-        if (!is_for_hopper) begin_hopper(out), begin_hopper(table);
-        unsigned char* binary = read_file(source[3], &bytes);
-        write_array(out, "binary", index, binary, bytes, &packed);
-        fprintf(table, "    {\"%s\", 90, true, (const unsigned char*)s_binary_%d, %zuu, %zuu, %s, %d},\n", source[0],
-                index, packed, bytes, kernels, kernel_count);
-        end_hopper(out), end_hopper(table);
-        image_count++;
-        free(binary);
+    for (int index = 0, at = 2; at < argc; index++) {
+        if (at + 3 > argc) give_up("STEM TARGET PTX: something is missing", argv[at]);
+        at += write_source(out, table, index, &argv[at], &image_count);
     }
     fprintf(out, "const sumi_cuda_image sumi_cuda_images[] = {\n");
     if (image_count == 0) fprintf(out, "    {NULL, 0, false, NULL, 0u, 0u, NULL, 0},\n");

@@ -11,7 +11,8 @@ size "$build/lib/libsumi.a" | awk -v sources="$(echo src/*/*.c)" '
 [ -e "$kernels/kernel_images.c" ] || exit 0
 echo "compressed kernels (left out of the above with --no-cuda, those for Hopper with --no-hopper):"
 awk -F ', *' '/^ *{"/ {
-        kind = $3 == "false" && $2 < 90 ? "PTX for every device" : $1 ~ /_sm90"$/ ? "for Hopper alone" : "the same as machine code for Hopper"
+        is_hoppers = $1 ~ /_sm90"$/
+        kind = $3 == "false" ? (is_hoppers ? "PTX for Hopper alone" : "PTX for every device") : sprintf("machine code for %d.%d%s", $2 / 10, $2 % 10, $2 != 90 ? "" : is_hoppers ? "a, of kernels for Hopper alone" : "a, of the kernels of every device")
         sum[kind] += $5
     }
     END { for (kind in sum) printf "%9d  %s\n", sum[kind], kind }' "$kernels/kernel_images.c" | sort -rn

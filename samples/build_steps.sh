@@ -1,6 +1,6 @@
 # What samples/quickstart.sh and samples/viewer.sh share: building one program in build/, with progress. Sourced; works in the folder of the repository.
 
-# GPU kernels take minutes to compile. So they are compiled where there is an NVIDIA device (dxg: Windows' device in WSL), or where build/ was made with them before. SUMI_DEV: the tests' own /dev.
+# GPU kernels take minutes to compile. So they are compiled where there is an NVIDIA device, to machine code for that one (dxg: Windows' device in WSL), or where build/ was made with them before. SUMI_DEV: the tests' own /dev.
 wants_kernels() { [ -e "${SUMI_DEV:-/dev}/nvidiactl" ] || [ -e "${SUMI_DEV:-/dev}/dxg" ] || has_kernels; }
 has_kernels() { grep -qs '^kernels:' build/Makefile; }
 
@@ -45,7 +45,7 @@ build_failed() { # log
 }
 
 build_program() { # project, log
-    local options=()
+    local options=(--gpus=native)
     if wants_kernels; then echo "building sumi (log: $2)"
     else
         options=(--no-cuda)

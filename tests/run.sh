@@ -71,13 +71,13 @@ export log results
 
 # ---- Building -------------------------------------------------------------------------------------------------------------------------
 premake=
-build() { # folder compiler configuration [premake option [programs]]; all share the GPU's kernels
+build() { # folder compiler configuration [premake option [programs]]; all share the GPU's kernels, which are machine code for this machine's GPU, or for 9.0a where there is none
     local name=$1/$3
     local folder=build/$1 began
     mkdir -p "$log/build"
     began=$(date +%s)
     # -k: one program that does not compile does not hide the others' results.
-    if { "$premake" --file=premake5.lua --build="$folder" --kernels=build/kernels ${4:-} gmake && make -k -C "$folder" CC="$2" config="$3" -j"$jobs" ${5:-}; } >"$log/build/$1-$3.txt" 2>&1; then
+    if { "$premake" --file=premake5.lua --build="$folder" --kernels=build/kernels --gpus=native ${4:-} gmake && make -k -C "$folder" CC="$2" config="$3" -j"$jobs" ${5:-}; } >"$log/build/$1-$3.txt" 2>&1; then
         record "build/$name" 1 0 0 "$2, $(($(date +%s) - began)) s"
     else
         record "build/$name" 0 1 0 "$2, see $log/build/$1-$3.txt"

@@ -681,6 +681,7 @@ expect_code "tokenize with a text encoder's folder" 0; [ "$ids" = "[2, 829, 596,
 wrong "tokenize with a file that holds no tokenizer" 1 "needs its tokenizer" tokenize "$model/vae/diffusion_pytorch_model.safetensors"
 wrong "tokenize without a tokenizer" 1 "tokenizer.json" tokenize "$folder"
 cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the processor" "logical processors" "$out"
+grep -q "built without the CUDA backend" "$out" || expect_text "info about machine code" "^ +machine code: [0-9]+\\.[0-9]" "$out"
 
 # ---- Ctrl-C -----------------------------------------------------------------------------------------------------------------------------
 interrupt() { # signals, arguments

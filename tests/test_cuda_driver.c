@@ -9,6 +9,8 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
+#include "cards.h"
+#include "cuda/cuda.h"
 #include "cuda/device_memory.h"
 #include "cuda/modules.h"
 #include "fake_cuda.h"
@@ -514,17 +516,17 @@ static sumi_result load_all(fixture* f, const sumi_cuda_image* images, int32_t c
     return SUMI_OK;
 }
 
-// Which of the built-in images a device of this capability and driver must be able to run something of.
+// Of which of the built-in PTX images a device of this capability must be able to run something.
 static bool has_source(int32_t image, int32_t capability)
 {
     const int32_t target = sumi_cuda_images[image].target;
-    return sumi_cuda_images[image].is_binary || target == 90 ? target == capability : target <= capability;
+    return target == 90 ? target == capability : target <= capability;
 }
 
 TEST(every_device_finds_its_kernels)
 {
     if (sumi_cuda_image_count == 0) SKIP("there are no kernels in this build");
-    const int32_t capabilities[] = {80, 86, 87, 89, 90, 100, 103, 120};
+    const int32_t capabilities[] = {80, 86, 87, 89, 90, 100, 103, 120, 121, 130};
     for (size_t c = 0; c < sizeof capabilities / sizeof capabilities[0]; c++) {
         for (int takes_binaries = 0; takes_binaries < 2; takes_binaries++) {
             fake_reset();
@@ -557,6 +559,142 @@ TEST(every_device_finds_its_kernels)
             sumi_cuda_modules_destroy(modules);
             end(&f);
         }
+    }
+}
+
+// ---- Machine code -----------------------------------------------------------------------------------------------------
+
+// What a device of each capability loads of four sources: numbers of images of these targets.
+static const struct {
+    int32_t capability, targets[4];
+    bool is_text;
+} s_loads[] = {{80, {80, 80}, false},         {86, {80, 86}, false},         {87, {80, 86}, false},
+               {89, {80, 86, 89}, false},     {90, {90, 90, 90, 90}, false}, {100, {100, 100, 100}, false},
+               {103, {100, 100, 100}, false}, {120, {120, 120, 120}, false}, {121, {120, 120, 120}, false},
+               {110, {80, 80, 89}, true},     {130, {80, 80, 89}, true}};
+
+static int32_t count_of(const int32_t targets[4], int32_t target)
+{
+    int32_t count = 0;
+    for (int i = 0; i < 4; i++) count += targets[i] == target;
+    return count;
+}
+
+// As kernels/build.sh makes them for all GPUs: of any kernels, of those that 8.6 computes better, of e4m3, of Hopper.
+TEST(a_device_loads_the_newest_machine_code_that_it_runs)
+{
+    static const struct {
+        const char* source;
+        int32_t text, codes[6];
+    } sources[] = {{"any", 80, {80, 90, 100, 120}},
+                   {"int8", 80, {80, 86, 90, 100, 120}},
+                   {"fp8", 89, {89, 90, 100, 120}},
+                   {"hopper", 90, {90}}};
+    static const char* const kernels[4][1] = {{"sumi_a"}, {"sumi_b"}, {"sumi_c"}, {"sumi_d"}};
+    static unsigned char packed[24][256];
+    sumi_cuda_image images[24];
+    int32_t count = 0;
+    for (int s = 0; s < 4; s++)
+        for (int i = -1; i < 6 && (i < 0 || sources[s].codes[i] > 0); i++) {
+            const int32_t target = i < 0 ? sources[s].text : sources[s].codes[i];
+            unsigned char data[200] = "\177ELF\2\1\1\101\10";
+            uLong bytes = 64;
+            data[49] = (unsigned char)target; // the second byte of the flags
+            if (i < 0)
+                bytes = (uLong)snprintf((char*)data, sizeof data,
+                                        ".version 7.4\n.target sm_%d%s\n.visible .entry %s(\n\t.param .u64 p\n)\n{\n"
+                                        "\tret;\n}\n",
+                                        (int)target, target == 90 ? "a" : "", kernels[s][0])
+                      + 1;
+            uLongf packed_bytes = sizeof packed[count];
+            CHECK(compress2(packed[count], &packed_bytes, data, bytes, 9) == Z_OK);
+            images[count] = (sumi_cuda_image){sources[s].source,      target,          i >= 0,     packed[count],
+                                              (uint32_t)packed_bytes, (uint32_t)bytes, kernels[s], 1};
+            count++;
+        }
+    for (size_t c = 0; c < sizeof s_loads / sizeof *s_loads; c++) {
+        fake_reset();
+        fake_devices(1, s_loads[c].capability);
+        fake_take_binaries(true);
+        fixture f;
+        begin(&f, NULL);
+        sumi_cuda_modules* modules = NULL;
+        CHECK(load_all(&f, images, count, &modules) == SUMI_OK);
+        CHECK_TEXT(f.error.text, "");
+        for (int32_t target = 70; target < 140; target++) {
+            const int32_t expected = count_of(s_loads[c].targets, target);
+            if (fake_images(target, !s_loads[c].is_text) != expected)
+                printf("  on %d: %d images of %d\n", (int)s_loads[c].capability,
+                       fake_images(target, !s_loads[c].is_text), (int)target);
+            CHECK_NUMBER(fake_images(target, !s_loads[c].is_text), expected);
+        }
+        CHECK_NUMBER(fake_images(0, s_loads[c].is_text), 0);
+        CHECK_NUMBER(fake_calls("cuModuleLoadDataEx"), fake_images(0, !s_loads[c].is_text)); // none was refused
+        sumi_cuda_modules_destroy(modules);
+        end(&f);
+    }
+}
+
+// The list of machine code in the library: every image is what the table says, and none is twice.
+TEST(machine_code_is_for_the_target_that_is_named)
+{
+    if (sumi_cuda_image_count == 0) SKIP("there are no kernels in this build");
+    char listed[128], found[128] = "";
+    bool has[256] = {false};
+    for (int32_t i = 0; i < sumi_cuda_image_count; i++) {
+        const sumi_cuda_image* image = &sumi_cuda_images[i];
+        for (int32_t k = 0; k < i; k++)
+            CHECK(sumi_cuda_images[k].target != image->target || sumi_cuda_images[k].is_binary != image->is_binary
+                  || strcmp(sumi_cuda_images[k].source, image->source) != 0);
+        unsigned char* data = malloc(image->bytes);
+        uLongf bytes = image->bytes;
+        CHECK(data != NULL && uncompress(data, &bytes, image->data, image->packed_bytes) == Z_OK);
+        const image_target target = read_image_target(data);
+        free(data);
+        if (target.capability != image->target) printf("  %s: %d\n", image->source, target.capability);
+        CHECK(target.is_binary == image->is_binary && target.capability == image->target);
+        CHECK(image->is_binary || target.is_exact == (image->target == 90));
+        if (image->is_binary) has[image->target] = true;
+    }
+    for (int target = 0; target < 256; target++) {
+        const size_t used = strlen(found);
+        if (has[target])
+            snprintf(found + used, sizeof found - used, "%s%d.%d%s", used > 0 ? " " : "", target / 10, target % 10,
+                     target == 90 ? "a" : "");
+    }
+    sumi_cuda_machine_code(listed, sizeof listed);
+    CHECK_TEXT(listed, found);
+    char cut[6];
+    sumi_cuda_machine_code(cut, sizeof cut);
+    CHECK(strncmp(cut, found, 5) == 0 && strlen(cut) <= 5);
+}
+
+// Of the library's own kernels, where it has machine code for all.
+TEST(only_a_card_that_is_newer_than_the_library_compiles)
+{
+    char listed[128];
+    sumi_cuda_machine_code(listed, sizeof listed);
+    if (strcmp(listed, "8.0 8.6 8.9 9.0a 10.0 12.0") != 0)
+        SKIP("this build has machine code for some GPUs alone (--gpus)");
+    for (size_t c = 0; c < sizeof s_loads / sizeof *s_loads; c++) {
+        fake_reset();
+        fake_devices(1, s_loads[c].capability);
+        fake_take_binaries(true);
+        fixture f;
+        begin(&f, NULL);
+        sumi_cuda_modules* modules = NULL;
+        CHECK(load_all(&f, sumi_cuda_images, sumi_cuda_image_count, &modules) == SUMI_OK);
+        CHECK_TEXT(f.error.text, "");
+        CHECK((fake_images(0, false) > 0) == s_loads[c].is_text);
+        for (int32_t target = 70; target < 140; target++) {
+            const bool is_expected = count_of(s_loads[c].targets, target) > 0;
+            if ((fake_images(target, !s_loads[c].is_text) > 0) != is_expected)
+                printf("  on %d: %d images of %d\n", (int)s_loads[c].capability,
+                       fake_images(target, !s_loads[c].is_text), (int)target);
+            CHECK((fake_images(target, !s_loads[c].is_text) > 0) == is_expected);
+        }
+        sumi_cuda_modules_destroy(modules);
+        end(&f);
     }
 }
 
@@ -843,6 +981,9 @@ int main(int argc, char** argv)
     RUN(memory_may_run_out);
     RUN(memory_comes_from_the_hosts_allocator);
     RUN(every_device_finds_its_kernels);
+    RUN(a_device_loads_the_newest_machine_code_that_it_runs);
+    RUN(machine_code_is_for_the_target_that_is_named);
+    RUN(only_a_card_that_is_newer_than_the_library_compiles);
     RUN(kernels_load_where_their_ptx_version_is_known);
     RUN(allocating_and_loading_leave_a_hosts_capture_alone);
     RUN(damaged_images_are_refused);

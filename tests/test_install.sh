@@ -120,7 +120,7 @@ fi
 if have cmake; then
     mkdir -p "$folder/tree/kernels" "$folder/toolkit/bin" "$folder/toolkit/include"
     cp -r CMakeLists.txt LICENSE include src packaging "$folder/tree"
-    cp kernels/*.h kernels/*.cuh kernels/pack.c kernels/build.sh kernels/{gemv,norms,upload}.cu "$folder/tree/kernels"
+    cp kernels/*.h kernels/*.cuh kernels/pack.c kernels/build.sh kernels/{gemm_int8,norms,upload_fp8}.cu "$folder/tree/kernels"
     touch "$folder/toolkit/include/cudaTypedefs.h"
     cat >"$folder/toolkit/bin/nvcc" <<'TOOL'
 #!/bin/bash
@@ -135,7 +135,9 @@ printf '.version 9.0\n.visible .entry sumi_%s(\n' "$(basename "$output" | cut -d
 TOOL
     cat >"$folder/toolkit/bin/ptxas" <<'TOOL'
 #!/bin/bash
+if [ "$1" = --help ]; then echo "'sm_80','sm_86','sm_89','sm_90','sm_90a','sm_100','sm_100a'"; exit; fi
 for argument; do [ "$previous" != -o ] || echo >"$argument"; previous=$argument; done
+echo "$@" >>"${0%/*}/assembled"
 TOOL
     chmod +x "$folder"/toolkit/bin/*
     kernels_of() { # folder of a build
@@ -152,16 +154,30 @@ TOOL
     }
     compiled() { [ "$(sort "$folder/toolkit/bin/compiled" | tr '\n' ' ')" = "$1" ]; }
     check "kernels: two builds at once" two_builds
+    images() { sed -nE 's/^ +\{"([a-z_0-9]+)", ([0-9]+), (true|false), .*/\1 \2 \3/p' "$folder/tree/build/kernels/kernel_images.c" | sed 's/true/code/; s/false/PTX/' | paste -sd, | sed 's/,/, /g'; } # as they are packed
+    has_images() { [ "$(images)" = "$1" ] || { images; false; }; }
+    for_gpus() { (cd "$folder/tree" && kernels/build.sh "$folder/toolkit/bin/nvcc" "$(find "$folder/kernels_a" -name sumi_pack -type f)" build/kernels "$1"); }
     check "kernels: they say how many there are to compile" grep -qE '^kernels: 3 to compile for the GPU, about 1 minute ' "$out"
-    check "kernels: they say how far they are" grep -qE '^kernels: 2 of 3 \((gemv|norms|upload)\.cu\)$' "$out"
-    check "kernels: each was compiled once, for both" compiled "gemv.cu norms.cu upload.cu "
+    check "kernels: they say how far they are" grep -qE '^kernels: 2 of 3 \((gemm_int8|norms|upload_fp8)\.cu\)$' "$out"
+    check "kernels: each was compiled once, for both" compiled "gemm_int8.cu norms.cu upload_fp8.cu "
+    check "kernels: each has machine code for every GPU that ptxas knows" has_images \
+        "gemm_int8 80 PTX, gemm_int8 80 code, gemm_int8 86 code, gemm_int8 90 code, gemm_int8 100 code, norms 80 PTX, norms 80 code, norms 90 code, norms 100 code, upload_fp8 89 PTX, upload_fp8 89 code, upload_fp8 90 code, upload_fp8 100 code"
+    : >"$folder/toolkit/bin/assembled"
+    check "kernels: for GPUs that are named" for_gpus 8.7,12.0 && check "kernels: each has machine code that they run" has_images \
+        "gemm_int8 80 PTX, gemm_int8 86 code, norms 80 PTX, norms 80 code, upload_fp8 89 PTX"
+    check "kernels: for 8.9 and 9.0a" for_gpus 8.9,9.0a && check "kernels: the newest of its major version" has_images \
+        "gemm_int8 80 PTX, gemm_int8 86 code, gemm_int8 90 code, norms 80 PTX, norms 80 code, norms 90 code, upload_fp8 89 PTX, upload_fp8 89 code, upload_fp8 90 code"
+    check "kernels: nothing is compiled again for them" test ! -s "$folder/toolkit/bin/assembled"
+    for list in 8 gemm 8.6,x ,; do refused "kernels: GPUs that are none: $list" "is no compute capability|none of" for_gpus "$list"; done
+    refused "kernels: a GPU that is too old" "the oldest compute capability is 8.0" for_gpus 7.5
+    check "kernels: for all" for_gpus all
     check "kernels: they are in the source tree" test -s "$folder/tree/build/kernels/kernel_images.c"
     rm -r "$folder/tree/build" "$folder/toolkit/bin/compiled" "$folder/kernels_a"
     touch "$folder/tree/build" # where no folder can be made
     check "kernels: a source tree that cannot be written to" kernels_of kernels_a
     check "kernels: they are in the build's own folder" test -s "$folder/kernels_a/_deps/sumi-build/kernels/kernel_images.c"
     echo "// changed" >>"$folder/tree/kernels/norms.cu"
-    check "kernels: one that has changed" kernels_of kernels_a && check "kernels: only this one is compiled" compiled "gemv.cu norms.cu norms.cu upload.cu "
+    check "kernels: one that has changed" kernels_of kernels_a && check "kernels: only this one is compiled" compiled "gemm_int8.cu norms.cu norms.cu upload_fp8.cu "
     touch "$folder/tree/kernels/broken.cu"
     refused "kernels: one that does not compile" 'broken.cu\(1\): error' kernels_of kernels_a
 fi
@@ -257,6 +273,7 @@ elif check "one archive, one family: makefiles" configure one --no-cuda --bundle
     done
     refused "CUDA, which was left out" "built without the CUDA backend" "$folder/host" $model cuda
 fi
+[ -z "$premake" ] || refused "GPUs that are none" "--gpus: 8.6,ada is neither all nor native nor a list of compute capabilities" configure none --gpus=8.6,ada
 [ -z "$premake" ] || refused "an unknown family" "there is no sdxl; there are newbie, qwen-image, z-image" configure none --no-cuda --families=sdxl
 if have cmake; then # what is left of the library links, and says what it has not
     check "newbie alone" consume alone -DSUMI_SOURCE="$source" -DSUMI_CUDA=OFF -DSUMI_FAMILIES=newbie -DCMAKE_BUILD_TYPE=Debug \
@@ -275,7 +292,7 @@ fi
 kernels=$makefiles/../kernels
 if [ -z "$premake" ] || ! grep -q SUMI_HAS_CUDA "$makefiles/sumi.make"; then
     skip "the build has no CUDA backend: its kernels for Hopper left out"
-elif check "without kernels for Hopper: makefiles" configure portable --kernels="$kernels" --no-hopper && check "without kernels for Hopper" build_in portable hello test_cuda_runner test_cuda_uploads test_cuda_arrange; then
+elif check "without kernels for Hopper: makefiles" configure portable --kernels="$kernels" --gpus="$(tail -n 1 "$kernels/checked")" --no-hopper && check "without kernels for Hopper" build_in portable hello test_cuda_runner test_cuda_uploads test_cuda_arrange; then
     for program in test_cuda_runner test_cuda_uploads test_cuda_arrange; do
         check "without kernels for Hopper: $program, on the fake driver" "$folder/portable/release/bin/$program"
     done

@@ -199,6 +199,7 @@ check "without a device it builds no kernels" grep -q -e '--no-cuda' "$place/pre
 check "it says how far the build is" grep -qx '  1 of 2' "$out"
 check "with a device" env SUMI_DEV="$folder/device" PATH="$tools:$PATH" "$place/samples/quickstart.sh"
 check "with a device it builds kernels" sh -c "! grep -e --no-cuda '$place/premake.txt'"
+check "for that device" grep -q -e --gpus=native "$place/premake.txt"
 check "it says how long kernels take" grep -qx '  kernels: 4 to compile for the GPU, about 2 minutes' "$out" && check "and how far they are" grep -qx '  kernels: 2 of 4' "$out"
 check "kernels that are there stay" quick_there && check "though the device is gone" sh -c "! grep -e --no-cuda '$place/premake.txt'"
 if command -v script >/dev/null; then

@@ -14,8 +14,8 @@ class Sumi(ConanFile):
     description = "Image diffusion inside a host program"
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"cuda": [True, False], "hopper": [True, False], "families": ["ANY"]}
-    default_options = {"cuda": False, "hopper": True, "families": ""}  # families: of z-image,qwen-image,newbie; empty: all
+    options = {"cuda": [True, False], "hopper": [True, False], "gpus": ["ANY"], "families": ["ANY"]}
+    default_options = {"cuda": False, "hopper": True, "gpus": "all", "families": ""}  # gpus: all, native, or 8.6,12.0; families: of z-image,qwen-image,newbie; empty: all
 
     @property
     def root(self):
@@ -52,6 +52,7 @@ class Sumi(ConanFile):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["SUMI_CUDA"] = "ON" if self.options.cuda else "OFF"
         toolchain.cache_variables["SUMI_HOPPER"] = "ON" if self.options.hopper else "OFF"
+        toolchain.cache_variables["SUMI_GPUS"] = str(self.options.gpus)
         toolchain.cache_variables["SUMI_FAMILIES"] = str(self.options.families)
         toolchain.generate()
 

@@ -53,6 +53,16 @@ static void print_backend(sumi_backend backend, const char* name)
     sumi_engine_destroy(engine);
 }
 
+// Devices of which the library has machine code start at once; on others the driver compiles first.
+static void print_machine_code(void)
+{
+#if defined(SUMI_HAS_CUDA)
+    char text[128];
+    sumi_cuda_machine_code(text, sizeof text);
+    printf("%-10s machine code: %s\n", "", text[0] ? text : "none, the driver compiles all kernels");
+#endif
+}
+
 static void print_processor(void)
 {
     sumi_cpu_features features = sumi_cpu_detect();
@@ -84,6 +94,21 @@ static void put_backend(json_out* out, sumi_backend backend, const char* name)
     json_end_object(out);
 }
 
+static void put_machine_code(json_out* out)
+{
+    char text[128];
+    sumi_cuda_machine_code(text, sizeof text);
+    json_begin_array(out, "machine_code");
+    for (char* rest = text; *rest != 0;) {
+        const size_t length = strcspn(rest, " ");
+        const bool is_last = rest[length] == 0;
+        rest[length] = 0;
+        json_text(out, NULL, rest);
+        rest += is_last ? length : length + 1;
+    }
+    json_end_array(out);
+}
+
 static void print_json(void)
 {
     const sumi_cpu_features features = sumi_cpu_detect();
@@ -92,6 +117,7 @@ static void print_json(void)
     json_text(&out, "version", sumi_version());
     put_backend(&out, SUMI_BACKEND_CPU, "cpu");
     put_backend(&out, SUMI_BACKEND_CUDA, "cuda");
+    put_machine_code(&out);
     json_begin_object(&out, "processor");
     json_integer(&out, "logical_processors", sumi_cpu_count());
     json_bool(&out, "avx2_fma_f16c", features.avx2_fma_f16c);
@@ -260,6 +286,7 @@ int info_main(int argc, char** argv)
     printf("%-10s %s\n", "sumi", sumi_version());
     print_backend(SUMI_BACKEND_CPU, "cpu");
     print_backend(SUMI_BACKEND_CUDA, "cuda");
+    print_machine_code();
     print_processor();
 #if defined(NDEBUG)
     const char* kind = "release";

@@ -5,6 +5,7 @@
 #define INSIDE_H
 #include "base/memory.h"
 #include "base/platform.h"
+#include "cuda/cuda.h"
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"

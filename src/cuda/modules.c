@@ -2,13 +2,14 @@
 #include "base/assert.h"
 #include "base/sort.h"
 #include "cuda/compile.h"
+#include "cuda/cuda.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// One .cu file. A device can use at most two of its images.
+// One .cu file, and those of its images that suit the device best.
 typedef struct source {
     const sumi_cuda_image* binary; // or NULL
     const sumi_cuda_image* text;   // or NULL
@@ -47,16 +48,18 @@ struct sumi_cuda_modules {
 
 // ---- Choosing -------------------------------------------------------------------------------------------------------
 
-// Images of 9.0 run only on 9.0; PTX of 8.0 and 8.9 also runs on everything newer.
+// 90 is 9.0a, which runs only on 9.0. Other machine code runs on devices of the same major version that are not older:
+// that of 8.0 on 8.6 and 8.9, that of 12.0 on 12.1. PTX runs on everything newer.
 static bool runs_on(const sumi_cuda_image* image, int32_t capability)
 {
-    return image->is_binary || image->target >= 90 ? image->target == capability : image->target <= capability;
+    if (image->target == 90) return capability == 90;
+    return image->target <= capability && (!image->is_binary || image->target / 10 == capability / 10);
 }
 
 static void choose_image(source* chosen, const sumi_cuda_image* image)
 {
-    if (image->is_binary) chosen->binary = image;
-    else if (chosen->text == NULL || image->target > chosen->text->target) chosen->text = image;
+    const sumi_cuda_image** best = image->is_binary ? &chosen->binary : &chosen->text;
+    if (*best == NULL || image->target > (*best)->target) *best = image;
 }
 
 static const sumi_cuda_image* any_image(const source* of) { return of->binary != NULL ? of->binary : of->text; }
@@ -65,6 +68,22 @@ static bool is_required(const source* of) { return of->text != NULL && of->text-
 static int compare_kernels(const void* a, const void* b)
 {
     return strcmp(((const kernel*)a)->name, ((const kernel*)b)->name);
+}
+
+void sumi_cuda_machine_code(char* text, size_t capacity)
+{
+    bool has[256] = {false};
+    for (int32_t i = 0; i < sumi_cuda_image_count; i++) {
+        const int32_t target = sumi_cuda_images[i].target;
+        if (sumi_cuda_images[i].is_binary && target < (int32_t)(sizeof has)) has[target] = true;
+    }
+    size_t used = 0;
+    text[0] = 0;
+    for (int32_t target = 0; target < (int32_t)sizeof has && used < capacity; target++) {
+        if (has[target])
+            used += (size_t)snprintf(text + used, capacity - used, "%s%d.%d%s", used > 0 ? " " : "", (int)target / 10,
+                                     (int)target % 10, target == 90 ? "a" : "");
+    }
 }
 
 sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* device, const sumi_cuda_image* images,
