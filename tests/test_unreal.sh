@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The part of samples/unreal that needs no Unreal: compiled with warnings as errors, as C++17 and C++20, and run. usage: tests/test_unreal.sh build/.../release
-# It runs once with freed memory filled, as Unreal's allocator does in development, and once under the sanitizers of addresses and of undefined behaviour.
+# samples/unreal without Unreal: compiled with warnings as errors, as C++17 and C++20, and run; what names Unreal, with stand-ins (unreal_stand_ins). usage: tests/test_unreal.sh build/.../release
+# The session runs once with freed memory filled, as Unreal's allocator does in development, and once under the sanitizers of addresses and of undefined behaviour.
 # The last line is "unreal: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -59,12 +59,28 @@ sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other
 compile "$folder/other_session" "$folder/other" -std=c++17
 run "a header of another version" "$folder/other_session" refuses 0.99
 
+# ---- The plug-in, with stand-ins for the engine ---------------------------------------------------------------------------------------
+stand_ins=tests/unreal_stand_ins
+mkdir "$folder/generated" # what Unreal's header tool writes; it wants to come last
+for header in "$source"/Public/*.h; do
+    name=$(basename "$header" .h).generated.h
+    grep -q "^#include \"$name\"" "$header" || continue
+    touch "$folder/generated/$name"
+    [ "$(grep '^#include' "$header" | tail -n 1 | cut -d'"' -f2)" = "$name" ] || fail "$header includes something behind $name"
+    pass
+done
+with_stand_ins="-Iinclude -I$source/Public -I$stand_ins -I$folder/generated"
+echo 'extern "C" int RunGame(int, char**); int main(int count, char** arguments) { return RunGame(count, arguments); }' >"$folder/main.cpp"
+c++ -std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all $flags $with_stand_ins -DSUMIUNREAL_API= tests/unreal_plugin.cpp "$folder/main.cpp" $stand_ins/StandIn.cpp $source/Private/*.cpp $libraries -o "$folder/plugin" ||
+    fail "the plug-in does not compile with stand-ins"
+run "the plug-in under sanitizers" "$folder/plugin" samples/demo_model
+
 # ---- Compilers ------------------------------------------------------------------------------------------------------------------------
 for compiler in c++ clang++; do
     command -v $compiler >/dev/null || { skip "there is no $compiler"; continue; }
     for standard in 17 20; do
-        for file in $plain; do
-            $compiler -std=c++$standard -fsyntax-only $flags -Iinclude -I$source/Public "$file" || fail "$file does not compile by $compiler as C++$standard"
+        for file in "$source"/Private/*.cpp; do
+            $compiler -std=c++$standard -fsyntax-only $flags $with_stand_ins -DSUMIUNREAL_API= "$file" || fail "$file does not compile by $compiler as C++$standard"
             pass
         done
     done

@@ -184,6 +184,99 @@ static void EditModelsTakeReferences(const char* Model)
           "a reference without pixels is refused");
 }
 
+// Listeners that ask again and call everything else while the session closes, with one request running and many waiting.
+static void ClosingRefuses(const char* Model)
+{
+    auto Session = sumi::Session::Open(Model, Processor);
+    sumi::Session* Closing = Session.get();
+    int Failures = 0, Taken = 0, Running = 0;
+    sumi::Listener Again;
+    Again.Progress = [&](float, float) { Running++; };
+    Again.Failed = [&](const std::string&) {
+        Failures++;
+        for (int i = 0; i < 20; i++) Taken += Closing->Generate({}, Again) != 0;
+        for (uint64_t i = 0; i < 50; i++) Closing->Cancel(i);
+        Closing->Drop(nullptr);
+        Closing->Tick(OneSlice);
+        Check(!Closing->IsReady() && Closing->IsIdle() && !Closing->GetEngine()
+                  && !Closing->GetModelInfo().size_multiple,
+              "a closing session has nothing");
+    };
+    sumi::Request Wish;
+    Wish.Prompt = "a red house";
+    for (int i = 0; i < 40; i++) Session->Generate(Wish, Again);
+    while (!Running) Session->Tick(OneSlice);
+    Session.reset();
+    Check(Failures == 40 && Taken == 0, "every request fails once, and none is taken");
+}
+
+static void FailingListenersAskAgain()
+{
+    auto Session = sumi::Session::Open("no/such/model", Processor);
+    sumi::Session* Asked = Session.get(); // also while it closes
+    int Failures = 0;
+    sumi::Listener Again;
+    Again.Failed = [&](const std::string&) {
+        if (++Failures < 100000) Asked->Generate({}, Again);
+    };
+    for (int i = 0; i < 3; i++) Session->Generate({}, Again);
+    while (Failures == 0) Session->Tick(OneSlice);
+    Check(Failures == 3, "a tick ends what waited when it began");
+    Session->Tick(OneSlice);
+    Check(Failures == 6 && !Session->IsIdle(), "and the next tick what was asked for meanwhile");
+    Session.reset(); // its listeners name what ends here
+}
+
+static void DroppedRequestsAreNotTold(const char* Model)
+{
+    auto Session = sumi::Session::Open(Model, Processor);
+    sumi::Request Wish;
+    Wish.Prompt = "a red house";
+    Wish.Width = Wish.Height = 64, Wish.Steps = 8;
+    int Owner = 0;
+    Ending Waits, Other;
+    int Calls = 0, After = 0;
+    sumi::Listener Drops;
+    const std::string Held(1000, 'x'); // freed with the listener, which must not be while it runs
+    Drops.Progress = [&, Held](float, float) {
+        Calls++;
+        Session->Drop(&Owner);
+        After += Held[999] == 'x';
+    };
+    Drops.Preview = Drops.Done = [&](const sumi::Picture&) { Calls++; };
+    Drops.Failed = [&](const std::string&) { Calls++; };
+    Wish.bPreviews = false;
+    Wish.Owner = &Owner;
+    Session->Generate(Wish, Drops);
+    Session->Generate(Wish, Listen(Waits));
+    Wish.Owner = nullptr;
+    Session->Generate(Wish, Listen(Other));
+    RunUntilIdle(*Session);
+    Check(Calls == 1 && After == 1, "a request that is dropped by its own listener is told no more");
+    Check(Waits.Dones + Waits.Failures + Waits.Reports == 0, "nor is one that waits");
+    Check(Other.Dones == 1, "requests of others go on");
+}
+
+static void ListenersMayTick(const char* Model)
+{
+    auto Session = sumi::Session::Open(Model, Processor);
+    Ending Inner;
+    int Dones = 0;
+    sumi::Listener Told;
+    Told.Progress = [&](float, float) { Session->Tick(SUMI_FOREVER); };
+    Told.Done = [&](const sumi::Picture&) {
+        Dones++;
+        Session->Generate({}, Listen(Inner));
+        Session->Tick(SUMI_FOREVER);
+    };
+    sumi::Request Wish;
+    Wish.Width = Wish.Height = 64;
+    Session->Generate(Wish, Told);
+    while (!Dones) Session->Tick(OneSlice);
+    Check(Dones == 1 && Inner.Dones + Inner.Failures == 0 && !Session->IsIdle(), "a tick inside a tick does nothing");
+    Session.reset();
+}
+
 int main(int Count, char** Arguments)
 {
     if (Count == 3 && std::strcmp(Arguments[1], "refuses") == 0) {
@@ -276,6 +369,10 @@ int main(int Count, char** Arguments)
                   && Session->Trouble() == End.Sentence,
               "a model that is not there is told");
     }
+    ClosingRefuses(Arguments[1]);
+    FailingListenersAskAgain();
+    DroppedRequestsAreNotTold(Arguments[1]);
+    ListenersMayTick(Arguments[1]);
     StepsAreReused(Arguments[1]);
     EditModelsTakeReferences(Arguments[3]);
     std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);

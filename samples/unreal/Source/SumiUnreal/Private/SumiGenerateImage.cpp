@@ -97,10 +97,11 @@ void USumiGenerateImage::Activate()
         Action->OnFailed.Broadcast(nullptr, Action->Progress, UTF8_TO_TCHAR(Sentence.c_str()));
         Action->SetReadyToDestroy();
     };
-    Number = Owner->GetSession().Generate(Wish, MoveTemp(Told));
+    Number = Owner->Generate(Wish, MoveTemp(Told));
+    if (!Number) SetReadyToDestroy(); // the game instance is ending, and nothing is told from there
 }
 
 void USumiGenerateImage::Cancel()
 {
-    if (USumiSubsystem* Owner = Subsystem.Get()) Owner->GetSession().Cancel(Number);
+    if (USumiSubsystem* Owner = Subsystem.Get()) Owner->Cancel(Number);
 }

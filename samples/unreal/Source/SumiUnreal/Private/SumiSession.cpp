@@ -39,16 +39,26 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
 
 Session::~Session()
 {
+    bClosing = true;
     if (Engine) sumi_engine_destroy(Engine); // takes model and jobs with it
     Engine = nullptr;
-    const char* Why = "the session was closed";
-    if (Running.Number) Fail(Running, SUMI_CANCELLED, Why);
-    for (Entry& Each : Waiting) Fail(Each, SUMI_CANCELLED, Why);
+    Model = nullptr;
+    // Out of the session before anybody is told, for who is told may call it.
+    std::deque<Entry> Left = std::move(Waiting);
+    Waiting.clear();
+    if (Running.Number) Left.push_front(std::move(Running));
+    Running = Entry();
+    for (Entry& Each : Left) Fail(Each, SUMI_CANCELLED, "the session was closed");
 }
 
 uint64_t Session::Generate(const Request& Wish, Listener Told)
 {
-    Waiting.push_back({++LastNumber, Wish, std::move(Told)});
+    if (bClosing) return 0;
+    Entry Taken;
+    Taken.Number = ++LastNumber;
+    Taken.Wish = Wish;
+    Taken.Told = std::move(Told);
+    Waiting.push_back(std::move(Taken));
     return LastNumber;
 }
 
@@ -64,18 +74,33 @@ void Session::Cancel(uint64_t Number)
     }
 }
 
+void Session::Drop(const void* Owner)
+{
+    if (Running.Number && Running.Wish.Owner == Owner) {
+        Running.bDropped = true;
+        sumi_job_cancel(Engine, Job);
+    }
+    std::deque<Entry> Kept, Dropped; // the dropped ones are destroyed last, for what their listeners hold may call here
+    for (Entry& Each : Waiting) (Each.Wish.Owner == Owner ? Dropped : Kept).push_back(std::move(Each));
+    Waiting = std::move(Kept);
+}
+
 void Session::Fail(Entry& Which, sumi_result Result, const char* Message)
 {
     Which.Number = 0;
-    if (Which.Told.Failed) Which.Told.Failed(Message && *Message ? Message : sumi_result_text(Result));
+    if (Which.Told.Failed && !Which.bDropped)
+        Which.Told.Failed(Message && *Message ? Message : sumi_result_text(Result));
 }
 
 void Session::Tick(uint32_t BudgetMicroseconds)
 {
+    if (bClosing || bTicking) return;
+    bTicking = true;
     if (Sentence.empty()) sumi_engine_update(Engine, BudgetMicroseconds);
     if (Loading.id) FinishLoading();
     if (Running.Number) LookAtRunning();
     if (!Running.Number) BeginNext();
+    bTicking = false;
 }
 
 void Session::FinishLoading()
@@ -131,7 +156,9 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews)
 
 void Session::BeginNext()
 {
-    while (!Waiting.empty() && (Model || !Sentence.empty())) {
+    if (!Model && Sentence.empty()) return;
+    // At most what waits now: a listener that asks again when its request has failed is told so in the next tick.
+    for (size_t Count = Waiting.size(); Count > 0 && !Waiting.empty(); Count--) {
         Running = std::move(Waiting.front());
         Waiting.pop_front();
         if (!Model) {
@@ -153,7 +180,7 @@ void Session::TellPreview()
 {
     sumi_image Image;
     if (sumi_job_preview(Engine, Job, 0, Preview.Rgba.data(), Preview.Rgba.size(), &Image) == SUMI_OK
-        && Running.Told.Preview)
+        && Running.Told.Preview && !Running.bDropped)
         Running.Told.Preview(Preview);
 }
 
@@ -165,7 +192,7 @@ void Session::LookAtRunning()
         TellPreview();
     }
     if (Status.state < SUMI_JOB_DONE) {
-        if (Running.Told.Progress) Running.Told.Progress(Status.progress, Status.seconds_left);
+        if (Running.Told.Progress && !Running.bDropped) Running.Told.Progress(Status.progress, Status.seconds_left);
         return;
     }
     const std::string Message = Status.message;
@@ -173,6 +200,7 @@ void Session::LookAtRunning()
     const sumi_result Result = sumi_fetch_images(Engine, Job, &Image, 1);
     Entry Taken = std::move(Running);
     Running = Entry();
+    if (Result != SUMI_OK) sumi_job_discard(Engine, Job); // a fetch whose copy into a target fails leaves the job there
     Job = {0};
     if (Result != SUMI_OK) {
         Fail(Taken, Result, Message.c_str());
@@ -188,6 +216,6 @@ void Session::LookAtRunning()
     if (Pixels && !Taken.Wish.Target)
         Made.Rgba.assign(Pixels, Pixels + static_cast<size_t>(Image.row_bytes) * static_cast<size_t>(Image.height));
     sumi_images_release(Engine, &Image, 1);
-    if (Taken.Told.Done) Taken.Told.Done(Made);
+    if (Taken.Told.Done && !Taken.bDropped) Taken.Told.Done(Made);
 }
 } // namespace sumi

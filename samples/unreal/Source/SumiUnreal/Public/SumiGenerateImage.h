@@ -3,8 +3,9 @@
 #include "CoreMinimal.h"
 #include "Engine/Texture2D.h"
 #include "Kismet/BlueprintAsyncActionBase.h"
-#include "SumiGenerateImage.generated.h"
 #include "SumiSession.h"
+
+#include "SumiGenerateImage.generated.h" // Unreal's header tool wants it last
 
 class USumiSubsystem;
 

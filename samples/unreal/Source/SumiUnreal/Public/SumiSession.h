@@ -38,10 +38,12 @@ struct Request {
     // Where the picture goes instead of Picture::Rgba, such as Shared12::NextTarget(); called when the request begins.
     // What it names lives until the request has ended.
     std::function<sumi_target()> Target;
+    const void* Owner = nullptr; // for Session::Drop
 };
 
-// Called by tick, on its thread. Every request ends in exactly one call of Done or Failed, also when it is cancelled or
-// the session goes.
+// Called on the thread that calls the session: by Tick, Cancel and ~Session. Every request ends in exactly one call of
+// Done or Failed, also when it is cancelled or the session goes, unless it was dropped. A listener may call the session,
+// with two exceptions: Tick does nothing there, and a listener must not destroy the session.
 struct Listener {
     std::function<void(float Progress, float SecondsLeft)> Progress; // seconds: negative when not known yet
     std::function<void(const Picture&)> Preview;                     // an eighth of the size
@@ -66,12 +68,17 @@ class Session {
     static std::unique_ptr<Session> Open(const std::string& ModelPath,
                                          const std::function<void(sumi_engine_desc& Engine)>& Adjust = {},
                                          const ModelOptions& Options = {});
-    ~Session(); // requests that are left fail
+    // Requests that are left fail. Their listeners may still call the session, which takes no requests any more. (They
+    // do not find it through a std::unique_ptr, which is empty as soon as it is reset.)
+    ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    uint64_t Generate(const Request& Wish, Listener Told); // the request's number, never 0
+    // Returns the request's number. 0 while the session is closing: the request is refused, and no listener called.
+    uint64_t Generate(const Request& Wish, Listener Told);
     void Cancel(uint64_t Number);
+    // Cancels all requests of this owner, and calls their listeners no more: for an owner that ends.
+    void Drop(const void* Owner);
     void Tick(uint32_t BudgetMicroseconds); // once per frame; 0 is a pause
     bool IsReady() const { return Model != nullptr; }
     sumi_model_info GetModelInfo() const { return sumi_model_get_info(Model); } // zero until it is ready
@@ -84,6 +91,8 @@ class Session {
         uint64_t Number = 0;
         Request Wish;
         Listener Told;
+        bool bDropped =
+            false; // Told is called no more. It is destroyed with the entry, for one of its calls may be running.
     };
     Session() = default;
     void FinishLoading();
@@ -97,6 +106,7 @@ class Session {
     sumi_engine* Engine = nullptr;
     sumi_model* Model = nullptr;
     sumi_job Loading = {0}, Job = {0};
+    bool bClosing = false, bTicking = false;
     std::deque<Entry> Waiting;
     Entry Running;
     uint64_t LastNumber = 0;

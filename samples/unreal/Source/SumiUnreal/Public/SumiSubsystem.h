@@ -1,10 +1,11 @@
 // A game instance's session: opened by the first request, ticked once per frame on the game thread, closed with the
-// game.
+// game instance. On the game thread.
 #pragma once
 #include "Containers/Ticker.h"
 #include "CoreMinimal.h"
 #include "Subsystems/GameInstanceSubsystem.h"
 #include "SumiSession.h"
+
 #include "SumiSubsystem.generated.h"
 
 // As sumi_weight_format and sumi_attention_format.
@@ -42,10 +43,16 @@ class SUMIUNREAL_API USumiSubsystem : public UGameInstanceSubsystem {
 
     virtual void Initialize(FSubsystemCollectionBase& Collection) override;
     virtual void Deinitialize() override;
-    sumi::Session& GetSession(); // opens it when it is not open yet
+    // Opens it when it is not open yet. nullptr before Initialize, and as soon as Deinitialize has begun.
+    sumi::Session* GetSession();
+    // As sumi::Session's. A request that is left when Deinitialize begins is cancelled, and its listener called no more:
+    // the objects that it would call are ending, too. Generate returns 0, and calls nothing, where GetSession is nullptr.
+    uint64 Generate(sumi::Request Wish, sumi::Listener Told);
+    void Cancel(uint64 Number);
 
   private:
     bool Tick(float DeltaSeconds);
     std::unique_ptr<sumi::Session> Session;
     FTSTicker::FDelegateHandle Ticker;
+    bool bRunning = false; // from Initialize to Deinitialize
 };

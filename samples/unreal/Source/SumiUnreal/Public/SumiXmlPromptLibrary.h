@@ -2,6 +2,7 @@
 #pragma once
 #include "CoreMinimal.h"
 #include "Kismet/BlueprintFunctionLibrary.h"
+
 #include "SumiXmlPromptLibrary.generated.h"
 
 // As sumi_xml_character: lists of tags with commas between them; what is empty is left out.

@@ -1,0 +1,8 @@
+// A stand-in: see README.md.
+#pragma once
+#include "CoreMinimal.h"
+
+class UDeveloperSettings : public UObject {
+  public:
+    virtual FName GetCategoryName() const { return TEXT(""); }
+};
