@@ -37,29 +37,8 @@ run() { # what, program, arguments...
     passed=$((passed + a)) failed=$((failed + b)) skipped=$((skipped + c))
 }
 
-# ---- The session ----------------------------------------------------------------------------------------------------------------------
-"$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
-"$support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
-mkdir "$folder/edit" # the tiny edit model lies in layers
-cp -r tests/golden/qwen-image/model/. tests/golden/qwen-image/model-edit/processor tests/golden/qwen-image/model-edit-2509/model_index.json "$folder/edit"
-
-compile() { # program, folder of sumi.h, options
-    c++ $3 $flags -I"$2" -I$source/Public tests/unreal_session.cpp $plain $libraries -o "$1" || fail "the session does not compile with $3"
-}
-compile "$folder/session" include -std=c++17
-# malloc fills what is freed with this byte, in the library, too.
-export MALLOC_PERTURB_=205
-run "the session" "$folder/session" samples/demo_model "$folder/wanted.rgba" "$folder/edit"
-compile "$folder/checked_session" include "-std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all"
-run "the session under sanitizers" "$folder/checked_session" samples/demo_model "$folder/wanted.rgba" "$folder/edit"
-
-# A header of another version than the library's.
-mkdir "$folder/other"
-sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
-compile "$folder/other_session" "$folder/other" -std=c++17
-run "a header of another version" "$folder/other_session" refuses 0.99
-
-# ---- The plug-in, with stand-ins for the engine ---------------------------------------------------------------------------------------
+# ---- Modules --------------------------------------------------------------------------------------------------------------------------
+# As in Unreal's editor, where every module is a shared object and shows what it exports alone: the engine (stand-ins), the plug-in, and two that use it. The plug-in has the only copy of the library.
 stand_ins=tests/unreal_stand_ins
 mkdir "$folder/generated" # what Unreal's header tool writes; it wants to come last
 for header in "$source"/Public/*.h; do
@@ -71,9 +50,63 @@ for header in "$source"/Public/*.h; do
 done
 with_stand_ins="-Iinclude -I$source/Public -I$stand_ins -I$folder/generated"
 echo 'extern "C" int RunGame(int, char**); int main(int count, char** arguments) { return RunGame(count, arguments); }' >"$folder/main.cpp"
-c++ -std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all $flags $with_stand_ins -DSUMIUNREAL_API= tests/unreal_plugin.cpp "$folder/main.cpp" $stand_ins/StandIn.cpp $source/Private/*.cpp $libraries -o "$folder/plugin" ||
-    fail "the plug-in does not compile with stand-ins"
-run "the plug-in under sanitizers" "$folder/plugin" samples/demo_model
+
+# utf8proc and zlib inside the archive, under local names: an engine has a zlib of its own.
+archive=$folder/libsumi.a inside=
+for name in utf8proc z; do
+    at=$(c++ -print-file-name=lib$name.a)
+    [ "$at" = lib$name.a ] || inside+=" $at"
+done
+if cp "$build/lib/libsumi.a" "$archive" && packaging/bundle.sh "$archive" $inside 2>"$folder/out"; then archive="$archive -lm -lpthread -ldl"
+else skip "one archive: $(tail -n 1 "$folder/out")"; archive=$libraries inside=; fi
+
+module() { # name, sources and libraries...
+    local name=$1
+    shift
+    c++ -std=c++17 $flags -fPIC -shared -fvisibility=hidden -fvisibility-inlines-hidden -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-rpath,"$folder" '-DSUMIUNREAL_API=__attribute__((visibility("default")))' \
+        $with_stand_ins -L"$folder" "$@" -o "$folder/lib$name.so" || fail "the module $name does not link"
+    pass
+}
+module Engine $stand_ins/StandIn.cpp
+module SumiUnreal $source/Private/*.cpp -lEngine $archive
+module SessionGame tests/unreal_session.cpp -lSumiUnreal
+module PluginGame tests/unreal_plugin.cpp -lSumiUnreal -lEngine
+for name in SessionGame PluginGame; do
+    c++ "$folder/main.cpp" -L"$folder" -l$name -Wl,-rpath,"$folder" -Wl,-rpath-link,"$folder" -o "$folder/$name" || fail "no program of $name"
+done
+# What Unreal's own modules may have, too, or what would be a second copy.
+c_names() { awk '{ print $NF }' | grep -E '^(sumi_|utf8proc|(in|de)flate|adler32|crc32)'; }
+found=$(nm -D --defined-only "$folder/libSumiUnreal.so" | c_names) && fail "the plug-in's module shows $found"
+found=$(nm -D "$folder/libSessionGame.so" "$folder/libPluginGame.so" | c_names) && fail "a game's module calls the library itself: $found"
+if [ -n "$inside" ]; then found=$(nm -D --undefined-only "$folder/libSumiUnreal.so" | c_names) && fail "the plug-in's module asks for $found"; fi
+pass
+
+# ---- Runs -----------------------------------------------------------------------------------------------------------------------------
+"$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
+"$support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
+mkdir "$folder/edit" # the tiny edit model lies in layers
+cp -r tests/golden/qwen-image/model/. tests/golden/qwen-image/model-edit/processor tests/golden/qwen-image/model-edit-2509/model_index.json "$folder/edit"
+arguments="samples/demo_model $folder/wanted.rgba $folder/edit"
+
+# malloc fills what is freed with this byte, in the library, too.
+MALLOC_PERTURB_=205 run "the session as a module" "$folder/SessionGame" $arguments
+MALLOC_PERTURB_=205 run "the plug-in as a module" "$folder/PluginGame" samples/demo_model
+
+program() { # name, folder of sumi.h, sources...
+    local name=$1 header=$2
+    shift 2
+    c++ -std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I"$header" $with_stand_ins -DSUMIUNREAL_API= "$folder/main.cpp" "$@" $libraries -o "$folder/$name" || fail "the program $name does not compile"
+}
+program checked_session include tests/unreal_session.cpp $plain
+run "the session under sanitizers" "$folder/checked_session" $arguments
+program checked_plugin include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
+run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model
+
+# A header of another version than the library's.
+mkdir "$folder/other"
+sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
+program other_session "$folder/other" tests/unreal_session.cpp $plain
+run "a header of another version" "$folder/other_session" refuses 0.99 "$(PKG_CONFIG_PATH=$build pkg-config --modversion sumi)"
 
 # ---- Compilers ------------------------------------------------------------------------------------------------------------------------
 for compiler in c++ clang++; do

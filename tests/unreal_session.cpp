@@ -1,4 +1,4 @@
-// The Unreal sample's session without Unreal. usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL
+// The Unreal sample's session without Unreal, as a game's module uses it: of the C library it uses types alone. usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL
 // PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last
 // line is "unreal_session: N passed, N failed, N skipped".
 #include "SumiSession.h"
@@ -58,7 +58,7 @@ static void RunUntilIdle(sumi::Session& Session, uint32_t BudgetMicroseconds = O
 }
 
 // Compiled with a header of another version than the library's: nothing is called, and every request is told why.
-static void RefusesOtherVersions(const char* Header)
+static void RefusesOtherVersions(const char* Header, const char* Library)
 {
     bool bAdjusted = false;
     auto Session = sumi::Session::Open("any", [&bAdjusted](sumi_engine_desc&) { bAdjusted = true; });
@@ -66,9 +66,11 @@ static void RefusesOtherVersions(const char* Header)
     Session->Generate({}, Listen(End));
     RunUntilIdle(*Session);
     const std::string Sentence = Session->Trouble();
-    Check(!bAdjusted && Session->GetEngine() == nullptr, "nothing is called");
+    Check(!bAdjusted && Session->GetEngine() == nullptr && !Session->GetEngineInfo().backend
+              && !Session->GetModelInfo().family,
+          "nothing is called");
     Check(End.Failures == 1 && End.Sentence == Sentence, "requests are told");
-    Check(Sentence.find(std::string("sumi ") + sumi_version() + ",") != std::string::npos
+    Check(Sentence.find(std::string("sumi ") + Library + ",") != std::string::npos
               && Sentence.find(std::string(" ") + Header + ":") != std::string::npos,
           "both versions are told");
     std::string Text = "before", Trouble;
@@ -277,14 +279,15 @@ static void ListenersMayTick(const char* Model)
     Session.reset();
 }
 
-int main(int Count, char** Arguments)
+extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** Arguments)
 {
-    if (Count == 3 && std::strcmp(Arguments[1], "refuses") == 0) {
-        RefusesOtherVersions(Arguments[2]);
+    if (Count == 4 && std::strcmp(Arguments[1], "refuses") == 0) {
+        RefusesOtherVersions(Arguments[2], Arguments[3]);
         std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
         return Failed > 0;
     }
-    if (Count != 4) return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL | refuses VERSION\n"), 2;
+    if (Count != 4)
+        return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL | refuses HEADER LIBRARY\n"), 2;
     PromptsInXml();
     sumi::Request Wish;
     Wish.Prompt = "a red house on the grass";
@@ -304,6 +307,7 @@ int main(int Count, char** Arguments)
               "a request that waits is cancelled at once");
         RunUntilIdle(*Session);
         Check(Session->IsReady() && Session->Trouble().empty(), "the model is loaded");
+        Check(std::strcmp(Session->GetEngineInfo().backend, "cpu") == 0, "the engine tells what it is");
         Check(First.Dones == 1 && First.Failures == 0 && First.Reports > 3 && !First.bFalls && First.Previews == 8,
               "progress, previews, and one end");
         Check(Third.Dones == 1 && Third.Previews == 0 && Third.Picture.Width == 128 && Third.Picture.Height == 128,

@@ -1,9 +1,3 @@
-// Links sumi as a static library. (The module is not called Sumi: Unreal would define SUMI_API for it, which is the C header's.) Put its parts here, as built by the project's own build:
-//
-//   ThirdParty/sumi/include/sumi.h
-//   ThirdParty/sumi/lib/Linux/libsumi.a, libutf8proc.a, libz.a      (position independent)
-//   ThirdParty/sumi/lib/Win64/sumi.lib, utf8proc.lib, zlib.lib
-using System.IO;
 using UnrealBuildTool;
 
 public class SumiUnreal : ModuleRules
@@ -12,25 +6,13 @@ public class SumiUnreal : ModuleRules
 	{
 		PCHUsage = PCHUsageMode.UseExplicitOrSharedPCHs;
 		CppStandard = CppStandardVersion.Cpp17;
-		bEnableExceptions = false;
-		PublicDependencyModuleNames.AddRange(new[] { "Core", "CoreUObject", "Engine", "RHI", "RenderCore" });
+		PublicDependencyModuleNames.AddRange(new[] { "Core", "CoreUObject", "Engine", "RHI" });
+		PrivateDependencyModuleNames.AddRange(new[] { "RenderCore", "SumiLibrary" });
+		PublicIncludePathModuleNames.Add("SumiLibrary"); // our headers name the types of sumi.h; who includes them links nothing of it
 		if (Target.Platform == UnrealTargetPlatform.Win64) // SumiRHITexture
 		{
 			PublicDependencyModuleNames.Add("D3D12RHI");
 			AddEngineThirdPartyPrivateStaticDependencies(Target, "DX12");
-		}
-
-		string Root = Path.GetFullPath(Path.Combine(ModuleDirectory, "..", "..", "ThirdParty", "sumi"));
-		PublicSystemIncludePaths.Add(Path.Combine(Root, "include"));
-		if (Target.Platform == UnrealTargetPlatform.Win64)
-		{
-			foreach (string Name in new[] { "sumi.lib", "utf8proc.lib", "zlib.lib" })
-				PublicAdditionalLibraries.Add(Path.Combine(Root, "lib", "Win64", Name));
-		}
-		else
-		{
-			foreach (string Name in new[] { "libsumi.a", "libutf8proc.a", "libz.a" }) // zlib is only wanted by builds with the CUDA backend
-				PublicAdditionalLibraries.Add(Path.Combine(Root, "lib", "Linux", Name));
 		}
 	}
 }

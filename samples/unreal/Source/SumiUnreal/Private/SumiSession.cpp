@@ -51,6 +51,10 @@ Session::~Session()
     for (Entry& Each : Left) Fail(Each, SUMI_CANCELLED, "the session was closed");
 }
 
+sumi_model_info Session::GetModelInfo() const { return Model ? sumi_model_get_info(Model) : sumi_model_info(); }
+
+sumi_engine_info Session::GetEngineInfo() const { return Engine ? sumi_engine_get_info(Engine) : sumi_engine_info(); }
+
 uint64_t Session::Generate(const Request& Wish, Listener Told)
 {
     if (bClosing) return 0;

@@ -10,10 +10,14 @@
 #include <sumi.h>
 #include <vector>
 
+#if !defined(SUMIUNREAL_API)
+#define SUMIUNREAL_API // Unreal's build tool defines it: what other modules may link
+#endif
+
 namespace sumi {
 // "", or a sentence when the library is of another version than the header that this was compiled with. Structs of
 // another version have other sizes: nothing else may be called before this.
-std::string CheckVersion();
+SUMIUNREAL_API std::string CheckVersion();
 
 struct Picture {
     int32_t Width = 0, Height = 0;
@@ -60,7 +64,7 @@ struct ModelOptions {
     sumi_attention_format Attention = SUMI_ATTENTION_AUTO;
 };
 
-class Session {
+class SUMIUNREAL_API Session {
   public:
     // Begins to load the model; requests may be given at once. Adjust may change services and budgets of the engine; the
     // log, if it gives none, is kept for sentences. Nothing of the library is called, Adjust neither, when its version
@@ -81,10 +85,11 @@ class Session {
     void Drop(const void* Owner);
     void Tick(uint32_t BudgetMicroseconds); // once per frame; 0 is a pause
     bool IsReady() const { return Model != nullptr; }
-    sumi_model_info GetModelInfo() const { return sumi_model_get_info(Model); } // zero until it is ready
-    const std::string& Trouble() const { return Sentence; }                     // "" while all is well
+    sumi_model_info GetModelInfo() const;                   // zero until it is ready
+    const std::string& Trouble() const { return Sentence; } // "" while all is well
     bool IsIdle() const { return Waiting.empty() && Running.Number == 0; }
-    sumi_engine* GetEngine() const { return Engine; } // for figures: sumi_engine_get_info
+    sumi_engine* GetEngine() const { return Engine; } // nullptr where there is none
+    sumi_engine_info GetEngineInfo() const;           // zero where there is no engine
 
   private:
     struct Entry {

@@ -15,8 +15,12 @@
 #include <memory>
 #include <sumi.h>
 
+#if !defined(SUMIUNREAL_API)
+#define SUMIUNREAL_API // Unreal's build tool defines it: what other modules may link
+#endif
+
 namespace sumi {
-class Shared12 {
+class SUMIUNREAL_API Shared12 {
   public:
     // Made on the thread that calls the engine. Device is the one of the engine's GPU; another one is refused. NULL:
     // Result says why, and the engine's log has a sentence. The session may end before, which ends the imports.

@@ -12,6 +12,10 @@
 #include <string>
 #include <vector>
 
+#if !defined(SUMIUNREAL_API)
+#define SUMIUNREAL_API // Unreal's build tool defines it: what other modules may link
+#endif
+
 namespace sumi {
 // UTF-8, lists of tags with commas between them. What is empty is left out.
 struct XmlCharacter {
@@ -24,7 +28,7 @@ struct XmlTags {
         Objects, Other, ExtraTags;
 };
 
-struct XmlPrompt {
+struct SUMIUNREAL_API XmlPrompt {
     std::vector<XmlCharacter> Characters;
     XmlTags Tags;
     std::string Caption; // prose, behind the tags
