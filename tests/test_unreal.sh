@@ -18,7 +18,7 @@ command -v c++ >/dev/null || { skip "there is no C++ compiler"; finish; }
 [ -x "$support" ] || fail "there is no $support"
 libraries=$(PKG_CONFIG_PATH=$build pkg-config --libs sumi 2>/dev/null) || fail "pkg-config finds no sumi in $build"
 
-warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror"
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wundef -Werror"
 flags="-O1 -g -fno-exceptions -fno-rtti $warnings"
 plain="$source/Private/SumiSession.cpp $source/Private/SumiXmlPrompt.cpp"
 # Adds the numbers of a program whose last line is "NAME: N passed, N failed, N skipped".
@@ -92,34 +92,51 @@ arguments="samples/demo_model $folder/wanted.rgba $folder/edit"
 MALLOC_PERTURB_=205 run "the session as a module" "$folder/SessionGame" $arguments
 MALLOC_PERTURB_=205 run "the plug-in as a module" "$folder/PluginGame" samples/demo_model
 
-program() { # name, folder of sumi.h, sources...
-    local name=$1 header=$2
-    shift 2
-    c++ -std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I"$header" $with_stand_ins -DSUMIUNREAL_API= "$folder/main.cpp" "$@" $libraries -o "$folder/$name" || fail "the program $name does not compile"
+program() { # name, options, folder of sumi.h, sources...
+    local name=$1 options=$2 header=$3
+    shift 3
+    c++ $options $flags -I"$header" $with_stand_ins -DSUMIUNREAL_API= "$folder/main.cpp" "$@" $libraries -o "$folder/$name" || fail "the program $name does not compile"
 }
-program checked_session include tests/unreal_session.cpp $plain
+checked="-std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all"
+program checked_session "$checked" include tests/unreal_session.cpp $plain
 run "the session under sanitizers" "$folder/checked_session" $arguments
-program checked_plugin include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
+program checked_plugin "$checked" include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
 run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model
 
 # A header of another version than the library's.
 mkdir "$folder/other"
 sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
-program other_session "$folder/other" tests/unreal_session.cpp $plain
+program other_session -std=c++20 "$folder/other" tests/unreal_session.cpp $plain
 run "a header of another version" "$folder/other_session" refuses 0.99 "$(PKG_CONFIG_PATH=$build pkg-config --modversion sumi)"
 
 # ---- Compilers ------------------------------------------------------------------------------------------------------------------------
+# Every file by itself, and, as Unreal does it by default, all of them in one. The stand-ins of 5.5 are those of newer versions, too.
+for file in "$source"/Private/*.cpp; do
+    echo "#include \"$PWD/$file\"" >>"$folder/unity.cpp"
+    c++ -std=c++17 -fsyntax-only $flags $with_stand_ins -DPLATFORM_WINDOWS=1 -DENGINE_MINOR_VERSION=3 -DSUMIUNREAL_API= "$file" || fail "$file does not compile by itself"
+    pass
+done
 for compiler in c++ clang++; do
     command -v $compiler >/dev/null || { skip "there is no $compiler"; continue; }
-    for standard in 17 20; do
-        for file in "$source"/Private/*.cpp; do
-            $compiler -std=c++$standard -fsyntax-only $flags $with_stand_ins -DSUMIUNREAL_API= "$file" || fail "$file does not compile by $compiler as C++$standard"
-            pass
-        done
+    for how in 17:3:1 20:4:1 20:5:1 17:5:0; do
+        IFS=: read -r standard version windows <<<"$how"
+        $compiler -std=c++$standard -fsyntax-only $flags $with_stand_ins -DPLATFORM_WINDOWS=$windows -DENGINE_MINOR_VERSION=$version -DSUMIUNREAL_API= "$folder/unity.cpp" ||
+            fail "the plug-in does not compile by $compiler as C++$standard for Unreal 5.$version"
+        pass
     done
 done
 if command -v x86_64-w64-mingw32-g++ >/dev/null; then
     x86_64-w64-mingw32-g++ -std=c++17 $flags -Iinclude -I$source/Public -c $source/Private/SumiShared12.cpp -o "$folder/shared12.o" || fail "the buffer of Direct3D 12 does not compile"
     pass
-else skip "the buffer of Direct3D 12: there is no x86_64-w64-mingw32-g++"; fi
+else skip "the buffer of Direct3D 12 with the headers of Windows: there is no x86_64-w64-mingw32-g++"; fi
+
+# ---- Build rules ----------------------------------------------------------------------------------------------------------------------
+if command -v mcs >/dev/null && command -v mono >/dev/null; then
+    mcs -langversion:7 -warnaserror -warn:4 -out:"$folder/BuildRules.exe" $stand_ins/UnrealBuildTool.cs samples/unreal/Source/*/*.Build.cs samples/unreal/Source/ThirdParty/*/*.Build.cs || fail "the build rules do not compile"
+    for platform in Win64 Linux; do
+        mono "$folder/BuildRules.exe" $platform samples/unreal >"$folder/rules" || fail "the build rules end with an error for $platform"
+        grep -qx 'SumiUnreal private SumiLibrary' "$folder/rules" && grep -qx 'SumiLibrary type External' "$folder/rules" && ! grep -qx 'SumiUnreal public SumiLibrary' "$folder/rules" || fail "the library is not a private dependency"
+        pass
+    done
+else skip "the build rules: there is no Mono (mcs and mono)"; fi
 finish

@@ -2,20 +2,19 @@
 
 #if PLATFORM_WINDOWS
 #include "ID3D12DynamicRHI.h"
+#include "Misc/EngineVersionComparison.h"
 #include "RenderingThread.h"
 
 bool SumiCanShare() { return GDynamicRHI && GDynamicRHI->GetInterfaceType() == ERHIInterfaceType::D3D12; }
 
-TSharedPtr<sumi::Shared12> SumiMakeShared(sumi_engine* Engine, int32 Width, int32 Height, bool bPreviews)
+std::shared_ptr<sumi::Shared12> SumiMakeShared(sumi_engine* Engine, int32 Width, int32 Height, bool bPreviews)
 {
     if (!SumiCanShare()) return nullptr;
     sumi_result Result = SUMI_OK;
-    std::unique_ptr<sumi::Shared12> Made =
-        sumi::Shared12::Make(Engine, GetID3D12DynamicRHI()->RHIGetDevice(0), Width, Height, bPreviews, Result);
-    return Made ? MakeShareable(Made.release()) : nullptr;
+    return sumi::Shared12::Make(Engine, GetID3D12DynamicRHI()->RHIGetDevice(0), Width, Height, bPreviews, Result);
 }
 
-void SumiCopyIntoTexture(const TSharedPtr<sumi::Shared12>& Shared, FTextureRHIRef Texture)
+void SumiCopyIntoTexture(const std::shared_ptr<sumi::Shared12>& Shared, FTextureRHIRef Texture)
 {
     ENQUEUE_RENDER_COMMAND(SumiCopy)
     ([Shared, Texture](FRHICommandListImmediate& List) {
@@ -24,9 +23,17 @@ void SumiCopyIntoTexture(const TSharedPtr<sumi::Shared12>& Shared, FTextureRHIRe
         List.EnqueueLambda([Shared, Texture](FRHICommandListImmediate& Executing) {
             ID3D12DynamicRHI* RHI = GetID3D12DynamicRHI();
             RHI->RHITransitionResource(Executing, Texture, D3D12_RESOURCE_STATE_COPY_DEST, 0);
+#if UE_VERSION_OLDER_THAN(5, 5, 0)
+            ID3D12GraphicsCommandList* Native = RHI->RHIGetGraphicsCommandList(0);
+#else
             ID3D12GraphicsCommandList* Native = RHI->RHIGetGraphicsCommandList(Executing, 0);
+#endif
             const uint64 Value = Shared->RecordCopy(Native, RHI->RHIGetResource(Texture));
+#if UE_VERSION_OLDER_THAN(5, 5, 0)
+            RHI->RHIFinishExternalComputeWork(0, Native);
+#else
             RHI->RHIFinishExternalComputeWork(Executing, 0, Native);
+#endif
             RHI->RHISignalManualFence(Executing, Shared->GetDrawn(), Value);
         });
     });

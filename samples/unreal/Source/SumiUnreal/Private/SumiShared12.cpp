@@ -1,5 +1,19 @@
-#if defined(_WIN32)
 #include "SumiShared12.h"
+
+#if defined(_WIN32) || (defined(PLATFORM_WINDOWS) && PLATFORM_WINDOWS)
+#if defined(__MINGW32__)
+#define WIDL_EXPLICIT_AGGREGATE_RETURNS // MinGW-w64's g++ returns structs from methods in another way than Direct3D
+#endif
+#if __has_include("Windows/AllowWindowsPlatformTypes.h") // Unreal's: it hides names of Windows that are its own, too
+#include "CoreMinimal.h"
+
+#include "Windows/AllowWindowsPlatformTypes.h"
+THIRD_PARTY_INCLUDES_START
+#include <d3d12.h>
+THIRD_PARTY_INCLUDES_END
+#else
+#include <d3d12.h>
+#endif
 
 namespace sumi {
 static sumi_result ResultOf(HRESULT Result) { return SUCCEEDED(Result) ? SUMI_OK : SUMI_INTERNAL; }
@@ -105,4 +119,8 @@ uint64_t Shared12::RecordCopy(ID3D12GraphicsCommandList* List, ID3D12Resource* T
     return SeenValue;
 }
 } // namespace sumi
+
+#if __has_include("Windows/HideWindowsPlatformTypes.h")
+#include "Windows/HideWindowsPlatformTypes.h"
+#endif
 #endif

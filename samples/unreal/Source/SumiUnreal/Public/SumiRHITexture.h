@@ -12,8 +12,8 @@
 // Whether the RHI is Direct3D 12.
 SUMIUNREAL_API bool SumiCanShare();
 // A buffer for pictures of this size; NULL where the engine's GPU is not the RHI's. On the game thread.
-SUMIUNREAL_API TSharedPtr<sumi::Shared12> SumiMakeShared(sumi_engine* Engine, int32 Width, int32 Height,
-                                                         bool bPreviews);
+SUMIUNREAL_API std::shared_ptr<sumi::Shared12> SumiMakeShared(sumi_engine* Engine, int32 Width, int32 Height,
+                                                              bool bPreviews);
 // Texture is PF_R8G8B8A8, without mips, of the buffer's size.
-SUMIUNREAL_API void SumiCopyIntoTexture(const TSharedPtr<sumi::Shared12>& Shared, FTextureRHIRef Texture);
+SUMIUNREAL_API void SumiCopyIntoTexture(const std::shared_ptr<sumi::Shared12>& Shared, FTextureRHIRef Texture);
 #endif

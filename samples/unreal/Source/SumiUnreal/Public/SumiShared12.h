@@ -6,18 +6,19 @@
 //   the RHI     looks at `ready`, copies buffer --> texture, then signals `drawn` n
 //   sumi        waits for `drawn` n before it writes picture n + 1
 #pragma once
-#if defined(_WIN32)
-#if defined(__MINGW32__)
-#define WIDL_EXPLICIT_AGGREGATE_RETURNS // MinGW-w64's g++ returns structs from methods in another way than Direct3D
-#endif
 #include <cstdint>
-#include <d3d12.h>
 #include <memory>
 #include <sumi.h>
 
 #if !defined(SUMIUNREAL_API)
 #define SUMIUNREAL_API // Unreal's build tool defines it: what other modules may link
 #endif
+
+struct ID3D12Device;
+struct ID3D12DeviceChild;
+struct ID3D12Fence;
+struct ID3D12GraphicsCommandList;
+struct ID3D12Resource;
 
 namespace sumi {
 class SUMIUNREAL_API Shared12 {
@@ -52,7 +53,7 @@ class SUMIUNREAL_API Shared12 {
     sumi_result Open(sumi_engine* Engine, ID3D12Device* Device, bool bPreviews);
 
     int32_t Width = 0, Height = 0;
-    UINT RowBytes = 0;
+    uint32_t RowBytes = 0;
     ID3D12Resource* Buffer = nullptr;
     ID3D12Fence *Ready = nullptr, *Drawn = nullptr;
     sumi_external *External = nullptr, *ReadyImport = nullptr, *DrawnImport = nullptr;
@@ -60,4 +61,3 @@ class SUMIUNREAL_API Shared12 {
     uint64_t SeenValue = 0;    // the newest one that was copied; the recording thread's
 };
 } // namespace sumi
-#endif
