@@ -49,6 +49,7 @@ for header in "$source"/Public/*.h; do
     pass
 done
 with_stand_ins="-Iinclude -I$source/Public -I$stand_ins -I$folder/generated"
+as_windows=-DPLATFORM_WINDOWS=1 # the stand-ins have Direct3D 12 everywhere
 echo 'extern "C" int RunGame(int, char**); int main(int count, char** arguments) { return RunGame(count, arguments); }' >"$folder/main.cpp"
 
 # utf8proc and zlib inside the archive, under local names: an engine has a zlib of its own.
@@ -68,9 +69,9 @@ module() { # name, sources and libraries...
     pass
 }
 module Engine $stand_ins/StandIn.cpp
-module SumiUnreal $source/Private/*.cpp -lEngine $archive
+module SumiUnreal $as_windows $source/Private/*.cpp -lEngine $archive
 module SessionGame tests/unreal_session.cpp -lSumiUnreal
-module PluginGame tests/unreal_plugin.cpp -lSumiUnreal -lEngine
+module PluginGame $as_windows tests/unreal_plugin.cpp -lSumiUnreal -lEngine
 for name in SessionGame PluginGame; do
     c++ "$folder/main.cpp" -L"$folder" -l$name -Wl,-rpath,"$folder" -Wl,-rpath-link,"$folder" -o "$folder/$name" || fail "no program of $name"
 done
@@ -100,7 +101,7 @@ program() { # name, options, folder of sumi.h, sources...
 checked="-std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all"
 program checked_session "$checked" include tests/unreal_session.cpp $plain
 run "the session under sanitizers" "$folder/checked_session" $arguments
-program checked_plugin "$checked" include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
+program checked_plugin "$checked $as_windows" include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
 run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model
 
 # A header of another version than the library's.

@@ -4,8 +4,10 @@
 #include "Engine/Engine.h"
 #include "Engine/GameInstance.h"
 #include "Engine/World.h"
+#include "ID3D12DynamicRHI.h"
 #include "StandIn.h"
 #include "SumiGenerateImage.h"
+#include "SumiRHITexture.h"
 #include "SumiSubsystem.h"
 #include "SumiXmlPromptLibrary.h"
 #include <cstdio>
@@ -183,6 +185,93 @@ static void PromptsInXml()
     Check(Text.Contains(TEXT("<gender>1girl</gender>")) && Trouble.IsEmpty(), "a prompt in XML");
 }
 
+// ---- Direct3D 12 ----------------------------------------------------------------------------------------------------
+static int Interfaces; // that are there
+
+template <typename T> struct TCounted : T {
+    TCounted() { Interfaces++; }
+    virtual ~TCounted() { Interfaces--; }
+    UINT AddRef() override { return ++Count; }
+    UINT Release() override
+    {
+        const UINT Left = --Count;
+        if (Left == 0) delete this;
+        return Left;
+    }
+    UINT Count = 1;
+};
+struct FFence : TCounted<ID3D12Fence> {
+    UINT64 GetCompletedValue() override { return Value; }
+    HRESULT Signal(UINT64 To) override { return Value = To, 0; }
+    UINT64 Value = 0;
+};
+// Its n-th call fails.
+struct FDevice : TCounted<ID3D12Device> {
+    LUID GetAdapterLuid() override { return {1, 2}; }
+    HRESULT CreateSharedHandle(ID3D12DeviceChild*, const void*, DWORD, const wchar_t*, HANDLE* Out) override
+    {
+        if (Calls++ == Fails) return -1;
+        StandInHandleCount++;
+        *Out = this;
+        return 0;
+    }
+    HRESULT CreateCommittedResource(const D3D12_HEAP_PROPERTIES*, D3D12_HEAP_FLAGS, const D3D12_RESOURCE_DESC*,
+                                    D3D12_RESOURCE_STATES, const void*, const IID&, void** Out) override
+    {
+        if (Calls++ == Fails) return -1;
+        *Out = static_cast<ID3D12Resource*>(new TCounted<ID3D12Resource>());
+        return 0;
+    }
+    HRESULT CreateFence(UINT64, D3D12_FENCE_FLAGS, const IID&, void** Out) override
+    {
+        if (Calls++ == Fails) return -1;
+        *Out = static_cast<ID3D12Fence*>(new FFence());
+        return 0;
+    }
+    int Calls = 0, Fails = -1;
+};
+struct FRHI : ID3D12DynamicRHI {
+    ERHIInterfaceType GetInterfaceType() const override { return Kind; }
+    ID3D12Device* RHIGetDevice(uint32) const override { return Device; }
+    ID3D12Resource* RHIGetResource(FRHITexture*) const override { return nullptr; }
+    ID3D12GraphicsCommandList* RHIGetGraphicsCommandList(FRHICommandListBase&, uint32) const override
+    {
+        return nullptr;
+    }
+    void RHIFinishExternalComputeWork(FRHICommandListBase&, uint32, ID3D12GraphicsCommandList*) override {}
+    void RHITransitionResource(FRHICommandList&, FRHITexture*, D3D12_RESOURCE_STATES, uint32) override {}
+    void RHISignalManualFence(FRHICommandList&, ID3D12Fence*, uint64) override {}
+    ERHIInterfaceType Kind = ERHIInterfaceType::D3D12;
+    ID3D12Device* Device = nullptr;
+};
+
+// A session without a GPU refuses the import, and Direct3D 12 may fail before: nothing is left of either.
+static void BuffersThatCannotBeMadeLeaveNothing()
+{
+    FGame Game;
+    FRHI RHI;
+    GDynamicRHI = &RHI;
+    int Made = 0, Calls = 0;
+    for (int Fails = -1; Fails < 4; Fails++) {
+        FDevice* Device = new FDevice();
+        Device->Fails = Fails;
+        RHI.Device = Device;
+        Made += SumiMakeShared(*Game.Subsystem->GetSession(), 64, 64, false) != nullptr;
+        sumi_result Result = SUMI_OK;
+        Device->Calls = 0;
+        Made += sumi::Shared12::Make(*Game.Subsystem->GetSession(), Device, 64, 64, false, Result) != nullptr;
+        Check(Result != SUMI_OK, "a result says why there is no buffer");
+        Calls += Device->Calls;
+        Device->Release();
+    }
+    Check(Made == 0 && Calls > 5 && Interfaces == 0 && StandInHandleCount == 0,
+          "nothing is left of a buffer that cannot be made");
+    RHI.Kind = ERHIInterfaceType::Vulkan;
+    Check(!SumiCanShare() && !SumiMakeShared(*Game.Subsystem->GetSession(), 64, 64, false),
+          "another RHI than Direct3D 12 has no buffer");
+    GDynamicRHI = nullptr;
+}
+
 extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
 {
     if (Count != 2) return std::printf("usage: unreal_plugin MODEL\n"), 2;
@@ -193,6 +282,7 @@ extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
     TheNodeDraws();
     NothingIsToldWhileTheGameInstanceEnds();
     ANodeOutlivesItsBlueprint();
+    BuffersThatCannotBeMadeLeaveNothing();
     StandIn::DestroyAll();
     std::printf("unreal_plugin: %d passed, %d failed, 0 skipped\n", Passed, Failed);
     return Failed > 0;

@@ -259,6 +259,35 @@ static void DroppedRequestsAreNotTold(const char* Model)
     Check(Other.Dones == 1, "requests of others go on");
 }
 
+struct Attached : sumi::Attachment {
+    void Release() override
+    {
+        Releases++;
+        bHadEngine = Of->GetEngine() && Of->IsReady();
+        bFirst = !Told->Failures;
+        bTaken = Of->Generate({}, {}) != 0;
+    }
+    sumi::Session* Of = nullptr;
+    const Ending* Told = nullptr;
+    int Releases = 0;
+    bool bHadEngine = false, bFirst = false, bTaken = true;
+};
+
+static void AttachmentsEndFirst(const char* Model)
+{
+    Ending Waits;
+    auto Session = sumi::Session::Open(Model, Processor);
+    while (!Session->IsReady()) Session->Tick(OneSlice);
+    Session->Generate({}, Listen(Waits));
+    const auto Kept = std::make_shared<Attached>();
+    for (int i = 0; i < 3; i++) Session->Attach(std::make_shared<Attached>());
+    Kept->Of = Session.get(), Kept->Told = &Waits;
+    Session->Attach(Kept);
+    Session.reset();
+    Check(Kept->Releases == 1 && Kept->bHadEngine && Kept->bFirst && !Kept->bTaken && Waits.Failures == 1,
+          "what is attached is released once, while there is an engine");
+}
+
 static void ListenersMayTick(const char* Model)
 {
     auto Session = sumi::Session::Open(Model, Processor);
@@ -377,6 +406,7 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
     FailingListenersAskAgain();
     DroppedRequestsAreNotTold(Arguments[1]);
     ListenersMayTick(Arguments[1]);
+    AttachmentsEndFirst(Arguments[1]);
     StepsAreReused(Arguments[1]);
     EditModelsTakeReferences(Arguments[3]);
     std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);

@@ -3,12 +3,15 @@
 #include "Containers/Ticker.h"
 #include "Engine/Engine.h"
 #include "Engine/Texture2D.h"
+#include "ID3D12DynamicRHI.h"
 #include "RenderingThread.h"
 #include <map>
 #include <mutex>
 
 UEngine* GEngine = nullptr;
 FDynamicRHI* GDynamicRHI = nullptr;
+int StandInHandleCount;
+int CloseHandle(HANDLE) { return StandInHandleCount--, 1; }
 static std::map<uint64, UObject*> Objects;
 static uint64 LastSerial;
 static std::vector<std::function<void(FRHICommandListImmediate&)>> RenderCommands;

@@ -17,7 +17,8 @@ struct IID {
 #define SUCCEEDED(Result) ((Result) >= 0)
 #define FAILED(Result) ((Result) < 0)
 #define GENERIC_ALL 0x10000000u
-extern "C" int CloseHandle(HANDLE Handle);
+extern "C" __attribute__((visibility("default"))) int CloseHandle(HANDLE Handle);
+__attribute__((visibility("default"))) extern int StandInHandleCount; // the tests' device counts up
 
 struct IUnknown {
     virtual UINT AddRef() = 0;

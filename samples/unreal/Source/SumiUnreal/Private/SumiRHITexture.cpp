@@ -7,11 +7,11 @@
 
 bool SumiCanShare() { return GDynamicRHI && GDynamicRHI->GetInterfaceType() == ERHIInterfaceType::D3D12; }
 
-std::shared_ptr<sumi::Shared12> SumiMakeShared(sumi_engine* Engine, int32 Width, int32 Height, bool bPreviews)
+std::shared_ptr<sumi::Shared12> SumiMakeShared(sumi::Session& Session, int32 Width, int32 Height, bool bPreviews)
 {
     if (!SumiCanShare()) return nullptr;
     sumi_result Result = SUMI_OK;
-    return sumi::Shared12::Make(Engine, GetID3D12DynamicRHI()->RHIGetDevice(0), Width, Height, bPreviews, Result);
+    return sumi::Shared12::Make(Session, GetID3D12DynamicRHI()->RHIGetDevice(0), Width, Height, bPreviews, Result);
 }
 
 void SumiCopyIntoTexture(const std::shared_ptr<sumi::Shared12>& Shared, FTextureRHIRef Texture)

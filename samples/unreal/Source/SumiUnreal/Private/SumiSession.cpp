@@ -1,4 +1,5 @@
 #include "SumiSession.h"
+#include <algorithm>
 #include <utility>
 
 namespace sumi {
@@ -37,9 +38,13 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
     return Made;
 }
 
+Attachment::~Attachment() = default;
+
 Session::~Session()
 {
     bClosing = true;
+    for (const std::weak_ptr<Attachment>& Each : Attachments)
+        if (const std::shared_ptr<Attachment> Held = Each.lock()) Held->Release();
     if (Engine) sumi_engine_destroy(Engine); // takes model and jobs with it
     Engine = nullptr;
     Model = nullptr;
@@ -87,6 +92,13 @@ void Session::Drop(const void* Owner)
     std::deque<Entry> Kept, Dropped; // the dropped ones are destroyed last, for what their listeners hold may call here
     for (Entry& Each : Waiting) (Each.Wish.Owner == Owner ? Dropped : Kept).push_back(std::move(Each));
     Waiting = std::move(Kept);
+}
+
+void Session::Attach(const std::weak_ptr<Attachment>& What)
+{
+    const auto bGone = [](const std::weak_ptr<Attachment>& Each) { return Each.expired(); };
+    Attachments.erase(std::remove_if(Attachments.begin(), Attachments.end(), bGone), Attachments.end());
+    Attachments.push_back(What);
 }
 
 void Session::Fail(Entry& Which, sumi_result Result, const char* Message)

@@ -18,17 +18,18 @@ THIRD_PARTY_INCLUDES_END
 namespace sumi {
 static sumi_result ResultOf(HRESULT Result) { return SUCCEEDED(Result) ? SUMI_OK : SUMI_INTERNAL; }
 
-std::unique_ptr<Shared12> Shared12::Make(sumi_engine* Engine, ID3D12Device* Device, int32_t Width, int32_t Height,
+std::shared_ptr<Shared12> Shared12::Make(Session& Of, ID3D12Device* Device, int32_t Width, int32_t Height,
                                          bool bPreviews, sumi_result& Result)
 {
-    std::unique_ptr<Shared12> Made(new Shared12());
+    std::shared_ptr<Shared12> Made(new Shared12());
     Made->Width = Width;
     Made->Height = Height;
-    Result = Made->Open(Engine, Device, bPreviews);
+    Result = Of.GetEngine() ? Made->Open(Of.GetEngine(), Device, bPreviews) : SUMI_WRONG_STATE;
     if (Result != SUMI_OK) {
         Made->Release();
-        Made.reset();
+        return nullptr;
     }
+    Of.Attach(Made);
     return Made;
 }
 
@@ -88,6 +89,7 @@ void Shared12::Release()
 
 Shared12::~Shared12()
 {
+    if (Drawn) Drawn->Signal(WrittenValue); // as in Release, which may not have been called
     if (Ready) Ready->Release();
     if (Drawn) Drawn->Release();
     if (Buffer) Buffer->Release();

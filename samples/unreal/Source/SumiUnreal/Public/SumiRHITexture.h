@@ -11,8 +11,8 @@
 #if PLATFORM_WINDOWS
 // Whether the RHI is Direct3D 12.
 SUMIUNREAL_API bool SumiCanShare();
-// A buffer for pictures of this size; NULL where the engine's GPU is not the RHI's. On the game thread.
-SUMIUNREAL_API std::shared_ptr<sumi::Shared12> SumiMakeShared(sumi_engine* Engine, int32 Width, int32 Height,
+// A buffer for pictures of this size; nullptr where the session's GPU is not the RHI's. On the game thread.
+SUMIUNREAL_API std::shared_ptr<sumi::Shared12> SumiMakeShared(sumi::Session& Session, int32 Width, int32 Height,
                                                               bool bPreviews);
 // Texture is PF_R8G8B8A8, without mips, of the buffer's size.
 SUMIUNREAL_API void SumiCopyIntoTexture(const std::shared_ptr<sumi::Shared12>& Shared, FTextureRHIRef Texture);

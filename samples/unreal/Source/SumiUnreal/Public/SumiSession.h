@@ -64,6 +64,14 @@ struct ModelOptions {
     sumi_attention_format Attention = SUMI_ATTENTION_AUTO;
 };
 
+// Something that needs the session's engine to end, such as a Shared12.
+class SUMIUNREAL_API Attachment {
+  public:
+    virtual ~Attachment();
+    // Called once while the session closes, while its engine still works, on the thread that closes it.
+    virtual void Release() = 0;
+};
+
 class SUMIUNREAL_API Session {
   public:
     // Begins to load the model; requests may be given at once. Adjust may change services and budgets of the engine; the
@@ -83,6 +91,8 @@ class SUMIUNREAL_API Session {
     void Cancel(uint64_t Number);
     // Cancels all requests of this owner, and calls their listeners no more: for an owner that ends.
     void Drop(const void* Owner);
+    // What is attached is released before the engine ends. The session does not keep it alive.
+    void Attach(const std::weak_ptr<Attachment>& What);
     void Tick(uint32_t BudgetMicroseconds); // once per frame; 0 is a pause
     bool IsReady() const { return Model != nullptr; }
     sumi_model_info GetModelInfo() const;                   // zero until it is ready
@@ -114,6 +124,7 @@ class SUMIUNREAL_API Session {
     bool bClosing = false, bTicking = false;
     std::deque<Entry> Waiting;
     Entry Running;
+    std::vector<std::weak_ptr<Attachment>> Attachments;
     uint64_t LastNumber = 0;
     uint32_t SeenPreview = 0;
     Picture Preview;

@@ -6,13 +6,8 @@
 //   the RHI     looks at `ready`, copies buffer --> texture, then signals `drawn` n
 //   sumi        waits for `drawn` n before it writes picture n + 1
 #pragma once
-#include <cstdint>
-#include <memory>
-#include <sumi.h>
-
-#if !defined(SUMIUNREAL_API)
-#define SUMIUNREAL_API // Unreal's build tool defines it: what other modules may link
-#endif
+#include "SumiSession.h"
+#include <atomic>
 
 struct ID3D12Device;
 struct ID3D12DeviceChild;
@@ -21,18 +16,19 @@ struct ID3D12GraphicsCommandList;
 struct ID3D12Resource;
 
 namespace sumi {
-class SUMIUNREAL_API Shared12 {
+class SUMIUNREAL_API Shared12 : public Attachment {
   public:
-    // Made on the thread that calls the engine. Device is the one of the engine's GPU; another one is refused. NULL:
-    // Result says why, and the engine's log has a sentence. The session may end before, which ends the imports.
-    static std::unique_ptr<Shared12> Make(sumi_engine* Engine, ID3D12Device* Device, int32_t Width, int32_t Height,
+    // Made on the session's thread. Device is the one of the session's GPU; another one is refused. nullptr: Result says
+    // why, and the engine's log has a sentence. The session may end before, which ends the imports.
+    static std::shared_ptr<Shared12> Make(Session& Of, ID3D12Device* Device, int32_t Width, int32_t Height,
                                           bool bPreviews, sumi_result& Result);
-    ~Shared12();
+    // On any thread, when no command list names the buffer any more.
+    ~Shared12() override;
     Shared12(const Shared12&) = delete;
     Shared12& operator=(const Shared12&) = delete;
 
     // The target of the next picture, for Request::Target or sumi_job_show_preview. After SUMI_OK of the fetch or of
-    // sumi_job_show_preview, call Written. On the thread that calls the engine.
+    // sumi_job_show_preview, call Written. On the session's thread.
     sumi_target NextTarget() const;
     void Written() { WrittenValue++; }
 
@@ -43,8 +39,9 @@ class SUMIUNREAL_API Shared12 {
     uint64_t RecordCopy(ID3D12GraphicsCommandList* List, ID3D12Resource* Texture);
     ID3D12Fence* GetDrawn() const { return Drawn; }
 
-    // Ends the imports, on the thread that calls the engine and before its engine ends. No copy is recorded any more.
-    void Release();
+    // Ends the imports, on the session's thread. No picture is written any more. Without it they end with the session,
+    // which calls this first: the engine would wait for ever for a copy that the renderer no longer makes.
+    void Release() override;
 
   private:
     Shared12() = default;
@@ -57,7 +54,7 @@ class SUMIUNREAL_API Shared12 {
     ID3D12Resource* Buffer = nullptr;
     ID3D12Fence *Ready = nullptr, *Drawn = nullptr;
     sumi_external *External = nullptr, *ReadyImport = nullptr, *DrawnImport = nullptr;
-    uint64_t WrittenValue = 0; // pictures that sumi was told to write
-    uint64_t SeenValue = 0;    // the newest one that was copied; the recording thread's
+    std::atomic<uint64_t> WrittenValue{0}; // pictures that sumi was told to write
+    std::atomic<uint64_t> SeenValue{0};    // the newest one that was copied: of the render thread and of the RHI's
 };
 } // namespace sumi
