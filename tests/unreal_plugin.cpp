@@ -8,6 +8,7 @@
 #include "StandIn.h"
 #include "SumiGenerateImage.h"
 #include "SumiRHITexture.h"
+#include "SumiSettings.h"
 #include "SumiSubsystem.h"
 #include "SumiXmlPromptLibrary.h"
 #include <cstdio>
@@ -20,15 +21,11 @@ static void Check(bool bTrue, const char* What)
     else Failed++, std::printf("FAILED: %s\n", What);
 }
 
-static FString Model;
-
 // A game instance with its world, as play in the editor begins and ends it.
 struct FGame {
     FGame()
     {
         Subsystem = NewObject<USumiSubsystem>();
-        Subsystem->ModelPath = Model;
-        Subsystem->FrameBudget = 1.0f;
         Instance = NewObject<UGameInstance>();
         Instance->Subsystem = Subsystem;
         World = NewObject<UWorld>();
@@ -175,6 +172,46 @@ static void ANodeOutlivesItsBlueprint()
     Check(true, "a request ends after its node");
 }
 
+// Play in the editor with two players: each has a game instance, and they may end in any order.
+static void GameInstancesShareASession()
+{
+    FEnding FirstEnd, SecondEnd;
+    std::vector<USumiGenerateImage*> Actions;
+    {
+        FGame Second; // ends last
+        {
+            FGame First;
+            Check(First.Subsystem->GetSession() && First.Subsystem->GetSession() == Second.Subsystem->GetSession(),
+                  "two game instances have one session");
+            for (FGame* Each : {&First, &Second}) {
+                Actions.push_back(Each->Ask(64));
+                Listen(Actions.back(), Each == &First ? FirstEnd : SecondEnd);
+                Actions.back()->Activate();
+            }
+            while (!FirstEnd.Reports) FTSTicker::GetCoreTicker().Tick(0.016f);
+        }
+        const int Reports = FirstEnd.Reports;
+        Check(Second.Subsystem->GetSession()->IsReady(), "the session goes on for who is left");
+        PlayUntil(SecondEnd);
+        Check(SecondEnd.Completed == 1, "and so do its requests");
+        Check(FirstEnd.Reports == Reports && !FirstEnd.Completed && !FirstEnd.Failures,
+              "nothing is broadcast for a game instance that has ended");
+        // A Blueprint that ends its game while it is told of its picture.
+        bool bEnds = false;
+        USumiGenerateImage* Quits = Second.Ask(64);
+        Actions.push_back(Quits);
+        Quits->OnProgress.Listeners.push_back([&](UTexture2D*, float, const FString&) {
+            if (!bEnds) Second.End();
+            bEnds = true;
+        });
+        Quits->Activate();
+        while (!bEnds) FTSTicker::GetCoreTicker().Tick(0.016f);
+    }
+    for (USumiGenerateImage* Each : Actions) StandIn::Destroy(Each);
+    FGame Later;
+    Check(!Later.Subsystem->GetSession()->IsReady(), "the last one closed it");
+}
+
 static void PromptsInXml()
 {
     TArray<FSumiXmlCharacter> Characters;
@@ -275,13 +312,14 @@ static void BuffersThatCannotBeMadeLeaveNothing()
 extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
 {
     if (Count != 2) return std::printf("usage: unreal_plugin MODEL\n"), 2;
-    Model = UTF8_TO_TCHAR(Arguments[1]);
+    GetMutableDefault<USumiSettings>()->ModelPath = UTF8_TO_TCHAR(Arguments[1]);
     GEngine = NewObject<UEngine>();
     PromptsInXml();
     ANodeWithoutAGameFails();
     TheNodeDraws();
     NothingIsToldWhileTheGameInstanceEnds();
     ANodeOutlivesItsBlueprint();
+    GameInstancesShareASession();
     BuffersThatCannotBeMadeLeaveNothing();
     StandIn::DestroyAll();
     std::printf("unreal_plugin: %d passed, %d failed, 0 skipped\n", Passed, Failed);

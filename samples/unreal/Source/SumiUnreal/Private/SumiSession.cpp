@@ -234,4 +234,34 @@ void Session::LookAtRunning()
     sumi_images_release(Engine, &Image, 1);
     if (Taken.Told.Done && !Taken.bDropped) Taken.Told.Done(Made);
 }
+
+bool SharedSession::Has(const void* User) const { return std::find(Users.begin(), Users.end(), User) != Users.end(); }
+
+void SharedSession::Join(const void* User)
+{
+    if (!Has(User)) Users.push_back(User);
+}
+
+void SharedSession::Leave(const void* User)
+{
+    Users.erase(std::remove(Users.begin(), Users.end(), User), Users.end());
+    if (Held) Held->Drop(User);
+    if (Users.empty() && !bTicking) Held.reset();
+}
+
+Session* SharedSession::Get(const void* User, const std::function<std::unique_ptr<Session>()>& Open)
+{
+    if (!Has(User)) return nullptr;
+    if (!Held) Held = Open();
+    return Held.get();
+}
+
+void SharedSession::Tick(const void* User, uint32_t BudgetMicroseconds)
+{
+    if (!Held || bTicking || Users.empty() || Users.front() != User) return;
+    bTicking = true;
+    Held->Tick(BudgetMicroseconds);
+    bTicking = false;
+    if (Users.empty()) Held.reset();
+}
 } // namespace sumi

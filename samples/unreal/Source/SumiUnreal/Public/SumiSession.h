@@ -130,4 +130,24 @@ class SUMIUNREAL_API Session {
     Picture Preview;
     std::string Sentence, LastError;
 };
+
+// One session for several users, such as the game instances of a process: one model in memory, and one budget per frame.
+class SUMIUNREAL_API SharedSession {
+  public:
+    void Join(const void* User);
+    // The user's requests are dropped (Request::Owner). When the last user leaves, the session is closed; inside Tick,
+    // such as by a listener, as soon as that returns.
+    void Leave(const void* User);
+    // Opens the session when it is not open yet. nullptr for who has not joined.
+    Session* Get(const void* User, const std::function<std::unique_ptr<Session>()>& Open);
+    // Called by every user once per frame; the calls of the first one work.
+    void Tick(const void* User, uint32_t BudgetMicroseconds);
+
+  private:
+    bool Has(const void* User) const;
+
+    std::vector<const void*> Users; // the first one's ticks work
+    std::unique_ptr<Session> Held;
+    bool bTicking = false;
+};
 } // namespace sumi
