@@ -45,13 +45,13 @@ struct FGame {
         StandIn::Destroy(World);
         Subsystem = nullptr;
     }
-    USumiGenerateImage* Ask(int32 Size, UTexture2D* Reference = nullptr)
+    USumiGenerateImage* Ask(int32 Size, UTexture2D* Reference = nullptr, UTexture2D* Into = nullptr, int64 Seed = 7)
     {
         GEngine->World = World;
         TArray<UTexture2D*> References;
         if (Reference) References.Add(Reference);
-        return USumiGenerateImage::GenerateImage(World, TEXT("a red house"), 7, References, ESumiPreset::Model,
-                                                 TEXT(""), Size, Size, 2, 0.0f);
+        return USumiGenerateImage::GenerateImage(World, TEXT("a red house"), Seed, References, ESumiPreset::Model,
+                                                 TEXT(""), Size, Size, 4, 0.0f, Into);
     }
 
     FSubsystemCollectionBase Collection;
@@ -62,14 +62,19 @@ struct FGame {
 
 struct FEnding {
     int Completed = 0, Failures = 0, Previews = 0, Reports = 0;
-    UTexture2D* Texture = nullptr;
+    UTexture2D *Texture = nullptr, *Preview = nullptr;
+    bool bPreviewStays = true;
     FString Trouble;
 };
 
 static void Listen(USumiGenerateImage* Action, FEnding& End)
 {
     Action->OnProgress.Listeners.push_back([&End](UTexture2D*, float, const FString&) { End.Reports++; });
-    Action->OnPreview.Listeners.push_back([&End](UTexture2D*, float, const FString&) { End.Previews++; });
+    Action->OnPreview.Listeners.push_back([&End](UTexture2D* Texture, float, const FString&) {
+        End.Previews++;
+        End.bPreviewStays = End.bPreviewStays && (!End.Preview || End.Preview == Texture);
+        End.Preview = Texture;
+    });
     Action->OnCompleted.Listeners.push_back([&End](UTexture2D* Texture, float, const FString&) {
         End.Completed++;
         End.Texture = Texture;
@@ -152,12 +157,84 @@ static void ANodeWithoutAGameFails()
 {
     FEnding End;
     GEngine->World = nullptr;
-    USumiGenerateImage* Action =
-        USumiGenerateImage::GenerateImage(nullptr, TEXT(""), 7, {}, ESumiPreset::Model, TEXT(""), 0, 0, 0, 0.0f);
+    USumiGenerateImage* Action = USumiGenerateImage::GenerateImage(nullptr, TEXT(""), 7, {}, ESumiPreset::Model,
+                                                                   TEXT(""), 0, 0, 0, 0.0f, nullptr);
     Listen(Action, End);
     Action->Activate();
     Check(End.Failures == 1 && End.Trouble.Contains(TEXT("no game instance")), "a node without a game says so");
     StandIn::Destroy(Action);
+}
+
+static FEnding Draw(FGame& Game, int32 Size, UTexture2D* Into, int64 Seed)
+{
+    FEnding End;
+    USumiGenerateImage* Action = Game.Ask(Size, nullptr, Into, Seed);
+    Listen(Action, End);
+    Action->Activate();
+    PlayUntil(End);
+    StandIn::Destroy(Action);
+    return End;
+}
+
+static void TexturesStay()
+{
+    FGame Game;
+    const FEnding First = Draw(Game, 64, nullptr, 7);
+    Check(First.Previews > 1 && First.bPreviewStays && First.Preview->ResourceCount == 1
+              && First.Preview->RegionUpdateCount == First.Previews - 1,
+          "previews are one texture with one resource");
+    const std::vector<uint8> Shown = First.Texture->Shown;
+    const FEnding Second = Draw(Game, 64, First.Texture, 8);
+    Check(Second.Texture == First.Texture && First.Texture->ResourceCount == 1 && First.Texture->Shown != Shown,
+          "a picture is written into the texture of an earlier one");
+    Draw(Game, 64, First.Texture, 7);
+    Check(First.Texture->Shown == Shown, "all of it");
+    const FEnding Larger = Draw(Game, 80, First.Texture, 7);
+    Check(Larger.Texture != First.Texture && Larger.Texture->GetSizeX() == 80 && First.Texture->Shown == Shown,
+          "another size has a texture of its own");
+    UTexture2D* Compressed = UTexture2D::CreateTransient(64, 64, PF_DXT1);
+    Compressed->UpdateResource();
+    Check(Draw(Game, 64, Compressed, 7).Texture != Compressed, "and so has a texture of another format");
+    // A server has no renderer: no texture ever has a resource.
+    UTexture2D* Bare = UTexture2D::CreateTransient(64, 64, PF_R8G8B8A8);
+    Bare->bHasRenderer = false;
+    Bare->UpdateResource();
+    Check(Draw(Game, 64, Bare, 7).Completed == 1, "a texture without a renderer is no error");
+    // Destroyed before the render thread has read what it was given.
+    UTexture2D* Ends = Draw(Game, 64, nullptr, 7).Texture;
+    FEnding End;
+    USumiGenerateImage* Action = Game.Ask(64, nullptr, Ends);
+    Listen(Action, End);
+    Action->Activate();
+    while (!End.Completed) FTSTicker::GetCoreTicker().Tick(0.016f);
+    StandIn::Destroy(Action);
+    StandIn::Destroy(Ends);
+    Check(StandIn::RunRenderCommands() > 0, "a texture may end before the renderer");
+}
+
+static void ReferencesNameWhatIsInTheWay()
+{
+    FGame Game;
+    UTexture2D* Texture = UTexture2D::CreateTransient(64, 64, PF_DXT1);
+    const auto Fails = [&](const TCHAR* Why) {
+        FEnding End;
+        USumiGenerateImage* Action = Game.Ask(64, Texture);
+        Listen(Action, End);
+        Action->Activate();
+        PlayUntil(End);
+        Check(!Action->bRegistered, "nobody keeps the node");
+        StandIn::Destroy(Action);
+        return End.Failures == 1 && End.Trouble.Contains(Why);
+    };
+    Check(Fails(TEXT("Compression Settings")), "a compressed reference");
+    Texture->Data.PixelFormat = PF_B8G8R8A8;
+    std::vector<uint8> Pixels;
+    Pixels.swap(Texture->Data.Mips[0].BulkData.Bytes);
+    Check(Fails(TEXT("Mip Gen Settings")), "a reference whose pixels only the GPU has");
+    Pixels.swap(Texture->Data.Mips[0].BulkData.Bytes);
+    Check(Fails(TEXT("reference")), "references of a model that takes none");
+    Texture->Data.Mips = TArray<FTexture2DMipMap>();
+    Check(Fails(TEXT("no texture")), "a texture without mips");
 }
 
 static void ANodeOutlivesItsBlueprint()
@@ -313,11 +390,14 @@ extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
 {
     if (Count != 2) return std::printf("usage: unreal_plugin MODEL\n"), 2;
     GetMutableDefault<USumiSettings>()->ModelPath = UTF8_TO_TCHAR(Arguments[1]);
+    GetMutableDefault<USumiSettings>()->FrameBudget = 0.001f; // one slice in each frame, however fast the machine is
     GEngine = NewObject<UEngine>();
     PromptsInXml();
     ANodeWithoutAGameFails();
     TheNodeDraws();
     NothingIsToldWhileTheGameInstanceEnds();
+    TexturesStay();
+    ReferencesNameWhatIsInTheWay();
     ANodeOutlivesItsBlueprint();
     GameInstancesShareASession();
     BuffersThatCannotBeMadeLeaveNothing();

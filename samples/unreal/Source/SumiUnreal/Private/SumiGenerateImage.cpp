@@ -3,15 +3,42 @@
 #include "Engine/GameInstance.h"
 #include "Engine/World.h"
 #include "SumiSubsystem.h"
+#include <memory>
 
-// Into the texture's first mip; made anew when there is none of this size. On the game thread.
+// The node's enum is converted by its numbers.
+static_assert(static_cast<int>(ESumiPreset::Model) == SUMI_PRESET_MODEL, "");
+static_assert(static_cast<int>(ESumiPreset::Preview) == SUMI_PRESET_PREVIEW, "");
+static_assert(static_cast<int>(ESumiPreset::Standard) == SUMI_PRESET_STANDARD, "");
+static_assert(static_cast<int>(ESumiPreset::Quality) == SUMI_PRESET_QUALITY, "");
+static_assert(static_cast<int>(ESumiPreset::Fast) == SUMI_PRESET_FAST, "");
+
+// What the render thread copies from, some time later.
+struct FSumiUpload {
+    FUpdateTextureRegion2D Region;
+    std::vector<uint8> Pixels;
+};
+
+static bool CanTake(const UTexture2D* Texture, const sumi::Picture& Picture)
+{
+    return Texture && Texture->GetResource() && Texture->GetPixelFormat() == PF_R8G8B8A8 && Texture->GetNumMips() == 1
+        && Texture->GetSizeX() == Picture.Width && Texture->GetSizeY() == Picture.Height;
+}
+
+// Writes the picture into Texture, which stays the same object with the same resource, or into a new texture where that
+// cannot take it. On the game thread.
 static UTexture2D* PutIntoTexture(UTexture2D* Texture, const sumi::Picture& Picture)
 {
-    if (!Texture || Texture->GetSizeX() != Picture.Width || Texture->GetSizeY() != Picture.Height) {
-        Texture = UTexture2D::CreateTransient(Picture.Width, Picture.Height, PF_R8G8B8A8);
-        if (!Texture) return nullptr;
-        Texture->SRGB = true;
+    if (CanTake(Texture, Picture)) {
+        const uint32 Width = static_cast<uint32>(Picture.Width), Height = static_cast<uint32>(Picture.Height);
+        const std::shared_ptr<FSumiUpload> Upload(
+            new FSumiUpload{FUpdateTextureRegion2D(0, 0, 0, 0, Width, Height), Picture.Rgba});
+        Texture->UpdateTextureRegions(0, 1, &Upload->Region, Width * 4, 4, Upload->Pixels.data(),
+                                      [Upload](uint8*, const FUpdateTextureRegion2D*) {}); // lives until it was called
+        return Texture;
     }
+    Texture = UTexture2D::CreateTransient(Picture.Width, Picture.Height, PF_R8G8B8A8);
+    if (!Texture) return nullptr;
+    Texture->SRGB = true;
     FTexture2DMipMap& Mip = Texture->GetPlatformData()->Mips[0];
     void* Pixels = Mip.BulkData.Lock(LOCK_READ_WRITE);
     FMemory::Memcpy(Pixels, Picture.Rgba.data(), Picture.Rgba.size());
@@ -20,36 +47,48 @@ static UTexture2D* PutIntoTexture(UTexture2D* Texture, const sumi::Picture& Pict
     return Texture;
 }
 
-// The first mip as the library reads it. Empty when the processor cannot read the texture: the request then fails with a
-// sentence.
-static sumi::Picture ReadTexture(UTexture2D* Texture)
+// The first mip as the library reads it. Returns "", or a sentence that names the setting of the texture that is in the
+// way.
+static FString ReadTexture(UTexture2D* Texture, sumi::Picture& Picture)
 {
-    sumi::Picture Picture;
     FTexturePlatformData* Data = Texture ? Texture->GetPlatformData() : nullptr;
-    if (!Data || Data->Mips.Num() == 0) return Picture;
-    if (Data->PixelFormat != PF_R8G8B8A8 && Data->PixelFormat != PF_B8G8R8A8) return Picture;
+    if (!Data || Data->Mips.Num() == 0) return TEXT("A reference is no texture, or one without pixels");
+    const FString Name = Texture->GetName();
+    if (Data->PixelFormat != PF_R8G8B8A8 && Data->PixelFormat != PF_B8G8R8A8)
+        return FString::Printf(TEXT("The reference %s is compressed: set its Compression Settings to UserInterface2D "
+                                    "(RGBA)"),
+                               *Name);
     FTexture2DMipMap& Mip = Data->Mips[0];
     const int64 Bytes = static_cast<int64>(Mip.SizeX) * Mip.SizeY * 4;
-    const uint8* Pixels = static_cast<const uint8*>(Mip.BulkData.LockReadOnly());
-    if (Pixels && Mip.BulkData.GetBulkDataSize() >= Bytes) {
-        Picture.Width = Mip.SizeX;
-        Picture.Height = Mip.SizeY;
-        Picture.Rgba.assign(Pixels, Pixels + Bytes);
+    if (Mip.BulkData.GetBulkDataSize() >= Bytes) {
+        const uint8* Pixels = static_cast<const uint8*>(Mip.BulkData.LockReadOnly());
+        if (Pixels) Picture.Rgba.assign(Pixels, Pixels + Bytes);
+        Mip.BulkData.Unlock();
     }
-    Mip.BulkData.Unlock();
+    if (Picture.Rgba.empty())
+        return FString::Printf(
+            TEXT("The processor cannot read the pixels of the reference %s: set its Mip Gen Settings "
+                 "to NoMipmaps, and Never Stream; or take a texture that was made at run time"),
+            *Name);
+    Picture.Width = Mip.SizeX;
+    Picture.Height = Mip.SizeY;
     if (Data->PixelFormat == PF_B8G8R8A8)
         for (size_t i = 0; i + 3 < Picture.Rgba.size(); i += 4) Swap(Picture.Rgba[i], Picture.Rgba[i + 2]);
-    return Picture;
+    return FString();
 }
 
 USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
                                                       const TArray<UTexture2D*>& References, ESumiPreset Preset,
                                                       const FString& Negative, int32 Width, int32 Height, int32 Steps,
-                                                      float StepCache)
+                                                      float StepCache, UTexture2D* Into)
 {
     USumiGenerateImage* Action = NewObject<USumiGenerateImage>();
     Action->Wish.Prompt = TCHAR_TO_UTF8(*Prompt);
-    for (UTexture2D* Each : References) Action->Wish.References.push_back(ReadTexture(Each));
+    for (UTexture2D* Each : References) {
+        Action->Wish.References.emplace_back();
+        const FString Trouble = ReadTexture(Each, Action->Wish.References.back());
+        if (Action->ReferenceTrouble.IsEmpty()) Action->ReferenceTrouble = Trouble;
+    }
     Action->Wish.Preset = static_cast<sumi_preset>(Preset);
     Action->Wish.Negative = TCHAR_TO_UTF8(*Negative);
     Action->Wish.Seed = static_cast<uint64>(Seed);
@@ -57,6 +96,7 @@ USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, con
     Action->Wish.Height = Height;
     Action->Wish.Steps = Steps;
     Action->Wish.StepCache = StepCache;
+    Action->Picture = Into;
     const UWorld* World =
         GEngine ? GEngine->GetWorldFromContextObject(WorldContext, EGetWorldErrorMode::ReturnNull) : nullptr;
     UGameInstance* Game = World ? World->GetGameInstance() : nullptr;
@@ -73,22 +113,28 @@ void USumiGenerateImage::Activate()
         SetReadyToDestroy();
         return;
     }
+    if (Owner->GetSession() && !ReferenceTrouble.IsEmpty()) {
+        OnFailed.Broadcast(nullptr, 0.0f, ReferenceTrouble);
+        SetReadyToDestroy();
+        return;
+    }
     TWeakObjectPtr<USumiGenerateImage> Weak(this); // the session may live longer
     sumi::Listener Told;
     Told.Progress = [Weak](float Share, float) {
         if (USumiGenerateImage* Action = Weak.Get())
             Action->OnProgress.Broadcast(Action->Preview, Action->Progress = Share, FString());
     };
-    Told.Preview = [Weak](const sumi::Picture& Picture) {
+    Told.Preview = [Weak](const sumi::Picture& Made) {
         USumiGenerateImage* Action = Weak.Get();
         if (!Action) return;
-        Action->Preview = PutIntoTexture(Action->Preview, Picture);
+        Action->Preview = PutIntoTexture(Action->Preview, Made);
         Action->OnPreview.Broadcast(Action->Preview, Action->Progress, FString());
     };
-    Told.Done = [Weak](const sumi::Picture& Picture) {
+    Told.Done = [Weak](const sumi::Picture& Made) {
         USumiGenerateImage* Action = Weak.Get();
         if (!Action) return;
-        Action->OnCompleted.Broadcast(PutIntoTexture(nullptr, Picture), 1.0f, FString());
+        Action->Picture = PutIntoTexture(Action->Picture, Made);
+        Action->OnCompleted.Broadcast(Action->Picture, 1.0f, FString());
         Action->SetReadyToDestroy();
     };
     Told.Failed = [Weak](const std::string& Sentence) {
