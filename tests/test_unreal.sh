@@ -17,6 +17,7 @@ pass() { passed=$((passed + 1)); }
 command -v c++ >/dev/null || { skip "there is no C++ compiler"; finish; }
 [ -x "$support" ] || fail "there is no $support"
 libraries=$(PKG_CONFIG_PATH=$build pkg-config --libs sumi 2>/dev/null) || fail "pkg-config finds no sumi in $build"
+version=$(PKG_CONFIG_PATH=$build pkg-config --modversion sumi)
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wundef -Werror"
 flags="-O1 -g -fno-exceptions -fno-rtti $warnings"
@@ -108,7 +109,7 @@ run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model
 mkdir "$folder/other"
 sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
 program other_session -std=c++20 "$folder/other" tests/unreal_session.cpp $plain
-run "a header of another version" "$folder/other_session" refuses 0.99 "$(PKG_CONFIG_PATH=$build pkg-config --modversion sumi)"
+run "a header of another version" "$folder/other_session" refuses 0.99 "$version"
 
 # ---- Compilers ------------------------------------------------------------------------------------------------------------------------
 # Every file by itself, and, as Unreal does it by default, all of them in one. The stand-ins of 5.5 are those of newer versions, too.
@@ -120,9 +121,9 @@ done
 for compiler in c++ clang++; do
     command -v $compiler >/dev/null || { skip "there is no $compiler"; continue; }
     for how in 17:3:1 20:4:1 20:5:1 17:5:0; do
-        IFS=: read -r standard version windows <<<"$how"
-        $compiler -std=c++$standard -fsyntax-only $flags $with_stand_ins -DPLATFORM_WINDOWS=$windows -DENGINE_MINOR_VERSION=$version -DSUMIUNREAL_API= "$folder/unity.cpp" ||
-            fail "the plug-in does not compile by $compiler as C++$standard for Unreal 5.$version"
+        IFS=: read -r standard engine windows <<<"$how"
+        $compiler -std=c++$standard -fsyntax-only $flags $with_stand_ins -DPLATFORM_WINDOWS=$windows -DENGINE_MINOR_VERSION=$engine -DSUMIUNREAL_API= "$folder/unity.cpp" ||
+            fail "the plug-in does not compile by $compiler as C++$standard for Unreal 5.$engine"
         pass
     done
 done
@@ -130,6 +131,14 @@ if command -v x86_64-w64-mingw32-g++ >/dev/null; then
     x86_64-w64-mingw32-g++ -std=c++17 $flags -Iinclude -I$source/Public -c $source/Private/SumiShared12.cpp -o "$folder/shared12.o" || fail "the buffer of Direct3D 12 does not compile"
     pass
 else skip "the buffer of Direct3D 12 with the headers of Windows: there is no x86_64-w64-mingw32-g++"; fi
+
+# ---- The plug-in's descriptor ---------------------------------------------------------------------------------------------------------
+plugin=samples/unreal/Sumi.uplugin
+grep -q "\"VersionName\": \"$version\"" $plugin || fail "$plugin is not of version $version"
+[ "$(grep -oE '"(SupportedTargetPlatforms|PlatformAllowList)": \[ "Win64", "Linux" \]' $plugin | wc -l)" -eq 2 ] || fail "$plugin and its module are for different platforms"
+pass
+if command -v python3 >/dev/null; then python3 -m json.tool $plugin >/dev/null || fail "$plugin is no JSON"; pass
+else skip "whether $plugin is JSON: there is no python3"; fi
 
 # ---- Build rules ----------------------------------------------------------------------------------------------------------------------
 if command -v mcs >/dev/null && command -v mono >/dev/null; then

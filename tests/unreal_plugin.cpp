@@ -289,6 +289,21 @@ static void GameInstancesShareASession()
     Check(!Later.Subsystem->GetSession()->IsReady(), "the last one closed it");
 }
 
+static void MessagesReachTheLog(const FString& Model)
+{
+    GetMutableDefault<USumiSettings>()->ModelPath = TEXT("/no/such/model");
+    StandIn::GetLog().clear();
+    {
+        FGame Game;
+        Check(Draw(Game, 64, nullptr, 7).Trouble.Contains(TEXT("/no/such/model")), "a model that is not there is told");
+    }
+    int Errors = 0;
+    for (const StandIn::FLine& Each : StandIn::GetLog())
+        Errors += Each.Verbosity == "Error" && Each.Text.Contains(TEXT("/no/such/model"));
+    Check(Errors > 0, "and the engine's log has it");
+    GetMutableDefault<USumiSettings>()->ModelPath = Model;
+}
+
 static void PromptsInXml()
 {
     TArray<FSumiXmlCharacter> Characters;
@@ -400,6 +415,7 @@ extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
     ReferencesNameWhatIsInTheWay();
     ANodeOutlivesItsBlueprint();
     GameInstancesShareASession();
+    MessagesReachTheLog(UTF8_TO_TCHAR(Arguments[1]));
     BuffersThatCannotBeMadeLeaveNothing();
     StandIn::DestroyAll();
     std::printf("unreal_plugin: %d passed, %d failed, 0 skipped\n", Passed, Failed);

@@ -57,6 +57,14 @@ static void RunUntilIdle(sumi::Session& Session, uint32_t BudgetMicroseconds = O
     Check(Session.IsIdle(), "everything ends");
 }
 
+static Ending Ask(sumi::Session& Session, const sumi::Request& Wish)
+{
+    Ending End;
+    Session.Generate(Wish, Listen(End));
+    RunUntilIdle(Session, SUMI_FOREVER);
+    return End;
+}
+
 // Compiled with a header of another version than the library's: nothing is called, and every request is told why.
 static void RefusesOtherVersions(const char* Header, const char* Library)
 {
@@ -114,14 +122,6 @@ static sumi::Picture Shades(int32_t Width, int32_t Height, int Shade)
     for (int32_t i = 0; i < Width * Height; i++)
         for (int c = 0; c < 4; c++) Made.Rgba.push_back(static_cast<uint8_t>(c == 3 ? 255 : Shade + i % Width));
     return Made;
-}
-
-static Ending Ask(sumi::Session& Session, const sumi::Request& Wish)
-{
-    Ending End;
-    Session.Generate(Wish, Listen(End));
-    RunUntilIdle(Session, SUMI_FOREVER);
-    return End;
 }
 
 static void StepsAreReused(const char* Model)
@@ -288,6 +288,29 @@ static void AttachmentsEndFirst(const char* Model)
           "what is attached is released once, while there is an engine");
 }
 
+static void MessagesReachTheLog()
+{
+    int Errors = 0, Own = 0;
+    sumi::ModelOptions Options;
+    Options.Log = [&](sumi_log_level Level, const char* Text) {
+        Errors += Level == SUMI_LOG_ERROR && std::strstr(Text, "no/such/model");
+    };
+    auto Session = sumi::Session::Open("no/such/model", Processor, Options);
+    const Ending None = Ask(*Session, {});
+    Check(Errors > 0 && None.Failures == 1, "an error of the engine reaches the log");
+    const int Before = Errors;
+    Session = sumi::Session::Open(
+        "no/such/model",
+        [&Own](sumi_engine_desc& Engine) {
+            Processor(Engine);
+            Engine.log = {[](sumi_log_level, sumi_result, const char*, void* Count) { ++*static_cast<int*>(Count); },
+                          &Own};
+        },
+        Options);
+    Ask(*Session, {});
+    Check(Own > 0 && Errors == Before, "a log that Adjust gives is the only one");
+}
+
 static void ListenersMayTick(const char* Model)
 {
     auto Session = sumi::Session::Open(Model, Processor);
@@ -406,6 +429,7 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
     FailingListenersAskAgain();
     DroppedRequestsAreNotTold(Arguments[1]);
     ListenersMayTick(Arguments[1]);
+    MessagesReachTheLog();
     AttachmentsEndFirst(Arguments[1]);
     StepsAreReused(Arguments[1]);
     EditModelsTakeReferences(Arguments[3]);

@@ -5,7 +5,19 @@
 namespace sumi {
 void Session::WriteLog(sumi_log_level Level, sumi_result, const char* Text, void* UserData)
 {
-    if (Level == SUMI_LOG_ERROR) static_cast<Session*>(UserData)->LastError = Text;
+    Session* Of = static_cast<Session*>(UserData);
+    if (Of->Log) Of->Log(Level, Text);
+    if (Level != SUMI_LOG_ERROR) return;
+    const std::lock_guard<std::mutex> Guard(Of->LogLock);
+    Of->LastError = Text;
+}
+
+std::string Session::TakeLastError()
+{
+    const std::lock_guard<std::mutex> Guard(LogLock);
+    std::string Taken;
+    Taken.swap(LastError);
+    return Taken;
 }
 
 std::string CheckVersion()
@@ -26,6 +38,7 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
     sumi_engine_desc Desc = sumi_engine_defaults();
     Desc.cpu_thread_count = 0; // without a GPU: every core, by threads of low priority
     if (Adjust) Adjust(Desc);
+    Made->Log = Options.Log;
     if (!Desc.log.write) Desc.log = {WriteLog, Made.get()};
     sumi_model_desc ModelDesc = sumi_model_defaults();
     ModelDesc.path = ModelPath.c_str();
@@ -34,7 +47,9 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
     ModelDesc.attention = Options.Attention;
     sumi_result Result = sumi_engine_create(&Desc, &Made->Engine);
     if (Result == SUMI_OK) Result = sumi_submit_model(Made->Engine, &ModelDesc, &Made->Loading);
-    if (Result != SUMI_OK) Made->Sentence = Made->LastError.empty() ? sumi_result_text(Result) : Made->LastError;
+    if (Result == SUMI_OK) return Made;
+    Made->Sentence = Made->TakeLastError();
+    if (Made->Sentence.empty()) Made->Sentence = sumi_result_text(Result);
     return Made;
 }
 
@@ -129,7 +144,7 @@ void Session::FinishLoading()
     if (Result != SUMI_OK) Sentence = Message.empty() ? sumi_result_text(Result) : Message;
 }
 
-sumi_result Session::Submit(const Request& Wish, bool bPreviews)
+sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Message)
 {
     sumi_image_item Item = {};
     Item.text = Wish.Prompt.c_str();
@@ -139,7 +154,7 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews)
     for (const Picture& Each : Wish.References) {
         const size_t Bytes = static_cast<size_t>(Each.Width) * static_cast<size_t>(Each.Height) * 4;
         if (Each.Width <= 0 || Each.Height <= 0 || Each.Rgba.size() != Bytes) {
-            LastError = "a reference has Width * Height * 4 bytes of Rgba";
+            Message = "a reference has Width * Height * 4 bytes of Rgba";
             return SUMI_INVALID_ARGUMENT;
         }
         References.push_back({Each.Rgba.data(), Each.Width, Each.Height, 0, 4});
@@ -183,12 +198,14 @@ void Session::BeginNext()
             Fail(Taken, SUMI_WRONG_STATE, Sentence.c_str());
             continue;
         }
-        LastError.clear();
-        const sumi_result Result = Submit(Running.Wish, Running.Told.Preview != nullptr);
+        TakeLastError();
+        std::string Message;
+        const sumi_result Result = Submit(Running.Wish, Running.Told.Preview != nullptr, Message);
         if (Result == SUMI_OK) return;
         Entry Taken = std::move(Running);
         Running = Entry();
-        Fail(Taken, Result, LastError.c_str());
+        if (Message.empty()) Message = TakeLastError();
+        Fail(Taken, Result, Message.c_str());
     }
 }
 

@@ -2,6 +2,19 @@
 #include "Misc/Paths.h"
 #include "SumiSettings.h"
 
+DEFINE_LOG_CATEGORY_STATIC(LogSumi, Log, All);
+
+static void WriteLog(sumi_log_level Level, const char* Text)
+{
+    const FString Line = UTF8_TO_TCHAR(Text);
+    switch (Level) {
+    case SUMI_LOG_ERROR: UE_LOG(LogSumi, Error, TEXT("%s"), *Line); break;
+    case SUMI_LOG_WARNING: UE_LOG(LogSumi, Warning, TEXT("%s"), *Line); break;
+    case SUMI_LOG_INFO: UE_LOG(LogSumi, Log, TEXT("%s"), *Line); break;
+    default: UE_LOG(LogSumi, Verbose, TEXT("%s"), *Line); break;
+    }
+}
+
 static sumi::SharedSession& GetShared()
 {
     static sumi::SharedSession Shared;
@@ -19,6 +32,7 @@ static std::unique_ptr<sumi::Session> OpenSession()
     Options.Variant = TCHAR_TO_UTF8(*Settings.Variant);
     Options.Weights = static_cast<sumi_weight_format>(Settings.Weights);
     Options.Attention = static_cast<sumi_attention_format>(Settings.Attention);
+    Options.Log = WriteLog;
     return sumi::Session::Open(
         TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)),
         [Bytes](sumi_engine_desc& Engine) { Engine.memory_budget_bytes = Bytes; }, Options);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <sumi.h>
 #include <vector>
@@ -62,6 +63,9 @@ struct ModelOptions {
     // On a GPU: the forms of the transformer's weights and of its attention.
     sumi_weight_format Weights = SUMI_WEIGHTS_AUTO;
     sumi_attention_format Attention = SUMI_ATTENTION_AUTO;
+    // The engine's messages, unless Adjust gives it a log. Several threads may call it at once, and it must not call the
+    // session.
+    std::function<void(sumi_log_level Level, const char* Text)> Log = nullptr;
 };
 
 // Something that needs the session's engine to end, such as a Shared12.
@@ -111,11 +115,12 @@ class SUMIUNREAL_API Session {
     };
     Session() = default;
     void FinishLoading();
-    sumi_result Submit(const Request& Wish, bool bPreviews);
+    sumi_result Submit(const Request& Wish, bool bPreviews, std::string& Message);
     void BeginNext();
     void LookAtRunning();
     void TellPreview();
     void Fail(Entry& Which, sumi_result Result, const char* Message);
+    std::string TakeLastError();
     static void WriteLog(sumi_log_level Level, sumi_result Result, const char* Text, void* UserData);
 
     sumi_engine* Engine = nullptr;
@@ -128,7 +133,10 @@ class SUMIUNREAL_API Session {
     uint64_t LastNumber = 0;
     uint32_t SeenPreview = 0;
     Picture Preview;
-    std::string Sentence, LastError;
+    std::string Sentence;
+    std::function<void(sumi_log_level, const char*)> Log;
+    std::mutex LogLock; // around LastError, which the engine's threads write
+    std::string LastError;
 };
 
 // One session for several users, such as the game instances of a process: one model in memory, and one budget per frame.
