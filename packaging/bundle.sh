@@ -17,10 +17,10 @@ for library in "$@"; do
     [ -e "$library" ] || { echo "bundle: $library is not there: --bundle needs the static library" >&2; exit 1; }
 done
 "$nm" -g --defined-only "$@" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u >"$folder/theirs"
-# "libsumi.a:unicode.o:                 U utf8proc_category"
-users=$("$nm" -A -g -u "$archive" 2>/dev/null | awk -v theirs="$folder/theirs" 'BEGIN { while ((getline name < theirs) > 0) is[name] = 1 } $NF in is { split($1, at, ":"); print at[2] }' | sort -u)
+cp "$archive" "$folder/whole.a" # whose path has no space, unlike the archive's perhaps
+# "whole.a:unicode.o:                 U utf8proc_category"
+users=$("$nm" -A -g -u "$folder/whole.a" 2>/dev/null | awk -v theirs="$folder/theirs" 'BEGIN { while ((getline name < theirs) > 0) is[name] = 1 } $NF in is { split($1, at, ":"); print at[2] }' | sort -u)
 [ -n "$users" ] || exit 0
-cp "$archive" "$folder/whole.a"
 (cd "$folder" && "$ar" x whole.a $users)
 (cd "$folder" && "$cc" -r -nostdlib -o bundled.o $users "$@")
 "$objcopy" --wildcard --keep-global-symbol='sumi_*' "$folder/bundled.o"
