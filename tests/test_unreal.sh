@@ -8,7 +8,6 @@ build=$(cd "${1:-build/release}" && pwd)
 support=$build/bin/cli_support
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-source=samples/unreal/Source/SumiUnreal
 passed=0 failed=0 skipped=0
 finish() { echo "unreal: $passed passed, $failed failed, $skipped skipped"; [ $failed -eq 0 ]; exit; }
 fail() { echo "FAILED: $1"; failed=$((failed + 1)); finish; } # what comes after it would fail, too
@@ -21,7 +20,6 @@ version=$(PKG_CONFIG_PATH=$build pkg-config --modversion sumi)
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wundef -Werror"
 flags="-O1 -g -fno-exceptions -fno-rtti $warnings"
-plain="$source/Private/SumiSession.cpp $source/Private/SumiXmlPrompt.cpp"
 # Adds the numbers of a program whose last line is "NAME: N passed, N failed, N skipped".
 run() { # what, program, arguments...
     local what=$1 numbers
@@ -38,6 +36,45 @@ run() { # what, program, arguments...
     passed=$((passed + a)) failed=$((failed + b)) skipped=$((skipped + c))
 }
 
+# ---- Installing -----------------------------------------------------------------------------------------------------------------------
+# Into a project whose path has a space. What follows builds what was installed.
+refuses() { # what it says, arguments...
+    local text=$1
+    shift
+    samples/unreal/install.sh "$@" >"$folder/out" 2>&1 && fail "install.sh takes $*"
+    grep -q "$text" "$folder/out" || fail "install.sh does not say: $text"
+    pass
+}
+mkdir "$folder/My Game" "$folder/empty"
+refuses "there is no .uproject" "$build" "$folder/empty"
+touch "$folder/My Game/MyGame.uproject"
+refuses "neither lib/libsumi.a nor plugin/sumi.dll" "$folder/empty" "$folder/My Game"
+refuses "there is no folder" "$build" "$folder/My Game" "$folder/no/model"
+[ "$(ls "$folder/My Game")" = MyGame.uproject ] || fail "what install.sh refuses leaves something"
+ln -s "My Game" "$folder/Game"
+plugin=$folder/Game/Plugins/Sumi
+if samples/unreal/install.sh "$build" "$folder/My Game" >"$folder/out" 2>&1; then
+    [ -e "$folder/Game/Content/Sumi/demo_model/model_index.json" ] || fail "install.sh copies no model"
+    [ -z "$(nm -g -u "$plugin/Source/ThirdParty/Sumi/lib/Linux/libsumi.a" 2>/dev/null | grep -E ' (utf8proc_|inflate)')" ] || fail "what install.sh installs needs utf8proc or zlib"
+    echo kept >"$folder/Game/Content/Sumi/demo_model/kept"
+    samples/unreal/install.sh "$build" "$folder/My Game" >"$folder/out" 2>&1 && [ -e "$folder/Game/Content/Sumi/demo_model/kept" ] || fail "install.sh cannot be run again"
+    pass
+    include=$plugin/Source/ThirdParty/Sumi/include archive="$plugin/Source/ThirdParty/Sumi/lib/Linux/libsumi.a -lm -lpthread -ldl"
+else
+    grep -q 'the static libraries are not here' "$folder/out" || { cat "$folder/out"; fail "install.sh installs nothing"; }
+    skip "one archive: $(tail -n 1 "$folder/out")"
+    include=include archive=$libraries
+fi
+source=$plugin/Source/SumiUnreal
+plain="$source/Private/SumiSession.cpp $source/Private/SumiXmlPrompt.cpp"
+# A build for Windows, of which only the names count.
+mkdir -p "$folder/windows/plugin" "$folder/windows/lib" "$folder/Windows Game"
+touch "$folder/Windows Game/Game.uproject" "$folder/windows/lib/libsumi.a" "$folder/windows/plugin/sumi.dll"
+refuses "no import library" "$folder/windows" "$folder/Windows Game"
+touch "$folder/windows/plugin/libsumi.a"
+samples/unreal/install.sh "$folder/windows" "$folder/Windows Game" >"$folder/out" 2>&1 || fail "install.sh does not take a build for Windows"
+pass
+
 # ---- Modules --------------------------------------------------------------------------------------------------------------------------
 # As in Unreal's editor, where every module is a shared object and shows what it exports alone: the engine (stand-ins), the plug-in, and two that use it. The plug-in has the only copy of the library.
 stand_ins=tests/unreal_stand_ins
@@ -49,24 +86,15 @@ for header in "$source"/Public/*.h; do
     [ "$(grep '^#include' "$header" | tail -n 1 | cut -d'"' -f2)" = "$name" ] || fail "$header includes something behind $name"
     pass
 done
-with_stand_ins="-Iinclude -I$source/Public -I$stand_ins -I$folder/generated"
+with_stand_ins="-I$source/Public -I$stand_ins -I$folder/generated"
 as_windows=-DPLATFORM_WINDOWS=1 # the stand-ins have Direct3D 12 everywhere
 echo 'extern "C" int RunGame(int, char**); int main(int count, char** arguments) { return RunGame(count, arguments); }' >"$folder/main.cpp"
-
-# utf8proc and zlib inside the archive, under local names: an engine has a zlib of its own.
-archive=$folder/libsumi.a inside=
-for name in utf8proc z; do
-    at=$(c++ -print-file-name=lib$name.a)
-    [ "$at" = lib$name.a ] || inside+=" $at"
-done
-if cp "$build/lib/libsumi.a" "$archive" && packaging/bundle.sh "$archive" $inside 2>"$folder/out"; then archive="$archive -lm -lpthread -ldl"
-else skip "one archive: $(tail -n 1 "$folder/out")"; archive=$libraries inside=; fi
 
 module() { # name, sources and libraries...
     local name=$1
     shift
     c++ -std=c++17 $flags -fPIC -shared -fvisibility=hidden -fvisibility-inlines-hidden -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-rpath,"$folder" '-DSUMIUNREAL_API=__attribute__((visibility("default")))' \
-        $with_stand_ins -L"$folder" "$@" -o "$folder/lib$name.so" || fail "the module $name does not link"
+        -I$include $with_stand_ins -L"$folder" "$@" -o "$folder/lib$name.so" || fail "the module $name does not link"
     pass
 }
 module Engine $stand_ins/StandIn.cpp
@@ -80,7 +108,7 @@ done
 c_names() { awk '{ print $NF }' | grep -E '^(sumi_|utf8proc|(in|de)flate|adler32|crc32)'; }
 found=$(nm -D --defined-only "$folder/libSumiUnreal.so" | c_names) && fail "the plug-in's module shows $found"
 found=$(nm -D "$folder/libSessionGame.so" "$folder/libPluginGame.so" | c_names) && fail "a game's module calls the library itself: $found"
-if [ -n "$inside" ]; then found=$(nm -D --undefined-only "$folder/libSumiUnreal.so" | c_names) && fail "the plug-in's module asks for $found"; fi
+if [ "$archive" != "$libraries" ]; then found=$(nm -D --undefined-only "$folder/libSumiUnreal.so" | c_names) && fail "the plug-in's module asks for $found"; fi
 pass
 
 # ---- Runs -----------------------------------------------------------------------------------------------------------------------------
@@ -100,9 +128,9 @@ program() { # name, options, folder of sumi.h, sources...
     c++ $options $flags -I"$header" $with_stand_ins -DSUMIUNREAL_API= "$folder/main.cpp" "$@" $libraries -o "$folder/$name" || fail "the program $name does not compile"
 }
 checked="-std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all"
-program checked_session "$checked" include tests/unreal_session.cpp $plain
+program checked_session "$checked" $include tests/unreal_session.cpp $plain
 run "the session under sanitizers" "$folder/checked_session" $arguments
-program checked_plugin "$checked $as_windows" include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
+program checked_plugin "$checked $as_windows" $include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
 run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model
 
 # A header of another version than the library's.
@@ -114,38 +142,46 @@ run "a header of another version" "$folder/other_session" refuses 0.99 "$version
 # ---- Compilers ------------------------------------------------------------------------------------------------------------------------
 # Every file by itself, and, as Unreal does it by default, all of them in one. The stand-ins of 5.5 are those of newer versions, too.
 for file in "$source"/Private/*.cpp; do
-    echo "#include \"$PWD/$file\"" >>"$folder/unity.cpp"
-    c++ -std=c++17 -fsyntax-only $flags $with_stand_ins -DPLATFORM_WINDOWS=1 -DENGINE_MINOR_VERSION=3 -DSUMIUNREAL_API= "$file" || fail "$file does not compile by itself"
+    echo "#include \"$file\"" >>"$folder/unity.cpp"
+    c++ -std=c++17 -fsyntax-only $flags -I$include $with_stand_ins -DPLATFORM_WINDOWS=1 -DENGINE_MINOR_VERSION=3 -DSUMIUNREAL_API= "$file" || fail "$file does not compile by itself"
     pass
 done
 for compiler in c++ clang++; do
     command -v $compiler >/dev/null || { skip "there is no $compiler"; continue; }
     for how in 17:3:1 20:4:1 20:5:1 17:5:0; do
         IFS=: read -r standard engine windows <<<"$how"
-        $compiler -std=c++$standard -fsyntax-only $flags $with_stand_ins -DPLATFORM_WINDOWS=$windows -DENGINE_MINOR_VERSION=$engine -DSUMIUNREAL_API= "$folder/unity.cpp" ||
+        $compiler -std=c++$standard -fsyntax-only $flags -I$include $with_stand_ins -DPLATFORM_WINDOWS=$windows -DENGINE_MINOR_VERSION=$engine -DSUMIUNREAL_API= "$folder/unity.cpp" ||
             fail "the plug-in does not compile by $compiler as C++$standard for Unreal 5.$engine"
         pass
     done
 done
 if command -v x86_64-w64-mingw32-g++ >/dev/null; then
-    x86_64-w64-mingw32-g++ -std=c++17 $flags -Iinclude -I$source/Public -c $source/Private/SumiShared12.cpp -o "$folder/shared12.o" || fail "the buffer of Direct3D 12 does not compile"
+    x86_64-w64-mingw32-g++ -std=c++17 $flags -Iinclude -I$source/Public -c "$source/Private/SumiShared12.cpp" -o "$folder/shared12.o" || fail "the buffer of Direct3D 12 does not compile"
     pass
 else skip "the buffer of Direct3D 12 with the headers of Windows: there is no x86_64-w64-mingw32-g++"; fi
 
 # ---- The plug-in's descriptor ---------------------------------------------------------------------------------------------------------
-plugin=samples/unreal/Sumi.uplugin
-grep -q "\"VersionName\": \"$version\"" $plugin || fail "$plugin is not of version $version"
-[ "$(grep -oE '"(SupportedTargetPlatforms|PlatformAllowList)": \[ "Win64", "Linux" \]' $plugin | wc -l)" -eq 2 ] || fail "$plugin and its module are for different platforms"
+descriptor=$plugin/Sumi.uplugin
+grep -q "\"VersionName\": \"$version\"" $descriptor || fail "$descriptor is not of version $version"
+[ "$(grep -oE '"(SupportedTargetPlatforms|PlatformAllowList)": \[ "Win64", "Linux" \]' $descriptor | wc -l)" -eq 2 ] || fail "$descriptor and its module are for different platforms"
 pass
-if command -v python3 >/dev/null; then python3 -m json.tool $plugin >/dev/null || fail "$plugin is no JSON"; pass
-else skip "whether $plugin is JSON: there is no python3"; fi
+if command -v python3 >/dev/null; then python3 -m json.tool $descriptor >/dev/null || fail "$descriptor is no JSON"; pass
+else skip "whether $descriptor is JSON: there is no python3"; fi
 
 # ---- Build rules ----------------------------------------------------------------------------------------------------------------------
 if command -v mcs >/dev/null && command -v mono >/dev/null; then
     mcs -langversion:7 -warnaserror -warn:4 -out:"$folder/BuildRules.exe" $stand_ins/UnrealBuildTool.cs samples/unreal/Source/*/*.Build.cs samples/unreal/Source/ThirdParty/*/*.Build.cs || fail "the build rules do not compile"
-    for platform in Win64 Linux; do
-        mono "$folder/BuildRules.exe" $platform samples/unreal >"$folder/rules" || fail "the build rules end with an error for $platform"
+    for platform in Win64:Windows\ Game Linux:Game; do
+        project=$folder/${platform#*:} platform=${platform%:*}
+        [ -d "$project/Plugins/Sumi/Source/ThirdParty/Sumi/lib/$platform" ] || continue # skipped above
+        mono "$folder/BuildRules.exe" $platform "$project/Plugins/Sumi" "$project" >"$folder/rules" || fail "the build rules end with an error for $platform"
         grep -qx 'SumiUnreal private SumiLibrary' "$folder/rules" && grep -qx 'SumiLibrary type External' "$folder/rules" && ! grep -qx 'SumiUnreal public SumiLibrary' "$folder/rules" || fail "the library is not a private dependency"
+        # Files that are linked or staged are there, and all of the model is staged.
+        sed -nE 's/^SumiLibrary (link|include) //p; s/^SumiUnreal stage (.*) NonUFS$/\1/p; s/^SumiLibrary stage .* < //p' "$folder/rules" | while read -r file; do
+            [ -e "$file" ] || echo "$file"
+        done >"$folder/missing"
+        [ ! -s "$folder/missing" ] || fail "the build rules name what is not there: $(head -n 1 "$folder/missing")"
+        [ "$(grep -c '^SumiUnreal stage .* NonUFS$' "$folder/rules")" -eq "$(find "$project/Content/Sumi/" -type f | wc -l)" ] || fail "the build rules do not stage the model"
         pass
     done
 else skip "the build rules: there is no Mono (mcs and mono)"; fi

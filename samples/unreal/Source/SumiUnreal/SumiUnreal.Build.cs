@@ -1,3 +1,4 @@
+using System.IO;
 using UnrealBuildTool;
 
 public class SumiUnreal : ModuleRules
@@ -13,6 +14,20 @@ public class SumiUnreal : ModuleRules
 		{
 			PublicDependencyModuleNames.Add("D3D12RHI");
 			AddEngineThirdPartyPrivateStaticDependencies(Target, "DX12");
+		}
+		StageModels(Target);
+	}
+
+	// Checkpoints are loose files in Content/Sumi, not assets: a packaged game finds them at the same place beside its paks.
+	void StageModels(ReadOnlyTargetRules Target)
+	{
+		if (Target.ProjectFile == null) return; // the plug-in is packaged by itself
+		string Models = Path.Combine(Target.ProjectFile.Directory.FullName, "Content", "Sumi");
+		if (!Directory.Exists(Models)) return;
+		foreach (string Name in Directory.GetFiles(Models, "*", SearchOption.AllDirectories))
+		{
+			if (Name.EndsWith(".uasset") || Name.EndsWith(".umap")) continue; // the cooker's
+			RuntimeDependencies.Add(Name, StagedFileType.NonUFS);
 		}
 	}
 }
