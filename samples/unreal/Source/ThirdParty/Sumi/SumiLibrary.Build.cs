@@ -1,4 +1,4 @@
-// The C library. SumiUnreal alone links it; other modules call SumiUnreal and use the header's types. (No module is called Sumi: Unreal would define SUMI_API for it, which is the header's.) Its parts, all of one version:
+// The C library. SumiUnreal alone links it; other modules call SumiUnreal and use the header's types. (No module is called Sumi: Unreal would define SUMI_API for it, which is the header's.) Its parts, which samples/unreal/install.sh copies here, all of one version:
 //
 //   include/sumi.h
 //   lib/Linux/libsumi.a           premake5 --bundle: utf8proc and zlib are inside, under local names, for the engine links a zlib of its own
@@ -19,7 +19,7 @@ public class SumiLibrary : ModuleRules
 			// Copied beside the module that links it, where the engine looks for the DLLs of its modules, and staged.
 			RuntimeDependencies.Add("$(BinaryOutputDir)/sumi.dll", Path.Combine(Folder, "sumi.dll"));
 		}
-		else
+		else if (Target.Platform == UnrealTargetPlatform.Linux)
 		{
 			PublicAdditionalLibraries.Add(Path.Combine(ModuleDirectory, "lib", "Linux", "libsumi.a"));
 		}
