@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# samples/unity without Unity: compiled and run by Mono against the shared library, the component on a stand-in of UnityEngine. usage: tests/test_unity.sh build/.../release
+# samples/unity without Unity: compiled and run by Mono against the shared library, the components on a stand-in of UnityEngine. usage: tests/test_unity.sh build/.../release [RUNS]
+# RUNS: how often each session of tests/unity_sessions.cs is played, 3 unless it is said.
 # The last line is "unity: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build/release}" && pwd)
+runs=${2:-3} sources=$PWD
 support=$build/bin/cli_support
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -24,7 +26,7 @@ table=tests/abi_$(part MAJOR)_$(part MINOR).txt # the header's, which check_abi.
 
 export LD_LIBRARY_PATH=$build/plugin
 compile() { # exe, folder of the scripts
-    mcs -langversion:7 -unsafe -warnaserror -warn:4 -optimize -out:"$1" tests/unity_bindings.cs tests/unity_engine.cs "$2"/*.cs || fail "the bindings do not compile"
+    mcs -langversion:7 -unsafe -warnaserror -warn:4 -optimize -out:"$1" tests/unity_*.cs "$2"/*.cs || fail "the bindings do not compile"
 }
 compile "$folder/unity_bindings.exe" samples/unity/Runtime
 
@@ -47,9 +49,31 @@ cc "${warnings[@]}" -fPIC -shared -fvisibility=hidden -Iinclude "$native" -L"$bu
 if command -v x86_64-w64-mingw32-gcc >/dev/null; then x86_64-w64-mingw32-gcc "${warnings[@]}" -Iinclude -c "$native" -o "$folder/sumi_unity.o" || fail "the rendering plug-in does not compile for Windows"
 else echo "skip: the rendering plug-in for Windows: there is no x86_64-w64-mingw32-gcc"; fi
 if [ -e "$build/fake/libcuda.so.1" ]; then
-    cc "${warnings[@]}" -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
-    LD_LIBRARY_PATH=$build/fake:$folder:$build/plugin mono "$folder/unity_bindings.exe" plugin samples/demo_model >"$folder/out" 2>&1 || { cat "$folder/out"; fail "the rendering plug-in"; }
-    cat "$folder/out"
+    cc "${warnings[@]}" -D_POSIX_C_SOURCE=200809L -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -lpthread -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
+    play() { # session: a process of its own; what malloc frees is filled, small blocks too; a hang is what takes two minutes, of which the longest session needs a few seconds
+        (cd "$folder" && MALLOC_PERTURB_=165 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 LD_LIBRARY_PATH=$build/fake:$folder:$build/plugin \
+            timeout -k 10 "${UNITY_TIMEOUT:-120}" mono unity_bindings.exe session "$1" "$sources/samples/demo_model" >out 2>&1)
+    }
+    bad=0 played=0
+    for session in $(grep -oP '^ +{ "\K[a-z-]+(?=", [A-Z])' tests/unity_sessions.cs); do
+        good=0
+        for ((run = 0; run < runs; run++)); do
+            play "$session"
+            status=$?
+            played=$((played + 1))
+            # Mono may end with 0 after a crash: its last line tells
+            [ $status -eq 0 ] && tail -n 1 "$folder/out" | grep -qE '^unity_bindings: [0-9]+ passed, 0 failed' && good=$((good + 1)) && continue
+            bad=$((bad + 1))
+            case $status in
+                124 | 137) why=hangs ;;
+                *) grep -q '^unity_bindings: ' "$folder/out" && why="finds something" || why=crashes ;;
+            esac
+            echo "session $session, run $run: $why"
+            grep -aE '^FAILED|violation|Unhandled|Exception|SIG|^  ' "$folder/out" | head -n 6 | sed 's/^/    /'
+        done
+        echo "session $session: $good of $runs runs end well"
+    done
+    [ $bad -eq 0 ] || fail "$bad of $played play sessions"
 else echo "skip: the rendering plug-in: this build has no CUDA backend"; fi
 
 [ -x "$support" ] || { echo "FAILED: there is no $support"; exit 1; }

@@ -4,6 +4,7 @@
 //                                                   runs; PICTURE.rgba is the raw pixels of "a red house on the grass", seed 7, by the command line; TABLE is tests/abi_*.txt of
 //                                                   the header, VERSION its SUMI_VERSION_NUMBER; EDIT_MODEL the tiny edit model of tests/golden/qwen-image, put together
 //     unity_bindings.exe refuses LIBRARY SCRIPTS    runs with a library of version LIBRARY (0.3.0) and scripts of another one (0.2)
+//     unity_bindings.exe session NAME MODEL         runs one session of unity_sessions.cs
 //
 // The last line is "unity_bindings: N passed, N failed, 0 skipped".
 using System;
@@ -27,7 +28,7 @@ internal static class UnityBindings
     private static string[] table;
     private static uint headerVersion;
 
-    private static void Check(bool isTrue, string what)
+    internal static void Check(bool isTrue, string what)
     {
         if (isTrue) passed++;
         else
@@ -38,7 +39,7 @@ internal static class UnityBindings
     }
 
     // The exception of the kind that is expected, or a failure.
-    private static string Throws<T>(Action what, string name) where T : Exception
+    internal static string Throws<T>(Action what, string name) where T : Exception
     {
         try { what(); }
         catch (T expected) { return expected.Message; }
@@ -840,76 +841,6 @@ internal static class UnityBindings
         component.Tell("OnDisable");
     }
 
-    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern void host_begin(int renderer);
-    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_texture(int width, int height);
-    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_pixel(int texture, int index);
-    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern void host_release(int texture);
-    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern void host_context(int is_current);
-    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_held();
-
-    private static Texture2D TextureOf(int name, int side)
-    {
-        return new Texture2D(side, side, TextureFormat.RGBA32, false) { Native = new IntPtr(name) };
-    }
-
-    // The rendering plug-in, with OpenGL and a GPU that are none (tests/unity_plugin_host.c).
-    private static void TexturesAreWrittenByThePlugin(string path)
-    {
-        const int side = 256, small = 32, openglCore = 17, vulkan = 21;
-        host_begin(vulkan);
-        Check(!SumiTexture.IsSupported, "Vulkan is not supported");
-        host_begin(openglCore);
-        Check(SumiTexture.IsSupported, "OpenGL is supported");
-        host_context(1);
-        int picture = host_texture(side, side), preview = host_texture(small, small);
-        using (var engine = new Engine(new EngineOptions { Backend = Backend.Cuda }))
-        {
-            Model model = engine.LoadModel(path).Wait();
-            host_context(0);
-            var lost = new SumiTexture(engine, TextureOf(picture, side), false);
-            Throws<SumiException>(() => lost.IsReady.ToString(), "without a context the import fails");
-            lost.Dispose();
-            host_context(1);
-            var shown = new SumiTexture(engine, TextureOf(picture, side), false);
-            var previews = new SumiTexture(engine, TextureOf(preview, small), true);
-            Check(shown.IsReady && previews.IsReady, "textures are imported");
-            for (int round = 1; round <= 2; round++)
-            {
-                var request = new ImageRequest(model) { Prompt = Text, Seed = 7, PreviewEvery = 1, Texture = shown };
-                ImageJob job = model.Generate(request);
-                uint seen = 0, count = 0;
-                while (!job.Poll().IsFinal)
-                {
-                    engine.Update(4000);
-                    uint version = job.Poll().PreviewVersion;
-                    if (version == seen || !previews.IsReady) continue;
-                    seen = version;
-                    previews.Preview(job);
-                    count += previews.IsReady ? 1u : 0;
-                }
-                Check(job.Poll().State == JobState.Done && count > 0, "previews are shown: " + count);
-                Check(host_pixel(preview, 3) == 255, "the preview is in its texture");
-                Check(host_pixel(picture, 0) == round - 1, "the picture comes with the fetch");
-                shown.Fetch(job);
-                Check(shown.IsReady && job.Poll().State == JobState.None, "the fetch ends the job");
-                Check(host_pixel(picture, 0) == round && host_pixel(picture, side * side * 4 - 1) == round, "the picture is in its texture");
-                shown.Update();
-            }
-            ImageJob wrong = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7 });
-            previews.Fetch(wrong); // it runs still
-            Throws<SumiException>(() => previews.IsReady.ToString(), "a job that runs is not fetched");
-            Check(wrong.Poll().State != JobState.None, "and goes on");
-            wrong.Dispose();
-            shown.Dispose();
-            shown.Dispose();
-            engine.Dispose();
-            previews.Dispose(); // after its engine
-        }
-        host_release(picture);
-        host_release(preview);
-        Check(host_held() == 0, "nothing is left of the driver's, and no rule was broken: " + host_held());
-    }
-
     private static void Run(string name, Action test)
     {
         var watch = System.Diagnostics.Stopwatch.StartNew();
@@ -926,15 +857,15 @@ internal static class UnityBindings
             Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
             return failed > 0 ? 1 : 0;
         }
-        if (arguments.Length == 2 && arguments[0] == "plugin")
+        if (arguments.Length == 3 && arguments[0] == "session")
         {
-            Run("plug-in", () => TexturesAreWrittenByThePlugin(arguments[1]));
+            Run(arguments[1], () => UnitySessions.Play(arguments[1], arguments[2]));
             Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
             return failed > 0 ? 1 : 0;
         }
         if (arguments.Length != 5)
         {
-            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | plugin MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL");
+            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | session NAME MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL");
             return 2;
         }
         modelPath = arguments[0];

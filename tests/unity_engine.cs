@@ -7,10 +7,25 @@ namespace UnityEngine
 {
     public sealed class TooltipAttribute : Attribute { public TooltipAttribute(string text) { } }
 
+    // A destroyed object equals null, and what is of the renderer's goes in the order of its queue.
     public class Object
     {
         public static int Destroyed;
-        public static void Destroy(Object what) { Destroyed++; }
+        private bool isDestroyed;
+
+        public static void Destroy(Object what)
+        {
+            Destroyed++;
+            what.isDestroyed = true;
+            what.Destroying();
+        }
+
+        protected virtual void Destroying() { }
+        public static bool operator ==(Object one, Object other) { return ReferenceEquals(Living(one), Living(other)); }
+        public static bool operator !=(Object one, Object other) { return !(one == other); }
+        public override bool Equals(object other) { return this == other as Object; }
+        public override int GetHashCode() { return 0; }
+        private static Object Living(Object of) { return ReferenceEquals(of, null) || of.isDestroyed ? null : of; }
     }
 
     public class MonoBehaviour : Object
@@ -56,7 +71,28 @@ namespace UnityEngine
             return colours;
         }
         public IntPtr Native; // the name of an OpenGL texture, set by a test
-        public IntPtr GetNativeTexturePtr() { return Native; }
+        private static readonly Texture2D white = new Texture2D(4, 4, TextureFormat.RGBA32, false);
+        public static Texture2D whiteTexture { get { return white; } }
+
+        // Waits until the thread that renders has done everything.
+        public IntPtr GetNativeTexturePtr()
+        {
+            if (this == null) throw new NullReferenceException("the texture is destroyed");
+            Renders.host_flush();
+            return Native;
+        }
+
+        protected override void Destroying() { if (Native != IntPtr.Zero) Renders.host_release((int)Native); }
+    }
+
+    // The thread that renders, and its queue: tests/unity_plugin_host.c.
+    public static class Renders
+    {
+        [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] public static extern void host_execute(IntPtr function, IntPtr data);
+        [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] public static extern void host_flush();
+        [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] public static extern void host_hold(int is_held);
+        [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] public static extern void host_release(int texture);
+        [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] public static extern void host_context(int is_current);
     }
 
     public class Material : Object { public Texture2D mainTexture { get; set; } }
@@ -70,22 +106,23 @@ namespace UnityEngine
     {
         public sealed class CommandBuffer
         {
-            [UnmanagedFunctionPointer(CallingConvention.Cdecl)] private delegate void Event(int id, IntPtr data);
-            private IntPtr function, data;
-            public void Clear() { function = IntPtr.Zero; }
-            public void IssuePluginEventAndData(IntPtr callback, int eventId, IntPtr what)
+            internal IntPtr Function, Data;
+            public void Clear() { Function = IntPtr.Zero; }
+            public void IssuePluginEventAndData(IntPtr callback, int eventId, IntPtr data)
             {
-                function = callback;
-                data = what;
+                Function = callback;
+                Data = data;
             }
-            internal void Run() { if (function != IntPtr.Zero) ((Event)Marshal.GetDelegateForFunctionPointer(function, typeof(Event)))(0, data); }
         }
     }
 
     public static class Graphics
     {
-        // Unity's thread that renders would do it later.
-        public static void ExecuteCommandBuffer(Rendering.CommandBuffer commands) { commands.Run(); }
+        // Copies the commands into the queue of the thread that renders, which comes to them a frame later.
+        public static void ExecuteCommandBuffer(Rendering.CommandBuffer commands)
+        {
+            if (commands.Function != IntPtr.Zero) Renders.host_execute(commands.Function, commands.Data);
+        }
     }
 
     public static class Application { public static string streamingAssetsPath; }

@@ -1110,6 +1110,7 @@ CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource handle)
 {
     ENTER("cuGraphicsUnregisterResource", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
     NEED_ALIVE(handle, FAKE_RESOURCE, "cuGraphicsUnregisterResource");
+    if (!((fake_resource*)handle)->is_direct3d) NEED_GL("cuGraphicsUnregisterResource");
     NEED(!((fake_resource*)handle)->is_mapped, "cuGraphicsUnregisterResource: it is mapped");
     fake_drain_all();
     fake_texture* texture = ((fake_resource*)handle)->texture;

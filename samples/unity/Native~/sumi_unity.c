@@ -2,6 +2,10 @@
 // the thread that renders does it inside a plug-in event, where OpenGL's context and Direct3D 11's immediate context may
 // be used.
 //
+// Events come a frame after C# issued them, when the texture or its engine may be gone. So an event carries a texture's
+// number, which is never used twice and is looked up in the list of textures. Whatever is not in the list is ignored; C#
+// reads SUMI_STALE_HANDLE for it.
+//
 //   OpenGL core    The texture is imported by its name.
 //   Direct3D 11    The texture is imported by its pointer.
 //   Direct3D 12    Unity's textures cannot be shared. A buffer and a fence of this plug-in are, and a command list of it
@@ -72,24 +76,59 @@ UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void);
 UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void) { s_graphics = NULL; }
 
 // ---- The lock -------------------------------------------------------------------------------------------------------
-// Engines are called by one thread at a time. C# holds this lock around its calls, the events around theirs.
+// Engines are called by one thread at a time. C# holds this lock around its calls, the events around theirs. The thread
+// that waits longest is next: one that takes the lock again and again would otherwise keep the others out.
 #if defined(_WIN32)
-static SRWLOCK s_lock = SRWLOCK_INIT;
-static void lock(void) { AcquireSRWLockExclusive(&s_lock); }
-static bool try_lock(void) { return TryAcquireSRWLockExclusive(&s_lock); }
-static void unlock(void) { ReleaseSRWLockExclusive(&s_lock); }
+static SRWLOCK s_mutex = SRWLOCK_INIT;
+static CONDITION_VARIABLE s_next = CONDITION_VARIABLE_INIT;
+static void take_mutex(void) { AcquireSRWLockExclusive(&s_mutex); }
+static void give_mutex(void) { ReleaseSRWLockExclusive(&s_mutex); }
+static void wait_for_change(void) { SleepConditionVariableSRW(&s_next, &s_mutex, INFINITE, 0); }
+static void wake_all(void) { WakeAllConditionVariable(&s_next); }
 #else
-static pthread_mutex_t s_lock = PTHREAD_MUTEX_INITIALIZER;
-static void lock(void) { pthread_mutex_lock(&s_lock); }
-static bool try_lock(void) { return pthread_mutex_trylock(&s_lock) == 0; }
-static void unlock(void) { pthread_mutex_unlock(&s_lock); }
+static pthread_mutex_t s_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t s_next = PTHREAD_COND_INITIALIZER;
+static void take_mutex(void) { pthread_mutex_lock(&s_mutex); }
+static void give_mutex(void) { pthread_mutex_unlock(&s_mutex); }
+static void wait_for_change(void) { pthread_cond_wait(&s_next, &s_mutex); }
+static void wake_all(void) { pthread_cond_broadcast(&s_next); }
 #endif
+static uint64_t s_tickets, s_served; // given out, and done with
+
+static void lock(void)
+{
+    take_mutex();
+    const uint64_t mine = s_tickets++;
+    while (s_served != mine) wait_for_change();
+    give_mutex();
+}
+
+static bool try_lock(void)
+{
+    take_mutex();
+    const bool is_free = s_served == s_tickets;
+    if (is_free) s_tickets++;
+    give_mutex();
+    return is_free;
+}
+
+static void unlock(void)
+{
+    take_mutex();
+    s_served++;
+    wake_all();
+    give_mutex();
+}
 
 // ---- Textures -------------------------------------------------------------------------------------------------------
 
-typedef enum wish { WISH_NONE = 0, WISH_IMPORT = 1, WISH_PREVIEW = 2, WISH_FETCH = 3, WISH_RELEASE = 4 } wish;
+typedef enum wish { WISH_NONE = 0, WISH_IMPORT = 1, WISH_PREVIEW = 2, WISH_FETCH = 3 } wish;
 
 typedef struct sumi_unity_texture {
+    struct sumi_unity_texture* next;
+    uint64_t id;      // of no other texture, ever
+    bool is_disposed; // the next event ends the import, and frees this
+    // NULL: it was destroyed, and the import with it. The texture is in the list while Unity's GPU reads its buffer.
     sumi_engine* engine;
     void* native; // Texture.GetNativeTexturePtr()
     int32_t width, height;
@@ -97,7 +136,8 @@ typedef struct sumi_unity_texture {
     sumi_external* external;
     wish wish; // what the next event does
     sumi_job job;
-    int32_t result; // of the last wish; -1: it was not done yet
+    int32_t result;    // of the last wish, or NOT_YET
+    char message[512]; // why it failed; ""
 #if defined(_WIN32)
     ID3D12Resource* buffer;
     UINT row_bytes;
@@ -108,6 +148,17 @@ typedef struct sumi_unity_texture {
     ID3D12GraphicsCommandList* list;
 #endif
 } sumi_unity_texture;
+enum { NOT_YET = -1 };
+
+static sumi_unity_texture* s_textures; // of all engines
+static uint64_t s_last_id;
+
+static sumi_unity_texture* find(uint64_t id)
+{
+    sumi_unity_texture* t = s_textures;
+    while (t != NULL && (t->id != id || t->is_disposed)) t = t->next;
+    return t;
+}
 
 #if defined(_WIN32)
 static sumi_result result_of(HRESULT result) { return SUCCEEDED(result) ? SUMI_OK : SUMI_INTERNAL; }
@@ -265,7 +316,6 @@ static void note_image(sumi_unity_texture* t)
 }
 
 // The result of the wish, or NOT_YET: a later event grants it.
-enum { NOT_YET = -1 };
 static int32_t grant(sumi_unity_texture* t)
 {
     sumi_result result = SUMI_OK;
@@ -277,36 +327,70 @@ static int32_t grant(sumi_unity_texture* t)
     if (t->wish == WISH_PREVIEW) {
         const sumi_target target = target_of(t);
         result = sumi_job_show_preview(t->engine, t->job, 0, &target);
-        if (result == SUMI_OK) note_image(t);
-        return result;
-    }
-    if (t->wish == WISH_FETCH) {
+    } else {
         sumi_image image;
         result = sumi_fetch_images(t->engine, t->job, &image, 1);
-        if (result == SUMI_OK) note_image(t);
-        return result;
     }
+    if (result == SUMI_OK) note_image(t);
+    return result;
+}
+
+// Whether nothing is left of a texture that was disposed.
+static bool end_texture(sumi_unity_texture* t)
+{
     sumi_external_release(t->external);
     t->external = NULL;
 #if defined(_WIN32)
+    // Without an engine nothing is written any more. An image that was not copied never will be.
+    if (t->list != NULL && ID3D12Fence_GetCompletedValue(s_d3d12->get_frame_fence()) < t->frame_value) return false;
     free_d3d12(t);
 #endif
-    return SUMI_OK;
+    return true;
 }
 
+static void end_disposed(void)
+{
+    for (sumi_unity_texture** at = &s_textures; *at != NULL;) {
+        sumi_unity_texture* t = *at;
+        if (t->is_disposed && end_texture(t)) {
+            *at = t->next;
+            free(t);
+        } else at = &t->next;
+    }
+}
+
+// Whether this thread is in an event. Then the log does not reach C#: a native thread that has called C# belongs to the
+// scripts' domain from then on, and Mono cannot unload that domain (no script reload ends) while the thread lives.
+static _Thread_local bool s_is_in_event;
+
+// The log of engines: `user_data` is the sumi_log of C#.
+static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    const sumi_log* to = user_data;
+    if (!s_is_in_event) to->write(level, result, text, to->user_data);
+}
+
+// `data` is the number of a texture, or 0: only what was disposed is ended.
 static void UNITY_CALL on_event(int event, void* data)
 {
-    sumi_unity_texture* t = data;
     (void)event;
     lock();
+    s_is_in_event = true;
+    sumi_unity_texture* t = find((uintptr_t)data);
 #if defined(_WIN32)
     // Asked for again by the next event when it fails: the device is gone then, which Unity tells.
-    if (t->ready_import != NULL) (void)copy_buffer(t);
+    if (t != NULL && t->ready_import != NULL) (void)copy_buffer(t);
 #endif
-    if (t->wish != WISH_NONE) {
+    if (t != NULL && t->wish != WISH_NONE) {
         t->result = grant(t);
         if (t->result != NOT_YET) t->wish = WISH_NONE;
+        // Read now: it is the engine's newest failure, and C# comes frames later.
+        if (t->result > SUMI_OK
+            && (int32_t)sumi_engine_last_error(t->engine, t->message, sizeof t->message) != t->result)
+            t->message[0] = '\0';
     }
+    end_disposed();
+    s_is_in_event = false;
     unlock();
 }
 
@@ -317,13 +401,17 @@ API void sumi_unity_lock(void);
 API int32_t sumi_unity_try_lock(void);
 API void sumi_unity_unlock(void);
 API int32_t sumi_unity_can_share(void);
-API sumi_unity_texture* sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height,
-                                          int32_t takes_previews);
-API void sumi_unity_free(sumi_unity_texture* t);
-API void sumi_unity_wish(sumi_unity_texture* t, int32_t wished, uint64_t job);
-API int32_t sumi_unity_result(sumi_unity_texture* t);
-API void sumi_unity_target(sumi_unity_texture* t, sumi_target* out);
+API uint64_t sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height,
+                               int32_t takes_previews);
+API int32_t sumi_unity_wish(uint64_t id, int32_t wished, uint64_t job);
+API int32_t sumi_unity_result(uint64_t id);
+API const char* sumi_unity_message(uint64_t id);
+API int32_t sumi_unity_target(uint64_t id, sumi_target* out);
+API void sumi_unity_dispose(uint64_t id);
+API int32_t sumi_unity_dispose_all(sumi_engine* engine);
+API void sumi_unity_forget(sumi_engine* engine);
 API void* sumi_unity_event(void);
+API void* sumi_unity_log(void);
 
 API void sumi_unity_lock(void) { lock(); }
 API int32_t sumi_unity_try_lock(void) { return try_lock(); }
@@ -340,39 +428,107 @@ API int32_t sumi_unity_can_share(void)
 #endif
 }
 
-// `native` is the texture's GetNativeTexturePtr(): RGBA32, linear, without mip levels. NULL: no memory.
-API sumi_unity_texture* sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height,
-                                          int32_t takes_previews)
+// The caller of all that follows holds the lock.
+
+// `native` is the texture's GetNativeTexturePtr(): RGBA32, linear, without mip levels. Returns the texture's number, the
+// data of its events. 0: no memory.
+API uint64_t sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height, int32_t takes_previews)
 {
     sumi_unity_texture* t = calloc(1, sizeof *t);
-    if (t == NULL) return NULL;
-    *t = (sumi_unity_texture){.engine = engine,
+    if (t == NULL) return 0;
+    *t = (sumi_unity_texture){.next = s_textures,
+                              .id = ++s_last_id,
+                              .engine = engine,
                               .native = native,
                               .width = width,
                               .height = height,
                               .takes_previews = takes_previews != 0,
-                              .result = -1};
-    return t;
+                              .result = NOT_YET};
+    s_textures = t;
+    return t->id;
 }
 
-// After a wish RELEASE was granted, or after the engine was destroyed, which has ended the import.
-API void sumi_unity_free(sumi_unity_texture* t) { free(t); }
-
-// The caller holds the lock in this and the next two.
-API void sumi_unity_wish(sumi_unity_texture* t, int32_t wished, uint64_t job)
+// A sumi_result: SUMI_STALE_HANDLE for a texture that was disposed, or whose engine was destroyed.
+API int32_t sumi_unity_wish(uint64_t id, int32_t wished, uint64_t job)
 {
+    sumi_unity_texture* t = find(id);
+    if (t == NULL) return SUMI_STALE_HANDLE;
     t->wish = (wish)wished;
     t->job = (sumi_job){job};
-    t->result = -1;
+    t->result = NOT_YET;
+    t->message[0] = '\0';
+    return SUMI_OK;
 }
 
 // A sumi_result, or -1 while the wish waits for an event.
-API int32_t sumi_unity_result(sumi_unity_texture* t) { return t->result; }
+API int32_t sumi_unity_result(uint64_t id)
+{
+    const sumi_unity_texture* t = find(id);
+    return t != NULL ? t->result : (int32_t)SUMI_STALE_HANDLE;
+}
 
-// For sumi_image_desc.targets, after the import.
-API void sumi_unity_target(sumi_unity_texture* t, sumi_target* out) { *out = target_of(t); }
+// Why the last wish failed, in a sentence; "" where nothing is known. Valid while the lock is held.
+API const char* sumi_unity_message(uint64_t id)
+{
+    const sumi_unity_texture* t = find(id);
+    return t != NULL ? t->message : "";
+}
 
-// For CommandBuffer.IssuePluginEventAndData, with the texture as data.
+// For sumi_image_desc.targets. A sumi_result: SUMI_WRONG_STATE before the import was done.
+API int32_t sumi_unity_target(uint64_t id, sumi_target* out)
+{
+    sumi_unity_texture* t = find(id);
+    *out = (sumi_target){0};
+    if (t == NULL) return SUMI_STALE_HANDLE;
+    if (t->external == NULL) return SUMI_WRONG_STATE;
+    *out = target_of(t);
+    return SUMI_OK;
+}
+
+// Waits for nothing: the next event ends the import.
+API void sumi_unity_dispose(uint64_t id)
+{
+    sumi_unity_texture* t = find(id);
+    if (t != NULL) t->is_disposed = true;
+}
+
+// All textures of an engine, which will be destroyed. Returns how many imports the next event ends: with OpenGL they must
+// be ended before the engine is destroyed, because only the thread that renders has the context.
+API int32_t sumi_unity_dispose_all(sumi_engine* engine)
+{
+    int32_t count = 0;
+    for (sumi_unity_texture* t = s_textures; t != NULL; t = t->next) {
+        if (t->engine != engine) continue;
+        t->is_disposed = true;
+        count += t->external != NULL;
+    }
+    return count;
+}
+
+// Directly before sumi_engine_destroy, which ends what imports are left.
+API void sumi_unity_forget(sumi_engine* engine)
+{
+    for (sumi_unity_texture* t = s_textures; t != NULL; t = t->next) {
+        if (t->engine != engine) continue;
+        t->is_disposed = true;
+        t->engine = NULL;
+        t->external = NULL;
+#if defined(_WIN32)
+        t->ready_import = NULL;
+#endif
+    }
+}
+
+// For sumi_engine_desc.log.write, with the address of the real sumi_log as user_data.
+API void* sumi_unity_log(void)
+{
+    void (*function)(sumi_log_level, sumi_result, const char*, void*) = write_log;
+    void* address;
+    memcpy(&address, &function, sizeof address);
+    return address;
+}
+
+// For CommandBuffer.IssuePluginEventAndData, with the texture's number as data.
 API void* sumi_unity_event(void)
 {
     void(UNITY_CALL * function)(int event, void* data) = on_event;

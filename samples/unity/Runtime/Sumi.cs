@@ -194,31 +194,48 @@ namespace Sumi
         }
     }
 
-    internal enum Kind { Model, Prompt, Lora, Job }
+    internal enum Kind { Model, Prompt, Lora, Job, Texture }
 
     internal sealed class EngineHandle : SafeHandle
     {
         private readonly object gate = new object(); // one call at a time
         private int depth;                           // of turns of the thread that has the gate
+        private volatile bool isClosing;
         public readonly LogSink Sink;
         private readonly object list = new object();
         private List<KeyValuePair<Kind, ulong>> left = new List<KeyValuePair<Kind, ulong>>(), taken = new List<KeyValuePair<Kind, ulong>>();
         private GCHandle self;
+        private readonly IntPtr route; // of the log
 
-        public EngineHandle(IntPtr engine, LogSink sink, GCHandle sinkHandle) : base(IntPtr.Zero, true)
+        public EngineHandle(IntPtr engine, LogSink sink, GCHandle sinkHandle, IntPtr logRoute) : base(IntPtr.Zero, true)
         {
             Sink = sink;
             self = sinkHandle;
+            route = logRoute;
             SetHandle(engine);
         }
 
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
 
+        // By End, by the finaliser, or by the last of other threads' free calls.
         protected override bool ReleaseHandle()
         {
+            bool locks = SumiTexture.HasPlugin && !System.Threading.Monitor.IsEntered(gate);
+            if (locks) SumiTexture.Lock();
+            if (SumiTexture.HasPlugin) SumiTexture.Forget(handle); // events that are on their way find nothing of it
             Native.sumi_engine_destroy(handle); // takes models, prompts, adapters and jobs with it
+            if (locks) SumiTexture.Unlock();
             self.Free();
+            Marshal.FreeHGlobal(route);
             return true;
+        }
+
+        // Other threads' calls are refused from now on.
+        public void End()
+        {
+            isClosing = true;
+            if (SumiTexture.HasPlugin) SumiTexture.DisposeAll(this); // waits for the renderer, so before the lock
+            using (Enter()) Dispose();
         }
 
         // Any thread, the finaliser's too.
@@ -245,10 +262,15 @@ namespace Sumi
             return new Turn { Of = this };
         }
 
+        public void ThrowIfClosed()
+        {
+            if (IsClosed || isClosing) throw new ObjectDisposedException("Engine");
+        }
+
         // Inside Enter, before a call.
         public void Ready()
         {
-            if (IsClosed) throw new ObjectDisposedException("Engine");
+            ThrowIfClosed();
             Sink.TakeError();
             lock (list)
             {
@@ -263,6 +285,7 @@ namespace Sumi
                 if (each.Key == Kind.Job) Native.sumi_job_discard(this, new Native.sumi_job { id = each.Value });
                 else if (each.Key == Kind.Model) Native.sumi_model_close(pointer);
                 else if (each.Key == Kind.Prompt) Native.sumi_prompt_release(pointer);
+                else if (each.Key == Kind.Texture) SumiTexture.DisposeNative(each.Value);
                 else Native.sumi_lora_release(pointer);
             }
             taken.Clear();
@@ -276,7 +299,7 @@ namespace Sumi
             {
                 bool locks = depth == 0 && SumiTexture.HasPlugin;
                 if (locks && !SumiTexture.TryLock()) return;
-                try { if (!IsClosed) Ready(); }
+                try { if (!IsClosed && !isClosing) Ready(); }
                 finally { if (locks) SumiTexture.Unlock(); }
             }
             finally { System.Threading.Monitor.Exit(gate); }
@@ -379,14 +402,16 @@ namespace Sumi
             desc.cuda.cublaslt = options.Cublaslt;
             desc.log.write = Marshal.GetFunctionPointerForDelegate(LogSink.Callback);
             desc.log.user_data = GCHandle.ToIntPtr(self);
-            IntPtr made;
+            IntPtr made, route = IntPtr.Zero;
+            if (SumiTexture.HasPlugin) desc.log = SumiTexture.RouteLog(desc.log, out route);
             Result result = Native.sumi_engine_create(ref desc, out made);
             if (result != Result.Ok)
             {
+                Marshal.FreeHGlobal(route);
                 self.Free();
                 throw new SumiException(result, sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
             }
-            handle = new EngineHandle(made, sink, self);
+            handle = new EngineHandle(made, sink, self, route);
             GC.KeepAlive(sink);
         }
 
@@ -453,7 +478,7 @@ namespace Sumi
         // Ends all jobs, within a slice.
         public void Dispose()
         {
-            using (handle.Enter()) handle.Dispose();
+            handle.End();
         }
     }
 
@@ -515,9 +540,9 @@ namespace Sumi
         }
 
         // Ends the job: takes what it made, or throws why not.
-        internal void End(Func<Result> fetch)
+        internal void End(Func<Result> fetch, string message = "")
         {
-            string message = Poll().Message;
+            if (message == "") message = Poll().Message;
             using (Owner.Enter())
             {
                 Owner.Ready();
@@ -663,9 +688,9 @@ namespace Sumi
         }
 
         // For SumiTexture, whose plug-in has fetched it.
-        internal void WasFetched(Result result)
+        internal void WasFetched(Result result, string message)
         {
-            End(() => result);
+            End(() => result, message);
         }
 
         // The newest preview, RGBA8, rows from the top: 4 * PreviewWidth * PreviewHeight bytes. False: there is none yet. Never waits.

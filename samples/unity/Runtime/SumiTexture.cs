@@ -26,20 +26,34 @@ namespace Sumi
         [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_try_lock();
         [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_unlock();
         [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_can_share();
-        [DllImport(Plugin, CallingConvention = Convention)] private static extern IntPtr sumi_unity_create(EngineHandle engine, IntPtr native, int width, int height, int takes_previews);
-        [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_free(IntPtr texture);
-        [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_wish(IntPtr texture, int wish, ulong job);
-        [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_result(IntPtr texture);
-        [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_target(IntPtr texture, out Native.sumi_target target);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern ulong sumi_unity_create(EngineHandle engine, IntPtr native, int width, int height, int takes_previews);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_wish(ulong id, int wish, ulong job);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_result(ulong id);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern IntPtr sumi_unity_message(ulong id);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_target(ulong id, out Native.sumi_target target);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_dispose(ulong id);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_dispose_all(EngineHandle engine);
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_forget(IntPtr engine);
         [DllImport(Plugin, CallingConvention = Convention)] private static extern IntPtr sumi_unity_event();
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern IntPtr sumi_unity_log();
 
-        private enum Wish { None = 0, Import = 1, Preview = 2, Fetch = 3, Release = 4 }
+        private enum Wish { None = 0, Import = 1, Preview = 2, Fetch = 3 }
 
         // Whether the plug-in is there. It is looked for once.
         internal static readonly bool HasPlugin = FindPlugin();
         internal static void Lock() { sumi_unity_lock(); }
         internal static bool TryLock() { return sumi_unity_try_lock() != 0; }
         internal static void Unlock() { sumi_unity_unlock(); }
+        internal static void Forget(IntPtr engine) { sumi_unity_forget(engine); } // inside the lock, as the next one
+        // Keeps the log from C# on the thread that renders, which would keep the scripts' domain from being unloaded. `own` is freed after the engine.
+        internal static Native.sumi_log RouteLog(Native.sumi_log log, out IntPtr own)
+        {
+            own = Marshal.AllocHGlobal(Marshal.SizeOf(typeof(Native.sumi_log)));
+            Marshal.StructureToPtr(log, own, false);
+            return new Native.sumi_log { write = sumi_unity_log(), user_data = own };
+        }
+
+        internal static void DisposeNative(ulong id) { sumi_unity_dispose(id); }
 
         private static bool FindPlugin()
         {
@@ -55,44 +69,63 @@ namespace Sumi
         // Whether the plug-in knows this renderer: OpenGL core, Direct3D 11 and 12.
         public static bool IsSupported { get { return HasPlugin && sumi_unity_can_share() != 0; } }
 
+        private static System.Threading.Thread scriptsThread; // the one that textures were made on: no other may speak with the renderer
+
         private readonly EngineHandle owner;
-        private readonly CommandBuffer commands = new CommandBuffer();
-        private IntPtr texture;
+        private static CommandBuffer commands; // made where it is needed first: not every thread may
+        private ulong id; // of the plug-in, which ignores what it does not know; 0: disposed
         private Wish wish;
         private ImageJob job;
 
-        // The texture must live as long as this. GetNativeTexturePtr waits for the thread that renders: make it while nothing moves.
+        // The texture must live as long as this. It waits for the thread that renders: make it while nothing moves. The thread of the scripts, as for everything here.
         public SumiTexture(Engine engine, Texture2D shown, bool takesPreviews)
         {
             if (!IsSupported) throw new SumiException(Result.NotSupported, "the plug-in sumi_unity is not there, or does not know this renderer: fetch pictures into memory");
             owner = engine.Handle;
+            IntPtr native = shown.GetNativeTexturePtr(); // waits for events, which wait for the lock: so before Enter
+            scriptsThread = System.Threading.Thread.CurrentThread;
             using (owner.Enter())
             {
                 owner.Ready();
-                texture = sumi_unity_create(owner, shown.GetNativeTexturePtr(), shown.width, shown.height, takesPreviews ? 1 : 0);
+                id = sumi_unity_create(owner, native, shown.width, shown.height, takesPreviews ? 1 : 0);
             }
-            if (texture == IntPtr.Zero) throw new OutOfMemoryException();
+            if (id == 0) throw new OutOfMemoryException();
             Ask(Wish.Import, null);
         }
+
+        // The import is then ended by the next event of any texture, or with the engine.
+        ~SumiTexture() { if (id != 0) owner.Leave(Kind.Texture, id); }
 
         // Whether what was asked for is done. Throws once why it failed. A preview that was dropped is no failure.
         public bool IsReady
         {
             get
             {
+                ThrowIfDisposed();
                 if (wish == Wish.None) return true;
                 int result;
-                using (owner.Enter()) result = sumi_unity_result(texture);
+                string message;
+                using (owner.Enter())
+                {
+                    result = sumi_unity_result(id);
+                    message = result > 0 ? Utf8.From(sumi_unity_message(id)) : "";
+                }
                 if (result < 0) return false;
                 Wish granted = wish;
                 ImageJob ended = job;
                 wish = Wish.None;
                 job = null;
-                if (granted == Wish.Fetch) ended.WasFetched((Result)result);
+                if (granted == Wish.Fetch) ended.WasFetched((Result)result, message);
                 else if (result != 0 && (Result)result != Result.Busy)
-                    throw new SumiException((Result)result, owner.Sink.TakeError() ?? Utf8.From(Native.sumi_result_text((Result)result)));
+                    throw new SumiException((Result)result, message != "" ? message : Utf8.From(Native.sumi_result_text((Result)result)));
                 return true;
             }
+        }
+
+        private void ThrowIfDisposed()
+        {
+            if (id == 0) throw new ObjectDisposedException("SumiTexture");
+            owner.ThrowIfClosed();
         }
 
         // Writes the job's newest preview into the texture, unless the one before it is not drawn yet.
@@ -102,52 +135,57 @@ namespace Sumi
         public void Fetch(ImageJob of) { Ask(Wish.Fetch, of); }
 
         // Once a frame: with Direct3D 12 pictures are copied here, and wishes wait for that.
-        public void Update() { Issue(); }
+        public void Update() { Issue(id); }
 
         internal Native.sumi_target Target
         {
             get
             {
                 Native.sumi_target target;
-                sumi_unity_target(texture, out target); // the caller is inside Enter
+                sumi_unity_target(id, out target); // the caller is inside Enter
                 return target;
             }
         }
 
         private void Ask(Wish wished, ImageJob of)
         {
+            ThrowIfDisposed();
             if (wish != Wish.None) throw new InvalidOperationException("the texture was asked for something that is not done yet: see IsReady");
+            int result;
+            using (owner.Enter()) result = sumi_unity_wish(id, (int)wished, of != null ? of.Id.id : 0);
+            if (result != 0) throw new ObjectDisposedException("Engine"); // by another thread, in the meantime
             wish = wished;
             job = of;
-            using (owner.Enter()) sumi_unity_wish(texture, (int)wished, of != null ? of.Id.id : 0);
-            Issue();
+            Issue(id);
         }
 
-        private void Issue()
+        private static void Issue(ulong data)
         {
+            if (commands == null) commands = new CommandBuffer();
             commands.Clear();
-            commands.IssuePluginEventAndData(sumi_unity_event(), 0, texture);
+            commands.IssuePluginEventAndData(sumi_unity_event(), 0, new IntPtr((long)data));
             Graphics.ExecuteCommandBuffer(commands);
         }
 
-        // Waits for the thread that renders to end the import, a second at most; an engine that was disposed before has ended it already.
+        // Waits for nothing: the thread that renders ends the import, before it destroys the texture if that is asked for later.
         public void Dispose()
         {
-            if (texture == IntPtr.Zero) return;
-            if (!owner.IsClosed)
-            {
-                using (owner.Enter()) sumi_unity_wish(texture, (int)Wish.Release, 0);
-                int result = -1;
-                for (int i = 0; result < 0 && i < 1000; i++)
-                {
-                    Issue();
-                    using (owner.Enter()) result = sumi_unity_result(texture);
-                    if (result < 0) System.Threading.Thread.Sleep(1);
-                }
-                if (result < 0) return; // it is leaked rather than used after it was freed
-            }
-            sumi_unity_free(texture);
-            texture = IntPtr.Zero;
+            if (id == 0) return;
+            using (owner.Enter()) sumi_unity_dispose(id);
+            id = 0;
+            GC.SuppressFinalize(this);
+            Issue(0);
+        }
+
+        // Of an engine that will be destroyed. The thread that renders ends the imports, for with OpenGL no other thread can.
+        internal static void DisposeAll(EngineHandle engine)
+        {
+            if (engine.IsClosed) return;
+            int imports;
+            using (engine.Enter()) imports = engine.IsClosed ? 0 : sumi_unity_dispose_all(engine);
+            if (imports == 0 || System.Threading.Thread.CurrentThread != scriptsThread) return;
+            Issue(0);
+            Texture2D.whiteTexture.GetNativeTexturePtr(); // waits for it
         }
     }
 }

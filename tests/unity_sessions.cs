@@ -1,0 +1,268 @@
+// Play sessions as Unity's: textures that a thread renders to a frame later, engines that go while something is under way, and script reloads (domains that are loaded and unloaded).
+// tests/test_unity.sh runs each session in a process of its own, several times, with freed memory filled; one that hangs is ended by a time-out and has failed.
+// OpenGL and the GPU are none (tests/unity_plugin_host.c).
+using System;
+using System.Collections.Generic;
+using System.Linq;
+using System.Runtime.InteropServices;
+using System.Threading;
+using Sumi;
+using UnityEngine;
+
+internal static class UnitySessions
+{
+    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern void host_begin(int renderer);
+    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_texture(int width, int height);
+    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_pixel(int texture, int index);
+    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_held();
+
+    private const string Text = "a red house on the grass";
+    private const int Side = 256, Small = 32, OpenGlCore = 17, Vulkan = 21;
+    private static readonly Dictionary<string, Action<string>> sessions = new Dictionary<string, Action<string>>
+    {
+        { "plug-in", TexturesAreWrittenByThePlugin },
+        { "two-textures", TexturesAreMadeInOneFrame },
+        { "leave-play", EnginesGoBeforeTheirEvents },
+        { "dispose-texture", TexturesGoBeforeTheirEvents }
+    };
+
+    public static void Play(string name, string model) { sessions[name](model); }
+
+    private static void Check(bool isTrue, string what) { UnityBindings.Check(isTrue, what); }
+    private static Texture2D TextureOf(int name, int side) { return new Texture2D(side, side, TextureFormat.RGBA32, false) { Native = new IntPtr(name) }; }
+    private static Engine CudaEngine() { return new Engine(new EngineOptions { Backend = Backend.Cuda }); }
+
+    // Frames until it is done.
+    private static bool Ready(SumiTexture texture)
+    {
+        while (!texture.IsReady) Thread.Sleep(1);
+        return true;
+    }
+
+    private static void NothingIsLeft(params Texture2D[] textures)
+    {
+        foreach (Texture2D texture in textures) UnityEngine.Object.Destroy(texture);
+        int held = host_held();
+        Check(held == 0, "nothing is left of the driver's, and no rule was broken: " + held);
+    }
+
+    // Pictures and previews, as a game makes them.
+    private static void TexturesAreWrittenByThePlugin(string path)
+    {
+        host_begin(Vulkan);
+        Check(!SumiTexture.IsSupported, "Vulkan is not supported");
+        host_begin(OpenGlCore);
+        Check(SumiTexture.IsSupported, "OpenGL is supported");
+        int picture = host_texture(Side, Side), preview = host_texture(Small, Small);
+        Texture2D pictureTexture = TextureOf(picture, Side), previewTexture = TextureOf(preview, Small);
+        using (Engine engine = CudaEngine())
+        {
+            Model model = engine.LoadModel(path).Wait();
+            Renders.host_context(0);
+            var lost = new SumiTexture(engine, pictureTexture, false);
+            string told = UnityBindings.Throws<SumiException>(() => Ready(lost), "without a context the import fails");
+            Check(told.Contains("make the OpenGL context current"), "and says why: " + told);
+            lost.Dispose();
+            Renders.host_context(1);
+            var shown = new SumiTexture(engine, pictureTexture, false);
+            var previews = new SumiTexture(engine, previewTexture, true);
+            Check(Ready(shown) && Ready(previews), "textures are imported");
+            for (int round = 1; round <= 2; round++)
+            {
+                var request = new ImageRequest(model) { Prompt = Text, Seed = 7, PreviewEvery = 1, Texture = shown };
+                ImageJob job = model.Generate(request);
+                uint seen = 0, count = 0;
+                while (!job.Poll().IsFinal)
+                {
+                    engine.Update(4000);
+                    uint version = job.Poll().PreviewVersion;
+                    if (version == seen || job.Poll().IsFinal) continue;
+                    seen = version;
+                    previews.Preview(job);
+                    count += Ready(previews) ? 1u : 0;
+                }
+                Check(job.Poll().State == JobState.Done && count > 0, "previews are shown: " + count);
+                Check(host_pixel(preview, 3) == 255, "the preview is in its texture");
+                Check(host_pixel(picture, 0) == round - 1, "the picture comes with the fetch");
+                shown.Fetch(job);
+                Check(Ready(shown) && job.Poll().State == JobState.None, "the fetch ends the job");
+                Check(host_pixel(picture, 0) == round && host_pixel(picture, Side * Side * 4 - 1) == round, "the picture is in its texture");
+                shown.Update();
+            }
+            ImageJob wrong = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7 });
+            previews.Fetch(wrong); // it runs still
+            UnityBindings.Throws<SumiException>(() => Ready(previews), "a job that runs is not fetched");
+            Check(wrong.Poll().State != JobState.None, "and goes on");
+            wrong.Dispose();
+            shown.Dispose();
+            shown.Dispose();
+            engine.Dispose();
+            previews.Dispose(); // after its engine
+        }
+        NothingIsLeft(pictureTexture, previewTexture);
+    }
+
+    // The second one asks the renderer for its pointer while the event of the first one waits.
+    private static void TexturesAreMadeInOneFrame(string path)
+    {
+        host_begin(OpenGlCore);
+        var textures = new Texture2D[4];
+        for (int i = 0; i < textures.Length; i++) textures[i] = TextureOf(host_texture(Side, Side), Side);
+        using (Engine engine = CudaEngine())
+        {
+            SumiTexture[] shown = textures.Select(texture => new SumiTexture(engine, texture, false)).ToArray();
+            Check(shown.All(Ready), "four textures of one frame");
+            foreach (SumiTexture each in shown) each.Dispose();
+        }
+        NothingIsLeft(textures);
+    }
+
+    // Play mode is left while events are under way: for an import, a preview, a picture, and frames that pass.
+    private static void EnginesGoBeforeTheirEvents(string path)
+    {
+        for (int round = 0; round < 4; round++)
+        {
+            host_begin(OpenGlCore);
+            Texture2D pictureTexture = TextureOf(host_texture(Side, Side), Side), previewTexture = TextureOf(host_texture(Small, Small), Small);
+            Engine engine = CudaEngine();
+            Model model = engine.LoadModel(path).Wait();
+            var shown = new SumiTexture(engine, pictureTexture, false);
+            if (round == 0) Renders.host_hold(1); // the import waits
+            var previews = round > 0 ? new SumiTexture(engine, previewTexture, true) : shown;
+            if (round > 0)
+            {
+                Check(Ready(shown) && Ready(previews), "textures are imported");
+                ImageJob job = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7, PreviewEvery = 1, Texture = shown });
+                while (round == 3 ? !job.Poll().IsFinal : job.Poll().PreviewVersion == 0) engine.Update(1);
+                Renders.host_hold(1);
+                if (round != 3) previews.Preview(job);
+                else shown.Fetch(job);
+            }
+            for (int frame = 0; frame < 3; frame++) shown.Update();
+            engine.Dispose();
+            Renders.host_hold(0);
+            shown.Update(); // a frame of a component that did not hear of it
+            UnityBindings.Throws<ObjectDisposedException>(() => shown.IsReady.ToString(), "IsReady, of an engine that is gone");
+            UnityBindings.Throws<ObjectDisposedException>(() => { while (true) { Renders.host_flush(); previews.Preview(null); } }, "Preview, of an engine that is gone");
+            Renders.host_flush();
+            if (round % 2 == 0) shown.Dispose(); // the others are left to the collector
+            NothingIsLeft(pictureTexture, previewTexture);
+        }
+    }
+
+    // Dispose, with events behind it and before it.
+    private static void TexturesGoBeforeTheirEvents(string path)
+    {
+        host_begin(OpenGlCore);
+        var textures = new List<Texture2D>();
+        using (Engine engine = CudaEngine())
+            for (int round = 0; round < 4; round++)
+            {
+                Texture2D texture = TextureOf(host_texture(Side, Side), Side);
+                textures.Add(texture);
+                var shown = new SumiTexture(engine, texture, false);
+                if (round % 2 == 0) Check(Ready(shown), "imported");
+                for (int frame = 0; frame < 8; frame++) shown.Update();
+                shown.Dispose();
+                shown.Update();
+                Renders.host_flush();
+                UnityBindings.Throws<ObjectDisposedException>(() => shown.IsReady.ToString(), "IsReady after Dispose");
+                UnityBindings.Throws<ObjectDisposedException>(() => shown.Preview(null), "Preview after Dispose");
+            }
+        NothingIsLeft(textures.ToArray());
+    }
+
+    // ---- Script reloads -------------------------------------------------------------------------------------------------------------------------
+    private static void ScriptsAreReloaded(string path)
+    {
+        host_begin(OpenGlCore);
+        int picture = host_texture(Side, Side);
+        string file = typeof(UnitySessions).Assembly.Location;
+        for (int round = 0; round < 6; round++)
+        {
+            AppDomain scripts = AppDomain.CreateDomain("scripts");
+            scripts.SetData("path", path);
+            scripts.SetData("picture", picture);
+            scripts.SetData("pump", (int)(round % 2 == 0 ? Pump.Thread : Pump.Update));
+            scripts.SetData("backend", (int)(round < 4 ? Backend.Cuda : Backend.Cpu));
+            scripts.SetData("failed", "");
+            scripts.DoCallBack(WorkUntilReload);
+            string failure = (string)scripts.GetData("failed");
+            AppDomain.Unload(scripts); // with jobs under way, and events
+            Check(failure == "", "scripts of round " + round + ": " + failure);
+        }
+        NothingIsLeft(TextureOf(picture, Side));
+        Check(file.Length > 0, "the scripts are loaded from a file");
+    }
+
+    private static readonly List<object> alive = new List<object>(); // of a domain of scripts: what its components hold
+
+    private static void WorkUntilReload()
+    {
+        AppDomain here = AppDomain.CurrentDomain;
+        try
+        {
+            var path = (string)here.GetData("path");
+            var backend = (Backend)(int)here.GetData("backend");
+            int logged = 0;
+            var engine = new Engine(new EngineOptions { Backend = backend, Pump = (Pump)(int)here.GetData("pump"), Log = (level, text) => Interlocked.Increment(ref logged) });
+            alive.Add(engine);
+            ModelJob wrong = engine.LoadModel("no/such/model"); // its failure is logged by the thread that works
+            while (!wrong.Poll().IsFinal) engine.Update(1000);
+            if (logged == 0) throw new Exception("nothing was logged");
+            Model model = engine.LoadModel(path).Wait();
+            alive.Add(model);
+            if (backend == Backend.Cuda)
+            {
+                var shown = new SumiTexture(engine, TextureOf((int)here.GetData("picture"), Side), false);
+                alive.Add(shown);
+                Ready(shown);
+                for (int frame = 0; frame < 4; frame++) shown.Update();
+            }
+            ImageJob job = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7, Steps = 1000, PreviewEvery = 1 });
+            alive.Add(job);
+            while (job.Poll().State == JobState.Queued) engine.Update(1);
+        }
+        catch (Exception trouble) { here.SetData("failed", trouble.ToString()); }
+    }
+
+    // ---- Components -----------------------------------------------------------------------------------------------------------------------------
+    private static void FailureHandlersAskAgain(string path)
+    {
+        const int enough = 1000; // a handler that is called as often in one frame would be called for ever
+        int failures = 0;
+        Application.streamingAssetsPath = "here";
+        var component = new SumiGenerator { modelPath = "no_such_model", backend = Backend.Cpu, budgetMilliseconds = 1000 };
+        component.Failed += told => { if (++failures < enough) component.Generate(Text, (ulong)failures); };
+        component.Tell("OnEnable");
+        component.Generate(Text, 7);
+        while (failures == 0) component.Tell("Update");
+        for (int frame = 0; frame < 3; frame++)
+        {
+            int before = failures;
+            component.Tell("Update");
+            Check(failures == before + 1, "one request, one failure in a frame: " + (failures - before));
+        }
+        component.Tell("OnDisable");
+        Check(!component.IsBusy, "nothing is asked for of a component that is off");
+    }
+
+    // Another thread waits for a long job. Dispose cancels it first.
+    private static void DisposeEndsTheWaitsOfOthers(string path)
+    {
+        foreach (Pump pump in new[] { Pump.Update, Pump.Thread })
+        {
+            var engine = new Engine(new EngineOptions { Backend = Backend.Cpu, Pump = pump });
+            Model model = engine.LoadModel(path).Wait();
+            ImageJob job = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7, Width = 64, Height = 64, Steps = 1000 });
+            Exception ended = null;
+            Picture made = null;
+            var waiter = new Thread(() => { try { made = job.Wait(); } catch (Exception trouble) { ended = trouble; } });
+            waiter.Start();
+            while (job.Poll().State == JobState.Queued) Thread.Sleep(0);
+            engine.Dispose();
+            waiter.Join();
+            Check(made == null && (ended is ObjectDisposedException || ended is SumiException && ((SumiException)ended).Result == Result.Cancelled), "the wait ends with its engine: " + (made != null ? "a picture" : "" + ended));
+        }
+    }
+}
