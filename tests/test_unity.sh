@@ -25,10 +25,11 @@ table=tests/abi_$(part MAJOR)_$(part MINOR).txt # the header's, which check_abi.
 [ -e "$table" ] || fail "$table is not there"
 
 export LD_LIBRARY_PATH=$build/plugin
-compile() { # exe, folder of the scripts
-    mcs -langversion:7 -unsafe -warnaserror -warn:4 -optimize -out:"$1" tests/unity_*.cs "$2"/*.cs || fail "the bindings do not compile"
+compile() { # exe, folder of the scripts, more
+    mcs -langversion:7 -unsafe -warnaserror -warn:4 -optimize -out:"$1" "${@:3}" tests/unity_*.cs "$2"/*.cs || fail "the bindings do not compile"
 }
-compile "$folder/unity_bindings.exe" samples/unity/Runtime
+compile "$folder/unity_bindings.exe" samples/unity/Runtime -define:UNITY_EDITOR
+compile "$folder/player.exe" samples/unity/Runtime
 
 # Scripts of another version than the library's, and a library that cannot tell.
 refuses() { # exe, version of the library, version of the scripts
@@ -50,15 +51,15 @@ if command -v x86_64-w64-mingw32-gcc >/dev/null; then x86_64-w64-mingw32-gcc "${
 else echo "skip: the rendering plug-in for Windows: there is no x86_64-w64-mingw32-gcc"; fi
 if [ -e "$build/fake/libcuda.so.1" ]; then
     cc "${warnings[@]}" -D_POSIX_C_SOURCE=200809L -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -lpthread -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
-    play() { # session: a process of its own; what malloc frees is filled, small blocks too; a hang is what takes two minutes, of which the longest session needs a few seconds
+    play() { # session, exe: a process of its own; what malloc frees is filled, small blocks too; a hang is what takes two minutes, of which the longest session needs a few seconds
         (cd "$folder" && MALLOC_PERTURB_=165 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 LD_LIBRARY_PATH=$build/fake:$folder:$build/plugin \
-            timeout -k 10 "${UNITY_TIMEOUT:-120}" mono unity_bindings.exe session "$1" "$sources/samples/demo_model" >out 2>&1)
+            timeout -k 10 "${UNITY_TIMEOUT:-120}" mono "$2" session "$1" "$sources/samples/demo_model" >out 2>&1)
     }
     bad=0 played=0
     for session in $(grep -oP '^ +{ "\K[a-z-]+(?=", [A-Z])' tests/unity_sessions.cs); do
         good=0
         for ((run = 0; run < runs; run++)); do
-            play "$session"
+            play "$session" $([ $session = lifetime ] && [ $((run % 2)) = 1 ] && echo player.exe || echo unity_bindings.exe)
             status=$?
             played=$((played + 1))
             # Mono may end with 0 after a crash: its last line tells

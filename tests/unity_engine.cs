@@ -125,11 +125,37 @@ namespace UnityEngine
         }
     }
 
-    public static class Application { public static string streamingAssetsPath; }
+    public enum RuntimeInitializeLoadType { SubsystemRegistration = 4 }
+    public sealed class RuntimeInitializeOnLoadMethodAttribute : Attribute { public RuntimeInitializeOnLoadMethodAttribute(RuntimeInitializeLoadType when) { } }
+
+    public static class Application
+    {
+        public static string streamingAssetsPath;
+        public static event Action quitting;
+        public static void Quit() { if (quitting != null) quitting(); }
+    }
     public static class Mathf { public static float Max(float a, float b) { return a > b ? a : b; } }
     public static class Debug
     {
         public static int Warnings;
         public static void LogWarning(object message, Object context) { Warnings++; }
+    }
+}
+
+namespace UnityEditor
+{
+    public sealed class InitializeOnLoadMethodAttribute : Attribute { }
+
+    public static class AssemblyReloadEvents
+    {
+        public delegate void AssemblyReloadCallback();
+        public static event AssemblyReloadCallback beforeAssemblyReload;
+        public static void Tell() { if (beforeAssemblyReload != null) beforeAssemblyReload(); }
+    }
+
+    public static class EditorApplication
+    {
+        public static event System.Action quitting;
+        public static void Quit() { if (quitting != null) quitting(); }
     }
 }

@@ -4,6 +4,7 @@
 using System;
 using System.Collections.Generic;
 using System.Linq;
+using System.Reflection;
 using System.Runtime.InteropServices;
 using System.Threading;
 using Sumi;
@@ -23,7 +24,9 @@ internal static class UnitySessions
         { "plug-in", TexturesAreWrittenByThePlugin },
         { "two-textures", TexturesAreMadeInOneFrame },
         { "leave-play", EnginesGoBeforeTheirEvents },
-        { "dispose-texture", TexturesGoBeforeTheirEvents }
+        { "dispose-texture", TexturesGoBeforeTheirEvents },
+        { "reload", ScriptsAreReloaded },
+        { "lifetime", UnityTellsTheEnd }
     };
 
     public static void Play(string name, string model) { sessions[name](model); }
@@ -224,6 +227,26 @@ internal static class UnitySessions
             while (job.Poll().State == JobState.Queued) engine.Update(1);
         }
         catch (Exception trouble) { here.SetData("failed", trouble.ToString()); }
+    }
+
+    // What Unity tells before scripts go: the editor, or with the other build of these scripts a player.
+    private static void UnityTellsTheEnd(string path)
+    {
+        typeof(Engine).Assembly.GetType("Sumi.SumiLifetime").GetMethod("Listen", BindingFlags.Static | BindingFlags.NonPublic).Invoke(null, null);
+#if UNITY_EDITOR
+        Action[] ends = { UnityEditor.AssemblyReloadEvents.Tell, UnityEditor.EditorApplication.Quit };
+#else
+        Action[] ends = { Application.Quit };
+#endif
+        foreach (Action end in ends)
+        {
+            Engine[] engines = { new Engine(new EngineOptions { Backend = Backend.Cpu, Pump = Pump.Thread }), new Engine(new EngineOptions { Backend = Backend.Cpu }) };
+            ModelJob loading = engines[0].LoadModel(path);
+            end();
+            foreach (Engine engine in engines) UnityBindings.Throws<ObjectDisposedException>(() => engine.Update(0), "an engine after its end");
+            UnityBindings.Throws<ObjectDisposedException>(() => loading.Poll(), "a job after its engine's end");
+            using (Engine next = new Engine(new EngineOptions { Backend = Backend.Cpu })) Check(next.Info.Backend == "cpu", "the same scripts may go on");
+        }
     }
 
     // ---- Components -----------------------------------------------------------------------------------------------------------------------------

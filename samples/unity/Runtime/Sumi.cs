@@ -227,12 +227,14 @@ namespace Sumi
             if (locks) SumiTexture.Unlock();
             self.Free();
             Marshal.FreeHGlobal(route);
+            OpenEngines.Remove(this);
             return true;
         }
 
         // Other threads' calls are refused from now on.
         public void End()
         {
+            if (IsClosed) return;
             isClosing = true;
             if (SumiTexture.HasPlugin) SumiTexture.DisposeAll(this); // waits for the renderer, so before the lock
             using (Enter()) Dispose();
@@ -309,6 +311,66 @@ namespace Sumi
         public void Check(Result result)
         {
             if (result != Result.Ok) throw new SumiException(result, Sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
+        }
+    }
+
+    // The engines of this application domain. A thread of the library's that has called the log belongs to the domain from then on, and Mono waits for it before it unloads the domain: for ever,
+    // unless the engine is ended first. So all of them are ended when the domain goes; SumiLifetime.cs does it earlier where Unity tells.
+    internal static class OpenEngines
+    {
+        private static readonly object gate = new object();
+        private static readonly List<WeakReference> engines = new List<WeakReference>(); // of EngineHandle, also while its finaliser waits for its turn
+        private static int opening;                                                       // by threads that are inside sumi_engine_create
+        private static bool isOver;
+
+        static OpenEngines()
+        {
+            AppDomain.CurrentDomain.DomainUnload += (sender, arguments) => EndForGood();
+            AppDomain.CurrentDomain.ProcessExit += (sender, arguments) => EndForGood();
+        }
+
+        // Around sumi_engine_create.
+        public static void Begin()
+        {
+            lock (gate)
+            {
+                if (isOver) throw new ObjectDisposedException("Engine", "scripts are being unloaded: no engine can be created any more");
+                opening++;
+            }
+        }
+
+        // null: it could not be created.
+        public static void Finish(EngineHandle made)
+        {
+            lock (gate)
+            {
+                opening--;
+                if (made != null) engines.Add(new WeakReference(made, true));
+                System.Threading.Monitor.PulseAll(gate);
+            }
+        }
+
+        public static void Remove(EngineHandle ended)
+        {
+            lock (gate) engines.RemoveAll(each => each.Target == null || each.Target == ended);
+        }
+
+        // Waits for those that are being created, within seconds, and for each engine's running slice.
+        public static void EndAll()
+        {
+            var all = new List<EngineHandle>();
+            lock (gate)
+            {
+                while (opening > 0) System.Threading.Monitor.Wait(gate);
+                foreach (WeakReference each in engines) all.Add(each.Target as EngineHandle);
+            }
+            foreach (EngineHandle each in all) if (each != null) each.End();
+        }
+
+        private static void EndForGood()
+        {
+            lock (gate) isOver = true;
+            EndAll();
         }
     }
 
@@ -390,6 +452,13 @@ namespace Sumi
         {
             CheckVersion();
             options = options ?? new EngineOptions();
+            OpenEngines.Begin();
+            try { handle = Create(options); }
+            finally { OpenEngines.Finish(handle); }
+        }
+
+        private static EngineHandle Create(EngineOptions options)
+        {
             var sink = new LogSink { Write = options.Log };
             GCHandle self = GCHandle.Alloc(sink, GCHandleType.Weak);
             Native.sumi_engine_desc desc = Native.sumi_engine_defaults();
@@ -411,8 +480,9 @@ namespace Sumi
                 self.Free();
                 throw new SumiException(result, sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
             }
-            handle = new EngineHandle(made, sink, self, route);
+            var created = new EngineHandle(made, sink, self, route);
             GC.KeepAlive(sink);
+            return created;
         }
 
         public EngineInfo Info
