@@ -26,7 +26,8 @@ internal static class UnitySessions
         { "leave-play", EnginesGoBeforeTheirEvents },
         { "dispose-texture", TexturesGoBeforeTheirEvents },
         { "reload", ScriptsAreReloaded },
-        { "lifetime", UnityTellsTheEnd }
+        { "lifetime", UnityTellsTheEnd },
+        { "dispose-beside-wait", DisposeEndsTheWaitsOfOthers }
     };
 
     public static void Play(string name, string model) { sessions[name](model); }
@@ -225,6 +226,9 @@ internal static class UnitySessions
             ImageJob job = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7, Steps = 1000, PreviewEvery = 1 });
             alive.Add(job);
             while (job.Poll().State == JobState.Queued) engine.Update(1);
+            var waiter = new Thread(() => { try { job.Wait(); } catch (ObjectDisposedException) { } catch (SumiException) { } });
+            waiter.Start();
+            here.DomainUnload += (sender, arguments) => waiter.Join(); // after the engine's end, with which the wait ends
         }
         catch (Exception trouble) { here.SetData("failed", trouble.ToString()); }
     }
@@ -283,6 +287,8 @@ internal static class UnitySessions
             var waiter = new Thread(() => { try { made = job.Wait(); } catch (Exception trouble) { ended = trouble; } });
             waiter.Start();
             while (job.Poll().State == JobState.Queued) Thread.Sleep(0);
+            for (int i = 0; i < 3; i++) engine.Update(0); // comes between
+            Check(made == null, "the main thread's calls come between");
             engine.Dispose();
             waiter.Join();
             Check(made == null && (ended is ObjectDisposedException || ended is SumiException && ((SumiException)ended).Result == Result.Cancelled), "the wait ends with its engine: " + (made != null ? "a picture" : "" + ended));

@@ -15,7 +15,7 @@
 // when nothing of it can be reached any more. Models, prompts, adapters and jobs that the collector finds are only noted down, and freed in the engine's next call: the native engine takes one
 // call at a time, and the finaliser's thread must not be one of two. A job keeps the model and adapters it works with.
 //
-// Threads. Calls wait for one another, but for Job.Poll, Job.Cancel, Job.TryPreview and Engine.Info, which may run beside any other.
+// Threads. Calls wait for one another, but for Job.Poll, Job.Cancel, Job.TryPreview and Engine.Info, which may run beside any other. None waits long: Job.Wait lets the others in.
 using System;
 using System.Collections.Generic;
 using System.Runtime.InteropServices;
@@ -200,6 +200,7 @@ namespace Sumi
     {
         private readonly object gate = new object(); // one call at a time
         private int depth;                           // of turns of the thread that has the gate
+        private int waiting, turns;                  // threads that wait for the gate; turns that were taken
         private volatile bool isClosing;
         public readonly LogSink Sink;
         private readonly object list = new object();
@@ -235,9 +236,21 @@ namespace Sumi
         public void End()
         {
             if (IsClosed) return;
-            isClosing = true;
+            isClosing = true; // another thread's WaitFor ends with its piece, which is shorter without the jobs
+            CancelJobs();
             if (SumiTexture.HasPlugin) SumiTexture.DisposeAll(this); // waits for the renderer, so before the lock
             using (Enter()) Dispose();
+        }
+
+        private void CancelJobs()
+        {
+            try
+            {
+                var jobs = new Native.sumi_job[Native.sumi_job_list(this, null, 0)];
+                int count = Math.Min(jobs.Length, Native.sumi_job_list(this, jobs, jobs.Length));
+                for (int i = 0; i < count; i++) Native.sumi_job_cancel(this, jobs[i]);
+            }
+            catch (ObjectDisposedException) { } // two threads at once
         }
 
         // Any thread, the finaliser's too.
@@ -259,9 +272,19 @@ namespace Sumi
 
         public Turn Enter()
         {
+            System.Threading.Interlocked.Increment(ref waiting);
             System.Threading.Monitor.Enter(gate);
+            System.Threading.Interlocked.Decrement(ref waiting);
+            System.Threading.Interlocked.Increment(ref turns);
             if (depth++ == 0 && SumiTexture.HasPlugin) SumiTexture.Lock();
             return new Turn { Of = this };
+        }
+
+        // Between two turns: a thread that comes back at once would take the gate before those that wait are awake.
+        public void LetOthersIn()
+        {
+            int seen = System.Threading.Volatile.Read(ref turns);
+            while (System.Threading.Volatile.Read(ref waiting) > 0 && System.Threading.Volatile.Read(ref turns) == seen) System.Threading.Thread.Sleep(0);
         }
 
         public void ThrowIfClosed()
@@ -596,16 +619,26 @@ namespace Sumi
         public bool Pause() { return Native.sumi_job_pause(Owner, Id, 1) == Result.Ok; }
         public bool Resume() { return Native.sumi_job_pause(Owner, Id, 0) == Result.Ok; }
 
-        // Blocks, for tools; a game polls. False: the time is over.
+        // Blocks, for tools; a game polls. False: the time is over. Other threads' calls come between: it waits in pieces, and throws when the engine is disposed.
         public bool WaitFor(uint milliseconds)
         {
-            using (Owner.Enter())
+            const uint piece = 4;
+            var watch = System.Diagnostics.Stopwatch.StartNew();
+            for (;;)
             {
-                Owner.Ready();
-                Result result = Native.sumi_job_wait(Owner, Id, milliseconds);
-                if (result == Result.Timeout) return false;
-                Owner.Check(result);
-                return true;
+                long left = milliseconds - watch.ElapsedMilliseconds;
+                using (Owner.Enter())
+                {
+                    Owner.Ready();
+                    Result result = Native.sumi_job_wait(Owner, Id, milliseconds == Native.Forever ? piece : (uint)Math.Max(0, Math.Min(piece, left)));
+                    if (result != Result.Timeout)
+                    {
+                        Owner.Check(result);
+                        return true;
+                    }
+                }
+                if (milliseconds != Native.Forever && left <= piece) return false;
+                Owner.LetOthersIn();
             }
         }
 
