@@ -158,7 +158,7 @@ internal static class UnityBindings
         component.Failed += failure => told = failure;
         component.Tell("OnEnable");
         component.Generate(Text, 7);
-        component.Tell("Update");
+        while (component.IsBusy) component.Tell("Update");
         Check(component.Trouble == sentence && told == sentence, "the component tells it: " + told);
         component.Tell("OnDisable");
     }

@@ -30,6 +30,22 @@ namespace UnityEngine
 
     public class MonoBehaviour : Object
     {
+        public MonoBehaviour[] Beside = new MonoBehaviour[0]; // the object's components, set by a test
+        private bool isEnabled = true;
+
+        public T GetComponent<T>() where T : class { return Array.Find(Beside, each => each is T) as T; }
+
+        public bool enabled
+        {
+            get { return isEnabled; }
+            set
+            {
+                if (isEnabled == value) return;
+                isEnabled = value;
+                Tell(value ? "OnEnable" : "OnDisable");
+            }
+        }
+
         // Unity finds these by name.
         public void Tell(string message)
         {
@@ -138,7 +154,14 @@ namespace UnityEngine
     public static class Debug
     {
         public static int Warnings;
-        public static void LogWarning(object message, Object context) { Warnings++; }
+        public static readonly System.Collections.Generic.List<string> Lines = new System.Collections.Generic.List<string>(); // of all levels
+        public static void Log(object message, Object context) { Lines.Add(message.ToString()); }
+        public static void LogError(object message, Object context) { Lines.Add(message.ToString()); }
+        public static void LogWarning(object message, Object context)
+        {
+            Warnings++;
+            Lines.Add(message.ToString());
+        }
     }
 }
 

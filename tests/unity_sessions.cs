@@ -7,6 +7,7 @@ using System.Linq;
 using System.Reflection;
 using System.Runtime.InteropServices;
 using System.Threading;
+using System.Threading.Tasks;
 using Sumi;
 using UnityEngine;
 
@@ -27,7 +28,11 @@ internal static class UnitySessions
         { "dispose-texture", TexturesGoBeforeTheirEvents },
         { "reload", ScriptsAreReloaded },
         { "lifetime", UnityTellsTheEnd },
-        { "dispose-beside-wait", DisposeEndsTheWaitsOfOthers }
+        { "dispose-beside-wait", DisposeEndsTheWaitsOfOthers },
+        { "ask-again", FailureHandlersAskAgain },
+        { "switched-off", ComponentsAreSwitchedOffByTheirListeners },
+        { "await", PicturesAreAwaited },
+        { "told", ComponentsTellWhatIsWrong }
     };
 
     public static void Play(string name, string model) { sessions[name](model); }
@@ -182,7 +187,7 @@ internal static class UnitySessions
         host_begin(OpenGlCore);
         int picture = host_texture(Side, Side);
         string file = typeof(UnitySessions).Assembly.Location;
-        for (int round = 0; round < 6; round++)
+        for (int round = 0; round < 9; round++)
         {
             AppDomain scripts = AppDomain.CreateDomain("scripts");
             scripts.SetData("path", path);
@@ -190,7 +195,7 @@ internal static class UnitySessions
             scripts.SetData("pump", (int)(round % 2 == 0 ? Pump.Thread : Pump.Update));
             scripts.SetData("backend", (int)(round < 4 ? Backend.Cuda : Backend.Cpu));
             scripts.SetData("failed", "");
-            scripts.DoCallBack(WorkUntilReload);
+            scripts.DoCallBack(round < 6 ? (CrossAppDomainDelegate)WorkUntilReload : round < 8 ? (CrossAppDomainDelegate)OpenUntilReload : DrawUntilReload);
             string failure = (string)scripts.GetData("failed");
             AppDomain.Unload(scripts); // with jobs under way, and events
             Check(failure == "", "scripts of round " + round + ": " + failure);
@@ -233,6 +238,25 @@ internal static class UnitySessions
         catch (Exception trouble) { here.SetData("failed", trouble.ToString()); }
     }
 
+    // A component whose engine is being created.
+    private static void OpenUntilReload()
+    {
+        var component = new SumiGenerator { modelPath = (string)AppDomain.CurrentDomain.GetData("path"), backend = Backend.Cuda };
+        alive.Add(component);
+        component.Tell("OnEnable");
+    }
+
+    private static void DrawUntilReload()
+    {
+        OpenUntilReload();
+        var component = (SumiGenerator)alive[0];
+        bool isAtWork = false;
+        component.Progressed += (share, left) => isAtWork = true;
+        component.budgetMilliseconds = 0.001f;
+        component.Generate(Text, 7);
+        while (!isAtWork) component.Tell("Update");
+    }
+
     // What Unity tells before scripts go: the editor, or with the other build of these scripts a player.
     private static void UnityTellsTheEnd(string path)
     {
@@ -270,8 +294,125 @@ internal static class UnitySessions
             component.Tell("Update");
             Check(failures == before + 1, "one request, one failure in a frame: " + (failures - before));
         }
+        component.Generate(Text, 7);
         component.Tell("OnDisable");
-        Check(!component.IsBusy, "nothing is asked for of a component that is off");
+        Check(!component.IsBusy, "nothing is left of a component that is off");
+
+        // While it closes: it is switched off by who is told of the failure, and asked again.
+        component = new SumiGenerator { modelPath = "no_such_model", backend = Backend.Cpu, budgetMilliseconds = 1000 };
+        failures = 0;
+        component.Failed += told =>
+        {
+            failures++;
+            component.enabled = false;
+            component.Generate(Text, 7);
+            component.enabled = true;
+            component.Generate(Text, 8);
+        };
+        component.Tell("OnEnable");
+        component.Generate(Text, 7);
+        for (int wanted = 1; wanted < 4; wanted++)
+        {
+            while (failures < wanted) component.Tell("Update");
+            Check(failures == wanted && component.IsBusy, "one failure, and the next request waits");
+        }
+        component.Tell("OnDisable");
+    }
+
+    private static SumiGenerator Generator(string path)
+    {
+        return new SumiGenerator { modelPath = path, backend = Backend.Cpu, budgetMilliseconds = 0.001f, width = 64, height = 64, steps = 4 };
+    }
+
+    private static void ComponentsAreSwitchedOffByTheirListeners(string path)
+    {
+        foreach (string told in new[] { "Previewed", "Progressed", "Done", "Failed" })
+        {
+            SumiGenerator component = Generator(path);
+            int calls = 0, dones = 0;
+            Action off = () => { if (calls++ == 0) component.enabled = false; };
+            if (told == "Previewed") component.Previewed += texture => off();
+            if (told == "Progressed") component.Progressed += (share, left) => off();
+            if (told == "Done") component.Done += texture => off();
+            if (told == "Failed") component.Failed += sentence => off();
+            component.Done += texture => dones++;
+            component.Tell("OnEnable");
+            if (told == "Failed") component.width = 100; // is refused
+            component.Generate(Text, 7);
+            component.Generate(Text, 8);
+            while (component.enabled) component.Tell("Update");
+            Check(calls == 1 && !component.IsBusy && component.Model == null && dones == (told == "Done" ? 1 : 0), "switched off by " + told + ": " + calls + " calls, " + dones + " pictures");
+            component.width = 64;
+            component.enabled = true;
+            component.Generate(Text, 7);
+            while (component.IsBusy) component.Tell("Update");
+            Check(component.Texture != null && component.Trouble == "" && dones == (told == "Done" ? 2 : 1), "and on again");
+            component.enabled = false;
+        }
+    }
+
+    private static void PicturesAreAwaited(string path)
+    {
+        SumiGenerator component = Generator(path);
+        int failures = 0;
+        component.Failed += told => failures++;
+        component.Tell("OnEnable");
+        Action run = () => { while (component.IsBusy) component.Tell("Update"); };
+        Task<Texture2D> first = component.GenerateAsync(Text, 7), second = component.GenerateAsync(Text, 8);
+        run();
+        Check(first.Result == second.Result && second.Result == component.Texture, "two pictures");
+        component.width = 100;
+        first = component.GenerateAsync(Text, 7);
+        run();
+        Check(first.IsFaulted && first.Exception.InnerException is SumiException && first.Exception.InnerException.Message.Contains("100"), "a failure is thrown");
+        component.width = 64;
+        first = component.GenerateAsync("a\0b", 7);
+        run();
+        Check(first.IsFaulted && first.Exception.InnerException.Message.Contains("zero"), "so is a text with a zero in it");
+        first = component.GenerateAsync(Text, 7);
+        second = component.GenerateAsync(Text, 8);
+        for (int frame = 0; frame < 3; frame++) component.Tell("Update");
+        component.Cancel();
+        run();
+        Check(first.IsCanceled && second.IsCanceled && failures == 0, "cancelled, and Failed is for the others");
+        first = component.GenerateAsync(Text, 7);
+        second = component.GenerateAsync(Text, 8);
+        for (int frame = 0; frame < 3; frame++) component.Tell("Update");
+        component.Tell("OnDisable");
+        Check(first.IsCanceled && second.IsCanceled, "switched off");
+        component.Tell("OnEnable");
+        first = component.GenerateAsync(Text, 7);
+        component.Tell("OnDisable"); // while the engine is created
+        Check(first.IsCanceled, "switched off at once");
+    }
+
+    private static void ComponentsTellWhatIsWrong(string path)
+    {
+        SumiGenerator component = Generator(path);
+        component.Tell("OnEnable");
+        component.Generate(Text, 7);
+        while (component.IsBusy) component.Tell("Update");
+        Check(Debug.Lines.Count(line => line.Contains("cpu, CPU")) == 1, "the device is said once: " + string.Join("; ", Debug.Lines.ToArray()));
+        component.Generate(string.Join(" ", Enumerable.Repeat("house", 5000).ToArray()), 7);
+        while (component.IsBusy) component.Tell("Update");
+        Check(Debug.Lines.Count(line => line.StartsWith("sumi: ") && line.Contains("cut off")) == 1, "warnings of the engine are in the console: " + string.Join("; ", Debug.Lines.ToArray()));
+        component.Tell("OnDisable");
+
+        // An editor of pictures without a generator.
+        var editor = new SumiPictureEditor();
+        editor.Tell("OnEnable");
+        Check(!editor.enabled && Debug.Lines.Last().Contains("SumiGenerator"), "an editor without a generator says so: " + Debug.Lines.Last());
+        editor.Edit("the hat");
+        editor.Undo();
+        editor.Undo();
+        editor.Beside = new MonoBehaviour[] { component };
+        editor.enabled = true;
+        Check(editor.generator == component, "the generator beside it");
+        UnityEngine.Object.Destroy(component);
+        editor.Edit("the hat");
+        editor.Tell("Update");
+        editor.Undo();
+        editor.enabled = false;
     }
 
     // Another thread waits for a long job. Dispose cancels it first.

@@ -20,6 +20,8 @@ using System;
 using System.Collections.Generic;
 using System.Runtime.InteropServices;
 using System.Text;
+using System.Threading;
+using System.Threading.Tasks;
 #if UNITY_5_3_OR_NEWER
 using AOT;
 #endif
@@ -221,7 +223,7 @@ namespace Sumi
         // By End, by the finaliser, or by the last of other threads' free calls.
         protected override bool ReleaseHandle()
         {
-            bool locks = SumiTexture.HasPlugin && !System.Threading.Monitor.IsEntered(gate);
+            bool locks = SumiTexture.HasPlugin && !Monitor.IsEntered(gate);
             if (locks) SumiTexture.Lock();
             if (SumiTexture.HasPlugin) SumiTexture.Forget(handle); // events that are on their way find nothing of it
             Native.sumi_engine_destroy(handle); // takes models, prompts, adapters and jobs with it
@@ -266,16 +268,16 @@ namespace Sumi
             public void Dispose()
             {
                 if (--Of.depth == 0 && SumiTexture.HasPlugin) SumiTexture.Unlock();
-                System.Threading.Monitor.Exit(Of.gate);
+                Monitor.Exit(Of.gate);
             }
         }
 
         public Turn Enter()
         {
-            System.Threading.Interlocked.Increment(ref waiting);
-            System.Threading.Monitor.Enter(gate);
-            System.Threading.Interlocked.Decrement(ref waiting);
-            System.Threading.Interlocked.Increment(ref turns);
+            Interlocked.Increment(ref waiting);
+            Monitor.Enter(gate);
+            Interlocked.Decrement(ref waiting);
+            Interlocked.Increment(ref turns);
             if (depth++ == 0 && SumiTexture.HasPlugin) SumiTexture.Lock();
             return new Turn { Of = this };
         }
@@ -283,8 +285,8 @@ namespace Sumi
         // Between two turns: a thread that comes back at once would take the gate before those that wait are awake.
         public void LetOthersIn()
         {
-            int seen = System.Threading.Volatile.Read(ref turns);
-            while (System.Threading.Volatile.Read(ref waiting) > 0 && System.Threading.Volatile.Read(ref turns) == seen) System.Threading.Thread.Sleep(0);
+            int seen = Volatile.Read(ref turns);
+            while (Volatile.Read(ref waiting) > 0 && Volatile.Read(ref turns) == seen) Thread.Sleep(0);
         }
 
         public void ThrowIfClosed()
@@ -319,7 +321,7 @@ namespace Sumi
         // After something was disposed: frees it now, unless another thread is in the engine, whose next call does.
         public void FreeWhatWasLeft()
         {
-            if (!System.Threading.Monitor.TryEnter(gate)) return;
+            if (!Monitor.TryEnter(gate)) return;
             try
             {
                 bool locks = depth == 0 && SumiTexture.HasPlugin;
@@ -327,7 +329,7 @@ namespace Sumi
                 try { if (!IsClosed && !isClosing) Ready(); }
                 finally { if (locks) SumiTexture.Unlock(); }
             }
-            finally { System.Threading.Monitor.Exit(gate); }
+            finally { Monitor.Exit(gate); }
         }
 
         // Inside Enter, after a call.
@@ -344,6 +346,7 @@ namespace Sumi
         private static readonly object gate = new object();
         private static readonly List<WeakReference> engines = new List<WeakReference>(); // of EngineHandle, also while its finaliser waits for its turn
         private static int opening;                                                       // by threads that are inside sumi_engine_create
+        private static readonly List<Thread> threads = new List<Thread>();                // of Run
         private static bool isOver;
 
         static OpenEngines()
@@ -352,12 +355,31 @@ namespace Sumi
             AppDomain.CurrentDomain.ProcessExit += (sender, arguments) => EndForGood();
         }
 
+        // What creates an engine, on a thread of its own. A thread that lives when its domain is unloaded is aborted, which Mono does not always survive, so EndAll waits for its end; for a
+        // thread of the pool it could not.
+        public static void Run(ThreadStart work)
+        {
+            var thread = new Thread(work) { IsBackground = true, Name = "sumi engine" };
+            lock (gate)
+            {
+                ThrowIfOver();
+                threads.RemoveAll(each => !each.IsAlive);
+                thread.Start();
+                threads.Add(thread);
+            }
+        }
+
+        private static void ThrowIfOver()
+        {
+            if (isOver) throw new ObjectDisposedException("Engine", "scripts are being unloaded: no engine can be created any more");
+        }
+
         // Around sumi_engine_create.
         public static void Begin()
         {
             lock (gate)
             {
-                if (isOver) throw new ObjectDisposedException("Engine", "scripts are being unloaded: no engine can be created any more");
+                ThrowIfOver();
                 opening++;
             }
         }
@@ -369,7 +391,7 @@ namespace Sumi
             {
                 opening--;
                 if (made != null) engines.Add(new WeakReference(made, true));
-                System.Threading.Monitor.PulseAll(gate);
+                Monitor.PulseAll(gate);
             }
         }
 
@@ -382,9 +404,12 @@ namespace Sumi
         public static void EndAll()
         {
             var all = new List<EngineHandle>();
+            Thread[] running;
+            lock (gate) running = threads.ToArray();
+            foreach (Thread each in running) each.Join();
             lock (gate)
             {
-                while (opening > 0) System.Threading.Monitor.Wait(gate);
+                while (opening > 0) Monitor.Wait(gate);
                 foreach (WeakReference each in engines) all.Add(each.Target as EngineHandle);
             }
             foreach (EngineHandle each in all) if (each != null) each.End();
@@ -479,6 +504,27 @@ namespace Sumi
             try { handle = Create(options); }
             finally { OpenEngines.Finish(handle); }
         }
+
+        // On another thread: with a GPU it takes up to some seconds. A library that is not there or does not fit is a SumiException, too. An engine that nobody wants any more is disposed.
+        public static Task<Engine> CreateAsync(EngineOptions options = null, CancellationToken cancellation = default(CancellationToken))
+        {
+            var task = new TaskCompletionSource<Engine>(TaskCreationOptions.RunContinuationsAsynchronously);
+            OpenEngines.Run(() =>
+            {
+                try
+                {
+                    var made = new Engine(options);
+                    task.TrySetResult(made);
+                    if (cancellation.IsCancellationRequested) made.Dispose(); // who cancels looks at the task afterwards
+                }
+                catch (DllNotFoundException trouble) { task.TrySetException(Unusable("is not in the package's Runtime/Plugins folder: ", trouble)); }
+                catch (BadImageFormatException trouble) { task.TrySetException(Unusable("is damaged, or for another processor than this program: ", trouble)); }
+                catch (Exception trouble) { task.TrySetException(trouble); }
+            });
+            return task.Task;
+        }
+
+        private static SumiException Unusable(string what, Exception trouble) { return new SumiException(Result.NotSupported, "the native library " + what + trouble.Message); }
 
         private static EngineHandle Create(EngineOptions options)
         {

@@ -1,8 +1,15 @@
 // A component that makes pictures across frames. Generate() queues a prompt; Update() works for a few milliseconds; the picture arrives in Texture, on `target` if there is one, and by events.
 // SumiPictureEditor.cs edits pictures with it.
+//
+//     generator.Generate("a red house on the grass", 7);                           // and its events
+//     Texture2D picture = await generator.GenerateAsync("a red house on the grass", 7);
+//
+// The engine is created on another thread, which takes up to some seconds with a GPU; requests wait for it. Who is told of an event may do anything: ask for more, switch the component off.
 using System;
 using System.Collections.Generic;
 using System.IO;
+using System.Threading;
+using System.Threading.Tasks;
 using UnityEngine;
 
 namespace Sumi
@@ -53,9 +60,16 @@ namespace Sumi
             public string Prompt;
             public ulong Seed;
             public Picture[] References;
+            public TaskCompletionSource<Texture2D> Task; // null: events tell
         }
 
         private readonly Queue<Wish> wishes = new Queue<Wish>();
+        private Wish current; // of `job`
+        private bool isClosing;
+        private int session; // each time that the component is switched on or off: what began in another one is over
+        private Task<Engine> opening;
+        private CancellationTokenSource unwanted; // of `opening`
+        private readonly List<string> warnings = new List<string>(); // of the engine, from any thread
         private Engine engine;
         private ModelJob loading;
         private LoraJob loadingAdapter;
@@ -68,7 +82,21 @@ namespace Sumi
         // Edit models take references: the pictures that the prompt speaks of. The size then follows from them, unless width and height are set.
         public void Generate(string prompt, ulong seed, params Picture[] references)
         {
-            wishes.Enqueue(new Wish { Prompt = prompt, Seed = seed, References = references });
+            Ask(new Wish { Prompt = prompt, Seed = seed, References = references });
+        }
+
+        // The same for `await`: gives Texture, or throws SumiException with the sentence that Failed would tell. Cancelled by Cancel, and when the component is switched off.
+        public Task<Texture2D> GenerateAsync(string prompt, ulong seed, params Picture[] references)
+        {
+            var task = new TaskCompletionSource<Texture2D>(TaskCreationOptions.RunContinuationsAsynchronously); // never inside Update
+            Ask(new Wish { Prompt = prompt, Seed = seed, References = references, Task = task });
+            return task.Task;
+        }
+
+        private void Ask(Wish wish)
+        {
+            if (!isClosing) wishes.Enqueue(wish);
+            else if (wish.Task != null) wish.Task.TrySetCanceled();
         }
 
         // What a texture shows, for a reference. The texture must be readable: "Read/Write" in its import settings.
@@ -101,20 +129,43 @@ namespace Sumi
         // Ends the picture that is being made, within a slice, and forgets those that wait.
         public void Cancel()
         {
-            wishes.Clear();
+            Forget();
             if (job != null) job.Cancel();
+        }
+
+        private void Forget()
+        {
+            for (int left = wishes.Count; left > 0 && wishes.Count > 0; left--)
+            {
+                Wish wish = wishes.Dequeue();
+                if (wish.Task != null) wish.Task.TrySetCanceled();
+            }
         }
 
         private void OnEnable()
         {
+            session++;
             Trouble = "";
-            try
+            unwanted = new CancellationTokenSource();
+            opening = Engine.CreateAsync(new EngineOptions { Backend = backend, Log = Note }, unwanted.Token);
+        }
+
+        // Errors are told by Failed.
+        private void Note(LogLevel level, string text)
+        {
+            if (level == LogLevel.Warning) lock (warnings) warnings.Add(text);
+        }
+
+        private void WriteWarnings()
+        {
+            string[] all;
+            lock (warnings)
             {
-                engine = new Engine(new EngineOptions { Backend = backend });
-                loading = engine.LoadModel(FullPath(modelPath), weights, variant: variant != "" ? variant : null, attention: attention);
+                if (warnings.Count == 0) return;
+                all = warnings.ToArray();
+                warnings.Clear();
             }
-            catch (SumiException trouble) { Trouble = trouble.Message; }
-            catch (DllNotFoundException trouble) { Trouble = "the native library is not in the package's Runtime/Plugins folder: " + trouble.Message; }
+            foreach (string each in all) Debug.LogWarning("sumi: " + each, this);
         }
 
         private static string FullPath(string path)
@@ -122,17 +173,29 @@ namespace Sumi
             return Path.IsPathRooted(path) ? path : Path.Combine(Application.streamingAssetsPath, path);
         }
 
-        // Also before the editor reloads scripts: nothing of the library is left running.
+        // Also before the editor reloads scripts: nothing of the library is left running. Requests that are made meanwhile are dropped.
         private void OnDisable()
         {
+            session++;
+            isClosing = true;
+            Forget();
+            if (job != null && current.Task != null) current.Task.TrySetCanceled();
+            if (opening != null)
+            {
+                unwanted.Cancel();
+                if (opening.Status == TaskStatus.RanToCompletion) opening.Result.Dispose();
+            }
             if (engine != null) engine.Dispose(); // takes model and jobs with it
+            WriteWarnings();
+            opening = null;
             engine = null;
             loading = null;
             loadingAdapter = null;
             adapter = null;
             job = null;
+            current = new Wish();
             Model = null;
-            wishes.Clear();
+            isClosing = false;
         }
 
         private void OnDestroy()
@@ -141,13 +204,32 @@ namespace Sumi
             if (preview != null) Destroy(preview);
         }
 
+        // Whoever is told of something may switch the component off: then nothing more is done in this frame.
         private void Update()
         {
+            int mine = session, asked = wishes.Count; // a request that is made from here on begins in the next frame
+            if (opening != null) FinishOpening();
             if (engine != null) engine.Update((uint)(Mathf.Max(0, budgetMilliseconds) * 1000));
+            WriteWarnings();
             if (loading != null) FinishLoading();
             if (loadingAdapter != null) FinishAdapter();
             if (job != null) LookAtJob();
-            while (job == null && wishes.Count > 0 && (Trouble != "" || (Model != null && loadingAdapter == null))) Begin(wishes.Dequeue());
+            while (session == mine && job == null && asked-- > 0 && wishes.Count > 0 && (Trouble != "" || (Model != null && loadingAdapter == null))) Begin(wishes.Dequeue());
+        }
+
+        private void FinishOpening()
+        {
+            if (!opening.IsCompleted) return;
+            Task<Engine> ended = opening;
+            opening = null;
+            try
+            {
+                engine = ended.GetAwaiter().GetResult();
+                EngineInfo info = engine.Info;
+                Debug.Log("sumi " + Engine.Version + ": " + info.Backend + ", " + info.Device, this);
+                loading = engine.LoadModel(FullPath(modelPath), weights, variant: variant != "" ? variant : null, attention: attention);
+            }
+            catch (SumiException trouble) { Trouble = trouble.Message; }
         }
 
         private void FinishLoading()
@@ -176,7 +258,7 @@ namespace Sumi
         {
             if (Trouble != "")
             {
-                Fail(Trouble);
+                Fail(wish, Result.WrongState, Trouble);
                 return;
             }
             try
@@ -189,18 +271,22 @@ namespace Sumi
                 if (guidance >= 0) request.Guidance = guidance;
                 if (adapter != null) request.Loras.Add(new LoraUse { Lora = adapter, Scale = adapterScale });
                 job = Model.Generate(request);
+                current = wish;
                 seenPreview = 0;
             }
-            catch (SumiException trouble) { Fail(trouble.Message); }
+            catch (SumiException trouble) { Fail(wish, trouble.Result, trouble.Message); }
+            catch (ArgumentException trouble) { Fail(wish, Result.InvalidArgument, trouble.Message); }
         }
 
         private void LookAtJob()
         {
+            int mine = session;
             JobStatus status = job.Poll();
             if (status.PreviewVersion != seenPreview)
             {
                 seenPreview = status.PreviewVersion;
                 ShowPreview();
+                if (session != mine) return;
             }
             if (!status.IsFinal)
             {
@@ -208,7 +294,9 @@ namespace Sumi
                 return;
             }
             ImageJob ended = job;
+            Wish wish = current;
             job = null; // before anybody is told, who may ask for more
+            current = new Wish();
             try
             {
                 Grow(ref pixels, ended.Width * ended.Height * 4);
@@ -216,10 +304,11 @@ namespace Sumi
             }
             catch (SumiException trouble)
             {
-                Fail(trouble.Message);
+                Fail(wish, trouble.Result, trouble.Message);
                 return;
             }
             Texture = Fill(Texture, pixels, ended.Width, ended.Height);
+            if (wish.Task != null) wish.Task.TrySetResult(Texture);
             if (Done != null) Done(Texture);
         }
 
@@ -263,9 +352,11 @@ namespace Sumi
             return texture;
         }
 
-        private void Fail(string sentence)
+        private void Fail(Wish wish, Result result, string sentence)
         {
-            if (Failed != null) Failed(sentence);
+            if (wish.Task != null && result == Result.Cancelled) wish.Task.TrySetCanceled();
+            else if (wish.Task != null) wish.Task.TrySetException(new SumiException(result, sentence));
+            else if (Failed != null) Failed(sentence);
             else Debug.LogWarning("sumi: " + sentence, this);
         }
     }

@@ -10,7 +10,7 @@ namespace Sumi
 {
     public sealed class SumiPictureEditor : MonoBehaviour
     {
-        [Tooltip("Makes the pictures, with an edit model such as Qwen-Image-Edit. Nothing else may give it work.")]
+        [Tooltip("Makes the pictures, with an edit model such as Qwen-Image-Edit. Nothing else may give it work. Empty: the one beside this component.")]
         public SumiGenerator generator;
         [Tooltip("What the first edit begins with; Read/Write is on in its import settings. Empty: the first words draw a picture.")]
         public Texture2D picture;
@@ -39,16 +39,23 @@ namespace Sumi
             if (IsBusy)
             {
                 words.Clear();
-                generator.Cancel();
+                if (isWorking && generator != null) generator.Cancel();
                 return;
             }
-            if (!CanUndo) return;
+            if (!CanUndo || generator == null) return;
             pictures.RemoveAt(pictures.Count - 1);
             generator.Show(Current);
         }
 
         private void OnEnable()
         {
+            if (generator == null) generator = GetComponent<SumiGenerator>();
+            if (generator == null)
+            {
+                Debug.LogError("sumi: the picture editor has no generator: add a SumiGenerator to the same object, or set its field", this);
+                enabled = false;
+                return;
+            }
             generator.Done += Take;
             if (pictures.Count > 0 || picture == null) return;
             pictures.Add(SumiGenerator.PictureOf(picture));
@@ -57,15 +64,18 @@ namespace Sumi
 
         private void OnDisable()
         {
-            generator.Done -= Take;
-            if (isWorking) generator.Cancel();
+            if (generator != null)
+            {
+                generator.Done -= Take;
+                if (isWorking) generator.Cancel();
+            }
             words.Clear();
             isWorking = false;
         }
 
         private void Update()
         {
-            if (generator.IsBusy) return;
+            if (generator == null || generator.IsBusy) return;
             if (isWorking) words.Clear(); // it ended without a picture, and the generator told why
             isWorking = words.Count > 0;
             if (!isWorking) return;
