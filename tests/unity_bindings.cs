@@ -48,7 +48,7 @@ internal static class UnityBindings
         return "";
     }
 
-    private static Result Refused(Action what, out string sentence)
+    internal static Result Refused(Action what, out string sentence)
     {
         sentence = "";
         try { what(); }

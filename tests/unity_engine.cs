@@ -59,17 +59,31 @@ namespace UnityEngine
     public enum TextureFormat { RGBA32 = 4 }
     public enum TextureWrapMode { Repeat = 0, Clamp = 1 }
 
+    namespace Experimental.Rendering
+    {
+        public enum GraphicsFormat { None = 0, R8G8B8A8_SRGB = 4, R8G8B8A8_UNorm = 8 }
+    }
+
+    public enum ColorSpace { Gamma = 0, Linear = 1 }
+    public static class QualitySettings { public static ColorSpace activeColorSpace = ColorSpace.Gamma; }
+    public static class SystemInfo { public static Rendering.GraphicsDeviceType graphicsDeviceType = Rendering.GraphicsDeviceType.OpenGLCore; }
+
     public class Texture2D : Object
     {
         public readonly int width, height;
+        public readonly int mipmapCount;
+        public readonly Experimental.Rendering.GraphicsFormat graphicsFormat;
         public TextureWrapMode wrapMode { get; set; }
         public byte[] Shown; // what the GPU would have
         private byte[] loaded;
 
-        public Texture2D(int width, int height, TextureFormat format, bool mipChain)
+        // Without `linear` it is sRGB, where the project is linear.
+        public Texture2D(int width, int height, TextureFormat format, bool mipChain, bool linear = false)
         {
             this.width = width;
             this.height = height;
+            mipmapCount = mipChain ? 8 : 1;
+            graphicsFormat = linear || QualitySettings.activeColorSpace == ColorSpace.Gamma ? Experimental.Rendering.GraphicsFormat.R8G8B8A8_UNorm : Experimental.Rendering.GraphicsFormat.R8G8B8A8_SRGB;
         }
 
         public void LoadRawTextureData(byte[] data)
@@ -120,6 +134,8 @@ namespace UnityEngine
 
     namespace Rendering
     {
+        public enum GraphicsDeviceType { Direct3D11 = 2, OpenGLCore = 17, Direct3D12 = 18, Vulkan = 21 }
+
         public sealed class CommandBuffer
         {
             internal IntPtr Function, Data;

@@ -22,10 +22,12 @@ int host_texture(int width, int height);
 int host_pixel(int texture, int byte);
 void host_release(int texture);
 void host_context(int is_current);
+void host_device_event(int type);
 int host_held(void);
 
 // Of the plug-in.
 void UnityPluginLoad(void* interfaces);
+void UnityPluginUnload(void);
 
 // ---- The thread that renders ----------------------------------------------------------------------------------------
 
@@ -146,12 +148,29 @@ static void release_texture(int texture, void* unused)
 static int s_renderer, s_images;
 static int get_renderer(void) { return s_renderer; }
 
+typedef void device_function(int type);
+static device_function* s_device_function;
+static void register_device_event(device_function* function) { s_device_function = function; }
+static void unregister_device_event(device_function* function)
+{
+    if (s_device_function == function) s_device_function = NULL;
+}
+
+static void tell_device_event(int type, void* unused)
+{
+    (void)unused;
+    if (s_device_function != NULL) s_device_function(type);
+}
+void host_device_event(int type) { queue(tell_device_event, type, NULL); }
+
 static void* get_interface(unsigned long long high, unsigned long long low)
 {
     static struct {
         int (*get_renderer)(void);
-        void* others[3];
-    } graphics = {get_renderer, {0}};
+        void (*register_device_event)(device_function* function);
+        void (*unregister_device_event)(device_function* function);
+        void* reserve_event_ids;
+    } graphics = {get_renderer, register_device_event, unregister_device_event, NULL};
     return high == 0x7CBA0A9CA4DDB544ull && low == 0x8C5AD4926EB17B11ull ? &graphics : NULL;
 }
 
@@ -176,6 +195,7 @@ void host_begin(int renderer)
     interfaces.get_split = get_interface;
     begin_thread();
     host_flush();
+    if (s_device_function != NULL) UnityPluginUnload();
     fake_reset();
     fake_on_launch(write_image, NULL);
     s_renderer = renderer;

@@ -17,6 +17,7 @@ internal static class UnitySessions
     [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_texture(int width, int height);
     [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_pixel(int texture, int index);
     [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern int host_held();
+    [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] private static extern void host_device_event(int type);
 
     private const string Text = "a red house on the grass";
     private const int Side = 256, Small = 32, OpenGlCore = 17, Vulkan = 21;
@@ -24,6 +25,9 @@ internal static class UnitySessions
     {
         { "plug-in", TexturesAreWrittenByThePlugin },
         { "two-textures", TexturesAreMadeInOneFrame },
+        { "formats", TexturesHaveAFormat },
+        { "device-reset", TheDeviceIsReset },
+        { "devices", EnginesHaveADevice },
         { "leave-play", EnginesGoBeforeTheirEvents },
         { "dispose-texture", TexturesGoBeforeTheirEvents },
         { "reload", ScriptsAreReloaded },
@@ -59,9 +63,9 @@ internal static class UnitySessions
     private static void TexturesAreWrittenByThePlugin(string path)
     {
         host_begin(Vulkan);
-        Check(!SumiTexture.IsSupported, "Vulkan is not supported");
+        Check(!SumiTexture.IsSupported && SumiTexture.Trouble.Contains("Vulkan"), "Vulkan is not supported: " + SumiTexture.Trouble);
         host_begin(OpenGlCore);
-        Check(SumiTexture.IsSupported, "OpenGL is supported");
+        Check(SumiTexture.IsSupported && SumiTexture.Trouble == "", "OpenGL is supported");
         int picture = host_texture(Side, Side), preview = host_texture(Small, Small);
         Texture2D pictureTexture = TextureOf(picture, Side), previewTexture = TextureOf(preview, Small);
         using (Engine engine = CudaEngine())
@@ -75,6 +79,16 @@ internal static class UnitySessions
             Renders.host_context(1);
             var shown = new SumiTexture(engine, pictureTexture, false);
             var previews = new SumiTexture(engine, previewTexture, true);
+            var early = new ImageRequest(model) { Prompt = Text, Seed = 7, Texture = shown };
+            Renders.host_hold(1);
+            var late = new SumiTexture(engine, pictureTexture, false);
+            early.Texture = late;
+            UnityBindings.Throws<InvalidOperationException>(() => model.Generate(early), "a target that is not ready");
+            Renders.host_hold(0);
+            late.Dispose();
+            using (Engine other = CudaEngine())
+            using (Model there = other.LoadModel(path).Wait())
+                UnityBindings.Throws<ArgumentException>(() => there.Generate(early), "a target of another engine");
             Check(Ready(shown) && Ready(previews), "textures are imported");
             for (int round = 1; round <= 2; round++)
             {
@@ -124,6 +138,88 @@ internal static class UnitySessions
             foreach (SumiTexture each in shown) each.Dispose();
         }
         NothingIsLeft(textures);
+    }
+
+    private static void TexturesHaveAFormat(string path)
+    {
+        host_begin(OpenGlCore);
+        int name = host_texture(Side, Side);
+        Func<bool, bool, Texture2D> make = (mipChain, linear) => new Texture2D(Side, Side, TextureFormat.RGBA32, mipChain, linear) { Native = new IntPtr(name) };
+        using (Engine engine = CudaEngine())
+        {
+            UnityBindings.Throws<ArgumentException>(() => new SumiTexture(engine, make(true, true), false), "mip levels");
+            using (var gamma = new SumiTexture(engine, make(false, false), false)) Check(!gamma.NeedsDecoding && Ready(gamma), "a gamma project shows the values as they are");
+            QualitySettings.activeColorSpace = ColorSpace.Linear;
+            string told = UnityBindings.Throws<ArgumentException>(() => new SumiTexture(engine, make(false, false), false), "sRGB with OpenGL");
+            Check(told.Contains("linear: true"), "and what to do: " + told);
+            using (var linear = new SumiTexture(engine, make(false, true), false)) Check(linear.NeedsDecoding && Ready(linear), "in a linear project the shader decodes");
+        }
+        NothingIsLeft(make(false, true));
+    }
+
+    private static void TheDeviceIsReset(string path)
+    {
+        const int beforeReset = 2, afterReset = 3;
+        host_begin(OpenGlCore);
+        Texture2D texture = TextureOf(host_texture(Side, Side), Side), next = TextureOf(host_texture(Side, Side), Side);
+        using (Engine engine = CudaEngine())
+        {
+            Model model = engine.LoadModel(path).Wait();
+            var shown = new SumiTexture(engine, texture, false);
+            Check(Ready(shown), "imported");
+            ImageJob job = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7, Texture = shown });
+            while (job.Poll().State == JobState.Queued) engine.Update(1);
+            Renders.host_hold(1);
+            shown.Preview(job);
+            host_device_event(beforeReset);
+            shown.Update();
+            UnityEngine.Object.Destroy(texture); // a texture that CUDA still knows would be a broken rule
+            Renders.host_hold(0);
+            Renders.host_flush();
+            UnityBindings.Throws<SumiException>(() => Ready(shown), "a preview into a texture of a device that is gone");
+            string told = UnityBindings.Throws<SumiException>(() => shown.Preview(job), "a texture of a device that is gone");
+            Check(told.Contains("reset"), "and why: " + told);
+            UnityBindings.Throws<SumiException>(() => model.Generate(new ImageRequest(model) { Prompt = Text, Texture = shown }), "as a target");
+            while (!job.Poll().IsFinal) engine.Update(1000);
+            Check(job.Poll().State == JobState.Cancelled, "the job for it is cancelled");
+            host_device_event(afterReset);
+            shown.Dispose();
+            var again = new SumiTexture(engine, next, false);
+            Check(Ready(again), "a new one");
+        }
+        NothingIsLeft(next);
+    }
+
+    // The GPU that Unity draws with, unless another one is asked for. (The fake one's uuid is 0, 1, 2 ...)
+    private static void EnginesHaveADevice(string path)
+    {
+        host_begin(OpenGlCore);
+        byte[] right = Enumerable.Range(0, 16).Select(i => (byte)i).ToArray(), wrong = new byte[16], drawing = null;
+        var lines = new List<string>();
+        Func<EngineOptions, string> backend = options =>
+        {
+            options.Log = (level, text) => { if (level <= LogLevel.Warning) lines.Add(text); };
+            using (var engine = new Engine(options)) return engine.Info.Backend;
+        };
+        Check(backend(new EngineOptions { Backend = Backend.Cuda, Uuid = right }) == "cuda", "the GPU of this uuid");
+        string sentence;
+        Check(UnityBindings.Refused(() => backend(new EngineOptions { Backend = Backend.Cuda, Uuid = wrong }), out sentence) == Result.NoDevice, "no GPU of that uuid: " + sentence);
+        Check(UnityBindings.Refused(() => backend(new EngineOptions { Backend = Backend.Cuda, Ordinal = 3 }), out sentence) == Result.NoDevice, "no fourth GPU: " + sentence);
+        UnityBindings.Throws<ArgumentException>(() => backend(new EngineOptions { Luid = right }), "a LUID of 16 bytes");
+        int asked = 0;
+        SumiTexture.DrawingDevice = () => { asked++; return drawing; };
+        Check(backend(new EngineOptions { Backend = Backend.Cuda }) == "cuda" && asked == 1, "without a known device any will do");
+        lines.Clear();
+        drawing = new byte[] { 9, 9, 9, 9, 9, 9, 9, 9 };
+        Check(backend(new EngineOptions { Backend = Backend.Cuda }) == "cuda" && asked == 2 && lines.Last().Contains("Unity draws with"), "Unity draws with a GPU that cannot be used: " + string.Join("; ", lines.ToArray()));
+        Check(backend(new EngineOptions()) == "cuda" && asked == 3, "the same with Auto");
+        drawing = new byte[] { 1, 2, 3, 4, 5, 6, 7, 8 }; // the fake one's
+        lines.Clear();
+        Check(backend(new EngineOptions { Backend = Backend.Cuda }) == "cuda" && asked == 4 && lines.Count == 0, "Unity draws with the only one: " + string.Join("; ", lines.ToArray()));
+        backend(new EngineOptions { Backend = Backend.Cpu });
+        backend(new EngineOptions { Backend = Backend.Cuda, Ordinal = 0 });
+        Check(asked == 4, "it is asked for only where it matters");
+        NothingIsLeft();
     }
 
     // Play mode is left while events are under way: for an import, a preview, a picture, and frames that pass.

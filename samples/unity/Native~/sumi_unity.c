@@ -19,7 +19,9 @@
 #define INITGUID
 #include <windows.h>
 // windows.h comes first
+#include <d3d11.h>
 #include <d3d12.h>
+#include <dxgi.h>
 #define UNITY_CALL __stdcall
 #define UNITY_EXPORT __declspec(dllexport)
 #else
@@ -41,9 +43,13 @@ typedef struct unity_interfaces {
 
 typedef struct unity_graphics { // 7CBA0A9CA4DDB544 8C5AD4926EB17B11
     int(UNITY_CALL* get_renderer)(void);
-    void *register_device_event, *unregister_device_event, *reserve_event_ids;
+    void(UNITY_CALL* register_device_event)(void(UNITY_CALL* function)(int type));
+    void(UNITY_CALL* unregister_device_event)(void(UNITY_CALL* function)(int type));
+    void* reserve_event_ids;
 } unity_graphics;
-enum { RENDERER_D3D11 = 2, RENDERER_GL_CORE = 17, RENDERER_D3D12 = 18 };
+enum { RENDERER_D3D11 = 2, RENDERER_NULL = 4, RENDERER_METAL = 16, RENDERER_GL_CORE = 17, RENDERER_D3D12 = 18 };
+enum { RENDERER_VULKAN = 21 };
+enum { DEVICE_INITIALIZE = 0, DEVICE_SHUTDOWN = 1, DEVICE_BEFORE_RESET = 2, DEVICE_AFTER_RESET = 3 };
 
 #if defined(_WIN32)
 typedef struct unity_resource_state {
@@ -51,29 +57,59 @@ typedef struct unity_resource_state {
     D3D12_RESOURCE_STATES expected, current; // before and after the command list
 } unity_resource_state;
 
-typedef struct unity_d3d12 { // version 7: 4624B0DA41B64AAC 915AABCB9BC3F0D3
-    ID3D12Device*(UNITY_CALL* get_device)(void);
+typedef ID3D12Device*(UNITY_CALL* get_device_function)(void);
+typedef ID3D12Fence*(UNITY_CALL* get_fence_function)(void);
+typedef UINT64(UNITY_CALL* execute_function)(ID3D12GraphicsCommandList* list, int count, unity_resource_state* states);
+
+typedef struct unity_d3d12_v5 { // F5C8D8A37D37BC42 B02DFE93B5064A27, and version 6: A396DCE58CAC4D78 AFDD9B281F20B840
+    get_device_function get_device;
+    get_fence_function get_frame_fence;
+    void* get_next_frame_fence_value;
+    execute_function execute_command_list;
+} unity_d3d12_v5;
+
+typedef struct unity_d3d12_v7 { // 4624B0DA41B64AAC 915AABCB9BC3F0D3
+    get_device_function get_device;
     void *get_swap_chain, *get_sync_interval, *get_present_flags;
-    ID3D12Fence*(UNITY_CALL* get_frame_fence)(void);
-    UINT64(UNITY_CALL* get_next_frame_fence_value)(void);
-    UINT64(UNITY_CALL* execute_command_list)(ID3D12GraphicsCommandList* list, int count, unity_resource_state* states);
-} unity_d3d12;
-static unity_d3d12* s_d3d12;
+    get_fence_function get_frame_fence;
+    void* get_next_frame_fence_value;
+    execute_function execute_command_list;
+} unity_d3d12_v7;
+
+typedef struct unity_d3d11 { // AAB37EF87A87D748 BF76967F07EFB177
+    ID3D11Device*(UNITY_CALL* get_device)(void);
+} unity_d3d11;
+
+// Of whichever version there is; get_device is NULL where there is none.
+static struct {
+    get_device_function get_device;
+    get_fence_function get_frame_fence;
+    execute_function execute_command_list;
+} s_d3d12;
 #endif
 
+static unity_interfaces* s_interfaces;
 static unity_graphics* s_graphics;
 
-UNITY_EXPORT void UNITY_CALL UnityPluginLoad(unity_interfaces* interfaces);
-UNITY_EXPORT void UNITY_CALL UnityPluginLoad(unity_interfaces* interfaces)
+// Unity has the interfaces of a renderer from its device's initialisation on.
+static void find_interfaces(void)
 {
-    s_graphics = interfaces->get_interface_split(0x7CBA0A9CA4DDB544ull, 0x8C5AD4926EB17B11ull);
 #if defined(_WIN32)
-    s_d3d12 = interfaces->get_interface_split(0x4624B0DA41B64AACull, 0x915AABCB9BC3F0D3ull);
+    const unity_d3d12_v7* v7 = s_interfaces->get_interface_split(0x4624B0DA41B64AACull, 0x915AABCB9BC3F0D3ull);
+    const unity_d3d12_v5* v5 = s_interfaces->get_interface_split(0xA396DCE58CAC4D78ull, 0xAFDD9B281F20B840ull);
+    if (v5 == NULL) v5 = s_interfaces->get_interface_split(0xF5C8D8A37D37BC42ull, 0xB02DFE93B5064A27ull);
+    memset(&s_d3d12, 0, sizeof s_d3d12);
+    if (v7 != NULL) {
+        s_d3d12.get_device = v7->get_device;
+        s_d3d12.get_frame_fence = v7->get_frame_fence;
+        s_d3d12.execute_command_list = v7->execute_command_list;
+    } else if (v5 != NULL) {
+        s_d3d12.get_device = v5->get_device;
+        s_d3d12.get_frame_fence = v5->get_frame_fence;
+        s_d3d12.execute_command_list = v5->execute_command_list;
+    }
 #endif
 }
-
-UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void);
-UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void) { s_graphics = NULL; }
 
 // ---- The lock -------------------------------------------------------------------------------------------------------
 // Engines are called by one thread at a time. C# holds this lock around its calls, the events around theirs. The thread
@@ -143,6 +179,7 @@ typedef struct sumi_unity_texture {
     UINT row_bytes;
     ID3D12Fence* ready;
     sumi_external* ready_import;
+    bool has_reference;                            // to `native`: Unity may destroy the texture while it is imported
     UINT64 ready_value, copied_value, frame_value; // of the frame fence: when the copy will be done
     ID3D12CommandAllocator* allocator;
     ID3D12GraphicsCommandList* list;
@@ -181,7 +218,7 @@ static LUID luid_of(ID3D12Device* device)
 static sumi_result import_shared(sumi_unity_texture* t, sumi_import_desc* desc, ID3D12DeviceChild* child,
                                  sumi_external** out)
 {
-    ID3D12Device* device = s_d3d12->get_device();
+    ID3D12Device* device = s_d3d12.get_device();
     HANDLE handle;
     TRY(result_of(ID3D12Device_CreateSharedHandle(device, child, NULL, GENERIC_ALL, NULL, &handle)));
     const LUID luid = luid_of(device);
@@ -194,8 +231,8 @@ static sumi_result import_shared(sumi_unity_texture* t, sumi_import_desc* desc, 
 
 static sumi_result import_d3d12(sumi_unity_texture* t)
 {
-    if (s_d3d12 == NULL) return SUMI_NOT_SUPPORTED;
-    ID3D12Device* device = s_d3d12->get_device();
+    if (s_d3d12.get_device == NULL) return SUMI_NOT_SUPPORTED;
+    ID3D12Device* device = s_d3d12.get_device();
     t->row_bytes = ((UINT)t->width * 4 + D3D12_TEXTURE_DATA_PITCH_ALIGNMENT - 1) / D3D12_TEXTURE_DATA_PITCH_ALIGNMENT
                  * D3D12_TEXTURE_DATA_PITCH_ALIGNMENT;
     const D3D12_HEAP_PROPERTIES heap = {.Type = D3D12_HEAP_TYPE_DEFAULT};
@@ -234,15 +271,14 @@ static sumi_result import_d3d12(sumi_unity_texture* t)
 static bool is_copied(const sumi_unity_texture* t)
 {
     return t->copied_value == t->ready_value
-        && ID3D12Fence_GetCompletedValue(s_d3d12->get_frame_fence()) >= t->frame_value;
+        && ID3D12Fence_GetCompletedValue(s_d3d12.get_frame_fence()) >= t->frame_value;
 }
 
 // Copies the buffer into Unity's texture, if the image is there and was not copied yet.
 static sumi_result copy_buffer(sumi_unity_texture* t)
 {
     if (t->copied_value == t->ready_value || ID3D12Fence_GetCompletedValue(t->ready) < t->ready_value) return SUMI_OK;
-    if (ID3D12Fence_GetCompletedValue(s_d3d12->get_frame_fence()) < t->frame_value)
-        return SUMI_OK; // the list is in use
+    if (ID3D12Fence_GetCompletedValue(s_d3d12.get_frame_fence()) < t->frame_value) return SUMI_OK; // the list is in use
     const D3D12_TEXTURE_COPY_LOCATION from = {.pResource = t->buffer,
                                               .Type = D3D12_TEXTURE_COPY_TYPE_PLACED_FOOTPRINT,
                                               .PlacedFootprint = {.Footprint = {DXGI_FORMAT_R8G8B8A8_UNORM,
@@ -254,7 +290,7 @@ static sumi_result copy_buffer(sumi_unity_texture* t)
     ID3D12GraphicsCommandList_CopyTextureRegion(t->list, &to, 0, 0, 0, &from, NULL);
     TRY(result_of(ID3D12GraphicsCommandList_Close(t->list)));
     unity_resource_state state = {t->native, D3D12_RESOURCE_STATE_COPY_DEST, D3D12_RESOURCE_STATE_COPY_DEST};
-    t->frame_value = s_d3d12->execute_command_list(t->list, 1, &state);
+    t->frame_value = s_d3d12.execute_command_list(t->list, 1, &state);
     t->copied_value = t->ready_value;
     return SUMI_OK;
 }
@@ -335,24 +371,28 @@ static int32_t grant(sumi_unity_texture* t)
     return result;
 }
 
-// Whether nothing is left of a texture that was disposed.
-static bool end_texture(sumi_unity_texture* t)
+// Whether nothing is left of a texture that was disposed. `is_idle`: Unity's GPU does nothing any more.
+static bool end_texture(sumi_unity_texture* t, bool is_idle)
 {
     sumi_external_release(t->external);
     t->external = NULL;
 #if defined(_WIN32)
-    // Without an engine nothing is written any more. An image that was not copied never will be.
-    if (t->list != NULL && ID3D12Fence_GetCompletedValue(s_d3d12->get_frame_fence()) < t->frame_value) return false;
+    // Without an import nothing is written any more. An image that was not copied never will be.
+    if (t->list != NULL && !is_idle && ID3D12Fence_GetCompletedValue(s_d3d12.get_frame_fence()) < t->frame_value)
+        return false;
     free_d3d12(t);
+    if (t->has_reference) IUnknown_Release((IUnknown*)t->native);
+    t->has_reference = false;
 #endif
+    (void)is_idle;
     return true;
 }
 
-static void end_disposed(void)
+static void end_disposed(bool is_idle)
 {
     for (sumi_unity_texture** at = &s_textures; *at != NULL;) {
         sumi_unity_texture* t = *at;
-        if (t->is_disposed && end_texture(t)) {
+        if (t->is_disposed && end_texture(t, is_idle)) {
             *at = t->next;
             free(t);
         } else at = &t->next;
@@ -389,9 +429,39 @@ static void UNITY_CALL on_event(int event, void* data)
             && (int32_t)sumi_engine_last_error(t->engine, t->message, sizeof t->message) != t->result)
             t->message[0] = '\0';
     }
-    end_disposed();
+    end_disposed(false);
     s_is_in_event = false;
     unlock();
+}
+
+// Without its device no texture is left; C# makes new ones. The renderer's thread, with nothing under way.
+static void UNITY_CALL on_device_event(int type)
+{
+    lock();
+    s_is_in_event = true;
+    if (type == DEVICE_SHUTDOWN || type == DEVICE_BEFORE_RESET) {
+        for (sumi_unity_texture* t = s_textures; t != NULL; t = t->next) t->is_disposed = true;
+        end_disposed(true);
+    }
+    find_interfaces();
+    s_is_in_event = false;
+    unlock();
+}
+
+UNITY_EXPORT void UNITY_CALL UnityPluginLoad(unity_interfaces* interfaces);
+UNITY_EXPORT void UNITY_CALL UnityPluginLoad(unity_interfaces* interfaces)
+{
+    s_interfaces = interfaces;
+    s_graphics = interfaces->get_interface_split(0x7CBA0A9CA4DDB544ull, 0x8C5AD4926EB17B11ull);
+    if (s_graphics != NULL) s_graphics->register_device_event(on_device_event);
+    on_device_event(DEVICE_INITIALIZE); // which was before, where this is loaded late
+}
+
+UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void);
+UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void)
+{
+    if (s_graphics != NULL) s_graphics->unregister_device_event(on_device_event);
+    s_graphics = NULL;
 }
 
 // ---- What C# calls --------------------------------------------------------------------------------------------------
@@ -400,7 +470,8 @@ static void UNITY_CALL on_event(int event, void* data)
 API void sumi_unity_lock(void);
 API int32_t sumi_unity_try_lock(void);
 API void sumi_unity_unlock(void);
-API int32_t sumi_unity_can_share(void);
+API const char* sumi_unity_trouble(void);
+API int32_t sumi_unity_luid(uint8_t out[8]);
 API uint64_t sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height,
                                int32_t takes_previews);
 API int32_t sumi_unity_wish(uint64_t id, int32_t wished, uint64_t job);
@@ -417,14 +488,59 @@ API void sumi_unity_lock(void) { lock(); }
 API int32_t sumi_unity_try_lock(void) { return try_lock(); }
 API void sumi_unity_unlock(void) { unlock(); }
 
-// Whether the renderer is one of those above.
-API int32_t sumi_unity_can_share(void)
+// Why Unity's textures cannot be shared, in a sentence that says what to do; "" where they can. Static.
+API const char* sumi_unity_trouble(void)
 {
-    const int current = renderer();
+    switch (renderer()) {
+    case -1:
+        return "Unity has not loaded sumi_unity as a rendering plug-in: it must be in the package's Runtime/Plugins "
+               "folder "
+               "when the program starts";
+    case RENDERER_GL_CORE: return "";
 #if defined(_WIN32)
-    return current == RENDERER_GL_CORE || current == RENDERER_D3D11 || (current == RENDERER_D3D12 && s_d3d12 != NULL);
+    case RENDERER_D3D11: return "";
+    case RENDERER_D3D12:
+        return s_d3d12.get_device != NULL
+                 ? ""
+                 : "this version of Unity has none of the interfaces IUnityGraphicsD3D12v5, v6 and v7: use Direct3D 11";
+#endif
+    case RENDERER_NULL: return "Unity draws nothing (batch mode, -nographics): fetch pictures into memory";
+    case RENDERER_VULKAN:
+        return "textures of Vulkan cannot be shared, because Unity's device lacks the extensions: use OpenGL core, or "
+               "fetch pictures into memory";
+    case RENDERER_METAL: return "there is no CUDA on systems with Metal: fetch pictures into memory";
+    default:
+        return "only textures of OpenGL core, Direct3D 11 and Direct3D 12 can be shared: fetch pictures into memory";
+    }
+}
+
+// The LUID of the adapter that Unity draws with. Returns 0 where it is not known: with other renderers than Direct3D.
+API int32_t sumi_unity_luid(uint8_t out[8])
+{
+#if defined(_WIN32)
+    const int current = renderer();
+    LUID luid;
+    if (current == RENDERER_D3D12 && s_d3d12.get_device != NULL) {
+        luid = luid_of(s_d3d12.get_device());
+        memcpy(out, &luid, sizeof luid);
+        return 1;
+    }
+    const unity_d3d11* d3d11 = current == RENDERER_D3D11
+                                 ? s_interfaces->get_interface_split(0xAAB37EF87A87D748ull, 0xBF76967F07EFB177ull)
+                                 : NULL;
+    IDXGIDevice* device = NULL;
+    IDXGIAdapter* adapter = NULL;
+    DXGI_ADAPTER_DESC desc;
+    bool is_known =
+        d3d11 != NULL && SUCCEEDED(ID3D11Device_QueryInterface(d3d11->get_device(), &IID_IDXGIDevice, (void**)&device))
+        && SUCCEEDED(IDXGIDevice_GetAdapter(device, &adapter)) && SUCCEEDED(IDXGIAdapter_GetDesc(adapter, &desc));
+    if (is_known) memcpy(out, &desc.AdapterLuid, sizeof desc.AdapterLuid);
+    if (adapter != NULL) IDXGIAdapter_Release(adapter);
+    if (device != NULL) IDXGIDevice_Release(device);
+    return is_known;
 #else
-    return current == RENDERER_GL_CORE;
+    (void)out;
+    return 0;
 #endif
 }
 
@@ -444,11 +560,15 @@ API uint64_t sumi_unity_create(sumi_engine* engine, void* native, int32_t width,
                               .height = height,
                               .takes_previews = takes_previews != 0,
                               .result = NOT_YET};
+#if defined(_WIN32)
+    t->has_reference = renderer() == RENDERER_D3D11 || renderer() == RENDERER_D3D12;
+    if (t->has_reference) IUnknown_AddRef((IUnknown*)native);
+#endif
     s_textures = t;
     return t->id;
 }
 
-// A sumi_result: SUMI_STALE_HANDLE for a texture that was disposed, or whose engine was destroyed.
+// A sumi_result: SUMI_STALE_HANDLE for a texture that was disposed, or whose engine or device is gone.
 API int32_t sumi_unity_wish(uint64_t id, int32_t wished, uint64_t job)
 {
     sumi_unity_texture* t = find(id);

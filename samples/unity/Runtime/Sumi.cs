@@ -475,6 +475,8 @@ namespace Sumi
         public uint MaxSliceMicroseconds = 2000;  // no piece of work is longer: a frame is missed by no more than that
         public ulong MemoryBudgetBytes;           // 0: no limit
         public Cublaslt Cublaslt = Cublaslt.Auto;
+        public int Ordinal = -1;                  // of the GPU; -1: the one that Unity draws with, where the rendering plug-in knows it (Direct3D), or the first one
+        public byte[] Uuid, Luid;                 // the same by its 16 or 8 bytes; null: any
         public Action<LogLevel, string> Log;      // called inside calls of the engine, on any thread that makes them; must not call the engine
     }
 
@@ -528,21 +530,43 @@ namespace Sumi
 
         private static EngineHandle Create(EngineOptions options)
         {
+            bool isOurs = options.Ordinal < 0 && options.Uuid == null && options.Luid == null && options.Backend != Backend.Cpu;
+            byte[] luid = isOurs ? SumiTexture.DrawingDevice() : options.Luid;
+            if (luid == null || !isOurs) return Create(options, luid);
+            try { return Create(options, luid); }
+            catch (SumiException refused)
+            {
+                if (refused.Result != Result.NoDevice && refused.Result != Result.NotSupported && refused.Result != Result.DeviceUnsupported) throw;
+            }
+            if (options.Log != null) options.Log(LogLevel.Warning, "the GPU that Unity draws with cannot be used: another one, or the processor, works");
+            return Create(options, null);
+        }
+
+        private static EngineHandle Create(EngineOptions options, byte[] luid)
+        {
+            if ((options.Uuid != null && options.Uuid.Length != 16) || (luid != null && luid.Length != 8)) throw new ArgumentException("a Uuid has 16 bytes, a Luid 8");
             var sink = new LogSink { Write = options.Log };
             GCHandle self = GCHandle.Alloc(sink, GCHandleType.Weak);
-            Native.sumi_engine_desc desc = Native.sumi_engine_defaults();
-            desc.backend = options.Backend;
-            desc.pump = options.Pump;
-            desc.job_capacity = options.JobCapacity;
-            desc.cpu_thread_count = options.ThreadCount;
-            desc.max_slice_us = options.MaxSliceMicroseconds;
-            desc.memory_budget_bytes = options.MemoryBudgetBytes;
-            desc.cuda.cublaslt = options.Cublaslt;
-            desc.log.write = Marshal.GetFunctionPointerForDelegate(LogSink.Callback);
-            desc.log.user_data = GCHandle.ToIntPtr(self);
             IntPtr made, route = IntPtr.Zero;
-            if (SumiTexture.HasPlugin) desc.log = SumiTexture.RouteLog(desc.log, out route);
-            Result result = Native.sumi_engine_create(ref desc, out made);
+            Result result;
+            using (var scratch = new Scratch())
+            {
+                Native.sumi_engine_desc desc = Native.sumi_engine_defaults();
+                desc.backend = options.Backend;
+                desc.pump = options.Pump;
+                desc.job_capacity = options.JobCapacity;
+                desc.cpu_thread_count = options.ThreadCount;
+                desc.max_slice_us = options.MaxSliceMicroseconds;
+                desc.memory_budget_bytes = options.MemoryBudgetBytes;
+                desc.cuda.cublaslt = options.Cublaslt;
+                desc.cuda.ordinal = options.Ordinal;
+                desc.cuda.uuid = scratch.Pin(options.Uuid);
+                desc.cuda.luid = scratch.Pin(luid);
+                desc.log.write = Marshal.GetFunctionPointerForDelegate(LogSink.Callback);
+                desc.log.user_data = GCHandle.ToIntPtr(self);
+                if (SumiTexture.HasPlugin) desc.log = SumiTexture.RouteLog(desc.log, out route);
+                result = Native.sumi_engine_create(ref desc, out made);
+            }
             if (result != Result.Ok)
             {
                 Marshal.FreeHGlobal(route);
@@ -1163,7 +1187,7 @@ namespace Sumi
             Priority = desc.priority;
         }
 
-        // Where the picture goes instead of memory; null: memory. Of the request's size.
+        // Where the picture goes instead of memory; null: memory. Of the request's size, and imported: SumiTexture.IsReady.
         public SumiTexture Texture;
 
         internal Native.sumi_image_desc Write(Model model, Scratch scratch)
@@ -1176,7 +1200,7 @@ namespace Sumi
             Native.sumi_image_desc desc = Native.sumi_image_defaults(model.Pointer, preset);
             desc.items = scratch.Pin(new[] { item });
             desc.item_count = 1;
-            if (Texture != null) desc.targets = scratch.Pin(new[] { Texture.Target });
+            if (Texture != null) desc.targets = scratch.Pin(new[] { Texture.TargetFor(model.Owner) });
             desc.width = Width;
             desc.height = Height;
             desc.step_count = Steps;

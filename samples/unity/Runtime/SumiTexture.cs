@@ -1,7 +1,7 @@
 // A texture of Unity's that pictures and previews are written to on the GPU, by the rendering plug-in of Native~. Optional: without the plug-in, or with a renderer that it does not know,
-// IsSupported is false, and pictures are fetched into memory as always.
+// IsSupported is false (Trouble says why), and pictures are fetched into memory as always.
 //
-//     var shown = new SumiTexture(engine, texture, false);          // RGBA32, linear, without mip levels; of the picture's size
+//     var shown = new SumiTexture(engine, texture, false);          // RGBA32 without mip levels, of the picture's size; with OpenGL made with linear: true
 //     ... frames later, when shown.IsReady:
 //     request.Texture = shown;
 //     job = model.Generate(request);
@@ -14,6 +14,7 @@
 using System;
 using System.Runtime.InteropServices;
 using UnityEngine;
+using UnityEngine.Experimental.Rendering;
 using UnityEngine.Rendering;
 
 namespace Sumi
@@ -25,7 +26,8 @@ namespace Sumi
         [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_lock();
         [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_try_lock();
         [DllImport(Plugin, CallingConvention = Convention)] private static extern void sumi_unity_unlock();
-        [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_can_share();
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern IntPtr sumi_unity_trouble();
+        [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_luid([Out] byte[] luid);
         [DllImport(Plugin, CallingConvention = Convention)] private static extern ulong sumi_unity_create(EngineHandle engine, IntPtr native, int width, int height, int takes_previews);
         [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_wish(ulong id, int wish, ulong job);
         [DllImport(Plugin, CallingConvention = Convention)] private static extern int sumi_unity_result(ulong id);
@@ -39,7 +41,8 @@ namespace Sumi
 
         private enum Wish { None = 0, Import = 1, Preview = 2, Fetch = 3 }
 
-        // Whether the plug-in is there. It is looked for once.
+        // Whether the plug-in is there, and why not. It is looked for once.
+        private static string missing;
         internal static readonly bool HasPlugin = FindPlugin();
         internal static void Lock() { sumi_unity_lock(); }
         internal static bool TryLock() { return sumi_unity_try_lock() != 0; }
@@ -59,15 +62,29 @@ namespace Sumi
         {
             try
             {
-                sumi_unity_can_share();
+                sumi_unity_trouble();
                 return true;
             }
-            catch (DllNotFoundException) { return false; }
-            catch (EntryPointNotFoundException) { return false; }
+            catch (DllNotFoundException) { missing = "the plug-in sumi_unity is not in the package's Runtime/Plugins folder: build it as the README says, or fetch pictures into memory"; }
+            catch (EntryPointNotFoundException) { missing = "the plug-in sumi_unity is of another version than these scripts: build it again"; }
+            catch (BadImageFormatException) { missing = "the plug-in sumi_unity is damaged, or for another processor than this program: build it again"; }
+            return false;
         }
 
-        // Whether the plug-in knows this renderer: OpenGL core, Direct3D 11 and 12.
-        public static bool IsSupported { get { return HasPlugin && sumi_unity_can_share() != 0; } }
+        // Whether pictures can be written to Unity's textures: with OpenGL core, Direct3D 11 and 12.
+        public static bool IsSupported { get { return Trouble == ""; } }
+
+        // Why IsSupported is false, in a sentence that says what to do; "" where it is true.
+        public static string Trouble { get { return HasPlugin ? Utf8.From(sumi_unity_trouble()) : missing; } }
+
+        // The GPU that Unity draws with (8 bytes); null where it is not known. A test may set it.
+        internal static Func<byte[]> DrawingDevice = FindDevice;
+
+        private static byte[] FindDevice()
+        {
+            var luid = new byte[8];
+            return HasPlugin && sumi_unity_luid(luid) != 0 ? luid : null;
+        }
 
         private static System.Threading.Thread scriptsThread; // the one that textures were made on: no other may speak with the renderer
 
@@ -80,7 +97,9 @@ namespace Sumi
         // The texture must live as long as this. It waits for the thread that renders: make it while nothing moves. The thread of the scripts, as for everything here.
         public SumiTexture(Engine engine, Texture2D shown, bool takesPreviews)
         {
-            if (!IsSupported) throw new SumiException(Result.NotSupported, "the plug-in sumi_unity is not there, or does not know this renderer: fetch pictures into memory");
+            if (!IsSupported) throw new SumiException(Result.NotSupported, Trouble);
+            CheckFormat(shown);
+            NeedsDecoding = QualitySettings.activeColorSpace == ColorSpace.Linear && shown.graphicsFormat != GraphicsFormat.R8G8B8A8_SRGB;
             owner = engine.Handle;
             IntPtr native = shown.GetNativeTexturePtr(); // waits for events, which wait for the lock: so before Enter
             scriptsThread = System.Threading.Thread.CurrentThread;
@@ -91,6 +110,18 @@ namespace Sumi
             }
             if (id == 0) throw new OutOfMemoryException();
             Ask(Wish.Import, null);
+        }
+
+        // True where the project is linear and the texture is not sRGB: a shader that shows it has to decode its values (GammaToLinearSpace of UnityCG.cginc), or pictures look too bright.
+        public readonly bool NeedsDecoding;
+
+        private static void CheckFormat(Texture2D shown)
+        {
+            bool isSrgb = shown.graphicsFormat == GraphicsFormat.R8G8B8A8_SRGB;
+            if (shown.mipmapCount != 1 || (!isSrgb && shown.graphicsFormat != GraphicsFormat.R8G8B8A8_UNorm))
+                throw new ArgumentException("the texture is " + shown.graphicsFormat + " with " + shown.mipmapCount + " mip levels: make it with TextureFormat.RGBA32 and without mip levels");
+            if (isSrgb && SystemInfo.graphicsDeviceType == GraphicsDeviceType.OpenGLCore)
+                throw new ArgumentException("with OpenGL an sRGB texture cannot be shared: make it with linear: true, and decode it in the shader (see NeedsDecoding)");
         }
 
         // The import is then ended by the next event of any texture, or with the engine.
@@ -116,10 +147,16 @@ namespace Sumi
                 wish = Wish.None;
                 job = null;
                 if (granted == Wish.Fetch) ended.WasFetched((Result)result, message);
+                else if ((Result)result == Result.StaleHandle && message == "") throw Gone();
                 else if (result != 0 && (Result)result != Result.Busy)
                     throw new SumiException((Result)result, message != "" ? message : Utf8.From(Native.sumi_result_text((Result)result)));
                 return true;
             }
+        }
+
+        private static SumiException Gone()
+        {
+            return new SumiException(Result.StaleHandle, "the device that draws was reset, and the texture with it: make the texture and its SumiTexture again");
         }
 
         private void ThrowIfDisposed()
@@ -137,14 +174,16 @@ namespace Sumi
         // Once a frame: with Direct3D 12 pictures are copied here, and wishes wait for that.
         public void Update() { Issue(id); }
 
-        internal Native.sumi_target Target
+        // The caller is inside Enter.
+        internal Native.sumi_target TargetFor(EngineHandle engine)
         {
-            get
-            {
-                Native.sumi_target target;
-                sumi_unity_target(id, out target); // the caller is inside Enter
-                return target;
-            }
+            if (engine != owner) throw new ArgumentException("a SumiTexture works with the engine it was made with");
+            ThrowIfDisposed();
+            Native.sumi_target target;
+            var result = (Result)sumi_unity_target(id, out target);
+            if (result == Result.StaleHandle) throw Gone();
+            if (result != Result.Ok) throw new InvalidOperationException("the texture is not imported yet, so the picture would not come into it: ask when IsReady says so");
+            return target;
         }
 
         private void Ask(Wish wished, ImageJob of)
@@ -153,7 +192,7 @@ namespace Sumi
             if (wish != Wish.None) throw new InvalidOperationException("the texture was asked for something that is not done yet: see IsReady");
             int result;
             using (owner.Enter()) result = sumi_unity_wish(id, (int)wished, of != null ? of.Id.id : 0);
-            if (result != 0) throw new ObjectDisposedException("Engine"); // by another thread, in the meantime
+            if (result != 0) throw Gone();
             wish = wished;
             job = of;
             Issue(id);
