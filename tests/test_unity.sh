@@ -25,11 +25,20 @@ table=tests/abi_$(part MAJOR)_$(part MINOR).txt # the header's, which check_abi.
 [ -e "$table" ] || fail "$table is not there"
 
 export LD_LIBRARY_PATH=$build/plugin
+compiler=(mcs -langversion:7 -warnaserror -warn:4 -optimize)
 compile() { # exe, folder of the scripts, more
-    mcs -langversion:7 -unsafe -warnaserror -warn:4 -optimize -out:"$1" "${@:3}" tests/unity_*.cs "$2"/*.cs || fail "the bindings do not compile"
+    "${compiler[@]}" -unsafe -out:"$1" "${@:3}" tests/unity_*.cs "$2"/*.cs samples/unity/Editor/*.cs samples/unity/Samples~/Demo/*.cs || fail "the bindings do not compile"
 }
 compile "$folder/unity_bindings.exe" samples/unity/Runtime -define:UNITY_EDITOR
 compile "$folder/player.exe" samples/unity/Runtime
+# As Unity does: an assembly for each .asmdef, which sees what is public of the one that it refers to.
+library() { # assembly, sources and references
+    "${compiler[@]}" -target:library -out:"$folder/$1.dll" "${@:2}" || fail "$1 does not compile by itself"
+}
+library UnityEngine tests/unity_engine.cs
+library Sumi.Runtime -unsafe -define:UNITY_EDITOR -reference:"$folder/UnityEngine.dll" samples/unity/Runtime/*.cs
+library Sumi.Editor -define:UNITY_EDITOR -reference:"$folder/UnityEngine.dll" -reference:"$folder/Sumi.Runtime.dll" samples/unity/Editor/*.cs
+library Sumi.Demo -reference:"$folder/UnityEngine.dll" -reference:"$folder/Sumi.Runtime.dll" samples/unity/Samples~/Demo/*.cs
 
 # Scripts of another version than the library's, and a library that cannot tell.
 refuses() { # exe, version of the library, version of the scripts

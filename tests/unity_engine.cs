@@ -160,6 +160,16 @@ namespace UnityEngine
     public enum RuntimeInitializeLoadType { SubsystemRegistration = 4 }
     public sealed class RuntimeInitializeOnLoadMethodAttribute : Attribute { public RuntimeInitializeOnLoadMethodAttribute(RuntimeInitializeLoadType when) { } }
 
+    public struct Rect { public Rect(float x, float y, float width, float height) { } }
+
+    public static class GUI
+    {
+        public static string TextField(Rect position, string text) { return text; }
+        public static bool Button(Rect position, string text) { return true; } // is pressed in every frame
+        public static void Label(Rect position, string text) { }
+        public static void DrawTexture(Rect position, Texture2D image) { }
+    }
+
     public static class Application
     {
         public static string streamingAssetsPath;
@@ -196,5 +206,36 @@ namespace UnityEditor
     {
         public static event System.Action quitting;
         public static void Quit() { if (quitting != null) quitting(); }
+    }
+
+    public sealed class MenuItemAttribute : Attribute { public MenuItemAttribute(string path) { } }
+    public static class AssetDatabase { public static void Refresh() { } }
+
+    public static class SessionState
+    {
+        private static readonly System.Collections.Generic.Dictionary<string, bool> values = new System.Collections.Generic.Dictionary<string, bool>();
+        public static bool GetBool(string key, bool without) { return values.ContainsKey(key) ? values[key] : without; }
+        public static void SetBool(string key, bool value) { values[key] = value; }
+    }
+
+    public static class EditorUtility
+    {
+        public static string Shown = "", Chosen = "";
+        public static bool DisplayDialog(string title, string message, string ok)
+        {
+            Shown = message;
+            return true;
+        }
+        public static string OpenFolderPanel(string title, string folder, string defaultName) { return Chosen; }
+    }
+
+    namespace PackageManager
+    {
+        public sealed class PackageInfo
+        {
+            public static string Path; // set by a test; null: the assembly is of no package
+            public string resolvedPath { get { return Path; } }
+            public static PackageInfo FindForAssembly(System.Reflection.Assembly assembly) { return Path != null ? new PackageInfo() : null; }
+        }
     }
 }

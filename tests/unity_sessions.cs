@@ -3,6 +3,7 @@
 // OpenGL and the GPU are none (tests/unity_plugin_host.c).
 using System;
 using System.Collections.Generic;
+using System.IO;
 using System.Linq;
 using System.Reflection;
 using System.Runtime.InteropServices;
@@ -36,7 +37,8 @@ internal static class UnitySessions
         { "ask-again", FailureHandlersAskAgain },
         { "switched-off", ComponentsAreSwitchedOffByTheirListeners },
         { "await", PicturesAreAwaited },
-        { "told", ComponentsTellWhatIsWrong }
+        { "told", ComponentsTellWhatIsWrong },
+        { "menu", TheMenuChecksAndCopies }
     };
 
     public static void Play(string name, string model) { sessions[name](model); }
@@ -509,6 +511,51 @@ internal static class UnitySessions
         editor.Tell("Update");
         editor.Undo();
         editor.enabled = false;
+    }
+
+    // ---- The editor's menu, and the demo ----------------------------------------------------------------------------------------------------------
+    private static void TheMenuChecksAndCopies(string path)
+    {
+        string folder = Path.Combine(Path.GetTempPath(), "sumi-menu-" + Guid.NewGuid());
+        Application.streamingAssetsPath = Path.Combine(folder, "StreamingAssets");
+        Type menu = typeof(SumiDemo).Assembly.GetType("Sumi.SumiMenu");
+        Action<string> choose = item => menu.GetMethod(item, BindingFlags.Static | BindingFlags.NonPublic).Invoke(null, null);
+        try
+        {
+            host_begin(Vulkan);
+            choose("CheckOnce");
+            Check(Debug.Lines.Count == 0, "with its library nothing is said at the start: " + string.Join("; ", Debug.Lines.ToArray()));
+            choose("Check");
+            string told = UnityEditor.EditorUtility.Shown;
+            Check(told.Contains("sumi " + Engine.Version) && told.Contains("Vulkan") && told.Contains("driver 13.0") && told.Contains("not in StreamingAssets"), "library, plug-in, device and model: " + told);
+            UnityEditor.EditorUtility.Chosen = "";
+            choose("CopyModel");
+            Check(!Directory.Exists(Application.streamingAssetsPath), "nothing is chosen, nothing is copied");
+            UnityEditor.EditorUtility.Chosen = Path.GetTempPath();
+            choose("CopyModel");
+            Check(UnityEditor.EditorUtility.Shown.Contains("is no model"), "a folder that is no model: " + UnityEditor.EditorUtility.Shown);
+            UnityEditor.PackageManager.PackageInfo.Path = Path.Combine(Path.GetDirectoryName(path), "unity"); // the sources, with the model beside it
+            choose("CopyModel");
+            string copied = Path.Combine(Application.streamingAssetsPath, "demo_model");
+            Check(Directory.Exists(copied) && !Directory.Exists(Path.Combine(copied, "train")), "the model is copied, and not what trained it");
+            choose("Check");
+            Check(UnityEditor.EditorUtility.Shown.Contains("in StreamingAssets."), "and found: " + UnityEditor.EditorUtility.Shown);
+
+            // The demo's scene: its first picture.
+            SumiGenerator generator = Generator("demo_model");
+            var demo = new SumiDemo { generator = generator };
+            generator.Tell("OnEnable");
+            demo.Tell("OnEnable");
+            while (generator.Texture == null && generator.Trouble == "")
+            {
+                demo.Tell("OnGUI");
+                generator.Tell("Update");
+            }
+            Check(generator.Trouble == "", "the demo draws with it: " + generator.Trouble);
+            demo.Tell("OnDisable");
+            generator.Tell("OnDisable");
+        }
+        finally { if (Directory.Exists(folder)) Directory.Delete(folder, true); }
     }
 
     // Another thread waits for a long job. Dispose cancels it first.

@@ -487,16 +487,20 @@ namespace Sumi
 
         public static string Version { get { return Utf8.From(Native.sumi_version()); } } // of the native library
 
-        // Structs of another version have other sizes: nothing else may be called before this.
-        internal static void CheckVersion()
+        // Throws why the native library cannot be used: it is not there, does not fit, or is of another version. Structs of another version have other sizes, so Engine calls this first.
+        public static void CheckVersion()
         {
             Result result;
             try { result = Native.sumi_check_version(Native.HeaderVersion); }
             catch (EntryPointNotFoundException) { result = Result.VersionMismatch; } // older than 0.2
+            catch (DllNotFoundException trouble) { throw Unusable("is not in the package's Runtime/Plugins folder: ", trouble); }
+            catch (BadImageFormatException trouble) { throw Unusable("is damaged, or for another processor than this program: ", trouble); }
             if (result == Result.Ok) return;
             throw new SumiException(result, string.Format("the native library is sumi {0}, and these scripts are for {1}.{2}: copy the library of that version to the package's Runtime/Plugins folder",
                 Version, Native.HeaderVersion / 1000000, Native.HeaderVersion / 1000 % 1000));
         }
+
+        private static SumiException Unusable(string what, Exception trouble) { return new SumiException(Result.NotSupported, "the native library " + what + trouble.Message); }
 
         public Engine(EngineOptions options = null)
         {
@@ -507,7 +511,7 @@ namespace Sumi
             finally { OpenEngines.Finish(handle); }
         }
 
-        // On another thread: with a GPU it takes up to some seconds. A library that is not there or does not fit is a SumiException, too. An engine that nobody wants any more is disposed.
+        // On another thread: with a GPU it takes up to some seconds. An engine that nobody wants any more is disposed.
         public static Task<Engine> CreateAsync(EngineOptions options = null, CancellationToken cancellation = default(CancellationToken))
         {
             var task = new TaskCompletionSource<Engine>(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -519,14 +523,10 @@ namespace Sumi
                     task.TrySetResult(made);
                     if (cancellation.IsCancellationRequested) made.Dispose(); // who cancels looks at the task afterwards
                 }
-                catch (DllNotFoundException trouble) { task.TrySetException(Unusable("is not in the package's Runtime/Plugins folder: ", trouble)); }
-                catch (BadImageFormatException trouble) { task.TrySetException(Unusable("is damaged, or for another processor than this program: ", trouble)); }
                 catch (Exception trouble) { task.TrySetException(trouble); }
             });
             return task.Task;
         }
-
-        private static SumiException Unusable(string what, Exception trouble) { return new SumiException(Result.NotSupported, "the native library " + what + trouble.Message); }
 
         private static EngineHandle Create(EngineOptions options)
         {
