@@ -3,7 +3,9 @@
 #include "base/file.h"
 #include "files/checkpoint.h"
 #include "files_fixture.h"
-#if !defined(_WIN32)
+#if defined(_WIN32)
+#include <windows.h>
+#else
 #if defined(__linux__)
 #include <sys/inotify.h>
 #endif
@@ -12,6 +14,80 @@
 #include <sys/un.h>
 #include <unistd.h>
 #endif
+
+// ---- Long paths -----------------------------------------------------------------------------------------------------
+// What Windows' own functions take without a prefix is 260 characters long at most.
+
+#if defined(_WIN32)
+// Behind the prefix, which the library has to find out by itself.
+static wchar_t* prefixed(const char* path)
+{
+    static wchar_t wide[4096];
+    wcscpy(wide, L"\\\\?\\");
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, path, -1, wide + 4, 4000) > 0);
+    for (wchar_t* at = wide; *at != 0; at++)
+        if (*at == L'/') *at = L'\\';
+    return wide;
+}
+
+static void make_folder(const char* path) { CHECK(CreateDirectoryW(prefixed(path), NULL)); }
+static void remove_path(const char* path) { CHECK(DeleteFileW(prefixed(path)) || RemoveDirectoryW(prefixed(path))); }
+
+static void make_file(const char* path)
+{
+    DWORD written;
+    const HANDLE file = CreateFileW(prefixed(path), GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE && WriteFile(file, "{}", 2, &written, NULL));
+    CloseHandle(file);
+}
+#else
+static void make_folder(const char* path) { CHECK(mkdir(path, 0700) == 0); }
+static void remove_path(const char* path) { CHECK(remove(path) == 0); }
+static void make_file(const char* path) { write_file(path, "{}", 2); }
+#endif
+
+static void check_is_file(const char* path)
+{
+    sumi_file file;
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, path, &error), SUMI_OK);
+    CHECK_NUMBER(file.bytes, 2);
+    if (error.text[0] != 0) printf("  %s\n", error.text);
+    sumi_file_close(&file);
+}
+
+TEST(paths_may_be_long)
+{
+    static const char level[] = "/a folder of sixty characters, as deep trees of assets have it";
+    enum { LEVELS = 24, NAME_BYTES = 100 };
+    char path[4000], other[4000 + NAME_BYTES];
+    size_t ends[LEVELS + 1];
+    snprintf(path, sizeof path, "%s", scratch("long", ""));
+    ends[0] = strlen(path);
+    for (int i = 0; i < LEVELS; i++) {
+        snprintf(path + ends[i], sizeof path - ends[i], "%s", level);
+        ends[i + 1] = strlen(path);
+        make_folder(path);
+        snprintf(other, sizeof other, "%s/file", path);
+        make_file(other);
+        CHECK(sumi_file_is_folder(NULL, path) && sumi_file_exists(NULL, other) && !sumi_file_is_folder(NULL, other));
+        check_is_file(other);
+        snprintf(other, sizeof other, "%s/nothing", path);
+        CHECK(!sumi_file_exists(NULL, other));
+        sumi_file file;
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, other, &error), SUMI_FILE_NOT_FOUND);
+    }
+    CHECK(ends[LEVELS] > 1400);
+    snprintf(other, sizeof other, "%s/./../%s/file", path, level + 1); // as joined paths may be
+    check_is_file(other);
+    for (int i = LEVELS; i > 0; i--) {
+        path[ends[i]] = 0;
+        snprintf(other, sizeof other, "%s/file", path);
+        remove_path(other);
+        remove_path(path);
+    }
+}
 
 static void check_refused(const char* path, sumi_result wanted, const char* words)
 {
@@ -257,6 +333,7 @@ int main(int argc, char** argv)
     sumi_heap_init(&t_heap, NULL);
     t_engine = open_engine(&desc, NULL);
     scratch("", "");
+    RUN(paths_may_be_long);
     RUN(folders_and_devices_are_no_files);
     RUN(every_path_of_a_model_may_be_no_file);
     RUN(adapters_and_given_paths_may_be_no_files);

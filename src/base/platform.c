@@ -379,16 +379,43 @@ bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64
 // ---- Files ----------------------------------------------------------------------------------------------------------
 
 #if defined(_WIN32)
-// Converts a UTF-8 path to UTF-16. False if the path is not valid UTF-8 or does not fit.
-static bool wide_path(const char* path, wchar_t* out, int capacity)
+// Converts UTF-8 to UTF-16. False if it is not valid UTF-8 or does not fit.
+static bool widen(const char* text, wchar_t* out, int capacity)
 {
-    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, capacity) > 0;
+    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, capacity) > 0;
+}
+
+// Windows takes paths of MAX_PATH characters (260) as they are, and longer ones, up to 32,767, only behind a prefix that
+// switches off everything that it does for paths: they must be absolute, with backslashes, without "." and "..".
+#define MOST_PATH 4096 // what a stack should hold
+#define LONG_PREFIX L"\\\\?\\"
+#define LONG_SHARE_PREFIX L"\\\\?\\UNC" // instead of the first backslash of "\\server\share"
+typedef struct native_path {
+    wchar_t text[MOST_PATH + 8];
+} native_path;
+
+// Converts a UTF-8 path to what Windows' functions take. False if the path is not valid UTF-8 or does not fit.
+static bool native_path_of(const char* path, native_path* out)
+{
+    wchar_t given[MOST_PATH], full[MOST_PATH];
+    if (!widen(path, given, MOST_PATH)) return false;
+    const DWORD length = GetFullPathNameW(given, MOST_PATH, full, NULL); // without the terminating zero, if it fits
+    if (length == 0) full[0] = 0;                                        // an empty path
+    if (length >= MOST_PATH) return false;
+    const bool is_share = wcsncmp(full, L"\\\\", 2) == 0;
+    const bool has_prefix = is_share && (full[2] == L'?' || full[2] == L'.'); // "\\?\" already, or "\\.\" of a device
+    if (length < MAX_PATH || has_prefix) wcscpy(out->text, given);
+    else {
+        wcscpy(out->text, is_share ? LONG_SHARE_PREFIX : LONG_PREFIX);
+        wcscat(out->text, is_share ? full + 1 : full);
+    }
+    return true;
 }
 
 static DWORD attributes_of(const char* path)
 {
-    wchar_t wide[1024];
-    return wide_path(path, wide, 1024) ? GetFileAttributesW(wide) : INVALID_FILE_ATTRIBUTES;
+    native_path native;
+    return native_path_of(path, &native) ? GetFileAttributesW(native.text) : INVALID_FILE_ATTRIBUTES;
 }
 
 // Whether the folder of a path that does not exist is there. The system reports a path in a good folder as another
@@ -425,10 +452,12 @@ static sumi_result fail_to_open(const char* path, DWORD reason, sumi_error* erro
 // The only function that opens files. Names of devices (CON, NUL, COM1) and of pipes open too, so the type decides.
 static sumi_result open_file(const char* path, HANDLE* out_file, uint64_t* out_bytes, sumi_error* error)
 {
-    wchar_t wide[1024];
-    if (!wide_path(path, wide, 1024))
-        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: not a usable UTF-8 path of under 1024 characters", path);
-    HANDLE file = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
+    native_path native;
+    if (!native_path_of(path, &native))
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: not a usable UTF-8 path of under %d characters", path,
+                         MOST_PATH);
+    HANDLE file =
+        CreateFileW(native.text, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
     if (file == INVALID_HANDLE_VALUE) return fail_to_open(path, GetLastError(), error);
     if (GetFileType(file) != FILE_TYPE_DISK) {
         CloseHandle(file);
@@ -668,7 +697,7 @@ bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char*
 static void* open_library(const char* name, DWORD flags)
 {
     wchar_t wide[260];
-    return wide_path(name, wide, 260) ? (void*)LoadLibraryExW(wide, NULL, flags) : NULL;
+    return widen(name, wide, 260) ? (void*)LoadLibraryExW(wide, NULL, flags) : NULL;
 }
 
 void* sumi_library_open(const char* name) { return open_library(name, LOAD_LIBRARY_SEARCH_SYSTEM32); }
