@@ -52,6 +52,8 @@ mkdir "$folder/old"
 echo 'const char* sumi_version(void); const char* sumi_version(void) { return "0.1.0"; }' | cc -shared -fPIC -x c - -o "$folder/old/libsumi.so" || fail "no shared library can be made"
 LD_LIBRARY_PATH=$folder/old refuses "$folder/unity_bindings.exe" 0.1.0 "$(part MAJOR).$(part MINOR)"
 
+LD_LIBRARY_PATH=$folder/nothing mono "$folder/unity_bindings.exe" missing >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a missing library is not told as it should be"; }
+
 # The rendering plug-in: compiled for this system and, where MinGW-w64 is, for Windows, and run with OpenGL on a driver that needs no GPU.
 native='samples/unity/Native~/sumi_unity.c'
 warnings=(-std=c11 -O1 -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror)
@@ -60,15 +62,15 @@ if command -v x86_64-w64-mingw32-gcc >/dev/null; then x86_64-w64-mingw32-gcc "${
 else echo "skip: the rendering plug-in for Windows: there is no x86_64-w64-mingw32-gcc"; fi
 if [ -e "$build/fake/libcuda.so.1" ]; then
     cc "${warnings[@]}" -D_POSIX_C_SOURCE=200809L -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -lpthread -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
-    play() { # session, exe: a process of its own; what malloc frees is filled, small blocks too; a hang is what takes two minutes, of which the longest session needs a few seconds
-        (cd "$folder" && MALLOC_PERTURB_=165 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 LD_LIBRARY_PATH=$build/fake:$folder:$build/plugin \
+    play() { # session, exe, run: a process of its own; what malloc frees is filled, small blocks too; a hang is what takes two minutes, of which the longest session needs a few seconds
+        (cd "$folder" && SUMI_SEED=$3 MALLOC_PERTURB_=165 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 LD_LIBRARY_PATH=$build/fake:$folder:$build/plugin \
             timeout -k 10 "${UNITY_TIMEOUT:-120}" mono "$2" session "$1" "$sources/samples/demo_model" >out 2>&1)
     }
     bad=0 played=0
     for session in $(grep -oP '^ +{ "\K[a-z-]+(?=", [A-Z])' tests/unity_sessions.cs); do
         good=0
         for ((run = 0; run < runs; run++)); do
-            play "$session" $([ $session = lifetime ] && [ $((run % 2)) = 1 ] && echo player.exe || echo unity_bindings.exe)
+            play "$session" "$([ "$session" = lifetime ] && [ $((run % 2)) = 1 ] && echo player.exe || echo unity_bindings.exe)" "$run"
             status=$?
             played=$((played + 1))
             # Mono may end with 0 after a crash: its last line tells

@@ -4,6 +4,7 @@
 //                                                   runs; PICTURE.rgba is the raw pixels of "a red house on the grass", seed 7, by the command line; TABLE is tests/abi_*.txt of
 //                                                   the header, VERSION its SUMI_VERSION_NUMBER; EDIT_MODEL the tiny edit model of tests/golden/qwen-image, put together
 //     unity_bindings.exe refuses LIBRARY SCRIPTS    runs with a library of version LIBRARY (0.3.0) and scripts of another one (0.2)
+//     unity_bindings.exe missing                    runs without the native libraries
 //     unity_bindings.exe session NAME MODEL         runs one session of unity_sessions.cs
 //
 // The last line is "unity_bindings: N passed, N failed, 0 skipped".
@@ -154,6 +155,21 @@ internal static class UnityBindings
         string again;
         Check(Refused(() => new XmlPrompt().Write(), out again) == Result.VersionMismatch && again == sentence, "so is a prompt in XML: " + again);
         var component = new SumiGenerator { modelPath = "any", backend = Backend.Cpu };
+        string told = "";
+        component.Failed += failure => told = failure;
+        component.Tell("OnEnable");
+        component.Generate(Text, 7);
+        while (component.IsBusy) component.Tell("Update");
+        Check(component.Trouble == sentence && told == sentence, "the component tells it: " + told);
+        component.Tell("OnDisable");
+    }
+
+    private static void AMissingLibraryIsTold()
+    {
+        string sentence;
+        Check(Refused(() => new Engine(), out sentence) == Result.NotSupported && sentence.Contains("Runtime/Plugins"), "no library: " + sentence);
+        Check(!SumiTexture.IsSupported && SumiTexture.Trouble.Contains("sumi_unity"), "no plug-in: " + SumiTexture.Trouble);
+        var component = new SumiGenerator { modelPath = "any" };
         string told = "";
         component.Failed += failure => told = failure;
         component.Tell("OnEnable");
@@ -623,7 +639,7 @@ internal static class UnityBindings
     private static int OpenFiles() { return Directory.GetFiles("/proc/self/fd").Length; }
     private static int MappedModels() { return File.ReadAllLines("/proc/self/maps").Count(line => line.Contains(".safetensors")); }
 
-    private static void CollectAll()
+    internal static void CollectAll()
     {
         for (int i = 0; i < 4; i++)
         {
@@ -857,6 +873,12 @@ internal static class UnityBindings
             Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
             return failed > 0 ? 1 : 0;
         }
+        if (arguments.Length == 1 && arguments[0] == "missing")
+        {
+            Run("missing", AMissingLibraryIsTold);
+            Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
+            return failed > 0 ? 1 : 0;
+        }
         if (arguments.Length == 3 && arguments[0] == "session")
         {
             Run(arguments[1], () => UnitySessions.Play(arguments[1], arguments[2]));
@@ -865,7 +887,7 @@ internal static class UnityBindings
         }
         if (arguments.Length != 5)
         {
-            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | session NAME MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL");
+            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | missing | session NAME MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL");
             return 2;
         }
         modelPath = arguments[0];

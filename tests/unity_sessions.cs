@@ -30,7 +30,9 @@ internal static class UnitySessions
         { "device-reset", TheDeviceIsReset },
         { "devices", EnginesHaveADevice },
         { "leave-play", EnginesGoBeforeTheirEvents },
+        { "collected", EnginesAreCollectedBeforeTheirEvents },
         { "dispose-texture", TexturesGoBeforeTheirEvents },
+        { "any-order", EverythingEndsInAnyOrder },
         { "reload", ScriptsAreReloaded },
         { "lifetime", UnityTellsTheEnd },
         { "dispose-beside-wait", DisposeEndsTheWaitsOfOthers },
@@ -257,6 +259,20 @@ internal static class UnitySessions
         }
     }
 
+    // Engine and texture are left to the collector, with the import's event under way.
+    private static void EnginesAreCollectedBeforeTheirEvents(string path)
+    {
+        host_begin(OpenGlCore);
+        Texture2D texture = TextureOf(host_texture(Side, Side), Side);
+        Renders.host_hold(1);
+        var scripts = new Thread(() => new SumiTexture(CudaEngine(), texture, false)); // its stack ends with it, and what may lie there
+        scripts.Start();
+        scripts.Join();
+        UnityBindings.CollectAll();
+        Renders.host_hold(0);
+        NothingIsLeft(texture);
+    }
+
     // Dispose, with events behind it and before it.
     private static void TexturesGoBeforeTheirEvents(string path)
     {
@@ -277,6 +293,70 @@ internal static class UnitySessions
                 UnityBindings.Throws<ObjectDisposedException>(() => shown.Preview(null), "Preview after Dispose");
             }
         NothingIsLeft(textures.ToArray());
+    }
+
+    // What a game does with two engines and their textures, in an order that the seed says: SUMI_SEED, which is another one in every run.
+    private static void EverythingEndsInAnyOrder(string path)
+    {
+        int seed = int.Parse(Environment.GetEnvironmentVariable("SUMI_SEED") ?? "1");
+        var random = new System.Random(seed);
+        host_begin(OpenGlCore);
+        var textures = new Texture2D[4];
+        for (int i = 0; i < textures.Length; i++) textures[i] = i % 2 == 0 ? TextureOf(host_texture(Side, Side), Side) : TextureOf(host_texture(Small, Small), Small);
+        var engines = new Engine[2];
+        var models = new Model[2];
+        var shown = new SumiTexture[4]; // of engine i / 2: one for pictures, one for previews
+        var jobs = new ImageJob[2];
+        int done = 0, refused = 0;
+        for (int turn = 0; turn < 400; turn++)
+        {
+            int e = random.Next(2), t = 2 * e + random.Next(2);
+            if (engines[e] == null)
+            {
+                engines[e] = new Engine(new EngineOptions { Backend = Backend.Cuda, Pump = random.Next(2) == 0 ? Pump.Update : Pump.Thread });
+                models[e] = engines[e].LoadModel(path).Wait();
+            }
+            int action = random.Next(24);
+            try
+            {
+                if (action < 6) engines[e].Update((uint)random.Next(300));
+                else if (action < 9 && shown[t] == null) shown[t] = new SumiTexture(engines[e], textures[t], t % 2 == 1);
+                else if (action == 9 && jobs[e] == null && shown[2 * e] != null) jobs[e] = models[e].Generate(new ImageRequest(models[e]) { Prompt = Text, Seed = 7, Steps = 2, PreviewEvery = 1, Texture = shown[2 * e] });
+                else if (action == 10 && jobs[e] == null) jobs[e] = models[e].Generate(new ImageRequest(models[e]) { Prompt = Text, Seed = 7, Steps = 2 });
+                else if (action < 14 && jobs[e] != null && shown[2 * e + 1] != null && shown[2 * e + 1].IsReady) shown[2 * e + 1].Preview(jobs[e]);
+                else if (action < 17 && jobs[e] != null && jobs[e].Poll().IsFinal && shown[2 * e] != null && shown[2 * e].IsReady)
+                {
+                    shown[2 * e].Fetch(jobs[e]);
+                    jobs[e] = null;
+                }
+                else if (action == 17 && jobs[e] != null) jobs[e].Dispose();
+                else if (action == 18 && shown[t] != null) shown[t].Dispose();
+                else if (action == 19) shown[t] = null; // left to the collector
+                else if (action == 20) jobs[e] = null;
+                else if (action == 21 && random.Next(3) == 0)
+                {
+                    engines[e].Dispose();
+                    engines[e] = null;
+                    models[e] = null;
+                    if (random.Next(2) == 0) jobs[e] = null;
+                }
+                else if (action == 22) Renders.host_hold(random.Next(2));
+                else if (action == 23 && random.Next(4) == 0) UnityBindings.CollectAll();
+                foreach (SumiTexture each in shown) if (each != null && random.Next(4) == 0) each.Update();
+                done++;
+            }
+            catch (SumiException) { refused++; }
+            catch (ArgumentException) { shown[t] = shown[2 * e] = null; } // of the engine before
+            catch (InvalidOperationException trouble) // ObjectDisposedException is one
+            {
+                refused++;
+                if (trouble is ObjectDisposedException) shown[t] = null;
+            }
+        }
+        Renders.host_hold(0);
+        foreach (Engine each in engines) if (each != null) each.Dispose();
+        Check(done > 100 && refused > 0, "seed " + seed + ": " + done + " done, " + refused + " refused");
+        NothingIsLeft(textures);
     }
 
     // ---- Script reloads -------------------------------------------------------------------------------------------------------------------------

@@ -477,7 +477,7 @@ namespace Sumi
         public Cublaslt Cublaslt = Cublaslt.Auto;
         public int Ordinal = -1;                  // of the GPU; -1: the one that Unity draws with, where the rendering plug-in knows it (Direct3D), or the first one
         public byte[] Uuid, Luid;                 // the same by its 16 or 8 bytes; null: any
-        public Action<LogLevel, string> Log;      // called inside calls of the engine, on any thread that makes them; must not call the engine
+        public Action<LogLevel, string> Log;      // called inside calls of the engine, on any thread that makes them; must not call the engine, and not wait for the renderer
     }
 
     public sealed class Engine : IDisposable
