@@ -140,8 +140,8 @@ for argument; do [ "$previous" != -o ] || echo >"$argument"; previous=$argument;
 echo "$@" >>"${0%/*}/assembled"
 TOOL
     chmod +x "$folder"/toolkit/bin/*
-    kernels_of() { # folder of a build
-        cmake -S tests/consumer -B "$folder/$1" -DSUMI_SOURCE="$folder/tree" -DSUMI_CUDA=ON -DSUMI_NVCC="$folder/toolkit/bin/nvcc" -DCMAKE_BUILD_TYPE=Release && cmake --build "$folder/$1" --target sumi_kernels
+    kernels_of() { # folder of a build, options
+        cmake -S tests/consumer -B "$folder/$1" -DSUMI_SOURCE="$folder/tree" -DSUMI_CUDA=ON -DSUMI_NVCC="$folder/toolkit/bin/nvcc" -DCMAKE_BUILD_TYPE=Release "${@:2}" && cmake --build "$folder/$1" --target sumi_kernels
     }
     two_builds() {
         local first status=0
@@ -163,7 +163,7 @@ TOOL
     check "kernels: each has machine code for every GPU that ptxas knows" has_images \
         "gemm_int8 80 PTX, gemm_int8 80 code, gemm_int8 86 code, gemm_int8 90 code, gemm_int8 100 code, norms 80 PTX, norms 80 code, norms 90 code, norms 100 code, upload_fp8 89 PTX, upload_fp8 89 code, upload_fp8 90 code, upload_fp8 100 code"
     : >"$folder/toolkit/bin/assembled"
-    check "kernels: for GPUs that are named" for_gpus 8.7,12.0 && check "kernels: each has machine code that they run" has_images \
+    check "kernels: for GPUs that are named" kernels_of kernels_b "-DSUMI_GPUS=8.7;12.0" && check "kernels: each has machine code that they run" has_images \
         "gemm_int8 80 PTX, gemm_int8 86 code, norms 80 PTX, norms 80 code, upload_fp8 89 PTX"
     check "kernels: for 8.9 and 9.0a" for_gpus 8.9,9.0a && check "kernels: the newest of its major version" has_images \
         "gemm_int8 80 PTX, gemm_int8 86 code, gemm_int8 90 code, norms 80 PTX, norms 80 code, norms 90 code, upload_fp8 89 PTX, upload_fp8 89 code, upload_fp8 90 code"
@@ -290,6 +290,8 @@ if [ -n "$premake" ] && check "debug: makefiles" configure debug --no-cuda && ch
     check "make config=debug builds debug" sh -c "make -n -B -C '$folder/debug' config=debug support | grep -F debug/obj"
 fi
 kernels=$makefiles/../kernels
+small_enough() { strip -o "$folder/hello" "$build/bin/hello" && [ "$(stat -c %s "$folder/hello")" -le 16000000 ]; } # with machine code for all GPUs, too
+[ ! -e "$build/bin/hello" ] || check "hello, stripped, has at most 16 MB" small_enough
 if [ -z "$premake" ] || ! grep -q SUMI_HAS_CUDA "$makefiles/sumi.make"; then
     skip "the build has no CUDA backend: its kernels for Hopper left out"
 elif check "without kernels for Hopper: makefiles" configure portable --kernels="$kernels" --gpus="$(tail -n 1 "$kernels/checked")" --no-hopper && check "without kernels for Hopper" build_in portable hello test_cuda_runner test_cuda_uploads test_cuda_arrange; then

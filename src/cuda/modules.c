@@ -49,7 +49,8 @@ struct sumi_cuda_modules {
 // ---- Choosing -------------------------------------------------------------------------------------------------------
 
 // 90 is 9.0a, which runs only on 9.0. Other machine code runs on devices of the same major version that are not older:
-// that of 8.0 on 8.6 and 8.9, that of 12.0 on 12.1. PTX runs on everything newer.
+// that of 8.0 on 8.6 and 8.9, that of 12.0 on 12.1. (Not on Tegra: its driver refuses it, and the PTX is loaded.) PTX
+// runs on everything newer.
 static bool runs_on(const sumi_cuda_image* image, int32_t capability)
 {
     if (image->target == 90) return capability == 90;

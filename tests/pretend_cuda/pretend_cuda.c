@@ -203,7 +203,8 @@ static CUresult CUDAAPI load_data_ex(CUmodule* module, const void* image, unsign
 {
     if (is_refused(image)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     const CUresult result = s_real.load_data_ex(module, image, count, options, values);
-    return result == CUDA_ERROR_NO_BINARY_FOR_GPU && read_image_target(image).is_binary
+    const bool is_refusal = result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE;
+    return is_refusal && read_image_target(image).is_binary
              ? load_for_real_card(module, image, count, options, values, result)
              : result;
 }
