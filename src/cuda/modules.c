@@ -18,8 +18,8 @@ typedef struct source {
     bool is_wanted;
 } source;
 
-// An image of PTX that is at least so large waits until a plan wants it. All smaller ones together take the driver less
-// than three seconds of a processor.
+// An image of PTX that is at least so large waits until a plan wants it. All smaller ones together take the driver three
+// seconds of a processor (H100).
 #define LARGE_IMAGE (256u << 10)
 
 typedef struct kernel {
@@ -143,23 +143,12 @@ static sumi_result load_source(const sumi_cuda_modules* modules, source* next, s
     CUresult refusal = CUDA_SUCCESS;
     for (int i = 0; i < 2 && next->module == NULL; i++) {
         if (images[i] == NULL) continue;
-        next->waits = i == 1 && images[i]->bytes >= LARGE_IMAGE && sumi_cuda_can_compile_at_once(modules->device);
+        next->waits = i == 1 && sumi_cuda_can_compile_at_once(modules->device);
         if (next->waits) return SUMI_OK;
         SUMI_TRY(sumi_cuda_load_image(modules->heap, modules->device, images[i], &next->module, &refusal, log, error));
     }
     if (next->module != NULL || !is_required(next)) return SUMI_OK;
     return refusal_of(modules, next->text, refusal, log, error);
-}
-
-sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, float* out_progress, sumi_error* error)
-{
-    if (modules->loaded_count < modules->source_count) {
-        SUMI_TRY(load_source(modules, &modules->sources[modules->loaded_count], error));
-        modules->loaded_count++;
-    }
-    *out_done = modules->loaded_count == modules->source_count;
-    *out_progress = modules->source_count > 0 ? (float)modules->loaded_count / (float)modules->source_count : 1.0f;
-    return SUMI_OK;
 }
 
 // ---- Compiling ------------------------------------------------------------------------------------------------------
@@ -238,6 +227,34 @@ static sumi_result begin_compiling(sumi_cuda_modules* modules, int32_t count, su
     }
     if (result != SUMI_OK) free_items(modules);
     return result;
+}
+
+// The small images that wait are compiled with the model. Waits for them.
+static sumi_result compile_small(sumi_cuda_modules* modules, sumi_error* error)
+{
+    int32_t count = 0;
+    for (int32_t s = 0; s < modules->source_count; s++) {
+        source* of = &modules->sources[s];
+        of->is_wanted = of->waits && of->text->bytes < LARGE_IMAGE;
+        count += of->is_wanted;
+    }
+    if (count == 0) return SUMI_OK;
+    SUMI_TRY(begin_compiling(modules, count, error));
+    return take_compiled(modules, error);
+}
+
+sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, float* out_progress, sumi_error* error)
+{
+    if (modules->loaded_count < modules->source_count) {
+        SUMI_TRY(load_source(modules, &modules->sources[modules->loaded_count], error));
+        modules->loaded_count++;
+    }
+    *out_progress = modules->source_count > 0 ? (float)modules->loaded_count / (float)modules->source_count : 1.0f;
+    *out_done = false;
+    if (modules->loaded_count < modules->source_count) return SUMI_OK;
+    SUMI_TRY(compile_small(modules, error));
+    *out_done = true;
+    return SUMI_OK;
 }
 
 sumi_result sumi_cuda_modules_compile(sumi_cuda_modules* modules, bool* out_done, sumi_error* error)

@@ -77,6 +77,7 @@ typedef struct sumi_lora_job {
 typedef struct sumi_job_live {
     int32_t step, step_count;        // denoising steps that ended, and all of them
     int32_t compiled, compile_count; // in stage COMPILE
+    uint64_t compiling_since_ns;     // 0: not in this stage. The driver's threads work, so its seconds are those passed
     int32_t cut_tokens;              // the most tokens by which a text is longer than the model reads
     float progress, seconds_left;
     // Microseconds of slices that ended on a device during this turn of the job. Negative: this was no turn of phase

@@ -66,6 +66,7 @@ static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi
     SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
     sumi_probe_begin(job->entry);
     slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
+    slot->live.compiling_since_ns = 0; // the job may have been paused meanwhile
     return SUMI_OK;
 }
 
@@ -75,6 +76,10 @@ static bool note_compiling(sumi_engine* engine, sumi_job_slot* slot)
     if (engine->runner->functions->compiling == NULL) return false;
     const int32_t count = engine->runner->functions->compiling(engine->runner, &slot->live.compiled);
     slot->live.compile_count = count;
+    const uint64_t now_ns = sumi_clock_ns();
+    if (slot->live.compiling_since_ns != 0)
+        slot->stage_seconds[SUMI_STAGE_COMPILE] += 1e-9 * (double)(now_ns - slot->live.compiling_since_ns);
+    slot->live.compiling_since_ns = count > 0 ? now_ns : 0;
     if (count == 0 || engine->kernels.has_told_compiling) return count > 0;
     engine->kernels.has_told_compiling = true;
     char text[200];
