@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # samples/unity without Unity: compiled and run by Mono against the shared library, the components on a stand-in of UnityEngine. usage: tests/test_unity.sh build/.../release [RUNS]
-# RUNS: how often each session of tests/unity_sessions.cs is played, 3 unless it is said.
+# RUNS: how often each session of tests/unity_sessions.cs is played, 3 unless it is said. With a build of config=asan (targets sumi_shared and fake_cuda of a configuration with --shared)
+# the sessions run under the sanitizers, and nothing else does.
 # The last line is "unity: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -13,6 +14,15 @@ skip() { echo "skipped: $1"; echo "unity: 0 passed, 0 failed, 1 skipped"; exit 0
 fail() { echo "FAILED: $1"; echo "unity: 0 passed, 1 failed, 0 skipped"; exit 1; }
 command -v mcs >/dev/null && command -v mono >/dev/null || skip "there is no Mono (mcs and mono; samples/setup.sh tests installs them)"
 [ -e "$build/plugin/libsumi.so" ] || fail "$build/plugin/libsumi.so is not there: make the build with premake's --shared"
+
+# The sanitizers' library comes before Mono's own; Mono keeps the signals that it uses itself.
+sanitizers=() preload=
+if ldd "$build/plugin/libsumi.so" | grep -q libasan; then
+    sanitizers=(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g)
+    preload=$(cc -print-file-name=libasan.so)
+    export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:use_sigaltstack=0:allow_user_segv_handler=1
+fi
+mono_with() { LD_PRELOAD=$preload mono "$@"; }
 
 # What the header declares is bound, or named among what is not.
 for name in $(grep '^SUMI_API' include/sumi.h | grep -oE 'sumi_[a-z_]+\(' | tr -d '('); do
@@ -42,7 +52,7 @@ library Sumi.Demo -reference:"$folder/UnityEngine.dll" -reference:"$folder/Sumi.
 
 # Scripts of another version than the library's, and a library that cannot tell.
 refuses() { # exe, version of the library, version of the scripts
-    mono "$1" refuses "$2" "$3" >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a library of version $2 under scripts for $3 is not refused as it should be"; }
+    mono_with "$1" refuses "$2" "$3" >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a library of version $2 under scripts for $3 is not refused as it should be"; }
 }
 cp -r samples/unity/Runtime "$folder/scripts"
 sed -i 's/HeaderVersion = [0-9]*;/HeaderVersion = 99000;/' "$folder/scripts/SumiNative.cs"
@@ -52,19 +62,19 @@ mkdir "$folder/old"
 echo 'const char* sumi_version(void); const char* sumi_version(void) { return "0.1.0"; }' | cc -shared -fPIC -x c - -o "$folder/old/libsumi.so" || fail "no shared library can be made"
 LD_LIBRARY_PATH=$folder/old refuses "$folder/unity_bindings.exe" 0.1.0 "$(part MAJOR).$(part MINOR)"
 
-LD_LIBRARY_PATH=$folder/nothing mono "$folder/unity_bindings.exe" missing >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a missing library is not told as it should be"; }
+LD_LIBRARY_PATH=$folder/nothing mono_with "$folder/unity_bindings.exe" missing >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a missing library is not told as it should be"; }
 
 # The rendering plug-in: compiled for this system and, where MinGW-w64 is, for Windows, and run with OpenGL on a driver that needs no GPU.
 native='samples/unity/Native~/sumi_unity.c'
 warnings=(-std=c11 -O1 -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror)
-cc "${warnings[@]}" -fPIC -shared -fvisibility=hidden -Iinclude "$native" -L"$build/plugin" -l:libsumi.so -lpthread -o "$folder/libsumi_unity.so" || fail "the rendering plug-in does not compile"
+cc "${warnings[@]}" "${sanitizers[@]}" -fPIC -shared -fvisibility=hidden -Iinclude "$native" -L"$build/plugin" -l:libsumi.so -lpthread -o "$folder/libsumi_unity.so" || fail "the rendering plug-in does not compile"
 if command -v x86_64-w64-mingw32-gcc >/dev/null; then x86_64-w64-mingw32-gcc "${warnings[@]}" -Iinclude -c "$native" -o "$folder/sumi_unity.o" || fail "the rendering plug-in does not compile for Windows"
 else echo "skip: the rendering plug-in for Windows: there is no x86_64-w64-mingw32-gcc"; fi
 if [ -e "$build/fake/libcuda.so.1" ]; then
-    cc "${warnings[@]}" -D_POSIX_C_SOURCE=200809L -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -lpthread -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
+    cc "${warnings[@]}" "${sanitizers[@]}" -D_POSIX_C_SOURCE=200809L -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -lpthread -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
     play() { # session, exe, run: a process of its own; what malloc frees is filled, small blocks too; a hang is what takes two minutes, of which the longest session needs a few seconds
         (cd "$folder" && SUMI_SEED=$3 MALLOC_PERTURB_=165 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 LD_LIBRARY_PATH=$build/fake:$folder:$build/plugin \
-            timeout -k 10 "${UNITY_TIMEOUT:-120}" mono "$2" session "$1" "$sources/samples/demo_model" >out 2>&1)
+            LD_PRELOAD=$preload timeout -k 10 "${UNITY_TIMEOUT:-120}" mono "$2" session "$1" "$sources/samples/demo_model" >out 2>&1)
     }
     bad=0 played=0
     for session in $(grep -oP '^ +{ "\K[a-z-]+(?=", [A-Z])' tests/unity_sessions.cs); do
@@ -81,13 +91,14 @@ if [ -e "$build/fake/libcuda.so.1" ]; then
                 *) grep -q '^unity_bindings: ' "$folder/out" && why="finds something" || why=crashes ;;
             esac
             echo "session $session, run $run: $why"
-            grep -aE '^FAILED|violation|Unhandled|Exception|SIG|^  ' "$folder/out" | head -n 6 | sed 's/^/    /'
+            grep -aE '^FAILED|violation|Unhandled|Exception|SIG|ERROR: |runtime error|^  ' "$folder/out" | head -n 6 | sed 's/^/    /'
         done
         echo "session $session: $good of $runs runs end well"
     done
     [ $bad -eq 0 ] || fail "$bad of $played play sessions"
 else echo "skip: the rendering plug-in: this build has no CUDA backend"; fi
 
+[ -z "$preload" ] || { echo "unity: $((played - bad)) passed, $bad failed, 0 skipped"; exit 0; }
 [ -x "$support" ] || { echo "FAILED: there is no $support"; exit 1; }
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
