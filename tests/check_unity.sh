@@ -69,7 +69,7 @@ check "the version is the header's" "$(grep -qx "    \"version\": \"$version\","
 check "the changes name the version" "$(grep -qx "## $version" $package/CHANGELOG.md || echo "no heading $version")"
 check "the name is one of a package" "$(grep -qE '^    "name": "[a-z0-9-]+(\.[a-z0-9-]+){2}",$' $json || echo "$(grep '"name"' $json)")"
 check "its samples are there" "$(sed -n 's/^ *"path": "\(.*\)"$/\1/p' $json | while read -r path; do [ -d "$package/$path" ] || echo "$path"; done)"
-check "its modules are named" "$(grep -lrE '\bOnGUI\b' $package --include='*.cs' | grep -q . && ! grep -q '"com.unity.modules.imgui"' $json && echo com.unity.modules.imgui)"
+check "its modules are named" "$(grep -qrE '\bOnGUI\b' $package --include='*.cs' && ! grep -q '"com.unity.modules.imgui"' $json && echo com.unity.modules.imgui)"
 check "the license is the repository's" "$(diff -q LICENSE $package/LICENSE.md)"
 if command -v python3 >/dev/null; then
     for each in $json $(find $package -name '*.asmdef'); do check "$each is JSON" "$(python3 -m json.tool "$each" 2>&1 >/dev/null)"; done

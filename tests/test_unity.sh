@@ -17,7 +17,7 @@ command -v mcs >/dev/null && command -v mono >/dev/null || skip "there is no Mon
 
 # The sanitizers' library comes before Mono's own; Mono keeps the signals that it uses itself.
 sanitizers=() preload=
-if ldd "$build/plugin/libsumi.so" | grep -q libasan; then
+if grep -q libasan <<<"$(ldd "$build/plugin/libsumi.so")"; then
     sanitizers=(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g)
     preload=$(cc -print-file-name=libasan.so)
     export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:use_sigaltstack=0:allow_user_segv_handler=1

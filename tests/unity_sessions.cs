@@ -589,6 +589,7 @@ internal static class UnitySessions
         UnityEngine.Object.Destroy(component);
         editor.Edit("the hat");
         editor.Tell("Update");
+        Check(!editor.IsBusy, "without its generator it does nothing");
         editor.Undo();
         editor.enabled = false;
     }

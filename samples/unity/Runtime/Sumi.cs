@@ -13,7 +13,7 @@
 //
 // Who frees what. Everything may be disposed in any order, twice, or be left to the garbage collector. The native engine is freed by Engine.Dispose, with all that belongs to it, or
 // when nothing of it can be reached any more. Models, prompts, adapters and jobs that the collector finds are only noted down, and freed in the engine's next call: the native engine takes one
-// call at a time, and the finaliser's thread must not be one of two. A job keeps the model and adapters it works with.
+// call at a time, and the finaliser's thread must not be one of two. A job keeps the model and adapters it works with. Engines that are left are ended with their application domain.
 //
 // Threads. Calls wait for one another, but for Job.Poll, Job.Cancel, Job.TryPreview and Engine.Info, which may run beside any other. None waits long: Job.Wait lets the others in.
 using System;

@@ -75,8 +75,8 @@ namespace Sumi
 
         private void Update()
         {
-            if (generator == null || generator.IsBusy) return;
-            if (isWorking) words.Clear(); // it ended without a picture, and the generator told why
+            if (generator != null && generator.IsBusy) return;
+            if (isWorking || generator == null) words.Clear(); // it ended without a picture, and the generator told why; or it is destroyed
             isWorking = words.Count > 0;
             if (!isWorking) return;
             if (Current != null) generator.Generate(words.Dequeue(), (ulong)seed, Current);

@@ -88,11 +88,15 @@ namespace Sumi
 
         private static System.Threading.Thread scriptsThread; // the one that textures were made on: no other may speak with the renderer
 
-        private readonly EngineHandle owner;
         private static CommandBuffer commands; // made where it is needed first: not every thread may
+
+        private readonly EngineHandle owner;
         private ulong id; // of the plug-in, which ignores what it does not know; 0: disposed
         private Wish wish;
         private ImageJob job;
+
+        // True where the project is linear and the texture is not sRGB: a shader that shows it has to decode its values (GammaToLinearSpace of UnityCG.cginc), or pictures look too bright.
+        public readonly bool NeedsDecoding;
 
         // The texture must live as long as this. It waits for the thread that renders: make it while nothing moves. The thread of the scripts, as for everything here.
         public SumiTexture(Engine engine, Texture2D shown, bool takesPreviews)
@@ -111,9 +115,6 @@ namespace Sumi
             if (id == 0) throw new OutOfMemoryException();
             Ask(Wish.Import, null);
         }
-
-        // True where the project is linear and the texture is not sRGB: a shader that shows it has to decode its values (GammaToLinearSpace of UnityCG.cginc), or pictures look too bright.
-        public readonly bool NeedsDecoding;
 
         private static void CheckFormat(Texture2D shown)
         {
@@ -213,7 +214,7 @@ namespace Sumi
             using (owner.Enter()) sumi_unity_dispose(id);
             id = 0;
             GC.SuppressFinalize(this);
-            Issue(0);
+            if (System.Threading.Thread.CurrentThread == scriptsThread) Issue(0); // else the next event of any texture does it
         }
 
         // Of an engine that will be destroyed. The thread that renders ends the imports, for with OpenGL no other thread can.
