@@ -70,6 +70,13 @@ warnings=(-std=c11 -O1 -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wm
 cc "${warnings[@]}" "${sanitizers[@]}" -fPIC -shared -fvisibility=hidden -Iinclude "$native" -L"$build/plugin" -l:libsumi.so -lpthread -o "$folder/libsumi_unity.so" || fail "the rendering plug-in does not compile"
 if command -v x86_64-w64-mingw32-gcc >/dev/null; then x86_64-w64-mingw32-gcc "${warnings[@]}" -Iinclude -c "$native" -o "$folder/sumi_unity.o" || fail "the rendering plug-in does not compile for Windows"
 else echo "skip: the rendering plug-in for Windows: there is no x86_64-w64-mingw32-gcc"; fi
+# Its half for Direct3D, with objects that are none, under Wine.
+wine=$(command -v wine64 || command -v wine || command -v /usr/lib/wine/wine64)
+if [ -n "$wine" ] && [ -e "$folder/sumi_unity.o" ]; then
+    x86_64-w64-mingw32-gcc "${warnings[@]}" -Wno-pedantic -static -Iinclude -I. tests/unity_direct3d.c -o "$folder/unity_direct3d.exe" || fail "the test of Direct3D does not compile"
+    WINEPREFIX=$folder/wine WINEDEBUG=-all timeout -k 10 "${UNITY_TIMEOUT:-120}" "$wine" "$folder/unity_direct3d.exe" >"$folder/out" 2>&1 && grep -qa '^unity_direct3d: ' "$folder/out" || { cat "$folder/out"; fail "the rendering plug-in with Direct3D"; }
+    grep -a '^unity_direct3d: ' "$folder/out"
+else echo "skip: the rendering plug-in with Direct3D: there is no Wine, or no x86_64-w64-mingw32-gcc"; fi
 if [ -e "$build/fake/libcuda.so.1" ]; then
     cc "${warnings[@]}" "${sanitizers[@]}" -D_POSIX_C_SOURCE=200809L -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -lpthread -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
     play() { # session, exe, run: a process of its own; what malloc frees is filled, small blocks too; a hang is what takes two minutes, of which the longest session needs a few seconds
