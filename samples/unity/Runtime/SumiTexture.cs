@@ -11,6 +11,8 @@
 //
 // A texture is asked for one thing at a time. What was asked for is done by the thread that renders, in the next event; IsReady says that it was done, or throws why not.
 // Previews go to a texture of their own, of job.PreviewWidth x PreviewHeight, made with takesPreviews.
+//
+// It, or its engine, may be disposed at any time, events under way or not. With OpenGL do not leave both to the collector: only the thread that renders can end the import, and a finaliser cannot ask it.
 using System;
 using System.Runtime.InteropServices;
 using UnityEngine;
