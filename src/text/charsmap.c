@@ -162,38 +162,109 @@ static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, cons
                  : sumi_text_append(heap, out, text, bytes, error);
 }
 
-sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text,
-                                 size_t bytes, sumi_error* error)
+enum { MAX_WHOLE_CLUSTER = 5, CLUSTER_WORK = 8 }; // longer clusters are looked up character by character
+
+static sumi_result append_characters(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map,
+                                     sumi_text_piece* piece, size_t end, sumi_error* error)
+{
+    const size_t before = out->bytes;
+    while (piece->taken < end) {
+        const size_t length = sumi_utf8_length(piece->text + piece->taken);
+        SUMI_TRY(append_character(heap, out, map, piece->text + piece->taken, length, error));
+        piece->taken += length;
+    }
+    piece->done += CLUSTER_WORK + (out->bytes - before) / 8;
+    return SUMI_OK;
+}
+
+// Appends the next characters of a long cluster, up to its end or the piece's.
+static sumi_result append_long_cluster(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
+                                       const sumi_charsmap* map, sumi_text_piece* piece, sumi_error* error)
+{
+    while (piece->taken < piece->bytes && piece->done < piece->work) {
+        size_t length;
+        const uint32_t after = sumi_utf8_get(piece->text + piece->taken, &length);
+        if (sumi_cluster_ends(state->before, after, &state->break_state)) {
+            *state = (sumi_charsmap_state){0};
+            return SUMI_OK;
+        }
+        state->before = after;
+        SUMI_TRY(append_characters(heap, out, map, piece, piece->taken + length, error));
+    }
+    return SUMI_OK;
+}
+
+// Appends a cluster, or the begin of a long one. False: more text has to tell where the cluster ends.
+static sumi_result append_cluster(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
+                                  const sumi_charsmap* map, sumi_text_piece* piece, bool* out_known, sumi_error* error)
+{
+    const char* text = piece->text;
+    size_t length, at = piece->taken, end = at;
+    state->before = sumi_utf8_get(text + at, &length);
+    state->break_state = 0;
+    bool ends = false;
+    for (end += length; end < piece->bytes && !ends && end - at <= MAX_WHOLE_CLUSTER;) {
+        const uint32_t after = sumi_utf8_get(text + end, &length);
+        ends = sumi_cluster_ends(state->before, after, &state->break_state);
+        if (!ends) {
+            state->before = after;
+            end += length;
+        }
+    }
+    ends = ends || (end == piece->bytes && piece->is_last);
+    state->is_inside = !ends && end - at > MAX_WHOLE_CLUSTER;
+    *out_known = ends || state->is_inside;
+    if (!*out_known) { return SUMI_OK; }
+    size_t begin = 0, replaced = 0;
+    if (end - at <= MAX_WHOLE_CLUSTER && find_shortest_key(map, text + at, end - at, &begin, &replaced)) {
+        piece->taken = end;
+        piece->done += CLUSTER_WORK + replaced / 8;
+        return sumi_text_append(heap, out, replacements(map) + begin, replaced, error);
+    }
+    return append_characters(heap, out, map, piece, end, error);
+}
+
+// How many of the next bytes are ASCII characters that the map leaves alone and that are whole clusters, because an
+// ASCII character follows; as many as the work allows.
+static size_t unchanged_bytes(const sumi_charsmap* map, const sumi_text_piece* piece)
+{
+    const unsigned char* text = (const unsigned char*)piece->text + piece->taken;
+    const size_t rest = piece->bytes - piece->taken, most = 2 * (piece->work - piece->done),
+                 end = rest < most ? rest : most;
+    size_t at = 0;
+    while (at < end && text[at] < 0x80 && map->ascii[text[at]].begin < 0 && text[at] != '\r') { at++; }
+    return at > 0 && (at == rest ? !piece->is_last : text[at] >= 0x80) ? at - 1 : at;
+}
+
+sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
+                                 const sumi_charsmap* map, sumi_text_piece* piece, sumi_error* error)
 {
     SUMI_ASSERT(map->blob != NULL && map->unit_count > 0);
-    enum { MAX_WHOLE_CLUSTER = 5 }; // longer clusters are looked up character by character
-    size_t at = 0;
-    int32_t state = 0;
-    while (at < bytes) {
-        if ((unsigned char)text[at] < 0x80
-            && (at + 1 == bytes || ((unsigned char)text[at + 1] < 0x80 && text[at] != '\r'))) {
-            state = 0; // an ASCII character before another ASCII character is a whole cluster, except CR before LF
-            SUMI_TRY(append_character(heap, out, map, text + at, 1, error));
-            at++;
+    const char* text = piece->text;
+    while (piece->taken < piece->bytes && piece->done < piece->work) {
+        if (state->is_inside) {
+            SUMI_TRY(append_long_cluster(heap, state, out, map, piece, error));
             continue;
         }
-        size_t length, end = at;
-        uint32_t before = sumi_utf8_get(text + at, &length);
-        for (end += length; end < bytes; end += length) {
-            uint32_t after = sumi_utf8_get(text + end, &length);
-            if (sumi_cluster_ends(before, after, &state)) { break; }
-            before = after;
+        const size_t at = piece->taken, same = unchanged_bytes(map, piece);
+        if (same > 0) {
+            SUMI_TRY(sumi_text_append(heap, out, text + at, same, error));
+            piece->taken += same;
+            piece->done += 1 + same / 2;
+            continue;
         }
-        state = 0;
-        size_t begin = 0, replaced = 0;
-        if (end - at <= MAX_WHOLE_CLUSTER && find_shortest_key(map, text + at, end - at, &begin, &replaced)) {
-            SUMI_TRY(sumi_text_append(heap, out, replacements(map) + begin, replaced, error));
-            at = end;
+        const bool is_end = at + 1 == piece->bytes;
+        // an ASCII character before another ASCII character is a whole cluster, except CR before LF
+        if ((unsigned char)text[at] < 0x80
+            && (is_end ? piece->is_last : ((unsigned char)text[at + 1] < 0x80 && text[at] != '\r'))) {
+            SUMI_TRY(append_character(heap, out, map, text + at, 1, error));
+            piece->taken++;
+            piece->done++;
+            continue;
         }
-        for (; at < end; at += length) {
-            length = sumi_utf8_length(text + at);
-            SUMI_TRY(append_character(heap, out, map, text + at, length, error));
-        }
+        bool is_known;
+        SUMI_TRY(append_cluster(heap, state, out, map, piece, &is_known, error));
+        if (!is_known) { break; }
     }
     return SUMI_OK;
 }

@@ -3,7 +3,7 @@
 // shortest key.
 #ifndef SUMI_TEXT_CHARSMAP_H
 #define SUMI_TEXT_CHARSMAP_H
-#include "text/text_buffer.h"
+#include "text/unicode.h"
 
 typedef struct sumi_charsmap {
     sumi_heap* heap;
@@ -23,7 +23,15 @@ sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char*
 sumi_result sumi_charsmap_begin_bytes(sumi_charsmap* map, sumi_heap* heap, const void* data, size_t bytes,
                                       const char* path, sumi_error* error);
 void sumi_charsmap_destroy(sumi_charsmap* map);
-// Appends the normalised form of text, which must be valid UTF-8.
-sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text,
-                                 size_t bytes, sumi_error* error);
+// Where a text that is given in pieces has been cut. Zeroed: at its begin.
+typedef struct sumi_charsmap_state {
+    int32_t break_state; // of sumi_cluster_ends
+    uint32_t before;     // the last code point of the cluster
+    bool is_inside;      // of a cluster that is longer than what is looked up as a whole
+} sumi_charsmap_state;
+
+// Appends the normalised form of a piece of a text, which must be valid UTF-8. The whole text has been written when the
+// last piece is taken.
+sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
+                                 const sumi_charsmap* map, sumi_text_piece* piece, sumi_error* error);
 #endif

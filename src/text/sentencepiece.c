@@ -146,7 +146,7 @@ static sumi_result set_pipeline(sumi_loader* load)
         t->bpe.byte_fallback = spec->byte_fallback;
         t->normalize[t->normalize_count++] = (sumi_normalize_step){
             .kind = SUMI_NORMALIZE_REPLACE, .pattern = short_text(" "), .content = short_text(SPACE_MARK)};
-        return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, load->l->expected_count, false, load->error);
+        return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, load->l->expected_count, true, load->error);
     }
     if (!spec->dummy_prefix || !spec->removes_whitespace) {
         return refuse_kind(load, "of Unigram that keeps runs of blanks");

@@ -56,12 +56,56 @@ sumi_result sumi_tokenizer_begin_sentencepiece(sumi_heap* heap, const sumi_token
 sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* source, sumi_error* error,
                                       sumi_tokenizer** out_tokenizer);
 
-// The ids of text[0, bytes). Adds BOS / EOS as the file's post processor does if special is true, and finds added
-// tokens in the raw text. Writes the first `capacity` ids; *out_count is the number of all ids. Allocates nothing after
-// the first call of a size: scratch memory stays in the tokenizer, so a tokenizer may be used by one thread at a time.
-// Time is O(n log n) in the text for any text. Texts over 64 MiB are SUMI_INVALID_ARGUMENT.
-sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes, bool special, int32_t* ids,
-                                  size_t capacity, size_t* out_count, sumi_error* error);
+// ---- Encoding --------------------------------------------------------------------------------------------------------
+// A loaded tokenizer is only read, by any number of threads. What encoding a text needs is in a run, which is used for
+// one text after the other, by one thread at a time.
+
+enum { SUMI_TOKENIZER_MAX_PARTS = 32 };
+
+typedef struct sumi_text_part {
+    const char* text;
+    size_t bytes;
+} sumi_text_part;
+
+typedef struct sumi_tokenizer_request {
+    // The text: these one after another, together at most 64 MiB. They must stay valid until the run has ended. No
+    // character reaches from one part into the next.
+    sumi_text_part parts[SUMI_TOKENIZER_MAX_PARTS];
+    int32_t part_count;
+    // Adds BOS and EOS as the file's post processor does. Added tokens are found in the text in any case.
+    bool special;
+    int32_t* ids; // receives the first `capacity` ids; must stay valid until the run has ended
+    size_t capacity;
+    // The run stops when so many ids are known, which then are those of the whole text. SIZE_MAX: it reads the whole
+    // text.
+    size_t max_count;
+} sumi_tokenizer_request;
+
+typedef struct sumi_tokenizer_run sumi_tokenizer_run;
+
+sumi_result sumi_tokenizer_run_create(sumi_heap* heap, sumi_error* error, sumi_tokenizer_run** out_run);
+void sumi_tokenizer_run_destroy(sumi_tokenizer_run* run); // accepts NULL
+// Begins a text. A text that was begun before is given up. SUMI_WRONG_STATE: the tokenizer is not loaded.
+sumi_result sumi_tokenizer_run_begin(sumi_tokenizer_run* run, const sumi_tokenizer* tokenizer,
+                                     const sumi_tokenizer_request* request, sumi_error* error);
+// Does `work`, and SUMI_TOKENIZER_STEP_WORK more than that at most, whatever the text is; *out_done: the ids are there.
+// Work is counted in units of about two nanoseconds: no clock is read. After a failure the text is given up.
+//
+// Memory grows with the longest part of the text that has to be looked at as a whole, which is some thousand bytes of
+// most texts. What a usual text needs is kept, so that a second one allocates nothing. Time is O(n log n) in what is
+// read for any text. SUMI_OUT_OF_HOST_MEMORY; SUMI_FILE_MALFORMED: the tokenizer has no token for a character, nor one
+// for unknown characters.
+sumi_result sumi_tokenizer_run_step(sumi_tokenizer_run* run, uint64_t work, bool* out_done, sumi_error* error);
+#define SUMI_TOKENIZER_STEP_WORK 8192u
+// The number of ids so far; ids beyond the capacity count.
+size_t sumi_tokenizer_run_count(const sumi_tokenizer_run* run);
+uint64_t sumi_tokenizer_run_work(const sumi_tokenizer_run* run); // done since begin
+void sumi_tokenizer_run_end(sumi_tokenizer_run* run); // forgets the text and the tokenizer; accepts NULL, and no text
+
+// The ids of text[0, bytes): a run from begin to end, whose memory is freed. Writes the first `capacity` ids; *out_count
+// is the number of all ids.
+sumi_result sumi_tokenizer_encode(const sumi_tokenizer* tokenizer, const char* text, size_t bytes, bool special,
+                                  int32_t* ids, size_t capacity, size_t* out_count, sumi_error* error);
 
 // The id of a token of the vocabulary or of an added token; -1 if there is none.
 int32_t sumi_tokenizer_id(const sumi_tokenizer* tokenizer, const char* token);

@@ -286,6 +286,29 @@ static void find_byte_tokens(sumi_bpe* bpe)
     }
 }
 
+// Whether a merge takes the unknown token, or the token of a byte that stands for a part of a character. No tokenizer
+// that was trained has such merges.
+static void find_merged_stand_ins(sumi_bpe* bpe)
+{
+    uint32_t lowest = SUMI_VOCABULARY_NONE, highest = 0;
+    bpe->has_all_bytes = true;
+    for (int32_t byte = 0; byte < 256; byte++) {
+        const uint32_t id = bpe->byte_ids[byte];
+        bpe->has_all_bytes = bpe->has_all_bytes && id != SUMI_VOCABULARY_NONE;
+        if (id == SUMI_VOCABULARY_NONE || !bpe->byte_fallback) { continue; }
+        lowest = id < lowest ? id : lowest; // released files have these ids in a row
+        highest = id > highest ? id : highest;
+    }
+    const sumi_merge* list = bpe->merges.list;
+    for (size_t i = 0; i < bpe->merges.count; i++) {
+        for (int32_t side = 0; side < 2; side++) {
+            const uint32_t id = side == 0 ? list[i].left : list[i].right;
+            const bool is_unknown = bpe->has_unknown && id == bpe->unknown_id;
+            bpe->merges_stand_ins = bpe->merges_stand_ins || is_unknown || (id >= lowest && id <= highest);
+        }
+    }
+}
+
 static sumi_result finish_model(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
@@ -303,6 +326,7 @@ static sumi_result finish_model(sumi_loader* load)
             &t->bpe.vocabulary, l->unknown.bytes != 0 ? sumi_text_data(&l->unknown) : "", l->unknown.bytes);
         t->bpe.unknown_id =
             entry != SUMI_VOCABULARY_NONE ? sumi_vocabulary_id(&t->bpe.vocabulary, entry) : SUMI_VOCABULARY_NONE;
+        find_merged_stand_ins(&t->bpe);
         return SUMI_OK;
     }
     if (t->byte_level) {
@@ -329,6 +353,9 @@ static sumi_result finish_added(sumi_loader* load)
         const char* text = sumi_vocabulary_text(&t->added, entry, &bytes);
         uint32_t id = sumi_vocabulary_id(&t->added, entry), existing = sumi_vocabulary_find(vocabulary, text, bytes);
         bool clash;
+        const sumi_added_token* flags = &((const sumi_added_token*)t->added_tokens)[entry];
+        t->strips_before = t->strips_before || flags->lstrip;
+        t->has_single_words = t->has_single_words || flags->single_word;
         if (existing != SUMI_VOCABULARY_NONE) {
             clash = sumi_vocabulary_id(vocabulary, existing) != id;
         } else {
@@ -341,13 +368,17 @@ static sumi_result finish_added(sumi_loader* load)
                 "%s: the added token \"%.*s\" has the id %u, the vocabulary says otherwise; download the file again",
                 t->path, sumi_load_shown(text, bytes), text, id);
         }
-        if (((const sumi_added_token*)t->added_tokens)[entry].normalized) {
+        if (flags->normalized) {
             if (t->added_normalized.slots == NULL) {
                 SUMI_TRY(sumi_vocabulary_begin(&t->added_normalized, t->heap, 64, true, load->error));
             }
             uint32_t normalized_entry;
             bool existed;
-            SUMI_TRY(sumi_tokenizer_normalize(t, &text, &bytes, load->error));
+            sumi_text_buffer* normal = &load->l->text;
+            normal->bytes = 0;
+            SUMI_TRY(sumi_tokenizer_normalize(t, text, bytes, normal, load->error));
+            text = normal->bytes != 0 ? sumi_text_data(normal) : "";
+            bytes = normal->bytes;
             if (bytes > SUMI_TOKENIZER_MAX_WALKED_TOKEN) {
                 return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
                                  "%s: an added token has %zu bytes when normalised, at most %d are supported; use the "

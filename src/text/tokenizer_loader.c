@@ -170,7 +170,7 @@ sumi_result sumi_load_begin_vocabulary(sumi_loader* load)
     l->has_vocabulary = true;
     l->phase = SUMI_LOAD_VOCABULARY;
     if (model == SUMI_TOKEN_MODEL_BPE) {
-        return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, l->expected_count, false, load->error);
+        return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, l->expected_count, true, load->error);
     }
     return sumi_vocabulary_begin(&t->unigram.vocabulary, t->heap, l->expected_count, true, load->error);
 }
@@ -335,15 +335,19 @@ void sumi_tokenizer_destroy(sumi_tokenizer* tokenizer)
     sumi_vocabulary_destroy(&tokenizer->added);
     sumi_vocabulary_destroy(&tokenizer->added_normalized);
     sumi_free(heap, tokenizer->added_tokens);
-    sumi_text_release(heap, &tokenizer->repaired);
-    sumi_text_release(heap, &tokenizer->normal[0]);
-    sumi_text_release(heap, &tokenizer->normal[1]);
-    sumi_text_release(heap, &tokenizer->metaspace);
-    sumi_free(heap, tokenizer->nfc.points);
-    sumi_free(heap, tokenizer->scratch.symbols);
-    sumi_free(heap, tokenizer->scratch.queue);
-    sumi_free(heap, tokenizer->scratch.nodes);
-    sumi_text_release(heap, &tokenizer->scratch.text);
     sumi_free(heap, tokenizer->path);
     sumi_free(heap, tokenizer);
 }
+
+int32_t sumi_tokenizer_id(const sumi_tokenizer* tokenizer, const char* token)
+{
+    const sumi_vocabulary* vocabularies[] = {&tokenizer->added, &tokenizer->bpe.vocabulary,
+                                             &tokenizer->unigram.vocabulary};
+    for (size_t i = 0; i < 3; i++) {
+        uint32_t entry = sumi_vocabulary_find(vocabularies[i], token, strlen(token));
+        if (entry != SUMI_VOCABULARY_NONE) { return (int32_t)sumi_vocabulary_id(vocabularies[i], entry); }
+    }
+    return -1;
+}
+
+size_t sumi_tokenizer_size(const sumi_tokenizer* tokenizer) { return tokenizer->size; }

@@ -1,9 +1,5 @@
 // The data of a tokenizer, shared by the files that load it (tokenizer_load.c and others), the file that runs it
-// (tokenizer.c) and the two models (bpe.c, unigram.c).
-//
-//     raw text -> repaired UTF-8 -> [added tokens cut out] -> segments -> normalizer steps
-//              -> [normalised added tokens cut out] -> pre-tokenizer steps -> pieces
-//              -> BPE or Unigram -> ids, between the post processor's first and last ids
+// (tokenizer_run.h) and the two models (bpe.c, unigram.c). It is only read once it is loaded.
 #ifndef SUMI_TEXT_TOKENIZER_PARTS_H
 #define SUMI_TEXT_TOKENIZER_PARTS_H
 #include "files/json.h"
@@ -100,6 +96,10 @@ typedef struct sumi_bpe {
     uint32_t byte_ids[256]; // byte level: the token of the byte's stand-in character; byte fallback: of <0xHH>
     uint32_t unknown_id;
     bool byte_level, byte_fallback, fuse_unknown, ignore_merges, has_unknown, by_score;
+    bool has_all_bytes; // no byte of byte_ids is NONE
+    // A symbol that is no text of the piece (of a byte, of unknown characters) is part of a merge, so that it is not
+    // known where merges end.
+    bool merges_stand_ins;
 } sumi_bpe;
 
 typedef struct sumi_unigram {
@@ -111,17 +111,6 @@ typedef struct sumi_unigram {
     bool byte_fallback;
 } sumi_unigram;
 
-typedef struct sumi_model_scratch { // grows to the longest piece so far
-    void *symbols, *queue, *nodes;
-    size_t symbol_capacity, queue_capacity, node_capacity;
-    sumi_text_buffer text;
-} sumi_model_scratch;
-
-// Both append the ids of one piece of valid UTF-8.
-sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece,
-                            size_t bytes, sumi_ids* out, sumi_error* error);
-sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, sumi_model_scratch* scratch,
-                                const char* piece, size_t bytes, sumi_ids* out, sumi_error* error);
 // Writes the printable stand-in character of a byte (GPT-2's table) as UTF-8 and returns its length in bytes.
 size_t sumi_byte_level_character(unsigned char byte, char out[4]);
 
@@ -144,14 +133,11 @@ struct sumi_tokenizer {
     uint32_t before[SUMI_TOKENIZER_MAX_ENDS], after[SUMI_TOKENIZER_MAX_ENDS];
     size_t normalize_count, split_count, before_count, after_count, size;
     bool byte_level, has_template;
-    sumi_tokenizer_loading* loading; // NULL once loaded
-    // scratch memory of encode
-    sumi_text_buffer repaired, normal[2], metaspace;
-    sumi_nfc_scratch nfc;
-    sumi_model_scratch scratch;
+    sumi_tokenizer_loading* loading;      // NULL once loaded
+    bool strips_before, has_single_words; // an added token has lstrip; single_word
 };
 
-// Runs the normalizer. *text and *bytes become the result, which is in the tokenizer's scratch memory, or stay the same
-// if nothing changes.
-sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** text, size_t* bytes, sumi_error* error);
+// Appends what the normalizer makes of a text to `out`.
+sumi_result sumi_tokenizer_normalize(const sumi_tokenizer* tokenizer, const char* text, size_t bytes,
+                                     sumi_text_buffer* out, sumi_error* error);
 #endif

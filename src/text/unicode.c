@@ -1,13 +1,14 @@
-// Unicode for the tokenizers. NFC works on the smallest possible segments. Most text consists of "plain" code points,
-// which never change and never compose with a preceding code point. Only a run of other code points, with the plain
-// code point before it, is decomposed and composed:
+// Unicode for the tokenizers. NFC works on the smallest possible parts. Most text consists of "plain" code points, which
+// never change and never compose with a preceding code point. They are copied; only other code points, with the plain
+// code point before them, are decomposed and composed:
 //
-//     x y z e ◌̣ ◌́ a b          z and e are plain; the segment is  e ◌̣ ◌́ ; everything else is copied
+//     x y z e ◌̣ ◌́ a b          z and e are plain; the letter e with its marks is composed; everything else is copied
 //           ^^^^^^^
 //
 // The canonical ordering is written here because utf8proc_decompose sorts by swapping adjacent marks, which is
-// quadratic in a run of marks: a 100 kB prompt of alternating marks would take seconds. utf8proc_normalize_utf32
-// composes in linear time. Neither utf8proc_decompose_char nor utf8proc_normalize_utf32 allocates.
+// quadratic in a run of marks: a 100 kB prompt of alternating marks would take seconds. Here each combining class has a
+// list of its marks. utf8proc_normalize_utf32 composes two code points. Neither it nor utf8proc_decompose_char
+// allocates.
 #include "text/unicode.h"
 #include <utf8proc.h>
 
@@ -35,9 +36,21 @@ static bool in_ranges(const code_point_range* ranges, size_t count, uint32_t cod
 
 // ---- UTF-8 ----------------------------------------------------------------------------------------------------------
 
+// How many bytes at the begin are ASCII.
+static size_t ascii_bytes(const char* text, size_t bytes)
+{
+    size_t at = 0;
+    for (uint64_t eight; bytes - at >= sizeof eight; at += sizeof eight) {
+        memcpy(&eight, text + at, sizeof eight);
+        if ((eight & 0x8080808080808080u) != 0) { break; }
+    }
+    while (at < bytes && (unsigned char)text[at] < 0x80) { at++; }
+    return at;
+}
+
 sumi_result sumi_utf8_repair(sumi_heap* heap, sumi_text_buffer* out, const char* text, size_t bytes, sumi_error* error)
 {
-    size_t at = 0, copied = 0;
+    size_t at = ascii_bytes(text, bytes), copied = 0;
     while (at < bytes) {
         bool valid;
         size_t length = sumi_utf8_part(text + at, bytes - at, &valid);
@@ -113,105 +126,246 @@ static bool is_standalone(uint32_t code_point)
     return code_point == 0x11A7 || in_ranges(s_nfc_apart, RANGE_COUNT(s_nfc_apart), code_point);
 }
 
-bool sumi_nfc_is_plain(const char* text, size_t bytes)
+static int32_t combining_class(int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
+
+#define NFC_OPTIONS (UTF8PROC_STABLE | UTF8PROC_COMPOSE)
+#define NO_MARK UINT32_MAX
+#define FIRST_COMPOSING_LETTER 0x09BE // the first code point of combining class 0 that composes with one before it
+enum { PLAIN_PER_WORK = 8, POINT_WORK = 8 }; // bytes of plain text per unit of work; units per other code point
+
+static void clear_marks(sumi_nfc* nfc)
 {
-    for (size_t at = 0, length; at < bytes; at += length) {
-        if (!is_plain(sumi_utf8_get(text + at, &length))) { return false; }
+    nfc->mark_count = 0;
+    nfc->kept_class = -1;
+    memset(nfc->used, 0, sizeof nfc->used);
+}
+
+static sumi_result add_mark(sumi_heap* heap, sumi_nfc* nfc, int32_t point, uint32_t class, sumi_error* error)
+{
+    SUMI_TRY(sumi_grow(heap, &nfc->marks, &nfc->mark_capacity, nfc->mark_count + 1, sizeof(sumi_nfc_mark), error));
+    sumi_nfc_mark* marks = nfc->marks;
+    const uint32_t index = (uint32_t)nfc->mark_count++;
+    marks[index] = (sumi_nfc_mark){point, NO_MARK};
+    if ((nfc->used[class / 64] >> class % 64 & 1) != 0) {
+        marks[nfc->last[class]].next = index;
+    } else {
+        nfc->used[class / 64] |= (uint64_t)1 << class % 64;
+        nfc->first[class] = index;
     }
+    nfc->last[class] = index;
+    return SUMI_OK;
+}
+
+// Goes to the first mark, in the canonical order: by class, and within a class as in the text.
+static void begin_marks(sumi_nfc* nfc)
+{
+    nfc->class_cursor = 0;
+    nfc->mark_cursor = NO_MARK;
+}
+
+// The next mark in the canonical order, and its class; NULL behind the last one.
+static sumi_nfc_mark* next_mark(sumi_nfc* nfc, int32_t* out_class)
+{
+    sumi_nfc_mark* marks = nfc->marks;
+    if (nfc->mark_cursor == NO_MARK) {
+        while (nfc->class_cursor < 256 && (nfc->used[nfc->class_cursor / 64] >> nfc->class_cursor % 64 & 1) == 0) {
+            nfc->class_cursor++;
+        }
+        if (nfc->class_cursor == 256) { return NULL; }
+        nfc->mark_cursor = nfc->first[nfc->class_cursor];
+    }
+    sumi_nfc_mark* mark = &marks[nfc->mark_cursor];
+    *out_class = (int32_t)nfc->class_cursor;
+    nfc->mark_cursor = mark->next;
+    nfc->class_cursor += mark->next == NO_MARK;
+    return mark;
+}
+
+static bool compose(int32_t* letter, int32_t point)
+{
+    utf8proc_int32_t pair[2] = {*letter, point};
+    if (utf8proc_normalize_utf32(pair, 2, NFC_OPTIONS) != 1) { return false; }
+    *letter = pair[0];
     return true;
 }
 
-static int32_t combining_class(int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
-
-// Sorts a run of marks by combining class, stably. Runs are short except in hostile text: insertion sort for up to 32
-// marks, counting sort above.
-static sumi_result sort_marks(sumi_heap* heap, sumi_nfc_scratch* scratch, size_t begin, size_t end, sumi_error* error)
+// Composes the letter with those of its marks with which it composes, and with the letter behind it. False: the work
+// is done, and the rest follows.
+static bool compose_letter(sumi_nfc* nfc, sumi_text_piece* piece)
 {
-    size_t count = end - begin;
-    int32_t* points = scratch->points;
-    if (count <= 32) {
-        for (size_t i = begin + 1; i < end; i++) {
-            int32_t mark = points[i], order = combining_class(mark);
-            size_t to = i;
-            for (; to > begin && combining_class(points[to - 1]) > order; to--) { points[to] = points[to - 1]; }
-            points[to] = mark;
+    int32_t class = 0;
+    while (nfc->has_letter) {
+        if (piece->done >= piece->work) { return false; }
+        sumi_nfc_mark* mark = next_mark(nfc, &class);
+        if (mark == NULL) { break; }
+        piece->done += POINT_WORK;
+        // a mark behind another one of its class does not reach the letter
+        if (class > nfc->kept_class && compose(&nfc->letter, mark->point)) {
+            mark->point = -1;
+        } else {
+            nfc->kept_class = class;
         }
-        return SUMI_OK;
     }
-    SUMI_TRY(sumi_grow(heap, &scratch->points, &scratch->capacity, end + count, sizeof(int32_t), error));
-    points = scratch->points;
-    size_t first[257] = {0};
-    for (size_t i = begin; i < end; i++) { first[combining_class(points[i]) + 1]++; }
-    for (size_t i = 1; i < 257; i++) { first[i] += first[i - 1]; }
-    for (size_t i = begin; i < end; i++) { points[end + first[combining_class(points[i])]++] = points[i]; }
-    memcpy(points + begin, points + end, count * sizeof *points);
+    if (nfc->has_letter && nfc->has_next_letter && nfc->kept_class < 0 && nfc->next_letter >= FIRST_COMPOSING_LETTER
+        && compose(&nfc->letter, nfc->next_letter)) {
+        nfc->has_next_letter = false; // Hangul, and vowels of Indian scripts
+        clear_marks(nfc);
+        nfc->phase = SUMI_NFC_READ;
+        return true;
+    }
+    begin_marks(nfc);
+    nfc->phase = SUMI_NFC_WRITE;
+    return true;
+}
+
+// Writes the letter with its marks. The letter behind it is the next one. False: the work is done.
+static sumi_result write_letter(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* out, sumi_text_piece* piece,
+                                bool* out_ended, sumi_error* error)
+{
+    *out_ended = false;
+    if (nfc->has_letter) {
+        SUMI_TRY(sumi_text_reserve(heap, out, 4, error));
+        out->bytes += sumi_utf8_encode((uint32_t)nfc->letter, sumi_text_data(out) + out->bytes);
+        nfc->has_letter = false;
+    }
+    int32_t class = 0;
+    for (;;) {
+        if (piece->done >= piece->work) { return SUMI_OK; }
+        SUMI_TRY(sumi_text_reserve(heap, out, 4, error)); // before the mark is taken from its list
+        const sumi_nfc_mark* mark = next_mark(nfc, &class);
+        if (mark == NULL) { break; }
+        piece->done += POINT_WORK;
+        if (mark->point >= 0) {
+            out->bytes += sumi_utf8_encode((uint32_t)mark->point, sumi_text_data(out) + out->bytes);
+        }
+    }
+    clear_marks(nfc);
+    nfc->letter = nfc->next_letter;
+    nfc->has_letter = nfc->has_next_letter;
+    nfc->has_next_letter = false;
+    nfc->phase = SUMI_NFC_READ;
+    *out_ended = true;
     return SUMI_OK;
 }
 
-static sumi_result normalize_stretch(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch,
-                                     const char* text, size_t bytes, sumi_error* error)
+static sumi_result decompose(sumi_nfc* nfc, int32_t code_point, sumi_error* error)
 {
-    const utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    enum { MAX_DECOMPOSITION = 32 }; // canonical decompositions have at most 4 code points
-    size_t count = 0;
-    for (size_t at = 0, length; at < bytes; at += length) {
-        SUMI_TRY(
-            sumi_grow(heap, &scratch->points, &scratch->capacity, count + MAX_DECOMPOSITION, sizeof(int32_t), error));
-        int32_t* points = scratch->points;
-        int32_t code_point = (int32_t)sumi_utf8_get(text + at, &length);
-        int last_boundclass = 0;
-        utf8proc_ssize_t made =
-            utf8proc_decompose_char(code_point, points + count, MAX_DECOMPOSITION, options, &last_boundclass);
-        if (made < 0 || made > MAX_DECOMPOSITION) {
-            return sumi_fail(error, SUMI_INTERNAL, "utf8proc cannot decompose U+%04X; use libutf8proc 2.8 or later",
-                             (unsigned)code_point);
-        }
-        count += (size_t)made;
+    int last_boundclass = 0;
+    const utf8proc_ssize_t made =
+        utf8proc_decompose_char(code_point, nfc->points, SUMI_NFC_MAX_DECOMPOSITION, NFC_OPTIONS, &last_boundclass);
+    if (made < 0 || made > SUMI_NFC_MAX_DECOMPOSITION) {
+        return sumi_fail(error, SUMI_INTERNAL, "utf8proc cannot decompose U+%04X; use libutf8proc 2.8 or later",
+                         (unsigned)code_point);
     }
-    size_t run = 0; // begin of the run of marks that ends before i
-    for (size_t i = 0; i <= count; i++) {
-        if (i == count || combining_class(((int32_t*)scratch->points)[i]) == 0) {
-            SUMI_TRY(sort_marks(heap, scratch, run, i, error));
-            run = i + 1;
-        }
-    }
-    utf8proc_ssize_t composed = utf8proc_normalize_utf32(scratch->points, (utf8proc_ssize_t)count, options);
-    if (composed < 0) {
-        return sumi_fail(error, SUMI_INTERNAL, "utf8proc cannot compose a text; use libutf8proc 2.8 or later");
-    }
-    SUMI_TRY(sumi_text_reserve(heap, out, 4 * (size_t)composed, error));
-    const int32_t* points = scratch->points;
-    for (utf8proc_ssize_t i = 0; i < composed; i++) {
-        out->bytes += sumi_utf8_encode((uint32_t)points[i], sumi_text_data(out) + out->bytes);
-    }
+    nfc->point_count = (size_t)made;
+    nfc->point_index = 0;
     return SUMI_OK;
 }
 
-sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch, const char* text,
-                            size_t bytes, sumi_error* error)
+// Copies plain and standalone characters, as many as the work allows. A plain character stays if the next one is not
+// known or may compose with it; then it is *out_next_bytes long.
+static sumi_result copy_plain(sumi_heap* heap, sumi_text_buffer* out, sumi_text_piece* piece, size_t* out_next_bytes,
+                              sumi_error* error)
 {
-    size_t at = 0;
-    while (at < bytes) {
-        size_t begin = at, last_plain = at, length = 0;
-        uint32_t code_point = 0;
-        while (at < bytes && (code_point = sumi_utf8_get(text + at, &length), is_plain(code_point))) {
-            last_plain = at;
-            at += length;
-        }
-        if (at == bytes || is_standalone(code_point)) {
-            at += at == bytes ? 0 : length;
-            SUMI_TRY(sumi_text_append(heap, out, text + begin, at - begin, error));
+    const size_t room = (piece->work - piece->done) * PLAIN_PER_WORK, begin = piece->taken,
+                 end = piece->bytes - begin < room ? piece->bytes : begin + room;
+    size_t at = begin, last_plain = begin, length = 0;
+    *out_next_bytes = 0;
+    while (at < end) {
+        const size_t ascii = ascii_bytes(piece->text + at, end - at);
+        if (ascii > 0) {
+            at += ascii;
+            last_plain = at - 1;
             continue;
         }
-        SUMI_TRY(sumi_text_append(heap, out, text + begin, last_plain - begin, error));
-        while (
-            at < bytes
-            && (code_point = sumi_utf8_get(text + at, &length), !is_plain(code_point) && !is_standalone(code_point))) {
-            at += length;
+        const uint32_t code_point = sumi_utf8_get(piece->text + at, &length);
+        if (is_standalone(code_point)) {
+            last_plain = at + length;
+        } else if (is_plain(code_point)) {
+            last_plain = at;
+        } else {
+            *out_next_bytes = last_plain < at ? sumi_utf8_length(piece->text + last_plain) : length;
+            break;
         }
-        SUMI_TRY(normalize_stretch(heap, out, scratch, text + last_plain, at - last_plain, error));
+        at += length;
+    }
+    if (at == piece->bytes && piece->is_last) { last_plain = at; }
+    if (last_plain > begin || *out_next_bytes > 0) { piece->done += (at - begin) / PLAIN_PER_WORK + 1; }
+    piece->taken = last_plain;
+    return sumi_text_append(heap, out, piece->text + begin, last_plain - begin, error);
+}
+
+sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* out, sumi_text_piece* piece,
+                            sumi_error* error)
+{
+    while (piece->done < piece->work) {
+        if (nfc->phase == SUMI_NFC_COMPOSE) {
+            if (!compose_letter(nfc, piece)) { break; }
+            continue;
+        }
+        if (nfc->phase == SUMI_NFC_WRITE) {
+            bool ended;
+            SUMI_TRY(write_letter(heap, nfc, out, piece, &ended, error));
+            if (!ended) { break; }
+            continue;
+        }
+        if (nfc->point_index < nfc->point_count) {
+            const int32_t point = nfc->points[nfc->point_index], class = combining_class(point);
+            if (class != 0) {
+                SUMI_TRY(add_mark(heap, nfc, point, (uint32_t) class, error));
+            } else if (nfc->has_letter || nfc->mark_count > 0) {
+                nfc->next_letter = point;
+                nfc->has_next_letter = true;
+                begin_marks(nfc);
+                nfc->phase = SUMI_NFC_COMPOSE;
+            } else {
+                nfc->letter = point;
+                nfc->has_letter = true;
+            }
+            nfc->point_index++;
+            piece->done += POINT_WORK;
+            continue;
+        }
+        const bool holds = nfc->has_letter || nfc->mark_count > 0;
+        size_t length = 0;
+        if (!holds) {
+            if (piece->taken == piece->bytes) { break; }
+            clear_marks(nfc);
+            const size_t before = piece->taken;
+            SUMI_TRY(copy_plain(heap, out, piece, &length, error));
+            if (length == 0 && piece->taken == before) { break; } // the next character decides
+            if (length == 0) { continue; }
+        } else if (piece->taken < piece->bytes) {
+            const uint32_t code_point = sumi_utf8_get(piece->text + piece->taken, &length);
+            if (is_plain(code_point) || is_standalone(code_point)) { length = 0; }
+        } else if (!piece->is_last) {
+            break;
+        }
+        if (length != 0) {
+            size_t unused;
+            SUMI_TRY(decompose(nfc, (int32_t)sumi_utf8_get(piece->text + piece->taken, &unused), error));
+            piece->taken += length;
+            piece->done += POINT_WORK;
+        } else {
+            begin_marks(nfc);
+            nfc->phase = SUMI_NFC_COMPOSE;
+        }
     }
     return SUMI_OK;
+}
+
+void sumi_nfc_reset(sumi_nfc* nfc)
+{
+    clear_marks(nfc);
+    nfc->has_letter = nfc->has_next_letter = false;
+    nfc->point_count = nfc->point_index = 0;
+    nfc->phase = SUMI_NFC_READ;
+}
+
+void sumi_nfc_release(sumi_heap* heap, sumi_nfc* nfc)
+{
+    sumi_free(heap, nfc->marks);
+    *nfc = (sumi_nfc){0};
 }
 
 // ---- Clusters -------------------------------------------------------------------------------------------------------

@@ -43,17 +43,49 @@ bool sumi_char_is_space(uint32_t code_point);
 // \w of the regex; an added token with single_word may not touch such characters
 bool sumi_char_is_word(uint32_t code_point);
 
-// Appends the NFC of valid text. `scratch` holds code points (int32_t) and keeps its capacity between calls. Takes
-// linear time for any text.
-typedef struct sumi_nfc_scratch {
-    void* points;
-    size_t capacity;
-} sumi_nfc_scratch;
-sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch, const char* text,
-                            size_t bytes, sumi_error* error);
-// True only if the text is its own NFC (ASCII, Latin-1, kana, ideographs, Hangul syllables, ...); may be false for
-// others.
-bool sumi_nfc_is_plain(const char* text, size_t bytes);
+// NFC of a valid text that is given in pieces. A mark far away may belong before one that is near, so the marks of one
+// letter are held until the letter's last one is known; everything else is written as it comes. Zeroed: ready. Memory
+// grows with the longest run of marks. Takes linear time for any text.
+typedef struct sumi_nfc_mark {
+    int32_t point; // -1: composed with its letter
+    uint32_t next; // the next mark of the same combining class
+} sumi_nfc_mark;
+
+typedef enum sumi_nfc_phase { SUMI_NFC_READ, SUMI_NFC_COMPOSE, SUMI_NFC_WRITE } sumi_nfc_phase;
+
+enum { SUMI_NFC_MAX_DECOMPOSITION = 32 }; // canonical decompositions have at most 4 code points
+
+typedef struct sumi_nfc {
+    // The letter whose marks are read; the letter that follows its marks. has_*: whether there is one.
+    int32_t letter, next_letter;
+    bool has_letter, has_next_letter;
+    int32_t kept_class; // the combining class of the last mark that stays behind the letter; -1: none
+    void* marks;        // sumi_nfc_mark, in the order of the text
+    size_t mark_count, mark_capacity;
+    uint64_t used[4]; // one bit per combining class: the run has marks of it
+    uint32_t first[256], last[256];
+    // The code points of the character that is being read.
+    int32_t points[SUMI_NFC_MAX_DECOMPOSITION];
+    size_t point_count, point_index;
+    sumi_nfc_phase phase;
+    uint32_t class_cursor, mark_cursor; // where COMPOSE or WRITE continues; mark_cursor NONE: at the class's first mark
+} sumi_nfc;
+
+// A piece of text for a function that works in pieces: it reads text[taken, bytes), of which nothing follows if is_last,
+// until it needs more text or has done `work`, and adds to taken and done. Work is counted in units of about two
+// nanoseconds.
+typedef struct sumi_text_piece {
+    const char* text;
+    size_t bytes, taken;
+    bool is_last;
+    size_t work, done;
+} sumi_text_piece;
+
+// Appends the NFC of the piece. The whole text has been written when the last piece is taken and done < work.
+sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* out, sumi_text_piece* piece,
+                            sumi_error* error);
+void sumi_nfc_reset(sumi_nfc* nfc);                    // gives up the text; keeps memory
+void sumi_nfc_release(sumi_heap* heap, sumi_nfc* nfc); // the same, and frees it
 
 // Whether an extended grapheme cluster ends between two adjacent code points. *state is 0 at the begin of a text.
 bool sumi_cluster_ends(uint32_t before, uint32_t after, int32_t* state);

@@ -219,6 +219,7 @@ sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, s
             vocabulary->prefixes[bit / 8] |= (uint8_t)(1u << bit % 8);
         }
     }
+    vocabulary->max_bytes = bytes > vocabulary->max_bytes ? bytes : vocabulary->max_bytes;
     sumi_vocabulary_entry* entries = vocabulary->entries;
     *out_entry = (uint32_t)vocabulary->count;
     entries[vocabulary->count].id = id;
@@ -244,6 +245,20 @@ bool sumi_vocabulary_next(const sumi_vocabulary* vocabulary, sumi_vocabulary_wal
         if (walk->entry != SUMI_VOCABULARY_NONE) { return true; }
     }
     return false;
+}
+
+size_t sumi_vocabulary_longest(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, size_t short_bytes,
+                               bool* out_has, uint64_t* work)
+{
+    size_t longest = 0;
+    sumi_vocabulary_walk walk = {0};
+    *out_has = false;
+    while (sumi_vocabulary_next(vocabulary, &walk, text, bytes)) {
+        longest = walk.bytes;
+        *out_has = *out_has || longest == short_bytes;
+    }
+    *work += walk.bytes;
+    return longest;
 }
 
 // ---- Merges ---------------------------------------------------------------------------------------------------------

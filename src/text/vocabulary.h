@@ -27,6 +27,7 @@ typedef struct sumi_vocabulary {
     size_t text_bytes, text_capacity, count, entry_capacity, slot_count;
     uint32_t prefix_shift; // 64 - log2(bits of prefixes)
     bool first_bytes[256]; // bytes with which some token begins
+    size_t max_bytes;      // of the longest token
 } sumi_vocabulary;
 
 // Allocates the capacity for about expected_count tokens. A zeroed vocabulary and one that failed to begin may be
@@ -68,6 +69,11 @@ typedef struct sumi_vocabulary_walk {
 } sumi_vocabulary_walk;
 bool sumi_vocabulary_next(const sumi_vocabulary* vocabulary, sumi_vocabulary_walk* walk, const char* text,
                           size_t bytes);
+
+// The length of the longest token that a text begins with; 0: none (needs with_prefixes). *out_has: whether
+// text[0, short_bytes) is a token. Adds the bytes that were looked at to *work.
+size_t sumi_vocabulary_longest(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, size_t short_bytes,
+                               bool* out_has, uint64_t* work);
 
 // ---- Merges: the rank of a merge is its index in the list -----------------------------------------------------------
 

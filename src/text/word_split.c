@@ -17,18 +17,9 @@ static bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 // Gives the class and the length in bytes of the character at `at`. False at the end of the text.
 static bool class_at(const char* text, size_t bytes, size_t at, sumi_char_class* out_class, size_t* out_length)
 {
-    SUMI_ASSERT(bytes > 0);
     if (at >= bytes) { return false; }
     *out_class = sumi_char_classify(sumi_utf8_get(text + at, out_length));
     return true;
-}
-
-static size_t run_end(const char* text, size_t bytes, size_t at, sumi_char_class char_class)
-{
-    sumi_char_class current;
-    size_t length;
-    while (class_at(text, bytes, at, &current, &length) && current == char_class) { at += length; }
-    return at;
 }
 
 static size_t contraction(const char* text, size_t bytes)
@@ -42,36 +33,99 @@ static size_t contraction(const char* text, size_t bytes)
     return bytes > 2 && text[1] == '\xC5' && text[2] == '\xBF' ? 3 : 0; // U+017F, the long s
 }
 
-static size_t white_space(const char* text, size_t bytes)
+enum { BEGIN_BYTES = 8 }; // what has to be seen of a word to know its kind: two characters, or a contraction
+
+static bool end_word(sumi_word_split* word, size_t end)
 {
-    size_t end = 0, last = 0, after_line_end = 0, length;
-    sumi_char_class found;
-    while (class_at(text, bytes, end, &found, &length) && found == SUMI_CHAR_SPACE) {
-        last = end;
-        end += length;
-        after_line_end = is_line_end(text[last]) ? end : after_line_end;
-    }
-    if (after_line_end != 0) { return after_line_end; }
-    return end == bytes || last == 0 ? end : last;
+    word->kind = SUMI_WORD_WHOLE;
+    word->end = word->known = end;
+    return true;
 }
 
-size_t sumi_word_split_qwen(const char* text, size_t bytes)
+// Finds the kind of a word by its first characters.
+static void begin_word(sumi_word_split* word, const char* text, size_t bytes)
 {
-    SUMI_ASSERT(bytes > 0);
     size_t length = contraction(text, bytes), next_length = 0;
-    if (length != 0) { return length; }
+    if (length != 0) {
+        end_word(word, length);
+        return;
+    }
     sumi_char_class first = SUMI_CHAR_OTHER, next = SUMI_CHAR_OTHER;
     class_at(text, bytes, 0, &first, &length);
-    if (first == SUMI_CHAR_LETTER) { return run_end(text, bytes, length, SUMI_CHAR_LETTER); }
-    if (first == SUMI_CHAR_NUMBER) { return length; }
-    bool has_next = class_at(text, bytes, length, &next, &next_length);
-    if (has_next && next == SUMI_CHAR_LETTER && !is_line_end(text[0])) {
-        return run_end(text, bytes, length + next_length, SUMI_CHAR_LETTER);
+    word->end = length;
+    if (first == SUMI_CHAR_LETTER) {
+        word->kind = SUMI_WORD_LETTERS;
+    } else if (first == SUMI_CHAR_NUMBER) {
+        end_word(word, length);
+    } else {
+        const bool has_next = class_at(text, bytes, length, &next, &next_length);
+        if (has_next && next == SUMI_CHAR_LETTER && !is_line_end(text[0])) {
+            word->kind = SUMI_WORD_LETTERS;
+            word->end += next_length;
+        } else if (first == SUMI_CHAR_OTHER || (text[0] == ' ' && has_next && next == SUMI_CHAR_OTHER)) {
+            word->kind = SUMI_WORD_SYMBOLS;
+        } else {
+            word->kind = SUMI_WORD_SPACES;
+            word->end = 0;
+        }
     }
-    if (first == SUMI_CHAR_OTHER || (text[0] == ' ' && has_next && next == SUMI_CHAR_OTHER)) {
-        size_t end = run_end(text, bytes, length, SUMI_CHAR_OTHER);
-        while (end < bytes && is_line_end(text[end])) { end++; }
-        return end;
+}
+
+typedef struct word_text { // text[0] is the character at position `passed` of the word
+    const char* text;
+    size_t passed, bytes;
+} word_text;
+
+// Goes on while characters are of the class. Returns whether another one has been found.
+static bool pass_class(sumi_word_split* word, const word_text* t, sumi_char_class char_class)
+{
+    sumi_char_class found = char_class;
+    size_t length, at = word->end - t->passed;
+    while (class_at(t->text, t->bytes, at, &found, &length) && found == char_class) {
+        if (char_class == SUMI_CHAR_SPACE) {
+            word->last = at + t->passed;
+            if (is_line_end(t->text[at])) { word->line_end = at + t->passed + length; }
+        }
+        at += length;
     }
-    return white_space(text, bytes);
+    word->end = at + t->passed;
+    return found != char_class;
+}
+
+static bool find_end(sumi_word_split* word, const word_text* t, bool is_last)
+{
+    if (word->kind == SUMI_WORD_LETTERS && (pass_class(word, t, SUMI_CHAR_LETTER) || is_last)) {
+        return end_word(word, word->end);
+    }
+    if (word->kind == SUMI_WORD_SYMBOLS && (pass_class(word, t, SUMI_CHAR_OTHER) || is_last)) {
+        word->kind = SUMI_WORD_LINE_ENDS;
+    }
+    if (word->kind == SUMI_WORD_LINE_ENDS) {
+        size_t at = word->end - t->passed;
+        while (at < t->bytes && is_line_end(t->text[at])) { at++; }
+        word->end = at + t->passed;
+        if (at < t->bytes || is_last) { return end_word(word, word->end); }
+    }
+    if (word->kind == SUMI_WORD_SPACES) {
+        const bool is_end = pass_class(word, t, SUMI_CHAR_SPACE);
+        if (is_end || is_last) {
+            const size_t all = is_end && word->last > 0 ? word->last : word->end;
+            return end_word(word, word->line_end != 0 ? word->line_end : all);
+        }
+        // a run with a line end reaches to its last line end; one without leaves its last character to the next word
+        word->known = word->line_end != 0 ? word->line_end : word->last;
+        return false;
+    }
+    word->known = word->end;
+    return false;
+}
+
+bool sumi_word_split_find(sumi_word_split* word, const char* text, size_t passed, size_t bytes, bool is_last)
+{
+    SUMI_ASSERT(passed <= word->known && (bytes > 0 || passed > 0));
+    if (word->kind == SUMI_WORD_NEW) {
+        if (bytes < BEGIN_BYTES && !is_last) { return false; }
+        begin_word(word, text, bytes);
+    }
+    return word->kind == SUMI_WORD_WHOLE || find_end(word, &(word_text){text, passed, bytes}, is_last);
 }

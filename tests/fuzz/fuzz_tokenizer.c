@@ -1,7 +1,7 @@
 // The first byte says what the rest is. '{': a whole tokenizer.json, to be loaded in small steps and tried on a few
 // texts. 'V': vocab.json, merges.txt, tokenizer_config.json, added_tokens.json and special_tokens_map.json, with a zero
 // byte between them. Anything else: a text for one of the golden tokenizers (run from the repository's root). Whatever
-// loads must give the same ids twice, fewer than its size, and the same for the text as repaired.
+// loads must give the same ids twice and in steps, fewer than its size, and the same for the text as repaired.
 // Seeds: tests/fuzz/seeds/tokenizer
 #include "tokenizer_rules.h"
 #include "xlmr_spaces.h"
