@@ -677,8 +677,8 @@ typedef struct sumi_job_status {
     int32_t jobs_ahead; // of a queued job: how many jobs run before it, the running one included
     // By sumi_memory_kind, of the whole engine, as in sumi_engine_info: for a graph beside the job's progress.
     uint64_t held_bytes[SUMI_MEMORY_KIND_COUNT];
-    // How many tokens of the longest text were cut off because the model reads no more; 0: all were read. Known before
-    // the stage TEXT begins; the log says it too.
+    // How many tokens of the longest text were cut off because the model reads no more; 0: all were read. It counts to
+    // 1024, which means so many or more. Known before the stage TEXT begins; the log says it too.
     int32_t cut_tokens;
     void* user_data; // of the job's desc
     // sumi_job_pause(..., true) was called: a queued job waits until it is resumed; a running job will be queued again.

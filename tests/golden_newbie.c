@@ -6,6 +6,7 @@
 #include "merged_weights.h"
 #include "models/network_state.h"
 #include "models/next_dit.h"
+#include "models/prompt_reader.h"
 #include "models/recipe.h"
 #include "plan_runner.h"
 #include "sampling/schedule.h"

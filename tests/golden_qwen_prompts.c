@@ -2,6 +2,7 @@
 #include "golden_qwen_image.h"
 #include "models/language_model.h"
 #include "models/network_state.h"
+#include "models/prompt_reader.h"
 #include "models/qwen_vision.h"
 #include "plan_runner.h"
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // Z-Image's prompts: text to ids, ids to features, through the text encoder layer by layer.
 #include "golden_z_image.h"
 #include "models/network_state.h"
+#include "models/prompt_reader.h"
 #include "models/recipe.h"
 #include "text/tokenizer.h"
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #include "files/safetensors_write.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
+#include "models/prompt_reader.h"
 #include "plan/validate.h"
 #include "sampling/schedule.h"
 #include "system.h"

@@ -1,6 +1,7 @@
 // Reference pictures from the public API into a job's plan: their sizes and tokens, their pixels, and all that a job
 // may ask for beside them.
 #include "edit_fixture.h"
+#include "models/prompt_reader.h"
 #include "reference_fixture.h"
 
 // ---- Sizes and tokens -----------------------------------------------------------------------------------------------

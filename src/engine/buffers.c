@@ -73,6 +73,8 @@ void sumi_temporary_end(sumi_temporary* temporary)
 
 void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
 {
+    sumi_prompt_reader_destroy(workspace->reader);
+    workspace->reader = NULL;
     sumi_block_free(heap, &workspace->ids);
     sumi_block_free(heap, &workspace->tables);
     sumi_block_free(heap, &workspace->values);

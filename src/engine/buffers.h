@@ -6,6 +6,7 @@
 #ifndef SUMI_ENGINE_BUFFERS_H
 #define SUMI_ENGINE_BUFFERS_H
 #include "base/memory.h"
+#include "models/prompt_reader.h"
 
 // A block of host memory that grows and never shrinks. Its content is lost when it grows. Zeroed: empty.
 typedef struct sumi_block {
@@ -49,8 +50,9 @@ typedef struct sumi_workspace {
     sumi_block values; // values that are copied to or from the arena: noise, pictures, features, masks, previews
     // The intermediate result of a resize, or the distances of a mask; the result of a resize.
     sumi_block intermediate, picture;
-    sumi_block first;     // a reference picture as RGB, resized for the autoencoder or before the vision tower's resize
-    sumi_block temporary; // the block of a sumi_temporary, for functions of other module folders that allocate
+    sumi_block first; // a reference picture as RGB, resized for the autoencoder or before the vision tower's resize
+    sumi_prompt_reader* reader; // of the text that becomes tokens; NULL: no text was read yet
+    sumi_block temporary;       // the block of a sumi_temporary, for functions of other module folders that allocate
 } sumi_workspace;
 void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace);
 #endif

@@ -129,11 +129,6 @@ static sumi_result create_members(sumi_engine* engine, sumi_error* error)
         sumi_mutex_destroy(&engine->state_lock);
         return sumi_fail(error, SUMI_INTERNAL, "the system has no more conditions");
     }
-    if (!sumi_mutex_init(&engine->tokenizer_lock)) {
-        sumi_condition_destroy(&engine->state_changed);
-        sumi_mutex_destroy(&engine->state_lock);
-        return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
-    }
     engine->has_locks = true;
     size_t capacity = (size_t)engine->desc.job_capacity;
     engine->jobs.slots = sumi_alloc_zero(heap, capacity * sizeof *engine->jobs.slots);
@@ -234,7 +229,6 @@ void sumi_engine_destroy(sumi_engine* engine)
     sumi_free(heap, engine->jobs.slots);
     if (engine->has_locks) {
         sumi_condition_destroy(&engine->state_changed);
-        sumi_mutex_destroy(&engine->tokenizer_lock);
         sumi_mutex_destroy(&engine->state_lock);
     }
     sumi_process_mark_close(&engine->callers.process);

@@ -74,9 +74,6 @@ struct sumi_engine {
     // Used with `state_lock`. Signalled when the pump lock becomes free, a job is queued, paused, resumed or ended, a
     // job slot becomes free, or the pump's thread must end.
     sumi_condition state_changed;
-    // Protects the tokenizers: jobs and memory queries share their scratch memory. Locked while one prompt is
-    // tokenised, by a thread that may or may not hold the pump lock; never while holding `state_lock`.
-    sumi_mutex tokenizer_lock;
     bool has_locks;
 
     sumi_callers callers;

@@ -54,8 +54,11 @@ static sumi_result query_memory(sumi_engine* engine, const sumi_image_desc* desc
     sumi_heap* heap = &query->heap;
     sumi_plan_job* job = &query->job;
     SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, job, error));
-    for (int32_t i = 0; i < job->prompt_count; i++)
-        SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, error));
+    for (int32_t i = 0; i < job->prompt_count; i++) {
+        bool is_done;
+        SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, UINT64_MAX, &is_done, error));
+        SUMI_ASSERT(is_done);
+    }
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
     const uint64_t held_bytes_before = atomic_load(&heap->allocated_bytes);

@@ -1,6 +1,6 @@
 // The phases of a job that runs a plan. Each call of sumi_plan_job_advance does one piece of the current phase:
 //
-//   TEXT     tokenises one prompt per step
+//   TEXT     tokenises one prompt, or a part of it, per step
 //   PLAN     makes the schedule and the plan, reserves the arena   <---------.
 //   READY    on a GPU: copies weights to the device, makes graphs            |
 //   INPUT    writes the inputs into the arena                                |  the next batch, if the device does not

@@ -25,36 +25,64 @@ int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* mo
     return (int32_t*)workspace->ids.data + list_index * (size_t)max_ids(model, job);
 }
 
-sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
-                                   int32_t prompt, sumi_error* error)
+// Begins to read the prompt for the next text encoder.
+static sumi_result begin_reading(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                 int32_t prompt, sumi_error* error)
 {
-    SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
-    const int32_t encoder_count = model->info.text_encoder_count, max_count = max_ids(model, job);
+    const int32_t max_count = max_ids(model, job), encoder = job->text_encoder;
     // The size is the same for every prompt of the job, so the block grows at most with the first one and keeps its
     // content.
-    uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)max_count * sizeof(int32_t);
+    const uint64_t bytes =
+        (uint64_t)job->prompt_count * (uint64_t)model->info.text_encoder_count * (uint64_t)max_count * sizeof(int32_t);
     SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
+    if (workspace->reader == NULL) SUMI_TRY(sumi_prompt_reader_create(heap, error, &workspace->reader));
     sumi_job_prompt* p = &job->prompts[prompt];
-    int32_t tokens[SUMI_MAX_REFERENCES], rows[SUMI_MAX_REFERENCES] = {0};
-    for (int32_t i = 0; i < job->references.count; i++) tokens[i] = job->references.list[i].sizes.tokens;
-    int32_t cut = 0;
+    for (int32_t i = 0; i < job->references.count; i++) job->picture_tokens[i] = job->references.list[i].sizes.tokens;
     const sumi_prompt_text text = {.text = p->text,
                                    .bytes = p->text_bytes,
-                                   .picture_tokens = tokens,
-                                   .picture_count = job->references.count,
-                                   .out_cut = &cut};
-    sumi_result result = SUMI_OK;
-    p->cut_tokens = 0;
-    sumi_mutex_lock(&model->engine->tokenizer_lock);
-    for (int32_t e = 0; p->text != NULL && e < encoder_count && result == SUMI_OK; e++) {
-        // Only the ids of the first encoder have places for the references.
-        result = sumi_network_tokenise_pictures(model->network, e, &text,
-                                                sumi_plan_job_ids(workspace, model, job, prompt, e), max_count,
-                                                &p->token_count[e], e == 0 ? p->picture_row : rows, error);
+                                   .picture_tokens = job->picture_tokens,
+                                   .picture_count = job->references.count};
+    // Only the ids of the first encoder have places for the references.
+    const sumi_prompt_ids ids = {.ids = sumi_plan_job_ids(workspace, model, job, prompt, encoder),
+                                 .capacity = max_count,
+                                 .picture_rows = encoder == 0 ? p->picture_row : job->other_picture_rows};
+    SUMI_TRY(sumi_prompt_reader_begin(workspace->reader, model->network, encoder, &text, &ids, error));
+    job->is_reading = true;
+    return SUMI_OK;
+}
+
+sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                   int32_t prompt, uint64_t max_work, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
+    sumi_job_prompt* p = &job->prompts[prompt];
+    uint64_t work = 0;
+    if (job->text_encoder == 0 && !job->is_reading) p->cut_tokens = 0;
+    while (p->text != NULL && job->text_encoder < model->info.text_encoder_count) {
+        *out_done = false;
+        if (work >= max_work) return SUMI_OK;
+        if (!job->is_reading) SUMI_TRY(begin_reading(heap, workspace, model, job, prompt, error));
+        sumi_prompt_reader* reader = workspace->reader;
+        const uint64_t before = sumi_prompt_reader_work(reader);
+        bool is_read;
+        SUMI_TRY(sumi_prompt_reader_step(reader, max_work - work, &is_read, error));
+        work += sumi_prompt_reader_work(reader) - before;
+        if (!is_read) continue;
+        p->token_count[job->text_encoder] = sumi_prompt_reader_count(reader);
+        const int32_t cut = sumi_prompt_reader_cut(reader);
         if (cut > p->cut_tokens) p->cut_tokens = cut;
+        sumi_plan_job_end_reading(workspace, job);
+        job->text_encoder++;
     }
-    sumi_mutex_unlock(&model->engine->tokenizer_lock);
-    return result;
+    job->text_encoder = 0;
+    *out_done = true;
+    return SUMI_OK;
+}
+
+void sumi_plan_job_end_reading(sumi_workspace* workspace, sumi_plan_job* job)
+{
+    if (job->is_reading) sumi_prompt_reader_end(workspace->reader);
+    job->is_reading = false;
 }
 
 // The decimal number that a float was written as, rounded to 6 digits after the point. 0.2f is 0.200000003, but the

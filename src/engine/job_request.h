@@ -2,16 +2,19 @@
 //
 // A job calls these functions while it runs, on the thread that holds the pump lock, with the engine's heap and
 // workspace. A memory query (images.c) calls them without the pump lock, with its own heap, workspace and job.
-// Failures: SUMI_OUT_OF_HOST_MEMORY, SUMI_INVALID_ARGUMENT.
+// Failures: SUMI_OUT_OF_HOST_MEMORY, SUMI_INVALID_ARGUMENT; of texts also SUMI_TEXT_INVALID, SUMI_FILE_MALFORMED.
 #ifndef SUMI_ENGINE_JOB_REQUEST_H
 #define SUMI_ENGINE_JOB_REQUEST_H
 #include "engine/buffers.h"
 #include "engine/plan_job.h"
 
-// Tokenises one prompt of the job into workspace->ids. Blocks while another thread uses the tokenizers (the lock
-// engine.text).
+// Does the next step of tokenising a prompt of the job into workspace->ids: about max_work, counted as by
+// sumi_prompt_reader_step. *out_done: the prompt is tokenised, for all text encoders. Until then the workspace's reader
+// is the job's.
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
-                                   int32_t prompt, sumi_error* error);
+                                   int32_t prompt, uint64_t max_work, bool* out_done, sumi_error* error);
+// Gives up a prompt that is being tokenised, if there is one.
+void sumi_plan_job_end_reading(sumi_workspace* workspace, sumi_plan_job* job);
 // Writes the request for a plan of `step_count` steps, after all prompts were tokenised. The request and the job then
 // point into workspace->tables, and are valid until the next call.
 sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,

@@ -46,6 +46,7 @@ void sumi_plan_job_free_saved_state(sumi_engine* engine, sumi_plan_job* job)
 static void enter_first_phase(sumi_plan_job* job)
 {
     job->phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
+    job->text_encoder = 0;
     job->cursor = job->row = job->mask_rows = job->pieces_in_flight = 0;
     job->drawn_values = job->moved_values = job->restored_values = 0;
     job->resize = (sumi_resize){0};

@@ -119,6 +119,11 @@ typedef struct sumi_plan_job {
     // cursor: the prompt or item of the phase; in INPUT the piece; in RUN the item whose noise is drawn. row: in OUTPUT
     // the row of the picture.
     int32_t cursor, row;
+    // In TEXT: the text encoder for which the prompt is read next; whether the workspace's reader is reading it; the
+    // tokens of the references; and where the tokens of further encoders would have the references.
+    int32_t text_encoder;
+    bool is_reading;
+    int32_t picture_tokens[SUMI_MAX_REFERENCES], other_picture_rows[SUMI_MAX_REFERENCES];
     size_t drawn_values;      // values of noise drawn for the item, those of the posterior included
     size_t moved_values;      // values of prompt features that were copied in or out in this phase
     int32_t pieces_in_flight; // pieces of noise that were drawn since the device was last idle

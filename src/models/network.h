@@ -80,29 +80,6 @@ const sumi_network_info* sumi_network_get_info(const sumi_network* network); // 
 // All weights that plans of this network may use. The weight at index i has weight->index == i.
 const sumi_weight* const* sumi_network_weights(const sumi_network* network, int32_t* out_count);
 
-// Writes the token ids of a prompt for text encoder `encoder`, inside the recipe's template and cut to
-// max_prompt_tokens, which always suffices as capacity. Uses scratch memory of the network's tokenizer, so only one
-// thread at a time may call it for a network.
-sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids,
-                                  int32_t capacity, int32_t* out_count, sumi_error* error);
-
-// A prompt with pictures.
-typedef struct sumi_prompt_text {
-    const char* text;
-    size_t bytes;
-    // Tokens of each reference: as many as the vision tower makes rows of it.
-    const int32_t* picture_tokens;
-    int32_t picture_count;
-    // NULL, or receives the number of tokens beyond the limits of the encoder and of the transformer: ids that were cut
-    // off, and rows of features that are dropped.
-    int32_t* out_cut;
-} sumi_prompt_text;
-// out_picture_rows: picture_count indices into ids, the first token of each picture. max_prompt_tokens plus all
-// picture_tokens always suffice as capacity.
-sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
-                                           int32_t* ids, int32_t capacity, int32_t* out_count,
-                                           int32_t* out_picture_rows, sumi_error* error);
-
 // The sizes in which a network reads a reference picture. first and vision are zero if no vision tower was opened.
 typedef struct sumi_reference_sizes {
     sumi_picture_size autoencoder; // resized by Lanczos from the picture

@@ -31,8 +31,5 @@ struct sumi_network {
     // The modules' models; NULL: not open.
     sumi_network_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
     void *vision, *denoiser, *autoencoder;
-    // Memory for a prompt inside its template; kept, so that a prompt as long as an earlier one allocates nothing.
-    char* prompt;
-    size_t prompt_capacity;
 };
 #endif
