@@ -62,7 +62,7 @@ struct Product {
     double seconds = 0.0;   // on the clock
     int reused_count = 0;   // of the network's evaluations, by the step cache
     std::string saved_path; // "": it was not saved
-    float stage_seconds[8] = {};
+    float stage_seconds[SUMI_STAGE_COUNT] = {};
 };
 
 struct GeneratorOptions {
