@@ -124,7 +124,7 @@ TEST(jobs_can_be_cancelled_at_any_moment)
     sumi_model* model;
     sumi_engine* engine = open_engine(&ed, TINY, &model);
     if (engine == NULL) return;
-    int stages[8] = {0}, cancelled = 0;
+    int stages[SUMI_STAGE_COUNT] = {0}, cancelled = 0;
     for (int i = 0; i < 200 && t_errors == 0; i++) {
         state = state * 1664525u + 1013904223u;
         const uint32_t random = state >> 8;

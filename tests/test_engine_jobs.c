@@ -29,7 +29,7 @@ TEST(status_tells_how_far_a_job_is)
                   && now.preview_version >= last.preview_version);
             CHECK(now.progress < 1.0f || now.state == SUMI_JOB_DONE);
             CHECK_NUMBER(now.step_count, 3);
-            for (int i = 0; i < 8; i++) CHECK(now.stage_seconds[i] >= last.stage_seconds[i]);
+            for (int i = 0; i < SUMI_STAGE_COUNT; i++) CHECK(now.stage_seconds[i] >= last.stage_seconds[i]);
             if (now.seconds_left >= 0.0f) known++;
             if (now.state == SUMI_JOB_RUNNING) CHECK_NUMBER(now.result, SUMI_OK);
             seen[now.stage] = true;

@@ -148,7 +148,7 @@ TEST(left_out_steps_leave_no_trace)
 // ---- Spans ----------------------------------------------------------------------------------------------------------
 
 typedef struct seen_spans {
-    double seconds[8];
+    double seconds[SUMI_STAGE_COUNT];
     uint64_t last_end_ns[2];
     int count, disorder, steps, in_steps;
     char names[4096]; // of the first ones
@@ -194,7 +194,7 @@ TEST(a_tracer_sees_every_piece_of_work)
     double all = 0.0;
     for (int i = 0; i < 8; i++)
         CHECK(fabs(seen.seconds[i] - (double)status.stage_seconds[i]) <= 1e-6 + 1e-5 * seen.seconds[i]);
-    for (int i = 0; i < 8; i++) all += seen.seconds[i];
+    for (int i = 0; i < SUMI_STAGE_COUNT; i++) all += seen.seconds[i];
     // A piece of a slice takes one look at the clock at least.
     const double tick = 1e-9 * (double)TICK_NS;
     CHECK(status.device_seconds > (seen.in_steps - 0.5) * tick && status.device_seconds < all);
