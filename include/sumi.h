@@ -91,7 +91,7 @@
 //               Two engines share nothing and need no coordination. There are no process-wide settings. Threads of
 //             sumi's own have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker
 //             1" and so on (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU kernels beside the
-//             first job, then ends). All have low priority.
+//             first job, then ends; up to four where the driver compiles them). All have low priority.
 // Callbacks   The services of the host program (log, allocators, files, tasks, tracer, completion) are called in the
 //             middle of a call or of a slice. A callback may make free calls, calls without an engine, and calls of
 //             other engines. Any other call of the same engine would wait for itself. Such a call is refused with
@@ -884,8 +884,9 @@ typedef struct sumi_model_info {
 SUMI_API sumi_model_desc sumi_model_defaults(void);
 // Opens a checkpoint: a job of stage LOAD. Returns at once. The job reads headers and tokenizers and checks the shape
 // of every tensor; weights stay in their mapped files. On a GPU the job also loads the kernels and copies the weights
-// to the device. The kernels are loaded once per engine, on a thread of sumi that ends when they are loaded: the driver
-// may compile for seconds the first time.
+// to the device. The kernels are loaded once per engine, on a thread of sumi that ends when they are loaded. Where the
+// library has no machine code for the GPU, the driver compiles them the first time: some now, for about a second, and
+// those that an image needs in that job's stage COMPILE.
 //
 // Fails at once with SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED or
 // SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_NOT_FOUND, SUMI_FILE_READ_FAILED, SUMI_FILE_TRUNCATED,
