@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# samples/unreal without Unreal: compiled with warnings as errors, as C++17 and C++20, and run; what names Unreal, with stand-ins (unreal_stand_ins). usage: tests/test_unreal.sh build/.../release
-# The session runs once with freed memory filled, as Unreal's allocator does in development, and once under the sanitizers of addresses and of undefined behaviour.
+# samples/unreal without Unreal: compiled with warnings as errors, as C++17 and C++20, and run; what names Unreal, with stand-ins (unreal_stand_ins). usage: tests/test_unreal.sh build/.../release [RUNS]
+# The session runs once with freed memory filled, as Unreal's allocator does in development, and once under the sanitizers of addresses and of undefined behaviour; each of them RUNS times (1).
 # The last line is "unreal: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build/release}" && pwd)
+runs=${2:-1}
 support=$build/bin/cli_support
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -20,18 +21,21 @@ version=$(PKG_CONFIG_PATH=$build pkg-config --modversion sumi)
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wundef -Werror"
 flags="-O1 -g -fno-exceptions -fno-rtti $warnings"
-# Adds the numbers of a program whose last line is "NAME: N passed, N failed, N skipped".
+# Runs a program $runs times, whose last line is "NAME: N passed, N failed, N skipped", and adds the numbers of the last run.
 run() { # what, program, arguments...
-    local what=$1 numbers
+    local what=$1 numbers status
     shift
-    "$@" >"$folder/out" 2>&1
-    local status=$?
-    numbers=$(sed -n 's/^[a-z_]*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$folder/out" | tail -n 1)
-    if [ $status -gt 1 ] || [ -z "$numbers" ]; then
-        cat "$folder/out"
-        fail "$what ended with $status"
-    fi
-    grep '^FAILED' "$folder/out" | sed "s/\$/ ($what)/"
+    for ((i = 1; i <= runs; i++)); do
+        "$@" >"$folder/out" 2>&1
+        status=$?
+        numbers=$(sed -n 's/^[a-z_]*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$folder/out" | tail -n 1)
+        if [ $status -gt 1 ] || [ -z "$numbers" ]; then
+            cat "$folder/out"
+            fail "$what ended with $status in run $i"
+        fi
+        grep '^FAILED' "$folder/out" | sed "s/\$/ ($what, run $i)/"
+        [ $status -eq 0 ] || break
+    done
     read -r a b c <<<"$numbers"
     passed=$((passed + a)) failed=$((failed + b)) skipped=$((skipped + c))
 }

@@ -25,7 +25,7 @@ std::string CheckVersion()
     if (sumi_check_version(SUMI_VERSION_NUMBER) == SUMI_OK) return "";
     return std::string("the library is sumi ") + sumi_version() + ", and this plug-in was compiled with the header of "
          + std::to_string(SUMI_VERSION_MAJOR) + "." + std::to_string(SUMI_VERSION_MINOR)
-         + ": put header and library of one version into ThirdParty/sumi";
+         + ": put header and library of one version into Source/ThirdParty/Sumi";
 }
 
 std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
@@ -58,7 +58,8 @@ Attachment::~Attachment() = default;
 Session::~Session()
 {
     bClosing = true;
-    for (const std::weak_ptr<Attachment>& Each : Attachments)
+    const std::vector<std::weak_ptr<Attachment>> Attached = std::move(Attachments); // who is called may attach more
+    for (const std::weak_ptr<Attachment>& Each : Attached)
         if (const std::shared_ptr<Attachment> Held = Each.lock()) Held->Release();
     if (Engine) sumi_engine_destroy(Engine); // takes model and jobs with it
     Engine = nullptr;

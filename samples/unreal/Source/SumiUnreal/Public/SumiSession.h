@@ -1,6 +1,9 @@
-// One engine, one model and a queue of requests, for a host that calls tick() once per frame from one thread. Plain
-// C++17 without exceptions and without Unreal's headers, so that it can be built and tested anywhere; SumiSubsystem.h
-// gives it a game instance and a ticker.
+// One engine, one model and a queue of requests, for a host that calls Tick once per frame from one thread. Plain C++17
+// without exceptions and without Unreal's headers, so that it can be built and tested anywhere; SumiSubsystem.h gives it
+// game instances and a ticker.
+//
+// Other modules link this module alone, which has the only copy of the C library: nothing that is inline here calls it.
+// Of sumi.h they use the types.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -72,7 +75,7 @@ struct ModelOptions {
 class SUMIUNREAL_API Attachment {
   public:
     virtual ~Attachment();
-    // Called once while the session closes, while its engine still works, on the thread that closes it.
+    // Called when the session closes, while its engine still works, on the thread that closes it.
     virtual void Release() = 0;
 };
 
@@ -110,8 +113,8 @@ class SUMIUNREAL_API Session {
         uint64_t Number = 0;
         Request Wish;
         Listener Told;
-        bool bDropped =
-            false; // Told is called no more. It is destroyed with the entry, for one of its calls may be running.
+        // Told is called no more. It is destroyed with the entry only, for one of its calls may be running.
+        bool bDropped = false;
     };
     Session() = default;
     void FinishLoading();
@@ -142,6 +145,9 @@ class SUMIUNREAL_API Session {
 // One session for several users, such as the game instances of a process: one model in memory, and one budget per frame.
 class SUMIUNREAL_API SharedSession {
   public:
+    SharedSession() = default;
+    SharedSession(const SharedSession&) = delete;
+    SharedSession& operator=(const SharedSession&) = delete;
     void Join(const void* User);
     // The user's requests are dropped (Request::Owner). When the last user leaves, the session is closed; inside Tick,
     // such as by a listener, as soon as that returns.
