@@ -1,4 +1,5 @@
-// The Unreal sample's session without Unreal, as a game's module uses it: of the C library it uses types alone. usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL
+// The Unreal sample's session without Unreal, as a game's module uses it: of the C library it uses types alone.
+// usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL
 // PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last
 // line is "unreal_session: N passed, N failed, N skipped".
 #include "SumiSession.h"
@@ -186,7 +187,8 @@ static void EditModelsTakeReferences(const char* Model)
           "a reference without pixels is refused");
 }
 
-// Listeners that ask again and call everything else while the session closes, with one request running and many waiting.
+// Listeners that ask again and call everything else while the session closes, with one request running and many
+// waiting.
 static void ClosingRefuses(const char* Model)
 {
     auto Session = sumi::Session::Open(Model, Processor);

@@ -1,8 +1,8 @@
 // Records the copy of a sumi::Shared12 into a texture of Unreal's, with the Direct3D 12 RHI. The tests compile it with
 // stand-ins for Unreal's headers alone.
 //
-// The picture is written by sumi on the GPU. Once a frame, on the game thread, call SumiCopyIntoTexture: it does nothing
-// when there is no new picture.
+// The picture is written by sumi on the GPU. Once a frame, on the game thread, call SumiCopyIntoTexture: it does
+// nothing when there is no new picture.
 #pragma once
 #include "CoreMinimal.h"
 #include "RHI.h"

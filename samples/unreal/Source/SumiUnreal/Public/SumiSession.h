@@ -1,6 +1,6 @@
 // One engine, one model and a queue of requests, for a host that calls Tick once per frame from one thread. Plain C++17
-// without exceptions and without Unreal's headers, so that it can be built and tested anywhere; SumiSubsystem.h gives it
-// game instances and a ticker.
+// without exceptions and without Unreal's headers, so that it can be built and tested anywhere; SumiSubsystem.h gives
+// it game instances and a ticker.
 //
 // Other modules link this module alone, which has the only copy of the C library: nothing that is inline here calls it.
 // Of sumi.h they use the types.
@@ -50,8 +50,8 @@ struct Request {
 };
 
 // Called on the thread that calls the session: by Tick, Cancel and ~Session. Every request ends in exactly one call of
-// Done or Failed, also when it is cancelled or the session goes, unless it was dropped. A listener may call the session,
-// with two exceptions: Tick does nothing there, and a listener must not destroy the session.
+// Done or Failed, also when it is cancelled or the session goes, unless it was dropped. A listener may call the
+// session, with two exceptions: Tick does nothing there, and a listener must not destroy the session.
 struct Listener {
     std::function<void(float Progress, float SecondsLeft)> Progress; // seconds: negative when not known yet
     std::function<void(const Picture&)> Preview;                     // an eighth of the size
@@ -66,8 +66,8 @@ struct ModelOptions {
     // On a GPU: the forms of the transformer's weights and of its attention.
     sumi_weight_format Weights = SUMI_WEIGHTS_AUTO;
     sumi_attention_format Attention = SUMI_ATTENTION_AUTO;
-    // The engine's messages, unless Adjust gives it a log. Several threads may call it at once, and it must not call the
-    // session.
+    // The engine's messages, unless Adjust gives it a log. Several threads may call it at once, and it must not call
+    // the session.
     std::function<void(sumi_log_level Level, const char* Text)> Log = nullptr;
 };
 
@@ -81,9 +81,10 @@ class SUMIUNREAL_API Attachment {
 
 class SUMIUNREAL_API Session {
   public:
-    // Begins to load the model; requests may be given at once. Adjust may change services and budgets of the engine; the
-    // log, if it gives none, is kept for sentences. Nothing of the library is called, Adjust neither, when its version
-    // is not that of the header that this was compiled with. Never NULL: what went wrong is told to every request.
+    // Begins to load the model; requests may be given at once. Adjust may change services and budgets of the engine;
+    // the log, if it gives none, is kept for sentences. Nothing of the library is called, Adjust neither, when its
+    // version is not that of the header that this was compiled with. Never NULL: what went wrong is told to every
+    // request.
     static std::unique_ptr<Session> Open(const std::string& ModelPath,
                                          const std::function<void(sumi_engine_desc& Engine)>& Adjust = {},
                                          const ModelOptions& Options = {});
@@ -142,7 +143,8 @@ class SUMIUNREAL_API Session {
     std::string LastError;
 };
 
-// One session for several users, such as the game instances of a process: one model in memory, and one budget per frame.
+// One session for several users, such as the game instances of a process: one model in memory, and one budget per
+// frame.
 class SUMIUNREAL_API SharedSession {
   public:
     SharedSession() = default;

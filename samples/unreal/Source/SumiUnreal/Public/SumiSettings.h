@@ -1,5 +1,5 @@
-// Project Settings > Plugins > Sumi, kept in Config/DefaultGame.ini. FrameBudget holds from the next frame on; the others
-// when a session is opened.
+// Project Settings > Plugins > Sumi, kept in Config/DefaultGame.ini. FrameBudget holds from the next frame on; the
+// others when a session is opened.
 #pragma once
 #include "CoreMinimal.h"
 #include "Engine/DeveloperSettings.h"

@@ -18,8 +18,8 @@ struct ID3D12Resource;
 namespace sumi {
 class SUMIUNREAL_API Shared12 : public Attachment {
   public:
-    // Made on the session's thread. Device is the one of the session's GPU; another one is refused. nullptr: Result says
-    // why, and the engine's log has a sentence. The session may end before, which ends the imports.
+    // Made on the session's thread. Device is the one of the session's GPU; another one is refused. nullptr: Result
+    // says why, and the engine's log has a sentence. The session may end before, which ends the imports.
     static std::shared_ptr<Shared12> Make(Session& Of, ID3D12Device* Device, int32_t Width, int32_t Height,
                                           bool bPreviews, sumi_result& Result);
     // On any thread, when no command list names the buffer any more.

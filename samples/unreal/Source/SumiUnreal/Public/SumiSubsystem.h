@@ -18,8 +18,9 @@ class SUMIUNREAL_API USumiSubsystem : public UGameInstanceSubsystem {
     virtual void Deinitialize() override;
     // Opens it when it is not open yet. nullptr before Initialize, and as soon as Deinitialize has begun.
     sumi::Session* GetSession();
-    // As sumi::Session's. A request that is left when Deinitialize begins is cancelled, and its listener called no more:
-    // the objects that it would call are ending, too. Generate returns 0, and calls nothing, where GetSession is nullptr.
+    // As sumi::Session's. A request that is left when Deinitialize begins is cancelled, and its listener called no
+    // more: the objects that it would call are ending, too. Generate returns 0, and calls nothing, where GetSession is
+    // nullptr.
     uint64 Generate(sumi::Request Wish, sumi::Listener Told);
     void Cancel(uint64 Number);
 
