@@ -75,8 +75,8 @@ static void RefusesOtherVersions(const char* Header, const char* Library)
     Session->Generate({}, Listen(End));
     RunUntilIdle(*Session);
     const std::string Sentence = Session->Trouble();
-    Check(!bAdjusted && Session->GetEngine() == nullptr && !Session->GetEngineInfo().backend
-              && !Session->GetModelInfo().family,
+    Check(!bAdjusted && Session->GetEngine() == nullptr && !*Session->GetEngineInfo().backend
+              && !*Session->GetModelInfo().family,
           "nothing is called");
     Check(End.Failures == 1 && End.Sentence == Sentence, "requests are told");
     Check(Sentence.find(std::string("sumi ") + Library + ",") != std::string::npos
@@ -202,8 +202,7 @@ static void ClosingRefuses(const char* Model)
         for (uint64_t i = 0; i < 50; i++) Closing->Cancel(i);
         Closing->Drop(nullptr);
         Closing->Tick(OneSlice);
-        Check(!Closing->IsReady() && Closing->IsIdle() && !Closing->GetEngine()
-                  && !Closing->GetModelInfo().size_multiple,
+        Check(!Closing->IsReady() && Closing->IsIdle() && !Closing->GetEngine() && !*Closing->GetModelInfo().family,
               "a closing session has nothing");
     };
     sumi::Request Wish;

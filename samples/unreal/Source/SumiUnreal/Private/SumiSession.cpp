@@ -72,9 +72,21 @@ Session::~Session()
     for (Entry& Each : Left) Fail(Each, SUMI_CANCELLED, "the session was closed");
 }
 
-sumi_model_info Session::GetModelInfo() const { return Model ? sumi_model_get_info(Model) : sumi_model_info(); }
+sumi_model_info Session::GetModelInfo() const
+{
+    if (Model) return sumi_model_get_info(Model);
+    sumi_model_info None = {}; // not the library's, which may be of another version
+    None.family = None.variant = None.negative_text = "";
+    return None;
+}
 
-sumi_engine_info Session::GetEngineInfo() const { return Engine ? sumi_engine_get_info(Engine) : sumi_engine_info(); }
+sumi_engine_info Session::GetEngineInfo() const
+{
+    if (Engine) return sumi_engine_get_info(Engine);
+    sumi_engine_info None = {};
+    None.backend = None.device = "";
+    return None;
+}
 
 uint64_t Session::Generate(const Request& Wish, Listener Told)
 {

@@ -103,11 +103,11 @@ class SUMIUNREAL_API Session {
     void Attach(const std::weak_ptr<Attachment>& What);
     void Tick(uint32_t BudgetMicroseconds); // once per frame; 0 is a pause
     bool IsReady() const { return Model != nullptr; }
-    sumi_model_info GetModelInfo() const;                   // zero until it is ready
+    sumi_model_info GetModelInfo() const;                   // zero, with empty texts, until it is ready
     const std::string& Trouble() const { return Sentence; } // "" while all is well
     bool IsIdle() const { return Waiting.empty() && Running.Number == 0; }
     sumi_engine* GetEngine() const { return Engine; } // nullptr where there is none
-    sumi_engine_info GetEngineInfo() const;           // zero where there is no engine
+    sumi_engine_info GetEngineInfo() const;           // zero, with empty texts, where there is none
 
   private:
     struct Entry {
