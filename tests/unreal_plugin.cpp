@@ -95,6 +95,12 @@ static void PlayUntil(const FEnding& End)
     StandIn::RunRenderCommands();
 }
 
+template <typename F> static void PlayUntilSo(const F& IsSo)
+{
+    for (int Frame = 0; Frame < 1000000 && !IsSo(); Frame++) FTSTicker::GetCoreTicker().Tick(0.016f);
+    Check(IsSo(), "what a test waits for comes");
+}
+
 static void TheNodeDraws()
 {
     FGame Game;
@@ -206,7 +212,7 @@ static void TexturesStay()
     USumiGenerateImage* Action = Game.Ask(64, nullptr, Ends);
     Listen(Action, End);
     Action->Activate();
-    while (!End.Completed) FTSTicker::GetCoreTicker().Tick(0.016f);
+    PlayUntilSo([&] { return End.Completed; });
     StandIn::Destroy(Action);
     StandIn::Destroy(Ends);
     Check(StandIn::RunRenderCommands() > 0, "a texture may end before the renderer");
@@ -244,7 +250,7 @@ static void ANodeOutlivesItsBlueprint()
     Action->Activate();
     for (int i = 0; i < 4; i++) FTSTicker::GetCoreTicker().Tick(0.016f);
     StandIn::Destroy(Action);
-    while (!Game.Subsystem->GetSession()->IsIdle()) FTSTicker::GetCoreTicker().Tick(0.016f);
+    PlayUntilSo([&] { return Game.Subsystem->GetSession()->IsIdle(); });
     StandIn::RunRenderCommands();
     Check(true, "a request ends after its node");
 }
@@ -265,7 +271,7 @@ static void GameInstancesShareASession()
                 Listen(Actions.back(), Each == &First ? FirstEnd : SecondEnd);
                 Actions.back()->Activate();
             }
-            while (!FirstEnd.Reports) FTSTicker::GetCoreTicker().Tick(0.016f);
+            PlayUntilSo([&] { return FirstEnd.Reports; });
         }
         const int Reports = FirstEnd.Reports;
         Check(Second.Subsystem->GetSession()->IsReady(), "the session goes on for who is left");
@@ -282,7 +288,7 @@ static void GameInstancesShareASession()
             bEnds = true;
         });
         Quits->Activate();
-        while (!bEnds) FTSTicker::GetCoreTicker().Tick(0.016f);
+        PlayUntilSo([&] { return bEnds; });
     }
     for (USumiGenerateImage* Each : Actions) StandIn::Destroy(Each);
     FGame Later;
