@@ -12,13 +12,11 @@
 // 49 KiB. Tried and slower: 64 x 32 warp tiles (20 %), two stages, tiles of 256 x 128 and 128 x 192, k-blocks of 256
 // bytes for small m.
 #include "portable_gemm.cuh"
-// WHOLE_K: the kernels of a tile without split k. WHOLE_K_ANY: the same and an `any` kernel. Those with split k are in
-// gemm_bf16_split.cu. `...` are the numbers of the tile.
-#define WHOLE_K(tile, ...)                                                                                             \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_plain_##tile, __VA_ARGS__, 0, SUMI_OPERANDS_BF16, false)                        \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_swiglu_##tile, __VA_ARGS__, SUMI_EPILOGUE_SWIGLU, SUMI_OPERANDS_BF16, false)
-#define WHOLE_K_ANY(tile, ...)                                                                                         \
-    WHOLE_K(tile, __VA_ARGS__)                                                                                         \
+// PLAIN: the plain kernel of a tile without split k. PLAIN_ANY: the same and an `any` kernel. Those with swiglu are in
+// gemm_bf16_swiglu.cu, those with split k in gemm_bf16_split.cu. `...` are the numbers of the tile.
+#define PLAIN(tile, ...) SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_plain_##tile, __VA_ARGS__, 0, SUMI_OPERANDS_BF16, false)
+#define PLAIN_ANY(tile, ...)                                                                                           \
+    PLAIN(tile, __VA_ARGS__)                                                                                           \
     SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_bf16_any_##tile, __VA_ARGS__, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_BF16, false)
-SUMI_GEMM_PORTABLE_TILES(WHOLE_K)
-SUMI_GEMM_PORTABLE_TILES_ANY(WHOLE_K_ANY)
+SUMI_GEMM_PORTABLE_TILES(PLAIN)
+SUMI_GEMM_PORTABLE_TILES_ANY(PLAIN_ANY)
