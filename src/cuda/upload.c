@@ -14,10 +14,10 @@
 #include <string.h>
 
 #define BUFFER_BYTES (1u << 20) // pinning a megabyte takes about a millisecond of the caller's frame
-#define BUFFER_COUNT 32
+#define BUFFER_COUNT 64
 #define FEWEST_BUFFERS 4
 #define SMALLEST_BUFFER (64ull << 10)
-#define BATCH_BYTES (8u << 20) // enough work to be worth waking all workers
+#define BATCH_BYTES (32u << 20) // with 8 MiB, 20 GB took 1.35 s instead of 1.03 (H100, 16 threads)
 #define MAX_PIECES 256
 // the last item of a piece may be short
 #define MAX_ITEMS (MAX_PIECES + BATCH_BYTES / SUMI_CUDA_ITEM_BYTES + MAX_PIECES)
