@@ -112,7 +112,7 @@ end
 
 -- Windows goes without the programs that ask for these.
 local function is_left_out(patterns)
-    return is_windows and any_includes(patterns, { "<dlfcn.h>", "<pthread.h>", "<unistd.h>", "<sys/", '"synthetic.h"', '"fake_cuda.h"' })
+    return is_windows and any_includes(patterns, { "<dlfcn.h>", "<pthread.h>", "<unistd.h>", "<sys/", '"fake_cuda.h"' })
 end
 
 workspace "sumi"
@@ -375,7 +375,6 @@ static_library "support"
         defines { "PICTURE_HAS_WEBP" }
     end
     files { "samples/*.h", "samples/*.c" }
-    if is_windows then excludes { "samples/synthetic.*" } end -- one block of memory seen many times: POSIX
 
 -- What a host links besides the library, in the linker's order.
 local needs = cuda and { "utf8proc", "zlib" } or { "utf8proc" }

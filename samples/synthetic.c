@@ -12,20 +12,24 @@
 //     private memory     | views of one memory file per element type
 //
 // A file with matrices in GGUF's block types is a GGUF file with the same tensor names; all others are safetensors.
-#define _GNU_SOURCE // memfd_create
+#if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L
+#endif
 #include "synthetic.h"
 #include "synthetic_blocks.h"
 #include "system.h"
+#include "views.h"
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#if !defined(_WIN32)
+#include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
+#endif
 
 const synthetic_config synthetic_tiny = {.dim = 128,
                                          .layers = 2,
@@ -723,7 +727,7 @@ static void list_jina(list* l, const synthetic_config* c)
 
 static bool fail(const char* path)
 {
-    fprintf(stderr, "bench: cannot write %s: %s\n", path, strerror(errno));
+    fprintf(stderr, "synthetic checkpoint: cannot write %s: %s\n", path, strerror(errno));
     return false;
 }
 
@@ -821,6 +825,7 @@ static size_t put_entry(char* into, const char* name, const char* type, const in
                            (unsigned long long)end);
 }
 
+#if !defined(_WIN32) // the threads that write
 // Writes all values of a tensor at byte `offset` of a file.
 static bool write_values(int file, uint64_t offset, const listed* t, uint64_t seed, const synthetic_config* config)
 {
@@ -917,6 +922,7 @@ static bool write_list(const char* path, const list* l, uint64_t seed, const syn
     free(offsets);
     return written || fail(path);
 }
+#endif
 
 bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t count)
 {
@@ -951,7 +957,8 @@ bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t c
 typedef struct stored {
     char path[128];
     unsigned char* data;
-    uint64_t bytes, mapped_bytes; // mapped_bytes 0: the memory is from malloc
+    uint64_t bytes;
+    uint64_t reserved_bytes, mapped_bytes; // as in views.h; 0: the memory is from malloc
 } stored;
 struct synthetic_files {
     stored files[16];
@@ -967,12 +974,11 @@ static stored* add_stored(synthetic_files* files, const char* name)
     return file;
 }
 
-// A memory file (memfd) of random elements. Its size is a multiple of the page size and of the type's block, so that it
-// can be mapped one time after the other.
+// A block of random elements. Its size is a multiple of the unit of views and of the type's block, so that it can be
+// mapped one time after the other.
 typedef struct source {
     const synthetic_type* type;
-    int file;
-    uint64_t bytes;
+    view_block block;
 } source;
 
 // The sources of a checkpoint's elements: for tensors that are not quantised, for those that are in Q8_0 instead of the
@@ -984,30 +990,23 @@ typedef struct sources {
 } sources;
 
 static uint64_t up_to(uint64_t bytes, uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
-static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
 static bool add_source(sources* all, const synthetic_type* type)
 {
-    const uint64_t unit = page_bytes() * (uint64_t)type->block_bytes, bytes = MAX_BLOCK_BYTES / unit * unit;
-    const int file = memfd_create("sumi-bench", 0);
-    unsigned char* memory = file >= 0 && ftruncate(file, (off_t)bytes) == 0
-                              ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-                              : MAP_FAILED;
-    if (memory == MAP_FAILED) {
-        fail("a memory file");
-        if (file >= 0) close(file);
-        return false;
-    }
+    const uint64_t unit = views_unit() * (uint64_t)type->block_bytes, bytes = MAX_BLOCK_BYTES / unit * unit;
+    view_block block;
+    void* memory;
+    if (!views_make(bytes, &block, &memory)) return fail("a block of memory");
     uint64_t state = 0x9E3779B97F4A7C15u;
     synthetic_fill(type, memory, (size_t)bytes, SPREAD, &state);
-    munmap(memory, (size_t)bytes);
-    all->of[all->count++] = (source){type, file, bytes};
+    views_filled(&block, memory);
+    all->of[all->count++] = (source){type, block};
     return true;
 }
 
 static void close_sources(sources* all)
 {
-    for (int32_t i = 0; i < all->count; i++) close(all->of[i].file); // the mappings keep the memory
+    for (int32_t i = 0; i < all->count; i++) views_close(&all->of[i].block);
 }
 
 // Whether files of quantised networks quantise this tensor: matrices in the blocks of the denoiser and of the language
@@ -1060,7 +1059,7 @@ static void lay_out(const list* l, const synthetic_config* c, const sources* all
             at += bytes;
         }
         ends[region] = at;
-        at = up_to(at, page_bytes());
+        at = up_to(at, views_unit());
     }
 }
 
@@ -1079,7 +1078,7 @@ static size_t put_safetensors(unsigned char* into, const list* l, const placed* 
                 used += put_entry(json + used, t->name, places[i].type->safetensors_name, t->shape, t->rank,
                                   places[i].begin, places[i].end, used == 0);
         }
-        const uint64_t end = up_to(ends[region], page_bytes());
+        const uint64_t end = up_to(ends[region], views_unit());
         const int64_t padding = (int64_t)(end - ends[region]);
         char name[32];
         snprintf(name, sizeof name, "synthetic.padding.%d", region);
@@ -1087,7 +1086,7 @@ static size_t put_safetensors(unsigned char* into, const list* l, const placed* 
             used += put_entry(json + used, name, "U8", &padding, 1, ends[region], end, used == 0);
     }
     json[used++] = '}';
-    const size_t header = (size_t)up_to(8 + used, page_bytes());
+    const size_t header = (size_t)up_to(8 + used, views_unit());
     memset(json + used, ' ', header - 8 - used);
     put_length(into, header - 8);
     return header;
@@ -1130,7 +1129,7 @@ static size_t put_gguf(unsigned char* into, const list* l, const placed* places)
             used += put_number(into + used, places[i].type->gguf, 4);
             used += put_number(into + used, places[i].begin, 8);
         }
-        padding = pass == 0 ? (size_t)up_to(used, page_bytes()) - used : padding;
+        padding = pass == 0 ? (size_t)up_to(used, views_unit()) - used : padding;
     }
     return used;
 }
@@ -1154,13 +1153,14 @@ static void fill_own(unsigned char* data, const list* l, const placed* places, c
     }
 }
 
-// Maps views of a source one after the other, from the page at `begin` to the end of the page that contains `end`.
-static bool map_source(unsigned char* begin, const unsigned char* end, const source* from)
+// Maps views of a source one after the other, from where the file is mapped to, to the end of the page that contains
+// byte `end`.
+static bool map_source(stored* file, uint64_t end, const source* from)
 {
-    while (begin < end) {
-        const uint64_t left = (uint64_t)(end - begin), bytes = left < from->bytes ? left : from->bytes;
-        if (mmap(begin, (size_t)bytes, PROT_READ, MAP_SHARED | MAP_FIXED, from->file, 0) == MAP_FAILED) return false;
-        begin += bytes;
+    while (file->mapped_bytes < end) {
+        const uint64_t left = end - file->mapped_bytes, bytes = left < from->block.bytes ? left : from->block.bytes;
+        if (!views_map(file->data + file->mapped_bytes, bytes, &from->block)) return false;
+        file->mapped_bytes += up_to(bytes, views_unit());
     }
     return true;
 }
@@ -1182,16 +1182,14 @@ static bool store_placed(synthetic_files* files, const char* name, const list* l
     stored* file = add_stored(files, path);
     if (!file) return false;
     file->bytes = header_bytes + ends[SOURCE_COUNT];
-    file->mapped_bytes = up_to(file->bytes, page_bytes());
-    unsigned char* memory = mmap(NULL, (size_t)file->mapped_bytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return files->count--, false;
-    file->data = memory;
-    memcpy(memory, header, header_bytes);
-    unsigned char* data = memory + header_bytes;
-    fill_own(data, l, places, c);
+    file->reserved_bytes = up_to(file->bytes, views_unit());
+    file->mapped_bytes = header_bytes + up_to(ends[0], views_unit());
+    file->data = views_reserve(file->reserved_bytes, file->mapped_bytes);
+    if (!file->data) return files->count--, false;
+    memcpy(file->data, header, header_bytes);
+    fill_own(file->data + header_bytes, l, places, c);
     for (int32_t i = 0; i < all->count; i++) {
-        if (!map_source(data + up_to(ends[i], page_bytes()), data + ends[1 + i], &all->of[i])) return false;
+        if (!map_source(file, header_bytes + ends[1 + i], &all->of[i])) return false;
     }
     return true;
 }
@@ -1200,7 +1198,7 @@ static bool store_list(synthetic_files* files, const char* name, const list* l, 
                        const sources* all)
 {
     placed* places = malloc(l->count * sizeof *places);
-    unsigned char* header = malloc(l->count * ENTRY_BYTES + 2 * (size_t)page_bytes());
+    unsigned char* header = malloc(l->count * ENTRY_BYTES + 2 * (size_t)views_unit());
     const bool is_stored = places && header && store_placed(files, name, l, c, all, places, header);
     free(places);
     free(header);
@@ -1244,8 +1242,9 @@ sumi_files synthetic_services(synthetic_files* files)
 void synthetic_close(synthetic_files* files)
 {
     for (int32_t i = 0; files && i < files->count; i++) {
-        if (files->files[i].mapped_bytes) munmap(files->files[i].data, (size_t)files->files[i].mapped_bytes);
-        else free(files->files[i].data);
+        stored* file = &files->files[i];
+        if (file->reserved_bytes) views_release(file->data, file->reserved_bytes, file->mapped_bytes);
+        else free(file->data);
     }
     free(files);
 }
@@ -1621,6 +1620,7 @@ synthetic_files* synthetic_open(const synthetic_config* config)
     return NULL;
 }
 
+#if !defined(_WIN32)
 // Writes to files what synthetic_open holds in memory.
 static bool write_stored(const char* folder, const synthetic_config* config)
 {
@@ -1659,3 +1659,4 @@ bool synthetic_write(const char* folder, const synthetic_config* config)
     }
     return written;
 }
+#endif

@@ -58,8 +58,10 @@ const char* synthetic_opening(const synthetic_config* config);
 // Contains none of the words of a template, which are one token each.
 #define SYNTHETIC_WORDS "red foxes run in deep snow under old trees, "
 
+#if !defined(_WIN32)
 // Writes a model folder into `folder`, which is created. Returns false after printing a sentence.
 bool synthetic_write(const char* folder, const synthetic_config* config);
+#endif
 // Makes the same checkpoint in memory without a file: one block of random numbers is mapped many times, so that any
 // size takes 64 MB. Returns NULL after printing a sentence. Load SYNTHETIC_PATH with these services in
 // sumi_engine_desc.files; close after the engine.
