@@ -458,7 +458,7 @@ if not _OPTIONS["fuzz"] then
                     if not cuda then links { "dl" } end
                 end
                 if name == "d3d12" then links { "d3d12", "dxgi" } end
-                if name == "pacing" and not cuda then links { "dl" } end -- opens EGL and the driver by itself; before glibc 2.34
+                if (name == "pacing" or name == "sumi") and not cuda and not is_windows then links { "dl" } end -- open EGL and the driver, or NVML, by themselves; before glibc 2.34
                 files { folder .. "/*.h", folder .. "/*.c" }
         end
     end
@@ -511,7 +511,8 @@ if cuda and not is_windows and not _OPTIONS["fuzz"] then
         for _, name in ipairs(all_configurations) do
             filter("configurations:" .. name)
                 postbuildcommands { "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcuda.so.1'",
-                                    "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcublasLt.so.13'" }
+                                    "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcublasLt.so.13'",
+                                    "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libnvidia-ml.so.1'" }
         end
         filter {}
 end

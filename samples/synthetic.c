@@ -1599,6 +1599,22 @@ static void list_scales(list* l)
     }
 }
 
+// Embeddings and modulation keep 16 bits in every format.
+void synthetic_count(const synthetic_config* config, uint64_t* out_matrices, uint64_t* out_others)
+{
+    *out_matrices = *out_others = 0;
+    for (size_t i = 0; i < MAX_PARTS && s_families[config->family].parts[i].file; i++) {
+        list l = {0};
+        s_families[config->family].parts[i].list(&l, config);
+        for (size_t k = 0; k < l.count; k++) {
+            const listed* t = &l.tensors[k];
+            const bool keeps = strstr(t->name, "embed_tokens") || strstr(t->name, "_mod.") || strstr(t->name, "adaLN");
+            *(is_quantised(t) && !keeps ? out_matrices : out_others) += (uint64_t)count_of(t);
+        }
+        free(l.tensors);
+    }
+}
+
 synthetic_files* synthetic_open(const synthetic_config* config)
 {
     sources all = {.count = 0};

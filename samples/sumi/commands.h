@@ -8,6 +8,7 @@ int encode_main(int argc, char** argv);
 int inspect_main(int argc, char** argv);
 int tokenize_main(int argc, char** argv);
 int xml_main(int argc, char** argv);
+int bench_main(int argc, char** argv);
 int info_main(int argc, char** argv);
 int version_main(int argc, char** argv);
 #endif

@@ -16,6 +16,7 @@ static const struct {
     {"tokenize", tokenize_main, "texts to token ids"},
     {"xml", xml_main, "a prompt in XML from characters and tags"},
     {"info", info_main, "devices, processor, build; or what a model takes and what its authors say"},
+    {"bench", bench_main, "how fast this machine is, measured without a model"},
     {"version", version_main, "the version of this program"},
 };
 #define COMMAND_COUNT (sizeof s_commands / sizeof *s_commands)

@@ -19,11 +19,13 @@ static void on_signal(int number)
     s_cancelled = 1;
 }
 
-static void catch_signals(void)
+void session_catch_signals(void)
 {
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
 }
+
+bool session_is_cancelled(void) { return s_cancelled != 0; }
 
 static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
 {
@@ -42,7 +44,7 @@ int session_open(cli_session* session, const session_args* args)
 {
     session->args = args;
     progress_begin(&session->progress, args->quiet);
-    catch_signals();
+    session_catch_signals();
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = (sumi_backend)args->backend;
     desc.cpu_thread_count = args->thread_count;

@@ -74,6 +74,10 @@ void session_close(cli_session* session);
 typedef void session_seen(void* context, sumi_job job, const sumi_job_status* status);
 int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context);
 
+// Ctrl-C from now on only makes session_is_cancelled true, the first time; session_open() does this.
+void session_catch_signals(void);
+bool session_is_cancelled(void);
+
 // Prints why `doing` failed, with the newest error of the log. Returns the exit code for this result.
 int session_fail(cli_session* session, sumi_result result, const char* doing);
 // Writes the last name of a path, without .safetensors, .gguf or .png.
