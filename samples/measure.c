@@ -11,6 +11,7 @@
 #define LEAST_RUNS 3        // if there is time
 #define RUN_SECONDS 5.0     // of repetitions of one measurement
 #define WAIT_MS 50          // between two looks at a job
+#define WATCHED_WAIT_MS 2   // where a short picture has to be met
 #define RESERVE_SECONDS 1.0 // of the limit, for the end of the last job and of the engine
 
 measure_desc measure_defaults(const synthetic_config* network, sumi_backend backend)
@@ -108,6 +109,7 @@ typedef struct measuring {
     bool is_late, is_cancelled;      // why the newest job was cancelled
     bool is_watched;                 // under_load has still to be called
     char detail[MEASURE_TEXT_BYTES]; // the newest error
+    char doing[64];                  // what say_why() names
     char text[1024];
 } measuring;
 
@@ -118,8 +120,9 @@ typedef struct sample {
 
 static double seconds_left(const measuring* m) { return m->until - now(m->desc); }
 
-static void tell(const measuring* m, const char* doing)
+static void begin(measuring* m, const char* doing)
 {
+    snprintf(m->doing, sizeof m->doing, "%s", doing);
     if (m->desc->tell) m->desc->tell(m->row_index, doing, m->desc->user_data);
 }
 
@@ -142,7 +145,7 @@ static sumi_job_status finish(measuring* m, sumi_job job, double* out_steps)
         m->is_cancelled = m->is_cancelled || (m->desc->is_cancelled && m->desc->is_cancelled(m->desc->user_data));
         m->is_late = m->is_late || seconds_left(m) <= 0.0;
         if (m->is_late || m->is_cancelled) sumi_job_cancel(m->engine, job);
-        sumi_job_wait(m->engine, job, WAIT_MS);
+        sumi_job_wait(m->engine, job, m->is_watched ? WATCHED_WAIT_MS : WAIT_MS);
         status = sumi_job_poll(m->engine, job);
         note_memory(m, status.held_bytes);
         if (status.step > step && out_steps)
@@ -231,11 +234,12 @@ static sumi_result draw(measuring* m, int32_t side, sample* out)
 
 typedef sumi_result measure_once(measuring* m, int32_t side, sample* out);
 
-// Repeats a measurement after one that is not counted, unless there was time for that one alone. Out of time is no
-// failure once there is a sample.
-static sumi_result repeat(measuring* m, measure_once* once, int32_t side, double seconds, sample samples[MOST_RUNS],
+// Repeats a measurement, within `share` seconds in all, after one that is not counted unless there was time for that one
+// alone. Out of time is no failure once there is a sample.
+static sumi_result repeat(measuring* m, measure_once* once, int32_t side, double share, sample samples[MOST_RUNS],
                           int32_t* out_count)
 {
+    const double end = now(m->desc) + share;
     sample first = {0};
     int32_t count = 0;
     sumi_result result = once(m, side, &first);
@@ -243,8 +247,8 @@ static sumi_result repeat(measuring* m, measure_once* once, int32_t side, double
     *out_count = 0;
     if (result != SUMI_OK) return result;
     const double began = now(m->desc);
-    while (count < MOST_RUNS && (count < LEAST_RUNS || now(m->desc) - began < seconds)) {
-        if (seconds_left(m) < 1.2 * first.all) break;
+    while (count < MOST_RUNS && (count < LEAST_RUNS || now(m->desc) - began < RUN_SECONDS)
+           && now(m->desc) + 1.2 * first.all < end) {
         result = once(m, side, &samples[count]);
         if (result != SUMI_OK) break;
         count++;
@@ -277,9 +281,8 @@ static void measure_text(measuring* m)
 {
     sample samples[MOST_RUNS];
     int32_t count;
-    tell(m, "a text");
-    const double share = 0.1 * seconds_left(m);
-    m->row->result = repeat(m, encode_text, 0, share < RUN_SECONDS ? share : RUN_SECONDS, samples, &count);
+    begin(m, "encoding a text");
+    m->row->result = repeat(m, encode_text, 0, 0.1 * seconds_left(m), samples, &count);
     m->row->text = summed_up(samples, count, all_of);
 }
 
@@ -303,10 +306,10 @@ static void measure_side(measuring* m, int32_t index)
     int32_t count;
     char doing[64];
     const int32_t side = m->desc->sides[index];
-    snprintf(doing, sizeof doing, "pictures of %dx%d", side, side);
-    tell(m, doing);
-    const double share = seconds_left(m) * (index + 1) / (double)(MEASURE_SIDES + 1);
-    m->row->result = repeat(m, draw, side, share < RUN_SECONDS ? share : RUN_SECONDS, samples, &count);
+    snprintf(doing, sizeof doing, "drawing %dx%d", side, side);
+    begin(m, doing);
+    const double share = seconds_left(m) * (index == MEASURE_SIDES - 1 ? 0.8 : 1.0 / 3.0);
+    m->row->result = repeat(m, draw, side, share, samples, &count);
     m->row->sides[index].picture = summed_up(samples, count, all_of);
     m->row->sides[index].decode = summed_up(samples, count, decode_of);
     // A picture that was cancelled has steps, too.
@@ -341,9 +344,10 @@ static void make_text(measuring* m)
     m->text[begun + count] = 0;
 }
 
-static void say_why(measuring* m, const char* doing)
+static void say_why(measuring* m)
 {
     measure_row* row = m->row;
+    const char* doing = m->doing;
     if (row->result == SUMI_OK) return;
     if (row->result == SUMI_TIMEOUT) {
         snprintf(row->note, sizeof row->note, "%s was not done in the time that there is (--seconds)", doing);
@@ -364,7 +368,7 @@ static sumi_result start(measuring* m, synthetic_files* files)
     sumi_engine_desc ed = engine_desc(m->desc, m->detail);
     sample first;
     ed.files = synthetic_services(files);
-    tell(m, "loading");
+    begin(m, "loading");
     const double began = now(m->desc);
     make_text(m);
     sumi_result result = sumi_engine_create(&ed, &m->engine);
@@ -374,25 +378,20 @@ static sumi_result start(measuring* m, synthetic_files* files)
     return result;
 }
 
-// formats_left: this one included. Returns what the result is of.
-static const char* measure_stages(measuring* m, synthetic_files* files, int32_t formats_left)
+// formats_left: this one included.
+static void measure_stages(measuring* m, synthetic_files* files, int32_t formats_left)
 {
     m->row->result = start(m, files);
-    if (m->row->result != SUMI_OK) return "loading";
+    if (m->row->result != SUMI_OK) return;
     m->until = now(m->desc) + seconds_left(m) / formats_left;
     measure_text(m);
-    if (m->row->result != SUMI_OK) return "a text";
-    for (int32_t i = 0; i < MEASURE_SIDES; i++) {
-        if (!has_time(m, i)) return "";
-        measure_side(m, i);
-        if (m->row->result != SUMI_OK) return i == 0 ? "a small picture" : "a large picture";
-    }
-    return "";
+    for (int32_t i = 0; i < MEASURE_SIDES && m->row->result == SUMI_OK && has_time(m, i); i++) measure_side(m, i);
 }
 
 static void measure_format(measuring* m, synthetic_files* files, int32_t formats_left)
 {
-    say_why(m, measure_stages(m, files, formats_left));
+    measure_stages(m, files, formats_left);
+    say_why(m);
     if (m->model) ask_memory(m);
     sumi_engine_destroy(m->engine); // the prompt and the model, too
 }
@@ -408,7 +407,7 @@ int32_t measure_all(const measure_desc* desc, const sumi_weight_format* formats,
         measuring m = {.desc = desc, .row = &rows[count], .row_index = count, .until = end};
         rows[count] = (measure_row){.weights = formats[count]};
         if (files) measure_format(&m, files, format_count - count);
-        else m.row->result = SUMI_OUT_OF_HOST_MEMORY, say_why(&m, "making the weights");
+        else begin(&m, "making the weights"), m.row->result = SUMI_OUT_OF_HOST_MEMORY, say_why(&m);
         goes_on = !m.is_cancelled;
     }
     synthetic_close(files);

@@ -55,7 +55,7 @@ cli help; expect_code "help" 0; expect_text "help lists commands" "^  generate" 
 for version in --version version; do
     cli $version; expect_code "$version" 0; expect_text "$version" "^sumi [0-9]+\.[0-9]+\.[0-9]+$" "$out"
 done
-for command in generate encode inspect tokenize xml info version; do
+for command in generate encode inspect tokenize xml info bench version; do
     cli "$command" --help; expect_code "$command --help" 0
     expect_text "$command --help has an example" "^  .*sumi $command" "$out"
     expect_text "$command --help tells exit codes" "exit codes:" "$out"
@@ -63,7 +63,7 @@ for command in generate encode inspect tokenize xml info version; do
     wrong "$command refuses an unknown option" 2 "there is no option --nonsense" "$command" --nonsense
 done
 wrong "an unknown command" 2 'there is no command "paint"$' paint
-for pair in generat:generate genrate:generate gen:generate infos:info Inspect:inspect verison:version; do
+for pair in generat:generate genrate:generate gen:generate infos:info Inspect:inspect verison:version benhc:bench; do
     wrong "a misspelt command" 2 "there is no command \"${pair%:*}\"; is ${pair#*:} meant\?" "${pair%:*}" --model x
     wrong "help for a misspelt command" 2 "is ${pair#*:} meant\?" help "${pair%:*}"
 done
@@ -128,6 +128,16 @@ else
     wrong "a caption that is not UTF-8" 2 "caption: no UTF-8 at byte 2" xml --caption $'ab\xff'
     wrong "a character that is not UTF-8" 2 "characters\[1\]\.action: no UTF-8" xml --character "gender=1girl" --character $'action=\xff'
 fi
+wrong "bench with a larger size first" 2 "the first side is the smaller one" bench --sizes 1024x512
+wrong "bench of a size that is no multiple" 2 "multiples of 16 up to 2048" bench --sizes 100x512
+wrong "bench of a size too large" 2 "multiples of 16 up to 2048" bench --sizes 512x4096
+wrong "bench of an unknown format" 2 "some of bf16, fp8, int8 and int4, as in bf16,int8" bench --weights bf16,int9
+wrong "bench of a format twice" 2 "int8 is there twice" bench --weights int8,fp8,int8
+wrong "bench of no format" 2 "give some of bf16" bench --weights ""
+wrong "bench of an unknown network" 2 "z-image\|mid\|tiny" bench --network huge
+wrong "bench without time" 2 "whole number from 1 to 3600" bench --seconds 0
+wrong "bench of a format on a processor" 2 "for a GPU" bench --backend cpu --weights int8
+wrong "bench without a GPU" 1 "--backend cpu works on every machine" bench --backend cuda
 wrong "an indent too wide" 2 "from 0 to 16" xml --caption a --xml-indent 17
 wrong "a prompt and a prompt in XML" 2 "leave --prompt" generate "${tiny[@]}" --character gender=1girl -o "$folder/x.png"
 wrong "a prompt file and a prompt in XML" 2 "leave --prompt" generate --model "$model" --encoded-prompt y --caption a -o "$folder/x.png"
@@ -682,6 +692,30 @@ wrong "tokenize with a file that holds no tokenizer" 1 "needs its tokenizer" tok
 wrong "tokenize without a tokenizer" 1 "tokenizer.json" tokenize "$folder"
 cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the processor" "logical processors" "$out"
 grep -q "built without the CUDA backend" "$out" || expect_text "info about machine code" "^ +machine code: [0-9]+\\.[0-9]" "$out"
+
+# ---- bench ------------------------------------------------------------------------------------------------------------------------------
+bench=(bench --network tiny --steps 1)
+cli "${bench[@]}" --sizes 16x32 --backend cpu; expect_code "bench" 0; expect_text "bench names the processor" "^sumi [0-9.]+ bench: CPU" "$out"; expect_text "bench warns of processors" "compare ratios" "$out"
+expect_text "bench's table" "^\| weights \| step 16 ms \| step 32 ms \| picture 16 s \| .* memory GB \|$" "$out"; expect_text "bench's row" "^\| bf16 \|( [0-9.]+ \|){9}$" "$out"; expect_text "bench shows progress" "^1/1 bf16: drawing 32x32$" "$err"
+cli "${bench[@]}" --sizes 16x32 --backend cpu --json --quiet; expect_code "bench --json" 0; expect_support "bench --json" json "$out"; expect_text "its rows" '"is_whole": true,' "$out"; expect_text "what a processor lacks" '"power_limit_watts": null,' "$out"
+if [ -s "$err" ]; then fail "bench --quiet is quiet" "$(cat "$err")"; else ok; fi
+# A size that there is no time for: the limit is counted on a clock that is turned in test_measure.
+cli "${bench[@]}" --backend cpu --sizes 16x2048 --seconds 5; expect_code "bench without time for a size" 0; expect_text "bench says what is left out" "^- bf16: 2048x2048 is left out: a picture would take about [0-9]+ s, and [0-9]+ s are left \(--seconds\)\.$" "$out"
+if [ -e "$build/fake/libcuda.so.1" ]; then # the driver that is none has 1 GiB of memory
+    printf '%s\n' '#include "fake_cuda.h"' '#include <stdio.h>' '#include <stdlib.h>' '__attribute__((constructor)) static void begin(void) { fake_reset(); if (getenv("LACK_NVML")) fake_lack_nvml(1); if (getenv("BYTES")) fake_device_bytes(strtoull(getenv("BYTES"), NULL, 10)); }' \
+        '__attribute__((destructor)) static void end(void) { printf("%ld objects, %d violations\n", fake_held(), fake_violations()); }' >"$folder/fake.c"
+    cc -shared -fPIC -Itests/fake_cuda "$folder/fake.c" -L"$build/fake" -l:libfake_cuda.so -o "$folder/fake.so"
+    fake() { LD_LIBRARY_PATH=$build/fake LD_PRELOAD=$folder/fake.so "$sumi" "$@" >"$out" 2>"$err" </dev/null; code=$?; }
+    fake "${bench[@]}" --sizes 16x32; expect_code "bench on a driver that is none" 0; expect_text "bench tells the card" "driver 580.1, power limit 450 W, clocks of at most 1980 MHz, memory 2619 MHz$" "$out"; expect_text "bench gives all back" "^0 objects, 0 violations$" "$out"
+    for format in bf16 fp8 int8 int4; do expect_text "bench's row of $format" "^\| $format \|( [0-9.]+ \|){9} (-|[0-9]+) \|$" "$out"; done
+    LACK_NVML=1 fake "${bench[@]}" --sizes 16x32 --weights int4,bf16; expect_code "bench without NVML" 0; expect_text "bench says that clocks are not known" "clocks, power limit: not known \(.*does not start\)$" "$out"
+    [ "$(grep -oE "^\| (bf16|fp8|int8|int4) " "$out" | tr -d '|\n')" = " int4  bf16 " ] && ok || fail "bench measures the formats that are named, in their order" "$(cat "$out")"
+    BYTES=3000000 fake "${bench[@]}" --sizes 16x32; expect_text "bench on a small card" "^\| int4 \|" "$out"; expect_text "bench's row says what is wrong" "^- int4: (.* failed: |.* GB of the weights do not fit)" "$out"
+    for format in bf16 fp8 int8; do expect_text "bench leaves $format out" "^- $format is left out: it takes about 0\.2 GB, and 0\.0 GB are free; --weights $format measures it all the same\.$" "$out"; done
+else
+    echo "skip: bench on a driver that is none: this build has no CUDA backend"
+    skipped=$((skipped + 1))
+fi
 
 # ---- Ctrl-C -----------------------------------------------------------------------------------------------------------------------------
 interrupt() { # signals, arguments
