@@ -173,6 +173,26 @@ TEST(the_limit_of_time_holds_at_any_speed)
     }
 }
 
+// A picture of so many steps is cancelled at the end of its share, and what a step takes is known all the same.
+TEST(a_picture_that_takes_too_long_is_cut_short)
+{
+    measure_row rows[MEASURE_FORMATS];
+    measure_desc desc = tiny(20, 1.0); // as predicted, so that no slice lasts much longer than it should
+    desc.step_count = 1000;
+    const uint64_t began = look_ns();
+    CHECK_NUMBER(measure_all(&desc, s_all, 2, rows), 2);
+    const double taken = 1e-9 * (double)(look_ns() - began);
+    printf("  %.2f s of 1; a step %.1f ms\n", taken, 1e3 * rows[0].sides[0].step.median);
+    CHECK(taken <= desc.seconds);
+    for (int32_t i = 0; i < 2; i++) {
+        CHECK_NUMBER(rows[i].result, SUMI_TIMEOUT);
+        CHECK_TEXT(rows[i].note, "drawing 64x64 was not done in the time that there is (--seconds)");
+        CHECK(rows[i].sides[0].step.count == 1 && rows[i].sides[0].step.median > 0.0);
+        CHECK(rows[i].sides[0].picture.count == 0 && rows[i].sides[1].step.count == 0);
+    }
+    end();
+}
+
 static bool is_cancelled_later(void* user_data) { return ++*(int*)user_data > 5; }
 
 TEST(a_cancelled_run_ends_with_the_row_at_hand)
@@ -286,6 +306,7 @@ int main(int argc, char** argv)
     RUN(every_format_has_a_whole_row);
     RUN(formats_are_those_that_fit_the_card);
     RUN(the_limit_of_time_holds_at_any_speed);
+    RUN(a_picture_that_takes_too_long_is_cut_short);
     RUN(a_cancelled_run_ends_with_the_row_at_hand);
     RUN(a_failed_format_is_a_row_with_a_sentence);
     RUN(weights_that_do_not_fit_are_told);
