@@ -69,7 +69,8 @@ sumi_result measure_look(const measure_desc* desc, measure_device* out, char why
 
 // ---- Which formats --------------------------------------------------------------------------------------------------
 
-// The decoder's values at its end, of which two are alive at once, and what the driver takes for code and graphs.
+// Weights, the decoder's values at its end, of which two are alive at once, and what the driver takes for code and graphs.
+// The token embeddings are left out: where they do not fit they are read in host memory, a row for each token.
 uint64_t measure_need(const measure_desc* desc, sumi_weight_format weights)
 {
     uint64_t matrices, others;
@@ -226,7 +227,7 @@ static sumi_result draw(measuring* m, int32_t side, sample* out)
     const sumi_job_status status = finish(m, job, &out->step);
     out->all = now(m->desc) - began;
     out->decode = (double)status.stage_seconds[SUMI_STAGE_DECODE] + (double)status.stage_seconds[SUMI_STAGE_TRANSFER];
-    if (status.state == SUMI_JOB_DONE)
+    if (result_of(m, &status) == SUMI_OK)
         out->step = (double)status.stage_seconds[SUMI_STAGE_DENOISE] / m->desc->step_count;
     sumi_job_discard(m->engine, job);
     return result_of(m, &status);

@@ -1599,7 +1599,7 @@ static void list_scales(list* l)
     }
 }
 
-// Embeddings and modulation keep 16 bits in every format.
+// The modulation keeps 16 bits in every format.
 void synthetic_count(const synthetic_config* config, uint64_t* out_matrices, uint64_t* out_others)
 {
     *out_matrices = *out_others = 0;
@@ -1608,7 +1608,8 @@ void synthetic_count(const synthetic_config* config, uint64_t* out_matrices, uin
         s_families[config->family].parts[i].list(&l, config);
         for (size_t k = 0; k < l.count; k++) {
             const listed* t = &l.tensors[k];
-            const bool keeps = strstr(t->name, "embed_tokens") || strstr(t->name, "_mod.") || strstr(t->name, "adaLN");
+            const bool keeps = strstr(t->name, "_mod.") || strstr(t->name, "adaLN");
+            if (strstr(t->name, "embed_tokens")) continue;
             *(is_quantised(t) && !keeps ? out_matrices : out_others) += (uint64_t)count_of(t);
         }
         free(l.tensors);

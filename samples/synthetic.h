@@ -49,7 +49,8 @@ const synthetic_config* synthetic_find(const char* name);
 bool synthetic_weights(const char* name, sumi_weight_format* out_weights);
 const char* synthetic_weights_name(sumi_weight_format weights); // "bf16" for AUTO
 
-// Counts the elements of the checkpoint: of the matrices that formats of weights quantise, and of all other tensors.
+// Counts the elements of the checkpoint: of the matrices that formats of weights quantise, and of all other tensors but
+// the table of token embeddings.
 void synthetic_count(const synthetic_config* config, uint64_t* out_matrices, uint64_t* out_others);
 
 // Returns the rows of features that the template adds to every prompt. Every byte of SYNTHETIC_WORDS is one more row,

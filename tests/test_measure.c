@@ -127,7 +127,7 @@ TEST(formats_are_those_that_fit_the_card)
                  {89, 23.0, "bf16 fp8 int8 int4"},
                  {86, 23.0, "bf16 int8 int4"},
                  {120, 15.0, "fp8 int8 int4"},
-                 {86, 11.4, "int4"},
+                 {86, 11.4, "int8 int4"},
                  {89, 7.4, "int4"},
                  {89, 3.0, "int4"},
                  {0, 0.0, "bf16"}};
