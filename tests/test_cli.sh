@@ -695,7 +695,7 @@ grep -q "built without the CUDA backend" "$out" || expect_text "info about machi
 
 # ---- bench ------------------------------------------------------------------------------------------------------------------------------
 bench=(bench --network tiny --steps 1)
-cli "${bench[@]}" --sizes 16x32 --backend cpu; expect_code "bench" 0; expect_text "bench names the processor" "^sumi [0-9.]+ bench: CPU" "$out"; expect_text "bench warns of processors" "compare ratios" "$out"
+cli "${bench[@]}" --sizes 16x32; expect_code "bench" 0; expect_text "bench says why no card is measured" "processor is measured, for there is no GPU that can be used: .{20}" "$err"; expect_text "bench names the processor" "^sumi [0-9.]+ bench: CPU" "$out"; expect_text "bench warns of processors" "compare ratios" "$out"
 expect_text "bench's table" "^\| weights \| step 16 ms \| step 32 ms \| picture 16 s \| .* memory GB \|$" "$out"; expect_text "bench's row" "^\| bf16 \|( [0-9.]+ \|){9}$" "$out"; expect_text "bench shows progress" "^1/1 bf16: drawing 32x32$" "$err"
 cli "${bench[@]}" --sizes 16x32 --backend cpu --json --quiet; expect_code "bench --json" 0; expect_support "bench --json" json "$out"; expect_text "its rows" '"is_whole": true,' "$out"; expect_text "what a processor lacks" '"power_limit_watts": null,' "$out"
 if [ -s "$err" ]; then fail "bench --quiet is quiet" "$(cat "$err")"; else ok; fi
@@ -712,6 +712,8 @@ if [ -e "$build/fake/libcuda.so.1" ]; then # the driver that is none has 1 GiB o
     [ "$(grep -oE "^\| (bf16|fp8|int8|int4) " "$out" | tr -d '|\n')" = " int4  bf16 " ] && ok || fail "bench measures the formats that are named, in their order" "$(cat "$out")"
     BYTES=3000000 fake "${bench[@]}" --sizes 16x32; expect_text "bench on a small card" "^\| int4 \|" "$out"; expect_text "bench's row says what is wrong" "^- int4: (.* failed: |.* GB of the weights do not fit)" "$out"
     for format in bf16 fp8 int8; do expect_text "bench leaves $format out" "^- $format is left out: it takes about 0\.2 GB, and 0\.0 GB are free; --weights $format measures it all the same\.$" "$out"; done
+    BYTES=3000000 fake "${bench[@]}" --sizes 16x32 --json; sed -i '$d' "$out"; expect_support "bench --json on a small card" json "$out"; expect_text "what it leaves out" '"need_bytes": [0-9]+' "$out"
+    fake "${bench[@]}" --sizes 16x32 --weights int4 --backend cpu; expect_code "bench of a format on a processor beside a card" 2
 else
     echo "skip: bench on a driver that is none: this build has no CUDA backend"
     skipped=$((skipped + 1))

@@ -129,23 +129,27 @@ static void print_notes(const bench* b, const measure_row* row)
     if (any) printf("\n");
 }
 
+// For want of memory.
 static bool is_left_out(const bench* b, sumi_weight_format weights)
 {
+    if (!is_gpu(b) || b->args->formats) return false;
     for (int32_t i = 0; i < b->format_count; i++) {
         if (b->formats[i] == weights) return false;
     }
     return weights != SUMI_WEIGHTS_FP8 || b->device.compute_capability >= 89;
 }
 
+static const sumi_weight_format s_large[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8};
+#define LARGE_COUNT (sizeof s_large / sizeof *s_large)
+
 static void print_left_out(const bench* b)
 {
-    static const sumi_weight_format all[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8};
-    for (size_t i = 0; i < sizeof all / sizeof *all && is_gpu(b) && !b->args->formats; i++) {
-        const char* name = synthetic_weights_name(all[i]);
-        if (is_left_out(b, all[i]))
+    for (size_t i = 0; i < LARGE_COUNT; i++) {
+        const char* name = synthetic_weights_name(s_large[i]);
+        if (is_left_out(b, s_large[i]))
             printf("- %s is left out: it takes about %.1f GB, and %.1f GB are free; --weights %s measures it all the "
                    "same.\n",
-                   name, 1e-9 * (double)measure_need(&b->desc, all[i]), 1e-9 * (double)b->device.free_bytes, name);
+                   name, 1e-9 * (double)measure_need(&b->desc, s_large[i]), 1e-9 * (double)b->device.free_bytes, name);
     }
     for (int32_t i = b->row_count; i < b->format_count; i++)
         printf("- %s was not begun.\n", synthetic_weights_name(b->formats[i]));
@@ -270,6 +274,15 @@ static void print_json(const bench* b)
     json_begin_array(&out, "rows");
     for (int32_t i = 0; i < b->row_count; i++) put_row(&out, b, i);
     json_end_array(&out);
+    json_begin_array(&out, "left_out"); // what does not fit
+    for (size_t i = 0; i < LARGE_COUNT; i++) {
+        if (!is_left_out(b, s_large[i])) continue;
+        json_begin_object(&out, NULL);
+        json_text(&out, "weights", synthetic_weights_name(s_large[i]));
+        json_unsigned(&out, "need_bytes", measure_need(&b->desc, s_large[i]));
+        json_end_object(&out);
+    }
+    json_end_array(&out);
     json_number(&out, "limit_seconds", b->args->seconds);
     json_number(&out, "taken_seconds", b->taken_seconds);
     json_end_object(&out);
@@ -322,6 +335,12 @@ static int begin(const cli_command* command, bench* b)
         if (args->backend == SUMI_BACKEND_CUDA) fprintf(stderr, "  --backend cpu works on every machine\n");
         return EXIT_FAILED;
     }
+    if (args->backend == SUMI_BACKEND_AUTO && !is_gpu(b) && !args->quiet) { // a user with a card wants to know
+        measure_device none;
+        b->desc.backend = SUMI_BACKEND_CUDA;
+        measure_look(&b->desc, &none, why);
+        fprintf(stderr, "sumi: the processor is measured, for there is no GPU that can be used: %s\n", shown(why));
+    }
     b->desc.backend = is_gpu(b) ? SUMI_BACKEND_CUDA : SUMI_BACKEND_CPU;
     if (args->formats && !is_gpu(b))
         return args_wrong(command, "--weights is for a GPU: on a processor all weights are used as their files have "
@@ -350,7 +369,7 @@ static int measure(bench* b)
     b->row_count = measure_all(&b->desc, b->formats, b->format_count, b->rows);
     b->taken_seconds = progress_clock() - began + b->device.start_seconds;
     clear_line(b);
-    for (int32_t i = 0; i < b->row_count; i++) has_any = has_any || b->rows[i].sides[0].step.count > 0;
+    for (int32_t i = 0; i < b->row_count; i++) has_any = has_any || b->rows[i].load_seconds > 0.0;
     if (b->args->is_json) print_json(b);
     else print_table(b);
     return session_is_cancelled() ? EXIT_CANCELLED : has_any ? EXIT_OK : EXIT_FAILED;
