@@ -92,6 +92,110 @@ TEST(large_weights_come_in_pieces_from_any_address)
     free(file);
 }
 
+enum { MAPPED_ROWS = 1024, MAPPED_COLS = 1024, MAPPED_BYTES = MAPPED_ROWS * MAPPED_COLS * 2, MAPPED_WEIGHTS = 4 };
+
+// Weights in a file's mapping: one too small to be copied from there, between three of 2 MiB.
+typedef struct mapped_place {
+    runner_setup setup;
+    sumi_plan plan;
+    sumi_weight weights[MAPPED_WEIGHTS];
+    unsigned char* file;
+} mapped_place;
+
+static void open_mapped(mapped_place* p, bool can_lock)
+{
+    static const char* const names[] = {"first", "small", "second", "third"};
+    const size_t bytes = (size_t)MAPPED_WEIGHTS * MAPPED_BYTES;
+    sumi_error error = {0};
+    fake_reset();
+    fake_lock_read_only(can_lock);
+    memset(p, 0, sizeof *p);
+    p->file = aligned_alloc(4096, bytes);
+    for (size_t i = 0; i < bytes; i++) p->file[i] = (unsigned char)(i * 2654435761u >> 13);
+    open_setup(&p->setup);
+    CHECK(create_runner(&p->setup, NULL, &error) == SUMI_OK);
+    sumi_runner_begin_plan(p->setup.runner, &p->plan, &p->setup.heap);
+    sumi_plan_section(&p->plan, SUMI_SECTION_DENOISE, 1, 0);
+    const sumi_value x = sumi_plan_bound(&p->plan, "x", SUMI_ELEMENT_ACTIVATION, 4, MAPPED_COLS);
+    for (int i = 0; i < MAPPED_WEIGHTS; i++) {
+        sumi_weight* weight = &p->weights[i];
+        *weight = make_weight(names[i], i == 1 ? 16 : MAPPED_ROWS, MAPPED_COLS, p->file + (size_t)i * MAPPED_BYTES,
+                              SUMI_DTYPE_BF16);
+        weight->index = i;
+        weight->tensors[0].mapping = p->file;
+        weight->tensors[0].mapping_bytes = bytes;
+        (void)sumi_plan_linear(&p->plan, &(sumi_plan_linear_args){.label = names[i], .x = x, .weight = weight});
+    }
+    CHECK(sumi_plan_finish(&p->plan, &error) == SUMI_OK);
+}
+
+static bool has_bytes_of_file(const mapped_place* p)
+{
+    bool are_same = true;
+    for (int i = 0; i < MAPPED_WEIGHTS; i++) {
+        const sumi_weight* weight = &p->weights[i];
+        const sumi_cuda_resident* resident =
+            sumi_cuda_weights_find(&((const sumi_cuda*)p->setup.runner)->weights, weight, SUMI_CUDA_FORM_MATRIX);
+        are_same = are_same && resident != NULL
+                && memcmp((const void*)(uintptr_t)resident->on_device.data, weight->tensors[0].data,
+                          (size_t)weight->rows * MAPPED_COLS * 2)
+                       == 0;
+    }
+    return are_same;
+}
+
+static void close_mapped(mapped_place* p)
+{
+    const sumi_weight* list[MAPPED_WEIGHTS];
+    for (int i = 0; i < MAPPED_WEIGHTS; i++) list[i] = &p->weights[i];
+    CHECK_NUMBER(fake_held_kind("locked"), 0);
+    p->setup.runner->functions->release_weights(p->setup.runner, list, MAPPED_WEIGHTS);
+    plan_forget(p->setup.runner, &p->plan);
+    sumi_plan_end(&p->plan);
+    close_setup(&p->setup);
+    free(p->file);
+}
+
+// Only in calls without a budget, and only where the driver locks read-only memory.
+TEST(large_weights_are_copied_from_their_mapping)
+{
+    for (int k = 0; k < 3; k++) {
+        mapped_place p;
+        sumi_error error = {0};
+        const bool is_paced = k == 1, can_lock = k != 2;
+        open_mapped(&p, can_lock);
+        p.setup.runner->functions->pace(p.setup.runner, is_paced);
+        CHECK(plan_prepare(p.setup.runner, &p.plan, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK(has_bytes_of_file(&p));
+        CHECK((fake_calls("cuMemHostUnregister") > 0) == (!is_paced && can_lock));
+        close_mapped(&p);
+    }
+}
+
+// The n-th call of each entry fails while weights are copied from their mapping; another call sends what was not sent.
+TEST(a_failure_while_weights_are_copied_from_their_mapping_is_survived)
+{
+    static const char* const entries[] = {"cuMemHostRegister", "cuMemcpyHtoDAsync",  "cuEventCreate",
+                                          "cuEventRecord",     "cuEventSynchronize", "cuEventQuery"};
+    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+        bool has_failed = true;
+        for (int nth = 1; has_failed && nth < 50; nth++) {
+            mapped_place p;
+            sumi_error error = {0};
+            open_mapped(&p, true);
+            (void)fake_fail_call(entries[e], nth, CUDA_ERROR_OUT_OF_MEMORY);
+            const sumi_result result = plan_prepare(p.setup.runner, &p.plan, &error);
+            has_failed = fake_fail_call(entries[e], 0, 0);
+            CHECK(result == SUMI_OK || has_failed);
+            error = (sumi_error){0};
+            if (result != SUMI_OK) CHECK(plan_prepare(p.setup.runner, &p.plan, &error) == SUMI_OK);
+            CHECK(has_bytes_of_file(&p));
+            close_mapped(&p);
+        }
+    }
+}
+
 // A weight stacked of tensors of two block types is stored on the device as in the file, byte for byte.
 TEST(weights_of_block_types_stay_as_their_file_has_them)
 {
@@ -467,6 +571,8 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(weights_are_uploaded_and_released);
     RUN(large_weights_come_in_pieces_from_any_address);
+    RUN(large_weights_are_copied_from_their_mapping);
+    RUN(a_failure_while_weights_are_copied_from_their_mapping_is_survived);
     RUN(weights_of_block_types_stay_as_their_file_has_them);
     RUN(what_is_kept_as_stored_follows_from_the_weight);
     RUN(weights_with_a_change_come_as_floats_of_the_sums);

@@ -113,6 +113,11 @@ static sumi_result get_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t
     return result;
 }
 
+static void cuda_pace(sumi_runner* runner, bool is_paced)
+{
+    ((sumi_cuda*)runner)->weights.mapped_upload.is_paced = is_paced;
+}
+
 static int32_t cuda_compiling(const sumi_runner* runner, int32_t* out_done)
 {
     return sumi_cuda_modules_compiling(((const sumi_cuda*)runner)->modules, out_done);
@@ -568,6 +573,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .idle = cuda_idle,
                                                 .arrange = cuda_arrange,
                                                 .load = cuda_load,
+                                                .pace = cuda_pace,
                                                 .compiling = cuda_compiling,
                                                 .prepare = cuda_prepare,
                                                 .is_ready = cuda_is_ready,

@@ -10,6 +10,7 @@
 #include "cuda/device_memory.h"
 #include "cuda/form.h"
 #include "cuda/mapped.h"
+#include "cuda/mapped_upload.h"
 #include "cuda/modules.h"
 #include "cuda/pinned.h"
 
@@ -61,6 +62,7 @@ typedef struct sumi_cuda_weights {
     bool uses_single_slabs; // from now on matrices get blocks of their own
     sumi_cuda_mapped mapped;
     struct sumi_cuda_upload* upload;
+    sumi_cuda_mapped_upload mapped_upload; // while there is an upload
 } sumi_cuda_weights;
 
 void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers,

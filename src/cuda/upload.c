@@ -111,7 +111,9 @@ static void close_upload(sumi_cuda_weights* weights)
     sumi_cuda_upload* upload = weights->upload;
     if (upload == NULL) return;
     // after a failure, buffers may be in use that no event marks
-    if (upload->made > 0) weights->device->driver.cuStreamSynchronize(weights->device->copy);
+    if (upload->made > 0 || weights->mapped_upload.count > 0)
+        weights->device->driver.cuStreamSynchronize(weights->device->copy);
+    sumi_cuda_mapped_upload_close(weights);
     while (upload->made > 0) free_buffer(weights, &upload->buffers[--upload->made]);
     sumi_free(weights->heap, upload);
     weights->upload = NULL;
@@ -418,9 +420,9 @@ static sumi_result take_buffer(sumi_cuda_weights* weights, uint64_t until_ns, bu
     return wait_for_buffer(weights, *out_buffer, error);
 }
 
-// Adds rows of list[*cursor ..) until the buffer is full.
+// Adds rows of list[*cursor ..) until the buffer is full or, if takes_mapped, a weight comes that goes the other way.
 static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int32_t* list, int32_t count,
-                               int32_t* cursor, sumi_error* error)
+                               int32_t* cursor, bool takes_mapped, sumi_error* error)
 {
     SUMI_ASSERT(!s->is_busy && *cursor >= 0 && *cursor <= count);
     sumi_cuda_upload* upload = weights->upload;
@@ -429,6 +431,7 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     for (; *cursor < count; ++*cursor) {
         const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
         if (resident->on_device.data == 0) SUMI_TRY(sumi_cuda_weights_allocate(weights, list, *cursor, count, error));
+        if (takes_mapped && sumi_cuda_mapped_upload_takes(weights, list[*cursor])) break;
         while (resident->rows_sent < resident->weight->rows
                && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned)))
             continue;
@@ -438,10 +441,27 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     return SUMI_OK;
 }
 
+// Uploads the next weight from the mapping of its file. *out_taken: it goes that way.
+static sumi_result upload_mapped(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                                 uint64_t until_ns, bool* out_taken, sumi_error* error)
+{
+    const int32_t index = list[*cursor];
+    *out_taken = sumi_cuda_mapped_upload_takes(weights, index);
+    if (*out_taken && weights->residents[index].on_device.data == 0) {
+        SUMI_TRY(sumi_cuda_weights_allocate(weights, list, *cursor, count, error));
+        *out_taken = sumi_cuda_mapped_upload_takes(weights, index); // its rows may be padded on the device
+    }
+    if (!*out_taken) return SUMI_OK;
+    bool is_sent = false;
+    SUMI_TRY(sumi_cuda_mapped_upload_step(weights, index, until_ns, &is_sent, error));
+    if (is_sent) ++*cursor;
+    return SUMI_OK;
+}
+
 // Uploads one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
 // buffers, so that the device copies the other half meanwhile.
 static sumi_result upload_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
-                                uint64_t until_ns, uint32_t budget_us, sumi_error* error)
+                                uint64_t until_ns, uint32_t budget_us, bool takes_mapped, sumi_error* error)
 {
     SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
     sumi_cuda_upload* upload = weights->upload;
@@ -456,7 +476,8 @@ static sumi_result upload_batch(sumi_cuda_weights* weights, const int32_t* list,
     for (bool is_more = true; is_more && result == SUMI_OK;) {
         SUMI_ASSERT(batch_count < BUFFER_COUNT);
         result = take_buffer(weights, until_ns, &batch[batch_count], error);
-        if (result == SUMI_OK) result = fill_buffer(weights, batch[batch_count], list, count, &next_index, error);
+        if (result == SUMI_OK)
+            result = fill_buffer(weights, batch[batch_count], list, count, &next_index, takes_mapped, error);
         // no rows are left, or no more pieces fit
         if (result != SUMI_OK || batch[batch_count]->piece_begin == batch[batch_count]->piece_end) break;
         batch_count++;
@@ -485,6 +506,9 @@ static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, 
 {
     sumi_cuda_upload* upload = weights->upload;
     *out_done = false;
+    bool is_unlocked = true;
+    if (upload != NULL) SUMI_TRY(sumi_cuda_mapped_upload_finish(weights, until_ns, &is_unlocked, error));
+    if (!is_unlocked) return SUMI_OK;
     for (bool is_first = true; upload != NULL && upload->made > 0; is_first = false) {
         buffer* s = &upload->buffers[upload->made - 1];
         if (sumi_clock_ns() >= until_ns) {
@@ -522,7 +546,10 @@ sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* 
         *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     while (result == SUMI_OK && *cursor < count) {
-        result = upload_batch(weights, list, count, cursor, until_ns, budget_us, error);
+        bool is_mapped = false;
+        result = upload_mapped(weights, list, count, cursor, until_ns, &is_mapped, error);
+        if (result == SUMI_OK && !is_mapped)
+            result = upload_batch(weights, list, count, cursor, until_ns, budget_us, true, error);
         if (result == SUMI_OK && sumi_clock_ns() >= until_ns) return SUMI_OK;
     }
     if (result != SUMI_OK) {
@@ -553,7 +580,7 @@ sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     for (int32_t cursor = list_index; result == SUMI_OK && cursor <= list_index;)
-        result = upload_batch(weights, list, list_index + 1, &cursor, 0, UINT32_MAX, error);
+        result = upload_batch(weights, list, list_index + 1, &cursor, 0, UINT32_MAX, false, error);
     resident->on_device = previous_weight;
     resident->rows_sent = previous_rows_sent;
     if (result != SUMI_OK) close_upload(weights);

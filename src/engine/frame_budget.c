@@ -2,6 +2,8 @@
 #include "base/assert.h"
 #include "engine/engine.h"
 
+bool sumi_frame_budget_is_paced(const sumi_engine* engine) { return engine->frame.average_us > 0.0; }
+
 uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->frame.max_pending_us > 0.0);

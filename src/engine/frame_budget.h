@@ -4,6 +4,7 @@
 // do not block or fail.
 #ifndef SUMI_ENGINE_FRAME_BUDGET_H
 #define SUMI_ENGINE_FRAME_BUDGET_H
+#include <stdbool.h>
 #include <stdint.h>
 #include <sumi.h>
 
@@ -29,6 +30,8 @@ typedef struct sumi_frame_budget {
 // Called when a call of the host program begins to work. SUMI_FOREVER: a call without a budget. On a device it adapts
 // slice_us to the budget.
 void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us);
+// Whether the call that works now has a budget. On a device.
+bool sumi_frame_budget_is_paced(const sumi_engine* engine);
 // How long a piece of this thread's own work may take: max_slice_us, or 5 ms where slices are whole ops, but no more
 // than the budget of the current call.
 uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine);

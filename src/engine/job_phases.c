@@ -106,6 +106,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     if (runner->prepare != NULL) {
         const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
         float progress = 0.0f;
+        if (runner->pace != NULL) runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
         const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
         sumi_limit_note(engine, result);
         if (result != SUMI_OK) return result;

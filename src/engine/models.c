@@ -151,6 +151,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     }
     const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
+    if (runner->pace != NULL) runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
     sumi_error capacity_error = {0};
     const sumi_result result =
         runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);

@@ -136,6 +136,8 @@ typedef struct sumi_runner_functions {
     // Does the next piece of loading kernels, once per runner. Any thread may call, but no other function may run at
     // the same time. May take seconds.
     sumi_result (*load)(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error);
+    // Whether the calls of `prepare` from now on are in updates with a budget. False at first.
+    void (*pace)(sumi_runner* runner, bool is_paced);
     // How many images of kernels the driver is compiling now, and how many of them are done. 0: none. While there are
     // some, `prepare` waits for them and has nothing to do.
     int32_t (*compiling)(const sumi_runner* runner, int32_t* out_done);

@@ -1,0 +1,118 @@
+#include "cuda/mapped_upload.h"
+#include "base/assert.h"
+#include "base/platform.h"
+#include "cuda/driver.h"
+#include "cuda/failure.h"
+#include "cuda/pinned_copies.h"
+#include "cuda/residency.h"
+#include "cuda/weight_forms.h"
+
+#define LEAST_BYTES (1u << 20)  // a smaller weight is copied with its neighbours
+#define MOST_BYTES (1ull << 30) // of copies under way, whose pages are locked
+
+bool sumi_cuda_mapped_upload_takes(const sumi_cuda_weights* weights, int32_t index)
+{
+    const sumi_cuda_resident* resident = &weights->residents[index];
+    if (weights->mapped_upload.locking == index + 1) return true;
+    return !weights->mapped_upload.is_paced && resident->rows_sent == 0 && resident->bytes >= LEAST_BYTES
+        && !resident->has_pinned_copy && resident->chunks == 0
+        && (resident->form == SUMI_CUDA_FORM_STORED || resident->on_device.data == 0
+            || resident->on_device.pitch == resident->weight->cols)
+        && sumi_cuda_streams_mapped(weights, resident->weight, resident->form);
+}
+
+static void unlock(sumi_cuda_weights* weights, int32_t index)
+{
+    sumi_cuda_resident* resident = &weights->residents[index];
+    sumi_cuda_mapped_unlock(&weights->mapped, resident->weight, &resident->chunks, INT32_MAX);
+}
+
+// Waits for the oldest copy, and unlocks its pages.
+static sumi_result end_oldest(sumi_cuda_weights* weights, sumi_error* error)
+{
+    sumi_cuda_mapped_upload* upload = &weights->mapped_upload;
+    SUMI_ASSERT(upload->count > 0);
+    const sumi_cuda_mapped_upload_copy* copy = &upload->copies[upload->first];
+    SUMI_CU(&weights->device->driver, cuEventSynchronize(copy->event), "copying weights to the device");
+    unlock(weights, copy->resident);
+    upload->bytes -= copy->bytes;
+    upload->first = (upload->first + 1) % SUMI_CUDA_MAPPED_COPIES;
+    upload->count--;
+    return SUMI_OK;
+}
+
+static sumi_result submit_copy(sumi_cuda_weights* weights, int32_t index, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &weights->device->driver;
+    sumi_cuda_mapped_upload* upload = &weights->mapped_upload;
+    sumi_cuda_resident* resident = &weights->residents[index];
+    while (upload->count == SUMI_CUDA_MAPPED_COPIES
+           || (upload->count > 0 && upload->bytes + resident->bytes > MOST_BYTES))
+        SUMI_TRY(end_oldest(weights, error));
+    sumi_cuda_mapped_upload_copy* copy = &upload->copies[(upload->first + upload->count) % SUMI_CUDA_MAPPED_COPIES];
+    if (copy->event == NULL)
+        SUMI_CU(driver, cuEventCreate(&copy->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+                "making an event");
+    SUMI_TRY(sumi_cuda_mapped_copy(&weights->mapped, resident->weight, sumi_cuda_is_gated_form(resident->form),
+                                   resident->on_device.data, error));
+    SUMI_CU(driver, cuEventRecord(copy->event, weights->device->copy), "copying weights to the device");
+    copy->resident = index;
+    copy->bytes = resident->bytes;
+    upload->bytes += resident->bytes;
+    upload->count++;
+    resident->rows_sent = resident->weight->rows;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_mapped_upload_step(sumi_cuda_weights* weights, int32_t index, uint64_t until_ns, bool* out_sent,
+                                         sumi_error* error)
+{
+    sumi_cuda_resident* resident = &weights->residents[index];
+    bool is_locked = false;
+    *out_sent = false;
+    weights->mapped_upload.locking = index + 1;
+    SUMI_TRY(sumi_cuda_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, &is_locked, error));
+    if (!weights->mapped.is_supported) { // the weight goes the other way
+        unlock(weights, index);
+        weights->mapped_upload.locking = 0;
+        return SUMI_OK;
+    }
+    if (!is_locked) return SUMI_OK;
+    SUMI_TRY(submit_copy(weights, index, error));
+    weights->mapped_upload.locking = 0;
+    *out_sent = true;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_mapped_upload_finish(sumi_cuda_weights* weights, uint64_t until_ns, bool* out_done,
+                                           sumi_error* error)
+{
+    sumi_cuda_mapped_upload* upload = &weights->mapped_upload;
+    const sumi_cuda_driver* driver = &weights->device->driver;
+    *out_done = false;
+    while (upload->count > 0) {
+        if (sumi_clock_ns() >= until_ns) {
+            const CUresult state = driver->cuEventQuery(upload->copies[upload->first].event);
+            if (state == CUDA_ERROR_NOT_READY) return SUMI_OK;
+            if (state != CUDA_SUCCESS) return sumi_cuda_failure(driver, state, "copying weights to the device", error);
+        }
+        SUMI_TRY(end_oldest(weights, error));
+    }
+    *out_done = true;
+    return SUMI_OK;
+}
+
+void sumi_cuda_mapped_upload_close(sumi_cuda_weights* weights)
+{
+    sumi_cuda_mapped_upload* upload = &weights->mapped_upload;
+    for (; upload->count > 0; upload->count--) {
+        unlock(weights, upload->copies[upload->first].resident);
+        upload->first = (upload->first + 1) % SUMI_CUDA_MAPPED_COPIES;
+    }
+    if (upload->locking > 0) unlock(weights, upload->locking - 1);
+    for (int32_t i = 0; i < SUMI_CUDA_MAPPED_COPIES; i++) {
+        if (upload->copies[i].event != NULL) weights->device->driver.cuEventDestroy(upload->copies[i].event);
+    }
+    const bool is_paced = upload->is_paced;
+    *upload = (sumi_cuda_mapped_upload){.is_paced = is_paced};
+}

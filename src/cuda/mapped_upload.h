@@ -1,0 +1,47 @@
+// Uploads weights straight from the mapping of their file, without a copy in pinned memory:
+//
+//   this thread   | lock a | lock b | unlock a, lock c | ..
+//   the device             | copy a | copy b           | copy c
+//
+// One thread locks pages of the page cache at 29 GB/s (H100), three to four times as fast as it copies them, and the
+// others have nothing to do. Locking reads what is not in the page cache, tens of megabytes at a time, so this is for
+// calls without a budget; and for large weights, whose bytes are those of the file.
+#ifndef SUMI_CUDA_MAPPED_UPLOAD_H
+#define SUMI_CUDA_MAPPED_UPLOAD_H
+#include "base/result.h"
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sumi_cuda_weights;
+struct sumi_cuda_resident;
+
+enum { SUMI_CUDA_MAPPED_COPIES = 16 };
+
+// A copy under way.
+typedef struct sumi_cuda_mapped_upload_copy {
+    int32_t resident;
+    uint64_t bytes;
+    CUevent event; // made when it is needed first, and kept until the upload is closed
+} sumi_cuda_mapped_upload_copy;
+
+typedef struct sumi_cuda_mapped_upload {
+    bool is_paced; // in calls with a budget nothing begins here
+    sumi_cuda_mapped_upload_copy copies[SUMI_CUDA_MAPPED_COPIES];
+    int32_t first, count;
+    uint64_t bytes;  // of the copies under way
+    int32_t locking; // index + 1 of the resident whose pages are being locked; 0: none
+} sumi_cuda_mapped_upload;
+
+// Whether a weight of which nothing was sent goes this way. To be asked again once it has memory on the device.
+bool sumi_cuda_mapped_upload_takes(const struct sumi_cuda_weights* weights, int32_t resident);
+// Locks the next pages of the weight, and submits its copy once all are locked. Waits for older copies if many are
+// under way. *out_sent: the copy was submitted. If the driver refuses to lock, no weight goes this way any more.
+sumi_result sumi_cuda_mapped_upload_step(struct sumi_cuda_weights* weights, int32_t resident, uint64_t until_ns,
+                                         bool* out_sent, sumi_error* error);
+// Unlocks the pages of copies that have ended, and waits for the others until the time is over.
+sumi_result sumi_cuda_mapped_upload_finish(struct sumi_cuda_weights* weights, uint64_t until_ns, bool* out_done,
+                                           sumi_error* error);
+// Unlocks everything. The copies must have ended, or the device is lost.
+void sumi_cuda_mapped_upload_close(struct sumi_cuda_weights* weights);
+#endif
