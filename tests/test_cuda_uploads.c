@@ -113,6 +113,8 @@ static void open_mapped(mapped_place* p, bool can_lock)
     p->file = aligned_alloc(4096, bytes);
     for (size_t i = 0; i < bytes; i++) p->file[i] = (unsigned char)(i * 2654435761u >> 13);
     open_setup(&p->setup);
+    sumi_workers_destroy(p->setup.workers);
+    CHECK(sumi_workers_create(&p->setup.heap, NULL, 1, &error, &p->setup.workers) == SUMI_OK);
     CHECK(create_runner(&p->setup, NULL, &error) == SUMI_OK);
     sumi_runner_begin_plan(p->setup.runner, &p->plan, &p->setup.heap);
     sumi_plan_section(&p->plan, SUMI_SECTION_DENOISE, 1, 0);
@@ -156,7 +158,7 @@ static void close_mapped(mapped_place* p)
     free(p->file);
 }
 
-// Only in calls without a budget, and only where the driver locks read-only memory.
+// By one worker, only in calls without a budget, and only where the driver locks read-only memory.
 TEST(large_weights_are_copied_from_their_mapping)
 {
     for (int k = 0; k < 3; k++) {

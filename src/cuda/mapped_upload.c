@@ -14,8 +14,8 @@ bool sumi_cuda_mapped_upload_takes(const sumi_cuda_weights* weights, int32_t ind
 {
     const sumi_cuda_resident* resident = &weights->residents[index];
     if (weights->mapped_upload.locking == index + 1) return true;
-    return !weights->mapped_upload.is_paced && resident->rows_sent == 0 && resident->bytes >= LEAST_BYTES
-        && !resident->has_pinned_copy && resident->chunks == 0
+    return !weights->mapped_upload.is_paced && sumi_workers_count(weights->workers) == 1 && resident->rows_sent == 0
+        && resident->bytes >= LEAST_BYTES && !resident->has_pinned_copy && resident->chunks == 0
         && (resident->form == SUMI_CUDA_FORM_STORED || resident->on_device.data == 0
             || resident->on_device.pitch == resident->weight->cols)
         && sumi_cuda_streams_mapped(weights, resident->weight, resident->form);

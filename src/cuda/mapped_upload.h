@@ -3,9 +3,10 @@
 //   this thread   | lock a | lock b | unlock a, lock c | ..
 //   the device             | copy a | copy b           | copy c
 //
-// One thread locks pages of the page cache at 29 GB/s (H100), three to four times as fast as it copies them, and the
-// others have nothing to do. Locking reads what is not in the page cache, tens of megabytes at a time, so this is for
-// calls without a budget; and for large weights, whose bytes are those of the file.
+// With one worker thread 20 GB take 2.4 s so, and 5.7 s by way of pinned memory; with four threads 2.3 and 2.1, with 16
+// 2.4 and 1.0 (H100). So this is for engines with one thread, which is the default. Locking reads what is not in the
+// page cache, tens of megabytes at a time, so it is for calls without a budget; and for large weights whose bytes are
+// those of the file.
 #ifndef SUMI_CUDA_MAPPED_UPLOAD_H
 #define SUMI_CUDA_MAPPED_UPLOAD_H
 #include "base/result.h"

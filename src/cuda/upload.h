@@ -3,7 +3,8 @@
 //   mapped file --workers--> pinned buffer --copy stream--> weight                                     bf16 matrices without padding
 //                                          \-> device buffer --kernels/upload.cu--> weight              all else: other types, interleaved rows
 //
-// In calls without a budget, large weights of the first kind are copied from the mapping itself (mapped_upload.h).
+// With one worker, in calls without a budget, large weights of the first kind are copied from the mapping itself
+// (mapped_upload.h).
 //
 // A weight with a change (plan/weight.h) goes the second way, as floats that the workers compute from its rows, so that
 // the sum is rounded once, to the type of the form. A buffer is a megabyte, the unit of waiting and pinning. The
