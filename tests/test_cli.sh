@@ -705,7 +705,8 @@ if [ -e "$build/fake/libcuda.so.1" ]; then # the driver that is none has 1 GiB o
     printf '%s\n' '#include "fake_cuda.h"' '#include <stdio.h>' '#include <stdlib.h>' '__attribute__((constructor)) static void begin(void) { fake_reset(); if (getenv("LACK_NVML")) fake_lack_nvml(1); if (getenv("BYTES")) fake_device_bytes(strtoull(getenv("BYTES"), NULL, 10)); }' \
         '__attribute__((destructor)) static void end(void) { printf("%ld objects, %d violations\n", fake_held(), fake_violations()); }' >"$folder/fake.c"
     cc -shared -fPIC -Itests/fake_cuda "$folder/fake.c" -L"$build/fake" -l:libfake_cuda.so -o "$folder/fake.so"
-    fake() { LD_LIBRARY_PATH=$build/fake LD_PRELOAD=$folder/fake.so "$sumi" "$@" >"$out" 2>"$err" </dev/null; code=$?; }
+    runtime=$(ldd "$sumi" | awk '$1 ~ /^libasan/ { print $3 }') # of a sanitizer, which has to come first
+    fake() { LD_LIBRARY_PATH=$build/fake LD_PRELOAD=${runtime:+$runtime:}$folder/fake.so "$sumi" "$@" >"$out" 2>"$err" </dev/null; code=$?; }
     fake "${bench[@]}" --sizes 16x32; expect_code "bench on a driver that is none" 0; expect_text "bench tells the card" "driver 580.1, power limit 450 W, clocks of at most 1980 MHz, memory 2619 MHz$" "$out"; expect_text "bench gives all back" "^0 objects, 0 violations$" "$out"
     for format in bf16 fp8 int8 int4; do expect_text "bench's row of $format" "^\| $format \|( [0-9.]+ \|){9} (-|[0-9]+) \|$" "$out"; done
     LACK_NVML=1 fake "${bench[@]}" --sizes 16x32 --weights int4,bf16; expect_code "bench without NVML" 0; expect_text "bench says that clocks are not known" "clocks, power limit: not known \(.*does not start\)$" "$out"
