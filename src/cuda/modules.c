@@ -39,10 +39,9 @@ struct sumi_cuda_modules {
     int32_t kernel_count;
     int32_t ready_count; // kernels [0, ready_count) were looked up when the modules had been loaded
     bool notes_wanted;
-    // While images are compiled. items[i] is the text of source item_sources[i].
+    // While images are compiled: the texts of the wanted sources.
     sumi_cuda_compiler* compiler;
     sumi_cuda_compiled* items;
-    int32_t* item_sources;
     int32_t item_count;
 };
 
@@ -171,9 +170,7 @@ int32_t sumi_cuda_modules_compiling(const sumi_cuda_modules* modules, int32_t* o
 static void free_items(sumi_cuda_modules* modules)
 {
     sumi_free(modules->heap, modules->items);
-    sumi_free(modules->heap, modules->item_sources);
     modules->items = NULL;
-    modules->item_sources = NULL;
     modules->item_count = 0;
 }
 
@@ -185,7 +182,8 @@ static sumi_result take_compiled(sumi_cuda_modules* modules, sumi_error* error)
     sumi_result first = SUMI_OK;
     for (int32_t i = 0; i < modules->item_count; i++) {
         const sumi_cuda_compiled* item = &modules->items[i];
-        source* of = &modules->sources[modules->item_sources[i]];
+        source* of = modules->sources;
+        while (of->text != item->image) of++;
         of->is_wanted = false;
         of->module = item->module;
         // What the driver refused it would refuse again, so it is left out if it can be. Other failures may pass.
@@ -198,33 +196,33 @@ static sumi_result take_compiled(sumi_cuda_modules* modules, sumi_error* error)
     return first;
 }
 
-static int compare_sources(const void* a, const void* b)
+static int32_t count_wanted(const sumi_cuda_modules* modules)
+{
+    int32_t count = 0;
+    for (int32_t s = 0; s < modules->source_count; s++)
+        count += modules->sources[s].waits && modules->sources[s].is_wanted;
+    return count;
+}
+
+static int compare_images(const void* a, const void* b)
 {
     const sumi_cuda_compiled *first = a, *second = b;
     return first->image->bytes > second->image->bytes ? -1 : first->image->bytes < second->image->bytes;
 }
 
-static sumi_result begin_compiling(sumi_cuda_modules* modules, int32_t count, sumi_error* error)
+static sumi_result begin_compiling(sumi_cuda_modules* modules, sumi_error* error)
 {
+    const int32_t count = count_wanted(modules);
     modules->items = sumi_alloc_array(modules->heap, (size_t)count, sizeof *modules->items);
-    modules->item_sources = sumi_alloc_array(modules->heap, (size_t)count, sizeof *modules->item_sources);
-    sumi_result result = SUMI_OK;
-    if (modules->items == NULL || modules->item_sources == NULL)
-        result = sumi_out_of_memory(error, (size_t)count * sizeof *modules->items, "compiling GPU kernels");
-    for (int32_t s = 0; s < modules->source_count && result == SUMI_OK; s++) {
+    if (modules->items == NULL)
+        return sumi_out_of_memory(error, (size_t)count * sizeof *modules->items, "compiling GPU kernels");
+    for (int32_t s = 0; s < modules->source_count; s++) {
         const source* of = &modules->sources[s];
         if (of->waits && of->is_wanted) modules->items[modules->item_count++] = (sumi_cuda_compiled){.image = of->text};
     }
-    if (result == SUMI_OK) {
-        sumi_sort(modules->items, (size_t)count, sizeof *modules->items, compare_sources);
-        for (int32_t i = 0; i < count; i++) {
-            int32_t s = 0;
-            while (modules->sources[s].text != modules->items[i].image) s++;
-            modules->item_sources[i] = s;
-        }
-        result =
-            sumi_cuda_compile_begin(modules->heap, modules->device, modules->items, count, error, &modules->compiler);
-    }
+    sumi_sort(modules->items, (size_t)count, sizeof *modules->items, compare_images);
+    const sumi_result result =
+        sumi_cuda_compile_begin(modules->heap, modules->device, modules->items, count, error, &modules->compiler);
     if (result != SUMI_OK) free_items(modules);
     return result;
 }
@@ -232,14 +230,12 @@ static sumi_result begin_compiling(sumi_cuda_modules* modules, int32_t count, su
 // The small images that wait are compiled with the model. Waits for them.
 static sumi_result compile_small(sumi_cuda_modules* modules, sumi_error* error)
 {
-    int32_t count = 0;
     for (int32_t s = 0; s < modules->source_count; s++) {
         source* of = &modules->sources[s];
         of->is_wanted = of->waits && of->text->bytes < LARGE_IMAGE;
-        count += of->is_wanted;
     }
-    if (count == 0) return SUMI_OK;
-    SUMI_TRY(begin_compiling(modules, count, error));
+    if (count_wanted(modules) == 0) return SUMI_OK;
+    SUMI_TRY(begin_compiling(modules, error));
     return take_compiled(modules, error);
 }
 
@@ -262,11 +258,8 @@ sumi_result sumi_cuda_modules_compile(sumi_cuda_modules* modules, bool* out_done
     *out_done = false;
     if (modules->compiler != NULL && sumi_cuda_compile_done(modules->compiler) < modules->item_count) return SUMI_OK;
     if (modules->compiler != NULL) SUMI_TRY(take_compiled(modules, error));
-    int32_t count = 0;
-    for (int32_t s = 0; s < modules->source_count; s++)
-        count += modules->sources[s].waits && modules->sources[s].is_wanted;
-    *out_done = count == 0;
-    return count > 0 ? begin_compiling(modules, count, error) : SUMI_OK;
+    *out_done = count_wanted(modules) == 0;
+    return *out_done ? SUMI_OK : begin_compiling(modules, error);
 }
 
 void sumi_cuda_modules_destroy(sumi_cuda_modules* modules)
