@@ -391,8 +391,8 @@ typedef enum sumi_stage {
     SUMI_STAGE_DENOISE = 5,
     SUMI_STAGE_DECODE = 6,   // VAE decoder
     SUMI_STAGE_TRANSFER = 7, // conversion of the image to its format and its copy to its target
-    // The driver compiles kernels for a GPU that is newer than the library. It takes some seconds once, and milliseconds
-    // from then on, until there is a new driver.
+    // The driver compiles kernels for a GPU that is newer than the library. It takes some seconds once, and
+    // milliseconds from then on, until there is a new driver.
     SUMI_STAGE_COMPILE = 8
 } sumi_stage;
 #define SUMI_STAGE_COUNT 9

@@ -1,6 +1,7 @@
-// How the limit of time is kept: once it is loaded, each format gets an equal share of what is left. In it a measurement is
-// repeated for some seconds at most, and not where the next repetition would not end in time. A size that would not end in
-// time, by what a smaller one took, is left out. Whatever else lasts too long is cancelled at the end of the share.
+// How the limit of time is kept: once it is loaded, each format gets an equal share of what is left. In it a
+// measurement is repeated for some seconds at most, and not where the next repetition would not end in time. A size
+// that would not end in time, by what a smaller one took, is left out. Whatever else lasts too long is cancelled at the
+// end of the share.
 #include "measure.h"
 #include "system.h"
 #include <stdio.h>
@@ -69,8 +70,8 @@ sumi_result measure_look(const measure_desc* desc, measure_device* out, char why
 
 // ---- Which formats --------------------------------------------------------------------------------------------------
 
-// Weights, the decoder's values at its end, of which two are alive at once, and what the driver takes for code and graphs.
-// The token embeddings are left out: where they do not fit they are read in host memory, a row for each token.
+// Weights, the decoder's values at its end, of which two are alive at once, and what the driver takes for code and
+// graphs. The token embeddings are left out: where they do not fit they are read in host memory, a row for each token.
 uint64_t measure_need(const measure_desc* desc, sumi_weight_format weights)
 {
     uint64_t matrices, others;
@@ -235,8 +236,8 @@ static sumi_result draw(measuring* m, int32_t side, sample* out)
 
 typedef sumi_result measure_once(measuring* m, int32_t side, sample* out);
 
-// Repeats a measurement, within `share` seconds in all, after one that is not counted unless there was time for that one
-// alone. Out of time is no failure once there is a sample.
+// Repeats a measurement, within `share` seconds in all, after one that is not counted unless there was time for that
+// one alone. Out of time is no failure once there is a sample.
 static sumi_result repeat(measuring* m, measure_once* once, int32_t side, double share, sample samples[MOST_RUNS],
                           int32_t* out_count)
 {

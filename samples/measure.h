@@ -70,8 +70,9 @@ typedef struct measure_row {
     uint64_t memory_bytes;                 // the most that sumi had allocated: device memory, or host memory on the CPU
 } measure_row;
 
-// Measures each format, into a row of its own; a failure of one is told in its row, and the next one is measured. Rows whose turn did not come
-// are not written. Returns the number of rows written. SUMI_CANCELLED in the last one: is_cancelled() said so.
+// Measures each format, into a row of its own; a failure of one is told in its row, and the next one is measured. Rows
+// whose turn did not come are not written. Returns the number of rows written. SUMI_CANCELLED in the last one:
+// is_cancelled() said so.
 int32_t measure_all(const measure_desc* desc, const sumi_weight_format* formats, int32_t format_count,
                     measure_row* rows);
 #endif

@@ -243,11 +243,6 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
 
 // ---- Running --------------------------------------------------------------------------------------------------------
 
-// A slice that directly follows another begins at its end, which saves an event. If the device has become idle between
-// them, the time contains that gap, which is at most the time of a submission: of short slices, as those of a profile,
-// it would be a large part. In a stream of the host program there may be other commands in between.
-#define LEAST_FOLLOWING_US 50.0f
-
 static sumi_result measure_delay(sumi_cuda* cuda, const sumi_cuda_flight* flight, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -259,6 +254,11 @@ static sumi_result measure_delay(sumi_cuda* cuda, const sumi_cuda_flight* flight
 }
 
 static void cuda_measure_delay(sumi_runner* runner, bool enabled) { ((sumi_cuda*)runner)->measures_delay = enabled; }
+
+// A slice that directly follows another begins at its end, which saves an event. If the device has become idle between
+// them, the time contains that gap, which is at most the time of a submission: of short slices, as those of a profile,
+// it would be a large part. In a stream of the host program there may be other commands in between.
+#define LEAST_FOLLOWING_US 50.0f
 
 static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter,
                              sumi_error* error)
@@ -280,8 +280,8 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     }
     sumi_cuda_flight* flight = sumi_cuda_flight_at(cuda, cuda->flight_count);
     flight->has_waits = false;
-    // Streamed weights are waited for before the slice.
     flight->measures_delay = cuda->measures_delay && cuda->device.owns_compute;
+    // Streamed weights are waited for before the slice.
     follows =
         follows && record->streaming == NULL && slice->predicted_us >= LEAST_FOLLOWING_US && !flight->measures_delay;
     flight->from = follows ? sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end : flight->begin;

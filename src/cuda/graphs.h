@@ -19,8 +19,9 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
                                   sumi_error* error);
 // Whether the plan has all the graphs that it gets.
 bool sumi_cuda_has_graphs(const sumi_cuda* cuda, const sumi_cuda_plan* record);
-// Makes SUMI_CUDA_MAX_GRAPHS graphs of the empty kernel and frees them, so that the driver has the memory for them. A failure is left to the graphs of plans. Uses no stream of the engine's:
-// other calls may run beside this one. The context must be current.
+// Makes SUMI_CUDA_MAX_GRAPHS graphs of the empty kernel and frees them, so that the driver has the memory for them. A
+// failure is left to the graphs of plans. Uses no stream of the engine's: other calls may run beside this one. The
+// context must be current.
 void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction empty_kernel);
 // The plan has no graphs any more. Destroying 320 of them took 4 ms of one update (H100), so they are kept and
 // destroyed one by one when there must be room for others. Nothing may be running.

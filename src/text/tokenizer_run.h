@@ -1,17 +1,17 @@
 // A text on its way through a tokenizer. A run is a chain of stages. Each stage takes pieces of text from the stage
-// before it and passes pieces on; the model, at the end, writes ids. The model pulls: a stage that needs more text pulls
-// the stage before it, which does a bounded amount of work and shows more of its text.
+// before it and passes pieces on; the model, at the end, writes ids. The model pulls: a stage that needs more text
+// pulls the stage before it, which does a bounded amount of work and shows more of its text.
 //
 //     source -> added tokens -> normalizer steps -> added tokens -> pre-tokenizer steps -> model -> ids
 //       |           |                 |                 |                  |
 //     repairs     cuts at       may change text       cuts at        cut into words
 //     UTF-8       tokens                            normalised tokens
 //
-// A piece is a text between two cuts. Its end need not be known when its begin is passed on: a stage shows what it knows
-// to belong to the piece, and how much that is depends only on a bounded number of bytes behind it, except in these
-// cases, in which a stage must hold what it has read: white space before an added token that strips it; a run of
-// combining marks; a run of a pattern that is replaced only if it is long enough; text in which any two neighbours may be
-// part of one token (bpe.c, unigram.c).
+// A piece is a text between two cuts. Its end need not be known when its begin is passed on: a stage shows what it
+// knows to belong to the piece, and how much that is depends only on a bounded number of bytes behind it, except in
+// these cases, in which a stage must hold what it has read: white space before an added token that strips it; a run of
+// combining marks; a run of a pattern that is replaced only if it is long enough; text in which any two neighbours may
+// be part of one token (bpe.c, unigram.c).
 //
 // So the first ids are known when a little more than their text has been read, and they are those of the whole text.
 #ifndef SUMI_TEXT_TOKENIZER_RUN_H
@@ -74,8 +74,8 @@ typedef struct sumi_stage_cut {
     size_t from;          // where the output piece begins
     size_t solid;         // STRIP: behind the last character before `at` that is not white space
     sumi_word_split word; // WORDS
-    // LITERAL. is_in_text: `at` is inside of text that is no pattern; otherwise at a boundary. has_pattern: the text just
-    // before `at` is a pattern. is_cut: the cut at `at` has been made.
+    // LITERAL. is_in_text: `at` is inside of text that is no pattern; otherwise at a boundary. has_pattern: the text
+    // just before `at` is a pattern. is_cut: the cut at `at` has been made.
     bool is_in_text, has_pattern, is_cut;
 } sumi_stage_cut;
 

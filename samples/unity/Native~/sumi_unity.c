@@ -1,19 +1,20 @@
-// Unity's textures as targets of sumi: a native rendering plug-in. C# (SumiTexture.cs) asks for one thing at a time, and
-// the thread that renders does it inside a plug-in event, where OpenGL's context and Direct3D 11's immediate context may
-// be used.
+// Unity's textures as targets of sumi: a native rendering plug-in. C# (SumiTexture.cs) asks for one thing at a time,
+// and the thread that renders does it inside a plug-in event, where OpenGL's context and Direct3D 11's immediate
+// context may be used.
 //
 // Events come a frame after C# issued them, when the texture or its engine may be gone. So an event carries a texture's
-// number, which is never used twice and is looked up in the list of textures. Whatever is not in the list is ignored; C#
-// reads SUMI_STALE_HANDLE for it.
+// number, which is never used twice and is looked up in the list of textures. Whatever is not in the list is ignored;
+// C# reads SUMI_STALE_HANDLE for it.
 //
 //   OpenGL core    The texture is imported by its name.
 //   Direct3D 11    The texture is imported by its pointer.
-//   Direct3D 12    Unity's textures cannot be shared. A buffer and a fence of this plug-in are, and a command list of it
-//                  copies the buffer into the texture, in a later event, once the fence says that the image is there.
+//   Direct3D 12    Unity's textures cannot be shared. A buffer and a fence of this plug-in are, and a command list of
+//                  it copies the buffer into the texture, in a later event, once the fence says that the image is
+//                  there.
 //   Vulkan         Not supported: Unity's device would have to be created with extensions for shared memory.
 //
-// Unity's plug-in interfaces are tables of functions that are found by 128-bit ids. What is used of them is declared here,
-// so no header of Unity is needed.
+// Unity's plug-in interfaces are tables of functions that are found by 128-bit ids. What is used of them is declared
+// here, so no header of Unity is needed.
 #if defined(_WIN32)
 #define COBJMACROS
 #define INITGUID
@@ -494,8 +495,7 @@ API const char* sumi_unity_trouble(void)
     switch (renderer()) {
     case -1:
         return "Unity has not loaded sumi_unity as a rendering plug-in: it must be in the package's Runtime/Plugins "
-               "folder "
-               "when the program starts";
+               "folder when the program starts";
     case RENDERER_GL_CORE: return "";
 #if defined(_WIN32)
     case RENDERER_D3D11: return "";
@@ -546,8 +546,8 @@ API int32_t sumi_unity_luid(uint8_t out[8])
 
 // The caller of all that follows holds the lock.
 
-// `native` is the texture's GetNativeTexturePtr(): RGBA32, linear, without mip levels. Returns the texture's number, the
-// data of its events. 0: no memory.
+// `native` is the texture's GetNativeTexturePtr(): RGBA32, linear, without mip levels. Returns the texture's number,
+// the data of its events. 0: no memory.
 API uint64_t sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height, int32_t takes_previews)
 {
     sumi_unity_texture* t = calloc(1, sizeof *t);
@@ -612,8 +612,8 @@ API void sumi_unity_dispose(uint64_t id)
     if (t != NULL) t->is_disposed = true;
 }
 
-// All textures of an engine, which will be destroyed. Returns how many imports the next event ends: with OpenGL they must
-// be ended before the engine is destroyed, because only the thread that renders has the context.
+// All textures of an engine, which will be destroyed. Returns how many imports the next event ends: with OpenGL they
+// must be ended before the engine is destroyed, because only the thread that renders has the context.
 API int32_t sumi_unity_dispose_all(sumi_engine* engine)
 {
     int32_t count = 0;
