@@ -452,6 +452,7 @@ TEST(no_call_pins_long)
     open_setup(&setup);
     CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
     const sumi_runner_functions* f = setup.runner->functions;
+    f->pace(setup.runner, true);
     sumi_plan plan;
     sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
@@ -497,6 +498,50 @@ TEST(no_call_pins_long)
     plan_forget(setup.runner, &plan);
     sumi_plan_end(&plan);
     close_setup(&setup);
+    free(file);
+}
+
+// An upload that begins without a budget has large buffers. A frame that goes on with it pins no more of them, and what
+// it uploads is the same.
+TEST(a_frame_goes_on_with_the_buffers_of_a_wait)
+{
+    enum { ROWS = 4096, COLS = 6000, UNPACED_CALLS = 2 }; // 98 MB of floats
+    float* file = calloc((size_t)ROWS * COLS, sizeof *file);
+    const sumi_weight weight = make_weight("large", ROWS, COLS, file, SUMI_DTYPE_F32);
+    for (int is_paced = 0; is_paced < 2; is_paced++) {
+        fake_reset();
+        runner_setup setup;
+        sumi_error error = {0};
+        open_setup(&setup);
+        CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
+        const sumi_runner_functions* f = setup.runner->functions;
+        sumi_plan plan;
+        sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+        const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, COLS);
+        (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK
+              && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
+        bool is_done = false;
+        float progress;
+        uint64_t pinned_before = 0;
+        for (int32_t calls = 0; !is_done && calls < 1000; calls++) {
+            if (calls == UNPACED_CALLS) {
+                f->pace(setup.runner, is_paced != 0);
+                pinned_before = fake_calls("cuMemHostAlloc");
+                CHECK(pinned_before > 0);
+            }
+            CHECK(f->prepare(setup.runner, &plan, 100, &is_done, &progress, &error) == SUMI_OK);
+            if (calls < UNPACED_CALLS) CHECK(!is_done);
+        }
+        CHECK(is_done);
+        CHECK((fake_calls("cuMemHostAlloc") > pinned_before) == (is_paced == 0));
+        CHECK_NUMBER(fake_held_kind("pinned"), 0);
+        CHECK_NUMBER(fake_violations(), 0);
+        plan_forget(setup.runner, &plan);
+        sumi_plan_end(&plan);
+        close_setup(&setup);
+    }
     free(file);
 }
 
@@ -582,6 +627,7 @@ int main(int argc, char** argv)
     RUN(a_balance_is_the_root_of_what_a_norm_multiplies_by);
     RUN(a_balance_is_uploaded_before_its_rows);
     RUN(no_call_pins_long);
+    RUN(a_frame_goes_on_with_the_buffers_of_a_wait);
     RUN(what_was_not_uploaded_is_uploaded_again);
     RUN(factors_and_changed_norms_run_and_are_released);
     TEST_END();

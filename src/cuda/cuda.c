@@ -113,10 +113,7 @@ static sumi_result get_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t
     return result;
 }
 
-static void cuda_pace(sumi_runner* runner, bool is_paced)
-{
-    ((sumi_cuda*)runner)->weights.mapped_upload.is_paced = is_paced;
-}
+static void cuda_pace(sumi_runner* runner, bool is_paced) { ((sumi_cuda*)runner)->weights.is_paced = is_paced; }
 
 static int32_t cuda_compiling(const sumi_runner* runner, int32_t* out_done)
 {

@@ -14,7 +14,7 @@ bool sumi_cuda_mapped_upload_takes(const sumi_cuda_weights* weights, int32_t ind
 {
     const sumi_cuda_resident* resident = &weights->residents[index];
     if (weights->mapped_upload.locking == index + 1) return true;
-    return !weights->mapped_upload.is_paced && sumi_workers_count(weights->workers) == 1 && resident->rows_sent == 0
+    return !weights->is_paced && sumi_workers_count(weights->workers) == 1 && resident->rows_sent == 0
         && resident->bytes >= LEAST_BYTES && !resident->has_pinned_copy && resident->chunks == 0
         && (resident->form == SUMI_CUDA_FORM_STORED || resident->on_device.data == 0
             || resident->on_device.pitch == resident->weight->cols)
@@ -113,6 +113,5 @@ void sumi_cuda_mapped_upload_close(sumi_cuda_weights* weights)
     for (int32_t i = 0; i < SUMI_CUDA_MAPPED_COPIES; i++) {
         if (upload->copies[i].event != NULL) weights->device->driver.cuEventDestroy(upload->copies[i].event);
     }
-    const bool is_paced = upload->is_paced;
-    *upload = (sumi_cuda_mapped_upload){.is_paced = is_paced};
+    *upload = (sumi_cuda_mapped_upload){.count = 0};
 }

@@ -27,7 +27,6 @@ typedef struct sumi_cuda_mapped_upload_copy {
 } sumi_cuda_mapped_upload_copy;
 
 typedef struct sumi_cuda_mapped_upload {
-    bool is_paced; // in calls with a budget nothing begins here
     sumi_cuda_mapped_upload_copy copies[SUMI_CUDA_MAPPED_COPIES];
     int32_t first, count;
     uint64_t bytes;  // of the copies under way

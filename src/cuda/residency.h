@@ -60,6 +60,7 @@ typedef struct sumi_cuda_weights {
     sumi_cuda_slab* slabs;
     size_t slab_count, slab_capacity;
     bool uses_single_slabs; // from now on matrices get blocks of their own
+    bool is_paced;          // whether calls of sumi_cuda_weights_upload are in updates with a budget
     sumi_cuda_mapped mapped;
     struct sumi_cuda_upload* upload;
     sumi_cuda_mapped_upload mapped_upload; // while there is an upload

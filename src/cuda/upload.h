@@ -7,8 +7,8 @@
 // (mapped_upload.h).
 //
 // A weight with a change (plan/weight.h) goes the second way, as floats that the workers compute from its rows, so that
-// the sum is rounded once, to the type of the form. A buffer is a megabyte, the unit of waiting and pinning. The
-// workers fill a batch of buffers together.
+// the sum is rounded once, to the type of the form. A buffer is the unit of waiting and pinning: a megabyte in updates
+// with a budget, otherwise eight. The workers fill a batch of buffers together.
 #ifndef SUMI_CUDA_UPLOAD_H
 #define SUMI_CUDA_UPLOAD_H
 #include "cuda/residency.h"
