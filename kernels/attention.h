@@ -1,5 +1,5 @@
-// Launch contracts of the attention kernels sumi_attention_* (attention.cu, attention_any.cu, attention_sm90.cu,
-// attention_wide_sm90.cu). All compute out = softmax(q k^T * scale) v per sequence and query head. Inputs and outputs
+// Launch contracts of the attention kernels sumi_attention_* (attention.cu, attention_wide.cu, attention_any.cu,
+// attention_sm90.cu, attention_wide_sm90.cu). All compute out = softmax(q k^T * scale) v per sequence and query head. Inputs and outputs
 // are bf16, and sums are float.
 //
 // The work is cut into tiles. A tile is a number of query rows of one head of one sequence. Tiles are numbered sequence
@@ -30,6 +30,10 @@
 //   sumi_attention_int8_d64               128      64       128      24576           64   one or two spans, int8
 //   sumi_attention_d256                    32      32       128      81920          256   one or two spans **
 //   sumi_attention_d256_k4                 32      64       256     147456          256   one or two spans **
+//   sumi_attention_d384, _d512             64     128       256      SUMI_ATTENTION_WIDE_SHARED_BYTES (91392)
+//                                                               384 or 512; one or two spans
+//   sumi_attention_d384_w, _d512_w         64     128       256      SUMI_ATTENTION_WIDE_W_SHARED_BYTES (165120)
+//                                                               384 or 512; one or two spans
 //   sumi_attention_any_c<chunks>           64      64       256      SUMI_ATTENTION_ANY_SHARED_BYTES (41984)
 //                                                               dim 1 .. 64 * chunks (chunks: 1, 2, 4 or 8); one or
 //                                                               two spans, causal or not, window, any alignment
@@ -48,11 +52,13 @@
 #define SUMI_KERNELS_ATTENTION_H
 #include <stdint.h>
 
-// ---- attention.cu, attention_any.cu ---------------------------------------------------------------------------------
+// ---- attention.cu, attention_wide.cu, attention_any.cu --------------------------------------------------------------
 // The largest number of sequences whose parameters fit in the 4 KiB of a launch, nearly. The 100 windows of one image
 // of a vision tower are one launch.
 #define SUMI_ATTENTION_SEQUENCES 108
 #define SUMI_ATTENTION_ANY_SHARED_BYTES 41984
+#define SUMI_ATTENTION_WIDE_SHARED_BYTES 91392
+#define SUMI_ATTENTION_WIDE_W_SHARED_BYTES 165120
 
 // Token i of a sequence is row begin + i of the matrix if i < first_span_tokens (first span), and row begin + i +
 // second_span_offset otherwise (second span). Tokens [0, keys) are keys. Tokens [first_query, queries) are queries.

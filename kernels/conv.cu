@@ -5,14 +5,15 @@
 //   x [h][w][in], y and residual [..][out], w [parity][out][taps][in], all bf16 and 16-byte aligned, in and out
 //   multiples of 8; float sums. Arguments, grid and tiles: conv.h.
 //
-// A tile is 128 pixels, in the order of the image's rows, by 256, 128 or 64 output channels. For each row of its tile,
-// a thread's loader keeps the address of the first tap and a mask of the taps that lie inside the image. k goes through
-// the taps, and for each tap through the channels, 32 at a time. For taps outside the image cp.async writes zeros. Row
-// and column numbers past the end read the last row or column, and their results are dropped, so the loop has no
-// conditions. Upsampling is four 2x2 convolutions of the small image, see conv_sm90.cu.
+// A tile is 128 pixels, in the order of the image's rows, by 256, 128, 96 or 64 output channels. For each row of its
+// tile, a thread's loader keeps the address of the first tap and a mask of the taps that lie inside the image. k goes
+// through the taps, and for each tap through the channels, 32 or, in the kernels with w in their names, 64 at a time.
+// For taps outside the image cp.async writes zeros. Row and column numbers past the end read the last row or column,
+// and their results are dropped, so the loop has no conditions. Upsampling is four 2x2 convolutions of the small image,
+// see conv_sm90.cu.
 //
-// Bound by mma.sync (64x64 per warp; 400-440 TFLOP/s of 632 on an H200 for 128 to 512 channels). 256 columns need 96
-// KiB of shared memory; 64 columns fit in a context limited to 47 KiB.
+// Bound by mma.sync (64x64 per warp; 380-467 TFLOP/s of 650 on an H100 for 128 to 512 channels). 256 columns need 96
+// KiB of shared memory; 96 and 64 columns fit in a context limited to 47 KiB.
 #include "conv.h"
 #include "portable_gemm.cuh"
 
@@ -26,7 +27,7 @@ struct conv_work {
     int m0, n0, output_parity;
 };
 
-// The main loop's loader for convolutions. A k-block is 32 channels of one tap. A thread copies the same chunk of every
+// The main loop's loader for convolutions. A k-block is 32 or 64 channels of one tap. A thread copies the same chunk of every
 // COPY_ROWS-th row. All offsets and pitches are in 16-byte chunks, so an int reaches 32 GiB.
 template <int... NUMBERS> struct sumi_loader<conv_tile<NUMBERS...>> {
     typedef conv_tile<NUMBERS...> T;
@@ -138,7 +139,7 @@ SUMI_DEVICE void conv_store(const sumi_conv_args& args, float (&acc)[T::M16_TILE
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int column = n0 + (group + j) * 8 + lane_in_quad * 2;
-            const bool exists = column < args.out_channels;
+            const bool exists = group + j < T::N8_GROUPS && column < args.out_channels;
             group_bias[j][0] = exists && bias ? bias[column] : 0.f;
             group_bias[j][1] = exists && bias ? bias[column + 1] : 0.f;
             // the residual is read before the stores: between them, each read would wait for a round trip to memory
@@ -155,15 +156,17 @@ SUMI_DEVICE void conv_store(const sumi_conv_args& args, float (&acc)[T::M16_TILE
         for (int i = 0; i < T::M16_TILES; i++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                u32 out[4];
+                u32 out[4] = {};
 #pragma unroll
-                for (int j = 0; j < 4; j++)
+                for (int j = 0; j < 4; j++) {
+                    if (group + j >= T::N8_GROUPS) continue; // a warp tile of 48 columns has six groups
                     out[j] =
                         pack_bf16(acc[i][group + j][half * 2] + group_bias[j][0] + bf16_low(base[i][half][j]),
                                   acc[i][group + j][half * 2 + 1] + group_bias[j][1] + bf16_high(base[i][half][j]));
+                }
                 quad_transpose(out[0], out[1], out[2], out[3], lane);
                 const int column = n0 + group * 8 + lane_in_quad * 8;
-                if (rows[i][half] >= 0 && column < args.out_channels)
+                if (rows[i][half] >= 0 && group + lane_in_quad < T::N8_GROUPS && column < args.out_channels)
                     *(uint4*)(y + (long long)rows[i][half] * args.y_pitch + column) =
                         make_uint4(out[0], out[1], out[2], out[3]);
             }
@@ -204,5 +207,8 @@ template <class T> SUMI_DEVICE void conv(const sumi_conv_args& args)
         conv<conv_tile<__VA_ARGS__>>(args);                                                                            \
     }
 SUMI_CONV_KERNEL(sumi_conv_n256, SUMI_CONV_N256, 128, 256, 64, 4, 64, 64, 1)
+SUMI_CONV_KERNEL(sumi_conv_n128w, SUMI_CONV_N128W, 128, 128, 128, 3, 64, 64, 2)
 SUMI_CONV_KERNEL(sumi_conv_n128, SUMI_CONV_N128, 128, 128, 64, 3, 64, 64, 2)
+SUMI_CONV_KERNEL(sumi_conv_n96w, SUMI_CONV_N96W, 128, 96, 128, 3, 64, 48, 2)
+SUMI_CONV_KERNEL(sumi_conv_n96, SUMI_CONV_N96, 128, 96, 64, 3, 64, 48, 2)
 SUMI_CONV_KERNEL(sumi_conv_n64, SUMI_CONV_N64, 128, 64, 64, 3, 64, 32, 2)

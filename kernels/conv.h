@@ -50,10 +50,10 @@ typedef struct sumi_conv_sm90_args {
 #define SUMI_CONV_SM90_N128_SHARED 197728
 
 // ---- conv.cu --------------------------------------------------------------------------------------------------------
-// sumi_conv_n256, _n128, _n64. Parameter: sumi_conv_args. Grid (units of this launch); blocks and dynamic shared
-// memory: the constants below. For compute capability 8.0 and newer; bound by mma.sync. A unit is SUMI_CONV_TILE_PIXELS
-// pixels, a parity and a tile of 256, 128 or 64 output channels. In the numbering of units the column tile changes
-// fastest, then the parity.
+// sumi_conv_n256, _n128w, _n128, _n96w, _n96, _n64. Parameter: sumi_conv_args. Grid (units of this launch); blocks and
+// dynamic shared memory: the constants below. For compute capability 8.0 and newer; bound by mma.sync. A unit is
+// SUMI_CONV_TILE_PIXELS pixels, a parity and a tile of 256, 128, 96 or 64 output channels. In the numbering of units the
+// column tile changes fastest, then the parity. w: k-blocks of 64 channels instead of 32.
 typedef struct sumi_conv_args {
     uint64_t x, weight, y;           // 16-byte aligned; weight [parity][out][tap][weight_pitch]
     uint64_t residual;               // like y; 0: no residual
@@ -77,8 +77,14 @@ enum {
     SUMI_CONV_TILE_PIXELS = 128,
     SUMI_CONV_N256_THREADS = 256,
     SUMI_CONV_N256_SHARED = 98304,
+    SUMI_CONV_N128W_THREADS = 128,
+    SUMI_CONV_N128W_SHARED = 98304,
     SUMI_CONV_N128_THREADS = 128,
     SUMI_CONV_N128_SHARED = 49152,
+    SUMI_CONV_N96W_THREADS = 128,
+    SUMI_CONV_N96W_SHARED = 86016,
+    SUMI_CONV_N96_THREADS = 128,
+    SUMI_CONV_N96_SHARED = 43008,
     SUMI_CONV_N64_THREADS = 128,
     SUMI_CONV_N64_SHARED = 36864
 };

@@ -233,8 +233,11 @@ typedef struct sumi_gemm_portable_args {
     X(32x32s, 32, 32, 128, 5, 32, 16, 4)      /* 40 KiB, two warps */
 #define SUMI_GEMM_PORTABLE_FP8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1)
 #define SUMI_GEMM_PORTABLE_FP8_TILES_ANY(X) X(128x128, 128, 128, 64, 3, 64, 64, 2) X(96x128, 96, 128, 64, 3, 48, 64, 2)
-#define SUMI_GEMM_PORTABLE_INT8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1) X(128x128w, 128, 128, 128, 3, 64, 64, 2)
-#define SUMI_GEMM_PORTABLE_INT8_TILES_ANY(X) SUMI_GEMM_PORTABLE_FP8_TILES_ANY(X)
+#define SUMI_GEMM_PORTABLE_INT8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1)
+#define SUMI_GEMM_PORTABLE_INT8_TILES_ANY(X) /* the first two: for 8.0, 9.0 */                                         \
+    X(128x256w, 128, 256, 128, 3, 64, 64, 1)                                                                           \
+    X(128x128w, 128, 128, 128, 3, 64, 64, 2)                                                                           \
+    SUMI_GEMM_PORTABLE_FP8_TILES_ANY(X)
 #define SUMI_GEMM_PORTABLE_INT8_SPLIT_TILES(X) /* swiglu, any; k can be shared */                                      \
     X(128x128s, 128, 128, 64, 3, 64, 64, 2)    /* 48 KiB */                                                            \
     X(64x64s, 64, 64, 128, 3, 32, 32, 2)       /* 48 KiB */                                                            \

@@ -15,7 +15,7 @@ _Static_assert(sizeof(sumi_attention_args) <= 4096, "a launch takes 4 KiB of par
 
 typedef enum kernel_family {
     FAMILY_ANY,      // attention_any.cu
-    FAMILY_PORTABLE, // attention.cu, attention_int8.cu
+    FAMILY_PORTABLE, // attention.cu, attention_wide.cu, attention_int8.cu
     FAMILY_HOPPER,   // attention_sm90.cu, attention_fp8_sm90.cu
     FAMILY_WIDE      // attention_wide_sm90.cu
 } kernel_family;
@@ -47,6 +47,12 @@ static const attention_kernel s_int8_d96 = {"sumi_attention_int8_d96", FAMILY_PO
 static const attention_kernel s_int8_d64 = {"sumi_attention_int8_d64", FAMILY_PORTABLE, 128, 128, 24576};
 static const attention_kernel s_d256 = {"sumi_attention_d256", FAMILY_PORTABLE, 32, 128, 81920};
 static const attention_kernel s_d256_k4 = {"sumi_attention_d256_k4", FAMILY_PORTABLE, 32, 256, 147456};
+static const attention_kernel s_d384[2] = {
+    {"sumi_attention_d384", FAMILY_PORTABLE, 64, 256, SUMI_ATTENTION_WIDE_SHARED_BYTES},
+    {"sumi_attention_d384_w", FAMILY_PORTABLE, 64, 256, SUMI_ATTENTION_WIDE_W_SHARED_BYTES}};
+static const attention_kernel s_d512[2] = {
+    {"sumi_attention_d512", FAMILY_PORTABLE, 64, 256, SUMI_ATTENTION_WIDE_SHARED_BYTES},
+    {"sumi_attention_d512_w", FAMILY_PORTABLE, 64, 256, SUMI_ATTENTION_WIDE_W_SHARED_BYTES}};
 static const attention_kernel s_d64[2] = {{"sumi_attention_d64", FAMILY_PORTABLE, 128, 128, 32768},
                                           {"sumi_attention_d64_causal", FAMILY_PORTABLE, 128, 128, 32768}};
 static const attention_kernel s_sm90_d128[2] = {{"sumi_attention_sm90_d128", FAMILY_HOPPER, 192, 512, 230400},
@@ -195,6 +201,13 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
         return d->is_causal ? NULL : is_low ? &s_d80_m1 : &s_d80;
     }
     if (dim == 256) { return fits_device(run, &s_d256_k4) ? &s_d256_k4 : fits_device(run, &s_d256) ? &s_d256 : NULL; }
+    if (dim == 384 || dim == 512) {
+        const attention_kernel* kernels = dim == 384 ? s_d384 : s_d512;
+        return d->is_causal                  ? NULL
+             : fits_device(run, &kernels[1]) ? &kernels[1]
+             : fits_device(run, &kernels[0]) ? &kernels[0]
+                                             : NULL;
+    }
     if (dim != 128) { return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL; }
     int32_t tiles = count_tiles(op, &s_d128);
     if (d->is_causal) { // few tiles: lower tiles, and three blocks per multiprocessor
@@ -294,7 +307,7 @@ static sumi_result pack_keys(sumi_cuda_run* run, const sumi_attention_sequence* 
                                  grid, &args);
 }
 
-// Launches tiles [begin, end) of the op with attention.cu, attention_int8.cu or attention_any.cu.
+// Launches tiles [begin, end) of the op with attention.cu, attention_wide.cu, attention_int8.cu or attention_any.cu.
 static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention_kernel* kernel, const requirements* d,
                                              int32_t begin, int32_t end)
 {

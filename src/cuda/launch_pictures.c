@@ -272,24 +272,31 @@ static sumi_result launch_any_conv(const sumi_cuda_run* run, const conv_shape* s
 
 static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
-    // blocks: how many fit on a multiprocessor by registers; slower: the factor for a warp tile with less reuse
+    // blocks: how many fit on a multiprocessor by registers. k_block: channels that are multiplied between two barriers.
+    // slower: time for the same products, beside the fastest tile (an H100 at 128 to 512 channels).
     static const struct {
         const char* name;
-        int32_t columns, threads, shared, blocks;
+        int32_t columns, threads, shared, blocks, k_block;
         double slower;
-    } tiles[] = {{"sumi_conv_n256", 256, SUMI_CONV_N256_THREADS, SUMI_CONV_N256_SHARED, 1, 1.0},
-                 {"sumi_conv_n128", 128, SUMI_CONV_N128_THREADS, SUMI_CONV_N128_SHARED, 2, 1.02},
-                 {"sumi_conv_n64", 64, SUMI_CONV_N64_THREADS, SUMI_CONV_N64_SHARED, 3, 1.25}};
-    int32_t pixel_tiles = sumi_divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 2;
+    } tiles[] = {{"sumi_conv_n64", 64, SUMI_CONV_N64_THREADS, SUMI_CONV_N64_SHARED, 3, 32, 1.40},
+                 {"sumi_conv_n96", 96, SUMI_CONV_N96_THREADS, SUMI_CONV_N96_SHARED, 2, 32, 1.28},
+                 {"sumi_conv_n96w", 96, SUMI_CONV_N96W_THREADS, SUMI_CONV_N96W_SHARED, 2, 64, 1.17},
+                 {"sumi_conv_n128", 128, SUMI_CONV_N128_THREADS, SUMI_CONV_N128_SHARED, 2, 32, 1.10},
+                 {"sumi_conv_n128w", 128, SUMI_CONV_N128W_THREADS, SUMI_CONV_N128W_SHARED, 2, 64, 1.03},
+                 {"sumi_conv_n256", 256, SUMI_CONV_N256_THREADS, SUMI_CONV_N256_SHARED, 1, 32, 1.0}};
+    // Longer k-blocks pay where tensor cores are fast beside shared memory, and where two blocks of them fit.
+    const bool takes_wide = (run->device->capability == 80 || run->device->capability == 90);
+    int32_t pixel_tiles = sumi_divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 0;
     double best_cost = 0.0;
-    for (int32_t i = 2; i >= 0; i--) { // the smallest rounds x work per round
-        if (i < 2 && tiles[i].shared > run->device->shared_per_block) { continue; }
+    for (int32_t i = 0; i < (int32_t)(sizeof tiles / sizeof *tiles); i++) { // the smallest rounds x work per round
+        if (i > 0 && tiles[i].shared > run->device->shared_per_block) { continue; }
+        if (tiles[i].k_block == 64 && (!takes_wide || s->in % 64 != 0)) { continue; }
         int32_t blocks = sumi_max_int(
             1, sumi_min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
         int64_t at_once = (int64_t)sumi_max_int(1, run->device->multiprocessors) * blocks,
                 units = (int64_t)pixel_tiles * s->parities * sumi_divide_up(s->out, tiles[i].columns);
         double cost = (double)((units + at_once - 1) / at_once) * blocks * tiles[i].columns * tiles[i].slower;
-        if (i == 2 || cost < best_cost) {
+        if (i == 0 || cost < best_cost) {
             best = i;
             best_cost = cost;
         }
