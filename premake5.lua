@@ -27,8 +27,8 @@ newoption { trigger = "build", value = "FOLDER", description = "Where to put mak
 newoption { trigger = "kernels", value = "FOLDER", description = "Where to put the compiled GPU kernels (kernels in the build folder): builds can share one" }
 newoption { trigger = "libraries", value = "FOLDER", description = "Where utf8proc, libspng, zlib and, if wanted, libjpeg and libwebp are, with include and lib in it; without it pkg-config is asked" }
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
-newoption { trigger = "no-viewer", description = "Leave samples/viewer out, without looking for GLFW and Dear ImGui" }
-newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/unity" }
+newoption { trigger = "no-viewer", description = "Leave samples/apps/viewer out, without looking for GLFW and Dear ImGui" }
+newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/engines/unity" }
 newoption { trigger = "shared-tests", description = "Link all programs with one shared library, for tests/run_gpu.sh --collect: together they are then small enough to be carried" }
 newoption { trigger = "bundle", description = "Put what the library needs of utf8proc and zlib into libsumi.a, under local names: a host links that archive and the C library" }
 newoption { trigger = "families", value = "LIST", description = "The families of models to build, by the names of src/models/recipe_*.c: z-image,qwen-image,newbie (all)" }
@@ -61,14 +61,14 @@ if cuda and is_windows and #os.matchfiles(kernels .. "/kernel_images.c") == 0 th
 end
 if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. ")") end
 local egl = not is_windows and find_egl()
-if _ACTION and not egl and not is_windows then print("samples/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
+if _ACTION and not egl and not is_windows then print("samples/instruments/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
 
 local vulkan = not is_windows and find_vulkan()
 if _ACTION and not vulkan and not is_windows then print("samples/vulkan: left out (no vulkan/vulkan.h; Debian: libvulkan-dev)") end
 
 local window, why_no_window
 if _OPTIONS["no-viewer"] or _OPTIONS["fuzz"] or is_windows then why_no_window = is_windows and "Windows" or "--no-viewer" else window, why_no_window = find_window_libraries() end
-if _ACTION and not window and not _OPTIONS["fuzz"] then print("samples/viewer: left out (" .. why_no_window .. ")") end
+if _ACTION and not window and not _OPTIONS["fuzz"] then print("samples/apps/viewer: left out (" .. why_no_window .. ")") end
 
 local function any_file(pattern) return #os.matchfiles(pattern) > 0 end
 
@@ -213,7 +213,7 @@ local function program(name)
     kind "ConsoleApp"
     targetname(name)
     products("bin", name)
-    includedirs { "samples" }
+    includedirs { "samples/shared" }
     defines { "_POSIX_C_SOURCE=200809L" } -- for clocks and threads; the library itself asks for no more than C11 outside base/platform.c
     if shares_tests then linkoptions { "-Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib'" } end -- where it was built, and where it was collected
     if is_visual_studio then debugdir(os.getcwd()) end -- tests find their data from here
@@ -363,7 +363,7 @@ end
 
 -- What samples and tests share: reading and writing picture files, random checkpoints.
 static_library "support"
-    includedirs { "samples" }
+    includedirs { "samples/shared" }
     use_library(spng)
     use_library(zlib)
     if jpeg then
@@ -374,7 +374,7 @@ static_library "support"
         use_library(webp)
         defines { "PICTURE_HAS_WEBP" }
     end
-    files { "samples/*.h", "samples/*.c" }
+    files { "samples/shared/*.h", "samples/shared/*.c" }
 
 -- What a host links besides the library, in the linker's order.
 local needs = cuda and { "utf8proc", "zlib" } or { "utf8proc" }
@@ -438,12 +438,16 @@ install uninstall install-program uninstall-program:
 end
 
 -- ---- Samples --------------------------------------------------------------------------------------------------------------------------
--- A folder under samples/ is a program of the folder's name. Samples see the public header only; but the command line looks into checkpoints (inspect, tokenize)
--- more closely than a host would, through samples/sumi/inside.h.
+-- A folder with C in it is a program of the folder's name, but for samples/shared, which is the library above. Samples see the public header only; but the command line looks into checkpoints (inspect, tokenize)
+-- more closely than a host would, through samples/apps/sumi/inside.h.
 if not _OPTIONS["fuzz"] then
-    for _, folder in ipairs(os.matchdirs "samples/*") do
+    local folders = {}
+    for _, pattern in ipairs { "samples/*", "samples/apps/*", "samples/instruments/*" } do
+        for _, folder in ipairs(os.matchdirs(pattern)) do table.insert(folders, folder) end
+    end
+    for _, folder in ipairs(folders) do
         local name = path.getname(folder)
-        local lacks = (name == "vulkan" and not vulkan) or (name == "d3d12" and not is_windows)
+        local lacks = name == "shared" or (name == "vulkan" and not vulkan) or (name == "d3d12" and not is_windows)
         if any_file(folder .. "/*.c") and not is_left_out { folder .. "/*.c" } and not lacks then
             -- Project names are unique, and no names of libraries that are linked; the programs are called sumi and d3d12 all the same.
             program(({ sumi = "sumi-cli", d3d12 = "d3d12-sample" })[name] or name)
@@ -471,10 +475,10 @@ if window then
         kind "ConsoleApp"
         targetname "viewer"
         products("bin", "viewer")
-        includedirs { "samples", "samples/viewer" }
+        includedirs { "samples/shared", "samples/apps/viewer" }
         buildoptions { "-std=c++17" }
         for _, folder in ipairs(window.include_folders) do buildoptions { "-isystem '" .. folder .. "'" } end -- its headers do not compile without warnings everywhere
-        files { "samples/viewer/*.h", "samples/viewer/*.cpp" }
+        files { "samples/apps/viewer/*.h", "samples/apps/viewer/*.cpp" }
         link_sumi()
         for _, library in ipairs(window.libraries) do link_library(library) end
 end

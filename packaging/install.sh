@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the library out of a build; `make -C build install` calls it. usage: packaging/install.sh install|uninstall|install-program|uninstall-program BUILD/CONFIGURATION
-# The program is the command line, samples/sumi, with its manual page.
+# The program is the command line, samples/apps/sumi, with its manual page.
 #
 # In the environment:
 #   PREFIX INCLUDEDIR LIBDIR   where to (/usr/local, include and lib in it); what is installed may be moved as a whole

@@ -2,7 +2,7 @@
 # Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|kernels|viewer|vulkan|tests]
 #   build     compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib, libjpeg, libwebp; on a machine with an NVIDIA device also what `kernels` brings
 #   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
-#   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/viewer
+#   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/apps/viewer
 #   vulkan    what `build` brings, Vulkan's headers and loader, and the Khronos validation layer: for samples/vulkan
 #   tests     what `kernels`, `viewer` and `vulkan` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake, Meson, Valgrind and Git
 # Without CUDA's compiler the build leaves the CUDA backend out; so when it cannot be fetched, that is said and no failure.

@@ -69,8 +69,10 @@ check "src/README.md has the arrows of check_rooms.sh" "$(diff <(echo "$arrows")
 
 # ---- Samples --------------------------------------------------------------------------------------------------------------------------
 missing=
-for sample in samples/*/; do
-    grep -qE "^\| \[\`$(basename "$sample")\`\]" samples/README.md || missing+="$sample"$'\n'
+for sample in samples/*/ samples/{apps,engines,instruments}/*/; do
+    name=${sample#samples/}
+    case $name in apps/ | engines/ | instruments/) continue ;; esac # folders of samples
+    grep -qF "| [\`${name%/}\`]" samples/README.md || missing+="$sample"$'\n'
 done
 check "samples/README.md lists every sample" "$missing"
 missing=

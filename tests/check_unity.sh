@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/unity as Unity's package manager reads it, checked as text: no editor is here. The last line is "unity package: N passed, N failed, N skipped".
+# samples/engines/unity as Unity's package manager reads it, checked as text: no editor is here. The last line is "unity package: N passed, N failed, N skipped".
 #
 #   assets       every file and folder that Unity imports (not those that end in ~) has a .meta with a GUID of its own and the importer of its kind, and no .meta is without its asset
 #   package.json what the package manager reads: a name, the version of include/sumi.h, samples that are there, modules that are used
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 passed=0 failed=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-package=samples/unity
+package=samples/engines/unity
 
 check() { # what, offending lines
     if [ -z "$2" ]; then passed=$((passed + 1)); return; fi

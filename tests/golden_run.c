@@ -15,7 +15,7 @@
 // Every plan runs twice. First as the engine runs it: the same fused ops, the same memory, slices of the same length,
 // graphs; what a host would get is compared. Then op by op with every value kept, for the values inside. On the
 // processor both must give the same bits. --as-engine leaves the second run out, for networks so large that not every
-// value can be kept (samples/bench/compare_torch.py --accuracy); values inside count as not checked then.
+// value can be kept (samples/instruments/bench/compare_torch.py --accuracy); values inside count as not checked then.
 //
 // DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of
 // such folders. Nothing knows a case by name: family and kind choose what is done, and every size comes from the files.

@@ -249,7 +249,7 @@ static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t 
 // What a backend in bfloat16 may be off by. The factor is the golden data's own rule, and holds for weights as they are
 // stored too, which are unpacked to the same bfloat16. With weights in 8 or 4 bits nothing is stored to go by, and the
 // bound only says that nothing is broken. int4's is one and a half times the largest that the CPU has with the same
-// matrices from a file in IQ4_NL (samples/bench/quantise.py): 0.30 in the latents of z-image-wide, 0.17 in
+// matrices from a file in IQ4_NL (samples/instruments/bench/quantise.py): 0.30 in the latents of z-image-wide, 0.17 in
 // NewBie-image's, 0.135 in a prediction. With text encoders in int8 too (--text), the largest error on an H200 is
 // 0.084, behind two layers of the tiny XLM-RoBERTa tower, by Hopper's kernels and the portable ones alike; fp8 has 0.66
 // in that tower's pooled vector.

@@ -23,7 +23,7 @@
 #              SANITIZE_TOTAL (600) for all. What is not done by then is skipped; it counts as failed if something was found
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
 #   start      from the start of the process to the PNG: sumi generate, 8 steps, 1024 x 1024, a checkpoint of the released sizes (20 GB, random) in the page cache; START_FOLDER says where it goes
-#   torch      samples/bench/compare_torch.py on the GPU
+#   torch      samples/instruments/bench/compare_torch.py on the GPU
 #   accuracy   one prediction of a transformer of the released sizes, random weights, against PyTorch in float32: sumi's
 #              error, with Hopper's kernels and portable ones, may not be above PyTorch's own in bf16, and with fp8
 #              weights no more than a tenth above PyTorch's with fp8 products by rows. Needs PyTorch with safetensors,
@@ -31,7 +31,7 @@
 #              ACCURACY_SIZE (1024x1024). It takes minutes: PART_SECONDS=600
 #   outliers   beside accuracy: the checkpoint has channels that are much larger than the others before products, as trained networks have them
 #   quality    a row for each format of weights, those of files as they are stored: a prediction's error, the demo model's pictures against bfloat16's, memory, time
-#              (samples/bench/quality.py). After accuracy in the same run its errors are in the table. Needs PyTorch with safetensors
+#              (samples/instruments/bench/quality.py). After accuracy in the same run its errors are in the table. Needs PyTorch with safetensors
 #   qwen       beside bench, torch or accuracy: of Qwen-Image instead of Z-Image. bench: sizes 1024,1328,2512 and 4 steps,
 #              then an edit model with one picture; 58 GB of the GPU's memory. torch: an H200, for both sides hold that.
 #              accuracy: a checkpoint of 41 GB, which golden_run reads into memory once more
@@ -53,8 +53,8 @@ if [ "${1:-}" = --sparse ]; then
     [ $# -le 2 ] && { [ -z "$what_stays" ] || [ "$what_stays" = demo ]; } || { sed -n '6,8p' "$0"; exit 2; }
     git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { echo "run_gpu.sh: this is no work tree of git: --sparse is for the machine where it is"; exit 1; }
     # Golden data without a network, pictures for people, training, plug-ins for other programs.
-    left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/viewer/screenshot.png samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
-        samples/unity samples/unreal)
+    left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/apps/viewer/screenshot.png samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
+        samples/engines)
     if [ "$what_stays" = demo ]; then left_out+=('tests/golden/*/cases' 'tests/golden/*-wide/model*' 'tests/golden/*-wide/lora' 'tests/golden/*-wide/adapters')
     else left_out+=(samples/demo_model samples/demo_edit_model); fi
     changed=$(git status --porcelain --untracked-files=all -- "${left_out[@]}")
@@ -432,18 +432,18 @@ fi
 if has torch; then
     torch_options=(--steps $steps)
     if has newbie; then torch_options=(--steps 28 --tokens 256); fi
-    WITHOUT_COUNTS=1 run compare_torch python3 samples/bench/compare_torch.py "$bin/bench" --synthetic $synthetic --backend cuda --sizes "${BENCH_SIZES:-${sizes%,2512}}" "${torch_options[@]}" --seconds "${BENCH_SECONDS:-8}"
+    WITHOUT_COUNTS=1 run compare_torch python3 samples/instruments/bench/compare_torch.py "$bin/bench" --synthetic $synthetic --backend cuda --sizes "${BENCH_SIZES:-${sizes%,2512}}" "${torch_options[@]}" --seconds "${BENCH_SECONDS:-8}"
     cat "$log/compare_torch.txt"
 fi
 
 if has accuracy; then
-    run 'accuracy at full size' python3 samples/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
+    run 'accuracy at full size' python3 samples/instruments/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
         --synthetic $synthetic --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" $(has outliers && echo --outliers) --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
     cat "$log/accuracy_at_full_size.txt"
 fi
 
 if has quality; then
-    WITHOUT_COUNTS=1 run quality python3 samples/bench/quality.py "$bin" --backend cuda $(has outliers && echo --outliers) $(has accuracy && echo --accuracy-log "$log/accuracy_at_full_size.txt")
+    WITHOUT_COUNTS=1 run quality python3 samples/instruments/bench/quality.py "$bin" --backend cuda $(has outliers && echo --outliers) $(has accuracy && echo --accuracy-log "$log/accuracy_at_full_size.txt")
     cat "$log/quality.txt"
 fi
 

@@ -1,4 +1,4 @@
-// What sumi bench measures with (samples/measure.h), on a driver that is none and a clock that the test turns: which
+// What sumi bench measures with (samples/shared/measure.h), on a driver that is none and a clock that the test turns: which
 // formats are chosen for a card, that the limit of time holds on devices of any speed, and what failures leave behind.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA

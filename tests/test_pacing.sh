@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/pacing without a GPU: that it runs, and that its tables say what happened. usage: tests/test_pacing.sh build/.../release
+# samples/instruments/pacing without a GPU: that it runs, and that its tables say what happened. usage: tests/test_pacing.sh build/.../release
 # The last line is "pacing: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."

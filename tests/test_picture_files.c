@@ -1,4 +1,4 @@
-// Reading and writing JPEG and WebP files, their EXIF, and the text about how a picture was made (samples/picture.h,
+// Reading and writing JPEG and WebP files, their EXIF, and the text about how a picture was made (samples/shared/picture.h,
 // exif.h, parameters.h). test_png.c has PNG.
 #include "exif.h"
 #include "parameters.h"

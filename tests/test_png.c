@@ -1,4 +1,4 @@
-// Reading and writing PNG files, which samples and tests share (samples/picture.h): every good file to the pixel, every bad
+// Reading and writing PNG files, which samples and tests share (samples/shared/picture.h): every good file to the pixel, every bad
 // one refused with a sentence.
 #include "files/json.h"
 #include "files/tensors.h"

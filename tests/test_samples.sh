@@ -209,7 +209,7 @@ else skip "progress on a terminal" "there is no script, or no pseudo-terminal"; 
 viewer_there() { (cd "$folder" && PATH=$tools:$PATH "$place/samples/viewer.sh" "$@"); }
 check "one command for the viewer" viewer_there "a model" b.png && check "it passes the arguments on" grep -qx 'the window of a model b.png' "$out"
 sed -i 's/viewer:/sumi:/' "$tools/premake5"
-echo 'echo "samples/viewer: left out (glfw3 was not found)"' >>"$tools/premake5"
+echo 'echo "samples/apps/viewer: left out (glfw3 was not found)"' >>"$tools/premake5"
 wrong "a viewer that cannot be built says why" "viewer: left out .glfw3" viewer_there
 check "it edits" quick_there --edit "the hat" && check "by the words" grep -q 'editing it: "the hat"' "$out"
 

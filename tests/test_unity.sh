@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/unity without Unity: compiled and run by Mono against the shared library, the components on a stand-in of UnityEngine. usage: tests/test_unity.sh build/.../release [RUNS]
+# samples/engines/unity without Unity: compiled and run by Mono against the shared library, the components on a stand-in of UnityEngine. usage: tests/test_unity.sh build/.../release [RUNS]
 # RUNS: how often each session of tests/unity_sessions.cs is played, 3 unless it is said. With a build of config=asan (targets sumi_shared and fake_cuda of a configuration with --shared)
 # the sessions run under the sanitizers, and nothing else does.
 # The last line is "unity: N passed, N failed, N skipped".
@@ -26,7 +26,7 @@ mono_with() { LD_PRELOAD=$preload mono "$@"; }
 
 # What the header declares is bound, or named among what is not.
 for name in $(grep '^SUMI_API' include/sumi.h | grep -oE 'sumi_[a-z_]+\(' | tr -d '('); do
-    grep -q "\b$name\b" samples/unity/Runtime/SumiNative.cs || fail "SumiNative.cs does not know $name"
+    grep -q "\b$name\b" samples/engines/unity/Runtime/SumiNative.cs || fail "SumiNative.cs does not know $name"
 done
 
 part() { sed -n "s/^#define SUMI_VERSION_$1  *\([0-9]*\).*/\1/p" include/sumi.h; }
@@ -37,24 +37,24 @@ table=tests/abi_$(part MAJOR)_$(part MINOR).txt # the header's, which check_abi.
 export LD_LIBRARY_PATH=$build/plugin
 compiler=(mcs -langversion:7 -warnaserror -warn:4 -optimize)
 compile() { # exe, folder of the scripts, more
-    "${compiler[@]}" -unsafe -out:"$1" "${@:3}" tests/unity_*.cs "$2"/*.cs samples/unity/Editor/*.cs samples/unity/Samples~/Demo/*.cs || fail "the bindings do not compile"
+    "${compiler[@]}" -unsafe -out:"$1" "${@:3}" tests/unity_*.cs "$2"/*.cs samples/engines/unity/Editor/*.cs samples/engines/unity/Samples~/Demo/*.cs || fail "the bindings do not compile"
 }
-compile "$folder/unity_bindings.exe" samples/unity/Runtime -define:UNITY_EDITOR
-compile "$folder/player.exe" samples/unity/Runtime
+compile "$folder/unity_bindings.exe" samples/engines/unity/Runtime -define:UNITY_EDITOR
+compile "$folder/player.exe" samples/engines/unity/Runtime
 # As Unity does: an assembly for each .asmdef, which sees what is public of the one that it refers to.
 library() { # assembly, sources and references
     "${compiler[@]}" -target:library -out:"$folder/$1.dll" "${@:2}" || fail "$1 does not compile by itself"
 }
 library UnityEngine tests/unity_engine.cs
-library Sumi.Runtime -unsafe -define:UNITY_EDITOR -reference:"$folder/UnityEngine.dll" samples/unity/Runtime/*.cs
-library Sumi.Editor -define:UNITY_EDITOR -reference:"$folder/UnityEngine.dll" -reference:"$folder/Sumi.Runtime.dll" samples/unity/Editor/*.cs
-library Sumi.Demo -reference:"$folder/UnityEngine.dll" -reference:"$folder/Sumi.Runtime.dll" samples/unity/Samples~/Demo/*.cs
+library Sumi.Runtime -unsafe -define:UNITY_EDITOR -reference:"$folder/UnityEngine.dll" samples/engines/unity/Runtime/*.cs
+library Sumi.Editor -define:UNITY_EDITOR -reference:"$folder/UnityEngine.dll" -reference:"$folder/Sumi.Runtime.dll" samples/engines/unity/Editor/*.cs
+library Sumi.Demo -reference:"$folder/UnityEngine.dll" -reference:"$folder/Sumi.Runtime.dll" samples/engines/unity/Samples~/Demo/*.cs
 
 # Scripts of another version than the library's, and a library that cannot tell.
 refuses() { # exe, version of the library, version of the scripts
     mono_with "$1" refuses "$2" "$3" >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a library of version $2 under scripts for $3 is not refused as it should be"; }
 }
-cp -r samples/unity/Runtime "$folder/scripts"
+cp -r samples/engines/unity/Runtime "$folder/scripts"
 sed -i 's/HeaderVersion = [0-9]*;/HeaderVersion = 99000;/' "$folder/scripts/SumiNative.cs"
 compile "$folder/other.exe" "$folder/scripts"
 refuses "$folder/other.exe" "$version" 0.99
@@ -65,7 +65,7 @@ LD_LIBRARY_PATH=$folder/old refuses "$folder/unity_bindings.exe" 0.1.0 "$(part M
 LD_LIBRARY_PATH=$folder/nothing mono_with "$folder/unity_bindings.exe" missing >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a missing library is not told as it should be"; }
 
 # The rendering plug-in: compiled for this system and, where MinGW-w64 is, for Windows, and run with OpenGL on a driver that needs no GPU.
-native='samples/unity/Native~/sumi_unity.c'
+native='samples/engines/unity/Native~/sumi_unity.c'
 warnings=(-std=c11 -O1 -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror)
 cc "${warnings[@]}" "${sanitizers[@]}" -fPIC -shared -fvisibility=hidden -Iinclude "$native" -L"$build/plugin" -l:libsumi.so -lpthread -o "$folder/libsumi_unity.so" || fail "the rendering plug-in does not compile"
 if command -v x86_64-w64-mingw32-gcc >/dev/null; then x86_64-w64-mingw32-gcc "${warnings[@]}" -Iinclude -c "$native" -o "$folder/sumi_unity.o" || fail "the rendering plug-in does not compile for Windows"

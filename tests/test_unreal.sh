@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/unreal without Unreal: compiled with warnings as errors, as C++17 and C++20, and run; what names Unreal, with stand-ins (unreal_stand_ins). usage: tests/test_unreal.sh build/.../release [RUNS]
+# samples/engines/unreal without Unreal: compiled with warnings as errors, as C++17 and C++20, and run; what names Unreal, with stand-ins (unreal_stand_ins). usage: tests/test_unreal.sh build/.../release [RUNS]
 # The session runs once with freed memory filled, as Unreal's allocator does in development, and once under the sanitizers of addresses and of undefined behaviour; each of them RUNS times (1).
 # The last line is "unreal: N passed, N failed, N skipped".
 set -uo pipefail
@@ -45,7 +45,7 @@ run() { # what, program, arguments...
 refuses() { # what it says, arguments...
     local text=$1
     shift
-    samples/unreal/install.sh "$@" >"$folder/out" 2>&1 && fail "install.sh takes $*"
+    samples/engines/unreal/install.sh "$@" >"$folder/out" 2>&1 && fail "install.sh takes $*"
     grep -q "$text" "$folder/out" || fail "install.sh does not say: $text"
     pass
 }
@@ -57,11 +57,11 @@ refuses "there is no folder" "$build" "$folder/My Game" "$folder/no/model"
 [ "$(ls "$folder/My Game")" = MyGame.uproject ] || fail "what install.sh refuses leaves something"
 ln -s "My Game" "$folder/Game"
 plugin=$folder/Game/Plugins/Sumi
-if samples/unreal/install.sh "$build" "$folder/My Game" >"$folder/out" 2>&1; then
+if samples/engines/unreal/install.sh "$build" "$folder/My Game" >"$folder/out" 2>&1; then
     [ -e "$folder/Game/Content/Sumi/demo_model/model_index.json" ] || fail "install.sh copies no model"
     [ -z "$(nm -g -u "$plugin/Source/ThirdParty/Sumi/lib/Linux/libsumi.a" 2>/dev/null | grep -E ' (utf8proc_|inflate)')" ] || fail "what install.sh installs needs utf8proc or zlib"
     echo kept >"$folder/Game/Content/Sumi/demo_model/kept"
-    samples/unreal/install.sh "$build" "$folder/My Game" >"$folder/out" 2>&1 && [ -e "$folder/Game/Content/Sumi/demo_model/kept" ] || fail "install.sh cannot be run again"
+    samples/engines/unreal/install.sh "$build" "$folder/My Game" >"$folder/out" 2>&1 && [ -e "$folder/Game/Content/Sumi/demo_model/kept" ] || fail "install.sh cannot be run again"
     pass
     include=$plugin/Source/ThirdParty/Sumi/include archive="$plugin/Source/ThirdParty/Sumi/lib/Linux/libsumi.a -lm -lpthread -ldl"
 else
@@ -76,7 +76,7 @@ mkdir -p "$folder/windows/plugin" "$folder/windows/lib" "$folder/Windows Game"
 touch "$folder/Windows Game/Game.uproject" "$folder/windows/lib/libsumi.a" "$folder/windows/plugin/sumi.dll"
 refuses "no import library" "$folder/windows" "$folder/Windows Game"
 touch "$folder/windows/plugin/libsumi.a"
-samples/unreal/install.sh "$folder/windows" "$folder/Windows Game" >"$folder/out" 2>&1 || fail "install.sh does not take a build for Windows"
+samples/engines/unreal/install.sh "$folder/windows" "$folder/Windows Game" >"$folder/out" 2>&1 || fail "install.sh does not take a build for Windows"
 pass
 
 # ---- Modules --------------------------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ else skip "whether $descriptor is JSON: there is no python3"; fi
 
 # ---- Build rules ----------------------------------------------------------------------------------------------------------------------
 if command -v mcs >/dev/null && command -v mono >/dev/null; then
-    mcs -langversion:7 -warnaserror -warn:4 -out:"$folder/BuildRules.exe" $stand_ins/UnrealBuildTool.cs samples/unreal/Source/*/*.Build.cs samples/unreal/Source/ThirdParty/*/*.Build.cs || fail "the build rules do not compile"
+    mcs -langversion:7 -warnaserror -warn:4 -out:"$folder/BuildRules.exe" $stand_ins/UnrealBuildTool.cs samples/engines/unreal/Source/*/*.Build.cs samples/engines/unreal/Source/ThirdParty/*/*.Build.cs || fail "the build rules do not compile"
     for platform in Win64:Windows\ Game Linux:Game; do
         project=$folder/${platform#*:} platform=${platform%:*}
         [ -d "$project/Plugins/Sumi/Source/ThirdParty/Sumi/lib/$platform" ] || continue # skipped above

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png [SECTION ...]]
+# samples/apps/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png [SECTION ...]]
 # FORM_SCREENSHOT=form.png keeps what the form for prompts in XML looks like, REUSE_SCREENSHOT the slider for step caching.
 # BACKEND=cuda lets a GPU make the pictures: it must draw the window too, as the pictures are to be left in its textures.
 # What the window did is read from its --report; pictures are compared with those of the command line. The last line is "viewer: N passed, N failed, N skipped".

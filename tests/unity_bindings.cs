@@ -1,4 +1,4 @@
-// samples/unity without Unity: the bindings by Mono, the component on the stand-in of unity_engine.cs.
+// samples/engines/unity without Unity: the bindings by Mono, the component on the stand-in of unity_engine.cs.
 //
 //     unity_bindings.exe MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL
 //                                                   runs; PICTURE.rgba is the raw pixels of "a red house on the grass", seed 7, by the command line; TABLE is tests/abi_*.txt of

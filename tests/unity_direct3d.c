@@ -1,7 +1,7 @@
-// The half of the rendering plug-in of samples/unity that uses Direct3D, with a device, textures and fences that are none:
+// The half of the rendering plug-in of samples/engines/unity that uses Direct3D, with a device, textures and fences that are none:
 // who holds references to what, what is released when, and which of Unity's interfaces are found. For Windows: cross-
 // compiled and run under Wine by tests/test_unity.sh. The last line is "unity_direct3d: N passed, N failed, 0 skipped".
-#include "samples/unity/Native~/sumi_unity.c"
+#include "samples/engines/unity/Native~/sumi_unity.c"
 #include <stdio.h>
 
 static int s_passed, s_failed;

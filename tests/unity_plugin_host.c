@@ -1,4 +1,4 @@
-// What tests/test_unity.sh needs of Unity and of a GPU to run the rendering plug-in of samples/unity: Unity's tables with a
+// What tests/test_unity.sh needs of Unity and of a GPU to run the rendering plug-in of samples/engines/unity: Unity's tables with a
 // renderer that the test chooses, the thread that renders, and the fake driver, whose kernel that writes images fills them
 // with the number of its call.
 //

@@ -615,7 +615,7 @@ internal static class UnitySessions
             UnityEditor.EditorUtility.Chosen = Path.GetTempPath();
             choose("CopyModel");
             Check(UnityEditor.EditorUtility.Shown.Contains("is no model"), "a folder that is no model: " + UnityEditor.EditorUtility.Shown);
-            UnityEditor.PackageManager.PackageInfo.Path = Path.Combine(Path.GetDirectoryName(path), "unity"); // the sources, with the model beside it
+            UnityEditor.PackageManager.PackageInfo.Path = Path.Combine(Path.GetDirectoryName(path), "engines", "unity"); // the sources, with the model among the samples
             choose("CopyModel");
             string copied = Path.Combine(Application.streamingAssetsPath, "demo_model");
             Check(Directory.Exists(copied) && !Directory.Exists(Path.Combine(copied, "train")), "the model is copied, and not what trained it");

@@ -1,4 +1,4 @@
-// Preloaded with samples/viewer where there is no GPU: joins the CUDA driver of tests/fake_cuda to the OpenGL that the
+// Preloaded with samples/apps/viewer where there is no GPU: joins the CUDA driver of tests/fake_cuda to the OpenGL that the
 // viewer draws with. Its kernels do nothing but one: what writes a picture for its target writes a pattern there, which
 // tests/cli_support.c knows and which tells the first picture from the second. With NO_TEXTURES in the environment
 // OpenGL runs on another GPU than CUDA.

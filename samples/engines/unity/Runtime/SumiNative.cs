@@ -292,7 +292,7 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)]
         public static extern Result sumi_job_latents(EngineHandle engine, sumi_job job, int item, [Out] float[] into, UIntPtr capacity);
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_import_desc sumi_import_defaults();
-        // The caller is on the thread that its graphics API asks for; samples/unity/Native~ does that.
+        // The caller is on the thread that its graphics API asks for; samples/engines/unity/Native~ does that.
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_import(EngineHandle engine, ref sumi_import_desc desc, out IntPtr out_external);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_external_release(IntPtr external);
         [DllImport(Library, CallingConvention = Convention)]

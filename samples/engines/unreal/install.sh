@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Puts the plug-in, the library of a build and a model into an Unreal project. usage: samples/unreal/install.sh BUILD/CONFIGURATION PROJECT [MODEL]
+# Puts the plug-in, the library of a build and a model into an Unreal project. usage: samples/engines/unreal/install.sh BUILD/CONFIGURATION PROJECT [MODEL]
 #
 #   PROJECT/Plugins/Sumi             the plug-in, with header and library in Source/ThirdParty/Sumi
 #   PROJECT/Content/Sumi/demo_model  samples/demo_model, or the folder MODEL under its own name; one that is there stays as it is
 #
 # PROJECT is the folder of a .uproject. The library is, of the build, lib/libsumi.a for Linux and plugin/sumi.dll for Windows (--shared), whichever there are.
 set -euo pipefail
-source=$(cd "$(dirname "$0")/../.." && pwd)
+source=$(cd "$(dirname "$0")/../../.." && pwd)
 fail() { echo "install: $1" >&2; exit 1; }
 [ $# -ge 2 ] && [ $# -le 3 ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
 build=$1 project=$2 model=${3:-$source/samples/demo_model}
@@ -23,7 +23,7 @@ for name in sumi.lib libsumi.dll.a libsumi.a; do [ -z "$imports" ] && [ -e "$bui
 
 mkdir -p "$plugin" "$library/include"
 rm -rf "$plugin/Source/SumiUnreal"
-cp -R "$source/samples/unreal/Source" "$source/samples/unreal/Sumi.uplugin" "$source/samples/unreal/README.md" "$source/LICENSE" "$plugin"
+cp -R "$source/samples/engines/unreal/Source" "$source/samples/engines/unreal/Sumi.uplugin" "$source/samples/engines/unreal/README.md" "$source/LICENSE" "$plugin"
 cp "$source/include/sumi.h" "$library/include"
 if [ -n "$archive" ]; then
     mkdir -p "$library/lib/Linux"

@@ -21,6 +21,6 @@ done
 cp 'Native~/meta/Plugins.meta' "$folder/package/Runtime"
 cp 'Native~/meta/x86_64.meta' "$plugins"
 mkdir -p "$folder/package/Model~/demo_model"
-(cd ../demo_model && tar -c --exclude='./train' --exclude='*.png' .) | tar -x -C "$folder/package/Model~/demo_model"
+(cd ../../demo_model && tar -c --exclude='./train' --exclude='*.png' .) | tar -x -C "$folder/package/Model~/demo_model"
 tar -czf "$out/com.sumi.unity-$version.tgz" -C "$folder" package
 echo "$out/com.sumi.unity-$version.tgz"

@@ -30,7 +30,7 @@ import numpy
 import quantise
 
 HERE = Path(__file__).resolve().parent
-DEMO = HERE.parent / "demo_model"
+DEMO = HERE.parents[1] / "demo_model"
 WEIGHTS = "transformer/diffusion_pytorch_model.safetensors"
 sys.path.insert(0, str(DEMO / "train"))
 MADE_BY_GPU = {"fp8": 8.0, "int8": 8.0, "int4": 4.5}

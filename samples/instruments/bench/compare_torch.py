@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares sumi with PyTorch on this processor: the same random checkpoint, the same inputs, float32 arithmetic, the same number of threads, calls taken in turns.
 
-    samples/bench/compare_torch.py build/release/bin/bench [--synthetic mid] [--size 512x512] [--tokens 128] [--runs 7] [--threads 0] [--model DIR]
+    samples/instruments/bench/compare_torch.py build/release/bin/bench [--synthetic mid] [--size 512x512] [--tokens 128] [--runs 7] [--threads 0] [--model DIR]
 
 Prints two tables as Markdown. Needs torch (CPU), safetensors and Linux. The networks below are written from their description, as short as PyTorch allows and with its fused
 calls (scaled_dot_product_attention, rms_norm, group_norm, conv2d in channels-last layout), in inference mode and without a framework around them.
@@ -9,14 +9,14 @@ calls (scaled_dot_product_attention, rms_norm, group_norm, conv2d in channels-la
 Two pairs of processes run: one for the text encoder, one for transformer and VAE decoder. Each process loads what it needs and nothing else; "peak memory" is the
 most it ever had resident (VmHWM), mapped weights and PyTorch's own libraries included. Both sides compute once before anything is measured.
 
-    samples/bench/compare_torch.py build/release/bin/bench --backend cuda [--sizes 1024,768,512] [--steps 8] [--seconds 6] [--rounds 2]
+    samples/instruments/bench/compare_torch.py build/release/bin/bench --backend cuda [--sizes 1024,768,512] [--steps 8] [--seconds 6] [--rounds 2]
                                    [--batch 4] [--weights fp8] [--torch-weights fp8]
 
 On a GPU it is about time alone: the released sizes with random weights of each side's own, bfloat16, one picture after the other for some seconds by PyTorch, then by sumi, then again: sustained
 rates of one card in one run. PyTorch: every transformer block compiled (torch.compile, fullgraph), cuDNN's attention where it has it, the VAE compiled whole in channels-last layout, the text
 encoder compiled by layer, q, k and v one product, gate and up another, each forward and decoding a CUDA graph that is replayed; timed by CUDA events. sumi: bench --synthetic z-image --serve, timed by its stages.
 
-    samples/bench/compare_torch.py build/release/bin/bench --accuracy build/release/bin/golden_run --backend cuda
+    samples/instruments/bench/compare_torch.py build/release/bin/bench --accuracy build/release/bin/golden_run --backend cuda
                                    [--size 1024x1024] [--tokens 128]
 
     ... --synthetic qwen-image[-tiny|-mid]

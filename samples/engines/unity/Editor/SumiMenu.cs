@@ -73,12 +73,12 @@ namespace Sumi
             catch (UnauthorizedAccessException trouble) { EditorUtility.DisplayDialog("sumi", trouble.Message, "OK"); }
         }
 
-        // In the package, which Native~/pack.sh makes, or beside it, where the package is used from sumi's sources. "": in neither.
+        // In the package, which Native~/pack.sh makes, or in sumi's samples, where the package is used from its sources. "": in neither.
         private static string FindModel()
         {
             UnityEditor.PackageManager.PackageInfo package = UnityEditor.PackageManager.PackageInfo.FindForAssembly(typeof(SumiMenu).Assembly);
             if (package == null) return "";
-            foreach (string each in new[] { Path.Combine(package.resolvedPath, "Model~", Model), Path.Combine(package.resolvedPath, "..", Model) })
+            foreach (string each in new[] { Path.Combine(package.resolvedPath, "Model~", Model), Path.Combine(package.resolvedPath, "..", "..", Model) })
                 if (IsModel(each)) return each;
             return "";
         }

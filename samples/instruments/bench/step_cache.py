@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What step caching saves and what it changes: one model, several prompts, numbers of steps and thresholds.
 
-    samples/bench/step_cache.py SUMI MODEL [--steps 20,50] [--caches 0.05,0.08,0.12] [--runs 3] [-- OPTIONS ...]
+    samples/instruments/bench/step_cache.py SUMI MODEL [--steps 20,50] [--caches 0.05,0.08,0.12] [--runs 3] [-- OPTIONS ...]
 
 SUMI is the command line, OPTIONS are passed to `sumi generate` (--backend cuda, --size 1024x1024, --guidance 4). Every
 image is made without a cache and then with each threshold, in turns. A line of the table has the mean number of reused
