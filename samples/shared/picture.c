@@ -1,9 +1,8 @@
 #include "picture.h"
 #include "picture_codecs.h"
-#include "utf8.h"
+#include "system.h"
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,30 +10,7 @@
 #define FILE_LIMIT ((size_t)512 << 20)
 #define DEFAULT_QUALITY 92
 
-bool picture_fail(char* message, const char* format, ...)
-{
-    char raw[PICTURE_MESSAGE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(raw, sizeof raw, format, arguments);
-    va_end(arguments);
-    utf8_show(message, PICTURE_MESSAGE_BYTES, raw); // of names of files and of what codecs say
-    return false;
-}
-
 // ---- Reading --------------------------------------------------------------------------------------------------------
-
-bool picture_allocate(picture_file* out, uint32_t width, uint32_t height, const char* path, char* message)
-{
-    if (width == 0 || height == 0 || width > PICTURE_MAX_SIDE || height > PICTURE_MAX_SIDE
-        || (uint64_t)width * height > PICTURE_MAX_PIXELS)
-        return picture_fail(message, "%s: %u x %u pixels are more than the %d this reader takes: scale it down", path,
-                            width, height, PICTURE_MAX_PIXELS);
-    out->width = (int32_t)width;
-    out->height = (int32_t)height;
-    out->pixels = malloc((size_t)width * height * 4);
-    return out->pixels || picture_fail(message, "%s: no memory for %u x %u pixels", path, width, height);
-}
 
 // The codecs give RGBA8, so this one conversion, in place, is all that channel_count needs.
 static void reduce_channels(picture_file* reduced, int32_t channel_count)
@@ -152,13 +128,6 @@ bool picture_is_one(const char* path)
     const size_t bytes = file ? fread(begin, 1, sizeof begin, file) : 0;
     if (file) fclose(file);
     return format_of_bytes(begin, bytes) != PICTURE_UNKNOWN;
-}
-
-void picture_free(picture_file* freed)
-{
-    free(freed->pixels);
-    free(freed->parameters);
-    *freed = (picture_file){0};
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-// The codecs behind picture.h. Each file format is a pair of functions in a file of its own.
+// The codecs behind picture.h. Each file format is a pair of functions in a file of its own, which picture.c chooses.
 #ifndef PICTURE_CODECS_H
 #define PICTURE_CODECS_H
-#include "picture.h"
-#include "system.h"
+#include "picture_base.h"
 
 // Decode to RGBA8 and set channel_count to what the file has: 1, 3 or 4. On failure they write a sentence, and what
 // `out` has allocated is freed by the caller.
@@ -16,9 +15,4 @@ bool jpeg_encode(const picture_source* source, void** out_data, size_t* out_byte
 bool webp_encode(const picture_source* source, void** out_data, size_t* out_bytes, char* message);
 bool jpeg_is_built(void);
 bool webp_is_built(void);
-
-// Checks the size of a header against the limits and allocates width * height RGBA8 pixels.
-bool picture_allocate(picture_file* out, uint32_t width, uint32_t height, const char* path, char* message);
-// Writes a sentence into a message and returns false.
-bool picture_fail(char* message, const char* format, ...) SYSTEM_PRINTF(2, 3);
 #endif
