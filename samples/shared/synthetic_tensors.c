@@ -1,0 +1,465 @@
+// A network is a table of layers with the names of the released files. A layer has the tensors of its kind, whose
+// random values are scaled so that activations keep their magnitude through any number of layers.
+#include "synthetic_tensors.h"
+#include "synthetic_blocks.h"
+#include "system.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LATENTS SYNTHETIC_LATENTS
+#define TIME_HIDDEN 1024
+#define TIME_WIDTH 256
+
+// ---- Kinds of layers ------------------------------------------------------------------------------------------------
+
+typedef enum layer_kind {
+    MATRIX,      // a product without a bias
+    LINEAR,      // a product with a bias
+    CONV,        // a convolution of k x k pixels
+    CAUSAL_CONV, // the same of k x k x k; for a single image only k x k values of it have an effect
+    PATCHES,     // a convolution of two frames that has no bias
+    NORM,
+    OFFSET_NORM, // a norm of Gemma, which adds 1 to its stored weight
+    GROUP_NORM,  // with a bias; also the layer norms of Jina CLIP
+    GAMMA,       // a norm of Qwen-Image's VAE
+    FLAT_GAMMA,  // the same where the VAE works on pictures instead of videos
+    EMBEDDING,   // of tokens
+    TOKEN,       // a single row
+    ADAPTED,     // a LINEAR with the low-rank adapter that Jina CLIP's file stores beside the weight
+    ADAPTED_EMBEDDING
+} layer_kind;
+
+typedef struct layer {
+    const char* names; // "to_{q,k,v}" are three layers of one shape; NULL: the end of the table
+    layer_kind kind;
+    int32_t size[3]; // outputs, inputs, the side of a kernel
+} layer;
+
+// The values of a tensor are uniform in center +- spread. BY_INPUTS is sqrt(3 / inputs): standard deviation
+// 1 / sqrt(inputs). A shape has a letter or a number for each dimension: o, i, k for the sizes of the layer, r for the
+// adapter's rank.
+#define BY_INPUTS 0.0f
+#define ADAPTED_WEIGHT ".parametrizations.weight."
+static const struct part {
+    const char *name, *shape;
+    float center, spread;
+} s_kinds[][5] = {
+    [MATRIX] = {{".weight", "oi", 0.0f, BY_INPUTS}},
+    [LINEAR] = {{".weight", "oi", 0.0f, BY_INPUTS}, {".bias", "o", 0.0f, 0.05f}},
+    [CONV] = {{".weight", "oikk", 0.0f, BY_INPUTS}, {".bias", "o", 0.0f, 0.05f}},
+    [CAUSAL_CONV] = {{".weight", "oikkk", 0.0f, BY_INPUTS}, {".bias", "o", 0.0f, 0.05f}},
+    [PATCHES] = {{".weight", "oi2kk", 0.0f, BY_INPUTS}},
+    [NORM] = {{".weight", "o", 1.0f, 0.2f}},
+    [OFFSET_NORM] = {{".weight", "o", 0.0f, 0.2f}},
+    [GROUP_NORM] = {{".weight", "o", 1.0f, 0.2f}, {".bias", "o", 0.0f, 0.05f}},
+    [GAMMA] = {{".gamma", "o111", 1.0f, 0.2f}},
+    [FLAT_GAMMA] = {{".gamma", "o11", 1.0f, 0.2f}},
+    [EMBEDDING] = {{".weight", "oi", 0.0f, 1.0f}},
+    [TOKEN] = {{"", "1o", 0.0f, 1.0f}},
+    [ADAPTED] = {{ADAPTED_WEIGHT "original", "oi", 0.0f, BY_INPUTS},
+                 {ADAPTED_WEIGHT "0.lora_A", "1ri", 0.0f, BY_INPUTS},
+                 {ADAPTED_WEIGHT "0.lora_B", "1or", 0.0f, 0.2f},
+                 {".bias", "o", 0.0f, 0.05f}},
+    [ADAPTED_EMBEDDING] = {{ADAPTED_WEIGHT "original", "oi", 0.0f, 1.0f}, // its first factor has the rows of the table
+                           {ADAPTED_WEIGHT "0.lora_A", "1or", 0.0f, 0.5f},
+                           {ADAPTED_WEIGHT "0.lora_B", "1ri", 0.0f, 0.2f}}};
+
+static int64_t size_of(char letter, const layer* of)
+{
+    switch (letter) {
+    case 'o': return of->size[0];
+    case 'i': return of->size[1];
+    case 'k': return of->size[2];
+    case 'r': return SYNTHETIC_ADAPTER_RANK;
+    default: return letter - '0';
+    }
+}
+
+static listed_tensor* add_tensor(tensor_list* l)
+{
+    if (l->count == l->capacity) {
+        const size_t capacity = l->capacity ? 2 * l->capacity : 256;
+        listed_tensor* more = realloc(l->tensors, capacity * sizeof *more);
+        if (!more) return l->out_of_memory = true, NULL;
+        l->tensors = more;
+        l->capacity = capacity;
+    }
+    l->tensors[l->count] = (listed_tensor){.rank = 0};
+    return &l->tensors[l->count++];
+}
+
+static void add_layer(tensor_list* l, const layer* of, const char* prefix, const char* name)
+{
+    const int32_t kernel = of->size[2] ? of->size[2] : 1;
+    for (const struct part* p = s_kinds[of->kind]; p->name; p++) {
+        listed_tensor* t = add_tensor(l);
+        if (!t) return;
+        snprintf(t->name, sizeof t->name, "%s%s%s", prefix, name, p->name);
+        for (; p->shape[t->rank]; t->rank++) t->shape[t->rank] = size_of(p->shape[t->rank], of);
+        t->center = p->center;
+        t->spread = p->spread == BY_INPUTS ? sqrtf(3.0f / (float)(of->size[1] * kernel * kernel)) : p->spread;
+    }
+}
+
+// Adds the layers of a table. The format makes what their names begin with.
+SYSTEM_PRINTF(3, 4)
+static void add(tensor_list* l, const layer* table, const char* format, ...)
+{
+    char prefix[80], name[80];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(prefix, sizeof prefix, format, arguments);
+    va_end(arguments);
+    for (; table->names; table++) {
+        const char* open = strchr(table->names, '{');
+        if (!open) add_layer(l, table, prefix, table->names);
+        for (const char* at = open; at && *at != '}';) { // the brace or the comma before a name
+            const size_t bytes = strcspn(at + 1, ",}");
+            snprintf(name, sizeof name, "%.*s%.*s%s", (int)(open - table->names), table->names, (int)bytes, at + 1,
+                     strchr(open, '}') + 1);
+            add_layer(l, table, prefix, name);
+            at += 1 + bytes;
+        }
+    }
+}
+
+static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+
+// ---- Z-Image --------------------------------------------------------------------------------------------------------
+
+static void list_z_image_blocks(tensor_list* l, const synthetic_config* c, const char* kind, int32_t count,
+                                bool modulated)
+{
+    const int32_t dim = c->dim, head = dim / c->heads, hidden = (int32_t)((double)dim / 3.0 * 8.0);
+    const layer block[] = {{"attention.{to_q,to_k,to_v,to_out.0}", MATRIX, {dim, dim}},
+                           {"attention.{norm_q,norm_k}", NORM, {head}},
+                           {"feed_forward.w1", MATRIX, {hidden, dim}},
+                           {"feed_forward.w2", MATRIX, {dim, hidden}},
+                           {"feed_forward.w3", MATRIX, {hidden, dim}},
+                           {"{attention_norm1,attention_norm2,ffn_norm1,ffn_norm2}", NORM, {dim}},
+                           {modulated ? "adaLN_modulation.0" : NULL, LINEAR, {4 * dim, least(dim, 256)}},
+                           {0}};
+    for (int32_t i = 0; i < count; i++) add(l, block, "%s.%d.", kind, i);
+}
+
+static void list_z_image(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t dim = c->dim, condition = least(dim, 256);
+    const layer around[] = {{"all_x_embedder.2-1", LINEAR, {dim, 4 * LATENTS}},
+                            {"t_embedder.mlp.0", LINEAR, {TIME_HIDDEN, TIME_WIDTH}},
+                            {"t_embedder.mlp.2", LINEAR, {condition, TIME_HIDDEN}},
+                            {"cap_embedder.0", NORM, {c->text_width}},
+                            {"cap_embedder.1", LINEAR, {dim, c->text_width}},
+                            {"{x_pad_token,cap_pad_token}", TOKEN, {dim}},
+                            {"all_final_layer.2-1.adaLN_modulation.1", LINEAR, {dim, condition}},
+                            {"all_final_layer.2-1.linear", LINEAR, {4 * LATENTS, dim}},
+                            {0}};
+    add(l, around, "%s", "");
+    list_z_image_blocks(l, c, "noise_refiner", c->refiners, true);
+    list_z_image_blocks(l, c, "context_refiner", c->refiners, false);
+    list_z_image_blocks(l, c, "layers", c->layers, true);
+}
+
+static void list_qwen3(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t width = c->text_width, q = c->text_heads * c->text_head, kv = c->text_kv_heads * c->text_head;
+    const layer before[] = {{"embed_tokens", EMBEDDING, {c->vocabulary, width}}, {0}};
+    const layer block[] = {{"input_layernorm", NORM, {width}},
+                           {"self_attn.q_proj", MATRIX, {q, width}},
+                           {"self_attn.{k_proj,v_proj}", MATRIX, {kv, width}},
+                           {"self_attn.{q_norm,k_norm}", NORM, {c->text_head}},
+                           {"self_attn.o_proj", MATRIX, {width, q}},
+                           {"post_attention_layernorm", NORM, {width}},
+                           {"mlp.{gate_proj,up_proj}", MATRIX, {c->text_hidden, width}},
+                           {"mlp.down_proj", MATRIX, {width, c->text_hidden}},
+                           {0}};
+    const layer after[] = {{"norm", NORM, {width}}, {0}};
+    add(l, before, "model.");
+    for (int32_t i = 0; i < c->text_layers; i++) add(l, block, "model.layers.%d.", i);
+    add(l, after, "model.");
+}
+
+// A block of a VAE's stage.
+static const layer* resnet(layer into[6], layer_kind norm, layer_kind conv, int32_t out, int32_t in)
+{
+    const layer table[6] = {{"norm1", norm, {in}},
+                            {"conv1", conv, {out, in, 3}},
+                            {"norm2", norm, {out}},
+                            {"conv2", conv, {out, out, 3}},
+                            {in != out ? "conv_shortcut" : NULL, conv, {out, in, 1}}};
+    return memcpy(into, table, sizeof table);
+}
+
+// FLUX's VAE, which NewBie-image has, too. In the file the stages of encoder and decoder take turns.
+static void list_flux_vae(tensor_list* l, const synthetic_config* c)
+{
+    static const char* const sides[] = {"encoder", "decoder"};
+    const int32_t *w = c->vae_widths, top = w[3];
+    const layer before[] = {{"encoder.conv_in", CONV, {w[0], 3, 3}}, {"decoder.conv_in", CONV, {top, LATENTS, 3}}, {0}};
+    const layer attention[] = {
+        {"group_norm", GROUP_NORM, {top}}, {"{to_q,to_k,to_v,to_out.0}", LINEAR, {top, top}}, {0}};
+    const layer after[] = {{"encoder.conv_norm_out", GROUP_NORM, {top}},
+                           {"encoder.conv_out", CONV, {2 * LATENTS, top, 3}},
+                           {"decoder.conv_norm_out", GROUP_NORM, {w[0]}},
+                           {"decoder.conv_out", CONV, {3, w[0], 3}},
+                           {0}};
+    layer block[6];
+    add(l, before, "%s", "");
+    for (int32_t stage = 0, down_in = w[0], up_in = top; stage < 4; stage++) {
+        const int32_t down = w[stage], up = w[3 - stage];
+        const layer downsampler[] = {{stage < 3 ? "conv" : NULL, CONV, {down, down, 3}}, {0}};
+        const layer upsampler[] = {{stage < 3 ? "conv" : NULL, CONV, {up, up, 3}}, {0}};
+        for (int32_t r = 0; r < c->vae_resnets; r++, down_in = down)
+            add(l, resnet(block, GROUP_NORM, CONV, down, down_in), "encoder.down_blocks.%d.resnets.%d.", stage, r);
+        add(l, downsampler, "encoder.down_blocks.%d.downsamplers.0.", stage);
+        for (int32_t r = 0; r <= c->vae_resnets; r++, up_in = up)
+            add(l, resnet(block, GROUP_NORM, CONV, up, up_in), "decoder.up_blocks.%d.resnets.%d.", stage, r);
+        add(l, upsampler, "decoder.up_blocks.%d.upsamplers.0.", stage);
+    }
+    for (int32_t side = 0; side < 2; side++) {
+        add(l, resnet(block, GROUP_NORM, CONV, top, top), "%s.mid_block.resnets.0.", sides[side]);
+        add(l, attention, "%s.mid_block.attentions.0.", sides[side]);
+        add(l, resnet(block, GROUP_NORM, CONV, top, top), "%s.mid_block.resnets.1.", sides[side]);
+    }
+    add(l, after, "%s", "");
+}
+
+// ---- Qwen-Image -----------------------------------------------------------------------------------------------------
+
+static void list_qwen_image(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t dim = c->dim;
+    const layer before[] = {{"img_in", LINEAR, {dim, 4 * LATENTS}},
+                            {"txt_norm", NORM, {c->text_width}},
+                            {"txt_in", LINEAR, {dim, c->text_width}},
+                            {"time_text_embed.timestep_embedder.linear_1", LINEAR, {dim, TIME_WIDTH}},
+                            {"time_text_embed.timestep_embedder.linear_2", LINEAR, {dim, dim}},
+                            {0}};
+    const layer block[] = {{"{img_mod,txt_mod}.1", LINEAR, {6 * dim, dim}},
+                           {"attn.{to_q,to_k,to_v,add_q_proj,add_k_proj,add_v_proj}", LINEAR, {dim, dim}},
+                           {"attn.{norm_q,norm_k,norm_added_q,norm_added_k}", NORM, {dim / c->heads}},
+                           {"attn.{to_out.0,to_add_out}", LINEAR, {dim, dim}},
+                           {"img_mlp.net.0.proj", LINEAR, {4 * dim, dim}},
+                           {"img_mlp.net.2", LINEAR, {dim, 4 * dim}},
+                           {"txt_mlp.net.0.proj", LINEAR, {4 * dim, dim}},
+                           {"txt_mlp.net.2", LINEAR, {dim, 4 * dim}},
+                           {0}};
+    const layer after[] = {{"norm_out.linear", LINEAR, {2 * dim, dim}}, {"proj_out", LINEAR, {4 * LATENTS, dim}}, {0}};
+    add(l, before, "%s", "");
+    for (int32_t i = 0; i < c->layers; i++) add(l, block, "transformer_blocks.%d.", i);
+    add(l, after, "%s", "");
+}
+
+// The language model and the vision tower are one file.
+static void list_qwen25_vl(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t width = c->text_width, q = c->text_heads * c->text_head, kv = c->text_kv_heads * c->text_head;
+    const layer before[] = {{"embed_tokens", EMBEDDING, {c->vocabulary, width}}, {0}};
+    const layer block[] = {{"input_layernorm", NORM, {width}},
+                           {"self_attn.q_proj", LINEAR, {q, width}},
+                           {"self_attn.{k_proj,v_proj}", LINEAR, {kv, width}},
+                           {"self_attn.o_proj", MATRIX, {width, q}},
+                           {"post_attention_layernorm", NORM, {width}},
+                           {"mlp.{gate_proj,up_proj}", MATRIX, {c->text_hidden, width}},
+                           {"mlp.down_proj", MATRIX, {width, c->text_hidden}},
+                           {0}};
+    const layer after[] = {{"norm", NORM, {width}}, {0}};
+    add(l, before, "model.");
+    for (int32_t i = 0; i < c->text_layers; i++) add(l, block, "model.layers.%d.", i);
+    add(l, after, "model.");
+
+    const int32_t vision = c->vision_width, hidden = c->vision_hidden, merged = 4 * vision;
+    const layer patches[] = {{"patch_embed.proj", PATCHES, {vision, 3, 14}}, {0}};
+    const layer vision_block[] = {{"{norm1,norm2}", NORM, {vision}}, // RMS norms
+                                  {"attn.qkv", LINEAR, {3 * vision, vision}},
+                                  {"attn.proj", LINEAR, {vision, vision}},
+                                  {"mlp.{gate_proj,up_proj}", LINEAR, {hidden, vision}},
+                                  {"mlp.down_proj", LINEAR, {vision, hidden}},
+                                  {0}};
+    const layer merger[] = {
+        {"ln_q", NORM, {vision}}, {"mlp.0", LINEAR, {merged, merged}}, {"mlp.2", LINEAR, {width, merged}}, {0}};
+    add(l, patches, "visual.");
+    for (int32_t i = 0; i < c->vision_layers; i++) add(l, vision_block, "visual.blocks.%d.", i);
+    add(l, merger, "visual.merger.");
+}
+
+// Without the time_conv tensors, which only videos use.
+static void list_qwen_vae(tensor_list* l, const synthetic_config* c)
+{
+    static const char* const sides[] = {"encoder", "decoder"};
+    const int32_t *w = c->vae_widths, top = w[3];
+    const layer before[] = {
+        {"encoder.conv_in", CAUSAL_CONV, {w[0], 3, 3}}, {"decoder.conv_in", CAUSAL_CONV, {top, LATENTS, 3}}, {0}};
+    const layer attention[] = {
+        {"norm", FLAT_GAMMA, {top}}, {"to_qkv", CONV, {3 * top, top, 1}}, {"proj", CONV, {top, top, 1}}, {0}};
+    const layer after[] = {{"encoder.norm_out", GAMMA, {top}},
+                           {"encoder.conv_out", CAUSAL_CONV, {2 * LATENTS, top, 3}},
+                           {"decoder.norm_out", GAMMA, {w[0]}},
+                           {"decoder.conv_out", CAUSAL_CONV, {3, w[0], 3}},
+                           {"quant_conv", CAUSAL_CONV, {2 * LATENTS, 2 * LATENTS, 1}},
+                           {"post_quant_conv", CAUSAL_CONV, {LATENTS, LATENTS, 1}},
+                           {0}};
+    layer block[6];
+    add(l, before, "%s", "");
+    for (int32_t stage = 0, module = 0, in = w[0]; stage < 4; stage++, module++) {
+        const layer resample[] = {{stage < 3 ? "resample.1" : NULL, CONV, {w[stage], w[stage], 3}}, {0}};
+        for (int32_t r = 0; r < c->vae_resnets; r++, in = w[stage], module++)
+            add(l, resnet(block, GAMMA, CAUSAL_CONV, w[stage], in), "encoder.down_blocks.%d.", module);
+        add(l, resample, "encoder.down_blocks.%d.", module);
+    }
+    for (int32_t stage = 0, in = top; stage < 4; stage++, in /= 2) { // a resample halves the channels
+        const int32_t out = w[3 - stage];
+        const layer resample[] = {{stage < 3 ? "resample.1" : NULL, CONV, {out / 2, out, 3}}, {0}};
+        for (int32_t r = 0; r <= c->vae_resnets; r++, in = out)
+            add(l, resnet(block, GAMMA, CAUSAL_CONV, out, in), "decoder.up_blocks.%d.resnets.%d.", stage, r);
+        add(l, resample, "decoder.up_blocks.%d.upsamplers.0.", stage);
+    }
+    for (int32_t side = 0; side < 2; side++) {
+        for (int32_t r = 0; r < 2; r++)
+            add(l, resnet(block, GAMMA, CAUSAL_CONV, top, top), "%s.mid_block.resnets.%d.", sides[side], r);
+        add(l, attention, "%s.mid_block.attentions.0.", sides[side]);
+    }
+    add(l, after, "%s", "");
+}
+
+// ---- NewBie-image ---------------------------------------------------------------------------------------------------
+
+static void list_newbie_blocks(tensor_list* l, const synthetic_config* c, const char* kind, int32_t count,
+                               bool modulated)
+{
+    const int32_t dim = c->dim, head = dim / c->heads, hidden = (4 * dim + 255) / 256 * 256;
+    const layer block[] = {{"attention.qkv", MATRIX, {dim + 2 * c->kv_heads * head, dim}},
+                           {"attention.out", MATRIX, {dim, dim}},
+                           {"attention.{q_norm,k_norm}", NORM, {head}},
+                           {"feed_forward.w1", MATRIX, {hidden, dim}},
+                           {"feed_forward.w2", MATRIX, {dim, hidden}},
+                           {"feed_forward.w3", MATRIX, {hidden, dim}},
+                           {"{attention_norm1,attention_norm2,ffn_norm1,ffn_norm2}", NORM, {dim}},
+                           {modulated ? "adaLN_modulation.1" : NULL, LINEAR, {4 * dim, least(dim, 1024)}},
+                           {0}};
+    for (int32_t i = 0; i < count; i++) add(l, block, "%s.%d.", kind, i);
+}
+
+static void list_newbie(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t dim = c->dim, condition = least(dim, 1024), pooled = c->pooled_width;
+    const layer around[] = {{"x_embedder", LINEAR, {dim, 4 * LATENTS}},
+                            {"t_embedder.mlp.0", LINEAR, {condition, TIME_WIDTH}},
+                            {"t_embedder.mlp.2", LINEAR, {condition, condition}},
+                            {"cap_embedder.0", NORM, {c->text_width}},
+                            {"cap_embedder.1", LINEAR, {dim, c->text_width}},
+                            {"clip_text_pooled_proj.0", NORM, {pooled}},
+                            {"clip_text_pooled_proj.1", LINEAR, {pooled, pooled}},
+                            {"time_text_embed.1", LINEAR, {condition, condition + pooled}},
+                            {"final_layer.adaLN_modulation.1", LINEAR, {dim, condition}},
+                            {"final_layer.linear", LINEAR, {4 * LATENTS, dim}},
+                            {"norm_final", NORM, {dim}}, // is in the released file, but no network reads it
+                            {0}};
+    add(l, around, "%s", "");
+    list_newbie_blocks(l, c, "noise_refiner", c->refiners, true);
+    list_newbie_blocks(l, c, "context_refiner", c->refiners, false);
+    list_newbie_blocks(l, c, "layers", c->layers, true);
+}
+
+static void list_gemma(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t width = c->text_width, q = c->text_heads * c->text_head, kv = c->text_kv_heads * c->text_head;
+    // The rows have the magnitude of trained embeddings: the network multiplies them by the square root of the width.
+    const layer before[] = {{"embed_tokens", MATRIX, {c->vocabulary, width}}, {0}};
+    const layer block[] = {{"input_layernorm", OFFSET_NORM, {width}},
+                           {"self_attn.q_proj", MATRIX, {q, width}},
+                           {"self_attn.{k_proj,v_proj}", MATRIX, {kv, width}},
+                           {"self_attn.{q_norm,k_norm}", OFFSET_NORM, {c->text_head}},
+                           {"self_attn.o_proj", MATRIX, {width, q}},
+                           {"{post_attention,pre_feedforward,post_feedforward}_layernorm", OFFSET_NORM, {width}},
+                           {"mlp.{gate_proj,up_proj}", MATRIX, {c->text_hidden, width}},
+                           {"mlp.down_proj", MATRIX, {width, c->text_hidden}},
+                           {0}};
+    const layer after[] = {{"norm", OFFSET_NORM, {width}}, {0}};
+    add(l, before, "language_model.model.");
+    for (int32_t i = 0; i < c->text_layers; i++) add(l, block, "language_model.model.layers.%d.", i);
+    add(l, after, "language_model.model.");
+}
+
+static void list_jina(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t width = c->pooled_width, hidden = c->pooled_hidden;
+    const layer before[] = {{"embeddings.word_embeddings", ADAPTED_EMBEDDING, {c->pooled_vocabulary, width}},
+                            {"embeddings.token_type_embeddings", ADAPTED_EMBEDDING, {1, width}},
+                            {"emb_ln", GROUP_NORM, {width}},
+                            {0}};
+    const layer block[] = {{"mixer.Wqkv", ADAPTED, {3 * width, width}}, // queries, keys and values
+                           {"mixer.out_proj", ADAPTED, {width, width}},
+                           {"mlp.fc1", ADAPTED, {hidden, width}},
+                           {"mlp.fc2", ADAPTED, {width, hidden}},
+                           {"{norm1,norm2}", GROUP_NORM, {width}},
+                           {0}};
+    add(l, before, "text_model.transformer.roberta.");
+    for (int32_t i = 0; i < c->pooled_layers; i++)
+        add(l, block, "text_model.transformer.roberta.encoder.layers.%d.", i);
+}
+
+// ---- Lists ----------------------------------------------------------------------------------------------------------
+
+static const struct file {
+    const char* path;
+    void (*list)(tensor_list* l, const synthetic_config* c);
+} s_files[][SYNTHETIC_MAX_PARTS + 1] = {
+    [SYNTHETIC_Z_IMAGE] = {{"transformer/diffusion_pytorch_model.safetensors", list_z_image},
+                           {"text_encoder/model.safetensors", list_qwen3},
+                           {"vae/diffusion_pytorch_model.safetensors", list_flux_vae}},
+    [SYNTHETIC_QWEN_IMAGE] = {{"transformer/diffusion_pytorch_model.safetensors", list_qwen_image},
+                              {"text_encoder/model.safetensors", list_qwen25_vl},
+                              {"vae/diffusion_pytorch_model.safetensors", list_qwen_vae}},
+    [SYNTHETIC_NEWBIE] = {{"transformer/diffusion_pytorch_model.safetensors", list_newbie},
+                          {"text_encoder/model.safetensors", list_gemma},
+                          {"vae/diffusion_pytorch_model.safetensors", list_flux_vae},
+                          {"clip_model/model.safetensors", list_jina}}};
+
+const char* tensor_list_path(const synthetic_config* config, int32_t part)
+{
+    return s_files[config->family][part].path;
+}
+
+tensor_list tensor_list_make(const synthetic_config* config, int32_t part)
+{
+    tensor_list l = {0};
+    s_files[config->family][part].list(&l, config);
+    return l;
+}
+
+void tensor_list_add_scales(tensor_list* list)
+{
+    for (size_t i = 0, count = list->count; i < count; i++) {
+        if (!tensor_is_quantised(&list->tensors[i])) continue;
+        listed_tensor* scale = add_tensor(list);
+        if (!scale) return;
+        const char* name = list->tensors[i].name;
+        const int stem = (int)(strlen(name) - strlen(".weight"));
+        *scale = (listed_tensor){.shape = {1}, .rank = 1, .center = SYNTHETIC_FP8_SCALE};
+        snprintf(scale->name, sizeof scale->name, "%.*s.scale_weight", stem, name);
+    }
+}
+
+void tensor_list_free(tensor_list* list) { free(list->tensors); }
+
+int64_t tensor_elements(const listed_tensor* t)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < t->rank; i++) count *= t->shape[i];
+    return count;
+}
+
+bool tensor_is_quantised(const listed_tensor* t)
+{
+    static const char* const begins[] = {
+        "layers.",       "noise_refiner.",      "context_refiner.",     "transformer_blocks.",
+        "model.layers.", "model.embed_tokens.", "language_model.model."};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins && t->rank == 2; i++) {
+        if (strncmp(t->name, begins[i], strlen(begins[i])) == 0) return true;
+    }
+    return false;
+}
