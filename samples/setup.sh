@@ -4,7 +4,8 @@
 #   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
 #   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/apps/viewer
 #   vulkan    what `build` brings, Vulkan's headers and loader, and the Khronos validation layer: for samples/vulkan
-#   tests     what `kernels`, `viewer` and `vulkan` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake, Meson, Valgrind and Git
+#   tests     what `kernels`, `viewer` and `vulkan` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake, Meson, Valgrind and Git;
+#             in a clone it sets .githooks, which look at the subjects of commits
 # Without CUDA's compiler the build leaves the CUDA backend out; so when it cannot be fetched, that is said and no failure.
 set -euo pipefail
 what=${1:-build}
@@ -39,7 +40,7 @@ fi
 if [ "$what" = vulkan ] || [ "$what" = tests ]; then
     have_header vulkan/vulkan.h || missing+=(libvulkan-dev)
     [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ] || missing+=(vulkan-validationlayers)
-    ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json >/dev/null 2>&1 || missing+=(mesa-vulkan-drivers)
+    compgen -G '/usr/share/vulkan/icd.d/*.json' >/dev/null || compgen -G '/etc/vulkan/icd.d/*.json' >/dev/null || missing+=(mesa-vulkan-drivers)
 fi
 if [ "$what" = tests ]; then
     have Xvfb    || missing+=(xvfb)
@@ -69,9 +70,18 @@ fetch_nvcc() {
     fi
 }
 
+# Who tests probably commits, too: .githooks/commit-msg looks at the subject. Hooks that are there already stay.
+install_hook() {
+    local hooks
+    [ "$what" = tests ] && have git && hooks=$(git rev-parse --git-path hooks 2>/dev/null) || return 0
+    [ -z "$(git config core.hooksPath)" ] && [ -z "$(ls "$hooks" 2>/dev/null | grep -v '\.sample$')" ] || return 0
+    git config core.hooksPath .githooks && echo "set-up: Git's hooks are those of .githooks now (git config --unset core.hooksPath takes them away)"
+}
+
 if [ ${#missing[@]} -eq 0 ]; then
     if [ -z "$wants_kernels" ] || have_nvcc; then echo "set-up: everything is there"; fi
     fetch_nvcc
+    install_hook
     exit 0
 fi
 packages=$(printf '%s\n' "${missing[@]}" | sort -u | tr '\n' ' ')
@@ -93,3 +103,4 @@ fi
 rm -f "$log"
 echo "set-up: installed $packages"
 fetch_nvcc
+install_hook
