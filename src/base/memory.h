@@ -23,7 +23,7 @@ void* sumi_alloc_zero(sumi_heap* heap, size_t bytes);
 // Allocates count * element_bytes bytes. NULL if the product overflows.
 void* sumi_alloc_array(sumi_heap* heap, size_t count, size_t element_bytes);
 void sumi_free(sumi_heap* heap, void* memory);           // accepts NULL
-char* sumi_copy_text(sumi_heap* heap, const char* text); // NULL if text is NULL or there is no memory
+char* sumi_copy_text(sumi_heap* heap, const char* text); // NULL if text is NULL or memory ran out
 
 // Grows *memory to a capacity of at least `needed` elements and at least double the old one, and keeps the contents.
 // Does nothing if the capacity suffices.

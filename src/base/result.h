@@ -1,6 +1,6 @@
 // A failure is a result code, passed upward by SUMI_TRY, and one text with the details: which file, which tensor, which
-// number, and what to do. The text is in a sumi_error that the entry point owns. There is no global "last error", so
-// engines do not affect each other.
+// number, and what to do. The text is in a sumi_error that the entry point owns. Nothing is kept globally, so engines
+// do not affect each other.
 #ifndef SUMI_BASE_RESULT_H
 #define SUMI_BASE_RESULT_H
 #include <sumi.h>

@@ -348,7 +348,7 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
     return SUMI_OK;
 }
 
-// Fails if a file that is no component's own source holds no known component, or if no source has weights.
+// Fails if no source has weights, or if a file that was not given for a component holds no known component.
 static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* error)
 {
     bool any = false;

@@ -92,7 +92,7 @@ typedef struct sumi_checkpoint_tokenizer {
 
 // What the checkpoint's author says about making images, in the member "sumi" of model_index.json:
 //     "sumi": {"steps": 20, "guidance": 2}
-// Unknown members are ignored. The range of the numbers is not checked here. NaN: it is there and is no number.
+// Unknown members are ignored. The range of the numbers is not checked here. NaN: it is there but is not a number.
 typedef struct sumi_author_values {
     bool has_steps, has_guidance;
     bool is_no_object; // "sumi" is something else

@@ -108,8 +108,7 @@ typedef struct sumi_pipeline {
     sumi_value vision_pixels[SUMI_MAX_REFERENCES], reference_pixels[SUMI_MAX_REFERENCES];
     sumi_value mask;    // in   float [1, h * w]: 1 = repaint
     sumi_value opacity; // in   bytes [height * width, 1], with composites: 255 = what is made, 0 = the start image
-    // in   float [items * channels, h * w]: the noise, if there is no start image. out: the latents after every
-    // evaluation
+    // in   float [items * channels, h * w]: the noise, without a start image. out: the latents after every evaluation
     sumi_value x;
     sumi_value base, history; // out, in  float, same shape, with has_base and has_history: the solver's other states
     // out  float, same shape, with caches_steps: x, base and history before the last whole evaluation of a section with

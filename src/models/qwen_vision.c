@@ -112,8 +112,8 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
     sumi_bind_linear(b, &w->qkv, &w->qkv_bias, vision_name_in(n[0], index, "attn.qkv"), 3 * width, width);
     sumi_bind_linear(b, &w->out, &w->out_bias, vision_name_in(n[0], index, "attn.proj"), width, width);
     sumi_bind_vector(b, &w->norm2, vision_name_in(n[0], index, "norm2.weight"), width);
-    // 3420 rows of gate and up are no multiple of 8, which a GPU's products read and write at once. Rows of zeros are
-    // added; they make columns of zeros, which change nothing.
+    // Gate and up have 3420 rows, but a GPU's products read and write 8 at once. Rows of zeros are added up to a
+    // multiple of 8; they make columns of zeros, which change nothing.
     const char *gate = vision_name_in(n[0], index, "mlp.gate_proj"), *up = vision_name_in(n[1], index, "mlp.up_proj");
     const char* label = vision_name_in(n[2], index, "mlp.gate_up");
     const bool is_padded = padding > 0;

@@ -35,10 +35,10 @@ typedef struct sumi_weight_list {
 
 void sumi_weight_list_init(sumi_weight_list* list, sumi_heap* heap);
 void sumi_weight_list_close(sumi_weight_list* list); // accepts a zeroed list
-// Zeroed memory that lives as long as the list. NULL: there is no memory.
+// Zeroed memory that lives as long as the list. NULL: memory ran out.
 void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes);
 
-// Writes alias number `which` (0, 1, ...) of a canonical tensor name. False if there are no more.
+// Writes alias number `which` (0, 1, ...) of a canonical tensor name. False after the last one.
 typedef bool sumi_alias_function(const void* context, const char* canonical, int32_t which, char* out,
                                  size_t out_bytes);
 
@@ -53,7 +53,8 @@ typedef struct sumi_binder {
     sumi_result result; // the first failure; after it calls do nothing
 } sumi_binder;
 
-// The tensor with this canonical name under any of its names. NULL, which is no failure: the file has none of them.
+// The tensor with this canonical name under any of its names. NULL if the file has none of them, which does not count
+// as a failure.
 const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonical);
 // The same for a tensor that must be there.
 const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical);

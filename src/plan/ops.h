@@ -74,7 +74,7 @@ typedef enum sumi_rotary {
 
 typedef struct sumi_value {
     int32_t id;
-} sumi_value; // id: index in sumi_plan.values + 1; {0} is no value
+} sumi_value; // id: index in sumi_plan.values + 1; {0} means none
 #define SUMI_NO_VALUE ((sumi_value){0})
 
 // A row of a step table: row `counter` (row 0 without per_step), columns [column, column + columns of the op).
@@ -171,9 +171,9 @@ typedef struct sumi_op_add_residual {
 //     out[y_row + r] = activation(P)                            without in[1]
 //     out[y_row + r] = in[1][y_row + r] + gate * P              in[1]: the residual, the same value as out; no gate: 1
 //     out[y_row + r] = in[1][y_row + r] + gate * scale * P      accumulates: an adapter's second product, without bias
-// in[0]: x [.., weight cols]. If the weight's columns are no multiple of 8, x may be padded with columns of 0 up to the
-// next multiple, because a GPU reads such rows faster. in[2]: the gate's table; or out, if the op does not write all
-// rows and columns of out.
+// in[0]: x [.., weight cols]. If the weight's columns are not a multiple of 8, x may be padded with columns of 0 up to
+// the next multiple, because a GPU reads such rows faster. in[2]: the gate's table; or out, if the op does not write
+// all rows and columns of out.
 typedef struct sumi_op_linear {
     sumi_activation activation;
     bool is_adapter_product;
@@ -314,8 +314,7 @@ typedef struct sumi_op_add_noise {
 } sumi_op_add_noise;
 
 // GUIDE: out[item] = u = p + s (p - n). p and n are the predictions of the sequences positive[item] and negative[item],
-// s is the guidance scale. If negative[item] is below 0, there is no negative prediction, and out[item] = p; the same
-// if s = 0.
+// s is the guidance scale. out[item] = p if negative[item] is below 0 (without a negative prediction) or s = 0.
 //     NORM_LIMIT     The norm of u over an item is limited to norm_limit times the norm of p; norm_limit 0: no limit.
 //     NORM_RESCALE   u |p| / |u| for each token. A token is patch_size x patch_size pixels in all channels. |u| = 0: 0.
 // in[0]: predictions [sequences * channels, height * width]. in[1]: the table of s. out: [item_count * channels, ..].

@@ -56,7 +56,7 @@ typedef struct sumi_value_info {
     // Elements from one row to the next: cols, or more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM
     // accept any pitch; other ops need pitch == cols.
     int32_t pitch;
-    // For views. base: the value whose memory the view shares; it is no view itself. cut_from: the value that the view
+    // For views. base: the value whose memory the view shares, never a view itself. cut_from: the value that the view
     // was cut from, which is the base or another view; the view begins at row cut_from_row of it.
     sumi_value base, cut_from;
     int32_t cut_from_row;
@@ -165,7 +165,7 @@ typedef struct sumi_plan {
     // A constant of value 1; none until it is first needed.
     sumi_value constant_one;
     uint64_t arena_bytes; // exact after sumi_plan_finish
-    double total_flops;   // over all iterations of all sections that are no alternatives
+    double total_flops;   // over all iterations of all sections, without alternatives
     char label_prefix[64];
     sumi_error error; // the first error while writing
 } sumi_plan;
@@ -219,8 +219,8 @@ sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi
 // A view of all elements of a value as rows of another length. The value may be bound, but may not be a view of some
 // columns.
 sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, int32_t rows, int32_t cols);
-// From now on `guest`, which is no view, may share the first bytes of `host`. sumi_plan_finish lets them share these
-// bytes if no third value prevents that; otherwise guest and host do not overlap.
+// From now on `guest`, which must not be a view, may share the first bytes of `host`. sumi_plan_finish lets them share
+// these bytes if no third value prevents that; otherwise guest and host do not overlap.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
 static inline int32_t sumi_plan_rows(const sumi_plan* plan, sumi_value value)
@@ -373,7 +373,7 @@ typedef struct sumi_plan_qk_args {
     int32_t q_heads, kv_heads, dim;
     const sumi_weight *q_norm, *k_norm;
     float eps;
-    sumi_rotary rotary; // 0: no rotation, and `rope` is no value
+    sumi_rotary rotary; // 0: no rotation, and `rope` is SUMI_NO_VALUE
     sumi_value rope;
     int32_t rope_row;
 } sumi_plan_qk_args;

@@ -219,7 +219,7 @@ static sumi_result check_unstored(const sumi_validator* v, size_t index)
     return SUMI_OK;
 }
 
-// plan.h: offsets and sizes of values that are no views. Bound values live through the whole plan.
+// plan.h: offsets and sizes of values that are not views. Bound values live through the whole plan.
 static sumi_result check_place(const sumi_validator* v, size_t index)
 {
     const sumi_plan* plan = v->plan;

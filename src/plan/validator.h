@@ -5,7 +5,7 @@
 #include "plan/op_accesses.h"
 
 // Bytes [begin, end) of the arena, last written as rows of `value` through `view`: the outermost view from which the
-// op's value was cut, or the value itself if it is no view.
+// op's value was cut, or the value itself if it is not a view.
 typedef struct sumi_owned_bytes {
     uint64_t begin, end;
     int32_t value, view;

@@ -12,8 +12,8 @@ bool sumi_plan_is_step_row(const sumi_plan* plan, sumi_step_row row, int32_t col
 bool sumi_plan_is_shape(const sumi_plan* plan, sumi_value value, int32_t rows, int32_t cols);
 // The number of rows that a verb works on: row_count, or, if it is 0, all rows of the value from `row` on.
 int32_t sumi_plan_rows_from(const sumi_plan* plan, int32_t row_count, sumi_value value, int32_t row);
-// Copies a list of bands into the plan, after a check that they cover `rows` rows. NULL if there are no bands, and
-// after an error.
+// Copies a list of bands into the plan, after a check that they cover `rows` rows. NULL without bands, and after an
+// error.
 const sumi_row_band* sumi_plan_copy_bands(sumi_plan* plan, const char* label, const sumi_row_band* bands, int32_t count,
                                           int32_t rows);
 #endif

@@ -49,7 +49,7 @@ typedef struct sumi_weight {
     // weight.
     const sumi_weight_change* change;
     // The weight, [1, cols], of the norm whose output is this matrix's input. With it a backend may balance the
-    // matrix's columns against the input before it rounds both to 8 bits (cuda/balance.h). NULL: there is no such norm.
+    // matrix's columns against the input before it rounds both to 8 bits (cuda/balance.h). NULL: without such a norm.
     const struct sumi_weight* balance;
     int32_t index;        // position in the model's list of weights
     bool keeps_precision; // never quantised further: embedders, modulation, final layers
@@ -83,7 +83,7 @@ typedef enum sumi_delta_kind {
     // up [a, c] (x) down [b, d]: element [i b + k, j d + l] is up[i, j] * down[k, l]. There are a b rows and c d input
     // features.
     SUMI_DELTA_KRONECKER,
-    SUMI_DELTA_VECTOR // for a vector: up [n, 1], read as a row; there is no down
+    SUMI_DELTA_VECTOR // for a vector: up [n, 1], read as a row, without down
 } sumi_delta_kind;
 
 // What an adapter adds to a range of rows of one weight: W[row_begin .. + sumi_delta_rows) += scale * D, where D is

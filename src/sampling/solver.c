@@ -1,6 +1,6 @@
 // The rows of the solvers (solver.h). Coefficients are computed in double and rounded once. All formulas are written in
 // sigma: with alpha = 1 - sigma and lambda = ln(alpha / sigma), the exponentials of the papers become quotients, and
-// the ends of the schedule, where lambda is infinite, are no special cases:
+// the ends of the schedule, where lambda is infinite, need no special cases:
 //
 //     e^-(lambda' - lambda) = alpha sigma' / (sigma alpha')
 //     -alpha' (e^-(lambda' - lambda) - 1) = alpha' - alpha sigma' / sigma

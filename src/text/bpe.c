@@ -15,15 +15,15 @@
 //
 // A merge makes a token of the text that its symbols stand for. So no merge crosses a place in the text that no token
 // crosses, and what is before such a cut can be encoded by itself. In long pieces cuts are looked for: the tokens that
-// begin at each character are found, and a character behind the ends of all of them begins a part of its own. Where
-// there is no cut ("aaaa", if "aa" is a token), the whole piece is one part, which is encoded in steps.
+// begin at each character are found, and a character behind the ends of all of them begins a part of its own. A
+// piece without a cut ("aaaa", if "aa" is a token) is one part, which is encoded in steps.
 #include "text/tokenizer_run.h"
 
 enum {
     SHORT = 48,
     PART_BYTES = 1024, // a piece of up to this size is not cut
-    // Where there is no cut in so many bytes, so many are left out before more are looked at: pieces without any cut are
-    // encoded in little more time than if none was looked for.
+    // After so many bytes without a cut, as many are skipped before the search continues: a piece without any cut takes
+    // little more time than it would without the search.
     SWEPT_BYTES = 4096,
     SKIPPED_BYTES = 28672,
     SYMBOL_WORK = 4, // of one symbol, of one pair
@@ -219,7 +219,7 @@ static uint64_t queue_pop(sumi_bpe_state* s)
     return s->queue_count <= SUMI_PAGE_ELEMENTS ? sift_down(s, s->queue.first) : sift_down(s, NULL);
 }
 
-// The rank of the token whose text is that of two adjacent symbols together; NONE if there is no such token.
+// The rank of the token whose text is that of two adjacent symbols together; NONE if no token has it.
 static uint32_t find_joined(sumi_tokenizer_run* run, const char* piece, const symbol* left, const symbol* right,
                             uint32_t* out_result)
 {

@@ -6,7 +6,7 @@
 typedef struct cut_found {
     size_t end;    // the text before it belongs to the piece
     bool is_last;  // and nothing else
-    bool is_empty; // there is no piece: what was looked at is left out
+    bool is_empty; // without a piece: what was looked at is left out
     size_t next;   // with is_last: where the next piece begins
 } cut_found;
 

@@ -83,22 +83,22 @@ typedef enum sumi_token_model {
     SUMI_TOKEN_MODEL_UNIGRAM
 } sumi_token_model;
 
-// The data of a BPE model, filled while loading and only read afterwards. The id SUMI_VOCABULARY_NONE means that there
-// is no such token.
+// The data of a BPE model, filled while loading and only read afterwards. The id SUMI_VOCABULARY_NONE stands for a
+// token that the vocabulary lacks.
 typedef struct sumi_bpe {
     sumi_vocabulary vocabulary;
     sumi_merges merges;
-    // With by_score there is no list of merges: two adjacent symbols merge if their joined text is a token, the pair of
-    // highest score first. One uint32_t per vocabulary entry: a higher score has a lower rank; NONE: no merge makes
-    // this token.
+    // With by_score the model has no list of merges: two adjacent symbols merge if their joined text is a token, the
+    // pair of highest score first. One uint32_t per vocabulary entry: a higher score has a lower rank; NONE: no merge
+    // makes this token.
     void* ranks;
     size_t rank_capacity;
     uint32_t byte_ids[256]; // byte level: the token of the byte's stand-in character; byte fallback: of <0xHH>
     uint32_t unknown_id;
     bool byte_level, byte_fallback, fuse_unknown, ignore_merges, has_unknown, by_score;
     bool has_all_bytes; // no byte of byte_ids is NONE
-    // A symbol that is no text of the piece (of a byte, of unknown characters) is part of a merge, so that it is not
-    // known where merges end.
+    // Some merge contains a symbol that does not stand for text of the piece (one of a byte, or of unknown characters),
+    // so it is not known where merges end.
     bool merges_stand_ins;
 } sumi_bpe;
 

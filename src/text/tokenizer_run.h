@@ -74,7 +74,7 @@ typedef struct sumi_stage_cut {
     size_t from;          // where the output piece begins
     size_t solid;         // STRIP: behind the last character before `at` that is not white space
     sumi_word_split word; // WORDS
-    // LITERAL. is_in_text: `at` is inside of text that is no pattern; otherwise at a boundary. has_pattern: the text
+    // LITERAL. is_in_text: `at` is inside text between patterns; otherwise at a boundary. has_pattern: the text
     // just before `at` is a pattern. is_cut: the cut at `at` has been made.
     bool is_in_text, has_pattern, is_cut;
 } sumi_stage_cut;
