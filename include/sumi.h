@@ -71,8 +71,8 @@
 // negative one.
 //
 // A network is computed as a plan: a list of operations over matrices, written for one shape of job (model, sizes,
-// steps, prompt lengths, guidance, and adapters, which are small changes of the weights: LoRA and LoKr files). The
-// matrices that are no weights, called intermediate values, share one block of memory, the arena.
+// steps, prompt lengths, guidance, and adapters, which are small changes of the weights: LoRA and LoKr files). All
+// matrices but the weights, called intermediate values, share one block of memory, the arena.
 //
 // ---- Rules that hold everywhere -------------------------------------------------------------------------------------
 //
@@ -88,8 +88,8 @@
 //               Calls without an engine may be made at any time: sumi_engine_create, sumi_result_text, sumi_version,
 //             sumi_check_version, sumi_engine_defaults, sumi_model_defaults, sumi_import_defaults,
 //             sumi_xml_prompt_defaults, and sumi_xml_prompt_write.
-//               Two engines share nothing and need no coordination. There are no process-wide settings. Threads of
-//             sumi's own have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker
+//               Two engines share nothing and need no coordination. Nothing is set for the whole process. sumi's
+//             own threads have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker
 //             1" and so on (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU kernels beside the
 //             first job, then ends; up to four where the driver compiles them). All have low priority.
 // Callbacks   The services of the host program (log, allocators, files, tasks, tracer, completion) are called in the
@@ -270,8 +270,8 @@ typedef struct sumi_model sumi_model;       // an opened checkpoint
 typedef struct sumi_prompt sumi_prompt;     // an encoded prompt; a game can ship it instead of the text encoder
 typedef struct sumi_lora sumi_lora;         // an adapter (LoRA, LoKr): a small change of weights, applied per job
 typedef struct sumi_external sumi_external; // a texture, buffer or semaphore of the host program's graphics API
-// A job (sumi_job, below) is no pointer but a number, which is never used twice. {0} is no job. The handle of a job
-// that was freed is stale and refused.
+// A job (sumi_job, below) is a number, not a pointer, and no number is used twice. {0} stands for none. The handle of
+// a job that was freed is stale and refused.
 struct CUctx_st; // CUcontext, CUstream and CUevent of the CUDA driver are pointers to these three
 struct CUstream_st;
 struct CUevent_st;
@@ -304,13 +304,13 @@ typedef enum sumi_memory_kind {
 // the same address, as cuMemHostAlloc returns it. When `allocate` returns 0 for STAGING, streamed weights (weights that
 // are copied to the device for each use) are read from the mapped files instead, which is slower.
 //
-// When there is no free device memory, other programs may be using it. The engine then tries again with a lower limit
+// When device memory runs out, other programs may be using it. The engine then tries again with a lower limit
 // before a job fails. The limit is what the engine holds plus what the driver reports as free, less a margin of up to
 // 64 MB; with a device_allocator the limit is always below the total that the allocator refused. Later jobs keep to the
 // limit as to a memory_budget_bytes. The driver is asked again whenever a job begins, and the limit is then raised or
 // removed. A device_allocator is tried again after a few jobs, then at growing intervals. The log reports all of this.
 typedef struct sumi_device_allocator {
-    // Returns 0 when there is no memory left. The engine's streams do not wait for work of the host program: any device
+    // Returns 0 when memory has run out. The engine's streams do not wait for work of the host program: any device
     // work of the host program on this memory, a fill for example, must be complete before this function returns.
     uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data);
     void (*release)(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data);
@@ -538,7 +538,7 @@ typedef struct sumi_engine_desc {
     //           4. The job fails with SUMI_BUDGET_TOO_SMALL.
     // What happens when the device has less memory than the budget: sumi_device_allocator and sumi_submit_images.
     uint64_t memory_budget_bytes;
-    // Threads that work on a loop of the CPU backend when there are no tasks, the calling thread included. 1: no hidden
+    // Threads that work on a loop of the CPU backend without tasks, the calling thread included. 1: no hidden
     // thread; the log tells when the machine has more processors. 0: one thread per logical processor.
     int32_t cpu_thread_count;
 } sumi_engine_desc;
@@ -548,8 +548,8 @@ typedef struct sumi_engine_desc {
 SUMI_API sumi_engine_desc sumi_engine_defaults(void);
 
 // Creates an engine. Any thread. Blocks for a few milliseconds, and for some hundred milliseconds where the process has
-// not used the CUDA driver before. On failure *out_engine is NULL and nothing is left behind. AUTO chooses the CPU when
-// there is no usable GPU, and the log says why. The host program ends an engine with sumi_engine_destroy.
+// not used the CUDA driver before. On failure *out_engine is NULL and nothing is left behind. AUTO chooses the CPU if
+// it finds no usable GPU, and the log says why. The host program ends an engine with sumi_engine_destroy.
 //
 // Failures: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_OUT_OF_HOST_MEMORY; SUMI_NOT_SUPPORTED for a
 // backend, or a service of a backend, that this build lacks. With SUMI_BACKEND_CUDA also SUMI_NO_DEVICE,
@@ -568,8 +568,8 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // running job ends begins no other one, so that the host program can change the order of the queue before.
 //
 // CPU backend: the work happens inside this call. It exceeds the budget by at most one and a half times max_slice_us, as
-// far as the operating system lets the thread run; the first image of a size is no exception. A small part of an
-// operation runs however small the budget is.
+// far as the operating system lets the thread run, also for the first image of a size. A small part of an operation
+// runs however small the budget is.
 //
 // GPU: the call submits work and does not wait for it. At any time at most budget_us of predicted work is in flight on
 // the device, or one slice if a slice is longer than that. Where slices seem to wait for kernels of the host program in
@@ -706,11 +706,11 @@ SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, in
 // evaluation, every other job at once. An image job keeps its latents, as float32 in host memory (three sets per image
 // for solvers that use earlier steps), and nothing else. When it runs again it repeats the stages before DENOISE
 // (texts, references, a start image), then continues where it stopped: the image is the same, bit for bit. (With a step
-// cache it keeps twice as many, and repeats the last evaluations that were computed, one or two.) If there is no host
-// memory for the latents, or the job had not reached DENOISE, it begins anew, as prompts and encodings do. A job whose
-// images are being decoded is finished instead, and `paused` is then of no effect; a load that has begun cannot be paused.
-// Time spent in a pause counts for a deadline. sumi_job_wait for a paused job lasts until its timeout, or until another
-// thread resumes the job.
+// cache it keeps twice as many, and repeats the last evaluations that were computed, one or two.) If host
+// memory for the latents is missing, or the job had not reached DENOISE, it starts again, as prompts and encodings do.
+// A job whose images are being decoded is finished instead, and `paused` then has no effect. A load that has begun
+// cannot be paused. Time spent in a pause counts for a deadline. sumi_job_wait for a paused job lasts until its timeout,
+// or until another thread resumes the job.
 //
 // Any thread, beside any other call. Never blocks. Failures: SUMI_STALE_HANDLE; SUMI_WRONG_STATE for a job in a final
 // state and for a load that has begun, told as by sumi_job_set_priority; SUMI_INVALID_ARGUMENT.
@@ -1341,7 +1341,7 @@ typedef struct sumi_image_desc {
     int32_t width, height;
     int32_t step_count; // denoising steps, 1..1000
     // The guidance number of the model card, for the formula sumi_model_info.guidance_formula. At
-    // sumi_model_info.guidance_off there is no negative prompt, and each evaluation is made once. Above that number
+    // sumi_model_info.guidance_off the negative prompt is not used, and each evaluation is made once. Above that number
     // each evaluation is made twice: with the prompt and with the negative prompt. A number below it is
     // SUMI_INVALID_ARGUMENT.
     float guidance;
@@ -1414,7 +1414,7 @@ typedef struct sumi_image_desc {
     // Inpainting of a start image: the pixels that the mask keeps are those of the resized start image, to the last
     // bit. 0: the new image begins at the mask's edge. 1..256: the new image is blended in over so many pixels inside
     // the edge. -1: the whole image comes from the VAE, which changes the kept pixels a little. With start_latents
-    // there is no image to keep, and the whole image always comes from the VAE.
+    // no pixels can be kept: the whole image always comes from the VAE.
     int32_t mask_feather;
     // Step caching, for jobs of about 20 steps or more. 0 (default): off, every evaluation of the transformer is
     // computed. Above 0: an evaluation that is predicted to differ little from an earlier one computes only the first
@@ -1530,8 +1530,8 @@ SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, i
 // of two or three externals is free for the next preview is the host program's to know: it reads the counter that its
 // queue signals when it has drawn with one.
 //
-// As sumi_fetch_images with regard to threads. Never blocks. Other failures: SUMI_WRONG_STATE (there is no preview yet,
-// no GL context), SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED on the CPU backend, and the results of a
+// As sumi_fetch_images with regard to threads. Never blocks. Other failures: SUMI_WRONG_STATE (no preview yet, no
+// GL context), SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED on the CPU backend, and the results of a
 // device. After a failure nothing will be signalled.
 SUMI_API sumi_result sumi_job_show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target);
 
