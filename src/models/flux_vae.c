@@ -8,9 +8,6 @@
 // Bytes of a strip of a normed picture. A strip of 112 rows of 1024 x 1024 pixels is 7 rounds of patches on a Hopper
 // GPU, 97 % full.
 #define STRIP_BYTES (60u << 20)
-// Rows of a strip are a multiple of two patches of a GPU, for clusters of two, so that the bits are those of a whole
-// picture.
-#define STRIP_MULTIPLE 16
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
@@ -161,13 +158,6 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
     return channels;
 }
 
-static int32_t flux_factor_of(const sumi_vae_half* half)
-{
-    int32_t factor = 1;
-    for (int32_t i = 0; i < half->stage_count; i++) { factor *= half->stages[i].resamples ? 2 : 1; }
-    return factor;
-}
-
 static void bind_flux_decoder(sumi_flux_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->decoder;
@@ -282,14 +272,14 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     vae->latent_channels = sumi_bind_size(b, "decoder.conv_in.weight", 1);
     if (b->result != SUMI_OK) { return b->result; }
     bind_flux_decoder(vae, b);
-    vae->factor = flux_factor_of(&vae->decoder);
+    vae->factor = sumi_vae_factor(&vae->decoder);
     bool has_encoder = sumi_bind_has_prefix(b, "encoder.");
     if (!without_encoder && has_encoder) {
         bind_flux_encoder(vae, b);
-        if (b->result == SUMI_OK && flux_factor_of(&vae->encoder) != vae->factor) {
+        if (b->result == SUMI_OK && sumi_vae_factor(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                            "%s: the VAE's encoder downsamples by %d, its decoder upsamples by %d", b->component->path,
-                           (int)flux_factor_of(&vae->encoder), (int)vae->factor);
+                           (int)sumi_vae_factor(&vae->encoder), (int)vae->factor);
         }
     }
     if (b->result == SUMI_OK) { check_groups(vae, b, &vae->decoder); }
@@ -367,10 +357,7 @@ static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, 
     if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= min_bytes) {
         return height;
     }
-    int32_t max_rows = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
-            count = (height + max_rows - 1) / max_rows;
-    int32_t rows = ((height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
-    return rows < height ? rows : height;
+    return sumi_vae_strip_rows(height, fit);
 }
 
 // Writes conv1(silu(norm1(x))) to h in strips. With `wide`, also writes shortcut(x): h and the shortcut are columns of
@@ -486,27 +473,6 @@ static sumi_value write_flux_end(const sumi_flux_vae* vae, sumi_plan* plan, cons
     return write_flux_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
-// The first small row of the strip before `end` that can be upsampled into the shared block: its output must lie after
-// every small row that this strip and earlier strips read. Returns `end` if there is none.
-static int32_t upsampled_strip(picture x, int32_t end, int32_t free_rows)
-{
-    int32_t last = end < x.height ? end : x.height - 1; // the last row that is read
-    for (int32_t row = 0; row < end; row += STRIP_MULTIPLE) {
-        // a small row has half the bytes of a row of the shared block
-        if (last + 1 <= 2 * (free_rows + 2 * row)) { return row; }
-    }
-    return end;
-}
-
-static bool can_grow_in_place(picture x, int32_t free_rows)
-{
-    for (int32_t end = x.height, row; end > 0; end = row) {
-        row = upsampled_strip(x, end, free_rows);
-        if (row == end) { return false; }
-    }
-    return true;
-}
-
 // Nearest 2x upsampling and a convolution. If the next stage, which is the last, uses a shared block, x is at the
 // beginning of that block, the output overwrites x, and the last rows of x are upsampled first.
 static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x,
@@ -514,7 +480,6 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
 {
     int32_t channels = stage->resample.rows, out = next != NULL ? next->blocks[0].conv1.rows : 0;
     picture y = {.height = 2 * x.height, .width = 2 * x.width, .min_bytes = x.min_bytes};
-    sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
     int32_t rows = flux_strip_rows(vae, plan, y.height, y.width, channels, out, x.min_bytes);
     bool has_shared_block = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
                          && channels % 8 == 0 && out % 8 == 0;
@@ -523,38 +488,30 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
         has_shared_block = !next->blocks[i].has_shortcut;
     }
     if (!has_shared_block) {
-        y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
-                                                              .x = x.value,
-                                                              .weight = &stage->resample,
-                                                              .bias = &stage->resample_bias,
-                                                              .shape = up});
+        y.value = sumi_plan_conv(
+            plan, &(sumi_plan_conv_args){.label = "upsample",
+                                         .x = x.value,
+                                         .weight = &stage->resample,
+                                         .bias = &stage->resample_bias,
+                                         .shape = {.height = x.height, .width = x.width, .upsamples = true}});
         return y;
     }
     y.free_rows = rows + 1;
     y.shared_block =
         sumi_plan_value(plan, "shared_block", SUMI_ELEMENT_ACTIVATION, (y.height + y.free_rows) * y.width, channels);
-    const sumi_span all_columns = {0, channels};
-    const sumi_span y_rows = {y.free_rows * y.width, y.height * y.width};
-    y.value = sumi_plan_view(plan, "upsampled", y.shared_block, y_rows, all_columns);
+    y.value = sumi_plan_view(plan, "upsampled", y.shared_block, (sumi_span){y.free_rows * y.width, y.height * y.width},
+                             (sumi_span){0, channels});
+    const uint64_t small_row =
+        (uint64_t)x.width * (uint64_t)channels * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
+    const sumi_vae_growth growth = {
+        .height = x.height, .small_row = small_row, .large_row = 2 * small_row, .spare_rows = y.free_rows};
     bool shares = stage->resample.cols == 9 * channels && sumi_plan_info(plan, x.value)->base.id == 0
-               && can_grow_in_place(x, y.free_rows);
+               && sumi_vae_can_grow(&growth);
     if (shares) { sumi_plan_share(plan, x.value, y.shared_block); }
-    for (int32_t end = x.height, row; end > 0; end = row) {
-        row = shares ? upsampled_strip(x, end, y.free_rows) : 0;
-        up.above = row > 0;
-        up.below = end < x.height;
-        up.height = up.above + end - row + up.below;
-        const sumi_span read_rows = {(row - up.above) * x.width, up.height * x.width};
-        const sumi_span written_rows = {2 * row * y.width, 2 * (end - row) * y.width};
-        sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, all_columns);
-        sumi_value into = sumi_plan_view(plan, "strip", y.value, written_rows, all_columns);
-        sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
-                                                    .x = from,
-                                                    .weight = &stage->resample,
-                                                    .bias = &stage->resample_bias,
-                                                    .shape = up,
-                                                    .y = into});
-    }
+    sumi_vae_upsample_write(
+        stage, plan,
+        &(sumi_vae_upsampling){
+            .x = x.value, .y = y.value, .height = x.height, .width = x.width, .growth = shares ? &growth : NULL});
     return y;
 }
 
@@ -645,8 +602,7 @@ sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan,
     return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
 }
 
-// ---- The network module
-// ----------------------------------------------------------------------------------------------
+// ---- The network module ---------------------------------------------------------------------------------------------
 
 static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder* b, const sumi_module_config* config,
                                  bool without_encoder)

@@ -8,31 +8,7 @@
 #ifndef SUMI_MODELS_FLUX_VAE_H
 #define SUMI_MODELS_FLUX_VAE_H
 #include "models/network_modules.h"
-#include "models/vae_attention.h"
-
-#define SUMI_VAE_MAX_STAGES 6
-#define SUMI_VAE_MAX_BLOCKS 8 // residual blocks per stage
-
-typedef struct sumi_vae_block {
-    sumi_weight norm1, norm1_bias, conv1, conv1_bias, norm2, norm2_bias, conv2, conv2_bias, shortcut, shortcut_bias;
-    bool has_shortcut;
-} sumi_vae_block;
-typedef struct sumi_vae_stage {
-    int32_t block_count;
-    bool resamples;
-    sumi_vae_block blocks[SUMI_VAE_MAX_BLOCKS];
-    sumi_weight resample, resample_bias;
-} sumi_vae_stage;
-
-typedef struct sumi_vae_half {
-    bool is_present;
-    int32_t stage_count;
-    sumi_weight conv_in, conv_in_bias, norm_out, norm_out_bias, conv_out, conv_out_bias;
-    sumi_vae_block middle[2];
-    sumi_weight attention_norm, attention_norm_bias;
-    sumi_vae_attention attention;
-    sumi_vae_stage stages[SUMI_VAE_MAX_STAGES]; // in the order in which they run
-} sumi_vae_half;
+#include "models/vae_blocks.h"
 
 typedef struct sumi_flux_vae {
     int32_t latent_channels, groups, factor; // factor: pixels per latent

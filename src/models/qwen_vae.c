@@ -8,7 +8,6 @@
 
 // Bytes of a strip. 112 rows of 1024 x 1024 pixels with 96 channels are 7 rounds of patches on a Hopper GPU, 97 % full.
 #define STRIP_BYTES (22u << 20)
-#define STRIP_MULTIPLE 16 // rows of a strip are a multiple of two patches of a GPU
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ static int32_t bind_wan_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* b
 }
 
 // The same for a convolution of a single picture, which resamples.
-static int32_t bind_resample(sumi_binder* b, sumi_qwen_vae_stage* stage, const char* module, int32_t in_channels)
+static int32_t bind_resample(sumi_binder* b, sumi_vae_stage* stage, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
     int32_t channels = sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
@@ -107,7 +106,7 @@ static int32_t bind_resample(sumi_binder* b, sumi_qwen_vae_stage* stage, const c
     return channels;
 }
 
-static int32_t bind_wan_block(sumi_binder* b, sumi_qwen_vae_block* w, const char* module, int32_t in_channels)
+static int32_t bind_wan_block(sumi_binder* b, sumi_vae_block* w, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
     sumi_bind_vector(b, &w->norm1, sumi_bind_join(name, module, "norm1.gamma"), in_channels);
@@ -123,7 +122,7 @@ static int32_t bind_wan_block(sumi_binder* b, sumi_qwen_vae_block* w, const char
     return out_channels;
 }
 
-static void bind_wan_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char* side, int32_t channels)
+static void bind_wan_middle(sumi_binder* b, sumi_vae_half* half, const char* side, int32_t channels)
 {
     char module[SUMI_NAME_BYTES], name[SUMI_NAME_BYTES];
     for (int32_t i = 0; i < 2; i++) {
@@ -149,51 +148,51 @@ static void refuse_count(sumi_binder* b, const char* what, int32_t count, int32_
 
 // The encoder's blocks have one continuous numbering, which includes the blocks that resample; such a block ends a
 // stage.
-static int32_t bind_encoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_qwen_vae_half* half, int32_t channels)
+static int32_t bind_encoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_vae_half* half, int32_t channels)
 {
     int32_t count = sumi_bind_count(b, vae->flat_blocks > 0 ? "encoder.downsamples." : "encoder.down_blocks.");
-    sumi_qwen_vae_stage* stage = &half->stages[0];
+    sumi_vae_stage* stage = &half->stages[0];
     for (int32_t i = 0; i < count && b->result == SUMI_OK; i++) {
         char prefix[SUMI_NAME_BYTES], module[SUMI_NAME_BYTES];
         snprintf(prefix, sizeof prefix, "encoder.%s.%d.resample.", vae->flat_blocks > 0 ? "downsamples" : "down_blocks",
                  (int)i);
         if (sumi_bind_has_prefix(b, prefix)) {
-            if (stage->block_count == 0 || stage == &half->stages[SUMI_QWEN_VAE_MAX_STAGES - 1]) {
+            if (stage->block_count == 0 || stage == &half->stages[SUMI_VAE_MAX_STAGES - 1]) {
                 refuse_count(b, "stages in its encoder, or one without a block", (int32_t)(stage - half->stages) + 1,
-                             SUMI_QWEN_VAE_MAX_STAGES);
+                             SUMI_VAE_MAX_STAGES);
                 return 0;
             }
             stage->resamples = true;
             snprintf(module, sizeof module, "encoder.down_blocks.%d.resample.1", (int)i);
             channels = bind_resample(b, stage++, module, channels);
-        } else if (stage->block_count == SUMI_QWEN_VAE_MAX_BLOCKS) {
-            refuse_count(b, "blocks in a stage of its encoder", stage->block_count + 1, SUMI_QWEN_VAE_MAX_BLOCKS);
+        } else if (stage->block_count == SUMI_VAE_MAX_BLOCKS) {
+            refuse_count(b, "blocks in a stage of its encoder", stage->block_count + 1, SUMI_VAE_MAX_BLOCKS);
         } else {
             snprintf(module, sizeof module, "encoder.down_blocks.%d", (int)i);
             channels = bind_wan_block(b, &stage->blocks[stage->block_count++], module, channels);
         }
     }
     half->stage_count = (int32_t)(stage - half->stages) + 1;
-    if (stage->block_count == 0) { refuse_count(b, "blocks in a stage of its encoder", 0, SUMI_QWEN_VAE_MAX_BLOCKS); }
+    if (stage->block_count == 0) { refuse_count(b, "blocks in a stage of its encoder", 0, SUMI_VAE_MAX_BLOCKS); }
     return channels;
 }
 
-static int32_t bind_decoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_qwen_vae_half* half, int32_t channels)
+static int32_t bind_decoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_vae_half* half, int32_t channels)
 {
     char prefix[SUMI_NAME_BYTES], module[SUMI_NAME_BYTES];
     int32_t flat = vae->flat_blocks,
             index_count = sumi_bind_count(b, flat > 0 ? "decoder.upsamples." : "decoder.up_blocks.");
     half->stage_count = flat > 0 ? (index_count + 1 + flat) / (flat + 1) : index_count;
-    if (half->stage_count < 1 || half->stage_count > SUMI_QWEN_VAE_MAX_STAGES) {
-        refuse_count(b, "stages in its decoder", half->stage_count, SUMI_QWEN_VAE_MAX_STAGES);
+    if (half->stage_count < 1 || half->stage_count > SUMI_VAE_MAX_STAGES) {
+        refuse_count(b, "stages in its decoder", half->stage_count, SUMI_VAE_MAX_STAGES);
         half->stage_count = 0;
     }
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
-        sumi_qwen_vae_stage* stage = &half->stages[s];
+        sumi_vae_stage* stage = &half->stages[s];
         snprintf(prefix, sizeof prefix, "decoder.up_blocks.%d.resnets.", (int)s);
         stage->block_count = flat > 0 ? flat : sumi_bind_count(b, prefix);
-        if (stage->block_count < 1 || stage->block_count > SUMI_QWEN_VAE_MAX_BLOCKS) {
-            refuse_count(b, "blocks in a stage of its decoder", stage->block_count, SUMI_QWEN_VAE_MAX_BLOCKS);
+        if (stage->block_count < 1 || stage->block_count > SUMI_VAE_MAX_BLOCKS) {
+            refuse_count(b, "blocks in a stage of its decoder", stage->block_count, SUMI_VAE_MAX_BLOCKS);
             stage->block_count = 0;
         }
         for (int32_t i = 0; i < stage->block_count; i++) {
@@ -210,16 +209,9 @@ static int32_t bind_decoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sum
     return channels;
 }
 
-static int32_t wan_factor_of(const sumi_qwen_vae_half* half)
-{
-    int32_t factor = 1;
-    for (int32_t i = 0; i < half->stage_count; i++) { factor *= half->stages[i].resamples ? 2 : 1; }
-    return factor;
-}
-
 static void bind_wan_decoder(sumi_qwen_vae* vae, sumi_binder* b)
 {
-    sumi_qwen_vae_half* half = &vae->decoder;
+    sumi_vae_half* half = &vae->decoder;
     sumi_bind_linear(b, &half->quant, &half->quant_bias, "post_quant_conv", vae->channels, vae->channels);
     int32_t channels = bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->channels, 0);
     bind_wan_middle(b, half, "decoder", channels);
@@ -231,7 +223,7 @@ static void bind_wan_decoder(sumi_qwen_vae* vae, sumi_binder* b)
 
 static void bind_wan_encoder(sumi_qwen_vae* vae, sumi_binder* b)
 {
-    sumi_qwen_vae_half* half = &vae->encoder;
+    sumi_vae_half* half = &vae->encoder;
     int32_t channels = bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0);
     channels = bind_encoder_stages(vae, b, half, channels);
     bind_wan_middle(b, half, "encoder", channels);
@@ -266,17 +258,17 @@ static const double s_deviation[16] = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1
 
 // Values of config.json that are checked against the shapes. 0: not given.
 typedef struct config_values {
-    int32_t channels, base, blocks, factors[SUMI_QWEN_VAE_MAX_STAGES], factor_count;
+    int32_t channels, base, blocks, factors[SUMI_VAE_MAX_STAGES], factor_count;
 } config_values;
 
 // Checks the widths of the stages of a half: the encoder's in the order of the config; the decoder's in reverse, with
 // one block more.
-static void check_wan_half(const sumi_qwen_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
+static void check_wan_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
                            const char* path)
 {
     if (c->factor_count > 0) { sumi_bind_check(b, path, "the length of dim_mult", c->factor_count, half->stage_count); }
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
-        const sumi_qwen_vae_stage* stage = &half->stages[s];
+        const sumi_vae_stage* stage = &half->stages[s];
         const int32_t stage_index = decodes ? half->stage_count - 1 - s : s;
         char key[48];
         snprintf(key, sizeof key, "base_dim times dim_mult[%d]", (int)stage_index);
@@ -305,7 +297,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         {"z_dim", SUMI_CONFIG_INTEGER, &values->channels, 0, NULL},
         {"base_dim", SUMI_CONFIG_INTEGER, &values->base, 0, NULL},
         {"num_res_blocks", SUMI_CONFIG_INTEGER, &values->blocks, 0, NULL},
-        {"dim_mult", SUMI_CONFIG_INTEGERS, values->factors, SUMI_QWEN_VAE_MAX_STAGES, &values->factor_count}};
+        {"dim_mult", SUMI_CONFIG_INTEGERS, values->factors, SUMI_VAE_MAX_STAGES, &values->factor_count}};
     b->result =
         sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
     if (b->result != SUMI_OK) { return; }
@@ -365,13 +357,13 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
     if (b->result == SUMI_OK) { read_wan_config(vae, b, config, &c); }
     if (b->result != SUMI_OK) { return b->result; }
     bind_wan_decoder(vae, b);
-    vae->factor = wan_factor_of(&vae->decoder);
+    vae->factor = sumi_vae_factor(&vae->decoder);
     if (!without_encoder && b->result == SUMI_OK && sumi_bind_has_prefix(b, "encoder.")) {
         bind_wan_encoder(vae, b);
-        if (b->result == SUMI_OK && wan_factor_of(&vae->encoder) != vae->factor) {
+        if (b->result == SUMI_OK && sumi_vae_factor(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                            "%s: the VAE's encoder downsamples by %d, its decoder upsamples by %d", b->component->path,
-                           (int)wan_factor_of(&vae->encoder), (int)vae->factor);
+                           (int)sumi_vae_factor(&vae->encoder), (int)vae->factor);
         }
     }
     if (b->result == SUMI_OK) { check_wan_half(&vae->decoder, true, b, &c, config->path); }
@@ -422,13 +414,6 @@ static picture new_picture(sumi_value value, int32_t height, int32_t width, uint
     return (picture){.value = value, .height = height, .width = width, .base = value, .min_bytes = min_bytes};
 }
 
-// A view of rows [begin, end) of a picture, or of a strip of the same width.
-static sumi_value view_rows(sumi_plan* plan, sumi_value of, int32_t width, int32_t begin, int32_t end)
-{
-    return sumi_plan_view(plan, "rows", of, (sumi_span){begin * width, (end - begin) * width},
-                          (sumi_span){0, sumi_plan_info(plan, of)->cols});
-}
-
 // The reference divides a pixel by max(its length, 1e-12) and multiplies by sqrt(channels). A mean square plus this
 // epsilon gives the same unless the length is within a few times of 1e-12: above, the epsilon vanishes beside the mean
 // square; below, it is all there is, and zeros stay zeros.
@@ -454,7 +439,7 @@ static sumi_value write_wan_conv(sumi_plan* plan, const char* label, picture x, 
 
 // Rows of a strip: all rows if the block's memory then fits into what the half needs anyway; otherwise as many as
 // strip_bytes allow for n and for h, with all strips of about equal size.
-static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, picture x, const sumi_qwen_vae_block* w)
+static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, picture x, const sumi_vae_block* w)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows;
     uint64_t column = (uint64_t)x.width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
@@ -463,30 +448,26 @@ static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, p
         || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.min_bytes) {
         return x.height;
     }
-    int32_t max_rows = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
-            count = (x.height + max_rows - 1) / max_rows;
-    int32_t rows = ((x.height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
-    return sumi_min_int(rows, x.height);
+    return sumi_vae_strip_rows(x.height, fit);
 }
 
 // Adds conv2(silu(norm2(conv1(silu(norm1(x)))))) to `residual`, strip by strip. The residual may be x.
-static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, picture x, int32_t rows,
-                             sumi_value residual)
+static void write_wan_strips(sumi_plan* plan, const sumi_vae_block* w, picture x, int32_t rows, sumi_value residual)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, width = x.width, height = x.height;
     sumi_value n_base =
         sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, sumi_min_int(rows + 2, height) * width, in);
     sumi_value h_base = sumi_plan_value(plan, "conv_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, out);
-    sumi_value h = view_rows(plan, h_base, width, 0, rows + 2);
+    sumi_value h = sumi_vae_rows(plan, h_base, width, 0, rows + 2);
     for (int32_t a = 0; a < height; a += rows) {
         int32_t b = sumi_min_int(a + rows, height), begin = a > 0 ? a + 1 : 0, end = sumi_min_int(b + 1, height),
                 carried_rows = a > 0 ? 2 : 0,
                 h_rows = carried_rows + end - begin; // rows of h: those of the strip before, and all
         if (begin < end) {
             int32_t from = sumi_max_int(begin - 1, 0), to = sumi_min_int(end + 1, height);
-            sumi_value n = view_rows(plan, n_base, width, 0, to - from),
-                       fresh = view_rows(plan, h, width, carried_rows, h_rows);
-            write_wan_norm(plan, "norm1", view_rows(plan, x.value, width, from, to), &w->norm1, true, n);
+            sumi_value n = sumi_vae_rows(plan, n_base, width, 0, to - from),
+                       fresh = sumi_vae_rows(plan, h, width, carried_rows, h_rows);
+            write_wan_norm(plan, "norm1", sumi_vae_rows(plan, x.value, width, from, to), &w->norm1, true, n);
             sumi_plan_conv(plan,
                            &(sumi_plan_conv_args){
                                .label = "conv1",
@@ -497,10 +478,10 @@ static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, pict
                                .y = fresh});
             write_wan_norm(plan, "norm2", fresh, &w->norm2, true, fresh);
         }
-        sumi_value into = view_rows(plan, residual, width, a, b);
+        sumi_value into = sumi_vae_rows(plan, residual, width, a, b);
         sumi_plan_conv(plan, &(sumi_plan_conv_args){
                                  .label = "conv2",
-                                 .x = view_rows(plan, h, width, 0, h_rows),
+                                 .x = sumi_vae_rows(plan, h, width, 0, h_rows),
                                  .weight = &w->conv2,
                                  .bias = &w->conv2_bias,
                                  .shape = {.height = h_rows, .width = width, .above = a > 0, .below = b < height},
@@ -514,7 +495,7 @@ static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, pict
 }
 
 // y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
-static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_block* w, picture x)
+static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x)
 {
     int32_t rows = wan_strip_rows(vae, plan, x, w);
     picture y = x;
@@ -525,7 +506,7 @@ static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const 
     }
     if (rows < x.height) {
         // what is written in strips must be read in strips, so both are cut from one view
-        if (y.base.id == y.value.id) { y.value = view_rows(plan, y.base, y.width, 0, y.height); }
+        if (y.base.id == y.value.id) { y.value = sumi_vae_rows(plan, y.base, y.width, 0, y.height); }
         if (!w->has_shortcut) { x = y; }
         write_wan_strips(plan, w, x, rows, y.value);
         return y;
@@ -544,7 +525,7 @@ static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const 
     return y;
 }
 
-static picture write_stage(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_stage* stage, picture x,
+static picture write_stage(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x,
                            const char* side, int32_t index)
 {
     for (int32_t i = 0; i < stage->block_count; i++) {
@@ -556,7 +537,7 @@ static picture write_stage(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi
 }
 
 // Residual block, attention over all pixels with one head as wide as the channels, residual block.
-static picture write_wan_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_half* half, picture x,
+static picture write_wan_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
                                 const char* side)
 {
     sumi_plan_prefix(plan, "%s.mid.0.", side);
@@ -570,84 +551,47 @@ static picture write_wan_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const
 
 // Norm, SiLU, convolution. The norm works in place: the convolution to three channels reads a whole picture, and x is
 // not read after it.
-static sumi_value write_wan_end(sumi_plan* plan, const sumi_qwen_vae_half* half, picture x, const char* side)
+static sumi_value write_wan_end(sumi_plan* plan, const sumi_vae_half* half, picture x, const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
     write_wan_norm(plan, "norm_out", x.value, &half->norm_out, true, x.value);
     return write_wan_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
-// A small picture that is upsampled in the same memory: bytes of a small row and of a large row, and the rows of the
-// memory before the large picture.
-typedef struct upsample_in_place {
-    int32_t height; // of the small picture
-    uint64_t small_row, large_row;
-    int32_t spare_rows;
-} upsample_in_place;
-
-// The first small row of the strip before `end` that can be upsampled: its output must lie after every small row that
-// this strip and earlier strips read. Returns `end` if there is none.
-static int32_t strip_begin(const upsample_in_place* g, int32_t end)
-{
-    uint64_t read = (uint64_t)(end < g->height ? end + 1 : g->height) * g->small_row;
-    for (int32_t row = 0; row < end; row += STRIP_MULTIPLE) {
-        if (read <= (uint64_t)(g->spare_rows + 2 * row) * g->large_row) { return row; }
-    }
-    return end;
-}
-
-static bool can_upsample_in_place(const upsample_in_place* g)
-{
-    for (int32_t end = g->height, row; end > 0; end = row) {
-        row = strip_begin(g, end);
-        if (row == end) { return false; }
-    }
-    return true;
-}
-
 // Nearest 2x and a convolution.
-static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* stage, picture x)
+static picture write_wan_upsample(sumi_plan* plan, const sumi_vae_stage* stage, picture x)
 {
     uint64_t element = sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
     int32_t in = stage->resample.cols / 9, out = stage->resample.rows;
     picture y = {.height = 2 * x.height, .width = 2 * x.width, .min_bytes = x.min_bytes};
-    upsample_in_place g = {.height = x.height,
-                           .small_row = (uint64_t)x.width * (uint64_t)in * element,
-                           .large_row = (uint64_t)y.width * (uint64_t)out * element};
-    g.spare_rows = (int32_t)(((STRIP_MULTIPLE + 1) * g.small_row + g.large_row - 1) / g.large_row);
-    sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
-    bool grows = (uint64_t)x.height * g.small_row + (uint64_t)y.height * g.large_row > x.min_bytes && x.base.id != 0
-              && x.height > STRIP_MULTIPLE && can_upsample_in_place(&g);
+    sumi_vae_growth growth = {.height = x.height,
+                              .small_row = (uint64_t)x.width * (uint64_t)in * element,
+                              .large_row = (uint64_t)y.width * (uint64_t)out * element};
+    growth.spare_rows =
+        (int32_t)(((SUMI_VAE_STRIP_MULTIPLE + 1) * growth.small_row + growth.large_row - 1) / growth.large_row);
+    bool grows = (uint64_t)x.height * growth.small_row + (uint64_t)y.height * growth.large_row > x.min_bytes
+              && x.base.id != 0 && x.height > SUMI_VAE_STRIP_MULTIPLE && sumi_vae_can_grow(&growth);
     if (!grows) {
-        y.base = y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
-                                                                       .x = x.value,
-                                                                       .weight = &stage->resample,
-                                                                       .bias = &stage->resample_bias,
-                                                                       .shape = up});
+        y.base = y.value = sumi_plan_conv(
+            plan, &(sumi_plan_conv_args){.label = "upsample",
+                                         .x = x.value,
+                                         .weight = &stage->resample,
+                                         .bias = &stage->resample_bias,
+                                         .shape = {.height = x.height, .width = x.width, .upsamples = true}});
         return y;
     }
     sumi_value shared_block =
-        sumi_plan_value(plan, "shared_block", SUMI_ELEMENT_ACTIVATION, (g.spare_rows + y.height) * y.width, out);
+        sumi_plan_value(plan, "shared_block", SUMI_ELEMENT_ACTIVATION, (growth.spare_rows + y.height) * y.width, out);
     sumi_plan_share(plan, x.base, shared_block);
-    y.value = view_rows(plan, shared_block, y.width, g.spare_rows, g.spare_rows + y.height);
-    for (int32_t end = x.height, row; end > 0; end = row) {
-        row = strip_begin(&g, end);
-        up.above = row > 0;
-        up.below = end < x.height;
-        up.height = up.above + end - row + up.below;
-        sumi_plan_conv(plan,
-                       &(sumi_plan_conv_args){.label = "upsample",
-                                              .x = view_rows(plan, x.value, x.width, row - up.above, end + up.below),
-                                              .weight = &stage->resample,
-                                              .bias = &stage->resample_bias,
-                                              .shape = up,
-                                              .y = view_rows(plan, y.value, y.width, 2 * row, 2 * end)});
-    }
+    y.value = sumi_vae_rows(plan, shared_block, y.width, growth.spare_rows, growth.spare_rows + y.height);
+    sumi_vae_upsample_write(
+        stage, plan,
+        &(sumi_vae_upsampling){.x = x.value, .y = y.value, .height = x.height, .width = x.width, .growth = &growth});
     return y;
 }
 
 // Bytes of the picture with the most pixels, which is needed in any case.
-static uint64_t wan_min_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
+static uint64_t wan_min_bytes(const sumi_plan* plan, const sumi_vae_stage* stage, int32_t height, int32_t width)
 {
     return (uint64_t)height * (uint64_t)width * (uint64_t)stage->blocks[0].conv1.rows
          * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
@@ -661,7 +605,7 @@ static sumi_latent_statistics statistics_of(const sumi_qwen_vae* vae)
 static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
 {
     const sumi_qwen_vae* vae = model;
-    const sumi_qwen_vae_half* half = &vae->decoder;
+    const sumi_vae_half* half = &vae->decoder;
     SUMI_ASSERT(half->is_present);
     sumi_plan_prefix(plan, "decoder.");
     sumi_value z = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
@@ -688,14 +632,14 @@ static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi
 static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
 {
     const sumi_qwen_vae* vae = model;
-    const sumi_qwen_vae_half* half = &vae->encoder;
+    const sumi_vae_half* half = &vae->encoder;
     SUMI_ASSERT(half->is_present);
     sumi_plan_prefix(plan, "encoder.");
     picture x = new_picture(sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile), tile.height, tile.width,
                             wan_min_bytes(plan, &half->stages[0], tile.height, tile.width));
     x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
-        const sumi_qwen_vae_stage* stage = &half->stages[s];
+        const sumi_vae_stage* stage = &half->stages[s];
         x = write_stage(vae, plan, stage, x, "encoder", s);
         if (stage->resamples) {
             sumi_value half_size = sumi_plan_conv(
@@ -715,8 +659,7 @@ static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi
         &(sumi_plan_linear_args){.label = "quant", .x = moments, .weight = &half->quant, .bias = &half->quant_bias});
 }
 
-// ---- The network module
-// ----------------------------------------------------------------------------------------------
+// ---- The network module ---------------------------------------------------------------------------------------------
 
 static sumi_vae_tiling wan_tiling_of(const sumi_qwen_vae* vae)
 {

@@ -12,35 +12,10 @@
 #ifndef SUMI_MODELS_QWEN_VAE_H
 #define SUMI_MODELS_QWEN_VAE_H
 #include "models/network_modules.h"
-#include "models/vae_attention.h"
+#include "models/vae_blocks.h"
 #include "models/vae_tiles.h"
 
-#define SUMI_QWEN_VAE_MAX_STAGES 6
-#define SUMI_QWEN_VAE_MAX_BLOCKS 8    // residual blocks per stage
 #define SUMI_QWEN_VAE_MAX_CHANNELS 64 // channels of the latents
-
-typedef struct sumi_qwen_vae_block {
-    sumi_weight norm1, conv1, conv1_bias, norm2, conv2, conv2_bias, shortcut, shortcut_bias;
-    bool has_shortcut;
-} sumi_qwen_vae_block;
-typedef struct sumi_qwen_vae_stage {
-    int32_t block_count;
-    bool resamples;
-    sumi_qwen_vae_block blocks[SUMI_QWEN_VAE_MAX_BLOCKS];
-    sumi_weight resample, resample_bias;
-} sumi_qwen_vae_stage;
-
-typedef struct sumi_qwen_vae_half {
-    bool is_present;
-    int32_t stage_count;
-    // 1x1: applied to the latents before the decoder, and to the moments after the encoder
-    sumi_weight quant, quant_bias;
-    sumi_weight conv_in, conv_in_bias, norm_out, conv_out, conv_out_bias;
-    sumi_qwen_vae_block middle[2];
-    sumi_weight attention_norm;
-    sumi_vae_attention attention;
-    sumi_qwen_vae_stage stages[SUMI_QWEN_VAE_MAX_STAGES]; // in the order in which they run
-} sumi_qwen_vae_half;
 
 typedef struct sumi_qwen_vae {
     int32_t channels, factor;                // channels of the latents; pixels per latent
@@ -50,7 +25,7 @@ typedef struct sumi_qwen_vae {
     sumi_tile_rule tiles;
     // bytes of the strips in which a residual block works (qwen_vae.c)
     uint64_t strip_bytes;
-    sumi_qwen_vae_half encoder, decoder;
+    sumi_vae_half encoder, decoder;
     // for names that number all blocks of the decoder continuously: blocks per stage; 0: other names
     int32_t flat_blocks;
 } sumi_qwen_vae;

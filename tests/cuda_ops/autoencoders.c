@@ -70,7 +70,7 @@ static void build_autoencoder(scene* s, const op_case* c)
     s->equal_pair_count = 1;
 }
 // ---- qwen_vae.h: norms over the channels of one pixel ---------------------------------------------------------------
-static void make_pixel_block(scene* s, sumi_qwen_vae_block* b, int in, int out)
+static void make_pixel_block(scene* s, sumi_vae_block* b, int in, int out)
 {
     b->norm1 = *norm_weight(s, in, 0);
     b->conv1 = *one_time_slice(matrix_weight(s, out, 27 * in, 0));
@@ -81,7 +81,7 @@ static void make_pixel_block(scene* s, sumi_qwen_vae_block* b, int in, int out)
     b->has_shortcut = in != out;
     if (b->has_shortcut) make_conv(s, &b->shortcut, &b->shortcut_bias, in, out, 1);
 }
-static void make_pixel_half(scene* s, sumi_qwen_vae_half* half, int first, int second, int middle, int in, int out)
+static void make_pixel_half(scene* s, sumi_vae_half* half, int first, int second, int middle, int in, int out)
 {
     const bool decodes = middle == first;
     half->is_present = true;
