@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 TARGETS = {"sm_80": (164, 2048), "sm_86": (100, 1536), "sm_89": (100, 1536), "sm_120": (100, 1536)}  # KiB of shared memory, threads
-SOURCES = ("gemm_bf16", "gemm_int8", "gemm_fp8", "attention", "attention_int8", "attention_any")
+SOURCES = (("gemm_bf16", "gemm_bf16_split", "gemm_bf16_swiglu"), ("gemm_int8",), ("gemm_fp8",), ("attention", "attention_wide"), ("attention_int8",), ("attention_any",))
 REGISTERS = 65536
 HERE = Path(__file__).resolve().parent
 
@@ -23,12 +23,14 @@ def shared_bytes():
     for tile, rows, columns, k_bytes, stages in re.findall(r"X\((\w+), (\d+), (\d+), (\d+), (\d+), \d+, \d+, \d+\)", (HERE / "gemm.h").read_text()):
         found[f"_{tile}"] = int(stages) * (int(rows) + int(columns)) * int(k_bytes)
     text = (HERE / "attention.h").read_text()
-    any_bytes = int(re.search(r"SUMI_ATTENTION_ANY_SHARED_BYTES (\d+)", text).group(1))
+    any_bytes, wide, wide_w = (int(re.search(rf"SUMI_ATTENTION_{name}_SHARED_BYTES (\d+)", text).group(1)) for name in ("ANY", "WIDE", "WIDE_W"))
     for names, size in re.findall(r"^//   (sumi_attention_\S+(?:, _\S+)?) +\d+ +\d+ +\d+ +(\d+) ", text, re.M):
         first, *others = names.split(", ")
         for name in (first, *(re.sub(r"_\w+$", "", first) + other for other in others), *(first + "_causal" for other in others if other.endswith("causal"))):
             found[name] = int(size)
     found |= {f"sumi_attention_any_c{chunks}": any_bytes for chunks in (1, 2, 4, 8)}
+    for dim in (384, 512):
+        found |= {f"sumi_attention_d{dim}": wide, f"sumi_attention_d{dim}_w": wide_w}
     return found
 
 
@@ -54,16 +56,17 @@ def main():
     dynamic = shared_bytes()
     print("| kernel | threads | shared KiB | " + " | ".join(f"{t[3:-1]}.{t[-1]}" for t in TARGETS) + " |")
     print("|---|---:|---:|" + "---:|" * len(TARGETS))
-    for source in SOURCES:
-        ptx = next(folder.glob(f"{source}.8?.ptx"))
-        threads = {name: int(count) for name, count in re.findall(r"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", ptx.read_text())}
-        targets = [t for t in TARGETS if int(t[3:]) >= int(ptx.suffixes[0][1:])]
-        found = {target: resources(ptxas, ptx, target) for target in targets}
-        for name in sorted(found[targets[0]]):
+    for group in SOURCES:
+        threads, found = {}, {target: {} for target in TARGETS}
+        for ptx in (next(folder.glob(f"{source}.8?.ptx")) for source in group):
+            threads |= {name: int(count) for name, count in re.findall(r"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", ptx.read_text())}
+            for target in (t for t in TARGETS if int(t[3:]) >= int(ptx.suffixes[0][1:])):
+                found[target] |= resources(ptxas, ptx, target)
+        for name in sorted(threads):
             size = dynamic.get(name, next((s for end, s in dynamic.items() if end.startswith("_") and name.endswith(end)), 0))
             cells = []
             for target in TARGETS:
-                if target not in found:
+                if name not in found[target]:
                     cells.append("")
                     continue
                 registers, spilled, static = found[target][name]
