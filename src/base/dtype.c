@@ -115,7 +115,7 @@ uint16_t sumi_float_to_bf16(float value) { return float_to_bf16(value); }
 void sumi_floats_to_bf16(const float* restrict source, uint16_t* restrict into, size_t count)
 {
     SUMI_ASSERT(count == 0 || (source != NULL && into != NULL));
-    for (size_t i = 0; i < count; i++) { into[i] = float_to_bf16(source[i]); }
+    for (size_t i = 0; i < count; i++) into[i] = float_to_bf16(source[i]);
 }
 
 // ---- Plain rows -----------------------------------------------------------------------------------------------------
@@ -140,12 +140,12 @@ static void f16_row(const unsigned char* restrict source, float* restrict into, 
 
 static void e4m3_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
-    for (size_t i = 0; i < count; i++) { into[i] = e4m3_to_float(source[i]); }
+    for (size_t i = 0; i < count; i++) into[i] = e4m3_to_float(source[i]);
 }
 
 static void e5m2_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
-    for (size_t i = 0; i < count; i++) { into[i] = e5m2_to_float(source[i]); }
+    for (size_t i = 0; i < count; i++) into[i] = e5m2_to_float(source[i]);
 }
 
 #define PLAIN_ROW(name, type)                                                                                          \
@@ -169,7 +169,7 @@ PLAIN_ROW(u8_row, uint8_t)
 
 static void bool_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
-    for (size_t i = 0; i < count; i++) { into[i] = source[i] != 0 ? 1.0f : 0.0f; }
+    for (size_t i = 0; i < count; i++) into[i] = source[i] != 0 ? 1.0f : 0.0f;
 }
 
 // ---- Block formats of GGUF ------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ static inline float half_at(const unsigned char* source)
 static void q8_0_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block);
-    for (int32_t i = 0; i < 32; i++) { into[i] = d * (float)(int8_t)block[2 + i]; }
+    for (int32_t i = 0; i < 32; i++) into[i] = d * (float)(int8_t)block[2 + i];
 }
 
 static void q4_0_block(const unsigned char* restrict block, float* restrict into)
@@ -251,9 +251,8 @@ static void q2_k_block(const unsigned char* restrict block, float* restrict into
         for (int32_t group = 0; group < 2; group++) {
             const unsigned char packed = block[run * 2 + group];
             const float factor = d * (float)(packed & 15), offset = d_minimum * (float)(packed >> 4);
-            for (int32_t i = group * 16; i < group * 16 + 16; i++) {
+            for (int32_t i = group * 16; i < group * 16 + 16; i++)
                 into[run * 32 + i] = factor * (float)(pairs[i] >> shift & 3) - offset;
-            }
         }
     }
 }
@@ -272,9 +271,8 @@ static void q3_k_block(const unsigned char* restrict block, float* restrict into
             const int32_t s = run * 2 + group;
             const int32_t scale = (packed[s % 8] >> (s / 8 * 4) & 15) | (packed[8 + s % 4] >> (s / 4 * 2) & 3) << 4;
             const float factor = d * (float)(scale - 32);
-            for (int32_t i = group * 16; i < group * 16 + 16; i++) {
+            for (int32_t i = group * 16; i < group * 16 + 16; i++)
                 into[run * 32 + i] = factor * (float)(((pairs[i] >> shift & 3) | (block[i] >> run & 1) << 2) - 4);
-            }
         }
     }
 }
@@ -305,7 +303,7 @@ static void q4_k_block(const unsigned char* restrict block, float* restrict into
         const unsigned char* nibbles = block + 16 + group / 2 * 32;
         const float factor = d * scale, offset = d_minimum * minimum;
         const int32_t shift = group % 2 * 4;
-        for (int32_t i = 0; i < 32; i++) { into[group * 32 + i] = factor * (float)(nibbles[i] >> shift & 15) - offset; }
+        for (int32_t i = 0; i < 32; i++) into[group * 32 + i] = factor * (float)(nibbles[i] >> shift & 15) - offset;
     }
 }
 
@@ -320,9 +318,8 @@ static void q5_k_block(const unsigned char* restrict block, float* restrict into
         const unsigned char* nibbles = block + 48 + group / 2 * 32;
         const float factor = d * scale, offset = d_minimum * minimum;
         const int32_t shift = group % 2 * 4;
-        for (int32_t i = 0; i < 32; i++) {
+        for (int32_t i = 0; i < 32; i++)
             into[group * 32 + i] = factor * (float)((nibbles[i] >> shift & 15) | (high[i] >> group & 1) << 4) - offset;
-        }
     }
 }
 
@@ -360,7 +357,7 @@ static inline void iq4_values(const unsigned char* restrict nibbles, float facto
         values[i] = s_iq4_values[nibbles[i] & 15];
         values[16 + i] = s_iq4_values[nibbles[i] >> 4];
     }
-    for (int32_t i = 0; i < 32; i++) { into[i] = factor * values[i]; }
+    for (int32_t i = 0; i < 32; i++) into[i] = factor * values[i];
 }
 
 // IQ4_NL, 32 values: d, 16 bytes of nibbles laid out as in Q4_0.
@@ -387,7 +384,7 @@ static void blocks(block_function* function, sumi_dtype dtype, const unsigned ch
 {
     const size_t block = (size_t)s_dtypes[dtype].block, bytes = (size_t)s_dtypes[dtype].block_bytes;
     SUMI_ASSERT(block > 1 && count % block == 0);
-    for (size_t i = 0; i < count / block; i++) { function(source + i * bytes, into + i * block); }
+    for (size_t i = 0; i < count / block; i++) function(source + i * bytes, into + i * block);
 }
 
 void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size_t count)
@@ -397,7 +394,7 @@ void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size
     switch (dtype) {
     case SUMI_DTYPE_F64: f64_row(source, into, count); break;
     case SUMI_DTYPE_F32:
-        if (count > 0) { memcpy(into, source, count * sizeof *into); }
+        if (count > 0) memcpy(into, source, count * sizeof *into);
         break;
     case SUMI_DTYPE_F16: f16_row(source, into, count); break;
     case SUMI_DTYPE_BF16: bf16_row(source, into, count); break;

@@ -26,7 +26,7 @@ static bool is_whole(const sumi_cached_file* cached) { return cached->data != NU
 static void free_cached(sumi_file_cache* cache, sumi_cached_file* cached)
 {
     SUMI_ASSERT(cached->users == 0);
-    if (cached->handle != NULL) { cache->host->close(cached->handle, cache->host->user_data); }
+    if (cached->handle != NULL) cache->host->close(cached->handle, cache->host->user_data);
     sumi_free(cache->heap, cached->copy);
     sumi_free(cache->heap, cached->path);
     sumi_free(cache->heap, cached);
@@ -38,10 +38,10 @@ static sumi_cached_file* look_up(sumi_file_cache* cache, const char* path)
 {
     sumi_cached_file** end = &cache->first;
     for (; *end != NULL; end = &(*end)->next) {
-        if (strcmp((*end)->path, path) == 0) { return *end; }
+        if (strcmp((*end)->path, path) == 0) return *end;
     }
     sumi_cached_file* cached = sumi_alloc_zero(cache->heap, sizeof *cached);
-    if (cached == NULL) { return NULL; }
+    if (cached == NULL) return NULL;
     cached->path = sumi_copy_text(cache->heap, path);
     if (cached->path == NULL) {
         sumi_free(cache->heap, cached);
@@ -146,17 +146,17 @@ void sumi_file_cache_close(sumi_file_cache* cache)
 static sumi_result open_cached(sumi_file* file, sumi_file_cache* cache, sumi_error* error)
 {
     sumi_cached_file* cached = look_up(cache, file->path);
-    if (cached == NULL) { return sumi_out_of_memory(error, sizeof *cached, "a file"); }
+    if (cached == NULL) return sumi_out_of_memory(error, sizeof *cached, "a file");
     if (cached->handle == NULL) {
         return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: the host program's files.open returned NULL; check the path",
                          file->path);
     }
     const sumi_files* host = cache->host;
-    if (!is_whole(cached) && host->map != NULL) { cached->data = host->map(cached->handle, host->user_data); }
+    if (!is_whole(cached) && host->map != NULL) cached->data = host->map(cached->handle, host->user_data);
     if (!is_whole(cached)) {
         SUMI_ASSERT(cache->reading == NULL && cached->copy == NULL);
         cached->copy = cached->bytes > SIZE_MAX ? NULL : sumi_alloc(cache->heap, (size_t)cached->bytes);
-        if (cached->copy == NULL) { return sumi_out_of_memory(error, (size_t)cached->bytes, file->path); }
+        if (cached->copy == NULL) return sumi_out_of_memory(error, (size_t)cached->bytes, file->path);
         cache->reading = cached;
         return SUMI_TIMEOUT;
     }
@@ -176,7 +176,7 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
     memset(file, 0, sizeof *file);
     file->heap = heap;
     file->path = sumi_copy_text(heap, path);
-    if (file->path == NULL) { return sumi_out_of_memory(error, strlen(path) + 1, "a file name"); }
+    if (file->path == NULL) return sumi_out_of_memory(error, strlen(path) + 1, "a file name");
     if (is_built_in(files)) {
         sumi_result result = sumi_mapping_open(&file->mapping, path, error);
         if (result != SUMI_OK) {
@@ -191,7 +191,7 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
     sumi_file_cache* cache = cache_of(files);
     if (cache != NULL) {
         const sumi_result result = open_cached(file, cache, error);
-        if (result != SUMI_OK) { sumi_file_close(file); }
+        if (result != SUMI_OK) sumi_file_close(file);
         return result;
     }
     file->files = files;
@@ -201,7 +201,7 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
         sumi_file_close(file);
         return SUMI_FILE_NOT_FOUND;
     }
-    if (files->map != NULL) { file->data = files->map(file->handle, files->user_data); }
+    if (files->map != NULL) file->data = files->map(file->handle, files->user_data);
     if (file->data == NULL && file->bytes > 0) {
         file->copy = file->bytes > SIZE_MAX ? NULL : sumi_alloc(heap, (size_t)file->bytes);
         if (file->copy == NULL) {
@@ -222,14 +222,12 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
 
 void sumi_file_close(sumi_file* file)
 {
-    if (file->heap == NULL) { return; }
+    if (file->heap == NULL) return;
     if (file->cached != NULL) {
         SUMI_ASSERT(file->cached->users > 0);
         file->cached->users--;
     }
-    if (file->handle != NULL && file->files->close != NULL) {
-        file->files->close(file->handle, file->files->user_data);
-    }
+    if (file->handle != NULL && file->files->close != NULL) file->files->close(file->handle, file->files->user_data);
     sumi_mapping_close(&file->mapping);
     sumi_free(file->heap, file->copy);
     sumi_free(file->heap, file->path);
@@ -239,17 +237,17 @@ void sumi_file_close(sumi_file* file)
 bool sumi_file_exists(const sumi_files* files, const char* path)
 {
     SUMI_ASSERT(path != NULL);
-    if (is_built_in(files)) { return sumi_path_look_at(path) != SUMI_PATH_NOTHING; }
+    if (is_built_in(files)) return sumi_path_look_at(path) != SUMI_PATH_NOTHING;
     sumi_file_cache* cache = cache_of(files);
     if (cache != NULL) {
         const sumi_cached_file* cached = look_up(cache, path);
-        if (cached != NULL) { return cached->handle != NULL; }
+        if (cached != NULL) return cached->handle != NULL;
         files = cache->host; // no memory for a cache entry: ask the host program directly
     }
     uint64_t bytes = 0;
     void* handle = files->open(path, &bytes, files->user_data);
-    if (handle == NULL) { return false; }
-    if (files->close != NULL) { files->close(handle, files->user_data); }
+    if (handle == NULL) return false;
+    if (files->close != NULL) files->close(handle, files->user_data);
     return true;
 }
 

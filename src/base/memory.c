@@ -43,12 +43,12 @@ void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator)
 void* sumi_alloc(sumi_heap* heap, size_t bytes)
 {
     SUMI_ASSERT(heap->allocator.allocate != NULL && heap->allocator.release != NULL); // sumi_heap_init was called
-    if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) { return NULL; }
+    if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) return NULL;
     // aligned_alloc requires a multiple of the alignment; the host program's allocator gets the same rounded size
     size_t block_bytes = (bytes + 2 * SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
     SUMI_ASSERT(block_bytes % SUMI_ALIGNMENT == 0 && block_bytes - SUMI_ALIGNMENT >= bytes);
     unsigned char* memory = heap->allocator.allocate(block_bytes, SUMI_ALIGNMENT, heap->allocator.user_data);
-    if (memory == NULL) { return NULL; }
+    if (memory == NULL) return NULL;
     ((block_header*)(void*)memory)->bytes = block_bytes;
     uint64_t allocated = atomic_fetch_add(&heap->allocated_bytes, block_bytes) + block_bytes;
     atomic_fetch_add(&heap->count, 1);
@@ -60,19 +60,19 @@ void* sumi_alloc(sumi_heap* heap, size_t bytes)
 void* sumi_alloc_zero(sumi_heap* heap, size_t bytes)
 {
     void* memory = sumi_alloc(heap, bytes);
-    if (memory != NULL) { memset(memory, 0, bytes); }
+    if (memory != NULL) memset(memory, 0, bytes);
     return memory;
 }
 
 void* sumi_alloc_array(sumi_heap* heap, size_t count, size_t element_bytes)
 {
-    if (element_bytes != 0 && count > SIZE_MAX / element_bytes) { return NULL; }
+    if (element_bytes != 0 && count > SIZE_MAX / element_bytes) return NULL;
     return sumi_alloc(heap, count * element_bytes);
 }
 
 void sumi_free(sumi_heap* heap, void* memory)
 {
-    if (memory == NULL) { return; }
+    if (memory == NULL) return;
     unsigned char* block = (unsigned char*)memory - SUMI_ALIGNMENT;
     size_t bytes = (size_t)((block_header*)(void*)block)->bytes;
     SUMI_ASSERT((uintptr_t)memory % SUMI_ALIGNMENT == 0);
@@ -86,10 +86,10 @@ void sumi_free(sumi_heap* heap, void* memory)
 
 char* sumi_copy_text(sumi_heap* heap, const char* text)
 {
-    if (text == NULL) { return NULL; }
+    if (text == NULL) return NULL;
     size_t bytes = strlen(text) + 1;
     char* copy = sumi_alloc(heap, bytes);
-    if (copy != NULL) { memcpy(copy, text, bytes); }
+    if (copy != NULL) memcpy(copy, text, bytes);
     return copy;
 }
 
@@ -104,11 +104,11 @@ sumi_result sumi_grow(sumi_heap* heap, void** memory, size_t* capacity, size_t n
                       sumi_error* error)
 {
     SUMI_ASSERT(element_bytes > 0 && (*capacity == 0 || *memory != NULL));
-    if (needed <= *capacity) { return SUMI_OK; }
+    if (needed <= *capacity) return SUMI_OK;
     size_t grown = *capacity < 8 ? 8 : *capacity * 2;
-    if (grown < needed) { grown = needed; }
+    if (grown < needed) grown = needed;
     void* larger = sumi_alloc_array(heap, grown, element_bytes);
-    if (larger == NULL) { return sumi_out_of_memory(error, grown * element_bytes, "a growing list"); }
+    if (larger == NULL) return sumi_out_of_memory(error, grown * element_bytes, "a growing list");
     if (*memory != NULL) {
         memcpy(larger, *memory, *capacity * element_bytes);
         sumi_free(heap, *memory);

@@ -68,7 +68,7 @@ int32_t sumi_cpu_count(void)
 {
 #if defined(__linux__)
     cpu_set_t set; // respects taskset and the cpusets of containers
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) { return CPU_COUNT(&set); }
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
 #endif
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 ? (int32_t)count : 1;
@@ -91,15 +91,15 @@ sumi_cpu_features sumi_cpu_detect(void)
     sumi_cpu_features features = {0};
 #if defined(__x86_64__) || defined(__i386__)
     unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d)) { return features; }
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return features;
     bool has_xsave = (c & (1u << 27)) != 0, has_fma = (c & (1u << 12)) != 0, has_f16c = (c & (1u << 29)) != 0;
-    if (!has_xsave || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) { return features; }
+    if (!has_xsave || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
     // registers that the OS saves: bits 0x06 are xmm and ymm, 0xe6 adds zmm and the mask registers
     uint64_t saved = read_xcr0();
     features.avx2_fma_f16c = (b & (1u << 5)) && has_fma && has_f16c && (saved & 0x06) == 0x06;
     uint32_t avx512 = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31); // F, DQ, BW, VL
     features.avx512 = features.avx2_fma_f16c && (b & avx512) == avx512 && (saved & 0xe6) == 0xe6;
-    if (features.avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) { features.avx512_bf16 = (a & (1u << 5)) != 0; }
+    if (features.avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) features.avx512_bf16 = (a & (1u << 5)) != 0;
 #elif defined(__ARM_NEON)
     features.neon = true;
 #endif
@@ -216,7 +216,7 @@ static void name_this_thread(const char* name)
     typedef HRESULT(WINAPI * set_description)(HANDLE thread, PCWSTR description);
     HMODULE kernel32 = GetModuleHandleW(L"kernel32.dll");
     FARPROC found = kernel32 != NULL ? GetProcAddress(kernel32, "SetThreadDescription") : NULL;
-    if (found == NULL) { return; }
+    if (found == NULL) return;
     set_description set;
     memcpy(&set, &found, sizeof set);
     wchar_t wide[sizeof(((sumi_thread_start*)NULL)->name)];
@@ -229,8 +229,8 @@ static void name_this_thread(const char* name)
 static DWORD WINAPI thread_entry(void* context)
 {
     const sumi_thread_start* start = context;
-    if (start->name[0] != 0) { name_this_thread(start->name); }
-    if (start->low_priority) { SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL); }
+    if (start->name[0] != 0) name_this_thread(start->name);
+    if (start->low_priority) SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL);
     start->function(start->context);
     return 0;
 }
@@ -272,7 +272,7 @@ bool sumi_condition_init(sumi_condition* condition)
     return pthread_cond_init(native_condition(condition), NULL) == 0;
 #else
     pthread_condattr_t attributes; // the monotonic clock: a change of the wall clock must not lengthen a wait
-    if (pthread_condattr_init(&attributes) != 0) { return false; }
+    if (pthread_condattr_init(&attributes) != 0) return false;
     bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0
            && pthread_cond_init(native_condition(condition), &attributes) == 0;
     pthread_condattr_destroy(&attributes);
@@ -304,9 +304,9 @@ static void* thread_entry(void* context)
 {
     const sumi_thread_start* start = context;
 #if defined(__APPLE__)
-    if (start->name[0] != 0) { pthread_setname_np(start->name); }
+    if (start->name[0] != 0) pthread_setname_np(start->name);
 #elif defined(__linux__)
-    if (start->name[0] != 0) { pthread_setname_np(pthread_self(), start->name); }
+    if (start->name[0] != 0) pthread_setname_np(pthread_self(), start->name);
     if (start->low_priority) {
         // on Linux the nice value is per thread; a failure is harmless
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
@@ -320,7 +320,7 @@ bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start)
 {
     SUMI_ASSERT(start->function != NULL);
     pthread_t native;
-    if (pthread_create(&native, NULL, thread_entry, (void*)(uintptr_t)start) != 0) { return false; }
+    if (pthread_create(&native, NULL, thread_entry, (void*)(uintptr_t)start) != 0) return false;
     memcpy(thread->storage, &native, sizeof native);
     return true;
 }
@@ -424,9 +424,9 @@ static bool has_broken_folder(const char* path)
 {
     char folder[4096];
     size_t bytes = strlen(path);
-    if (bytes >= sizeof folder) { return false; }
-    while (bytes > 0 && path[bytes - 1] != '/' && path[bytes - 1] != '\\') { bytes--; }
-    if (bytes < 2) { return false; }
+    if (bytes >= sizeof folder) return false;
+    while (bytes > 0 && path[bytes - 1] != '/' && path[bytes - 1] != '\\') bytes--;
+    if (bytes < 2) return false;
     memcpy(folder, path, bytes - 1);
     folder[bytes - 1] = '\0';
     return attributes_of(folder) != INVALID_FILE_ATTRIBUTES;
@@ -498,8 +498,8 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
 
 void sumi_mapping_close(sumi_mapping* mapping)
 {
-    if (mapping->data != NULL) { UnmapViewOfFile(mapping->data); }
-    if (mapping->handle != NULL) { CloseHandle(mapping->handle); }
+    if (mapping->data != NULL) UnmapViewOfFile(mapping->data);
+    if (mapping->handle != NULL) CloseHandle(mapping->handle);
     memset(mapping, 0, sizeof *mapping);
 }
 
@@ -538,7 +538,7 @@ static size_t find_broken_part(const char* path)
 {
     char part[4096];
     const size_t path_bytes = strlen(path);
-    if (path_bytes >= sizeof part) { return 0; }
+    if (path_bytes >= sizeof part) return 0;
     memcpy(part, path, path_bytes + 1);
     for (size_t bytes = path_bytes; bytes > 0;) {
         while (bytes > 1 && part[bytes - 1] == '/') { bytes--; } // a link with a slash behind it is followed
@@ -548,7 +548,7 @@ static size_t find_broken_part(const char* path)
             const bool is_reached = stat(part, &status) == 0 && (bytes == path_bytes || S_ISDIR(status.st_mode));
             return is_reached ? 0 : bytes;
         }
-        while (bytes > 0 && part[bytes - 1] != '/') { bytes--; }
+        while (bytes > 0 && part[bytes - 1] != '/') bytes--;
         if (bytes == 1) { return 0; } // the root
     }
     return 0;
@@ -579,7 +579,7 @@ static sumi_result fail_to_open(const char* path, int reason, sumi_error* error)
 static sumi_result check_regular(const char* path, const struct stat* status, sumi_error* error)
 {
     const mode_t mode = status->st_mode;
-    if (S_ISREG(mode)) { return SUMI_OK; }
+    if (S_ISREG(mode)) return SUMI_OK;
     return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: is a %s, not a regular file; check the path", path,
                      S_ISDIR(mode)    ? "folder"
                      : S_ISFIFO(mode) ? "pipe"
@@ -593,10 +593,10 @@ static sumi_result check_regular(const char* path, const struct stat* status, su
 static sumi_result open_file(const char* path, int* out_file, uint64_t* out_bytes, sumi_error* error)
 {
     struct stat status;
-    if (stat(path, &status) != 0) { return fail_to_open(path, errno, error); }
+    if (stat(path, &status) != 0) return fail_to_open(path, errno, error);
     SUMI_TRY(check_regular(path, &status, error));
     const int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (file < 0) { return fail_to_open(path, errno, error); }
+    if (file < 0) return fail_to_open(path, errno, error);
     const sumi_result result = fstat(file, &status) == 0
                                  ? check_regular(path, &status, error)
                                  : sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: its size cannot be read", path);
@@ -633,7 +633,7 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
 
 void sumi_mapping_close(sumi_mapping* mapping)
 {
-    if (mapping->data != NULL) { munmap((void*)(uintptr_t)mapping->data, (size_t)mapping->bytes); }
+    if (mapping->data != NULL) munmap((void*)(uintptr_t)mapping->data, (size_t)mapping->bytes);
     memset(mapping, 0, sizeof *mapping);
 }
 

@@ -10,7 +10,7 @@ static size_t whole_bytes(const char* text, size_t bytes)
 {
     for (size_t back = 1; back < 4 && back <= bytes; back++) {
         bool is_valid;
-        if (((unsigned char)text[bytes - back] & 0xC0) == 0x80) { continue; }
+        if (((unsigned char)text[bytes - back] & 0xC0) == 0x80) continue;
         const size_t part = sumi_utf8_part(text + bytes - back, back, &is_valid);
         return part == back && !is_valid ? bytes - back : bytes;
     }

@@ -35,8 +35,7 @@ void sumi_rotate(float* values, size_t count, int32_t group)
     SUMI_ASSERT(sumi_rotation_is_known(group) && count % (size_t)group == 0);
     rotate_neighbours(values, count);
     for (size_t run = 4; run < (size_t)group; run *= 4) {
-        for (float* at = values; at < values + count; at += 4 * run) {
+        for (float* at = values; at < values + count; at += 4 * run)
             rotate_runs(at, at + run, at + 2 * run, at + 3 * run, run);
-        }
     }
 }

@@ -12,9 +12,9 @@ size_t sumi_utf8_part(const char* text, size_t bytes, bool* out_valid)
     unsigned char low = c[0] == 0xE0 ? 0xA0 : c[0] == 0xF0 ? 0x90 : 0x80;
     unsigned char high = c[0] == 0xED ? 0x9F : c[0] == 0xF4 ? 0x8F : 0xBF;
     *out_valid = false;
-    if (length == 0) { return 1; }
+    if (length == 0) return 1;
     for (size_t i = 1; i < length; i++) {
-        if (i >= bytes || c[i] < low || c[i] > high) { return i; }
+        if (i >= bytes || c[i] < low || c[i] > high) return i;
         low = 0x80;
         high = 0xBF;
     }
@@ -65,7 +65,7 @@ static size_t shown_part(const char* text, size_t bytes)
     const unsigned char* c = (const unsigned char*)text;
     const size_t length = sumi_utf8_part(text, bytes, &is_valid);
     const bool is_control = c[0] < 0x20 || c[0] == 0x7F || (length == 2 && c[0] == 0xC2 && c[1] < 0xA0);
-    if (!is_valid || is_control) { return 0; }
+    if (!is_valid || is_control) return 0;
     const bool is_escape = bytes >= 4 && text[0] == '\\' && text[1] == 'x' && is_hex(text[2]) && is_hex(text[3]);
     return is_escape ? 4 : length;
 }
@@ -85,6 +85,6 @@ size_t sumi_utf8_show(char* out, size_t capacity, const char* text, size_t bytes
         used += piece;
         at += part > 0 ? part : 1;
     }
-    if (capacity > 0) { out[written] = '\0'; }
+    if (capacity > 0) out[written] = '\0';
     return used;
 }

@@ -47,7 +47,7 @@ static void claim_ranges(sumi_workers* workers, int32_t worker_index)
     SUMI_ASSERT(worker_index >= 0 && worker_index < MAX_THREADS);
     for (;;) {
         int32_t begin = atomic_fetch_add(&workers->next, workers->range);
-        if (begin >= workers->item_count) { return; }
+        if (begin >= workers->item_count) return;
         int32_t end = workers->item_count - begin < workers->range ? workers->item_count : begin + workers->range;
         SUMI_ASSERT(begin >= 0 && begin < end && end <= workers->item_count);
         workers->body(begin, end, worker_index, workers->context);
@@ -62,10 +62,8 @@ static void thread_main(void* context)
     uint64_t seen = 0;
     sumi_mutex_lock(&workers->mutex);
     for (;;) {
-        while (workers->generation == seen && !workers->closing) {
-            sumi_condition_wait(&workers->wake, &workers->mutex);
-        }
-        if (workers->closing) { break; }
+        while (workers->generation == seen && !workers->closing) sumi_condition_wait(&workers->wake, &workers->mutex);
+        if (workers->closing) break;
         seen = workers->generation;
         if (workers->body == NULL) {
             continue; // the loop had ended before this thread woke
@@ -75,7 +73,7 @@ static void thread_main(void* context)
         claim_ranges(workers, self->index);
         sumi_mutex_lock(&workers->mutex);
         SUMI_ASSERT(workers->joined > 0);
-        if (--workers->joined == 0) { sumi_condition_broadcast(&workers->done); }
+        if (--workers->joined == 0) sumi_condition_broadcast(&workers->done);
     }
     sumi_mutex_unlock(&workers->mutex);
 }
@@ -85,7 +83,7 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
 {
     *out_workers = NULL;
     sumi_workers* workers = sumi_alloc_zero(heap, sizeof *workers);
-    if (workers == NULL) { return sumi_out_of_memory(error, sizeof *workers, "the workers"); }
+    if (workers == NULL) return sumi_out_of_memory(error, sizeof *workers, "the workers");
     workers->heap = heap;
     if (tasks != NULL && tasks->begin != NULL && tasks->worker_count > 0) {
         workers->tasks = *tasks;
@@ -93,8 +91,8 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
         *out_workers = workers;
         return SUMI_OK;
     }
-    if (thread_count <= 0) { thread_count = sumi_cpu_count(); }
-    if (thread_count > MAX_THREADS) { thread_count = MAX_THREADS; }
+    if (thread_count <= 0) thread_count = sumi_cpu_count();
+    if (thread_count > MAX_THREADS) thread_count = MAX_THREADS;
     if (thread_count > 1) {
         if (!sumi_mutex_init(&workers->mutex) || !sumi_condition_init(&workers->wake)
             || !sumi_condition_init(&workers->done)) {
@@ -126,14 +124,14 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
 
 void sumi_workers_destroy(sumi_workers* workers)
 {
-    if (workers == NULL) { return; }
+    if (workers == NULL) return;
     if (workers->has_locks) {
         sumi_mutex_lock(&workers->mutex);
         workers->closing = true;
         SUMI_ASSERT(workers->body == NULL && workers->joined == 0); // no loop is running
         sumi_condition_broadcast(&workers->wake);
         sumi_mutex_unlock(&workers->mutex);
-        for (int32_t i = 0; i < workers->thread_count; i++) { sumi_thread_join(&workers->threads[i].thread); }
+        for (int32_t i = 0; i < workers->thread_count; i++) sumi_thread_join(&workers->threads[i].thread);
         sumi_condition_destroy(&workers->wake);
         sumi_condition_destroy(&workers->done);
         sumi_mutex_destroy(&workers->mutex);
@@ -150,8 +148,8 @@ int32_t sumi_workers_count(const sumi_workers* workers)
 void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range, sumi_loop_body* body, void* context)
 {
     SUMI_ASSERT(body != NULL);
-    if (item_count <= 0) { return; }
-    if (min_range < 1) { min_range = 1; }
+    if (item_count <= 0) return;
+    if (min_range < 1) min_range = 1;
     if (item_count <= min_range || sumi_workers_count(workers) == 1) {
         body(0, item_count, 0, context);
         return;
@@ -177,7 +175,7 @@ void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range,
     sumi_mutex_unlock(&workers->mutex);
     claim_ranges(workers, 0);
     sumi_mutex_lock(&workers->mutex);
-    while (workers->joined > 0) { sumi_condition_wait(&workers->done, &workers->mutex); }
+    while (workers->joined > 0) sumi_condition_wait(&workers->done, &workers->mutex);
     SUMI_ASSERT(atomic_load(&workers->next) >= item_count);
     workers->body = NULL; // threads that wake from now on do not join
     sumi_mutex_unlock(&workers->mutex);

@@ -36,7 +36,7 @@ typedef struct attention_loop {
 static int32_t sequence_rows(const sumi_sequence* sequence, int32_t span_count)
 {
     int32_t rows = 0;
-    for (int32_t s = 0; s < span_count; s++) { rows += sequence->span[s].count; }
+    for (int32_t s = 0; s < span_count; s++) rows += sequence->span[s].count;
     return rows;
 }
 
@@ -82,7 +82,7 @@ static void pack_block(const head* h, int32_t key, int32_t keys, float* k_panels
     for (int32_t p = 0; p < sumi_divide_up(keys, tile_cols); p++) {
         const void* rows[SUMI_CPU_MAX_TILE_COLS];
         int32_t count = sumi_min_int(tile_cols, keys - p * tile_cols);
-        for (int32_t i = 0; i < count; i++) { rows[i] = h->k + row_of(h->sequence, key + p * tile_cols + i) * stride; }
+        for (int32_t i = 0; i < count; i++) rows[i] = h->k + row_of(h->sequence, key + p * tile_cols + i) * stride;
         kernels->pack_f32(k_panels + (size_t)p * (size_t)(tile_cols * dim), rows, count, dim);
     }
     for (int32_t i = 0; i < keys; i++) {
@@ -137,12 +137,12 @@ static void add_block(const head* h, int32_t first, int32_t rows, int32_t key, i
     for (int32_t r = 0; r < rows; r++) {
         float *row = s + r * SUMI_CPU_A_STRIDE, *o = sums->o + (size_t)r * (size_t)h->o_stride;
         int32_t query = first + r;
-        for (int32_t i = 0; window > 0 && i < keys && key + i <= query - window; i++) { row[i] = -INFINITY; }
+        for (int32_t i = 0; window > 0 && i < keys && key + i <= query - window; i++) row[i] = -INFINITY;
         // `after` is the first key that the query does not see
         int32_t after = op->causal ? query + 1 : window > 0 ? query + window : key + keys;
-        for (int32_t i = after > key ? after - key : 0; i < keys; i++) { row[i] = -INFINITY; }
+        for (int32_t i = after > key ? after - key : 0; i < keys; i++) row[i] = -INFINITY;
         float older = kernels->softmax(row, keys, &sums->max[r], &sums->sum[r]);
-        if (older != 1.0f) { kernels->scale(o, o, older, h->o_stride); }
+        if (older != 1.0f) kernels->scale(o, o, older, h->o_stride);
     }
     for (int32_t p = 0; p < h->o_stride / tile_cols; p++) {
         kernels->tile(rows, keys, s, v_panels + (size_t)p * (size_t)(keys * tile_cols), sums->o + p * tile_cols,
@@ -181,15 +181,14 @@ static void attend(const head* h, int32_t query_begin, int32_t query_end, float*
     for (int32_t key = 0; key < h->key_count; key += h->block) {
         int32_t keys = sumi_min_int(h->block, h->key_count - key);
         // query i sees keys (i - window, i] if causal, (i - window, i + window) if only windowed
-        if ((causal && key > query_end - 1) || (window > 0 && !causal && key >= query_end - 1 + window)) { break; }
-        if (window > 0 && key + keys - 1 <= query_begin - window) { continue; }
+        if ((causal && key > query_end - 1) || (window > 0 && !causal && key >= query_end - 1 + window)) break;
+        if (window > 0 && key + keys - 1 <= query_begin - window) continue;
         pack_block(h, key, keys, k_panels, v_panels);
         for (int32_t t = 0; t < queries; t += height) {
             int32_t rows = sumi_min_int(height, queries - t), first = query_begin + t, last = first + rows - 1;
             if ((causal && key > last) || (window > 0 && !causal && key >= last + window)
-                || (window > 0 && key + keys - 1 <= first - window)) {
+                || (window > 0 && key + keys - 1 <= first - window))
                 continue;
-            }
             const partial tile_sums = partial_at(&sums, t, h->o_stride);
             add_block(h, first, rows, key, keys, k_panels, v_panels, &tile_sums, a, s);
         }
@@ -266,9 +265,8 @@ void sumi_cpu_attention_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
 {
     const sumi_op_attention* a = &op->u.attention;
     if (op->is_cut || a->sequence_count != 1 || a->q_heads != 1 || a->causal || a->window > 0
-        || a->sequences[0].span_count != 1 || op->flops / op->range_count < CUT_FLOPS) {
+        || a->sequences[0].span_count != 1 || op->flops / op->range_count < CUT_FLOPS)
         return;
-    }
     const cutting c = find_cutting(kernels, op);
     if (c.units == 0) { return; } // too many to be counted
     op->is_cut = true;
@@ -330,14 +328,14 @@ static void cut_attend(int32_t begin, int32_t end, int32_t worker_index, void* c
                       block_begin = first_block(loop, unit, loop->unit_begin),
                       block_end = first_block(loop, unit, loop->unit_end);
         const partial sums = partial_at(&loop->sums, t * tile_rows, h->o_stride);
-        if (block_begin == block_end) { continue; }
-        if (block_begin == 0) { begin_queries(h, rows, &sums); }
+        if (block_begin == block_end) continue;
+        if (block_begin == 0) begin_queries(h, rows, &sums);
         for (int32_t b = block_begin; b < block_end; b++) {
             const float* k_panels = run->shared + (size_t)b * cut_block_floats(run->kernels, &run->op->u.attention);
             add_block(h, first, rows, b * h->block, sumi_min_int(h->block, h->key_count - b * h->block), k_panels,
                       k_panels + (size_t)h->block * (size_t)dim, &sums, a, s);
         }
-        if (block_end == loop->c.blocks) { end_queries(h, first, rows, &sums); }
+        if (block_end == loop->c.blocks) end_queries(h, first, rows, &sums);
     }
 }
 

@@ -29,19 +29,18 @@ static ALWAYS_INLINE void tile_rows(const int32_t rows, const int32_t vectors, i
     UNROLL
     for (int32_t r = 0; r < rows; r++) {
         UNROLL
-        for (int32_t v = 0; v < vectors; v++) {
+        for (int32_t v = 0; v < vectors; v++)
             acc[r][v] = first ? vec_all(0.0f) : vec_load(c + r * c_stride + v * SUMI_LANES);
-        }
     }
     for (int32_t k = 0; k < depth; k++) {
         vec columns[SUMI_TILE_VECTORS];
         UNROLL
-        for (int32_t v = 0; v < vectors; v++) { columns[v] = vec_load(b + v * SUMI_LANES); }
+        for (int32_t v = 0; v < vectors; v++) columns[v] = vec_load(b + v * SUMI_LANES);
         UNROLL
         for (int32_t r = 0; r < rows; r++) {
             vec value = vec_all(a[r * SUMI_CPU_A_STRIDE]);
             UNROLL
-            for (int32_t v = 0; v < vectors; v++) { acc[r][v] = vec_fma(value, columns[v], acc[r][v]); }
+            for (int32_t v = 0; v < vectors; v++) acc[r][v] = vec_fma(value, columns[v], acc[r][v]);
         }
         a += 1;
         b += TILE_COLS;
@@ -49,7 +48,7 @@ static ALWAYS_INLINE void tile_rows(const int32_t rows, const int32_t vectors, i
     UNROLL
     for (int32_t r = 0; r < rows; r++) {
         UNROLL
-        for (int32_t v = 0; v < vectors; v++) { vec_store(c + r * c_stride + v * SUMI_LANES, acc[r][v]); }
+        for (int32_t v = 0; v < vectors; v++) vec_store(c + r * c_stride + v * SUMI_LANES, acc[r][v]);
     }
 }
 
@@ -142,7 +141,7 @@ static ALWAYS_INLINE void transpose(vec v[4])
 {
     vec t[4];
     for (int32_t i = 0; i < 4; i++) { t[i] = (vec){v[0][i], v[1][i], v[2][i], v[3][i]}; }
-    for (int32_t i = 0; i < 4; i++) { v[i] = t[i]; }
+    for (int32_t i = 0; i < 4; i++) v[i] = t[i];
 }
 #endif
 
@@ -171,14 +170,14 @@ static ALWAYS_INLINE vec source_vector(source_type type, const void* row, int32_
     return type == SOURCE_F16 ? vec_from_f16(bytes + 2 * (size_t)k) : vec_from_bf16(bytes + 2 * (size_t)k);
 #else
     float lanes[SUMI_LANES];
-    for (int32_t i = 0; i < SUMI_LANES; i++) { lanes[i] = source_element(type, row, k + i); }
+    for (int32_t i = 0; i < SUMI_LANES; i++) lanes[i] = source_element(type, row, k + i);
     return vec_load(lanes);
 #endif
 }
 static ALWAYS_INLINE vec source_part(source_type type, const void* row, int32_t k, int32_t count)
 {
     float lanes[SUMI_LANES] = {0};
-    for (int32_t i = 0; i < count; i++) { lanes[i] = source_element(type, row, k + i); }
+    for (int32_t i = 0; i < count; i++) lanes[i] = source_element(type, row, k + i);
     return vec_load(lanes);
 }
 
@@ -189,12 +188,11 @@ static ALWAYS_INLINE void pack(source_type type, float* panel, const void* const
         for (; k + SUMI_LANES <= depth; k += SUMI_LANES) {
             vec v[SUMI_LANES];
             UNROLL
-            for (int32_t i = 0; i < SUMI_LANES; i++) {
+            for (int32_t i = 0; i < SUMI_LANES; i++)
                 v[i] = column + i < count ? source_vector(type, rows[column + i], k) : vec_all(0.0f);
-            }
             transpose(v);
             UNROLL
-            for (int32_t i = 0; i < SUMI_LANES; i++) { vec_store(panel + (size_t)(k + i) * TILE_COLS + column, v[i]); }
+            for (int32_t i = 0; i < SUMI_LANES; i++) vec_store(panel + (size_t)(k + i) * TILE_COLS + column, v[i]);
         }
         for (; k < depth; k++) {
             for (int32_t i = 0; i < SUMI_LANES; i++) {
@@ -223,7 +221,7 @@ static ALWAYS_INLINE void dot_rows(source_type type, const float* x, ptrdiff_t x
 {
     vec sums[4][2];
     UNROLL
-    for (int32_t r = 0; r < rows; r++) { sums[r][0] = sums[r][1] = vec_all(0.0f); }
+    for (int32_t r = 0; r < rows; r++) sums[r][0] = sums[r][1] = vec_all(0.0f);
     int32_t k = 0;
     for (; k + 2 * SUMI_LANES <= depth; k += 2 * SUMI_LANES) {
         vec w0 = source_vector(type, w, k), w1 = source_vector(type, w, k + SUMI_LANES);
@@ -237,12 +235,11 @@ static ALWAYS_INLINE void dot_rows(source_type type, const float* x, ptrdiff_t x
         int32_t lane_count = depth - k < SUMI_LANES ? depth - k : SUMI_LANES;
         vec w0 = source_part(type, w, k, lane_count);
         UNROLL
-        for (int32_t r = 0; r < rows; r++) {
+        for (int32_t r = 0; r < rows; r++)
             sums[r][0] = vec_fma(vec_load_part(x + r * x_stride + k, lane_count), w0, sums[r][0]);
-        }
     }
     UNROLL
-    for (int32_t r = 0; r < rows; r++) { y[r * y_stride] = vec_sum(sums[r][0] + sums[r][1]); }
+    for (int32_t r = 0; r < rows; r++) y[r * y_stride] = vec_sum(sums[r][0] + sums[r][1]);
 }
 static ALWAYS_INLINE void dot(source_type type, const float* x, ptrdiff_t x_stride, int32_t rows, const void* w,
                               int32_t depth, float* y, ptrdiff_t y_stride)

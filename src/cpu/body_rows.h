@@ -74,17 +74,17 @@ static void rows_finish(const sumi_cpu_finish* finish, float* y, const float* c,
     if (finish->accumulates) {
         FOR_VECTORS(count, {
             vec factor = scale;
-            if (gate != NULL) { factor = factor * LOAD(gate); }
+            if (gate != NULL) factor = factor * LOAD(gate);
             STORE(y, vec_fma(factor, LOAD(c), LOAD(y)));
         });
         return;
     }
     FOR_VECTORS(count, {
         vec v = LOAD(c);
-        if (bias != NULL) { v = v + LOAD(bias); }
+        if (bias != NULL) v = v + LOAD(bias);
         v = act(finish->activation, v);
-        if (gate != NULL) { v = v * LOAD(gate); }
-        if (residual != NULL) { v = v + LOAD(residual); }
+        if (gate != NULL) v = v * LOAD(gate);
+        if (residual != NULL) v = v + LOAD(residual);
         STORE(y, v);
     });
 }
@@ -95,7 +95,7 @@ static float rows_sum(const float* x, int32_t count)
     vec sums[4] = {vec_all(0), vec_all(0), vec_all(0), vec_all(0)};
     int32_t at = 0;
     for (; at + 4 * SUMI_LANES <= count; at += 4 * SUMI_LANES) {
-        for (int32_t u = 0; u < 4; u++) { sums[u] = sums[u] + vec_load(x + at + u * SUMI_LANES); }
+        for (int32_t u = 0; u < 4; u++) sums[u] = sums[u] + vec_load(x + at + u * SUMI_LANES);
     }
     const float* tail = x + at;
     FOR_VECTORS(count - at, sums[0] = sums[0] + LOAD(tail));
@@ -133,9 +133,9 @@ static void rows_normalise(float* y, const float* x, float mean, float factor, c
     vec centre = vec_all(mean), f = vec_all(factor);
     FOR_VECTORS(count, {
         vec v = (LOAD(x) - centre) * f;
-        if (w != NULL) { v = v * LOAD(w); }
-        if (scale != NULL) { v = v * LOAD(scale); }
-        if (shift != NULL) { v = v + LOAD(shift); }
+        if (w != NULL) v = v * LOAD(w);
+        if (scale != NULL) v = v * LOAD(scale);
+        if (shift != NULL) v = v + LOAD(shift);
         STORE(y, v);
     });
 }
@@ -146,8 +146,8 @@ static void rows_gate_add(float* y, const float* x, const float* b, float factor
     vec f = vec_all(factor);
     FOR_VECTORS(count, {
         vec v = LOAD(b) * f;
-        if (w != NULL) { v = v * LOAD(w); }
-        if (gate != NULL) { v = v * LOAD(gate); }
+        if (w != NULL) v = v * LOAD(w);
+        if (gate != NULL) v = v * LOAD(gate);
         STORE(y, LOAD(x) + v);
     });
 }
@@ -188,9 +188,9 @@ static float rows_softmax(float* s, int32_t count, float* max, float* sum)
 {
     vec largest = vec_all(-INFINITY);
     int32_t at = 0;
-    for (; at + SUMI_LANES <= count; at += SUMI_LANES) { largest = vec_max(vec_load(s + at), largest); }
+    for (; at + SUMI_LANES <= count; at += SUMI_LANES) largest = vec_max(vec_load(s + at), largest);
     float top = vec_largest(largest);
-    for (; at < count; at++) { top = s[at] > top ? s[at] : top; }
+    for (; at < count; at++) top = s[at] > top ? s[at] : top;
     top = top > *max ? top : *max;
     if (top == -INFINITY) { // every key so far is masked: nothing is added
         memset(s, 0, (size_t)count * sizeof *s);

@@ -145,8 +145,8 @@ static void pack_until(sumi_cpu_run* run, int32_t range)
     const int32_t cols = run->op->weight->rows, range_count = run->op->preparing_count,
                   items = sumi_cpu_is_narrow(cols) ? cols : sumi_divide_up(cols, run->kernels->tile_cols),
                   end = range < range_count ? (int32_t)((int64_t)items * range / range_count) : items;
-    if (*run->packed_count == 0 && run->op->bias != NULL) { sumi_cpu_vector(run->op->bias, cols, bias_of(run)); }
-    if (*run->packed_count >= end) { return; }
+    if (*run->packed_count == 0 && run->op->bias != NULL) sumi_cpu_vector(run->op->bias, cols, bias_of(run));
+    if (*run->packed_count >= end) return;
     sumi_parallel(run->workers, end - *run->packed_count, 1, pack_panels, run);
     *run->packed_count = end;
 }
@@ -174,7 +174,7 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
     int32_t padding = op->u.conv.pads_end ? 1 : 2 * (kernel / 2);
     source.out_width = ((op->u.conv.width << shift) + padding - kernel) / op->u.conv.stride + 1;
     pack_until(run, run->range_end);
-    if (run->row_begin >= run->row_end) { return SUMI_OK; }
+    if (run->row_begin >= run->row_end) return SUMI_OK;
     sumi_cpu_product product = {.run = run,
                                 .row_begin = run->row_begin,
                                 .row_end = run->row_end,

@@ -108,11 +108,11 @@ static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* pl
 static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* allocated_bytes, uint64_t bytes,
                                const char* what, sumi_error* error)
 {
-    if (*memory != NULL && *allocated_bytes >= bytes) { return SUMI_OK; }
+    if (*memory != NULL && *allocated_bytes >= bytes) return SUMI_OK;
     sumi_free(cpu->heap, *memory);
     *memory = bytes > SIZE_MAX ? NULL : sumi_alloc(cpu->heap, (size_t)bytes);
     *allocated_bytes = *memory != NULL ? bytes : 0;
-    if (*memory == NULL) { return sumi_out_of_memory(error, (size_t)bytes, what); }
+    if (*memory == NULL) return sumi_out_of_memory(error, (size_t)bytes, what);
     return SUMI_OK;
 }
 
@@ -193,7 +193,7 @@ static sumi_result run_ranges(sumi_cpu* cpu, const sumi_plan* plan, const sumi_o
     run.row_begin = first_row(op, range_begin);
     run.row_end = first_row(op, run.range_end);
     SUMI_ASSERT(ops[op->kind].run != NULL);
-    if (run.range_begin >= run.range_end) { return SUMI_OK; }
+    if (run.range_begin >= run.range_end) return SUMI_OK;
     SUMI_ASSERT(run.row_begin < run.row_end || ops[op->kind].cut != NULL);
     return ops[op->kind].run(&run);
 }
@@ -203,12 +203,10 @@ static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sum
 {
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end && (size_t)slice->op_end <= plan->op_count);
     sumi_cpu* cpu = (sumi_cpu*)runner;
-    if (slice->op_end == slice->op_begin + 1) {
+    if (slice->op_end == slice->op_begin + 1)
         return run_ranges(cpu, plan, &plan->ops[slice->op_begin], slice->range_begin, slice->range_end, counter, error);
-    }
-    for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
+    for (int32_t i = slice->op_begin; i < slice->op_end; i++)
         SUMI_TRY(run_ranges(cpu, plan, &plan->ops[i], 0, plan->ops[i].range_count, counter, error));
-    }
     return SUMI_OK;
 }
 
@@ -226,7 +224,7 @@ static void cpu_arrange(const sumi_runner* runner, sumi_plan* plan)
     const sumi_cpu* cpu = (const sumi_cpu*)runner;
     for (size_t i = 0; i < plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
-        if (ops[op->kind].cut != NULL) { ops[op->kind].cut(cpu->kernels, op); }
+        if (ops[op->kind].cut != NULL) ops[op->kind].cut(cpu->kernels, op);
     }
 }
 
@@ -306,18 +304,16 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
 #ifdef SUMI_CPU_HAS_X86
     sumi_cpu_features features = sumi_cpu_detect();
     bool has_avx2 = features.avx2_fma_f16c, has_avx512 = features.avx512 && has_avx2;
-    if ((level == SUMI_CPU_AVX2 && !has_avx2) || (level == SUMI_CPU_AVX512 && !has_avx512)) {
+    if ((level == SUMI_CPU_AVX2 && !has_avx2) || (level == SUMI_CPU_AVX512 && !has_avx512))
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "this CPU has no %s", level == SUMI_CPU_AVX2 ? "AVX2" : "AVX-512");
-    }
     if (level == SUMI_CPU_AVX512 || (level == SUMI_CPU_AUTO && has_avx512)) {
         kernels = &sumi_cpu_kernels_avx512;
     } else if (level == SUMI_CPU_AVX2 || (level == SUMI_CPU_AUTO && has_avx2)) {
         kernels = &sumi_cpu_kernels_avx2;
     }
 #else
-    if (level == SUMI_CPU_AVX2 || level == SUMI_CPU_AVX512) {
+    if (level == SUMI_CPU_AVX2 || level == SUMI_CPU_AVX512)
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "this CPU is no x86-64");
-    }
 #endif
     size_t floats = SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS
                   + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_MAX_TILE_COLS;

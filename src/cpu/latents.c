@@ -70,9 +70,8 @@ static void add_noise(int32_t begin, int32_t end, int32_t worker_index, void* co
     latent_loop* loop = context;
     float sigma = loop->row[0];
     for (int64_t i = (int64_t)(loop->run->row_begin + begin) * loop->plane;
-         i < (int64_t)(loop->run->row_begin + end) * loop->plane; i++) {
+         i < (int64_t)(loop->run->row_begin + end) * loop->plane; i++)
         loop->out[i] = sigma * loop->noise[i] + (1.0f - sigma) * loop->clean[i];
-    }
 }
 
 sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
@@ -125,8 +124,8 @@ static void solve(int32_t begin, int32_t end, int32_t worker_index, void* contex
                 float noised = row[9] * loop->noise[at] + (1.0f - row[9]) * loop->clean[at];
                 x = (1.0f - mask[i]) * noised + mask[i] * x;
             }
-            if (loop->h_out != NULL) { loop->h_out[at] = combine(history, values); }
-            if (loop->y_out != NULL && row[7] == 0.0f) { loop->y_out[at] = x; }
+            if (loop->h_out != NULL) loop->h_out[at] = combine(history, values);
+            if (loop->y_out != NULL && row[7] == 0.0f) loop->y_out[at] = x;
             loop->out[at] = x;
         }
     }
@@ -157,7 +156,7 @@ sumi_result sumi_cpu_solve(sumi_cpu_run* run)
 static double length_of(const float* x, int64_t count)
 {
     double sum = 0.0;
-    for (int64_t i = 0; i < count; i++) { sum += (double)x[i] * (double)x[i]; }
+    for (int64_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
     return sqrt(sum);
 }
 
@@ -180,9 +179,8 @@ static void rescale_tokens(const sumi_op_guide* guide, const float* positive, fl
         }
         const float factor = after > 0.0 ? (float)(sqrt(before) / sqrt(after)) : 0.0f;
         for (int32_t c = 0; c < guide->channels; c++) {
-            for (int32_t k = 0; k < patch * patch; k++) {
+            for (int32_t k = 0; k < patch * patch; k++)
                 v[corner + (int64_t)c * plane + (int64_t)(k / patch) * guide->width + k % patch] *= factor;
-            }
         }
     }
 }
@@ -204,16 +202,13 @@ static void guide(int32_t begin, int32_t end, int32_t worker_index, void* contex
             continue;
         }
         const float* negative = loop->x + op->u.guide.negative[item] * count;
-        for (int64_t i = 0; i < count; i++) { out[i] = positive[i] + s * (positive[i] - negative[i]); }
+        for (int64_t i = 0; i < count; i++) out[i] = positive[i] + s * (positive[i] - negative[i]);
         if (limit > 0.0f) {
             double before = length_of(positive, count), after = length_of(out, count);
-            if (after > before * (double)limit) {
+            if (after > before * (double)limit)
                 loop->run->kernels->scale(out, out, (float)(before * (double)limit / after), (int32_t)count);
-            }
         }
-        if (op->u.guide.rule == SUMI_GUIDANCE_NORM_RESCALE) {
-            rescale_tokens(&op->u.guide, positive, out, loop->plane);
-        }
+        if (op->u.guide.rule == SUMI_GUIDANCE_NORM_RESCALE) rescale_tokens(&op->u.guide, positive, out, loop->plane);
     }
 }
 
@@ -243,9 +238,9 @@ static void preview(int32_t begin, int32_t end, int32_t worker_index, void* cont
             float rgb[3] = {op->u.preview.bias[0], op->u.preview.bias[1], op->u.preview.bias[2]};
             for (int32_t c = 0; c < channels; c++) {
                 float clean = x[(int64_t)c * loop->plane + i] - sigma * v[(int64_t)c * loop->plane + i];
-                for (int32_t k = 0; k < 3; k++) { rgb[k] += clean * op->u.preview.factors[c * 3 + k]; }
+                for (int32_t k = 0; k < 3; k++) rgb[k] += clean * op->u.preview.factors[c * 3 + k];
             }
-            for (int32_t k = 0; k < 3; k++) { out[(int64_t)k * loop->plane + i] = rgb[k]; }
+            for (int32_t k = 0; k < 3; k++) out[(int64_t)k * loop->plane + i] = rgb[k];
         }
     }
 }
@@ -272,7 +267,7 @@ sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
     const float *moments = sumi_cpu_value(run, op->in[0]), *eps = sumi_cpu_value(run, op->in[1]);
     float* out = sumi_cpu_value(run, op->out);
     int32_t channels = op->u.posterior.channels, plane = sumi_cpu_cols(run, op->out);
-    if (run->row_begin >= run->row_end) { return SUMI_OK; }
+    if (run->row_begin >= run->row_end) return SUMI_OK;
     for (int32_t c = 0; c < channels; c++) {
         for (int32_t i = 0; i < plane; i++) {
             const float* pixel = moments + (int64_t)i * 2 * channels;

@@ -16,7 +16,7 @@ float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index)
 
 const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step)
 {
-    if (step.table.id == 0) { return NULL; }
+    if (step.table.id == 0) return NULL;
     int64_t row = step.per_step ? run->counter : 0;
     SUMI_ASSERT(row >= 0 && row < sumi_plan_info(run->plan, step.table)->rows);
     SUMI_ASSERT(step.column >= 0 && step.column < sumi_cpu_cols(run, step.table));
@@ -34,13 +34,10 @@ const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dty
 {
     SUMI_ASSERT(row >= 0 && row < weight->rows && weight->tensor_count >= 1 && sumi_weight_is_dense(weight));
     const sumi_stacked_tensor* tensor = weight->tensors;
-    for (; tensor + 1 < weight->tensors + weight->tensor_count && row >= tensor->rows; tensor++) {
-        row -= tensor->rows;
-    }
+    for (; tensor + 1 < weight->tensors + weight->tensor_count && row >= tensor->rows; tensor++) row -= tensor->rows;
     *dtype = tensor->dtype;
     if (weight->change != NULL || tensor->scale != 1.0f || !sumi_stacked_tensor_is_plain(tensor)
-        || (*dtype != SUMI_DTYPE_F32 && *dtype != SUMI_DTYPE_F16 && *dtype != SUMI_DTYPE_BF16)) {
+        || (*dtype != SUMI_DTYPE_F32 && *dtype != SUMI_DTYPE_F16 && *dtype != SUMI_DTYPE_BF16))
         return NULL;
-    }
     return (const unsigned char*)tensor->data + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
 }

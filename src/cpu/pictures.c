@@ -24,14 +24,13 @@ static void sum_run(const group_loop* loop, int32_t row, int32_t end, const floa
 {
     SUMI_ASSERT(row < end && end - row <= RUN_ROWS);
     memset(sums, 0, (size_t)loop->channels * sizeof(float));
-    for (int32_t r = row; r < end; r++) {
+    for (int32_t r = row; r < end; r++)
         loop->run->kernels->channel_sums(sums, loop->x + r * loop->x_pitch, mean, loop->channels);
-    }
 }
 
 static void add_run(const group_loop* loop, const float* sums, double* totals)
 {
-    for (int32_t c = 0; c < loop->channels; c++) { totals[c] += (double)sums[c]; }
+    for (int32_t c = 0; c < loop->channels; c++) totals[c] += (double)sums[c];
 }
 
 // Writes the means of a block of `rows` rows, or its sums of squared deviations, from the totals of the channels.
@@ -41,7 +40,7 @@ static void end_pass(const group_loop* loop, int32_t block, int32_t rows, bool i
     float* y = loop->y + (int64_t)block * groups * 2 + (is_mean ? 0 : 1);
     for (int32_t g = 0; g < groups; g++) {
         double total = 0.0;
-        for (int32_t c = 0; c < size; c++) { total += totals[g * size + c]; }
+        for (int32_t c = 0; c < size; c++) total += totals[g * size + c];
         y[2 * g] = (float)(is_mean ? total / ((double)rows * size) : total);
     }
 }
@@ -50,7 +49,7 @@ static void fill_mean(const group_loop* loop, int32_t block, float* mean)
 {
     const int32_t groups = loop->run->op->u.group.groups, size = loop->channels / groups;
     const float* y = loop->y + (int64_t)block * groups * 2;
-    for (int32_t c = 0; c < loop->channels; c++) { mean[c] = y[2 * (c / size)]; }
+    for (int32_t c = 0; c < loop->channels; c++) mean[c] = y[2 * (c / size)];
 }
 
 static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* context)
@@ -63,7 +62,7 @@ static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* c
         const int32_t first = block * op->u.group.block_rows,
                       last = sumi_min_int(op->rows, first + op->u.group.block_rows);
         for (int32_t pass = 0; pass < 2; pass++) {
-            if (pass == 1) { fill_mean(loop, block, mean); }
+            if (pass == 1) fill_mean(loop, block, mean);
             memset(totals, 0, (size_t)loop->channels * sizeof(double));
             for (int32_t row = first; row < last; row += RUN_ROWS) {
                 sum_run(loop, row, sumi_min_int(row + RUN_ROWS, last), pass == 1 ? mean : NULL, sums);
@@ -90,7 +89,7 @@ void sumi_cpu_group_sums_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
                   rows = sumi_round_up(
                       sumi_divide_up(block_rows, sumi_cpu_range_count(0.0, row_bytes * block_rows, block_rows)),
                       RUN_ROWS);
-    if (rows >= block_rows) { return; }
+    if (rows >= block_rows) return;
     op->is_cut = true;
     op->range_rows = rows;
     op->range_count = 2 * op->u.group.block_count * sumi_divide_up(block_rows, rows);
@@ -121,17 +120,16 @@ static void run_chunks(const group_loop* loop, int32_t block, bool is_mean, int3
     const int32_t first = block * op->u.group.block_rows, last = sumi_min_int(op->rows, first + op->u.group.block_rows),
                   row = first + begin * op->range_rows, after = sumi_min_int(last, first + end * op->range_rows);
     float *mean = loop->run->shared, *sums = mean + loop->channels;
-    if (!is_mean) { fill_mean(loop, block, mean); }
+    if (!is_mean) fill_mean(loop, block, mean);
     chunk_loop chunk = {loop, row, after, is_mean ? NULL : mean,
                         sums + (size_t)(begin * (op->range_rows / RUN_ROWS)) * (size_t)loop->channels};
     // the last block may be so short that chunks are empty
-    if (row < after) { sumi_parallel(loop->run->workers, sumi_divide_up(after - row, RUN_ROWS), 1, sum_chunk, &chunk); }
-    if (end < sumi_divide_up(op->u.group.block_rows, op->range_rows)) { return; }
+    if (row < after) sumi_parallel(loop->run->workers, sumi_divide_up(after - row, RUN_ROWS), 1, sum_chunk, &chunk);
+    if (end < sumi_divide_up(op->u.group.block_rows, op->range_rows)) return;
     double* totals = (double*)(void*)sumi_cpu_worker(loop->run, 0);
     memset(totals, 0, (size_t)loop->channels * sizeof(double));
-    for (int32_t i = 0; i < sumi_divide_up(last - first, RUN_ROWS); i++) {
+    for (int32_t i = 0; i < sumi_divide_up(last - first, RUN_ROWS); i++)
         add_run(loop, sums + (size_t)i * (size_t)loop->channels, totals);
-    }
     end_pass(loop, block, last - first, is_mean, totals);
 }
 
@@ -176,8 +174,8 @@ static void combine_blocks(const group_loop* loop, const float* sums, float* mea
 {
     const sumi_op* op = loop->run->op;
     const int32_t groups = op->u.group.groups, size = loop->channels / groups;
-    if (op->weight != NULL) { sumi_cpu_vector(op->weight, loop->channels, factor); }
-    if (op->bias != NULL) { sumi_cpu_vector(op->bias, loop->channels, bias); }
+    if (op->weight != NULL) sumi_cpu_vector(op->weight, loop->channels, factor);
+    if (op->bias != NULL) sumi_cpu_vector(op->bias, loop->channels, bias);
     for (int32_t g = 0; g < groups; g++) {
         double count = 0.0, centre = 0.0, deviation = 0.0;
         for (int32_t block = 0; block < op->u.group.block_count; block++) {
@@ -248,7 +246,7 @@ static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a
         for (int32_t j = 0; j < length; j++) {
             float* to = b + i * b_step + j * b_along;
             const float* from = a + i * a_step + j * a_along;
-            for (int32_t c = 0; c < channels; c++) { to[c] = from[c] * old_weight + to[c] * new_weight; }
+            for (int32_t c = 0; c < channels; c++) to[c] = from[c] * old_weight + to[c] * new_weight;
         }
     }
 }
@@ -260,7 +258,7 @@ sumi_result sumi_cpu_tile_blend(sumi_cpu_run* run)
     float* tile = sumi_cpu_value(run, op->out);
     const float *above = sumi_cpu_value(run, op->in[1]), *left = sumi_cpu_value(run, op->in[2]);
     int64_t row = (int64_t)width * channels;
-    if (run->row_begin >= run->row_end) { return SUMI_OK; }
+    if (run->row_begin >= run->row_end) return SUMI_OK;
     if (above != NULL) {
         int32_t count = sumi_min_int(op->u.blend.extent, sumi_min_int(height, op->u.blend.above_height));
         blend_edge(tile, row, channels, above + (op->u.blend.above_height - count) * row, row, channels, count, width,
@@ -304,9 +302,7 @@ sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
         int64_t pixel = (int64_t)(op->u.pixels.y + r / op->u.pixels.width) * op->u.pixels.picture_width + op->u.pixels.x
                       + r % op->u.pixels.width;
-        for (int32_t c = 0; c < 3; c++) {
-            out[(int64_t)r * 3 + c] = (float)bytes[pixel * 3 + c] / 255.0f * 2.0f - 1.0f;
-        }
+        for (int32_t c = 0; c < 3; c++) out[(int64_t)r * 3 + c] = (float)bytes[pixel * 3 + c] / 255.0f * 2.0f - 1.0f;
     }
     return SUMI_OK;
 }
@@ -335,7 +331,7 @@ static void patches_in(int32_t begin, int32_t end, int32_t worker_index, void* c
                 int64_t pixel = (int64_t)(y0 + i / p->patch) * p->width + x0 + i % p->patch;
                 out[i] = ((float)loop->bytes[pixel * 3 + c] / 255.0f - p->mean[c]) / p->deviation[c];
             }
-            for (int32_t f = 1; f < p->frames; f++) { memcpy(out + f * area, out, (size_t)area * sizeof *out); }
+            for (int32_t f = 1; f < p->frames; f++) memcpy(out + f * area, out, (size_t)area * sizeof *out);
         }
     }
 }
@@ -372,7 +368,7 @@ static void composite(int32_t begin, int32_t end, int32_t worker_index, void* co
     const composite_loop* loop = context;
     for (int32_t r = loop->row_begin + begin; r < loop->row_begin + end; r++) {
         const int32_t pixel = r % loop->rows, opacity = loop->opacity[pixel];
-        if (opacity == 255) { continue; }
+        if (opacity == 255) continue;
         float* x = loop->pictures + 3 * (int64_t)r;
         for (int32_t c = 0; c < 3; c++) {
             const float b = (float)loop->beneath[3 * (int64_t)pixel + c] / 127.5f - 1.0f;
@@ -414,7 +410,7 @@ static void pixels_out(int32_t begin, int32_t end, int32_t worker_index, void* c
         value = value > 0.0f ? (value < 1.0f ? value : 1.0f) : 0.0f; // NaN becomes 0
         loop->bytes[i] = (uint8_t)nearbyintf(value * 255.0f);
     }
-    if (bad > 0) { atomic_fetch_add(&loop->not_finite, bad); }
+    if (bad > 0) atomic_fetch_add(&loop->not_finite, bad);
 }
 
 // Rounding a value takes five nanoseconds.

@@ -59,9 +59,8 @@ static int32_t panels_in(const product_loop* loop, int64_t row_block, int32_t* f
 static int32_t count_items(const product_loop* loop)
 {
     int32_t items = 0, first;
-    for (int64_t r = loop->unit_begin / loop->panels; r * loop->panels < loop->unit_end; r++) {
+    for (int64_t r = loop->unit_begin / loop->panels; r * loop->panels < loop->unit_end; r++)
         items += sumi_divide_up(panels_in(loop, r, &first), loop->item_panels);
-    }
     return items;
 }
 
@@ -74,7 +73,7 @@ static block find_item(const product_loop* loop, int32_t item)
     for (; r * loop->panels < loop->unit_end; r++) { // same order as in count_items
         panels = panels_in(loop, r, &first);
         int32_t items = sumi_divide_up(panels, loop->item_panels);
-        if (item < items) { break; }
+        if (item < items) break;
         item -= items;
     }
     first += item * loop->item_panels;
@@ -109,12 +108,12 @@ static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t 
         const unsigned char* row = sumi_cpu_weight_row(product->weight, column + i, &dtype);
         first = i == 0 ? dtype : first;
         is_plain = row != NULL && dtype == first;
-        if (is_plain) { rows[i] = row + sumi_dtype_bytes(dtype, (uint64_t)k); }
+        if (is_plain) rows[i] = row + sumi_dtype_bytes(dtype, (uint64_t)k);
     }
     if (!is_plain) {
         sumi_weight_block_to_float(product->weight, (sumi_weight_block){column, count, k, depth}, converted,
                                    SUMI_CPU_DEPTH);
-        for (int32_t i = 0; i < count; i++) { rows[i] = converted + i * SUMI_CPU_DEPTH; }
+        for (int32_t i = 0; i < count; i++) rows[i] = converted + i * SUMI_CPU_DEPTH;
         first = SUMI_DTYPE_F32;
     }
     (first == SUMI_DTYPE_F32   ? kernels->pack_f32
@@ -161,7 +160,7 @@ static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t row
                 }
             }
         }
-        if (k + depth == product->depth) { finish_rows(product, row + r, tile, 0, product->cols, sums, WIDTH); }
+        if (k + depth == product->depth) finish_rows(product, row + r, tile, 0, product->cols, sums, WIDTH);
     }
 }
 
@@ -206,9 +205,8 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
                     (is_half ? kernels->half_tile : kernels->tile)(
                         tile, depth, a, panel, c + (size_t)r * (size_t)c_stride + p * tile_cols, c_stride, k == 0);
                 }
-                if (k + depth == product->depth) {
+                if (k + depth == product->depth)
                     finish_rows(product, row + r, tile, column, cols, c + (size_t)r * (size_t)c_stride, c_stride);
-                }
             }
         }
     }

@@ -34,10 +34,9 @@ static void embed(int32_t begin, int32_t end, int32_t worker_index, void* contex
         } else {
             sumi_weight_to_float(loop->run->op->weight, loop->ids[r], 1, y, loop->cols);
         }
-        if (loop->run->op->u.embed.scale != 1.0f) {
+        if (loop->run->op->u.embed.scale != 1.0f)
             loop->run->kernels->scale(y, y, loop->run->op->u.embed.scale, loop->cols);
-        }
-        if (loop->bias != NULL) { loop->run->kernels->channel_sums(y, loop->bias, NULL, loop->cols); }
+        if (loop->bias != NULL) loop->run->kernels->channel_sums(y, loop->bias, NULL, loop->cols);
     }
 }
 
@@ -80,9 +79,8 @@ sumi_result sumi_cpu_fill_rows(sumi_cpu_run* run)
     }
     for (int32_t s = run->row_begin; s < run->row_end; s++) {
         SUMI_ASSERT(op->u.fill.spans[s].begin >= 0 && op->u.fill.spans[s].count >= 0);
-        for (int32_t r = 0; r < op->u.fill.spans[s].count; r++) {
+        for (int32_t r = 0; r < op->u.fill.spans[s].count; r++)
             memcpy(y + (int64_t)(op->u.fill.spans[s].begin + r) * cols, run->shared, (size_t)cols * sizeof(float));
-        }
     }
     return SUMI_OK;
 }
@@ -111,10 +109,9 @@ static void mean_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
         const sumi_span span = loop->run->op->u.mean.spans[s];
         float* y = loop->y + (int64_t)s * loop->cols;
         memset(y, 0, (size_t)loop->cols * sizeof *y);
-        for (int32_t r = span.begin; r < span.begin + span.count; r++) {
+        for (int32_t r = span.begin; r < span.begin + span.count; r++)
             kernels->channel_sums(y, loop->x + (int64_t)r * loop->cols, NULL, loop->cols);
-        }
-        for (int32_t c = 0; c < loop->cols; c++) { y[c] /= (float)span.count; }
+        for (int32_t c = 0; c < loop->cols; c++) y[c] /= (float)span.count;
     }
 }
 
@@ -139,7 +136,7 @@ static void add_rows(int32_t begin, int32_t end, int32_t worker_index, void* con
     const float scale = loop->run->op->u.add.scale;
     const int64_t first = (int64_t)(loop->run->row_begin + begin) * loop->cols,
                   last = (int64_t)(loop->run->row_begin + end) * loop->cols;
-    for (int64_t i = first; i < last; i++) { loop->y[i] = loop->x[i] + scale * loop->y[i]; }
+    for (int64_t i = first; i < last; i++) loop->y[i] = loop->x[i] + scale * loop->y[i];
 }
 
 sumi_result sumi_cpu_add_rows(sumi_cpu_run* run)
@@ -213,7 +210,7 @@ static void add_residual(int32_t begin, int32_t end, int32_t worker_index, void*
     const float factor = *loop->scale;
     const int64_t first = (int64_t)(loop->run->row_begin + begin) * loop->cols,
                   last = (int64_t)(loop->run->row_begin + end) * loop->cols;
-    for (int64_t i = first; i < last; i++) { loop->y[i] += loop->table[i] + factor * loop->b[i]; }
+    for (int64_t i = first; i < last; i++) loop->y[i] += loop->table[i] + factor * loop->b[i];
 }
 
 sumi_result sumi_cpu_add_residual(sumi_cpu_run* run)
@@ -343,7 +340,7 @@ sumi_result sumi_cpu_gated(sumi_cpu_run* run)
 static const float* in_band(const float* table, int32_t pitch, const sumi_row_band* bands, int32_t band_count,
                             int32_t row)
 {
-    if (table == NULL || band_count == 0) { return table; }
+    if (table == NULL || band_count == 0) return table;
     int32_t i = 0;
     while (row >= bands[i].end) {
         i++;
@@ -363,7 +360,7 @@ static float* take_weight(const sumi_cpu_run* run, const sumi_weight* weight, su
                           float* into)
 {
     SUMI_ASSERT(weight == NULL || value.id == 0);
-    if (weight == NULL && value.id == 0) { return NULL; }
+    if (weight == NULL && value.id == 0) return NULL;
     if (weight != NULL) {
         sumi_cpu_vector(weight, cols, into);
     } else {
@@ -415,7 +412,7 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
     loop.scale_pitch = step_pitch(run, op->u.norm.scale);
     loop.shift_pitch = step_pitch(run, op->u.norm.shift);
     float* w = take_weight(run, op->weight, op->in[3], cols, run->shared);
-    for (int32_t c = 0; w != NULL && op->u.norm.weight_plus_one && c < cols; c++) { w[c] += 1.0f; }
+    for (int32_t c = 0; w != NULL && op->u.norm.weight_plus_one && c < cols; c++) w[c] += 1.0f;
     loop.w = w;
     if (op->bias != NULL) { // used in place of a shift
         sumi_cpu_vector(op->bias, cols, run->shared + cols);
@@ -473,9 +470,8 @@ static void qk_norm_rope(int32_t begin, int32_t end, int32_t worker_index, void*
                 float factor = 1.0f / sqrtf(kernels->sum_squares(x, 0.0f, dim) / (float)dim + op->u.qk.eps);
                 kernels->normalise(x, x, 0.0f, factor, w, NULL, NULL, dim);
             }
-            if (pairs > 0) {
+            if (pairs > 0)
                 kernels->rotate(x, loop->table + (int64_t)(op->u.qk.rope_row + r) * 2 * pairs, pairs, op->u.qk.rotary);
-            }
         }
     }
 }
@@ -551,7 +547,7 @@ sumi_result sumi_cpu_time_embed(sumi_cpu_run* run)
             row[op->u.time.cos_first ? i : half + i] = (float)cos(angle);
             row[op->u.time.cos_first ? half + i : i] = (float)sin(angle);
         }
-        if (width % 2 == 1) { row[width - 1] = 0.0f; }
+        if (width % 2 == 1) row[width - 1] = 0.0f;
     }
     return SUMI_OK;
 }

@@ -81,12 +81,12 @@ static inline void vec_store(float* p, vec v) { memcpy(p, &v, sizeof v); }
 static inline vec vec_load_part(const float* p, int32_t count)
 {
     float v[4] = {0};
-    for (int32_t i = 0; i < count; i++) { v[i] = p[i]; }
+    for (int32_t i = 0; i < count; i++) v[i] = p[i];
     return vec_load(v);
 }
 static inline void vec_store_part(float* p, vec v, int32_t count)
 {
-    for (int32_t i = 0; i < count; i++) { p[i] = v[i]; }
+    for (int32_t i = 0; i < count; i++) p[i] = v[i];
 }
 static inline vec vec_all(float x) { return (vec){x, x, x, x}; }
 static inline vec vec_choose(vec_int mask, vec a, vec b) { return (vec)(((vec_int)a & mask) | ((vec_int)b & ~mask)); }
@@ -112,7 +112,7 @@ static inline float vec_sum(vec v)
     float lanes[SUMI_LANES];
     vec_store(lanes, v);
     for (int32_t width = SUMI_LANES / 2; width > 0; width /= 2) {
-        for (int32_t i = 0; i < width; i++) { lanes[i] += lanes[i + width]; }
+        for (int32_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
     }
     return lanes[0];
 }
@@ -121,7 +121,7 @@ static inline float vec_largest(vec v)
     float lanes[SUMI_LANES];
     vec_store(lanes, v);
     float largest = lanes[0];
-    for (int32_t i = 1; i < SUMI_LANES; i++) { largest = lanes[i] > largest ? lanes[i] : largest; }
+    for (int32_t i = 1; i < SUMI_LANES; i++) largest = lanes[i] > largest ? lanes[i] : largest;
     return largest;
 }
 

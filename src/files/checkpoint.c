@@ -54,8 +54,8 @@ static bool prefix_matches(const char* pattern, const char* text, size_t bytes)
     for (; *pattern != '\0'; pattern++) {
         if (*pattern == '*') {
             const char* word = text;
-            while (text < end && *text != '.') { text++; }
-            if (text == word) { return false; }
+            while (text < end && *text != '.') text++;
+            if (text == word) return false;
         } else if (text == end || *text++ != *pattern) {
             return false;
         }
@@ -71,16 +71,15 @@ static bool holds_all(const sumi_tensor_set* set, const sumi_signature* signatur
     char name[512];
     for (int32_t i = 0; i < SUMI_SIGNATURE_TENSORS && signature->tensors[i] != NULL; i++) {
         const int written = snprintf(name, sizeof name, "%.*s%s", (int)prefix_bytes, prefix, signature->tensors[i]);
-        if (written < 0 || (size_t)written >= sizeof name) { return false; }
+        if (written < 0 || (size_t)written >= sizeof name) return false;
         const sumi_tensor* tensor = sumi_tensor_find(set, name);
-        if (tensor == NULL) { return false; }
+        if (tensor == NULL) return false;
         const int32_t rank = signature->shape.rank, axis = signature->shape.axis;
-        if (i == 0 && rank != 0 && tensor->rank != rank) { return false; }
+        if (i == 0 && rank != 0 && tensor->rank != rank) return false;
         if (i == 0 && signature->shape.maximum != 0
             && (tensor->rank <= axis || tensor->shape[axis] < signature->shape.minimum
-                || tensor->shape[axis] > signature->shape.maximum)) {
+                || tensor->shape[axis] > signature->shape.maximum))
             return false;
-        }
     }
     return true;
 }
@@ -99,7 +98,7 @@ static bool find_prefix(const sumi_tensor_set* set, const sumi_signature* signat
     const size_t fixed_bytes = strcspn(pattern, "*"), tensor_bytes = strlen(signature->tensors[0]);
     for (size_t i = 0; i < set->count; i++) {
         const char* name = set->tensors[i].name;
-        if (strncmp(name, pattern, fixed_bytes) != 0) { continue; }
+        if (strncmp(name, pattern, fixed_bytes) != 0) continue;
         const size_t bytes = strlen(name), prefix_bytes = bytes > tensor_bytes ? bytes - tensor_bytes : 0;
         if (strcmp(name + prefix_bytes, signature->tensors[0]) == 0 && prefix_matches(pattern, name, prefix_bytes)
             && holds_all(set, signature, name, prefix_bytes)) {
@@ -120,17 +119,15 @@ static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set
     match best = {.preference = INT32_MAX};
     for (size_t k = 0; k < checkpoint->signature_count; k++) {
         const sumi_signature* signature = &checkpoint->signatures[k];
-        if (signature->tensors[0] == NULL || (kind != SUMI_ANY_COMPONENT && (int32_t)signature->component != kind)) {
+        if (signature->tensors[0] == NULL || (kind != SUMI_ANY_COMPONENT && (int32_t)signature->component != kind))
             continue;
-        }
         const char* const* prefixes = signature->prefixes != NULL ? signature->prefixes : s_no_prefix;
         for (int32_t preference = 0; prefixes[preference] != NULL && preference < best.preference; preference++) {
             match candidate = {signature, prefixes[preference], strlen(prefixes[preference]), preference};
             if (strchr(prefixes[preference], '*') != NULL
                     ? find_prefix(set, signature, prefixes[preference], &candidate)
-                    : holds_all(set, signature, candidate.prefix, candidate.prefix_bytes)) {
+                    : holds_all(set, signature, candidate.prefix, candidate.prefix_bytes))
                 best = candidate;
-            }
         }
     }
     return best;
@@ -172,9 +169,8 @@ static sumi_result add_folders(sumi_checkpoint* checkpoint, const sumi_checkpoin
 {
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         if (desc->component_paths[kind] != NULL || kind == SUMI_COMPONENT_VISION
-            || (desc->without_text_encoder && is_for_prompts(kind))) {
+            || (desc->without_text_encoder && is_for_prompts(kind)))
             continue;
-        }
         char* folder;
         // The name of the first of the component's possible folders; locate_below() tries the others too.
         SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, desc->path, s_folders[kind][0], error, &folder));
@@ -198,23 +194,21 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     checkpoint->class_words = desc->class_words;
     checkpoint->without_text_encoder = desc->without_text_encoder;
     bool any = desc->path != NULL;
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { any = any || component_path(desc, kind) != NULL; }
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) any = any || component_path(desc, kind) != NULL;
     if (!any) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "no path is given: name a diffusers folder, a checkpoint file, or the transformer's path");
     }
     checkpoint->sources = sumi_alloc_zero(heap, MAX_SOURCES * sizeof *checkpoint->sources);
-    if (checkpoint->sources == NULL) {
+    if (checkpoint->sources == NULL)
         return sumi_out_of_memory(error, MAX_SOURCES * sizeof *checkpoint->sources, "a checkpoint's files");
-    }
     SUMI_TRY(keep_paths(checkpoint, desc, error));
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const char* path = component_path(desc, kind);
-        if (path != NULL) {
+        if (path != NULL)
             SUMI_TRY(add_source(checkpoint, path, kind, true, sumi_checkpoint_is_folder(checkpoint, path), error));
-        }
     }
-    if (desc->path == NULL) { return SUMI_OK; }
+    if (desc->path == NULL) return SUMI_OK;
     checkpoint->path_is_folder = sumi_checkpoint_is_folder(checkpoint, desc->path);
     return checkpoint->path_is_folder ? add_folders(checkpoint, desc, error)
                                       : add_source(checkpoint, desc->path, SUMI_ANY_COMPONENT, true, false, error);
@@ -260,9 +254,7 @@ static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* er
         s->is_located = true;
         return sumi_tensor_opening_locate_file(&s->opening, checkpoint->heap, s->path, error);
     }
-    if (s->kind != SUMI_ANY_COMPONENT && !s->must_exist) {
-        return locate_below(checkpoint, s, checkpoint->path, error);
-    }
+    if (s->kind != SUMI_ANY_COMPONENT && !s->must_exist) return locate_below(checkpoint, s, checkpoint->path, error);
     SUMI_TRY(locate_in(checkpoint, s, s->path, error));
     if (!s->is_located
         && s->must_exist) { // the folder of a whole model was given for one component: look in its subfolder
@@ -287,9 +279,8 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
             has_component_folder || (!checkpoint->sources[i].must_exist && checkpoint->sources[i].is_located);
     }
     // if component folders with weights were found, files at the top of `path` are not the model's components
-    if (!(s->kind == SUMI_ANY_COMPONENT && s->is_no_file && has_component_folder)) {
+    if (!(s->kind == SUMI_ANY_COMPONENT && s->is_no_file && has_component_folder))
         SUMI_TRY(locate(checkpoint, s, error));
-    }
     checkpoint->file_count += s->opening.count;
     checkpoint->current++;
     return SUMI_OK;
@@ -303,8 +294,8 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* compo
 {
     SUMI_ASSERT(!component->present && component->prefix == NULL && s->is_located);
     component->prefix = sumi_alloc(checkpoint->heap, matched->prefix_bytes + 1);
-    if (component->prefix == NULL) { return sumi_out_of_memory(error, matched->prefix_bytes + 1, "a prefix of names"); }
-    if (matched->prefix_bytes > 0) { memcpy(component->prefix, matched->prefix, matched->prefix_bytes); }
+    if (component->prefix == NULL) return sumi_out_of_memory(error, matched->prefix_bytes + 1, "a prefix of names");
+    if (matched->prefix_bytes > 0) memcpy(component->prefix, matched->prefix, matched->prefix_bytes);
     component->prefix[matched->prefix_bytes] = '\0';
     component->present = true;
     component->signature = matched->signature;
@@ -332,14 +323,14 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
     for (int32_t pass = 0; pass < 2; pass++) { // pass 0: the component's own source; pass 1: all others
         for (int32_t i = 0; i < checkpoint->source_count; i++) {
             const source* s = &checkpoint->sources[i];
-            if ((s->kind == kind) != (pass == 0)) { continue; }
+            if ((s->kind == kind) != (pass == 0)) continue;
             if (component->path == NULL && s->kind == kind) {
                 component->path = s->path;
             } // for messages, also if absent
-            if (!s->is_located) { continue; }
+            if (!s->is_located) continue;
             const match matched = find_match(checkpoint, &s->set, kind);
-            if (matched.signature != NULL) { return use_source(checkpoint, component, s, &matched, error); }
-            if (pass == 0 && s->must_exist) { return refuse_source(checkpoint, s, error); }
+            if (matched.signature != NULL) return use_source(checkpoint, component, s, &matched, error);
+            if (pass == 0 && s->must_exist) return refuse_source(checkpoint, s, error);
             if (pass == 0) { // no signature knows the network, but its folder says which component it is
                 return use_source(checkpoint, component, s, &matched, error);
             }
@@ -382,13 +373,13 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
     while (sumi_json_key(&json, &key)) {
         const bool is_class = sumi_json_is(&key, "_class_name") && sumi_json_peek(&json) == SUMI_JSON_STRING;
         const bool is_list = sumi_json_is(&key, "architectures") && sumi_json_peek(&json) == SUMI_JSON_ARRAY;
-        if (is_list) { sumi_json_array(&json); }
+        if (is_list) sumi_json_array(&json);
         if (is_class || (is_list && sumi_json_item(&json) && sumi_json_peek(&json) == SUMI_JSON_STRING)) {
             sumi_json_string(&json, &text);
             const size_t bytes = has_class_name ? capacity : sumi_json_decode(&text, name, capacity - 1);
-            if (bytes < capacity) { name[bytes] = '\0'; }
+            if (bytes < capacity) name[bytes] = '\0';
             has_class_name = has_class_name || is_class;
-            while (is_list && sumi_json_item(&json)) { sumi_json_skip(&json); }
+            while (is_list && sumi_json_item(&json)) sumi_json_skip(&json);
         } else if (!is_list) {
             sumi_json_skip(&json);
         } else {
@@ -411,7 +402,7 @@ static bool config_matches(const sumi_checkpoint* checkpoint, const sumi_file* f
             char name[128] = "";
             sumi_json_decode(&text, name, sizeof name - 1);
             const char* const* words = checkpoint->class_words != NULL ? checkpoint->class_words[kind] : NULL;
-            for (; words != NULL && *words != NULL; words++) { matches = matches || strstr(name, *words) != NULL; }
+            for (; words != NULL && *words != NULL; words++) matches = matches || strstr(name, *words) != NULL;
         } else {
             matches =
                 matches
@@ -426,7 +417,7 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
 {
     sumi_component* component = &checkpoint->components[kind];
     const source* s = sumi_checkpoint_source_of(checkpoint, component);
-    if (s == NULL) { return SUMI_OK; }
+    if (s == NULL) return SUMI_OK;
     if (s->is_no_file) {
         SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &component->config, s->path, "config.json", true, error));
     } else {
@@ -438,12 +429,11 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
         SUMI_TRY(result);
     }
     if (component->config.data != NULL && (!s->is_no_file || s->kind != kind)
-        && !config_matches(checkpoint, &component->config, kind)) {
+        && !config_matches(checkpoint, &component->config, kind))
         sumi_file_close(&component->config);
-    }
     // the weights may be from elsewhere while config.json is in the folder of `path`
     for (int32_t i = 0; i < 2 && checkpoint->path_is_folder && component->config.data == NULL; i++) {
-        if (s_folders[kind][i] == NULL) { break; }
+        if (s_folders[kind][i] == NULL) break;
         char* folder;
         SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, checkpoint->path, s_folders[kind][i], error, &folder));
         const sumi_result result =
@@ -464,9 +454,8 @@ static sumi_result resolve_config(sumi_checkpoint* checkpoint, int32_t kind, sum
         for (size_t i = 0; i < checkpoint->signature_count && component->signature == NULL; i++) {
             const sumi_signature* signature = &checkpoint->signatures[i];
             if ((int32_t)signature->component == kind && signature->class_name != NULL
-                && strcmp(signature->class_name, name) == 0) {
+                && strcmp(signature->class_name, name) == 0)
                 component->signature = signature;
-            }
         }
     }
     return SUMI_OK;
@@ -537,13 +526,11 @@ static sumi_result resolve_processor(sumi_checkpoint* checkpoint, sumi_error* er
         return sumi_checkpoint_check_json(file, error);
     }
     const char* folder = path != NULL ? path : checkpoint->path_is_folder ? checkpoint->path : NULL;
-    if (folder != NULL) { SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, file, folder, s_below, true, error)); }
-    if (folder != NULL && file->data == NULL) {
+    if (folder != NULL) SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, file, folder, s_below, true, error));
+    if (folder != NULL && file->data == NULL)
         SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, file, folder, s_name, true, error));
-    }
-    if (path != NULL && file->data == NULL) {
+    if (path != NULL && file->data == NULL)
         return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", path, s_name);
-    }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_VISION]);
     return file->data == NULL && s != NULL && s->is_no_file
              ? sumi_checkpoint_open_optional(checkpoint, file, s->path, s_name, true, error)
@@ -574,7 +561,7 @@ static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
     const int32_t kind = checkpoint->current;
     if (kind == 0) {
         SUMI_TRY(check_sources(checkpoint, error));
-        if (checkpoint->path_is_folder) { SUMI_TRY(read_model_index(checkpoint, error)); }
+        if (checkpoint->path_is_folder) SUMI_TRY(read_model_index(checkpoint, error));
     }
     if (!is_for_prompts(kind) || !checkpoint->without_text_encoder) {
         SUMI_TRY(resolve_component(checkpoint, kind, error));
@@ -586,10 +573,9 @@ static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
 
 static sumi_result resolve_other_files(sumi_checkpoint* checkpoint, sumi_error* error)
 {
-    for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !checkpoint->without_text_encoder; i++) {
+    for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !checkpoint->without_text_encoder; i++)
         SUMI_TRY(sumi_checkpoint_resolve_tokenizer(checkpoint, i, error));
-    }
-    if (!checkpoint->without_text_encoder) { SUMI_TRY(resolve_processor(checkpoint, error)); }
+    if (!checkpoint->without_text_encoder) SUMI_TRY(resolve_processor(checkpoint, error));
     return resolve_scheduler(checkpoint, error);
 }
 
@@ -630,9 +616,8 @@ static void undo_step(sumi_checkpoint* checkpoint)
         break;
     case STAGE_RESOLVE: close_component(checkpoint, current); break;
     case STAGE_OTHER_FILES:
-        for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
+        for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++)
             sumi_checkpoint_close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
-        }
         sumi_file_close(&checkpoint->processor);
         sumi_file_close(&checkpoint->scheduler);
         break;
@@ -655,7 +640,7 @@ sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, su
 {
     *out_done = false;
     const sumi_result result = run_step(checkpoint, error);
-    if (result == SUMI_TIMEOUT) { undo_step(checkpoint); }
+    if (result == SUMI_TIMEOUT) undo_step(checkpoint);
     SUMI_TRY(result);
     const int32_t count = checkpoint->stage < STAGE_RESOLVE  ? checkpoint->source_count
                         : checkpoint->stage == STAGE_RESOLVE ? SUMI_COMPONENT_COUNT
@@ -691,14 +676,14 @@ sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, c
                                  const sumi_checkpoint_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_checkpoint_begin(checkpoint, heap, files, desc, error));
-    for (bool done = false; !done;) { SUMI_TRY(sumi_checkpoint_step(checkpoint, &done, error)); }
+    for (bool done = false; !done;) SUMI_TRY(sumi_checkpoint_step(checkpoint, &done, error));
     return SUMI_OK;
 }
 
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
 {
-    if (checkpoint->heap == NULL) { return; }
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { close_component(checkpoint, kind); }
+    if (checkpoint->heap == NULL) return;
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) close_component(checkpoint, kind);
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
         sumi_checkpoint_close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
         sumi_free(checkpoint->heap, checkpoint->tokenizer_paths[i]);
@@ -730,7 +715,7 @@ const sumi_tensor* sumi_component_find(const sumi_component* component, const ch
 
 const char* sumi_component_tensor_name(const sumi_component* component, const sumi_tensor* tensor)
 {
-    if (!component->present) { return NULL; }
+    if (!component->present) return NULL;
     const size_t bytes = strlen(component->prefix);
     return strncmp(tensor->name, component->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
 }

@@ -25,7 +25,7 @@ static sumi_result add_searched_folder(sumi_checkpoint* checkpoint, sumi_checkpo
     const char* before = tokenizer->searched_folders != NULL ? tokenizer->searched_folders : "";
     const size_t bytes = strlen(before) + strlen(folder) + 3;
     char* list = sumi_alloc(checkpoint->heap, bytes);
-    if (list == NULL) { return sumi_out_of_memory(error, bytes, "a list of folders"); }
+    if (list == NULL) return sumi_out_of_memory(error, bytes, "a list of folders");
     snprintf(list, bytes, "%s%s%s", before, before[0] != '\0' ? ", " : "", folder);
     sumi_free(checkpoint->heap, tokenizer->searched_folders);
     tokenizer->searched_folders = list;
@@ -41,11 +41,10 @@ static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_to
     tokenizer->data = tokenizer->file.data;
     tokenizer->bytes = (size_t)tokenizer->file.bytes;
     tokenizer->path = tokenizer->file.path;
-    if (form == SUMI_TOKENIZER_JSON) { return SUMI_OK; }
+    if (form == SUMI_TOKENIZER_JSON) return SUMI_OK;
     const char* folder = tokenizer->folder;
-    if (form == SUMI_TOKENIZER_VOCABULARY) {
+    if (form == SUMI_TOKENIZER_VOCABULARY)
         SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->merges, folder, "merges.txt", false, error));
-    }
     SUMI_TRY(
         sumi_checkpoint_open_optional(checkpoint, &tokenizer->config, folder, "tokenizer_config.json", false, error));
     SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->added, folder, "added_tokens.json", false, error));
@@ -57,22 +56,21 @@ static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_to
 static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* parent,
                                  const char* name, sumi_error* error)
 {
-    if (tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
+    if (tokenizer->form != SUMI_TOKENIZER_ABSENT) return SUMI_OK;
     SUMI_ASSERT(tokenizer->folder == NULL && tokenizer->file.heap == NULL);
     SUMI_TRY(name[0] != '\0' ? sumi_checkpoint_join(checkpoint->heap, parent, name, error, &tokenizer->folder)
                              : sumi_checkpoint_copy_text(checkpoint->heap, parent, error, &tokenizer->folder));
     const char* folder = tokenizer->folder;
     SUMI_TRY(add_searched_folder(checkpoint, tokenizer, folder, error));
     SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, "tokenizer.json", false, error));
-    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_JSON, error); }
+    if (tokenizer->file.heap != NULL) return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_JSON, error);
     SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, "vocab.json", false, error));
-    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_VOCABULARY, error); }
+    if (tokenizer->file.heap != NULL) return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_VOCABULARY, error);
     for (size_t i = 0; i < sizeof s_sentencepiece_names / sizeof *s_sentencepiece_names; i++) {
         SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, s_sentencepiece_names[i], false,
                                                error));
-        if (tokenizer->file.heap != NULL) {
+        if (tokenizer->file.heap != NULL)
             return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_SENTENCEPIECE, error);
-        }
     }
     sumi_free(checkpoint->heap, tokenizer->folder);
     tokenizer->folder = NULL;
@@ -88,11 +86,11 @@ static bool ends_with(const char* text, const char* end)
 // The form of a file that was given as the tokenizer: by its name, otherwise by whether it begins like JSON.
 static sumi_tokenizer_form form_of(const sumi_file* file)
 {
-    if (ends_with(file->path, ".model")) { return SUMI_TOKENIZER_SENTENCEPIECE; }
-    if (ends_with(file->path, "vocab.json")) { return SUMI_TOKENIZER_VOCABULARY; }
+    if (ends_with(file->path, ".model")) return SUMI_TOKENIZER_SENTENCEPIECE;
+    if (ends_with(file->path, "vocab.json")) return SUMI_TOKENIZER_VOCABULARY;
     const unsigned char* data = file->data;
     uint64_t at = 0;
-    while (at < file->bytes && (data[at] == ' ' || data[at] == '\t' || data[at] == '\r' || data[at] == '\n')) { at++; }
+    while (at < file->bytes && (data[at] == ' ' || data[at] == '\t' || data[at] == '\r' || data[at] == '\n')) at++;
     // the first field of a SentencePiece model, a piece, begins with byte 0x0A, which is also a line feed
     const bool is_pieces = file->bytes > 0 && data[0] == 0x0A && at < file->bytes && data[at] != '{';
     return is_pieces ? SUMI_TOKENIZER_SENTENCEPIECE : SUMI_TOKENIZER_JSON;
@@ -128,9 +126,9 @@ static const sumi_tensor* find_pieces(const sumi_component* component, int32_t e
     while (pieces == NULL && bytes > 0) {
         char name[256];
         bytes--; // skip the dot at the end
-        while (bytes > 0 && component->prefix[bytes - 1] != '.') { bytes--; }
+        while (bytes > 0 && component->prefix[bytes - 1] != '.') bytes--;
         const bool is_shared = bytes > 0 && memchr(component->prefix, '.', bytes - 1) == NULL;
-        if (bytes == 0 || bytes + sizeof s_name > sizeof name || (is_shared && encoder > 0)) { break; }
+        if (bytes == 0 || bytes + sizeof s_name > sizeof name || (is_shared && encoder > 0)) break;
         snprintf(name, sizeof name, "%.*s%s", (int)bytes, component->prefix, s_name);
         pieces = sumi_tensor_find(component->set, name);
     }
@@ -145,7 +143,7 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
     const sumi_component* component =
         &checkpoint->components[encoder == 0 ? SUMI_COMPONENT_TEXT_ENCODER : SUMI_COMPONENT_TEXT_ENCODER_2];
     const struct sumi_source* s = sumi_checkpoint_source_of(checkpoint, component);
-    if (s == NULL || tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
+    if (s == NULL || tokenizer->form != SUMI_TOKENIZER_ABSENT) return SUMI_OK;
     const sumi_tensor* pieces = find_pieces(component, encoder);
     if (pieces != NULL && pieces->bytes > 0 && pieces->bytes <= SIZE_MAX) {
         tokenizer->form = SUMI_TOKENIZER_SENTENCEPIECE;
@@ -155,12 +153,12 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
         return SUMI_OK;
     }
     char* folder;
-    if (s->is_no_file) { SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error)); }
+    if (s->is_no_file) SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error));
     SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
     // a tokenizer beside single weight files is taken for the first encoder only
     sumi_result result =
         s->is_no_file || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
-    if (result == SUMI_OK) { result = try_tokenizer(checkpoint, tokenizer, folder, name, error); }
+    if (result == SUMI_OK) result = try_tokenizer(checkpoint, tokenizer, folder, name, error);
     sumi_free(checkpoint->heap, folder);
     return result;
 }
@@ -170,12 +168,10 @@ sumi_result sumi_checkpoint_resolve_tokenizer(sumi_checkpoint* checkpoint, int32
     static const char* const s_folder_names[SUMI_CHECKPOINT_ENCODERS][4] = {
         {"tokenizer", "text_encoder", "processor", ""}, {"tokenizer_2", "text_encoder_2", "clip_model", NULL}};
     sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
-    if (checkpoint->tokenizer_paths[encoder] != NULL) {
+    if (checkpoint->tokenizer_paths[encoder] != NULL)
         return sumi_checkpoint_open_tokenizer_path(checkpoint, tokenizer, checkpoint->tokenizer_paths[encoder], error);
-    }
-    for (int32_t i = 0; i < 4 && checkpoint->path_is_folder && s_folder_names[encoder][i] != NULL; i++) {
+    for (int32_t i = 0; i < 4 && checkpoint->path_is_folder && s_folder_names[encoder][i] != NULL; i++)
         SUMI_TRY(try_tokenizer(checkpoint, tokenizer, checkpoint->path, s_folder_names[encoder][i], error));
-    }
     return try_beside_weights(checkpoint, encoder, s_folder_names[encoder][0], error);
 }
 

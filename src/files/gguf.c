@@ -66,7 +66,7 @@ static uint64_t little_endian(const unsigned char* data, uint32_t bytes)
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 8);
     uint64_t value = 0;
-    for (uint32_t i = bytes; i > 0; i--) { value = value << 8 | data[i - 1]; }
+    for (uint32_t i = bytes; i > 0; i--) value = value << 8 | data[i - 1];
     return value;
 }
 
@@ -74,7 +74,7 @@ static sumi_result read_gguf_number(reader* r, uint32_t bytes, const char* where
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 8 && r->at <= r->end);
     *out_value = 0;
-    if (remaining_bytes(r) < bytes) { return truncated(r, where); }
+    if (remaining_bytes(r) < bytes) return truncated(r, where);
     *out_value = little_endian(r->at, bytes);
     r->at += bytes;
     return SUMI_OK;
@@ -84,7 +84,7 @@ static sumi_result read_text(reader* r, const char* where, text* out_text)
 {
     uint64_t bytes;
     SUMI_TRY(read_gguf_number(r, 8, where, &bytes));
-    if (bytes > remaining_bytes(r)) { return truncated(r, where); }
+    if (bytes > remaining_bytes(r)) return truncated(r, where);
     *out_text = (text){(const char*)r->at, (size_t)bytes};
     r->at += bytes;
     return SUMI_OK;
@@ -103,13 +103,13 @@ static sumi_result skip_array(reader* r, int32_t depth)
     uint64_t type, count;
     SUMI_TRY(read_gguf_number(r, 4, "an array of the metadata", &type));
     SUMI_TRY(read_gguf_number(r, 8, "an array of the metadata", &count));
-    if (type >= KEY_COUNT) { return malformed(r, "an array of an unknown type"); }
+    if (type >= KEY_COUNT) return malformed(r, "an array of an unknown type");
     if (s_key_bytes[type] > 0) {
-        if (count > remaining_bytes(r) / s_key_bytes[type]) { return truncated(r, "an array of the metadata"); }
+        if (count > remaining_bytes(r) / s_key_bytes[type]) return truncated(r, "an array of the metadata");
         r->at += count * s_key_bytes[type];
         return SUMI_OK;
     }
-    if (type == KEY_ARRAY && depth == MAX_ARRAY_DEPTH) { return malformed(r, "arrays nested too deep"); }
+    if (type == KEY_ARRAY && depth == MAX_ARRAY_DEPTH) return malformed(r, "arrays nested too deep");
     for (uint64_t i = 0; i < count; i++) { // each element takes at least 8 bytes, so the file's length bounds this loop
         text element;
         SUMI_TRY(type == KEY_STRING ? read_text(r, "an array of the metadata", &element) : skip_array(r, depth + 1));
@@ -125,9 +125,8 @@ static sumi_result keep_original_shape(reader* r, const text* key, const unsigne
     static const char s_prefix[] = "comfy.gguf.orig_shape.";
     const uint64_t type = little_endian(array, 4), rank = little_endian(array + 4, 8);
     if (key->bytes < sizeof s_prefix || memcmp(key->data, s_prefix, sizeof s_prefix - 1) != 0
-        || (type != KEY_I32 && type != KEY_U32) || rank == 0 || rank > SUMI_TENSOR_MAX_RANK) {
+        || (type != KEY_I32 && type != KEY_U32) || rank == 0 || rank > SUMI_TENSOR_MAX_RANK)
         return SUMI_OK;
-    }
     char value[SUMI_TENSOR_MAX_RANK * 11 + 1];
     size_t bytes = 0;
     for (uint64_t i = 0; i < rank; i++) {
@@ -159,7 +158,7 @@ static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_
     }
     switch (type) {
     case KEY_BOOL:
-        if (bits > 1) { return malformed(r, "a metadata boolean that is neither 0 nor 1"); }
+        if (bits > 1) return malformed(r, "a metadata boolean that is neither 0 nor 1");
         strcpy(value, bits ? "true" : "false");
         break;
     case KEY_F32: snprintf(value, sizeof value, "%.9g", number); break;
@@ -171,7 +170,7 @@ static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_
     default: snprintf(value, sizeof value, "%llu", (unsigned long long)bits); break;
     }
     char* comma = strchr(value, ','); // the host program's locale may print a decimal comma
-    if (comma != NULL) { *comma = '.'; }
+    if (comma != NULL) *comma = '.';
     return sumi_metadata_add(r->set, key->data, key->bytes, value, strlen(value), r->error);
 }
 
@@ -180,11 +179,11 @@ static sumi_result read_key(reader* r)
     text key, value;
     uint64_t type, bits;
     SUMI_TRY(read_text(r, "a metadata key", &key));
-    if (!sumi_utf8_is_valid(key.data, key.bytes)) { return malformed(r, "a metadata key that is not UTF-8"); }
+    if (!sumi_utf8_is_valid(key.data, key.bytes)) return malformed(r, "a metadata key that is not UTF-8");
     SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &type));
-    if (type >= KEY_COUNT) { return malformed(r, "a metadata value of an unknown type"); }
+    if (type >= KEY_COUNT) return malformed(r, "a metadata value of an unknown type");
     if (text_equals(&key, "general.alignment")) {
-        if (type != KEY_U32) { return malformed(r, "general.alignment is not a 32-bit number"); }
+        if (type != KEY_U32) return malformed(r, "general.alignment is not a 32-bit number");
         SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &bits));
         if (bits == 0 || (bits & (bits - 1)) != 0 || bits > MAX_ALIGNMENT) {
             return sumi_fail(r->error, SUMI_FILE_MALFORMED,
@@ -255,7 +254,7 @@ static sumi_result read_gguf_tensor(reader* r)
     uint64_t rank, type, offset;
     sumi_tensor tensor = {.file_index = (int32_t)r->set->opened_count - 1};
     SUMI_TRY(read_text(r, "a tensor's name", &name));
-    if (!sumi_utf8_is_valid(name.data, name.bytes)) { return malformed(r, "a tensor name that is not UTF-8"); }
+    if (!sumi_utf8_is_valid(name.data, name.bytes)) return malformed(r, "a tensor name that is not UTF-8");
     SUMI_TRY(read_gguf_number(r, 4, "the table of tensors", &rank));
     if (rank > SUMI_TENSOR_MAX_RANK) {
         return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has %llu dimensions", r->path,
@@ -345,9 +344,8 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
                 .alignment = 32,
                 .error = error};
     uint64_t version, tensor_count, key_count;
-    if (bytes < 4 || memcmp(data, "GGUF", 4) != 0) {
+    if (bytes < 4 || memcmp(data, "GGUF", 4) != 0)
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: does not begin with GGUF", path);
-    }
     r.at += 4;
     SUMI_TRY(read_gguf_number(&r, 4, "the header", &version));
     if (version != 2 && version != 3) {
@@ -358,17 +356,16 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
     SUMI_TRY(read_gguf_number(&r, 8, "the header", &tensor_count));
     SUMI_TRY(read_gguf_number(&r, 8, "the header", &key_count));
     const size_t first = set->count;
-    if (key_count == 0 && tensor_count == 0) {
+    if (key_count == 0 && tensor_count == 0)
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a GGUF file with nothing in it", path);
-    }
     // smallest sizes of a key and of a tensor entry
     if (key_count > remaining_bytes(&r) / 13 || tensor_count > remaining_bytes(&r) / 24) {
         return sumi_fail(error, SUMI_FILE_TRUNCATED,
                          "%s: announces %llu keys and %llu tensors, more than its %llu bytes can hold", path,
                          (unsigned long long)key_count, (unsigned long long)tensor_count, (unsigned long long)bytes);
     }
-    for (uint64_t i = 0; i < key_count; i++) { SUMI_TRY(read_key(&r)); }
-    for (uint64_t i = 0; i < tensor_count; i++) { SUMI_TRY(read_gguf_tensor(&r)); }
+    for (uint64_t i = 0; i < key_count; i++) SUMI_TRY(read_key(&r));
+    for (uint64_t i = 0; i < tensor_count; i++) SUMI_TRY(read_gguf_tensor(&r));
     SUMI_TRY(set_tensor_data(&r, first));
     return SUMI_OK;
 }

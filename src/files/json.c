@@ -44,9 +44,8 @@ void sumi_json_begin(sumi_json* json, const void* text, size_t bytes, sumi_error
 
 static void skip_space(sumi_json* json)
 {
-    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t')) {
+    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
         json->at++;
-    }
 }
 
 sumi_result sumi_json_end(sumi_json* json)
@@ -64,7 +63,7 @@ sumi_result sumi_json_end(sumi_json* json)
 
 sumi_json_type sumi_json_peek(sumi_json* json)
 {
-    if (json->failed) { return SUMI_JSON_ERROR; }
+    if (json->failed) return SUMI_JSON_ERROR;
     skip_space(json);
     if (json->at == json->end) {
         sumi_json_refuse(json, "the text ends where a value is due");
@@ -98,7 +97,7 @@ static bool enter(sumi_json* json, sumi_json_type type, const char* reason)
 {
     SUMI_ASSERT(type == SUMI_JSON_OBJECT || type == SUMI_JSON_ARRAY);
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_ERROR) { return false; }
+    if (found == SUMI_JSON_ERROR) return false;
     if (found != type) {
         sumi_json_refuse(json, reason);
         return false;
@@ -121,7 +120,7 @@ bool sumi_json_array(sumi_json* json) { return enter(json, SUMI_JSON_ARRAY, "an 
 static bool next_member(sumi_json* json, char closing, uint8_t kind)
 {
     SUMI_ASSERT(json->failed || (json->depth >= 0 && json->depth <= SUMI_JSON_MAX_DEPTH));
-    if (json->failed) { return false; }
+    if (json->failed) return false;
     if (json->depth == 0 || (json->state[json->depth] & IS_OBJECT) != kind) {
         sumi_json_refuse(json, "the reader is not in such a bracket");
         return false;
@@ -178,11 +177,11 @@ static int32_t hex_digit(char c)
 // The value of four hex digits; -1 if they are not hex digits.
 static int32_t hex_four(const char* at, const char* end)
 {
-    if (end - at < 4) { return -1; }
+    if (end - at < 4) return -1;
     int32_t value = 0;
     for (int32_t i = 0; i < 4; i++) {
         const int32_t digit = hex_digit(at[i]);
-        if (digit < 0) { return -1; }
+        if (digit < 0) return -1;
         value = value * 16 + digit;
     }
     return value;
@@ -233,7 +232,7 @@ static bool read_string(sumi_json* json, sumi_json_text* out_text)
     const char* begin = json->at;
     bool escaped = false;
     for (;;) {
-        while (json->end - json->at >= 8 && eight_plain(json->at)) { json->at += 8; }
+        while (json->end - json->at >= 8 && eight_plain(json->at)) json->at += 8;
         if (json->at == json->end) {
             sumi_json_refuse(json, "the text ends inside a string");
             return false;
@@ -243,7 +242,7 @@ static bool read_string(sumi_json* json, sumi_json_text* out_text)
             break;
         } else if (c == '\\') {
             escaped = true;
-            if (!skip_escape(json)) { return false; }
+            if (!skip_escape(json)) return false;
         } else if (c < 0x20) {
             sumi_json_refuse(json, "a control character in a string");
             return false;
@@ -266,7 +265,7 @@ bool sumi_json_string(sumi_json* json, sumi_json_text* out_text)
 {
     *out_text = (sumi_json_text){"", 0, false};
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_ERROR) { return false; }
+    if (found == SUMI_JSON_ERROR) return false;
     if (found != SUMI_JSON_STRING) {
         sumi_json_refuse(json, "a string is due");
         return false;
@@ -277,12 +276,12 @@ bool sumi_json_string(sumi_json* json, sumi_json_text* out_text)
 bool sumi_json_key(sumi_json* json, sumi_json_text* out_key)
 {
     *out_key = (sumi_json_text){"", 0, false};
-    if (!next_member(json, '}', IS_OBJECT)) { return false; }
+    if (!next_member(json, '}', IS_OBJECT)) return false;
     if (json->at == json->end || *json->at != '"') {
         sumi_json_refuse(json, "a key in double quotes is due");
         return false;
     }
-    if (!read_string(json, out_key)) { return false; }
+    if (!read_string(json, out_key)) return false;
     skip_space(json);
     if (json->at == json->end || *json->at != ':') {
         sumi_json_refuse(json, "a colon is due after the key");
@@ -322,12 +321,12 @@ static size_t next_decoded(const char** at, const char* end, char out[4])
 bool sumi_json_is(const sumi_json_text* text, const char* literal)
 {
     size_t left = strlen(literal);
-    if (!text->escaped) { return text->bytes == left && memcmp(text->data, literal, left) == 0; }
+    if (!text->escaped) return text->bytes == left && memcmp(text->data, literal, left) == 0;
     const char *at = text->data, *end = at + text->bytes;
     while (at < end) {
         char piece[4];
         const size_t bytes = next_decoded(&at, end, piece);
-        if (bytes > left || memcmp(piece, literal, bytes) != 0) { return false; }
+        if (bytes > left || memcmp(piece, literal, bytes) != 0) return false;
         literal += bytes;
         left -= bytes;
     }
@@ -337,7 +336,7 @@ bool sumi_json_is(const sumi_json_text* text, const char* literal)
 size_t sumi_json_decode(const sumi_json_text* text, char* into, size_t capacity)
 {
     if (!text->escaped) {
-        if (text->bytes > 0 && text->bytes <= capacity) { memcpy(into, text->data, text->bytes); }
+        if (text->bytes > 0 && text->bytes <= capacity) memcpy(into, text->data, text->bytes);
         return text->bytes;
     }
     const char* end = text->data + text->bytes;
@@ -370,7 +369,7 @@ typedef struct number {
 static bool read_json_number(sumi_json* json, number* out)
 {
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_ERROR) { return false; }
+    if (found == SUMI_JSON_ERROR) return false;
     if (found != SUMI_JSON_NUMBER) {
         sumi_json_refuse(json, "a number is due");
         return false;
@@ -386,7 +385,7 @@ static bool read_json_number(sumi_json* json, number* out)
         sumi_json_refuse(json, "a number with a leading zero");
         return false;
     }
-    while (is_digit(json, at)) { at++; }
+    while (is_digit(json, at)) at++;
     if (at < json->end && *at == '.') {
         out->is_integer = false;
         at++;
@@ -394,7 +393,7 @@ static bool read_json_number(sumi_json* json, number* out)
             sumi_json_refuse(json, "a decimal point without digits");
             return false;
         }
-        while (is_digit(json, at)) { at++; }
+        while (is_digit(json, at)) at++;
     }
     if (at < json->end && (*at == 'e' || *at == 'E')) {
         out->is_integer = false;
@@ -404,7 +403,7 @@ static bool read_json_number(sumi_json* json, number* out)
             sumi_json_refuse(json, "an exponent without digits");
             return false;
         }
-        while (is_digit(json, at)) { at++; }
+        while (is_digit(json, at)) at++;
     }
     SUMI_ASSERT(at > json->at && at <= json->end);
     out->end = at;
@@ -450,8 +449,8 @@ static double scale_by_ten(uint64_t digits, int32_t power)
         value /= 1e22;
         low = 0;
     }
-    if (value == 0) { return 0; }
-    if (power > 22) { return HUGE_VAL; }
+    if (value == 0) return 0;
+    if (power > 22) return HUGE_VAL;
     if (power >= 0) {
         const double ten = s_tens[power], product = value * ten;
         return product <= 1.7976931348623157e308 ? product + (product_error(value, ten, product) + low * ten)
@@ -464,7 +463,7 @@ static double scale_by_ten(uint64_t digits, int32_t power)
 double sumi_json_number(sumi_json* json)
 {
     number text;
-    if (!read_json_number(json, &text)) { return 0; }
+    if (!read_json_number(json, &text)) return 0;
     uint64_t digits = 0;
     int32_t power = 0, digit_count = 0;
     bool fraction = false;
@@ -488,7 +487,7 @@ double sumi_json_number(sumi_json* json)
         const bool minus = *at == '-';
         at += *at == '-' || *at == '+';
         int32_t exponent = 0;
-        for (; at < text.end; at++) { exponent = exponent < 100000 ? exponent * 10 + (*at - '0') : exponent; }
+        for (; at < text.end; at++) exponent = exponent < 100000 ? exponent * 10 + (*at - '0') : exponent;
         power += minus ? -exponent : exponent;
     }
     const double value = scale_by_ten(digits, power);
@@ -505,18 +504,18 @@ static uint64_t read_magnitude(sumi_json* json, bool allow_minus, bool* out_nega
 {
     number text;
     *out_negative = false;
-    if (!read_json_number(json, &text)) { return 0; }
+    if (!read_json_number(json, &text)) return 0;
     uint64_t value = 0;
     const char* reason = !text.is_integer              ? "a whole number is due, without point or exponent"
                        : text.negative && !allow_minus ? "a number that is not negative is due"
                                                        : NULL;
     for (const char* at = text.begin + text.negative; reason == NULL && at < text.end; at++) {
         const uint64_t digit = (uint64_t)(*at - '0');
-        if (value > (UINT64_MAX - digit) / 10) { reason = "a number that does not fit in 64 bits"; }
+        if (value > (UINT64_MAX - digit) / 10) reason = "a number that does not fit in 64 bits";
         value = value * 10 + digit;
     }
     const uint64_t limit = allow_minus ? (uint64_t)INT64_MAX + text.negative : UINT64_MAX;
-    if (reason == NULL && value > limit) { reason = "a number that does not fit in 64 bits"; }
+    if (reason == NULL && value > limit) reason = "a number that does not fit in 64 bits";
     if (reason != NULL) {
         json->at = text.begin;
         sumi_json_refuse(json, reason);
@@ -556,7 +555,7 @@ static bool read_literal(sumi_json* json, const char* literal)
 bool sumi_json_bool(sumi_json* json)
 {
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_TRUE) { return read_literal(json, "true"); }
+    if (found == SUMI_JSON_TRUE) return read_literal(json, "true");
     if (found == SUMI_JSON_FALSE) {
         read_literal(json, "false");
     } else if (found != SUMI_JSON_ERROR) {
@@ -585,7 +584,7 @@ void sumi_json_skip(sumi_json* json)
         }
         // move to the next value inside the skipped value and pass the brackets that end before it
         while (json->depth > depth && !json->failed) {
-            if (json->state[json->depth] & IS_OBJECT ? sumi_json_key(json, &text) : sumi_json_item(json)) { break; }
+            if (json->state[json->depth] & IS_OBJECT ? sumi_json_key(json, &text) : sumi_json_item(json)) break;
         }
     } while (json->depth > depth && !json->failed);
 }

@@ -43,9 +43,9 @@ static sumi_result read_metadata(reader* r)
 {
     sumi_json_text key, value;
     // null means no metadata, as in the reference reader
-    if (sumi_json_null(&r->json) || !sumi_json_object(&r->json)) { return SUMI_OK; }
+    if (sumi_json_null(&r->json) || !sumi_json_object(&r->json)) return SUMI_OK;
     while (sumi_json_key(&r->json, &key)) {
-        if (!sumi_json_string(&r->json, &value)) { break; }
+        if (!sumi_json_string(&r->json, &value)) break;
         // key and value are decoded one after the other into scratch; + 1, so that scratch is not NULL for two empty
         // texts
         SUMI_TRY(
@@ -60,7 +60,7 @@ static sumi_result read_metadata(reader* r)
 static sumi_dtype read_dtype(reader* r, const sumi_json_text* text)
 {
     for (int32_t dtype = SUMI_DTYPE_F64; dtype <= SUMI_DTYPE_BOOL; dtype++) {
-        if (sumi_json_is(text, sumi_dtype_get((sumi_dtype)dtype)->name)) { return (sumi_dtype)dtype; }
+        if (sumi_json_is(text, sumi_dtype_get((sumi_dtype)dtype)->name)) return (sumi_dtype)dtype;
     }
     static const char* const s_foreign[] = {"F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "C64", "F8_E4M3FNUZ", "F8_E5M2FNUZ"};
     for (size_t i = 0; i < sizeof s_foreign / sizeof *s_foreign; i++) {
@@ -80,7 +80,7 @@ static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, su
     sumi_json_array(&r->json);
     while (sumi_json_item(&r->json)) {
         const uint64_t extent = sumi_json_unsigned(&r->json);
-        if (r->json.failed) { break; }
+        if (r->json.failed) break;
         if (tensor->rank == SUMI_TENSOR_MAX_RANK) {
             return sumi_fail(r->error, SUMI_NOT_SUPPORTED, "%s: tensor %.*s has more than %d dimensions", r->path,
                              sumi_name_shown(name_bytes), name, SUMI_TENSOR_MAX_RANK);
@@ -155,7 +155,7 @@ static sumi_result read_header_tensor(reader* r, const sumi_json_text* key)
         }
         *seen = true;
         if (seen == &has_dtype) {
-            if (sumi_json_string(&r->json, &text)) { tensor.dtype = read_dtype(r, &text); }
+            if (sumi_json_string(&r->json, &text)) tensor.dtype = read_dtype(r, &text);
         } else if (seen == &has_shape) {
             SUMI_TRY(read_shape(r, name, name_bytes, &tensor));
         } else {
@@ -168,10 +168,10 @@ static sumi_result read_header_tensor(reader* r, const sumi_json_text* key)
                 }
                 offsets[count++] = sumi_json_unsigned(&r->json);
             }
-            if (count != 2) { sumi_json_refuse(&r->json, "fewer than two data_offsets"); }
+            if (count != 2) sumi_json_refuse(&r->json, "fewer than two data_offsets");
         }
     }
-    if (r->json.failed) { return r->json.failure; }
+    if (r->json.failed) return r->json.failure;
     if (!has_dtype || !has_shape || !has_offsets) {
         return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has no %s", r->path,
                          sumi_name_shown(name_bytes), name,
@@ -205,12 +205,11 @@ static sumi_result check_tiling(reader* r, size_t first)
     uint64_t covered = 0;
     size_t in_order = 0; // most writers list tensors in the order of their data, so most files need no sorting
     while (in_order < count
-           && (uint64_t)((const unsigned char*)set->tensors[first + in_order].data - r->data) == covered) {
+           && (uint64_t)((const unsigned char*)set->tensors[first + in_order].data - r->data) == covered)
         covered += set->tensors[first + in_order++].bytes;
-    }
     if (in_order < count) {
         range* list = sumi_alloc_array(set->heap, count, sizeof *list);
-        if (list == NULL) { return sumi_out_of_memory(r->error, count * sizeof *list, "the order of tensors"); }
+        if (list == NULL) return sumi_out_of_memory(r->error, count * sizeof *list, "the order of tensors");
         for (size_t i = 0; i < count; i++) {
             const uint64_t begin = (uint64_t)((const unsigned char*)set->tensors[first + i].data - r->data);
             list[i] = (range){begin, begin + set->tensors[first + i].bytes, (uint32_t)(first + i)};
@@ -251,13 +250,10 @@ static sumi_result refuse_start(const unsigned char* data, uint64_t bytes, const
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: is a Git LFS pointer, not the file itself; run git lfs pull",
                          path);
     }
-    if (bytes >= 5
-        && (memcmp(data, "<html", 5) == 0 || memcmp(data, "<!doc", 5) == 0 || memcmp(data, "<!DOC", 5) == 0)) {
+    if (bytes >= 5 && (memcmp(data, "<html", 5) == 0 || memcmp(data, "<!doc", 5) == 0 || memcmp(data, "<!DOC", 5) == 0))
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: is a web page, not safetensors; the download failed", path);
-    }
-    if (bytes >= 4 && (memcmp(data, "GGUF", 4) == 0 || memcmp(data, "FUGG", 4) == 0)) {
+    if (bytes >= 4 && (memcmp(data, "GGUF", 4) == 0 || memcmp(data, "FUGG", 4) == 0))
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: is GGUF, not safetensors", path);
-    }
     return SUMI_OK;
 }
 
@@ -293,7 +289,7 @@ sumi_result sumi_safetensors_read(sumi_tensor_set* set, const void* data, uint64
                          (unsigned long long)bytes);
     }
     uint64_t header_bytes = 0;
-    for (int32_t i = 7; i >= 0; i--) { header_bytes = header_bytes << 8 | begin[i]; }
+    for (int32_t i = 7; i >= 0; i--) header_bytes = header_bytes << 8 | begin[i];
     if (header_bytes > MAX_HEADER_BYTES) {
         return sumi_fail(
             error, SUMI_FILE_MALFORMED,

@@ -13,14 +13,12 @@
 // NULL if the name can only mean a file in the index's own folder; otherwise what is wrong with it.
 static const char* shard_name_fault(const char* name, size_t bytes)
 {
-    if (bytes == 0) { return "is empty"; }
+    if (bytes == 0) return "is empty";
     for (size_t i = 0; i < bytes; i++) {
-        if (name[i] == '/' || name[i] == '\\' || name[i] == ':') {
-            return "is a path; shards must lie beside their index";
-        }
-        if ((unsigned char)name[i] < 0x20) { return "holds a control character"; }
+        if (name[i] == '/' || name[i] == '\\' || name[i] == ':') return "is a path; shards must lie beside their index";
+        if ((unsigned char)name[i] < 0x20) return "holds a control character";
     }
-    if ((bytes == 1 && name[0] == '.') || (bytes == 2 && name[0] == '.' && name[1] == '.')) { return "is a folder"; }
+    if ((bytes == 1 && name[0] == '.') || (bytes == 2 && name[0] == '.' && name[1] == '.')) return "is a folder";
     return NULL;
 }
 
@@ -30,16 +28,15 @@ static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen
                              const char* path, sumi_error* error)
 {
     SUMI_ASSERT(*name != '\0' && strchr(name, '/') == NULL); // shard_name_fault has checked the name
-    if (sumi_tensor_find(seen, name) != NULL) { return SUMI_OK; }
-    if (opening->count == MAX_SHARDS) {
+    if (sumi_tensor_find(seen, name) != NULL) return SUMI_OK;
+    if (opening->count == MAX_SHARDS)
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: names more than %u shards", path, MAX_SHARDS);
-    }
     SUMI_TRY(sumi_tensor_set_add(seen, name, strlen(name), &(sumi_tensor){.file_index = -1}, path, error));
     SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1,
                        sizeof *opening->paths, error));
     const size_t bytes = strlen(folder) + strlen(name) + 2;
     char* joined = sumi_alloc(opening->heap, bytes);
-    if (joined == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
+    if (joined == NULL) return sumi_out_of_memory(error, bytes, "a file name");
     sumi_path_join(joined, bytes, folder, name);
     opening->paths[opening->count++] = joined;
     return SUMI_OK;
@@ -81,9 +78,8 @@ static sumi_result walk_entry(walker* w, const sumi_json_text* name, const sumi_
     }
     SUMI_TRY(decode_name(w, shard, &bytes));
     const char* fault = shard_name_fault(w->scratch, bytes);
-    if (fault != NULL) {
+    if (fault != NULL)
         return sumi_fail(w->error, SUMI_FILE_MALFORMED, "%s: the shard name \"%.120s\" %s", w->path, w->scratch, fault);
-    }
     return add_shard(w->opening, &w->seen, w->folder, w->scratch, w->path, w->error);
 }
 
@@ -100,11 +96,11 @@ static sumi_result walk_text(walker* w, const void* data, uint64_t bytes)
             sumi_json_skip(&json);
             continue;
         }
-        if (found) { sumi_json_refuse(&json, "a second weight_map"); }
+        if (found) sumi_json_refuse(&json, "a second weight_map");
         found = true;
         sumi_json_object(&json);
         while (sumi_json_key(&json, &name)) {
-            if (!sumi_json_string(&json, &shard)) { break; }
+            if (!sumi_json_string(&json, &shard)) break;
             SUMI_TRY(walk_entry(w, &name, &shard));
         }
     }

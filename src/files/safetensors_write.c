@@ -98,11 +98,11 @@ uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const 
         SUMI_ASSERT(tensors[i].bytes == 0 || tensors[i].data != NULL);
         SUMI_ASSERT(sumi_dtype_get(tensors[i].dtype)->block == 1); // GGUF's block types have no name in this format
     }
-    if (into == NULL || needed > capacity) { return needed; }
+    if (into == NULL || needed > capacity) return needed;
     sink written = {into, 0};
     for (int32_t i = 0; i < 8; i++) { put_bytes(&written, &(unsigned char){(unsigned char)(padded >> (8 * i))}, 1); }
     put_header(&written, tensors, count, metadata, metadata_count);
     put_bytes(&written, "       ", padded - counted.bytes);
-    for (size_t i = 0; i < count; i++) { put_bytes(&written, tensors[i].data, tensors[i].bytes); }
+    for (size_t i = 0; i < count; i++) put_bytes(&written, tensors[i].data, tensors[i].bytes);
     return needed;
 }

@@ -28,7 +28,7 @@ static sumi_result add_path(sumi_tensor_opening* opening, const char* path, sumi
     SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1,
                        sizeof *opening->paths, error));
     char* copy = sumi_copy_text(opening->heap, path);
-    if (copy == NULL) { return sumi_out_of_memory(error, strlen(path) + 1, "a file name"); }
+    if (copy == NULL) return sumi_out_of_memory(error, strlen(path) + 1, "a file name");
     opening->paths[opening->count++] = copy;
     return SUMI_OK;
 }
@@ -69,7 +69,7 @@ sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi
     *out_found = false;
     for (size_t i = 0; i < sizeof s_suffixes / sizeof *s_suffixes && !*out_found; i++) {
         char* path = join_in_folder(heap, folder, stem, s_suffixes[i]);
-        if (path == NULL) { return sumi_out_of_memory(error, strlen(folder) + strlen(stem), "a file name"); }
+        if (path == NULL) return sumi_out_of_memory(error, strlen(folder) + strlen(stem), "a file name");
         sumi_result result = SUMI_OK;
         if (sumi_file_exists(files, path)) {
             *out_found = true;
@@ -110,16 +110,16 @@ sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_s
 
 void sumi_tensor_opening_end(sumi_tensor_opening* opening)
 {
-    if (opening->heap == NULL) { return; }
+    if (opening->heap == NULL) return;
     sumi_file_close(&opening->index);
-    for (size_t i = 0; i < opening->count; i++) { sumi_free(opening->heap, opening->paths[i]); }
+    for (size_t i = 0; i < opening->count; i++) sumi_free(opening->heap, opening->paths[i]);
     sumi_free(opening->heap, opening->paths);
     memset(opening, 0, sizeof *opening);
 }
 
 static sumi_result run_opening(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error)
 {
-    for (bool done = false; !done;) { SUMI_TRY(sumi_tensor_opening_step(opening, set, error, &done)); }
+    for (bool done = false; !done;) SUMI_TRY(sumi_tensor_opening_step(opening, set, error, &done));
     return SUMI_OK;
 }
 
@@ -134,7 +134,7 @@ sumi_result sumi_tensor_set_open_folder(sumi_tensor_set* set, const char* folder
                            "%s: holds neither %s.safetensors.index.json, %s.safetensors nor %s.gguf", folder, stem,
                            stem, stem);
     }
-    if (result == SUMI_OK) { result = run_opening(&opening, set, error); }
+    if (result == SUMI_OK) result = run_opening(&opening, set, error);
     sumi_tensor_opening_end(&opening);
     return result;
 }
@@ -144,10 +144,8 @@ sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t byt
 {
     sumi_tensor_opening opening = {.heap = set->heap};
     sumi_result result = sumi_index_list_shards(&opening, data, bytes, folder, path, error);
-    for (bool done = false; result == SUMI_OK && !done;) {
-        result = sumi_tensor_opening_step(&opening, set, error, &done);
-    }
-    if (result == SUMI_OK) { result = sumi_index_check(set, set->heap, data, bytes, path, error); }
+    for (bool done = false; result == SUMI_OK && !done;) result = sumi_tensor_opening_step(&opening, set, error, &done);
+    if (result == SUMI_OK) result = sumi_index_check(set, set->heap, data, bytes, path, error);
     sumi_tensor_opening_end(&opening);
     return result;
 }

@@ -22,7 +22,7 @@ static sumi_result read_quantisation(sumi_json* json, quantisation* out)
         if (sumi_json_is(&key, "format") && sumi_json_string(json, &text)) {
             const size_t bytes = sumi_json_decode(&text, out->format, sizeof out->format - 1);
             out->format[bytes < sizeof out->format ? bytes : 0] = '\0';
-            if (bytes >= sizeof out->format) { sumi_json_refuse(json, "a format with an overlong name"); }
+            if (bytes >= sizeof out->format) sumi_json_refuse(json, "a format with an overlong name");
         } else if (sumi_json_is(&key, "convrot_groupsize")) {
             out->group = sumi_json_integer(json);
         } else if (sumi_json_is(&key, "params") && type == SUMI_JSON_OBJECT) {
@@ -86,9 +86,8 @@ static sumi_result find_quantisation(const sumi_component* component, const char
     }
     for (size_t i = 0; i < component->set->metadata_count; i++) { // every shard may have its own metadata
         const sumi_metadata* metadata = &component->set->metadata[i];
-        if (strcmp(metadata->key, "_quantization_metadata") == 0) {
+        if (strcmp(metadata->key, "_quantization_metadata") == 0)
             SUMI_TRY(quantisation_of_metadata(component, metadata->value, layer, out, error));
-        }
     }
     return SUMI_OK;
 }
@@ -96,7 +95,7 @@ static sumi_result find_quantisation(const sumi_component* component, const char
 static int64_t values_in(const sumi_tensor* tensor)
 {
     int64_t count = 1;
-    for (int32_t i = 0; i < tensor->rank; i++) { count *= tensor->shape[i]; }
+    for (int32_t i = 0; i < tensor->rank; i++) count *= tensor->shape[i];
     return count;
 }
 
@@ -109,13 +108,11 @@ static const char* unsupported_format(const quantisation* declared, const sumi_t
     const bool is_int8_format = strcmp(declared->format, "int8_tensorwise") == 0;
     const bool is_fp8_format =
         strcmp(declared->format, "float8_e4m3fn") == 0 || strcmp(declared->format, "float8_e5m2") == 0;
-    if (declared->format[0] != '\0' && !is_fp8_format && (!is_int8_format || weight->dtype != SUMI_DTYPE_I8)) {
+    if (declared->format[0] != '\0' && !is_fp8_format && (!is_int8_format || weight->dtype != SUMI_DTYPE_I8))
         return declared->format;
-    }
-    if (weight->dtype == SUMI_DTYPE_I8 && (!is_int8_format || scale == NULL)) {
+    if (weight->dtype == SUMI_DTYPE_I8 && (!is_int8_format || scale == NULL))
         return is_int8_format ? "int8_tensorwise without a scale" : "int8 of an unknown format";
-    }
-    if (scale != NULL && !is_fp8 && weight->dtype != SUMI_DTYPE_I8) { return sumi_dtype_get(weight->dtype)->name; }
+    if (scale != NULL && !is_fp8 && weight->dtype != SUMI_DTYPE_I8) return sumi_dtype_get(weight->dtype)->name;
     if (declared->is_rotated && (!is_int8_format || weight->rank != 2 || !sumi_rotation_is_known(declared->group))) {
         snprintf(text, text_bytes, "%s, convrot in groups of %lld",
                  declared->format[0] != '\0' ? declared->format : sumi_dtype_get(weight->dtype)->name,
@@ -165,9 +162,8 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
     char layer[480], text[96];
     const size_t bytes = strlen(name);
     const sumi_tensor* weight = sumi_component_find(component, name);
-    if (weight == NULL || bytes < 7 || strcmp(name + bytes - 7, ".weight") != 0 || bytes - 7 >= sizeof layer) {
+    if (weight == NULL || bytes < 7 || strcmp(name + bytes - 7, ".weight") != 0 || bytes - 7 >= sizeof layer)
         return SUMI_OK;
-    }
     memcpy(layer, name, bytes - 7);
     layer[bytes - 7] = '\0';
 

@@ -22,9 +22,9 @@ void sumi_tensor_set_init(sumi_tensor_set* set, sumi_heap* heap, const sumi_file
 
 void sumi_tensor_set_close(sumi_tensor_set* set)
 {
-    if (set->heap == NULL) { return; }
-    for (size_t i = 0; i < set->opened_count; i++) { sumi_file_close(&set->opened[i]); }
-    for (size_t i = 0; i < set->text_block_count; i++) { sumi_free(set->heap, set->text_blocks[i]); }
+    if (set->heap == NULL) return;
+    for (size_t i = 0; i < set->opened_count; i++) sumi_file_close(&set->opened[i]);
+    for (size_t i = 0; i < set->text_block_count; i++) sumi_free(set->heap, set->text_blocks[i]);
     sumi_free(set->heap, set->text_blocks);
     sumi_free(set->heap, set->opened);
     sumi_free(set->heap, set->metadata);
@@ -46,7 +46,7 @@ static sumi_result copy_into_set(sumi_tensor_set* set, const char* text, size_t 
                            sizeof *set->text_blocks, error));
         const size_t block_bytes = large ? bytes + 1 : TEXT_BLOCK_BYTES;
         char* block = sumi_alloc(set->heap, block_bytes);
-        if (block == NULL) { return sumi_out_of_memory(error, block_bytes, "tensor names"); }
+        if (block == NULL) return sumi_out_of_memory(error, block_bytes, "tensor names");
         set->text_blocks[set->text_block_count++] = block;
         if (large) {
             memcpy(block, text, bytes);
@@ -73,7 +73,7 @@ static sumi_result copy_into_set(sumi_tensor_set* set, const char* text, size_t 
 // on all bits.
 static uint64_t hash_more(uint64_t hash, const char* text, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) { hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u; }
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
     return hash;
 }
 
@@ -95,9 +95,8 @@ static size_t find_slot(const sumi_tensor_set* set, const char* prefix, size_t p
         const char* slot_name = set->tensors[set->slots[slot] - 1].name;
         // strncmp stops at the terminator of `slot_name`, so a shorter name is not read past its end
         if (strncmp(slot_name, prefix, prefix_bytes) == 0 && strncmp(slot_name + prefix_bytes, name, name_bytes) == 0
-            && slot_name[prefix_bytes + name_bytes] == '\0') {
+            && slot_name[prefix_bytes + name_bytes] == '\0')
             break;
-        }
     }
     return slot;
 }
@@ -106,7 +105,7 @@ static sumi_result grow_slots(sumi_tensor_set* set, sumi_error* error)
 {
     const size_t slot_count = set->slot_count == 0 ? 256 : set->slot_count * 2;
     uint32_t* slots = sumi_alloc_array(set->heap, slot_count, sizeof *slots);
-    if (slots == NULL) { return sumi_out_of_memory(error, slot_count * sizeof *slots, "the table of tensor names"); }
+    if (slots == NULL) return sumi_out_of_memory(error, slot_count * sizeof *slots, "the table of tensor names");
     memset(slots, 0, slot_count * sizeof *slots);
     sumi_free(set->heap, set->slots);
     set->slots = slots;
@@ -121,7 +120,7 @@ static sumi_result grow_slots(sumi_tensor_set* set, sumi_error* error)
 
 const sumi_tensor* sumi_tensor_find_prefixed(const sumi_tensor_set* set, const char* prefix, const char* name)
 {
-    if (set->slot_count == 0) { return NULL; }
+    if (set->slot_count == 0) return NULL;
     const uint32_t entry = set->slots[find_slot(set, prefix, strlen(prefix), name, strlen(name))];
     return entry > 0 ? &set->tensors[entry - 1] : NULL;
 }
@@ -141,10 +140,8 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the name of tensor %zu holds a NUL character", path,
                          set->count);
     }
-    if (set->count >= UINT32_MAX - 1) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: more than 2^32 tensors", path);
-    }
-    if ((set->count + 1) * 2 > set->slot_count) { SUMI_TRY(grow_slots(set, error)); }
+    if (set->count >= UINT32_MAX - 1) return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: more than 2^32 tensors", path);
+    if ((set->count + 1) * 2 > set->slot_count) SUMI_TRY(grow_slots(set, error));
     const size_t slot = find_slot(set, "", 0, name, name_bytes);
     if (set->slots[slot] != 0) {
         const sumi_tensor* existing = &set->tensors[set->slots[slot] - 1];
@@ -170,9 +167,8 @@ sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_
 {
     SUMI_ASSERT(key != NULL && value != NULL);
     if ((key_bytes > 0 && memchr(key, '\0', key_bytes) != NULL)
-        || (value_bytes > 0 && memchr(value, '\0', value_bytes) != NULL)) {
+        || (value_bytes > 0 && memchr(value, '\0', value_bytes) != NULL))
         return SUMI_OK;
-    }
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->metadata, &set->metadata_capacity, set->metadata_count + 1,
                        sizeof *set->metadata, error));
     sumi_metadata* entry = &set->metadata[set->metadata_count];
@@ -185,7 +181,7 @@ sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_
 const char* sumi_metadata_find(const sumi_tensor_set* set, const char* key)
 {
     for (size_t i = set->metadata_count; i > 0; i--) {
-        if (strcmp(set->metadata[i - 1].key, key) == 0) { return set->metadata[i - 1].value; }
+        if (strcmp(set->metadata[i - 1].key, key) == 0) return set->metadata[i - 1].value;
     }
     return NULL;
 }

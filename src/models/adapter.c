@@ -70,10 +70,10 @@ static const sumi_adapter_target* find_target(const sumi_network* network, const
         }
     }
     char folded[SUMI_NAME_BYTES];
-    if (!sumi_fold_path(module, bytes, folded, sizeof folded)) { return NULL; }
+    if (!sumi_fold_path(module, bytes, folded, sizeof folded)) return NULL;
     for (size_t i = 0; i < network->weights.target_count; i++) {
         const sumi_adapter_target* target = &network->weights.targets[i];
-        if (target->is_vector == is_vector && strcmp(target->path, folded) == 0) { return target; }
+        if (target->is_vector == is_vector && strcmp(target->path, folded) == 0) return target;
     }
     return NULL;
 }
@@ -82,9 +82,8 @@ static const sumi_adapter_target* find_target(const sumi_network* network, const
 static bool factor_shape(const sumi_tensor* tensor, int32_t* rows, int32_t* cols)
 {
     bool is_good = tensor->rank >= 2;
-    for (int32_t i = 0; i < tensor->rank; i++) {
+    for (int32_t i = 0; i < tensor->rank; i++)
         is_good = is_good && tensor->shape[i] >= 1 && tensor->shape[i] <= INT32_MAX && (i < 2 || tensor->shape[i] == 1);
-    }
     if (is_good) {
         *rows = (int32_t)tensor->shape[0];
         *cols = (int32_t)tensor->shape[1];
@@ -134,10 +133,9 @@ static sumi_result read_scale(const sumi_adapter_file* file, const sumi_tensor* 
     if (alpha != NULL) {
         float stored = 0.0f;
         uint64_t count = 1;
-        for (int32_t i = 0; i < alpha->rank; i++) { count *= alpha->shape[i] == 1 ? 1u : 2u; }
-        if (count != 1 || !sumi_dtype_is_number(alpha->dtype) || sumi_dtype_get(alpha->dtype)->block != 1) {
+        for (int32_t i = 0; i < alpha->rank; i++) count *= alpha->shape[i] == 1 ? 1u : 2u;
+        if (count != 1 || !sumi_dtype_is_number(alpha->dtype) || sumi_dtype_get(alpha->dtype)->block != 1)
             return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s is not a single number", file->path, alpha->name);
-        }
         sumi_dtype_to_float(alpha->dtype, alpha->data, &stored, 1);
         scale = (double)stored / rank;
     }
@@ -191,7 +189,7 @@ static sumi_result add_target_delta(sumi_adapter_file* file, const sumi_adapter_
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
                          path, down->name, sumi_dtype_get(is_plain_float(down->dtype) ? up->dtype : down->dtype)->name);
     }
-    if (has_target(file, target)) { return SUMI_OK; }
+    if (has_target(file, target)) return SUMI_OK;
     SUMI_TRY(sumi_adapter_config_check_rank(&file->config, down->name, module_bytes, rank, error));
     float scale = 0.0f;
     SUMI_TRY(read_scale(file, alpha, down->name, module_bytes, rank, &scale, error));
@@ -241,7 +239,7 @@ static sumi_result find_factor(const sumi_adapter_file* file, const char* name, 
     bool is_good = out->full != NULL ? factor_shape(out->full, &out->rows, &out->cols)
                                      : factor_shape(out->left, &out->rows, &out->inner)
                                            && factor_shape(out->right, &inner, &out->cols) && inner == out->inner;
-    if (out->full != NULL) { out->inner = out->rows < out->cols ? out->rows : out->cols; }
+    if (out->full != NULL) out->inner = out->rows < out->cols ? out->rows : out->cols;
     if (!is_good) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s: the factors of %.*s%s are no matrices that can be multiplied", file->path,
@@ -262,9 +260,8 @@ static float* reserve_floats(sumi_adapter_file* file, int32_t rows, int32_t cols
 {
     if (sumi_grow(file->heap, (void**)&file->blocks, &file->block_capacity, file->block_count + 1, sizeof *file->blocks,
                   error)
-        != SUMI_OK) {
+        != SUMI_OK)
         return NULL;
-    }
     const size_t count = (size_t)rows * (size_t)cols;
     float* block = sumi_alloc_array(file->heap, count, sizeof *block);
     if (block == NULL) {
@@ -311,7 +308,7 @@ static float* write_half(const half_factor* half, float* into)
         sumi_dtype_to_float(half->tensor->dtype, half->tensor->data, into, half_values(half));
     } else {
         for (int32_t r = 0; r < half->rows; r++) {
-            for (int32_t c = 0; c < half->cols; c++) { into[(size_t)r * (size_t)half->cols + (size_t)c] = r == c; }
+            for (int32_t c = 0; c < half->cols; c++) into[(size_t)r * (size_t)half->cols + (size_t)c] = r == c;
         }
     }
     return into + half_values(half);
@@ -325,7 +322,7 @@ static void multiply_kronecker(const half_factor* a_half, const float* a, const 
     for (size_t i = 0; i < (size_t)a_half->rows; i++) {
         for (size_t l = 0; l < (size_t)b_half->rows; l++) {
             for (size_t j = 0; j < a_cols; j++) {
-                for (size_t k = 0; k < b_cols; k++) { *into++ = a[i * a_cols + j] * b[l * b_cols + k]; }
+                for (size_t k = 0; k < b_cols; k++) *into++ = a[i * a_cols + j] * b[l * b_cols + k];
             }
         }
     }
@@ -339,11 +336,11 @@ static sumi_result add_low_rank(sumi_adapter_file* file, sumi_delta delta, const
     const int32_t rank = w1->inner * w2->inner, out = w1->rows * w2->rows, in = w1->cols * w2->cols;
     const char* name = (w2->full != NULL ? w2->full : w2->left)->name;
     float *up = reserve_floats(file, out, rank, error), *down = NULL;
-    if (up != NULL) { down = reserve_floats(file, rank, in, error); }
-    if (down == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
+    if (up != NULL) down = reserve_floats(file, rank, in, error);
+    if (down == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     const size_t count = half_values(&l1) + half_values(&l2) + half_values(&r1) + half_values(&r2);
     float* floats = sumi_alloc_array(file->heap, count, sizeof *floats);
-    if (floats == NULL) { return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter"); }
+    if (floats == NULL) return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter");
     float *l2_floats = write_half(&l1, floats), *r1_floats = write_half(&l2, l2_floats),
           *r2_floats = write_half(&r1, r1_floats);
     write_half(&r2, r2_floats);
@@ -365,16 +362,16 @@ static sumi_result load_factor(sumi_adapter_file* file, const kronecker_factor* 
     const half_factor left = left_of(f), right = right_of(f);
     const size_t count = half_values(&left) + half_values(&right);
     float* product = reserve_floats(file, f->rows, f->cols, error);
-    if (product == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
+    if (product == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     float* floats = sumi_alloc_array(file->heap, count, sizeof *floats);
-    if (floats == NULL) { return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter"); }
+    if (floats == NULL) return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter");
     const float* second = write_half(&left, floats);
     write_half(&right, floats + half_values(&left));
     const size_t rows = (size_t)f->rows, cols = (size_t)f->cols, inner = (size_t)f->inner;
     memset(product, 0, rows * cols * sizeof *product);
     for (size_t i = 0; i < rows; i++) {
         for (size_t k = 0; k < inner; k++) {
-            for (size_t j = 0; j < cols; j++) { product[i * cols + j] += floats[i * inner + k] * second[k * cols + j]; }
+            for (size_t j = 0; j < cols; j++) product[i * cols + j] += floats[i * inner + k] * second[k * cols + j];
         }
     }
     sumi_free(file->heap, floats);
@@ -404,7 +401,7 @@ static sumi_result add_target_kronecker(sumi_adapter_file* file, const sumi_adap
                          file->path, (int)module_bytes, name, (int)w1.rows, (int)w1.cols, (int)w2.rows, (int)w2.cols,
                          (int)target->rows, (int)target->cols);
     }
-    if (has_target(file, target)) { return SUMI_OK; }
+    if (has_target(file, target)) return SUMI_OK;
     sumi_delta delta = {.weight_index = target->weight_index, .row_begin = target->row_begin, .scale = 1.0f};
     const kronecker_factor* ranked = w2.full == NULL ? &w2 : &w1;
     if (ranked->full == NULL) {
@@ -416,7 +413,7 @@ static sumi_result add_target_kronecker(sumi_adapter_file* file, const sumi_adap
                             &delta.scale, error));
     }
     const int32_t smaller = target->rows < target->cols ? target->rows : target->cols;
-    if ((int64_t)w1.inner * w2.inner <= smaller / LOW_RANK_SHARE) { return add_low_rank(file, delta, &w1, &w2, error); }
+    if ((int64_t)w1.inner * w2.inner <= smaller / LOW_RANK_SHARE) return add_low_rank(file, delta, &w1, &w2, error);
     return add_factors(file, delta, &w1, &w2, error);
 }
 
@@ -441,7 +438,7 @@ static sumi_result add_vector(sumi_adapter_file* file, const sumi_adapter_target
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
                          file->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
     }
-    if (has_target(file, target)) { return SUMI_OK; }
+    if (has_target(file, target)) return SUMI_OK;
     return add_delta(file,
                      (sumi_delta){.weight_index = target->weight_index,
                                   .scale = 1.0f,
@@ -474,7 +471,7 @@ static bool is_other_method(const char* name)
                                         ".oft_",   ".lora_mid", ".lora_B.bias", ".lora_B.default.bias",
                                         ".diff_b", ".glora",    ".boft"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        if (strstr(name, marks[i]) != NULL) { return true; }
+        if (strstr(name, marks[i]) != NULL) return true;
     }
     return has_suffix(name, ".diff") || has_suffix(name, ".on_input");
 }
@@ -534,7 +531,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
     }
     if (has_suffix(name, ".w_norm")) {
         const sumi_adapter_target* target = find_target(network, name, strlen(name) - strlen(".w_norm"), true);
-        if (target != NULL) { return add_vector(file, target, tensor, error); }
+        if (target != NULL) return add_vector(file, target, tensor, error);
         add_unmatched(list, name);
         return SUMI_OK;
     }
@@ -545,18 +542,17 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
     }
     if (has_kronecker) {
         const sumi_adapter_target* target = find_target(network, name, kronecker_bytes, false);
-        if (target != NULL) { return add_target_kronecker(file, target, name, kronecker_bytes, error); }
+        if (target != NULL) return add_target_kronecker(file, target, name, kronecker_bytes, error);
         add_unmatched(list, name);
         return SUMI_OK;
     }
     if (has_suffix(name, ".alpha")) {
         size_t module_bytes = strlen(name) - strlen(".alpha");
         if (find_sibling(file, name, module_bytes, ".lokr_w1") != NULL
-            || find_sibling(file, name, module_bytes, ".lokr_w1_a") != NULL) {
+            || find_sibling(file, name, module_bytes, ".lokr_w1_a") != NULL)
             return SUMI_OK;
-        }
         for (size_t i = 0; i < SUFFIX_COUNT; i++) {
-            if (find_sibling(file, name, module_bytes, s_suffixes[i][0]) != NULL) { return SUMI_OK; }
+            if (find_sibling(file, name, module_bytes, s_suffixes[i][0]) != NULL) return SUMI_OK;
         }
     }
     add_unmatched(list, name);
@@ -566,7 +562,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
 static int compare_deltas(const void* a, const void* b)
 {
     const sumi_delta *x = a, *y = b;
-    if (x->weight_index != y->weight_index) { return x->weight_index < y->weight_index ? -1 : 1; }
+    if (x->weight_index != y->weight_index) return x->weight_index < y->weight_index ? -1 : 1;
     return x->row_begin != y->row_begin
              ? (x->row_begin < y->row_begin ? -1 : 1)
              : (sumi_delta_rows(x) > sumi_delta_rows(y)) - (sumi_delta_rows(x) < sumi_delta_rows(y));
@@ -587,11 +583,11 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
                 file->deltas[k].weight_index == delta->weight_index && sumi_delta_rows(&file->deltas[k]) < weight->rows;
             single_rows += is_single ? sumi_delta_rows(&file->deltas[k]) : 0;
         }
-        if (sumi_delta_rows(delta) == weight->rows && single_rows >= weight->rows) { delta->row_begin = -1; }
+        if (sumi_delta_rows(delta) == weight->rows && single_rows >= weight->rows) delta->row_begin = -1;
     }
     size_t kept_count = 0;
     for (size_t i = 0; i < file->delta_count; i++) {
-        if (file->deltas[i].row_begin >= 0) { file->deltas[kept_count++] = file->deltas[i]; }
+        if (file->deltas[i].row_begin >= 0) file->deltas[kept_count++] = file->deltas[i];
     }
     file->delta_count = kept_count;
 }
@@ -602,13 +598,13 @@ static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, c
     static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
     const size_t bytes = strlen(path) + 64;
     file->path = sumi_alloc(file->heap, bytes);
-    if (file->path == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
+    if (file->path == NULL) return sumi_out_of_memory(error, bytes, "a file name");
     snprintf(file->path, bytes, "%s", path);
-    if (!sumi_file_is_folder(files, path)) { return SUMI_OK; }
+    if (!sumi_file_is_folder(files, path)) return SUMI_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         SUMI_ASSERT(strlen(names[i]) + 2 <= 64);
         sumi_path_join(file->path, bytes, path, names[i]);
-        if (sumi_file_exists(files, file->path)) { return SUMI_OK; }
+        if (sumi_file_exists(files, file->path)) return SUMI_OK;
     }
     return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder with %s or %s", path, names[0],
                      names[1]);
@@ -622,9 +618,8 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_files* files, c
     SUMI_TRY(sumi_tensor_set_open(&file->set, path, error));
     SUMI_TRY(sumi_adapter_config_read(&file->config, file->heap, files, &file->set, path, error));
     unmatched_names list = {.count = 0};
-    for (size_t i = 0; i < file->set.count; i++) {
+    for (size_t i = 0; i < file->set.count; i++)
         SUMI_TRY(read_adapter_tensor(file, network, &file->set.tensors[i], &list, error));
-    }
     if (list.count > 0 || file->delta_count == 0) {
         return sumi_fail(error, SUMI_LORA_NO_MATCH,
                          "%s: %d of %zu tensors belong to no layer of this %s model%s%s%s; the adapter is of another "
@@ -645,7 +640,7 @@ sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const su
     SUMI_ASSERT(network->is_open);
     *out_file = NULL;
     sumi_adapter_file* file = sumi_alloc_zero(heap, sizeof *file);
-    if (file == NULL) { return sumi_out_of_memory(error, sizeof *file, "an adapter"); }
+    if (file == NULL) return sumi_out_of_memory(error, sizeof *file, "an adapter");
     file->heap = heap;
     sumi_tensor_set_init(&file->set, heap, files);
     sumi_result result = read_file(file, files, network, path, error);
@@ -660,7 +655,7 @@ sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const su
 void sumi_adapter_close(sumi_adapter_file* file)
 {
     if (file != NULL) {
-        for (size_t i = 0; i < file->block_count; i++) { sumi_free(file->heap, file->blocks[i]); }
+        for (size_t i = 0; i < file->block_count; i++) sumi_free(file->heap, file->blocks[i]);
         sumi_free(file->heap, file->blocks);
         sumi_free(file->heap, file->deltas);
         sumi_adapter_config_close(&file->config);

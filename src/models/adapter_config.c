@@ -32,7 +32,7 @@ static void check_pattern(sumi_json* json, const sumi_json_text* pattern)
 static bool pattern_fits(const sumi_json_text* pattern, const char* module, size_t module_bytes)
 {
     size_t skip = pattern->bytes > 0 && pattern->data[0] == '^' ? 1 : 0, bytes = pattern->bytes - skip;
-    if (bytes > 0 && pattern->data[pattern->bytes - 1] == '$') { bytes--; }
+    if (bytes > 0 && pattern->data[pattern->bytes - 1] == '$') bytes--;
     return bytes > 0 && bytes <= module_bytes && memcmp(module + module_bytes - bytes, pattern->data + skip, bytes) == 0
         && (bytes == module_bytes || module[module_bytes - bytes - 1] == '.');
 }
@@ -41,13 +41,13 @@ static bool pattern_fits(const sumi_json_text* pattern, const char* module, size
 static double number_of(const sumi_adapter_config* config, const char* name, const char* module, size_t module_bytes,
                         double otherwise)
 {
-    if (!config->has_patterns) { return otherwise; }
+    if (!config->has_patterns) return otherwise;
     sumi_json json;
     sumi_json_begin(&json, config->text, config->bytes, NULL);
     sumi_json_text key, pattern;
     double value = otherwise;
     bool found = false;
-    if (!sumi_json_object(&json)) { return value; }
+    if (!sumi_json_object(&json)) return value;
     while (sumi_json_key(&json, &key)) {
         if (!key_is(&key, name) || sumi_json_peek(&json) != SUMI_JSON_OBJECT || !sumi_json_object(&json)) {
             sumi_json_skip(&json);
@@ -74,7 +74,7 @@ sumi_result sumi_adapter_config_check_rank(const sumi_adapter_config* config, co
                                            int32_t rank, sumi_error* error)
 {
     double config_rank = number_of(config, "rank_pattern", module, bytes, config->rank);
-    if (config_rank < 0 || config_rank == (double)rank) { return SUMI_OK; }
+    if (config_rank < 0 || config_rank == (double)rank) return SUMI_OK;
     return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                      "%s: it gives %.*s the rank %.9g, the tensors have %d; it belongs to another adapter",
                      config->path, (int)(bytes < 256 ? bytes : 256), module, config_rank, (int)rank);
@@ -141,10 +141,10 @@ static sumi_result open_beside(sumi_adapter_config* config, sumi_heap* heap, con
                                sumi_error* error)
 {
     size_t folder = strlen(path);
-    while (folder > 0 && path[folder - 1] != '/' && path[folder - 1] != '\\') { folder--; }
+    while (folder > 0 && path[folder - 1] != '/' && path[folder - 1] != '\\') folder--;
     const size_t bytes = folder + sizeof CONFIG_NAME;
     char* beside = sumi_alloc(heap, bytes);
-    if (beside == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
+    if (beside == NULL) return sumi_out_of_memory(error, bytes, "a file name");
     memcpy(beside, path, folder);
     memcpy(beside + folder, CONFIG_NAME, sizeof CONFIG_NAME);
     sumi_result result =
@@ -157,11 +157,11 @@ static sumi_result open_beside(sumi_adapter_config* config, sumi_heap* heap, con
 static void read_header_alpha(sumi_adapter_config* config, const sumi_tensor_set* set)
 {
     const char* text = sumi_metadata_find(set, "lora_alpha");
-    if (text == NULL) { return; }
+    if (text == NULL) return;
     sumi_json json;
     sumi_json_begin(&json, text, strlen(text), NULL);
     double alpha = sumi_json_peek(&json) == SUMI_JSON_NUMBER ? sumi_json_number(&json) : -1.0;
-    if (sumi_json_end(&json) == SUMI_OK && alpha >= 0) { config->alpha = alpha; }
+    if (sumi_json_end(&json) == SUMI_OK && alpha >= 0) config->alpha = alpha;
 }
 
 sumi_result sumi_adapter_config_read(sumi_adapter_config* config, sumi_heap* heap, const sumi_files* files,
@@ -189,6 +189,6 @@ sumi_result sumi_adapter_config_read(sumi_adapter_config* config, sumi_heap* hea
 
 void sumi_adapter_config_close(sumi_adapter_config* config)
 {
-    if (config->file.heap != NULL) { sumi_file_close(&config->file); }
+    if (config->file.heap != NULL) sumi_file_close(&config->file);
     memset(config, 0, sizeof *config);
 }

@@ -40,7 +40,7 @@ static void read_config_field(sumi_json* json, const sumi_config_field* field)
         if (sumi_json_array(json)) {
             while (sumi_json_item(json)) {
                 sumi_json_text text;
-                if (!sumi_json_string(json, &text)) { return; }
+                if (!sumi_json_string(json, &text)) return;
                 if (*field->count >= field->capacity) {
                     sumi_json_refuse(json, "the list is too long");
                     return;
@@ -71,7 +71,7 @@ static void read_config_field(sumi_json* json, const sumi_config_field* field)
 // field are skipped.
 static void read_config_object(sumi_json* json, const char* outer, const sumi_config_field* fields, int32_t field_count)
 {
-    if (!sumi_json_object(json)) { return; }
+    if (!sumi_json_object(json)) return;
     sumi_json_text key;
     while (sumi_json_key(json, &key)) {
         char name[KEY_BYTES];
@@ -101,11 +101,11 @@ sumi_result sumi_config_read(const void* json_text, size_t bytes, const char* pa
                              int32_t field_count, sumi_error* error)
 {
     SUMI_ASSERT(field_count >= 1);
-    if (json_text == NULL) { return SUMI_OK; }
+    if (json_text == NULL) return SUMI_OK;
     sumi_error detail = {.result = SUMI_OK};
     sumi_json json;
     sumi_json_begin(&json, json_text, bytes, &detail);
     read_config_object(&json, "", fields, field_count);
-    if (sumi_json_end(&json) != SUMI_OK) { return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s", path, detail.text); }
+    if (sumi_json_end(&json) != SUMI_OK) return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s", path, detail.text);
     return SUMI_OK;
 }

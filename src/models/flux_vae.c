@@ -26,21 +26,20 @@ static bool flux_alias(const void* context, const char* canonical, int32_t which
         {".to_q.", ".query."}, {".to_k.", ".key."}, {".to_v.", ".value."}, {".to_out.0.", ".proj_attn."}};
     if (which == 1) {
         for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-            if (sumi_replace_text(canonical, old[i][0], old[i][1], out, out_bytes)) { return true; }
+            if (sumi_replace_text(canonical, old[i][0], old[i][1], out, out_bytes)) return true;
         }
         return false;
     }
-    if (which > 1) { return false; }
+    if (which > 1) return false;
     for (size_t i = 0; i < sizeof middle / sizeof *middle; i++) {
-        if (sumi_replace_text(canonical, middle[i][0], middle[i][1], out, out_bytes)) { return true; }
+        if (sumi_replace_text(canonical, middle[i][0], middle[i][1], out, out_bytes)) return true;
     }
     const sumi_flux_vae* vae = context;
     int stage, used = 0;
     bool is_decoder = strncmp(canonical, "decoder.", 8) == 0;
     if (sscanf(canonical, is_decoder ? "decoder.up_blocks.%2d.%n" : "encoder.down_blocks.%2d.%n", &stage, &used) != 1
-        || used == 0) {
+        || used == 0)
         return false;
-    }
     char suffix[SUMI_NAME_BYTES], renamed[SUMI_NAME_BYTES];
     snprintf(suffix, sizeof suffix, "%s", canonical + used);
     static const char* const inner[][2] = {{"resnets.", "block."},
@@ -48,9 +47,8 @@ static bool flux_alias(const void* context, const char* canonical, int32_t which
                                            {"downsamplers.0.", "downsample."},
                                            {"conv_shortcut.", "nin_shortcut."}};
     for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-        if (sumi_replace_text(suffix, inner[i][0], inner[i][1], renamed, sizeof renamed)) {
+        if (sumi_replace_text(suffix, inner[i][0], inner[i][1], renamed, sizeof renamed))
             memcpy(suffix, renamed, sizeof suffix);
-        }
     }
     int length = is_decoder ? snprintf(out, out_bytes, "decoder.up.%d.%s", (int)vae->level_count - 1 - stage, suffix)
                             : snprintf(out, out_bytes, "encoder.down.%d.%s", stage, suffix);
@@ -208,17 +206,15 @@ typedef struct config_values {
 static void check_flux_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
                             const char* path)
 {
-    if (c->stage_count > 0) {
+    if (c->stage_count > 0)
         sumi_bind_check(b, path, "the length of block_out_channels", c->stage_count, half->stage_count);
-    }
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         char key[48];
         const int32_t stage_index = decodes ? half->stage_count - 1 - s : s;
         snprintf(key, sizeof key, "block_out_channels[%d]", (int)stage_index);
-        if (c->stage_count > 0) {
+        if (c->stage_count > 0)
             sumi_bind_check(b, path, key, c->channels[stage_index], stage->blocks[stage->block_count - 1].conv2.rows);
-        }
         sumi_bind_check(b, path, "layers_per_block", c->blocks, stage->block_count - (decodes ? 1 : 0));
     }
 }
@@ -229,7 +225,7 @@ static void check_flux_config(const sumi_flux_vae* vae, sumi_binder* b, const co
     sumi_bind_check(b, path, "in_channels", c->in_channels, 3);
     sumi_bind_check(b, path, "out_channels", c->out_channels, 3);
     check_flux_half(&vae->decoder, true, b, c, path);
-    if (vae->encoder.is_present) { check_flux_half(&vae->encoder, false, b, c, path); }
+    if (vae->encoder.is_present) check_flux_half(&vae->encoder, false, b, c, path);
 }
 
 sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes,
@@ -270,7 +266,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     vae->shift = (float)shift;
     vae->level_count = sumi_bind_count(b, "decoder.up.");
     vae->latent_channels = sumi_bind_size(b, "decoder.conv_in.weight", 1);
-    if (b->result != SUMI_OK) { return b->result; }
+    if (b->result != SUMI_OK) return b->result;
     bind_flux_decoder(vae, b);
     vae->factor = sumi_vae_factor(&vae->decoder);
     bool has_encoder = sumi_bind_has_prefix(b, "encoder.");
@@ -282,9 +278,9 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
                            (int)sumi_vae_factor(&vae->encoder), (int)vae->factor);
         }
     }
-    if (b->result == SUMI_OK) { check_groups(vae, b, &vae->decoder); }
-    if (b->result == SUMI_OK && vae->encoder.is_present) { check_groups(vae, b, &vae->encoder); }
-    if (b->result == SUMI_OK) { check_flux_config(vae, b, &c, config_path); }
+    if (b->result == SUMI_OK) check_groups(vae, b, &vae->decoder);
+    if (b->result == SUMI_OK && vae->encoder.is_present) check_groups(vae, b, &vae->encoder);
+    if (b->result == SUMI_OK) check_flux_config(vae, b, &c, config_path);
     return b->result;
 }
 
@@ -354,9 +350,7 @@ static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, 
     uint64_t column = (uint64_t)width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION),
              row = column * (uint64_t)in;
     uint64_t fit = vae->strip_bytes / (row > 0 ? row : 1); // rows
-    if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= min_bytes) {
-        return height;
-    }
+    if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= min_bytes) return height;
     return sumi_vae_strip_rows(height, fit);
 }
 
@@ -484,9 +478,8 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
     bool has_shared_block = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
                          && channels % 8 == 0 && out % 8 == 0;
     // a product cannot read columns of a shared block
-    for (int32_t i = 1; has_shared_block && i < next->block_count; i++) {
+    for (int32_t i = 1; has_shared_block && i < next->block_count; i++)
         has_shared_block = !next->blocks[i].has_shortcut;
-    }
     if (!has_shared_block) {
         y.value = sumi_plan_conv(
             plan, &(sumi_plan_conv_args){.label = "upsample",
@@ -507,7 +500,7 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
         .height = x.height, .small_row = small_row, .large_row = 2 * small_row, .spare_rows = y.free_rows};
     bool shares = stage->resample.cols == 9 * channels && sumi_plan_info(plan, x.value)->base.id == 0
                && sumi_vae_can_grow(&growth);
-    if (shares) { sumi_plan_share(plan, x.value, y.shared_block); }
+    if (shares) sumi_plan_share(plan, x.value, y.shared_block);
     sumi_vae_upsample_write(
         stage, plan,
         &(sumi_vae_upsampling){
@@ -534,9 +527,8 @@ static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, const sum
     x = write_flux_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
-        for (int32_t i = 0; i < stage->block_count; i++) {
+        for (int32_t i = 0; i < stage->block_count; i++)
             x = write_flux_block(vae, plan, &stage->blocks[i], x, "decoder", s, i);
-        }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "decoder.%d.", (int)s);
             x = write_flux_upsample(vae, plan, stage, x, s + 2 == half->stage_count ? &half->stages[s + 1] : NULL);
@@ -556,9 +548,8 @@ static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sum
     x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
-        for (int32_t i = 0; i < stage->block_count; i++) {
+        for (int32_t i = 0; i < stage->block_count; i++)
             x = write_flux_block(vae, plan, &stage->blocks[i], x, "encoder", s, i);
-        }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "encoder.%d.", (int)s);
             sumi_value half_size = sumi_plan_conv(

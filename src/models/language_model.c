@@ -29,17 +29,17 @@ static bool language_alias(const void* context, const char* canonical, int32_t w
         {"mlp.gate_proj", "ffn_gate"},
         {"mlp.up_proj", "ffn_up"},
         {"mlp.down_proj", "ffn_down"}};
-    if (which < 0 || which >= (int32_t)(sizeof prefixes / sizeof *prefixes)) { return false; }
-    if (prefixes[which] != NULL) { return sumi_replace_text(canonical, "model.", prefixes[which], out, out_bytes); }
+    if (which < 0 || which >= (int32_t)(sizeof prefixes / sizeof *prefixes)) return false;
+    if (prefixes[which] != NULL) return sumi_replace_text(canonical, "model.", prefixes[which], out, out_bytes);
     if (strcmp(canonical, "model.embed_tokens.weight") == 0 || strcmp(canonical, "model.norm.weight") == 0) {
         snprintf(out, out_bytes, "%s",
                  strcmp(canonical, "model.norm.weight") == 0 ? "output_norm.weight" : "token_embd.weight");
         return true;
     }
     char block[SUMI_NAME_BYTES];
-    if (!sumi_replace_text(canonical, "model.layers.", "blk.", block, sizeof block)) { return false; }
+    if (!sumi_replace_text(canonical, "model.layers.", "blk.", block, sizeof block)) return false;
     for (size_t i = 0; i < sizeof llama_cpp / sizeof *llama_cpp; i++) {
-        if (sumi_replace_text(block, llama_cpp[i][0], llama_cpp[i][1], out, out_bytes)) { return true; }
+        if (sumi_replace_text(block, llama_cpp[i][0], llama_cpp[i][1], out, out_bytes)) return true;
     }
     return false;
 }
@@ -82,9 +82,8 @@ static void bind_language_layer(sumi_language_model* model, sumi_binder* b, int3
                          language_name_in(n[2], layer, "self_attn.v_proj")};
     sumi_bind_stack(b, &l->qkv, language_name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3, model->width);
     l->qkv.balance = &l->input_norm;
-    if (settings->has_qkv_bias) {
+    if (settings->has_qkv_bias)
         sumi_bind_stacked_bias(b, &l->qkv_bias, language_name_in(n[3], layer, "self_attn.qkv.bias"), qkv, qkv_rows, 3);
-    }
     if (settings->has_qk_norm) {
         bind_language_norm(model, b, &l->q_norm, language_name_in(n[0], layer, "self_attn.q_norm.weight"),
                            model->head_dim);
@@ -170,7 +169,7 @@ static void read_language_config(sumi_language_model* model, sumi_binder* b, con
                          .divisor = settings->position_divisor,
                          .has_bias = settings->has_qkv_bias};
     b->result = read_keys(c, config, "text_config.", b->error);
-    if (b->result == SUMI_OK) { b->result = read_keys(c, config, "", b->error); }
+    if (b->result == SUMI_OK) b->result = read_keys(c, config, "", b->error);
     // a bias that the settings do not have, or windows although the settings have none
     if (b->result == SUMI_OK && ((c->has_bias && !settings->has_qkv_bias) || c->slides)) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
@@ -200,7 +199,7 @@ static void find_language_sizes(sumi_language_model* model, sumi_binder* b, cons
     model->head_dim = model->settings->has_qk_norm ? sumi_bind_size(b, "model.layers.0.self_attn.q_norm.weight", 0)
                     : c->q_heads > 0               ? q_rows / c->q_heads
                                                    : 128;
-    if (b->result != SUMI_OK) { return; }
+    if (b->result != SUMI_OK) return;
     model->q_heads = model->head_dim > 0 ? q_rows / model->head_dim : 0;
     model->kv_heads = model->head_dim > 0 ? kv_rows / model->head_dim : 0;
     if (model->head_dim < 2 || model->head_dim % 2 != 0 || model->q_heads * model->head_dim != q_rows
@@ -221,10 +220,9 @@ static void find_sections(sumi_language_model* model, sumi_binder* b, const conf
 {
     const int32_t* released = model->settings->sections;
     const int32_t total = released[0] + released[1] + released[2], pairs = model->head_dim / 2;
-    if (total == 0 || b->result != SUMI_OK) { return; }
-    for (int32_t a = 0; a < 3; a++) {
+    if (total == 0 || b->result != SUMI_OK) return;
+    for (int32_t a = 0; a < 3; a++)
         model->sections[a] = c->section_count == 3 ? c->sections[a] : released[a] * pairs / total;
-    }
     if ((c->section_count != 0 && c->section_count != 3) || model->sections[0] < 1 || model->sections[1] < 1
         || model->sections[2] < 1 || (int64_t)model->sections[0] + model->sections[1] + model->sections[2] != pairs) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
@@ -239,9 +237,8 @@ static int32_t count_layers(sumi_binder* b)
         "model.layers.",         "layers.", "blk.", "model.language_model.layers.", "language_model.model.layers.",
         "language_model.layers."};
     int32_t layers = 0;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && layers == 0; i++) {
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && layers == 0; i++)
         layers = sumi_bind_count(b, prefixes[i]);
-    }
     return layers;
 }
 
@@ -250,11 +247,10 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
     const int32_t unused = model->settings->unused_layers, stored_layers = count_layers(b);
     int32_t layers = c->layers;
     // a file without the final norm was cut down to the layers in use
-    if (layers == 0) { layers = stored_layers + (sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0); }
+    if (layers == 0) layers = stored_layers + (sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0);
     // if there are fewer layers than the config says, binding reports the missing tensor by its name
-    if (c->layers > 0 && stored_layers > c->layers) {
+    if (c->layers > 0 && stored_layers > c->layers)
         sumi_bind_check(b, config_path, "num_hidden_layers", c->layers, stored_layers);
-    }
     if (layers < 1 + unused || layers > SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the text encoder has %d layers; between %d and %d are supported",
                        b->component->path, (int)layers, (int)(1 + unused),
@@ -264,9 +260,8 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
     model->layer_count = layers - unused;
     size_t bytes = (size_t)model->layer_count * sizeof *model->layers;
     model->layers = b->result == SUMI_OK ? sumi_weight_list_reserve(b->list, bytes) : NULL;
-    if (model->layers == NULL && b->result == SUMI_OK) {
+    if (model->layers == NULL && b->result == SUMI_OK)
         b->result = sumi_out_of_memory(b->error, bytes, "the text encoder's layers");
-    }
     for (int32_t i = 0; i < model->layer_count && b->result == SUMI_OK; i++) {
         const int32_t every = model->settings->full_every;
         model->layers[i].has_window =
@@ -286,7 +281,7 @@ static sumi_result bind_language_model(void* memory, const void* settings, sumi_
     find_language_sizes(model, b, &c, config->path);
     find_sections(model, b, &c);
     find_layers(model, b, &c, config->path);
-    if (b->result != SUMI_OK) { return b->result; }
+    if (b->result != SUMI_OK) return b->result;
     model->eps = (float)c.eps;
     model->attention_scale = (float)(1.0 / sqrt(c.attention_scalar > 0 ? c.attention_scalar : (double)model->head_dim));
     model->theta = c.theta;
@@ -294,10 +289,9 @@ static sumi_result bind_language_model(void* memory, const void* settings, sumi_
     model->window_theta = c.window_theta > 0 ? c.window_theta : c.theta;
     model->position_divisor = c.divisor > 0 ? c.divisor : 1.0;
     sumi_bind_matrix(b, &model->embedding, "model.embed_tokens", model->vocabulary, model->width);
-    for (int32_t layer = 0; layer < model->layer_count; layer++) { bind_language_layer(model, b, layer); }
-    if (model->settings->norms_features) {
+    for (int32_t layer = 0; layer < model->layer_count; layer++) bind_language_layer(model, b, layer);
+    if (model->settings->norms_features)
         bind_language_norm(model, b, &model->final_norm, "model.norm.weight", model->width);
-    }
     return b->result;
 }
 
@@ -322,12 +316,11 @@ static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int3
     int32_t next = 0, row = 0;
     while (row < count) {
         const sumi_text_picture* picture = NULL;
-        for (int32_t i = 0; i < picture_count && picture == NULL && axes == 3; i++) {
+        for (int32_t i = 0; i < picture_count && picture == NULL && axes == 3; i++)
             picture = pictures[i].row == begin + row ? &pictures[i] : NULL;
-        }
         int32_t* position = positions + (int64_t)row * axes;
         if (picture == NULL) {
-            for (int32_t a = 0; a < axes; a++) { position[a] = next; }
+            for (int32_t a = 0; a < axes; a++) position[a] = next;
             next++;
             row++;
             continue;
@@ -398,7 +391,7 @@ static sumi_value write_language_rope(const sumi_language_model* model, sumi_pla
 static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_attention* attention, int32_t shared)
 {
     sumi_attention subset = *attention;
-    if (shared == 0 || subset.sequence_count == 1) { return sumi_plan_attention(plan, "attention", qkv, attention); }
+    if (shared == 0 || subset.sequence_count == 1) return sumi_plan_attention(plan, "attention", qkv, attention);
     subset.sequence_count = 1;
     sumi_value o = sumi_plan_attention(plan, "attention", qkv, &subset);
     subset.sequences = attention->sequences + 1;
@@ -504,8 +497,8 @@ static sumi_value write_language_text(const void* memory, sumi_plan* plan, const
         has_full = has_full || !model->layers[i].has_window;
     }
     sumi_value positions = write_positions(model, plan, batch, rows), ropes[2] = {SUMI_NO_VALUE, SUMI_NO_VALUE};
-    if (has_full) { ropes[0] = write_language_rope(model, plan, positions, true); }
-    if (has_windows) { ropes[1] = write_language_rope(model, plan, positions, false); }
+    if (has_full) ropes[0] = write_language_rope(model, plan, positions, true);
+    if (has_windows) ropes[1] = write_language_rope(model, plan, positions, false);
     sumi_value h = sumi_plan_embed_rows(plan, batch->ids, &model->embedding,
                                         model->settings->scales_embedding ? embedding_factor(model->width) : 1.0f);
     for (int32_t i = 0; i < batch->picture_count; i++) {

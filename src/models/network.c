@@ -15,7 +15,7 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
 {
     *out_network = NULL;
     sumi_network* network = sumi_alloc_zero(heap, sizeof *network);
-    if (network == NULL) { return sumi_out_of_memory(error, sizeof *network, "a model"); }
+    if (network == NULL) return sumi_out_of_memory(error, sizeof *network, "a model");
     network->heap = heap;
     sumi_file_cache_init(&network->cache, heap, files);
     network->without_text_encoder = desc->without_text_encoder;
@@ -82,9 +82,8 @@ static sumi_result check_use(const sumi_network* network, sumi_error* error)
 static const sumi_variant* find_variant(const sumi_recipe* recipe, const char* name)
 {
     const sumi_variant* variant = NULL;
-    for (int32_t i = 0; i < recipe->variant_count && variant == NULL; i++) {
+    for (int32_t i = 0; i < recipe->variant_count && variant == NULL; i++)
         variant = strcmp(recipe->variants[i]->name, name) == 0 ? recipe->variants[i] : NULL;
-    }
     return variant;
 }
 
@@ -102,16 +101,15 @@ static sumi_result choose_recipe(sumi_network* network, const char* transformer,
     const bool is_requested = network->requested_variant[0] != 0;
     const sumi_recipe* recipe;
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && network->recipe == NULL; i++) {
-        if (strcmp(transformer, recipe->network) != 0) { continue; }
+        if (strcmp(transformer, recipe->network) != 0) continue;
         const sumi_variant* variant = find_variant(recipe, network->requested_variant);
         if (is_requested ? variant != NULL
                          : recipe->is_this_family == NULL || recipe->is_this_family(&network->checkpoint)) {
             network->recipe = recipe;
             network->variant = variant;
         }
-        for (int32_t k = 0; k < recipe->variant_count; k++) {
+        for (int32_t k = 0; k < recipe->variant_count; k++)
             add_name(variants, sizeof variants, recipe->variants[k]->name);
-        }
     }
     if (is_requested && network->recipe == NULL && variants[0] != 0) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
@@ -126,9 +124,9 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
 {
     const sumi_checkpoint* checkpoint = &network->checkpoint;
     const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
-    if (transformer->present) { SUMI_TRY(choose_recipe(network, sumi_component_network(transformer), error)); }
+    if (transformer->present) SUMI_TRY(choose_recipe(network, sumi_component_network(transformer), error));
     const sumi_recipe* recipe = network->recipe;
-    if (recipe != NULL) { SUMI_TRY(check_use(network, error)); }
+    if (recipe != NULL) SUMI_TRY(check_use(network, error));
     SUMI_TRY(sumi_signatures_check(checkpoint, error));
     for (int32_t kind = SUMI_COMPONENT_TRANSFORMER + 1; kind < SUMI_COMPONENT_COUNT; kind++) {
         const sumi_component* component = &checkpoint->components[kind];
@@ -138,9 +136,9 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
                              sumi_component_kind_name((sumi_component_kind)kind));
         }
     }
-    if (recipe != NULL) { return SUMI_OK; }
+    if (recipe != NULL) return SUMI_OK;
     char names[160] = "";
-    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) { add_name(names, sizeof names, recipe->family); }
+    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) add_name(names, sizeof names, recipe->family);
     const char* path = transformer->path != NULL ? transformer->path : checkpoint->path;
     const char* guess =
         transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
@@ -169,7 +167,7 @@ static sumi_result begin_component(sumi_network* network, sumi_component_kind ki
     SUMI_ASSERT(*out_model == NULL && network->checkpoint.components[kind].present);
     const sumi_component* component = &network->checkpoint.components[kind];
     *out_model = sumi_alloc_zero(network->heap, model_bytes);
-    if (*out_model == NULL) { return sumi_out_of_memory(error, model_bytes, "a model"); }
+    if (*out_model == NULL) return sumi_out_of_memory(error, model_bytes, "a model");
     *out_binder = (sumi_binder){.list = &network->weights,
                                 .component = component,
                                 .what = names[kind],
@@ -195,9 +193,9 @@ static void use_author_values(sumi_network* network)
     const bool are_steps_good = author->steps >= 1.0 && author->steps <= SUMI_SCHEDULE_MAX_STEPS
                              && author->steps == (double)(int32_t)author->steps,
                is_guidance_good = author->guidance >= (double)off && author->guidance <= MAX_GUIDANCE;
-    if (author->has_steps && are_steps_good) { presets[SUMI_PRESET_MODEL].step_count = (int32_t)author->steps; }
+    if (author->has_steps && are_steps_good) presets[SUMI_PRESET_MODEL].step_count = (int32_t)author->steps;
     for (int32_t i = 0; i < SUMI_PRESET_COUNT && author->has_guidance && is_guidance_good; i++) {
-        if (i != SUMI_PRESET_FAST && presets[i].guidance == usual) { presets[i].guidance = (float)author->guidance; }
+        if (i != SUMI_PRESET_FAST && presets[i].guidance == usual) presets[i].guidance = (float)author->guidance;
     }
     char* fault = network->preset_fault;
     const size_t capacity = sizeof network->preset_fault;
@@ -223,9 +221,7 @@ static void scale_presets(sumi_network* network)
     sumi_network_info* info = &network->info;
     const sumi_size_scale scale = {variant->sample_size, info->sample_size, info->size_multiple, info->max_side};
     sumi_presets_scaled(variant->presets, &scale, network->presets);
-    for (int32_t i = 0; i < variant->size_count; i++) {
-        network->sizes[i] = sumi_size_scaled(variant->sizes[i], &scale);
-    }
+    for (int32_t i = 0; i < variant->size_count; i++) network->sizes[i] = sumi_size_scaled(variant->sizes[i], &scale);
     use_author_values(network);
     info->presets = network->presets;
     info->sizes = network->sizes;
@@ -262,7 +258,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     memcpy(info->is_pooled, properties.reads_pooled, sizeof info->is_pooled);
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
         const sumi_prompt_template* prompt = &recipe->encoders[e].prompt;
-        if (prompt->max_tokens > info->max_prompt_tokens) { info->max_prompt_tokens = prompt->max_tokens; }
+        if (prompt->max_tokens > info->max_prompt_tokens) info->max_prompt_tokens = prompt->max_tokens;
         info->min_prompt_tokens[e] = prompt->dropped_feature_rows + 1;
     }
     const sumi_preview_factors* preview = recipe->preview();
@@ -284,7 +280,7 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
     const sumi_component* component = &network->checkpoint.components[SUMI_COMPONENT_VAE];
-    if (!component->present) { return SUMI_OK; }
+    if (!component->present) return SUMI_OK;
     sumi_binder binder;
     sumi_module_config config;
     SUMI_TRY(begin_component(network, SUMI_COMPONENT_VAE, recipe->autoencoder->model_bytes, &network->autoencoder,
@@ -316,7 +312,7 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
     const sumi_recipe* recipe = network->recipe;
     const sumi_component* component = &network->checkpoint.components[SUMI_COMPONENT_VISION];
     const sumi_file* processor = &network->checkpoint.processor;
-    if (recipe->vision == NULL || network->without_text_encoder || !component->present) { return SUMI_OK; }
+    if (recipe->vision == NULL || network->without_text_encoder || !component->present) return SUMI_OK;
     sumi_binder binder;
     sumi_module_config config;
     SUMI_TRY(begin_component(network, SUMI_COMPONENT_VISION, recipe->vision->model_bytes, &network->vision, &binder,
@@ -367,7 +363,7 @@ static sumi_result check_encoders(const sumi_network* network, sumi_error* error
             missing = component;
         }
     }
-    if (network->without_text_encoder || missing == NULL || present == NULL) { return SUMI_OK; }
+    if (network->without_text_encoder || missing == NULL || present == NULL) return SUMI_OK;
     const bool is_first = missing == &network->checkpoint.components[s_encoder_components[0]];
     return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                      "%s%s%s needs its %s text encoder beside the one in %s; give text_encoder%s_path, or open the "
@@ -385,7 +381,7 @@ static sumi_result check_encoder_network(const sumi_network* network, int32_t e,
     const sumi_recipe* candidate;
     for (int32_t i = 0; (candidate = sumi_recipe_get(i)) != NULL && strcmp(network_name, required_name) != 0; i++) {
         for (int32_t k = 0; k < candidate->encoder_count; k++) {
-            if (strcmp(network_name, candidate->encoders[k].network) != 0) { continue; }
+            if (strcmp(network_name, candidate->encoders[k].network) != 0) continue;
             return sumi_fail(
                 error, SUMI_TENSOR_MISMATCH,
                 "%s: this is the text encoder %s, which %s has; %s needs %s: take the one that was released "
@@ -400,13 +396,12 @@ static sumi_result open_text_encoder(sumi_network* network, int32_t e, sumi_erro
 {
     const sumi_recipe_encoder* encoder = &network->recipe->encoders[e];
     const sumi_component* component = &network->checkpoint.components[s_encoder_components[e]];
-    if (e == 0) { SUMI_TRY(check_encoders(network, error)); }
-    if (network->without_text_encoder || !component->present) { return SUMI_OK; }
+    if (e == 0) SUMI_TRY(check_encoders(network, error));
+    if (network->without_text_encoder || !component->present) return SUMI_OK;
     SUMI_TRY(check_encoder_network(network, e, component, error));
     const sumi_checkpoint_tokenizer* tokenizer = &network->checkpoint.tokenizers[e];
-    if (tokenizer->form == SUMI_TOKENIZER_ABSENT) {
+    if (tokenizer->form == SUMI_TOKENIZER_ABSENT)
         return sumi_checkpoint_tokenizer_missing(tokenizer, e, component->path, error);
-    }
     sumi_binder binder;
     sumi_module_config config;
     SUMI_TRY(begin_component(network, s_encoder_components[e], encoder->module->model_bytes,
@@ -421,7 +416,7 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
 {
     const sumi_network_encoder* encoder = &network->encoders[e];
     *out_done = true;
-    if (encoder->tokenizer == NULL) { return SUMI_OK; }
+    if (encoder->tokenizer == NULL) return SUMI_OK;
     SUMI_TRY(sumi_tokenizer_step(encoder->tokenizer, ITEMS_PER_STEP, out_done, out_progress, error));
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[e];
     const int32_t vocabulary = recipe->module->properties(encoder->model).vocabulary;
@@ -490,9 +485,8 @@ static void finish_opening(sumi_network* network)
 {
     const sumi_recipe* recipe = network->recipe;
     network->info.has_text_encoder = recipe->encoder_count > 0;
-    for (int32_t e = 0; e < recipe->encoder_count; e++) {
+    for (int32_t e = 0; e < recipe->encoder_count; e++)
         network->info.has_text_encoder = network->info.has_text_encoder && network->encoders[e].tokenizer != NULL;
-    }
     network->info.weight_bytes = network->weights.weight_bytes;
     sumi_file_cache_trim(&network->cache);
     network->is_open = true;
@@ -506,7 +500,7 @@ static sumi_result open_files(sumi_network* network, uint32_t budget_us, float* 
         SUMI_TRY(sumi_file_cache_read(&network->cache, budget_us, error));
     } else {
         const sumi_result result = sumi_checkpoint_step(&network->checkpoint, &done, error);
-        if (result != SUMI_TIMEOUT) { SUMI_TRY(result); }
+        if (result != SUMI_TIMEOUT) SUMI_TRY(result);
     }
     *out_progress =
         FILES_SHARE * sumi_checkpoint_progress(&network->checkpoint, sumi_file_cache_progress(&network->cache));
@@ -516,7 +510,7 @@ static sumi_result open_files(sumi_network* network, uint32_t budget_us, float* 
 static sumi_result open_piece(sumi_network* network, uint32_t budget_us, bool* out_done, float* out_progress,
                               sumi_error* error)
 {
-    if (network->recipe == NULL) { return open_files(network, budget_us, out_progress, error); }
+    if (network->recipe == NULL) return open_files(network, budget_us, out_progress, error);
     float progress = 0.0f;
     SUMI_TRY(open_modules(network, out_done, &progress, error));
     *out_progress = FILES_SHARE + (1.0f - FILES_SHARE) * progress;
@@ -531,10 +525,10 @@ sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bo
     *out_progress = network->is_open ? 1.0f : 0.0f;
     while (!*out_done) {
         SUMI_TRY(open_piece(network, budget_us / PIECES_PER_STEP, out_done, out_progress, error));
-        if ((sumi_clock_ns() - begin) / 1000 >= budget_us) { break; }
+        if ((sumi_clock_ns() - begin) / 1000 >= budget_us) break;
     }
     if (*out_done) {
-        if (!network->is_open) { finish_opening(network); }
+        if (!network->is_open) finish_opening(network);
         *out_progress = 1.0f;
     }
     return SUMI_OK;
@@ -542,7 +536,7 @@ sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bo
 
 void sumi_network_close(sumi_network* network)
 {
-    if (network == NULL) { return; }
+    if (network == NULL) return;
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
         sumi_tokenizer_destroy(network->encoders[e].tokenizer);
         sumi_free(network->heap, network->encoders[e].model);
@@ -601,7 +595,7 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
 {
     const sumi_recipe_encoder* recipe_encoder = &network->recipe->encoders[encoder];
     SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
-    if (network->info.is_pooled[encoder]) { return 1; }
+    if (network->info.is_pooled[encoder]) return 1;
     const int32_t rows = token_count - recipe_encoder->prompt.dropped_feature_rows,
                   max_rows = recipe_encoder->prompt.max_feature_rows;
     return rows < 1 ? 0 : max_rows > 0 && rows > max_rows ? max_rows : rows;

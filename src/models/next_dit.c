@@ -55,8 +55,8 @@ static bool dit_alias(const void* context, const char* canonical, int32_t which,
     // `which` counts only the tables that change this name.
     for (int32_t t = 0, match_count = 0; t < count; t++) {
         for (int32_t i = 0; tables[t][i][0] != NULL; i++) {
-            if (!sumi_replace_text(canonical, tables[t][i][0], tables[t][i][1], out, out_bytes)) { continue; }
-            if (match_count++ == which) { return true; }
+            if (!sumi_replace_text(canonical, tables[t][i][0], tables[t][i][1], out, out_bytes)) continue;
+            if (match_count++ == which) return true;
             break;
         }
     }
@@ -87,9 +87,7 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_bl
     sumi_bind_matrix(binder, &block->qkv, fused, q + 2 * kv, model->dim);
     binder->adaptable = adaptable;
     sumi_bind_target(binder, &block->qkv, fused, 0, q + 2 * kv);
-    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) {
-        sumi_bind_target(binder, &block->qkv, split[i], row, rows[i]);
-    }
+    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) sumi_bind_target(binder, &block->qkv, split[i], row, rows[i]);
 }
 
 static void bind_dit_block(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_block* block, const char* kind,
@@ -196,16 +194,15 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* binder, const conf
     const bool is_fused = sumi_bind_find(binder, "layers.0.attention.qkv.weight") != NULL;
     const int32_t projected = is_fused ? sumi_bind_size(binder, "layers.0.attention.qkv.weight", 0)
                                        : sumi_bind_size(binder, "layers.0.attention.to_k.weight", 0);
-    if (binder->result != SUMI_OK) { return; }
+    if (binder->result != SUMI_OK) return;
     model->heads = values->heads != 0 ? values->heads : model->dim / model->head_dim;
     const int32_t kv_rows = is_fused ? (projected - model->dim) / 2 : projected;
     model->kv_heads = values->kv_heads != 0 ? values->kv_heads : kv_rows / model->head_dim;
     sumi_bind_check(binder, config_path, "dim", values->dim, model->dim);
     sumi_bind_check(binder, config_path, "in_channels", values->channels, model->channels);
     sumi_bind_check(binder, config_path, "cap_feat_dim", values->features, model->feature_width);
-    if (model->settings->reads_pooled) {
+    if (model->settings->reads_pooled)
         sumi_bind_check(binder, config_path, "clip_text_dim", values->pooled, model->pooled_width);
-    }
     if (patch % 4 != 0 || model->heads < 1 || model->heads > model->dim
         || model->heads * (int64_t)model->head_dim != model->dim || model->kv_heads < 1
         || model->kv_heads > model->heads || model->heads % model->kv_heads != 0 || model->time_width % 2 != 0) {
@@ -219,8 +216,8 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* binder, const conf
     // single files: the released split of a head over frame, row and column, in proportion
     const int32_t *released = model->settings->axes, total = released[0] + released[1] + released[2];
     int32_t axes[3];
-    for (int32_t a = 0; a < 3; a++) { axes[a] = (int32_t)((int64_t)model->head_dim * released[a] / total); }
-    if (values->axis_count != 0) { memcpy(axes, values->axes, sizeof axes); }
+    for (int32_t a = 0; a < 3; a++) axes[a] = (int32_t)((int64_t)model->head_dim * released[a] / total);
+    if (values->axis_count != 0) memcpy(axes, values->axes, sizeof axes);
     if ((values->axis_count != 0 && values->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
         || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
@@ -228,7 +225,7 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* binder, const conf
                        (int)model->head_dim);
         return;
     }
-    for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
+    for (int32_t a = 0; a < 3; a++) model->axis_pairs[a] = axes[a] / 2;
     model->eps = (float)values->eps;
     model->qk_eps = model->settings->qk_eps > 0 ? model->settings->qk_eps : model->eps;
     model->theta = values->theta;
@@ -237,12 +234,10 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* binder, const conf
     model->layer_count = values->layers != 0 ? values->layers : layers;
     model->refiner_count = values->refiners != 0 ? values->refiners : refiners;
     // if there are fewer layers than the config says, binding reports the missing tensor by its name
-    if (values->layers > 0 && layers > values->layers) {
+    if (values->layers > 0 && layers > values->layers)
         sumi_bind_check(binder, config_path, "n_layers", values->layers, layers);
-    }
-    if (values->refiners > 0 && refiners > values->refiners) {
+    if (values->refiners > 0 && refiners > values->refiners)
         sumi_bind_check(binder, config_path, "n_refiner_layers", values->refiners, refiners);
-    }
     if (model->layer_count < 1 || model->refiner_count < 0
         || model->layer_count > SUMI_NEXT_DIT_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
@@ -261,12 +256,11 @@ static sumi_result bind_dit_model(void* memory, const void* settings, sumi_binde
     config_values values;
     read_dit_config(settings, binder, &values, config);
     find_dit_sizes(model, binder, &values, config->path);
-    if (binder->result != SUMI_OK) { return binder->result; }
+    if (binder->result != SUMI_OK) return binder->result;
     size_t count = (size_t)(model->layer_count + 2 * model->refiner_count);
     sumi_next_dit_block* blocks = sumi_weight_list_reserve(binder->list, count * sizeof *blocks);
-    if (blocks == NULL) {
+    if (blocks == NULL)
         return binder->result = sumi_out_of_memory(binder->error, count * sizeof *blocks, "the transformer's blocks");
-    }
     model->layers = blocks;
     model->noise_refiner = blocks + model->layer_count;
     model->context_refiner = model->noise_refiner + model->refiner_count;
@@ -301,9 +295,8 @@ static sumi_result bind_dit_model(void* memory, const void* settings, sumi_binde
         bind_dit_block(model, binder, &model->noise_refiner[i], "noise_refiner", i, true, table_index++);
         bind_dit_block(model, binder, &model->context_refiner[i], "context_refiner", i, false, -1);
     }
-    for (int32_t i = 0; i < model->layer_count; i++) {
+    for (int32_t i = 0; i < model->layer_count; i++)
         bind_dit_block(model, binder, &model->layers[i], "layers", i, true, table_index++);
-    }
     sumi_weight* precise[] = {&model->x_embedder,       &model->time_in,         &model->time_out,
                               &model->caption_embedder, &model->pooled_embedder, &model->fusion,
                               &model->final_modulation, &model->final_linear};
@@ -438,16 +431,14 @@ static int32_t* take_positions(sumi_plan* plan, int32_t rows)
 {
     int32_t* positions =
         plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, (size_t)rows * 3 * sizeof *positions) : NULL;
-    if (positions == NULL) {
-        sumi_out_of_memory(&plan->error, (size_t)rows * 3 * sizeof *positions, "token positions");
-    }
+    if (positions == NULL) sumi_out_of_memory(&plan->error, (size_t)rows * 3 * sizeof *positions, "token positions");
     return positions;
 }
 
 // Each row of a caption, pads included, has a frame of its own, and row and column 0.
 static void fill_caption_positions(const sumi_next_dit* model, int32_t* positions, int32_t rows)
 {
-    for (int32_t i = 0; i < rows; i++) { positions[3 * i] = model->settings->first_frame + i; }
+    for (int32_t i = 0; i < rows; i++) positions[3 * i] = model->settings->first_frame + i;
 }
 
 static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
@@ -487,10 +478,9 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
     sumi_plan_prefix(plan, "caption_pad.");
     sumi_plan_fill_rows(plan, captions, &model->caption_pad, pads, pad_count);
     int32_t* positions = take_positions(plan, rows);
-    if (positions == NULL) { return; }
-    for (int32_t p = 0; p < job->prompt_count; p++) {
+    if (positions == NULL) return;
+    for (int32_t p = 0; p < job->prompt_count; p++)
         fill_caption_positions(model, positions + 3 * state->caption_begin[p], state->caption_rows[p]);
-    }
     sumi_plan_prefix(plan, "caption_");
     sumi_value rope = write_dit_rope(model, plan, positions, rows);
     sumi_free(plan->heap, positions);
@@ -509,7 +499,7 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
 #define MIN_CONDITION_ROWS 8
 static int32_t condition_rows(const sumi_next_dit* model, const sumi_denoising* job)
 {
-    if (!model->settings->reads_pooled) { return job->evaluation_count; }
+    if (!model->settings->reads_pooled) return job->evaluation_count;
     const int32_t rows = job->prompt_count * job->evaluation_count;
     return rows > MIN_CONDITION_ROWS ? rows : MIN_CONDITION_ROWS;
 }
@@ -524,9 +514,8 @@ static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, con
         sumi_out_of_memory(&plan->error, bytes, "row numbers");
         return SUMI_NO_VALUE;
     }
-    for (int32_t i = 0; i < job->prompt_count * evaluations; i++) {
+    for (int32_t i = 0; i < job->prompt_count * evaluations; i++)
         numbers[i] = by_prompt ? i / evaluations : i % evaluations;
-    }
     sumi_value value =
         sumi_plan_constant(plan, by_prompt ? "prompts" : "evaluations", SUMI_ELEMENT_INT, rows, 1, numbers);
     sumi_free(plan->heap, numbers);
@@ -588,7 +577,7 @@ static sumi_value write_dit_condition(const sumi_next_dit* model, sumi_plan* pla
                                                                         .weight = &model->time_in,
                                                                         .bias = &model->time_in_bias,
                                                                         .activation = SUMI_ACT_SILU});
-    if (model->settings->reads_pooled) { return write_fused_condition(model, plan, job, hidden); }
+    if (model->settings->reads_pooled) return write_fused_condition(model, plan, job, hidden);
     return sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
                   .label = "mlp.2", .x = hidden, .weight = &model->time_out, .bias = &model->time_out_bias});
@@ -691,7 +680,7 @@ static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising
     sumi_next_dit_state* state = job->state;
     joint_layout layout = layout_of(model, job, list, count);
     int32_t* positions = take_positions(plan, layout.rows);
-    if (positions == NULL) { return; }
+    if (positions == NULL) return;
     for (int32_t entry = 0; entry < count; entry++) {
         // The image's frame follows the last one of the padded caption; the image's pads are at (0, 0, 0).
         int32_t* position = positions + 3 * (size_t)entry * (size_t)layout.image_rows;
@@ -705,9 +694,8 @@ static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising
     }
     state->rope[slot] = write_dit_rope(model, plan, positions, layout.rows);
     sumi_free(plan->heap, positions);
-    if (job->keeps_residuals) {
+    if (job->keeps_residuals)
         job->residuals[slot] = sumi_block_residuals_make(plan, count * layout.image_rows, model->dim);
-    }
 }
 
 // Writes 2x2 patches through x_embedder to the leading rows. Pad rows get the learned token.
@@ -789,7 +777,7 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
     const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
     const int32_t layer_count = reuses ? 1 : model->layer_count;
     SUMI_ASSERT((!keeps && !reuses) || !job->computes_unused_rows);
-    if (keeps) { sumi_block_residuals_before_first(plan, &job->residuals[slot], x); }
+    if (keeps) sumi_block_residuals_before_first(plan, &job->residuals[slot], x);
     for (int32_t i = 0; i < layer_count; i++) {
         const sumi_next_dit_block* block = &model->layers[i];
         bool is_last = i == layer_count - 1 && !job->computes_unused_rows;
@@ -797,10 +785,10 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
         write_dit_block(model, plan, block, x, modulated_all, is_last ? modulated_images : modulated_all,
                         is_last ? &last_attention : &joint_attention, state->rope[slot],
                         state->modulation[block->table_index]);
-        if (keeps && i == 0) { sumi_block_residuals_after_first(plan, &job->residuals[slot], x); }
+        if (keeps && i == 0) sumi_block_residuals_after_first(plan, &job->residuals[slot], x);
     }
-    if (keeps) { sumi_block_residuals_after_last(plan, &job->residuals[slot], x); }
-    if (reuses) { sumi_block_residuals_reuse(plan, &job->residuals[slot], x, &job->extrapolation); }
+    if (keeps) sumi_block_residuals_after_last(plan, &job->residuals[slot], x);
+    if (reuses) sumi_block_residuals_reuse(plan, &job->residuals[slot], x, &job->extrapolation);
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value normed = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
                                                                     .x = x,

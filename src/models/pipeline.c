@@ -35,7 +35,7 @@ void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_b
 
 static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
 {
-    if (r->goal == SUMI_GOAL_ENCODE) { return SUMI_OK; }
+    if (r->goal == SUMI_GOAL_ENCODE) return SUMI_OK;
     if (r->prompt_count < 1 || r->prompt_count > SUMI_MAX_PROMPTS) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a job takes 1 to %d distinct prompts, not %d", SUMI_MAX_PROMPTS,
                          (int)r->prompt_count);
@@ -95,7 +95,7 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
                          (int)r->evaluation_count, MAX_EVALUATIONS);
     }
     bool guides = false;
-    for (int32_t e = 0; r->guided != NULL && e < r->evaluation_count; e++) { guides = guides || r->guided[e]; }
+    for (int32_t e = 0; r->guided != NULL && e < r->evaluation_count; e++) guides = guides || r->guided[e];
     for (int32_t i = 0; i < r->item_count; i++) {
         if (r->items[i].positive < 0 || r->items[i].positive >= r->prompt_count
             || r->items[i].negative >= r->prompt_count || (guides && r->items[i].negative < 0)) {
@@ -105,15 +105,12 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
                 (int)i);
         }
     }
-    if (r->inpaints && !r->starts_from_image && !r->starts_from_latents) {
+    if (r->inpaints && !r->starts_from_image && !r->starts_from_latents)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "inpainting needs a start image");
-    }
-    if (r->composites && !r->starts_from_image) {
+    if (r->composites && !r->starts_from_image)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "compositing needs a start image");
-    }
-    if (r->starts_from_image && r->starts_from_latents) {
+    if (r->starts_from_image && r->starts_from_latents)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a job starts from an image or from latents, not from both");
-    }
     if (r->previews && info->preview == NULL) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "previews are not supported for latents of %d channels",
                          (int)info->latent_channels);
@@ -130,7 +127,7 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
 static bool encodes_text(const sumi_pipeline_request* r)
 {
     bool encodes = false;
-    for (int32_t p = 0; p < r->prompt_count; p++) { encodes = encodes || !r->prompts[p].has_features; }
+    for (int32_t p = 0; p < r->prompt_count; p++) encodes = encodes || !r->prompts[p].has_features;
     return encodes;
 }
 
@@ -139,12 +136,12 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[encoder];
     int32_t shared = recipe->prompt.dropped_feature_rows, prompts = 0;
     int64_t rows = 0;
-    if (!recipe->module->properties(network->encoders[encoder].model).shares_beginning) { return 0; }
+    if (!recipe->module->properties(network->encoders[encoder].model).shares_beginning) return 0;
     if (request->reference_count > 0 && network->vision == NULL) { return 0; } // refused in any case
     const sumi_pipeline_prompt* first = NULL;
     for (int32_t p = 0; p < request->prompt_count; p++) {
         const sumi_pipeline_prompt* prompt = &request->prompts[p];
-        if (prompt->has_features) { continue; }
+        if (prompt->has_features) continue;
         first = first == NULL ? prompt : first;
         prompts++;
         rows += prompt->token_count[encoder];
@@ -158,10 +155,10 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     }
     for (int32_t p = 0; p < request->prompt_count; p++) {
         const sumi_pipeline_prompt* prompt = &request->prompts[p];
-        if (prompt->has_features) { continue; }
-        if (prompt->token_count[encoder] <= shared) { return 0; }
+        if (prompt->has_features) continue;
+        if (prompt->token_count[encoder] <= shared) return 0;
         for (int32_t i = 0; i < request->reference_count && encoder == 0; i++) {
-            if (prompt->reference_row[i] != first->reference_row[i]) { return 0; }
+            if (prompt->reference_row[i] != first->reference_row[i]) return 0;
         }
     }
     return prompts > 1 && (int64_t)shared * (prompts - 1) * MAX_ROWS_PER_SAVED_ROW >= rows ? shared : 0;
@@ -177,7 +174,7 @@ static sumi_result check_request_references(const sumi_network* network, const s
                                             sumi_error* error)
 {
     const sumi_network_info* info = &network->info;
-    if (r->reference_count == 0) { return SUMI_OK; }
+    if (r->reference_count == 0) return SUMI_OK;
     if (r->reference_count < 0 || r->reference_count > info->max_references) {
         return sumi_fail(error, info->max_references > 0 ? SUMI_INVALID_ARGUMENT : SUMI_NOT_SUPPORTED,
                          "%d references are not possible: this %s model takes %d", (int)r->reference_count,
@@ -212,9 +209,8 @@ static sumi_result check_shared(const sumi_network* network, const sumi_pipeline
 {
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
         const int32_t shared = r->shared_tokens[e];
-        if (shared == 0 || (e < network->info.text_encoder_count && shared == sumi_pipeline_shared(network, r, e))) {
+        if (shared == 0 || (e < network->info.text_encoder_count && shared == sumi_pipeline_shared(network, r, e)))
             continue;
-        }
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompts cannot share %d tokens of text encoder %d", (int)shared,
                          (int)e);
     }
@@ -240,7 +236,7 @@ typedef struct writer {
 // Makes the result of an op readable after the run.
 static void make_bound(sumi_plan* plan, sumi_value value)
 {
-    if (value.id > 0 && (size_t)value.id <= plan->value_count) { plan->values[value.id - 1].bound = true; }
+    if (value.id > 0 && (size_t)value.id <= plan->value_count) plan->values[value.id - 1].bound = true;
 }
 
 static sumi_step_row solver_column(const writer* w, int32_t column, bool per_step)
@@ -253,7 +249,7 @@ static sumi_step_row solver_column(const writer* w, int32_t column, bool per_ste
 static void write_vision(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
-    if (r->reference_count == 0 || !encodes_text(r)) { return; }
+    if (r->reference_count == 0 || !encodes_text(r)) return;
     sumi_plan_section(w->plan, SUMI_SECTION_VISION, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
         const sumi_pipeline_reference* reference = &r->references[i];
@@ -269,7 +265,7 @@ static int32_t list_pictures(writer* w, const int32_t* first_id)
 {
     const sumi_pipeline_request* r = w->r;
     int32_t count = 0;
-    if (r->reference_count == 0) { return 0; }
+    if (r->reference_count == 0) return 0;
     const int32_t cell = w->network->recipe->vision->properties(w->network->vision).cell;
     for (int32_t p = 0; p < r->prompt_count && (count == 0 || r->shared_tokens[0] == 0); p++) {
         for (int32_t i = 0; i < r->reference_count && !r->prompts[p].has_features; i++) {
@@ -327,7 +323,7 @@ static void write_text(writer* w)
                 rows += count - skipped[p];
             }
         }
-        if (encoded == 0) { continue; }
+        if (encoded == 0) continue;
         sumi_plan_section(w->plan, SUMI_SECTION_TEXT, 1, 0);
         sumi_value ids = sumi_plan_bound(w->plan, "ids", SUMI_ELEMENT_INT, rows, 1);
         sumi_value features = w->network->recipe->encoders[e].module->write(
@@ -338,7 +334,7 @@ static void write_text(writer* w)
                                .shared = encoded > 1 ? r->shared_tokens[e] : 0,
                                .pictures = w->pictures,
                                .picture_count = e == 0 ? list_pictures(w, first_id) : 0});
-        if (r->goal == SUMI_GOAL_PROMPTS) { make_bound(w->plan, features); }
+        if (r->goal == SUMI_GOAL_PROMPTS) make_bound(w->plan, features);
         for (int32_t p = 0; p < r->prompt_count; p++) {
             if (!r->prompts[p].has_features) {
                 const int32_t id_count = r->prompts[p].token_count[e] - skipped[p];
@@ -348,7 +344,7 @@ static void write_text(writer* w)
                 if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) {
                     w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
                     w->features[p].row[e] = 0;
-                    if (r->goal == SUMI_GOAL_PROMPTS) { make_bound(w->plan, w->features[p].value[e]); }
+                    if (r->goal == SUMI_GOAL_PROMPTS) make_bound(w->plan, w->features[p].value[e]);
                 }
                 if (r->goal == SUMI_GOAL_PROMPTS) {
                     w->out->features[p][e] =
@@ -364,7 +360,7 @@ static void write_references(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
     const sumi_autoencoder_module* autoencoder = w->network->recipe->autoencoder;
-    if (r->reference_count == 0) { return; }
+    if (r->reference_count == 0) return;
     SUMI_ASSERT(r->reference_count <= SUMI_MAX_REFERENCES && w->network->autoencoder != NULL);
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
@@ -394,9 +390,8 @@ static void write_start_image(writer* w, int32_t item_count)
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     out->pixels = sumi_plan_bound(w->plan, "pixels", SUMI_ELEMENT_BYTE, r->height * r->width, 3);
     out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, item_count * channels, size);
-    if (r->samples_posterior) {
+    if (r->samples_posterior)
         out->eps = sumi_plan_bound(w->plan, "eps", SUMI_ELEMENT_FLOAT, item_count * channels, size);
-    }
     sumi_value moments = w->network->recipe->autoencoder->write_encode(w->network->autoencoder, w->plan, out->pixels,
                                                                        r->height, r->width, r->tile_latent);
     sumi_value latents = sumi_plan_value(w->plan, "item_latents", SUMI_ELEMENT_FLOAT, channels, size);
@@ -424,7 +419,7 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
     out->x = sumi_plan_bound(w->plan, "x", SUMI_ELEMENT_FLOAT, rows, size);
     *solve =
         (sumi_plan_solve_args){.x = out->x, .row = solver_column(w, 0, true), .channels = w->info->latent_channels};
-    if (r->starts_from_latents) { out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, rows, size); }
+    if (r->starts_from_latents) out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, rows, size);
     if (r->starts_from_image || r->starts_from_latents) {
         out->noise = sumi_plan_bound(w->plan, "noise", SUMI_ELEMENT_FLOAT, rows, size);
         sumi_plan_add_noise(w->plan, out->noise, out->clean, solver_column(w, SIGMA_COLUMN, false), out->x);
@@ -491,7 +486,7 @@ static void write_kept(const writer* w)
     const sumi_value states[] = {w->out->x, w->out->base, w->out->history},
                      *kept[] = {w->out->kept_x, w->out->kept_base, w->out->kept_history};
     for (int32_t i = 0; i < 3; i++) {
-        if (states[i].id == 0) { continue; }
+        if (states[i].id == 0) continue;
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = kept[i][0], .y = kept[i][1]});
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = states[i], .y = kept[i][0]});
     }
@@ -550,10 +545,10 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     const bool caches = w->r->caches_steps && repeat >= SUMI_PIPELINE_FEWEST_CACHED;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     w->denoising.kind = caches ? SUMI_EVALUATION_WHOLE : SUMI_EVALUATION_PLAIN;
-    if (caches) { write_kept(w); }
+    if (caches) write_kept(w);
     const sumi_value v = write_step(w, states, guides);
     w->out->velocity = first == 0 ? v : w->out->velocity;
-    if (!caches) { return; }
+    if (!caches) return;
     sumi_plan_alternative(w->plan);
     w->denoising.kind = SUMI_EVALUATION_REUSED;
     w->denoising.extrapolation.most_ahead = guides ? MOST_AHEAD_GUIDED : MOST_AHEAD;
@@ -573,7 +568,7 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
                                           w->out->latent_height * w->out->latent_width);
     }
-    if (has_alternatives(r)) { make_kept(w); }
+    if (has_alternatives(r)) make_kept(w);
     bool has_layout[2] = {false, false};
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];
@@ -618,7 +613,7 @@ static void write_changed_norms(writer* w)
     for (int32_t u = 0; u < w->r->adapter_count; u++) {
         const sumi_adapter* adapter = w->r->adapters[u].adapter;
         for (int32_t d = 0; d < adapter->delta_count; d++) {
-            if (adapter->deltas[d].kind != SUMI_DELTA_VECTOR) { continue; }
+            if (adapter->deltas[d].kind != SUMI_DELTA_VECTOR) continue;
             SUMI_ASSERT((size_t)adapter->deltas[d].weight_index < w->network->weights.count);
             const sumi_weight* norm = w->network->weights.weights[adapter->deltas[d].weight_index];
             sumi_plan_prefix(w->plan, "%s.", norm->name);
@@ -644,11 +639,11 @@ static void write_images(writer* w)
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
     write_changed_norms(w);
     w->network->recipe->denoiser->write_prepare(w->network->denoiser, w->plan, &w->denoising);
-    if (r->starts_from_image) { write_start_image(w, r->item_count); }
+    if (r->starts_from_image) write_start_image(w, r->item_count);
     sumi_plan_solve_args states;
     write_states(w, &states);
     write_denoising(w, &states);
-    if (w->decodes) { write_pictures(w); }
+    if (w->decodes) write_pictures(w);
 }
 
 static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeline_request* request, bool decodes,
@@ -665,14 +660,13 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
         out_pipeline->latent_height = request->height / info->vae_factor;
         out_pipeline->latent_width = request->width / info->vae_factor;
     }
-    if (request->goal == SUMI_GOAL_IMAGES) { SUMI_TRY(check_request_items(info, request, error)); }
+    if (request->goal == SUMI_GOAL_IMAGES) SUMI_TRY(check_request_items(info, request, error));
     SUMI_TRY(check_request_references(network, request, error));
     SUMI_TRY(check_shared(network, request, error));
     // too large for the stack, which may be the host program's
     writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->recipe->denoiser->state_bytes);
-    if (w == NULL) {
+    if (w == NULL)
         return sumi_out_of_memory(error, sizeof *w + network->recipe->denoiser->state_bytes, "writing a plan");
-    }
     w->network = network;
     w->info = info;
     w->r = request;
@@ -688,7 +682,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     } else {
         write_vision(w);
         write_text(w);
-        if (request->goal == SUMI_GOAL_IMAGES) { write_images(w); }
+        if (request->goal == SUMI_GOAL_IMAGES) write_images(w);
     }
     sumi_free(plan->heap, w);
     return sumi_plan_finish(plan, error);

@@ -53,7 +53,7 @@ static void search_mark(sumi_prompt_reader* reader)
     while (reader->at < end) {
         const char* first = memchr(text + reader->at, opening->end_mark[0], end - reader->at);
         reader->at = first != NULL ? (size_t)(first - text) : end;
-        if (first == NULL) { break; }
+        if (first == NULL) break;
         if (memcmp(first, opening->end_mark, mark) == 0) {
             const bool skips = reader->at == 0 || reader->prompt_template->skips_opening;
             reader->skipped = skips ? reader->at + mark : 0;
@@ -62,7 +62,7 @@ static void search_mark(sumi_prompt_reader* reader)
         }
         reader->at++;
     }
-    if (reader->at < last) { return; }
+    if (reader->at < last) return;
     reader->at = 0;
     reader->phase = reader->prompt_template->skips_opening ? READER_PARTS : READER_BLANK;
 }
@@ -75,9 +75,9 @@ static void search_character(sumi_prompt_reader* reader)
     const char* text = reader->prompt.text;
     const size_t bytes = reader->prompt.bytes,
                  end = bytes - reader->at < SEARCHED_BYTES ? bytes : reader->at + SEARCHED_BYTES, begin = reader->at;
-    while (reader->at < end && is_blank(text[reader->at])) { reader->at++; }
+    while (reader->at < end && is_blank(text[reader->at])) reader->at++;
     reader->work += 1 + (reader->at - begin) / SEARCHED_PER_WORK;
-    if (reader->at == end && end < bytes) { return; }
+    if (reader->at == end && end < bytes) return;
     const sumi_prompt_opening* opening = reader->prompt_template->opening;
     reader->opening = reader->at < bytes && text[reader->at] == '<' ? opening->markup : opening->plain;
     reader->phase = READER_PARTS;
@@ -91,7 +91,7 @@ static void add_part(sumi_prompt_reader* reader, const char* text, size_t bytes)
 
 static void add_text(sumi_prompt_reader* reader, const char* text)
 {
-    if (text != NULL) { add_part(reader, text, strlen(text)); }
+    if (text != NULL) add_part(reader, text, strlen(text));
 }
 
 static sumi_result begin_text(sumi_prompt_reader* reader, sumi_error* error)
@@ -107,15 +107,14 @@ static sumi_result begin_text(sumi_prompt_reader* reader, sumi_error* error)
     for (int32_t i = 0; i < reader->prompt.picture_count; i++) {
         const char *picture = prompt_template->picture, *number = strchr(picture, '#');
         add_part(reader, picture, number != NULL ? (size_t)(number - picture) : strlen(picture));
-        if (number == NULL) { continue; }
+        if (number == NULL) continue;
         snprintf(reader->numbers[i], sizeof reader->numbers[i], "%d", (int)(i + 1));
         add_text(reader, reader->numbers[i]);
         add_text(reader, number + 1);
     }
     add_text(reader, reader->opening);
-    if (reader->prompt.bytes > reader->skipped) {
+    if (reader->prompt.bytes > reader->skipped)
         add_part(reader, reader->prompt.text + reader->skipped, reader->prompt.bytes - reader->skipped);
-    }
     add_text(reader, prompt_template->after);
     reader->phase = READER_TEXT;
     return sumi_tokenizer_run_begin(reader->run, reader->tokenizer, &reader->request, error);
@@ -154,7 +153,7 @@ static sumi_result expand_pictures(sumi_prompt_reader* reader, sumi_error* error
                          reader->tokenizer_path, reader->prompt_template->picture_token);
     }
     for (int32_t i = 0; i < reader->count && found_count < prompt->picture_count; i++) {
-        if (ids[i] == token) { rows[found_count++] = i; }
+        if (ids[i] == token) rows[found_count++] = i;
     }
     for (int32_t i = 0; i < prompt->picture_count; i++) {
         SUMI_ASSERT(prompt->picture_tokens[i] >= 1);
@@ -171,7 +170,7 @@ static sumi_result expand_pictures(sumi_prompt_reader* reader, sumi_error* error
         extra -= prompt->picture_tokens[i] - 1;
         // what follows this picture, up to the next one
         memmove(ids + position + extra + prompt->picture_tokens[i], ids + position + 1, (size_t)behind * sizeof *ids);
-        for (int32_t k = 0; k < prompt->picture_tokens[i]; k++) { ids[position + extra + k] = token; }
+        for (int32_t k = 0; k < prompt->picture_tokens[i]; k++) ids[position + extra + k] = token;
         rows[i] = position + extra;
         end = position;
     }
@@ -189,11 +188,10 @@ static sumi_result end_text(sumi_prompt_reader* reader, sumi_error* error)
         int32_t special[MAX_END_TOKENS]; // the tokens of an empty text, which are those that every text has
         size_t special_count;
         SUMI_TRY(tokenise_short(reader, "", true, special, MAX_END_TOKENS, &special_count, error));
-        if (special_count > 0 && special_count <= MAX_END_TOKENS) {
+        if (special_count > 0 && special_count <= MAX_END_TOKENS)
             reader->out.ids[reader->count - 1] = special[special_count - 1];
-        }
     }
-    if (reader->prompt.picture_count > 0) { SUMI_TRY(expand_pictures(reader, error)); }
+    if (reader->prompt.picture_count > 0) SUMI_TRY(expand_pictures(reader, error));
     const int32_t rows = reader->count - prompt_template->dropped_feature_rows,
                   max_rows = prompt_template->max_feature_rows;
     cut += max_rows > 0 && rows > max_rows ? (size_t)(rows - max_rows) : 0;
@@ -208,7 +206,7 @@ static sumi_result end_text(sumi_prompt_reader* reader, sumi_error* error)
 sumi_result sumi_prompt_reader_create(sumi_heap* heap, sumi_error* error, sumi_prompt_reader** out_reader)
 {
     sumi_prompt_reader* reader = *out_reader = sumi_alloc_zero(heap, sizeof *reader);
-    if (reader == NULL) { return sumi_out_of_memory(error, sizeof *reader, "a reader of prompts"); }
+    if (reader == NULL) return sumi_out_of_memory(error, sizeof *reader, "a reader of prompts");
     reader->heap = heap;
     const sumi_result result = sumi_tokenizer_run_create(heap, error, &reader->run);
     if (result != SUMI_OK) {
@@ -220,7 +218,7 @@ sumi_result sumi_prompt_reader_create(sumi_heap* heap, sumi_error* error, sumi_p
 
 void sumi_prompt_reader_end(sumi_prompt_reader* reader)
 {
-    if (reader == NULL) { return; }
+    if (reader == NULL) return;
     sumi_tokenizer_run_end(reader->run);
     reader->network = NULL;
     reader->tokenizer = NULL;
@@ -229,7 +227,7 @@ void sumi_prompt_reader_end(sumi_prompt_reader* reader)
 
 void sumi_prompt_reader_destroy(sumi_prompt_reader* reader)
 {
-    if (reader == NULL) { return; }
+    if (reader == NULL) return;
     sumi_tokenizer_run_destroy(reader->run);
     sumi_free(reader->heap, reader);
 }
@@ -253,7 +251,7 @@ sumi_result sumi_prompt_reader_begin(sumi_prompt_reader* reader, const sumi_netw
     reader->tokenizer = network->encoders[encoder].tokenizer;
     reader->tokenizer_path = network->checkpoint.tokenizers[encoder].path;
     reader->prompt = *prompt;
-    if (reader->prompt_template->picture == NULL) { reader->prompt.picture_count = 0; }
+    if (reader->prompt_template->picture == NULL) reader->prompt.picture_count = 0;
     reader->out = *ids;
     reader->at = reader->skipped = 0;
     reader->opening = NULL;
@@ -314,10 +312,9 @@ sumi_result sumi_network_tokenise_pictures(const sumi_network* network, int32_t 
     sumi_prompt_reader* reader;
     SUMI_TRY(sumi_prompt_reader_create(network->heap, error, &reader));
     sumi_result result = sumi_prompt_reader_begin(reader, network, encoder, prompt, &out, error);
-    for (bool is_done = false; result == SUMI_OK && !is_done;) {
+    for (bool is_done = false; result == SUMI_OK && !is_done;)
         result = sumi_prompt_reader_step(reader, UINT64_MAX, &is_done, error);
-    }
-    if (result == SUMI_OK) { *out_count = reader->count; }
+    if (result == SUMI_OK) *out_count = reader->count;
     sumi_prompt_reader_destroy(reader);
     return result;
 }

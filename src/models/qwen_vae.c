@@ -54,19 +54,19 @@ static bool wan_alias(const void* context, const char* canonical, int32_t which,
                                        {"decoder.conv_out.", "decoder.head.2."},
                                        {"encoder.mid_block.attentions.0.", "encoder.middle.1."},
                                        {"decoder.mid_block.attentions.0.", "decoder.middle.1."}};
-    if (which > 0) { return false; }
+    if (which > 0) return false;
     const sumi_qwen_vae* vae = context;
     const char *suffix = NULL, *block_prefix = "";
     char prefix[64];
     int stage = 0, block = 0, used = 0;
     for (size_t i = 0; i < sizeof modules / sizeof *modules && suffix == NULL; i++) {
         suffix = after_prefix(canonical, modules[i].from);
-        if (suffix != NULL) { snprintf(prefix, sizeof prefix, "%s", modules[i].to); }
+        if (suffix != NULL) snprintf(prefix, sizeof prefix, "%s", modules[i].to);
     }
     if (suffix == NULL) {
         const char* side = after_prefix(canonical, "encoder.") != NULL ? "encoder" : "decoder";
         const char* inner = canonical + strlen("encoder.");
-        if (strncmp(canonical, side, strlen(side)) != 0) { return false; }
+        if (strncmp(canonical, side, strlen(side)) != 0) return false;
         if (sscanf(inner, "mid_block.resnets.%1d.%n", &block, &used) == 1 && used > 0) {
             snprintf(prefix, sizeof prefix, "%s.middle.%d.", side, 2 * block);
         } else if (sscanf(inner, "down_blocks.%2d.%n", &block, &used) == 1 && used > 0) {
@@ -173,7 +173,7 @@ static int32_t bind_encoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sum
         }
     }
     half->stage_count = (int32_t)(stage - half->stages) + 1;
-    if (stage->block_count == 0) { refuse_count(b, "blocks in a stage of its encoder", 0, SUMI_VAE_MAX_BLOCKS); }
+    if (stage->block_count == 0) refuse_count(b, "blocks in a stage of its encoder", 0, SUMI_VAE_MAX_BLOCKS);
     return channels;
 }
 
@@ -240,7 +240,7 @@ static void count_flat_blocks(sumi_qwen_vae* vae, sumi_binder* b)
     for (int32_t i = 0; i < count && i < 100 && vae->flat_blocks == 0; i++) {
         char prefix[SUMI_NAME_BYTES];
         snprintf(prefix, sizeof prefix, "decoder.upsamples.%d.resample.", (int)i);
-        if (sumi_bind_has_prefix(b, prefix)) { vae->flat_blocks = i; }
+        if (sumi_bind_has_prefix(b, prefix)) vae->flat_blocks = i;
     }
     if (count > 0 && (vae->flat_blocks < 1 || (count + 1) % (vae->flat_blocks + 1) != 0)) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
@@ -266,7 +266,7 @@ typedef struct config_values {
 static void check_wan_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
                            const char* path)
 {
-    if (c->factor_count > 0) { sumi_bind_check(b, path, "the length of dim_mult", c->factor_count, half->stage_count); }
+    if (c->factor_count > 0) sumi_bind_check(b, path, "the length of dim_mult", c->factor_count, half->stage_count);
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         const int32_t stage_index = decodes ? half->stage_count - 1 - s : s;
@@ -300,7 +300,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         {"dim_mult", SUMI_CONFIG_INTEGERS, values->factors, SUMI_VAE_MAX_STAGES, &values->factor_count}};
     b->result =
         sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
-    if (b->result != SUMI_OK) { return; }
+    if (b->result != SUMI_OK) return;
     const sumi_tensor *in = sumi_bind_find(b, "encoder.conv_in.weight"),
                       *out = sumi_bind_find(b, "decoder.conv_out.weight");
     if (in_channels == 4 || (in != NULL && in->rank == 5 && in->shape[1] == 4)
@@ -318,7 +318,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
     }
     vae->channels = sumi_bind_size(b, "post_quant_conv.weight", 0);
     sumi_bind_check(b, config->path, "z_dim", values->channels, vae->channels);
-    if (b->result != SUMI_OK) { return; }
+    if (b->result != SUMI_OK) return;
     bool has_statistics = mean_count > 0 || deviation_count > 0, is_good = true;
     const double *from_mean = has_statistics ? mean : s_mean,
                  *from_deviation = has_statistics ? deviation : s_deviation;
@@ -337,9 +337,8 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         vae->scale[c] = 1.0f / (float)from_deviation[c];
         is_good = is_good && isfinite(vae->shift[c]) && from_deviation[c] > 0 && isfinite(vae->scale[c]);
     }
-    if (!is_good) {
+    if (!is_good)
         sumi_bind_fail(b, SUMI_FILE_MALFORMED, "%s: latents_mean must be finite and latents_std above 0", config->path);
-    }
 }
 
 static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder* b, const sumi_module_config* config,
@@ -354,8 +353,8 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
     vae->strip_bytes = STRIP_BYTES;
     count_flat_blocks(vae, b);
     config_values c = {.base = 0};
-    if (b->result == SUMI_OK) { read_wan_config(vae, b, config, &c); }
-    if (b->result != SUMI_OK) { return b->result; }
+    if (b->result == SUMI_OK) read_wan_config(vae, b, config, &c);
+    if (b->result != SUMI_OK) return b->result;
     bind_wan_decoder(vae, b);
     vae->factor = sumi_vae_factor(&vae->decoder);
     if (!without_encoder && b->result == SUMI_OK && sumi_bind_has_prefix(b, "encoder.")) {
@@ -366,8 +365,8 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
                            (int)sumi_vae_factor(&vae->encoder), (int)vae->factor);
         }
     }
-    if (b->result == SUMI_OK) { check_wan_half(&vae->decoder, true, b, &c, config->path); }
-    if (b->result == SUMI_OK && vae->encoder.is_present) { check_wan_half(&vae->encoder, false, b, &c, config->path); }
+    if (b->result == SUMI_OK) check_wan_half(&vae->decoder, true, b, &c, config->path);
+    if (b->result == SUMI_OK && vae->encoder.is_present) check_wan_half(&vae->encoder, false, b, &c, config->path);
     return b->result;
 }
 
@@ -445,9 +444,8 @@ static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, p
     uint64_t column = (uint64_t)x.width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
     uint64_t fit = vae->strip_bytes / (column * (uint64_t)sumi_max_int(in, out)); // rows
     if (fit >= (uint64_t)x.height
-        || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.min_bytes) {
+        || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.min_bytes)
         return x.height;
-    }
     return sumi_vae_strip_rows(x.height, fit);
 }
 
@@ -506,8 +504,8 @@ static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const 
     }
     if (rows < x.height) {
         // what is written in strips must be read in strips, so both are cut from one view
-        if (y.base.id == y.value.id) { y.value = sumi_vae_rows(plan, y.base, y.width, 0, y.height); }
-        if (!w->has_shortcut) { x = y; }
+        if (y.base.id == y.value.id) y.value = sumi_vae_rows(plan, y.base, y.width, 0, y.height);
+        if (!w->has_shortcut) x = y;
         write_wan_strips(plan, w, x, rows, y.value);
         return y;
     }
@@ -624,7 +622,7 @@ static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi
     x = write_wan_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
         x = write_stage(vae, plan, &half->stages[s], x, "decoder", s);
-        if (half->stages[s].resamples) { x = write_wan_upsample(plan, &half->stages[s], x); }
+        if (half->stages[s].resamples) x = write_wan_upsample(plan, &half->stages[s], x);
     }
     return write_wan_end(plan, half, x, "decoder");
 }

@@ -24,11 +24,11 @@ static void take_settings(file_values* t, const sumi_qwen_vision_settings* setti
 {
     t->rescale = 1.0 / 255.0;
     t->rescales = t->normalises = true;
-    if (settings == NULL) { return; }
+    if (settings == NULL) return;
     t->heads = settings->heads;
     t->window = settings->window;
     t->full_block_count = settings->full_block_count;
-    for (int32_t i = 0; i < settings->full_block_count; i++) { t->full_blocks[i] = settings->full_blocks[i]; }
+    for (int32_t i = 0; i < settings->full_block_count; i++) t->full_blocks[i] = settings->full_blocks[i];
     t->mean_count = t->deviation_count = 3;
     for (int32_t c = 0; c < 3; c++) {
         t->mean[c] = settings->mean[c];
@@ -40,10 +40,10 @@ static void take_settings(file_values* t, const sumi_qwen_vision_settings* setti
 // settings.
 static void choose_areas(file_values* t, const sumi_qwen_vision_settings* settings)
 {
-    if (t->min_pixels == 0) { t->min_pixels = t->shortest; }
-    if (t->max_pixels == 0) { t->max_pixels = t->longest; }
-    if (t->min_pixels == 0 && settings != NULL) { t->min_pixels = settings->min_pixels; }
-    if (t->max_pixels == 0 && settings != NULL) { t->max_pixels = settings->max_pixels; }
+    if (t->min_pixels == 0) t->min_pixels = t->shortest;
+    if (t->max_pixels == 0) t->max_pixels = t->longest;
+    if (t->min_pixels == 0 && settings != NULL) t->min_pixels = settings->min_pixels;
+    if (t->max_pixels == 0 && settings != NULL) t->max_pixels = settings->max_pixels;
 }
 
 static void read_configs(file_values* t, sumi_binder* b, const sumi_module_config* config,
@@ -136,8 +136,8 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_valu
     model->hidden = sumi_bind_size(b, "blocks.0.mlp.gate_proj.weight", 0);
     const int32_t merged = sumi_bind_size(b, merger, 1);
     model->out_width = sumi_bind_size(b, "merger.mlp.2.weight", 0);
-    if (b->result != SUMI_OK) { return; }
-    while (model->merge < 16 && (int64_t)model->merge * model->merge * model->width < merged) { model->merge++; }
+    if (b->result != SUMI_OK) return;
+    while (model->merge < 16 && (int64_t)model->merge * model->merge * model->width < merged) model->merge++;
     model->heads = t->heads;
     model->window = t->window / (model->patch * model->merge);
     const bool has_cells = channels == 3 && across == model->patch && model->patch <= 64 && model->frames <= 16
@@ -165,9 +165,8 @@ static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const file_valu
 {
     const int32_t stored_blocks = sumi_bind_count(b, "blocks."), count = t->depth != 0 ? t->depth : stored_blocks;
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name
-    if (t->depth > 0 && stored_blocks > t->depth) {
+    if (t->depth > 0 && stored_blocks > t->depth)
         sumi_bind_check(b, config_path, "vision_config.depth", count, stored_blocks);
-    }
     if (count < 1 || count > SUMI_QWEN_VISION_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the vision tower has %d blocks; between 1 and %d are supported",
                        b->component->path, (int)count, SUMI_QWEN_VISION_MAX_BLOCKS);
@@ -188,7 +187,7 @@ static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const file_valu
         }
         model->blocks[t->full_blocks[i]].attends_to_all = true;
     }
-    for (int32_t i = 0; i < count; i++) { bind_vision_block(model, b, i); }
+    for (int32_t i = 0; i < count; i++) bind_vision_block(model, b, i);
 }
 
 static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_binder* b,
@@ -199,10 +198,10 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
     model->merge = 1;
     take_settings(&t, settings);
     read_configs(&t, b, config, processor);
-    if (b->result != SUMI_OK) { return b->result; }
+    if (b->result != SUMI_OK) return b->result;
     choose_areas(&t, settings);
     read_shapes(model, b, &t, config->path);
-    if (b->result != SUMI_OK) { return b->result; }
+    if (b->result != SUMI_OK) return b->result;
     const int32_t cell = model->patch * model->merge;
     if (!is_known_processor(&t, model) || t.min_pixels < 1 || t.max_pixels < cell * cell
         || t.max_pixels < t.min_pixels) {
@@ -249,7 +248,7 @@ int32_t sumi_qwen_vision_windows(int32_t high, int32_t wide, int32_t window, int
     for (int32_t top = 0; top < high; top += window) {
         for (int32_t left = 0; left < wide; left += window) {
             for (int32_t y = top; y < top + window && y < high; y++) {
-                for (int32_t x = left; x < left + window && x < wide; x++) { order[cells++] = y * wide + x; }
+                for (int32_t x = left; x < left + window && x < wide; x++) order[cells++] = y * wide + x;
             }
             ends[windows++] = cells;
         }
@@ -380,7 +379,7 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
 {
     const sumi_qwen_vision* model = memory;
     const int32_t cell = model->patch * model->merge;
-    if (plan->error.result != SUMI_OK) { return SUMI_NO_VALUE; }
+    if (plan->error.result != SUMI_OK) return SUMI_NO_VALUE;
     if (height < cell || width < cell || height % cell != 0 || width % cell != 0
         || sumi_plan_info(plan, pixels)->rows != (int64_t)height * width) {
         sumi_fail(&plan->error, SUMI_INTERNAL,

@@ -109,21 +109,21 @@ static sumi_result read_schedule(const sumi_checkpoint* checkpoint, sumi_sigma_r
 static sumi_result describe_qwen_image(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
                                        const sumi_variant** variant, sumi_error* error)
 {
-    if (*variant == NULL) { *variant = &s_first; }
+    if (*variant == NULL) *variant = &s_first;
     return read_schedule(checkpoint, sigmas, error);
 }
 
 static sumi_result describe_edit(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
                                  const sumi_variant** variant, sumi_error* error)
 {
-    if (*variant == NULL) { *variant = &s_edit; }
+    if (*variant == NULL) *variant = &s_edit;
     return read_schedule(checkpoint, sigmas, error);
 }
 
 static sumi_result describe_edit_plus(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
                                       const sumi_variant** variant, sumi_error* error)
 {
-    if (*variant == NULL) { *variant = has_zero_cond(checkpoint) ? &s_edit_2511 : &s_edit_2509; }
+    if (*variant == NULL) *variant = has_zero_cond(checkpoint) ? &s_edit_2511 : &s_edit_2509;
     return read_schedule(checkpoint, sigmas, error);
 }
 

@@ -56,7 +56,7 @@ static sumi_result describe_z_image(const sumi_checkpoint* checkpoint, sumi_sigm
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: Z-Image needs a static shift between 0 and %g",
                          scheduler->path, (double)MAX_SHIFT);
     }
-    if (*variant == NULL) { *variant = sigmas->shift > BASE_SHIFT ? &s_base : &s_turbo; }
+    if (*variant == NULL) *variant = sigmas->shift > BASE_SHIFT ? &s_base : &s_turbo;
     return SUMI_OK;
 }
 

@@ -38,6 +38,6 @@ const sumi_recipe* sumi_recipe_get(int32_t index)
 bool sumi_recipe_is_left_out(const char* network)
 {
     int32_t i = 0;
-    while (s_left_out[i] != NULL && strcmp(s_left_out[i], network) != 0) { i++; }
+    while (s_left_out[i] != NULL && strcmp(s_left_out[i], network) != 0) i++;
     return s_left_out[i] != NULL;
 }

@@ -19,7 +19,7 @@ typedef struct scheduler_texts {
 static void copy_text(sumi_json* json, char* into, size_t capacity)
 {
     sumi_json_text text;
-    if (!sumi_json_string(json, &text)) { return; }
+    if (!sumi_json_string(json, &text)) return;
     const size_t bytes = text.bytes < capacity ? text.bytes : capacity - 1;
     memcpy(into, text.data, bytes);
     into[bytes] = '\0';
@@ -41,19 +41,19 @@ static sumi_result read_texts(const void* data, size_t bytes, const char* path, 
             } else if (!is_null && sumi_json_is(&key, "time_shift_type")) {
                 copy_text(&json, texts->shift_type, sizeof texts->shift_type);
             } else {
-                if (sumi_json_is(&key, "shift_terminal")) { texts->ends_at_zero = is_null; }
+                if (sumi_json_is(&key, "shift_terminal")) texts->ends_at_zero = is_null;
                 sumi_json_skip(&json);
             }
         }
     }
-    if (sumi_json_end(&json) != SUMI_OK) { return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s", path, detail.text); }
+    if (sumi_json_end(&json) != SUMI_OK) return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s", path, detail.text);
     return SUMI_OK;
 }
 
 sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path, sumi_sigma_rule* rule,
                                 sumi_error* error)
 {
-    if (json == NULL) { return SUMI_OK; }
+    if (json == NULL) return SUMI_OK;
     int32_t levels = TRAINED_LEVELS;
     double shift = (double)rule->shift, terminal = (double)rule->terminal;
     bool is_dynamic = rule->kind == SUMI_SHIFT_DYNAMIC;
@@ -87,7 +87,7 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
                          (int)levels, TRAINED_LEVELS);
     }
     for (int i = 0; i < 5; i++) {
-        if (is_set[i]) { return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s is not supported", path, names[i]); }
+        if (is_set[i]) return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s is not supported", path, names[i]);
     }
     if (strcmp(texts.shift_type, "exponential") == 0) {
         read.dynamic.curve = SUMI_CURVE_EXPONENTIAL;
@@ -101,9 +101,8 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
     read.shift = (float)shift;
     read.terminal = texts.ends_at_zero ? 0.0f : (float)terminal;
     sumi_error detail = {.result = SUMI_OK};
-    if (sumi_sigma_rule_check(&read, &detail) != SUMI_OK) {
+    if (sumi_sigma_rule_check(&read, &detail) != SUMI_OK)
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s", path, detail.text);
-    }
     *rule = read;
     return SUMI_OK;
 }

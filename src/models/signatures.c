@@ -164,7 +164,7 @@ const char* sumi_family_of_class(const char* class_name)
                                                {"Newbie", "newbie-image"},
                                                {"NewBie", "newbie-image"}};
     for (size_t i = 0; i < sizeof s_classes / sizeof *s_classes; i++) {
-        if (strncmp(class_name, s_classes[i][0], strlen(s_classes[i][0])) == 0) { return s_classes[i][1]; }
+        if (strncmp(class_name, s_classes[i][0], strlen(s_classes[i][0])) == 0) return s_classes[i][1];
     }
     return "";
 }
@@ -173,9 +173,8 @@ sumi_result sumi_signatures_check(const sumi_checkpoint* checkpoint, sumi_error*
 {
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const sumi_component* component = &checkpoint->components[kind];
-        if (component->signature != NULL && component->signature->refusal != NULL) {
+        if (component->signature != NULL && component->signature->refusal != NULL)
             return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s: %s", component->path, component->signature->refusal);
-        }
     }
     return SUMI_OK;
 }

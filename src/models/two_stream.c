@@ -70,7 +70,7 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     w->has_output_weights = !may_lack_output
                          || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
                              && has_module(b, block, names->mlp_out));
-    if (!w->has_output_weights) { return; }
+    if (!w->has_output_weights) return;
     sumi_bind_linear(b, &w->out, &w->out_bias, sumi_bind_join(n[0], block, names->out), dim, dim);
     sumi_bind_linear(b, &w->mlp_in, &w->mlp_in_bias, sumi_bind_join(n[0], block, names->mlp_in), model->hidden, dim);
     sumi_bind_linear(b, &w->mlp_out, &w->mlp_out_bias, sumi_bind_join(n[0], block, names->mlp_out), dim, model->hidden);
@@ -129,7 +129,7 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     model->feature_width = sumi_bind_size(b, "txt_in.weight", 1);
     model->time_hidden = sumi_bind_size(b, "time_text_embed.timestep_embedder.linear_1.weight", 0);
     model->time_width = sumi_bind_size(b, "time_text_embed.timestep_embedder.linear_1.weight", 1);
-    if (b->result != SUMI_OK) { return; }
+    if (b->result != SUMI_OK) return;
     model->heads = model->dim / model->head_dim;
     if (patch % 4 != 0 || model->heads * (int64_t)model->head_dim != model->dim || model->time_width % 2 != 0) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
@@ -144,7 +144,7 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     sumi_bind_check(b, path, "joint_attention_dim", c->features, model->feature_width);
     // without a config: the released split of a head over frame, row and column (16, 56, 56 of 128), in proportion
     int32_t axes[3] = {model->head_dim / 8, model->head_dim / 16 * 7, model->head_dim / 16 * 7};
-    if (c->axis_count != 0) { memcpy(axes, c->axes, sizeof axes); }
+    if (c->axis_count != 0) memcpy(axes, c->axes, sizeof axes);
     if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
         || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
@@ -152,11 +152,11 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
                        (int)model->head_dim);
         return;
     }
-    for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
+    for (int32_t a = 0; a < 3; a++) model->axis_pairs[a] = axes[a] / 2;
     const int32_t blocks = sumi_bind_count(b, "transformer_blocks.");
     model->block_count = c->layers != 0 ? c->layers : blocks;
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name
-    if (c->layers > 0 && blocks > c->layers) { sumi_bind_check(b, path, "num_layers", c->layers, blocks); }
+    if (c->layers > 0 && blocks > c->layers) sumi_bind_check(b, path, "num_layers", c->layers, blocks);
     if (model->block_count < 1 || model->block_count > SUMI_TWO_STREAM_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d blocks; 1 to %d are supported", b->component->path,
                        (int)model->block_count, SUMI_TWO_STREAM_MAX_BLOCKS);
@@ -170,14 +170,14 @@ static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b
     config_values c;
     read_two_stream_config(b, &c, config);
     find_two_stream_sizes(model, b, &c, config->path);
-    if (b->result != SUMI_OK) { return b->result; }
+    if (b->result != SUMI_OK) return b->result;
     // single files have no config.json: an empty tensor of this name stands for zero_cond_t
     model->zero_cond = c.zero_cond || sumi_bind_find(b, "__index_timestep_zero__") != NULL
                     || (overrides != NULL && overrides->zero_cond);
     model->table_bytes = overrides != NULL && overrides->table_bytes != 0 ? overrides->table_bytes : TABLE_BYTES;
     size_t bytes = (size_t)model->block_count * sizeof *model->blocks;
     model->blocks = sumi_weight_list_reserve(b->list, bytes);
-    if (model->blocks == NULL) { return b->result = sumi_out_of_memory(b->error, bytes, "the transformer's blocks"); }
+    if (model->blocks == NULL) return b->result = sumi_out_of_memory(b->error, bytes, "the transformer's blocks");
     int32_t dim = model->dim, patch = 4 * model->channels;
     sumi_bind_linear(b, &model->image_in, &model->image_in_bias, "img_in", dim, patch);
     sumi_bind_norm(b, &model->text_norm, "txt_norm.weight", model->feature_width);
@@ -199,7 +199,7 @@ static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b
     }
     sumi_weight* precise[] = {&model->image_in, &model->text_in,          &model->time_in,
                               &model->time_out, &model->final_modulation, &model->final_linear};
-    for (size_t i = 0; i < sizeof precise / sizeof *precise; i++) { precise[i]->keeps_precision = true; }
+    for (size_t i = 0; i < sizeof precise / sizeof *precise; i++) precise[i]->keeps_precision = true;
     return b->result;
 }
 
@@ -327,7 +327,7 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
             bool has_zero = state->has_zero && side == SUMI_TWO_STREAM_IMAGE;
             sumi_span rows = {0, count + (has_zero ? 1 : 0)};
             if (!state->has_tables) { rows = (sumi_span){count, has_zero ? 1 : 0}; }
-            if (rows.count == 0) { continue; }
+            if (rows.count == 0) continue;
             sumi_value table = write_two_stream_layer(plan, s_sides[side].modulation, state->condition, rows,
                                                       &w->modulation, &w->modulation_bias, SUMI_ELEMENT_ACTIVATION);
             if (state->has_tables) {
@@ -404,7 +404,7 @@ static void append_evaluation(layout* l, int32_t index, int32_t evaluation, bool
 static bool is_first_of_item(const sumi_evaluation* list, int32_t evaluation)
 {
     for (int32_t s = 0; s < evaluation; s++) {
-        if (list[s].item == list[evaluation].item) { return false; }
+        if (list[s].item == list[evaluation].item) return false;
     }
     return true;
 }
@@ -416,9 +416,8 @@ static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int3
     SUMI_ASSERT(count >= 1 && count <= MAX_EVALUATIONS && job->height % 2 == 0 && job->width % 2 == 0);
     *l = (layout){.count = count, .height = job->height / 2, .width = job->width / 2};
     l->tokens = l->height * l->width;
-    for (int32_t i = 0; i < job->reference_count; i++) {
+    for (int32_t i = 0; i < job->reference_count; i++)
         l->reference_rows += job->references[i].height / 2 * (job->references[i].width / 2);
-    }
     l->rows = count * l->tokens;
     for (int32_t s = 0; s < count; s++) {
         SUMI_ASSERT(list[s].prompt >= 0 && list[s].prompt < job->prompt_count);
@@ -426,10 +425,10 @@ static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int3
     }
     int32_t appended = 0;
     for (int32_t first = 0; first < count; first++) {
-        if (!is_first_of_item(list, first)) { continue; }
+        if (!is_first_of_item(list, first)) continue;
         bool has_text_first = false;
         for (int32_t s = first; s < count; s++) {
-            if (list[s].item != list[first].item) { continue; }
+            if (list[s].item != list[first].item) continue;
             append_evaluation(l, appended++, s, has_text_first);
             has_text_first = !has_text_first;
         }
@@ -482,9 +481,8 @@ static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_de
             position += 3 * (size_t)(height * width);
         }
         position = positions + 3 * (size_t)l.text_begin[s];
-        for (int32_t i = 0; i < l.text[s]; i++, position += 3) {
+        for (int32_t i = 0; i < l.text[s]; i++, position += 3)
             position[0] = position[1] = position[2] = text_position + i;
-        }
     }
     sumi_plan_prefix(plan, "%s", "");
     sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, l.rows, 3, positions);
@@ -492,7 +490,7 @@ static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_de
     memcpy(rope.pairs, model->axis_pairs, sizeof model->axis_pairs);
     state->rope[slot] = sumi_plan_rope_table(plan, &rope);
     sumi_free(plan->heap, positions);
-    if (job->keeps_residuals) { job->residuals[slot] = sumi_block_residuals_make(plan, count * l.tokens, model->dim); }
+    if (job->keeps_residuals) job->residuals[slot] = sumi_block_residuals_make(plan, count * l.tokens, model->dim);
 }
 
 // ---- One evaluation -------------------------------------------------------------------------------------------------
@@ -567,7 +565,7 @@ static void plan_streams(writer* w)
     add_run(image, 0, l->count * l->tokens);
     for (int32_t i = 0; i < l->count; i++) {
         const int32_t s = l->order[i];
-        if (l->reference_rows > 0) { add_run(references, l->reference_begin[s], l->reference_rows); }
+        if (l->reference_rows > 0) add_run(references, l->reference_begin[s], l->reference_rows);
         add_run(text, l->text_begin[s], l->text[s]);
         int32_t beside = l->reference_rows > 0 && l->reference_begin[s] < l->text_begin[s] ? l->reference_begin[s]
                                                                                            : l->text_begin[s];
@@ -735,9 +733,8 @@ static void write_after_attention(const writer* w, const stream* s, const sumi_t
     if (is_partial) {
         write_out(w, s, weights, row, attention, &(run){0, s->runs[0].joint_row, s->last_block_rows}, x);
     }
-    for (int32_t i = 0; i < s->run_count && !is_partial; i++) {
+    for (int32_t i = 0; i < s->run_count && !is_partial; i++)
         write_out(w, s, weights, row, attention, &s->runs[i], s->views[i]);
-    }
     sumi_value f =
         sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_2,
                                                        .x = x,
@@ -781,9 +778,8 @@ static void write_two_stream_block(writer* w, int32_t index, bool is_last)
                                               &weights->modulation, &weights->modulation_bias);
         write_qkv(w, s, weights, rows[k], qkv);
     }
-    for (int32_t s = 0; s < w->layout.count; s++) {
+    for (int32_t s = 0; s < w->layout.count; s++)
         w->sequences[s].query_spans = is_last && !w->job->computes_unused_rows ? 1 : 2;
-    }
     sumi_value o = sumi_plan_attention(w->plan, "attention", qkv,
                                        &(sumi_attention){.q_heads = model->heads,
                                                          .kv_heads = model->heads,
@@ -793,9 +789,7 @@ static void write_two_stream_block(writer* w, int32_t index, bool is_last)
                                                          .sequence_count = w->layout.count});
     for (int32_t k = 0; k < w->stream_count; k++) {
         const stream* s = &w->streams[k];
-        if (!is_last || s->last_block_rows > 0) {
-            write_after_attention(w, s, &block->side[s->side], rows[k], o, is_last);
-        }
+        if (!is_last || s->last_block_rows > 0) write_after_attention(w, s, &block->side[s->side], rows[k], o, is_last);
     }
 }
 
@@ -805,13 +799,13 @@ static void write_blocks(writer* w)
     const int32_t count = reuses ? 1 : w->model->block_count;
     const sumi_value x = w->streams[0].x;
     SUMI_ASSERT((!keeps && !reuses) || !w->job->computes_unused_rows);
-    if (keeps) { sumi_block_residuals_before_first(w->plan, w->residuals, x); }
+    if (keeps) sumi_block_residuals_before_first(w->plan, w->residuals, x);
     for (int32_t i = 0; i < count; i++) {
         write_two_stream_block(w, i, i == count - 1);
-        if (keeps && i == 0) { sumi_block_residuals_after_first(w->plan, w->residuals, x); }
+        if (keeps && i == 0) sumi_block_residuals_after_first(w->plan, w->residuals, x);
     }
-    if (keeps) { sumi_block_residuals_after_last(w->plan, w->residuals, x); }
-    if (reuses) { sumi_block_residuals_reuse(w->plan, w->residuals, x, &w->job->extrapolation); }
+    if (keeps) sumi_block_residuals_after_last(w->plan, w->residuals, x);
+    if (reuses) sumi_block_residuals_reuse(w->plan, w->residuals, x, &w->job->extrapolation);
 }
 
 static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_step_row row)
@@ -853,9 +847,8 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
                                                     &model->final_modulation, &model->final_modulation_bias);
     sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
     // the references are not modulated by time 0 here
-    if (w->stream_count == 3 && w->job->computes_unused_rows) {
+    if (w->stream_count == 3 && w->job->computes_unused_rows)
         write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
-    }
     int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
     for (int32_t s = 0; s < l->count; s++) {
         order[s] = s;

@@ -90,7 +90,7 @@ static bool is_tile_size_good(const sumi_vae_tiling* tiling, sumi_plan* plan, in
 void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* latents,
                            int32_t tile, sumi_value picture)
 {
-    if (!is_tile_size_good(tiling, plan, tile)) { return; }
+    if (!is_tile_size_good(tiling, plan, tile)) return;
     int32_t height = latents->height, width = latents->width, out_height = height * tiling->factor,
             out_width = width * tiling->factor;
     if (tile == 0 || (height <= tile && width <= tile)) {
@@ -112,7 +112,7 @@ void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const
 sumi_value sumi_vae_tiles_encode(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* pixels,
                                  int32_t tile)
 {
-    if (!is_tile_size_good(tiling, plan, tile)) { return SUMI_NO_VALUE; }
+    if (!is_tile_size_good(tiling, plan, tile)) return SUMI_NO_VALUE;
     int32_t height = pixels->height, width = pixels->width, size = tile * tiling->factor;
     sumi_value moments;
     if (tile == 0 || (height <= size && width <= size)) {

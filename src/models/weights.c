@@ -17,8 +17,8 @@ void sumi_weight_list_init(sumi_weight_list* list, sumi_heap* heap)
 
 void sumi_weight_list_close(sumi_weight_list* list)
 {
-    if (list->heap == NULL) { return; }
-    for (size_t i = 0; i < list->block_count; i++) { sumi_free(list->heap, list->blocks[i]); }
+    if (list->heap == NULL) return;
+    for (size_t i = 0; i < list->block_count; i++) sumi_free(list->heap, list->blocks[i]);
     sumi_free(list->heap, list->blocks);
     sumi_free(list->heap, list->weights);
     sumi_free(list->heap, list->targets);
@@ -34,11 +34,10 @@ void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes)
         size_t block_bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
         if (sumi_grow(list->heap, (void**)&list->blocks, &list->block_capacity, list->block_count + 1,
                       sizeof *list->blocks, NULL)
-            != SUMI_OK) {
+            != SUMI_OK)
             return NULL;
-        }
         void* block = sumi_alloc_zero(list->heap, block_bytes);
-        if (block == NULL) { return NULL; }
+        if (block == NULL) return NULL;
         list->blocks[list->block_count++] = block;
         list->block_used = 0;
         list->block_bytes = block_bytes;
@@ -65,8 +64,8 @@ static const char* copy_name(sumi_binder* binder, const char* text)
 bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes)
 {
     SUMI_ASSERT(out_bytes > 0);
-    if (bytes >= out_bytes) { return false; }
-    for (size_t i = 0; i < bytes; i++) { out[i] = path[i] == '.' || path[i] == '-' ? '_' : path[i]; }
+    if (bytes >= out_bytes) return false;
+    for (size_t i = 0; i < bytes; i++) out[i] = path[i] == '.' || path[i] == '-' ? '_' : path[i];
     out[bytes] = 0;
     return true;
 }
@@ -75,14 +74,14 @@ bool sumi_replace_text(const char* text, const char* from, const char* to, char*
 {
     SUMI_ASSERT(from[0] != 0 && out != text); // an empty text would match everywhere
     const char* match = strstr(text, from);
-    if (match == NULL) { return false; }
+    if (match == NULL) return false;
     int length = snprintf(out, out_bytes, "%.*s%s%s", (int)(match - text), text, to, match + strlen(from));
     return length >= 0 && (size_t)length < out_bytes;
 }
 
 const char* sumi_bind_join(char* out, const char* module, const char* suffix)
 {
-    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, suffix) >= SUMI_NAME_BYTES) { out[0] = 0; }
+    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, suffix) >= SUMI_NAME_BYTES) out[0] = 0;
     return out;
 }
 
@@ -99,7 +98,7 @@ void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* k
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...)
 {
     SUMI_ASSERT(result != SUMI_OK);
-    if (binder->result != SUMI_OK) { return; }
+    if (binder->result != SUMI_OK) return;
     char text[SUMI_ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -116,9 +115,8 @@ const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonic
     char alias[SUMI_NAME_BYTES];
     for (int32_t which = 0; tensor == NULL && binder->alias != NULL
                             && binder->alias(binder->alias_context, canonical, which, alias, sizeof alias);
-         which++) {
+         which++)
         tensor = sumi_component_find(binder->component, alias);
-    }
     return tensor;
 }
 
@@ -127,7 +125,7 @@ bool sumi_bind_has_prefix(const sumi_binder* binder, const char* prefix)
     size_t length = strlen(prefix);
     for (size_t i = 0; i < binder->component->set->count; i++) {
         const char* name = sumi_component_tensor_name(binder->component, &binder->component->set->tensors[i]);
-        if (name != NULL && strncmp(name, prefix, length) == 0) { return true; }
+        if (name != NULL && strncmp(name, prefix, length) == 0) return true;
     }
     return false;
 }
@@ -138,18 +136,18 @@ int32_t sumi_bind_count(const sumi_binder* binder, const char* prefix)
     int32_t count = 0;
     for (size_t i = 0; i < binder->component->set->count; i++) {
         const char* name = sumi_component_tensor_name(binder->component, &binder->component->set->tensors[i]);
-        if (name == NULL || strncmp(name, prefix, length) != 0) { continue; }
+        if (name == NULL || strncmp(name, prefix, length) != 0) continue;
         int32_t index = 0;
         const char* at = name + length;
-        for (; *at >= '0' && *at <= '9' && index < 100000; at++) { index = 10 * index + (*at - '0'); }
-        if (at > name + length && *at == '.' && index + 1 > count) { count = index + 1; }
+        for (; *at >= '0' && *at <= '9' && index < 100000; at++) index = 10 * index + (*at - '0');
+        if (at > name + length && *at == '.' && index + 1 > count) count = index + 1;
     }
     return count;
 }
 
 const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
 {
-    if (binder->result != SUMI_OK) { return NULL; }
+    if (binder->result != SUMI_OK) return NULL;
     const sumi_tensor* tensor = sumi_bind_find(binder, canonical);
     if (tensor == NULL) {
         char alias[SUMI_NAME_BYTES];
@@ -169,7 +167,7 @@ static bool find_scaling(sumi_binder* binder, const sumi_tensor* tensor, sumi_te
 {
     const char* name = sumi_component_tensor_name(binder->component, tensor);
     *out = (sumi_tensor_scaling){.scale = 1.0f};
-    if (name != NULL) { binder->result = sumi_tensor_find_scaling(binder->component, name, out, binder->error); }
+    if (name != NULL) binder->result = sumi_tensor_find_scaling(binder->component, name, out, binder->error);
     return binder->result == SUMI_OK;
 }
 
@@ -178,7 +176,7 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
     SUMI_ASSERT(axis >= 0 && axis < SUMI_TENSOR_MAX_RANK);
     const sumi_tensor* tensor = sumi_bind_need(binder, canonical);
     sumi_tensor_scaling scaling;
-    if (tensor == NULL || !find_scaling(binder, tensor, &scaling)) { return 0; }
+    if (tensor == NULL || !find_scaling(binder, tensor, &scaling)) return 0;
     if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
@@ -197,7 +195,7 @@ static void shape_text(const sumi_tensor* tensor, char* out, size_t out_bytes)
         used +=
             (size_t)snprintf(out + used, out_bytes - used, "%s%lld", i == 0 ? "[" : ", ", (long long)tensor->shape[i]);
     }
-    if (used < out_bytes) { snprintf(out + used, out_bytes - used, tensor->rank == 0 ? "[]" : "]"); }
+    if (used < out_bytes) snprintf(out + used, out_bytes - used, tensor->rank == 0 ? "[]" : "]");
 }
 
 static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const char* required_shape)
@@ -224,7 +222,7 @@ static bool set_stacked_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked
 {
     SUMI_ASSERT(binder->result == SUMI_OK && rows >= 1);
     sumi_tensor_scaling scaling;
-    if (!find_scaling(binder, tensor, &scaling)) { return false; }
+    if (!find_scaling(binder, tensor, &scaling)) return false;
     if (!is_weight_type(tensor->dtype, &scaling)) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
                        "%s: tensor %s has the type %s, which is not a supported way to store weights",
@@ -255,7 +253,7 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
     SUMI_ASSERT(weight->rows >= 1 && weight->cols >= 1);
     SUMI_ASSERT(weight->tensor_count >= 1 && weight->tensor_count <= SUMI_WEIGHT_MAX_TENSORS);
     weight->name = copy_name(binder, name);
-    if (binder->result != SUMI_OK) { return; }
+    if (binder->result != SUMI_OK) return;
     binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1,
                                sizeof *list->weights, binder->error);
     if (binder->result == SUMI_OK) {
@@ -268,19 +266,19 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
 static void add_target(sumi_binder* binder, const char* module, sumi_adapter_target target)
 {
     char folded[SUMI_NAME_BYTES];
-    if (binder->result != SUMI_OK || !sumi_fold_path(module, strlen(module), folded, sizeof folded)) { return; }
+    if (binder->result != SUMI_OK || !sumi_fold_path(module, strlen(module), folded, sizeof folded)) return;
     sumi_weight_list* list = binder->list;
     target.path = copy_name(binder, folded);
-    if (binder->result != SUMI_OK) { return; }
+    if (binder->result != SUMI_OK) return;
     binder->result = sumi_grow(list->heap, (void**)&list->targets, &list->target_capacity, list->target_count + 1,
                                sizeof *list->targets, binder->error);
-    if (binder->result == SUMI_OK) { list->targets[list->target_count++] = target; }
+    if (binder->result == SUMI_OK) list->targets[list->target_count++] = target;
 }
 
 // Registers a target under the module's own name and all its aliases.
 static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_target target)
 {
-    if (!binder->adaptable || binder->result != SUMI_OK) { return; }
+    if (!binder->adaptable || binder->result != SUMI_OK) return;
     add_target(binder, module, target);
     char name[SUMI_NAME_BYTES], alias[SUMI_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
@@ -309,7 +307,7 @@ static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols
     *rows = tensor->rank > 0 ? tensor->shape[0] : 1;
     *cols = 1;
     for (int32_t i = 1; i < tensor->rank; i++) {
-        if (tensor->shape[i] < 0 || (tensor->shape[i] > 0 && *cols > INT32_MAX / tensor->shape[i])) { return false; }
+        if (tensor->shape[i] < 0 || (tensor->shape[i] > 0 && *cols > INT32_MAX / tensor->shape[i])) return false;
         *cols *= tensor->shape[i];
     }
     return tensor->rank >= 1;
@@ -321,7 +319,7 @@ static bool set_zeros(sumi_binder* binder, sumi_stacked_tensor* stacked, int32_t
     size_t bytes = (size_t)rows * (size_t)cols * 2;
     *stacked = (sumi_stacked_tensor){
         .data = sumi_weight_list_reserve(binder->list, bytes), .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f};
-    if (stacked->data == NULL) { binder->result = sumi_out_of_memory(binder->error, bytes, "rows of zeros"); }
+    if (stacked->data == NULL) binder->result = sumi_out_of_memory(binder->error, bytes, "rows of zeros");
     return stacked->data != NULL;
 }
 
@@ -333,14 +331,14 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
         char name[SUMI_NAME_BYTES], required_shape[64];
         if (modules[i] == NULL) {
-            if (!set_zeros(binder, &weight->tensors[i], rows[i], cols)) { return; }
+            if (!set_zeros(binder, &weight->tensors[i], rows[i], cols)) return;
             weight->rows += rows[i];
             continue;
         }
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
-        if (tensor == NULL) { return; }
-        if (!set_stacked_tensor(binder, &weight->tensors[i], tensor, rows[i])) { return; }
+        if (tensor == NULL) return;
+        if (!set_stacked_tensor(binder, &weight->tensors[i], tensor, rows[i])) return;
         int64_t have_rows, have_cols;
         if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols != cols) {
             snprintf(required_shape, sizeof required_shape, "[%d, %d]", (int)rows[i], (int)cols);
@@ -351,10 +349,10 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
     }
     weight->cols = cols;
     weight->tensor_count = count;
-    if (binder->result == SUMI_OK) { add_weight(binder, weight, label); }
+    if (binder->result == SUMI_OK) add_weight(binder, weight, label);
     int32_t row = 0;
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
-        if (modules[i] != NULL) { sumi_bind_target(binder, weight, modules[i], row, rows[i]); }
+        if (modules[i] != NULL) sumi_bind_target(binder, weight, modules[i], row, rows[i]);
         row += rows[i];
     }
 }
@@ -379,7 +377,7 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
     char name[SUMI_NAME_BYTES], required_shape[64];
     snprintf(name, sizeof name, "%s.weight", module);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
-    if (tensor == NULL) { return; }
+    if (tensor == NULL) return;
     if (tensor->rank != 4 || tensor->shape[0] != out_channels || tensor->shape[1] != in_channels
         || tensor->shape[2] != kernel || tensor->shape[3] != kernel) {
         snprintf(required_shape, sizeof required_shape, "[%d, %d, %d, %d]", (int)out_channels, (int)in_channels,
@@ -397,7 +395,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
     char name[SUMI_NAME_BYTES], required_shape[96];
     snprintf(name, sizeof name, "%s.weight", module);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
-    if (tensor == NULL) { return; }
+    if (tensor == NULL) return;
     const int64_t* shape = tensor->shape;
     int32_t taps = kernel * kernel;
     if (tensor->rank != 5 || shape[0] != out_channels || shape[1] != in_channels || shape[3] != kernel
@@ -408,7 +406,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
         return;
     }
     sumi_stacked_tensor* stacked = &weight->tensors[0];
-    if (!set_stacked_tensor(binder, stacked, tensor, out_channels)) { return; }
+    if (!set_stacked_tensor(binder, stacked, tensor, out_channels)) return;
     if (shape[2] > 1) {
         const sumi_dtype_info* type = sumi_dtype_get(stacked->dtype);
         if (type->block != 1) {
@@ -434,7 +432,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
 static const sumi_tensor* need_vector(sumi_binder* binder, const char* name, int32_t cols)
 {
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
-    if (tensor == NULL) { return NULL; }
+    if (tensor == NULL) return NULL;
     int64_t count = 1;
     bool is_good = tensor->rank >= 1;
     for (int32_t i = 0; i < tensor->rank; i++) {
@@ -454,11 +452,11 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
 {
     memset(weight, 0, sizeof *weight);
     const sumi_tensor* tensor = need_vector(binder, name, cols);
-    if (tensor == NULL) { return; }
+    if (tensor == NULL) return;
     weight->rows = 1;
     weight->cols = cols;
     weight->tensor_count = 1;
-    if (set_stacked_tensor(binder, &weight->tensors[0], tensor, 1)) { add_weight(binder, weight, name); }
+    if (set_stacked_tensor(binder, &weight->tensors[0], tensor, 1)) add_weight(binder, weight, name);
 }
 
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
@@ -467,7 +465,7 @@ void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, 
     char module[SUMI_NAME_BYTES];
     const size_t length = strlen(name);
     SUMI_ASSERT(binder->result != SUMI_OK || (length > 7 && strcmp(name + length - 7, ".weight") == 0));
-    if (binder->result != SUMI_OK || length < 7 || length - 7 >= sizeof module) { return; }
+    if (binder->result != SUMI_OK || length < 7 || length - 7 >= sizeof module) return;
     snprintf(module, sizeof module, "%.*s", (int)(length - 7), name);
     add_targets(binder, module,
                 (sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = cols, .is_vector = true});
@@ -477,7 +475,7 @@ void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, 
 static float* new_float_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, const char* what)
 {
     memset(weight, 0, sizeof *weight);
-    if (binder->result != SUMI_OK) { return NULL; }
+    if (binder->result != SUMI_OK) return NULL;
     float* data = sumi_weight_list_reserve(binder->list, (size_t)cols * sizeof *data);
     if (data == NULL) {
         binder->result = sumi_out_of_memory(binder->error, (size_t)cols * sizeof *data, what);
@@ -495,9 +493,9 @@ void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const cha
     float* data = new_float_row(binder, weight, cols, "a norm's weight");
     const sumi_tensor* tensor = data != NULL ? need_vector(binder, name, cols) : NULL;
     sumi_weight stored = {.rows = 1, .cols = cols, .tensor_count = 1};
-    if (tensor == NULL || !set_stacked_tensor(binder, &stored.tensors[0], tensor, 1)) { return; }
+    if (tensor == NULL || !set_stacked_tensor(binder, &stored.tensors[0], tensor, 1)) return;
     sumi_weight_to_float(&stored, 0, 1, data, cols);
-    for (int32_t i = 0; i < cols; i++) { data[i] += offset; }
+    for (int32_t i = 0; i < cols; i++) data[i] += offset;
     add_weight(binder, weight, name);
 }
 
@@ -505,16 +503,16 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
                             const int32_t* rows, int32_t count)
 {
     int32_t total = 0;
-    for (int32_t i = 0; i < count; i++) { total += rows[i]; }
+    for (int32_t i = 0; i < count; i++) total += rows[i];
     float* data = new_float_row(binder, weight, total, "a stacked bias");
-    if (data == NULL) { return; }
+    if (data == NULL) return;
     int32_t row = 0;
     for (int32_t i = 0; i < count; row += rows[i++]) {
         if (modules[i] == NULL) { continue; } // the list's memory is zeroed
         char name[SUMI_NAME_BYTES];
         snprintf(name, sizeof name, "%s.bias", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
-        if (tensor == NULL) { return; }
+        if (tensor == NULL) return;
         if (tensor->rank != 1 || tensor->shape[0] != rows[i]) {
             char required_shape[32];
             snprintf(required_shape, sizeof required_shape, "[%d]", (int)rows[i]);
@@ -522,7 +520,7 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
             return;
         }
         sumi_stacked_tensor stacked;
-        if (!set_stacked_tensor(binder, &stacked, tensor, 1)) { return; }
+        if (!set_stacked_tensor(binder, &stacked, tensor, 1)) return;
         sumi_dtype_to_float(stacked.dtype, stacked.data, data + row, (size_t)rows[i]);
     }
     add_weight(binder, weight, label);
@@ -533,7 +531,7 @@ static bool set_factor(sumi_binder* binder, sumi_stacked_tensor* stacked, const 
 {
     SUMI_ASSERT(rows >= 1 && cols >= 1);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
-    if (tensor == NULL) { return false; }
+    if (tensor == NULL) return false;
     const int64_t* shape = tensor->shape + (tensor->rank == 3 ? 1 : 0);
     const bool is_single = tensor->rank == 2 || (tensor->rank == 3 && tensor->shape[0] == 1);
     if (!is_single || shape[0] != rows || shape[1] != cols) {
@@ -552,9 +550,8 @@ void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_chang
     SUMI_ASSERT(weight->change == NULL && names->rank >= 1);
     sumi_weight_change change;
     if (!set_factor(binder, &change.up, names->up, weight->rows, names->rank)
-        || !set_factor(binder, &change.down, names->down, names->rank, weight->cols)) {
+        || !set_factor(binder, &change.down, names->down, names->rank, weight->cols))
         return;
-    }
     const sumi_dtype_info* type = sumi_dtype_get(change.up.dtype);
     if (type->block != 1 || !sumi_stacked_tensor_is_plain(&change.up) || !sumi_stacked_tensor_is_plain(&change.down)) {
         sumi_bind_fail(

@@ -33,10 +33,10 @@ static bool roberta_alias(const void* context, const char* canonical, int32_t wh
     (void)context;
     const bool has_two = may_have_change(canonical);
     char adapted[SUMI_NAME_BYTES];
-    if (which < 0 || which >= (has_two ? 3 : 1)) { return false; }
+    if (which < 0 || which >= (has_two ? 3 : 1)) return false;
     snprintf(adapted, sizeof adapted, "%.*s%s", (int)(strlen(canonical) - (has_two ? strlen(PLAIN) : 0)), canonical,
              has_two ? ADAPTED : "");
-    if (has_two && which == 0) { return snprintf(out, out_bytes, "%s", adapted) < (int)out_bytes; }
+    if (has_two && which == 0) return snprintf(out, out_bytes, "%s", adapted) < (int)out_bytes;
     return sumi_replace_text(which == 2 ? adapted : canonical, ROOT, "model.", out, out_bytes);
 }
 
@@ -48,7 +48,7 @@ static const char* roberta_name_in(char* out, int32_t layer, const char* suffix)
 
 static const char* name_of(char* out, const char* module, const char* ending)
 {
-    if (snprintf(out, SUMI_NAME_BYTES, "%s%s", module, ending) >= SUMI_NAME_BYTES) { out[0] = 0; }
+    if (snprintf(out, SUMI_NAME_BYTES, "%s%s", module, ending) >= SUMI_NAME_BYTES) out[0] = 0;
     SUMI_ASSERT(out[0] != 0); // the module names above are short
     return out;
 }
@@ -59,9 +59,9 @@ static int32_t find_rank(sumi_binder* b, const char* module, int32_t axis_from_e
 {
     char name[SUMI_NAME_BYTES];
     const sumi_tensor* tensor = sumi_bind_need(b, name_of(name, module, PLAIN));
-    if (tensor == NULL || strstr(tensor->name, ".parametrizations.") == NULL) { return 0; }
+    if (tensor == NULL || strstr(tensor->name, ".parametrizations.") == NULL) return 0;
     tensor = sumi_bind_need(b, name_of(name, module, LEFT));
-    if (tensor == NULL) { return 0; }
+    if (tensor == NULL) return 0;
     const int32_t rank = tensor->rank < 2 ? 0 : sumi_bind_size(b, name, tensor->rank - 1 - axis_from_end);
     if (rank < 1 || rank > MAX_RANK) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: tensor %s is not a factor of a low-rank change of rank 1 to %d",
@@ -78,7 +78,7 @@ static void bind_change(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weig
 {
     char left[SUMI_NAME_BYTES], right[SUMI_NAME_BYTES];
     const int32_t rank = find_rank(b, module, is_table ? 0 : 1);
-    if (rank == 0) { return; }
+    if (rank == 0) return;
     name_of(left, module, LEFT);
     name_of(right, module, RIGHT);
     sumi_bind_change(
@@ -150,7 +150,7 @@ static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const 
                                      (int32_t)(sizeof fields / sizeof *fields), b->error);
     }
     const int32_t stored_rank = find_rank(b, ROOT "embeddings.word_embeddings", 0);
-    if (b->result != SUMI_OK) { return; }
+    if (b->result != SUMI_OK) return;
     sumi_bind_check(b, config->path, "text_config.embed_dim", width, model->width);
     sumi_bind_check(b, config->path, "hidden_size", tower_width, model->width);
     sumi_bind_check(b, config->path, "intermediate_size", hidden, model->hidden);
@@ -174,7 +174,7 @@ static void find_roberta_sizes(sumi_xlm_roberta* model, sumi_binder* b)
     const int32_t released = sumi_bind_count(b, ROOT "encoder.layers."),
                   repacked = sumi_bind_count(b, "model.encoder.layers.");
     model->layer_count = released > repacked ? released : repacked;
-    if (b->result != SUMI_OK) { return; }
+    if (b->result != SUMI_OK) return;
     SUMI_ASSERT(head_dim >= 2 && head_dim % 2 == 0);
     model->heads = model->width / head_dim;
     if (model->heads * head_dim != model->width) {
@@ -185,10 +185,10 @@ static void find_roberta_sizes(sumi_xlm_roberta* model, sumi_binder* b)
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: %s has %d layers, and at most %d are supported",
                        b->component->path, b->what, (int)model->layer_count, SUMI_XLM_ROBERTA_MAX_LAYERS);
     }
-    if (b->result != SUMI_OK) { return; }
+    if (b->result != SUMI_OK) return;
     const size_t bytes = (size_t)model->layer_count * sizeof *model->layers;
     model->layers = sumi_weight_list_reserve(b->list, bytes);
-    if (model->layers == NULL) { b->result = sumi_out_of_memory(b->error, bytes, "the layers of a text encoder"); }
+    if (model->layers == NULL) b->result = sumi_out_of_memory(b->error, bytes, "the layers of a text encoder");
 }
 
 static sumi_result bind_roberta_model(void* memory, const void* settings, sumi_binder* b,
@@ -200,9 +200,9 @@ static sumi_result bind_roberta_model(void* memory, const void* settings, sumi_b
     b->alias_context = settings;
     find_roberta_sizes(model, b);
     check_roberta_config(model, b, config);
-    if (b->result != SUMI_OK) { return b->result; }
+    if (b->result != SUMI_OK) return b->result;
     bind_embeddings(model, b);
-    for (int32_t layer = 0; layer < model->layer_count; layer++) { bind_roberta_layer(model, b, layer); }
+    for (int32_t layer = 0; layer < model->layer_count; layer++) bind_roberta_layer(model, b, layer);
     return b->result;
 }
 
@@ -312,7 +312,7 @@ static bool make_layout(sumi_plan* plan, const sumi_text_batch* batch, int32_t r
         SUMI_ASSERT(count >= 1 && count <= rows - row);
         out->spans[p] = (sumi_span){row, count};
         out->sequences[p] = (sumi_sequence){.span = {out->spans[p]}, .span_count = 1, .query_spans = 1};
-        for (int32_t i = 0; i < count; i++) { out->positions[row + i] = i; }
+        for (int32_t i = 0; i < count; i++) out->positions[row + i] = i;
         row += count;
     }
     SUMI_ASSERT(row == rows);

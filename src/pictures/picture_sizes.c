@@ -7,7 +7,7 @@ static bool is_side(double side) { return side >= 1.0 && side <= SUMI_PIXELS_MAX
 
 static sumi_result check_picture(sumi_picture_size picture, sumi_error* error)
 {
-    if (is_side(picture.width) && is_side(picture.height)) { return SUMI_OK; }
+    if (is_side(picture.width) && is_side(picture.height)) return SUMI_OK;
     return sumi_fail(error, SUMI_INVALID_ARGUMENT, "an image has %d x %d pixels: give it sides of 1 to %d",
                      (int)picture.width, (int)picture.height, SUMI_PIXELS_MAX_SIDE);
 }

@@ -25,12 +25,12 @@
 
 static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
 {
-    if (value.id == 0) { return; }
+    if (value.id == 0) return;
     SUMI_ASSERT(value.id > 0 && (size_t)value.id <= plan->value_count);
     sumi_value_info* info = &plan->values[value.id - 1];
     SUMI_ASSERT(info->base.id == 0 || (size_t)info->base.id <= plan->value_count);
-    if (info->base.id != 0) { info = &plan->values[info->base.id - 1]; }
-    if (info->first_use < 0) { info->first_use = op_index; }
+    if (info->base.id != 0) info = &plan->values[info->base.id - 1];
+    if (info->first_use < 0) info->first_use = op_index;
     info->last_use = op_index;
 }
 
@@ -49,7 +49,7 @@ static void find_uses(sumi_plan* plan)
         op->is_first_of_pair = false;
         op->marks = 0;
         SUMI_ASSERT(!op->is_cut || plan->arrange != NULL); // which cuts it again
-        for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { note_use(plan, op->in[k], (int32_t)i); }
+        for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) note_use(plan, op->in[k], (int32_t)i);
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);
         // the step table of a solver is not one of the six inputs
@@ -62,10 +62,10 @@ static void find_lifetimes(sumi_plan* plan)
 {
     for (size_t i = 0; i + 1 < plan->op_count; i++) {
         const sumi_value written = plan->ops[i + 1].out;
-        if (!plan->ops[i].is_first_of_pair || written.id == 0) { continue; }
+        if (!plan->ops[i].is_first_of_pair || written.id == 0) continue;
         sumi_value_info* info = &plan->values[written.id - 1];
-        if (info->base.id != 0) { info = &plan->values[info->base.id - 1]; }
-        if (info->first_use > (int32_t)i) { info->first_use = (int32_t)i; }
+        if (info->base.id != 0) info = &plan->values[info->base.id - 1];
+        if (info->first_use > (int32_t)i) info->first_use = (int32_t)i;
     }
     for (size_t v = 0; v < plan->value_count; v++) {
         sumi_value_info* info = &plan->values[v];
@@ -79,13 +79,12 @@ static void find_lifetimes(sumi_plan* plan)
             const bool has_alternative = sumi_plan_has_alternative(plan, s);
             const int32_t end = has_alternative ? section[1].op_end : section->op_end;
             if (section->is_alternative || info->first_use < 0 || info->last_use < section->op_begin
-                || info->last_use >= end) {
+                || info->last_use >= end)
                 continue;
-            }
             const bool enters = info->first_use < section->op_begin, crosses = has_alternative
                                                                             && info->first_use < section->op_end
                                                                             && info->last_use >= section->op_end;
-            if ((section->repeat > 1 && enters) || crosses) { info->last_use = end - 1; }
+            if ((section->repeat > 1 && enters) || crosses) info->last_use = end - 1;
         }
     }
 }
@@ -122,13 +121,12 @@ static bool can_share(const sumi_plan* plan, const placed* entries, size_t count
     const sumi_value_info* container = sumi_plan_info(plan, guest->container);
     SUMI_ASSERT(guest->container.id != 0 && container->container.id == 0
                 && container->base.id == 0); // a host is not itself a guest
-    if (container->first_use < 0 || container->bound || guest->bound || container->is_unstored) { return false; }
+    if (container->first_use < 0 || container->bound || guest->bound || container->is_unstored) return false;
     for (size_t k = 0; k < count; k++) {
         bool is_host = entries[k].value == guest->container.id - 1;
         if (!is_host && lives_overlap(&entries[k], guest) && entries[k].offset < container->offset + bytes
-            && container->offset < entries[k].end) {
+            && container->offset < entries[k].end)
             return false;
-        }
     }
     return true;
 }
@@ -183,11 +181,11 @@ static void insert_by_offset(sorted_list* sorted, placed value)
 static uint64_t lowest_gap(const sorted_list* sorted, const sumi_value_info* info, uint64_t bytes, uint64_t offset)
 {
     for (size_t k = 0; k < sorted->count; k++) {
-        if (!lives_overlap(&sorted->entries[k], info)) { continue; }
+        if (!lives_overlap(&sorted->entries[k], info)) continue;
         if (offset + bytes <= sorted->entries[k].offset) {
             break; // the gap before this value is large enough
         }
-        if (sorted->entries[k].end > offset) { offset = sorted->entries[k].end; }
+        if (sorted->entries[k].end > offset) offset = sorted->entries[k].end;
     }
     return offset;
 }
@@ -205,11 +203,11 @@ static sorted_list* make_lists(const sumi_plan* plan, const candidate* order, si
     const size_t header_bytes = (stretch_count + 1) * sizeof(sorted_list);
     sorted_list* lists = sumi_alloc_zero(plan->heap, header_bytes + capacity * sizeof(placed));
     *out_count = stretch_count + 1;
-    if (lists == NULL) { return NULL; }
+    if (lists == NULL) return NULL;
     for (size_t i = 0; i < used; i++) {
         const sumi_value_info* info = &plan->values[order[i].value];
         SUMI_ASSERT((size_t)(info->last_use / STRETCH) < stretch_count);
-        for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) { lists[s].count++; }
+        for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) lists[s].count++;
     }
     placed* next_entries = (placed*)(void*)((unsigned char*)lists + header_bytes);
     for (size_t s = 0; s <= stretch_count; s++) {
@@ -224,7 +222,7 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 {
     size_t count = plan->value_count;
     candidate* order = sumi_alloc_array(plan->heap, count + 1, sizeof *order);
-    if (order == NULL) { return sumi_out_of_memory(error, count * sizeof *order, "the arena's layout"); }
+    if (order == NULL) return sumi_out_of_memory(error, count * sizeof *order, "the arena's layout");
     size_t used = 0;
     for (size_t v = 0; v < count; v++) {
         sumi_value_info* info = &plan->values[v];
@@ -258,10 +256,10 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
                     || offset + bytes
                            <= sumi_plan_info(plan, info->container)->offset + order[i].bytes + SUMI_ALIGNMENT);
         const placed value = {offset, offset + bytes, info->first_use, info->last_use, order[i].value};
-        for (int32_t s = first; s <= last; s++) { insert_by_offset(&lists[s], value); }
+        for (int32_t s = first; s <= last; s++) insert_by_offset(&lists[s], value);
         insert_by_offset(&lists[list_count - 1], value);
         info->offset = offset;
-        if (offset + bytes > plan->arena_bytes) { plan->arena_bytes = offset + bytes; }
+        if (offset + bytes > plan->arena_bytes) plan->arena_bytes = offset + bytes;
     }
     sumi_free(plan->heap, order);
     sumi_free(plan->heap, lists);
@@ -272,18 +270,18 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 // Whether all values of the op have dense rows, or the op accepts a pitch larger than the row.
 static bool takes_pitch(const sumi_plan* plan, const sumi_op* op)
 {
-    if (sumi_op_kind_get(op->kind)->takes_pitch) { return true; }
+    if (sumi_op_kind_get(op->kind)->takes_pitch) return true;
     for (int32_t k = 0; k <= SUMI_OP_MAX_INPUTS; k++) {
         const sumi_value_info* info = sumi_plan_info(plan, k < SUMI_OP_MAX_INPUTS ? op->in[k] : op->out);
-        if (info->pitch != info->cols) { return false; }
+        if (info->pitch != info->cols) return false;
     }
     return true;
 }
 
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
 {
-    if (plan->error.result != SUMI_OK) { return sumi_fail_with(error, &plan->error); }
-    if (plan->op_count == 0) { return sumi_fail(error, SUMI_INTERNAL, "the plan has no ops"); }
+    if (plan->error.result != SUMI_OK) return sumi_fail_with(error, &plan->error);
+    if (plan->op_count == 0) return sumi_fail(error, SUMI_INTERNAL, "the plan has no ops");
     for (size_t i = 0; i < plan->op_count; i++) {
         if (!takes_pitch(plan, &plan->ops[i])) {
             return sumi_fail(error, SUMI_INTERNAL,
@@ -292,7 +290,7 @@ sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
         }
     }
     find_uses(plan);
-    if (plan->arrange != NULL) { plan->arrange(plan->runner, plan); }
+    if (plan->arrange != NULL) plan->arrange(plan->runner, plan);
     find_lifetimes(plan);
     plan->total_flops = 0;
     for (size_t i = 0; i < plan->op_count; i++) {
@@ -360,14 +358,14 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
         // how many work ranges fit the bound
         int32_t ranges_per_slice =
             bound <= 0.0f ? op->range_count : (int32_t)((double)op->rows / op->range_rows * bound / time);
-        if (ranges_per_slice < 1) { ranges_per_slice = 1; }
+        if (ranges_per_slice < 1) ranges_per_slice = 1;
         for (int32_t begin = 0; begin < op->range_count; begin += ranges_per_slice) {
             int32_t end = op->range_count - begin < ranges_per_slice ? op->range_count : begin + ranges_per_slice;
             SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * range_share(op, begin, end)}, error));
         }
         gathered_ops = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
     }
-    if (gathered_ops.op_end > gathered_ops.op_begin) { SUMI_TRY(add_slice(plan, gathered_ops, error)); }
+    if (gathered_ops.op_end > gathered_ops.op_begin) SUMI_TRY(add_slice(plan, gathered_ops, error));
     return SUMI_OK;
 }
 

@@ -3,10 +3,10 @@
 
 static void add_access(sumi_op_accesses* accesses, sumi_op_access a)
 {
-    if (a.value.id == 0 || accesses->result != SUMI_OK) { return; }
+    if (a.value.id == 0 || accesses->result != SUMI_OK) return;
     accesses->result = sumi_grow(accesses->heap, (void**)&accesses->list, &accesses->capacity, accesses->count + 1,
                                  sizeof *accesses->list, accesses->error);
-    if (accesses->result == SUMI_OK) { accesses->list[accesses->count++] = a; }
+    if (accesses->result == SUMI_OK) accesses->list[accesses->count++] = a;
 }
 
 // Whole rows of a value that has `width` columns.
@@ -57,10 +57,9 @@ static void reads_step(sumi_op_accesses* accesses, sumi_step_row step, int32_t c
 static void reads_bands(sumi_op_accesses* accesses, sumi_step_row step, const sumi_row_band* bands, int32_t band_count,
                         int32_t cols)
 {
-    if (band_count == 0) { reads_step(accesses, step, cols, SUMI_ACCESS_NUMBER); }
-    for (int32_t i = 0; i < band_count; i++) {
+    if (band_count == 0) reads_step(accesses, step, cols, SUMI_ACCESS_NUMBER);
+    for (int32_t i = 0; i < band_count; i++)
         reads_step_from(accesses, step, bands[i].table_row, cols, SUMI_ACCESS_NUMBER);
-    }
 }
 
 static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out_cols)
@@ -139,7 +138,7 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
         break;
     case SUMI_OP_ROPE_TABLE: {
         int32_t pairs = 0;
-        for (int32_t a = 0; a < op->u.rope.axes; a++) { pairs += op->u.rope.pairs[a]; }
+        for (int32_t a = 0; a < op->u.rope.axes; a++) pairs += op->u.rope.pairs[a];
         reads(accesses, op->in[0], 0, op->rows, op->u.rope.axes, SUMI_ACCESS_INT);
         writes(accesses, op->out, 0, op->rows, 2 * pairs, SUMI_ACCESS_FLOAT);
         break;
@@ -217,9 +216,8 @@ static void list_attention(sumi_op_accesses* accesses, const sumi_op* op)
     }
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        for (int32_t i = sequence->query_first; i < sequence->query_first + sequence->query_spans; i++) {
+        for (int32_t i = sequence->query_first; i < sequence->query_first + sequence->query_spans; i++)
             writes(accesses, op->out, sequence->span[i].begin, sequence->span[i].count, q, SUMI_ACCESS_NUMBER);
-        }
     }
 }
 
@@ -235,9 +233,8 @@ static void list_qk(sumi_op_accesses* accesses, const sumi_op* op)
                             .elements = SUMI_ACCESS_NUMBER,
                             .in_place = true};
     add_access(accesses, heads);
-    if (op->u.qk.rotary != SUMI_ROTARY_NONE) {
+    if (op->u.qk.rotary != SUMI_ROTARY_NONE)
         reads(accesses, op->in[1], op->u.qk.rope_row, op->rows, dim, SUMI_ACCESS_FLOAT);
-    }
     reads(accesses, op->in[2], 0, 1, dim, SUMI_ACCESS_FLOAT);
     reads(accesses, op->in[3], 0, 1, dim, SUMI_ACCESS_FLOAT);
     heads.value = op->out;
@@ -266,7 +263,7 @@ static void list_patches(sumi_op_accesses* accesses, const sumi_op* op)
 
 static void list_solve(sumi_op_accesses* accesses, const sumi_op* op, int32_t plane)
 {
-    for (int32_t k = 0; k < 3; k++) { reads_in_place(accesses, op->in[k], 0, op->rows, plane, SUMI_ACCESS_FLOAT); }
+    for (int32_t k = 0; k < 3; k++) reads_in_place(accesses, op->in[k], 0, op->rows, plane, SUMI_ACCESS_FLOAT);
     reads(accesses, op->in[3], 0, op->rows, plane, SUMI_ACCESS_FLOAT);
     if (op->mask.id != 0) {
         reads(accesses, op->in[4], 0, op->rows, plane, SUMI_ACCESS_FLOAT);
@@ -300,9 +297,8 @@ static void list_latents(sumi_op_accesses* accesses, const sumi_op* op)
             }
         }
         reads_step(accesses, op->u.guide.scale, 1, SUMI_ACCESS_FLOAT);
-        for (int32_t i = 0; i < op->u.guide.item_count; i++) {
+        for (int32_t i = 0; i < op->u.guide.item_count; i++)
             writes(accesses, op->out, (int64_t)i * channels, channels, plane, SUMI_ACCESS_FLOAT);
-        }
         break;
     }
     case SUMI_OP_SOLVE: list_solve(accesses, op, plane); break;

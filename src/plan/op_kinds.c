@@ -60,7 +60,7 @@ static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
 {
     SUMI_ASSERT(span_count >= 1 && span_count <= sequence->span_count && sequence->span_count <= 2);
     int64_t rows = 0;
-    for (int32_t i = 0; i < span_count; i++) { rows += sequence->span[i].count; }
+    for (int32_t i = 0; i < span_count; i++) rows += sequence->span[i].count;
     return rows;
 }
 
@@ -177,7 +177,7 @@ static int64_t group_share(const sumi_plan* plan, const sumi_op* op)
 static double fill_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     double rows = 0;
-    for (int32_t i = 0; i < op->u.fill.span_count; i++) { rows += op->u.fill.spans[i].count; }
+    for (int32_t i = 0; i < op->u.fill.span_count; i++) rows += op->u.fill.spans[i].count;
     return rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
 }
 
@@ -189,7 +189,7 @@ static double copy_bytes(const sumi_plan* plan, const sumi_op* op)
 static double mean_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     double rows = op->u.mean.span_count; // rows that are written
-    for (int32_t i = 0; i < op->u.mean.span_count; i++) { rows += op->u.mean.spans[i].count; }
+    for (int32_t i = 0; i < op->u.mean.span_count; i++) rows += op->u.mean.spans[i].count;
     return rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
 }
 
@@ -301,7 +301,7 @@ static double attention_flops(const sumi_plan* plan, const sumi_op* op)
         double queries = (double)sumi_sequence_queries(sequence);
         double keys = (double)rows_in(sequence, sequence->span_count), share = a->causal ? 0.5 : 1.0;
         // all queries see the first span
-        if (a->causal && sequence->query_first > 0) { share = 1.0 - 0.5 * queries / keys; }
+        if (a->causal && sequence->query_first > 0) share = 1.0 - 0.5 * queries / keys;
         flops += 4.0 * queries * keys * a->q_heads * a->dim * share;
     }
     return flops;

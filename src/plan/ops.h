@@ -108,7 +108,7 @@ typedef struct sumi_sequence {
 static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
 {
     int32_t count = 0;
-    for (int32_t i = 0; i < sequence->query_spans; i++) { count += sequence->span[sequence->query_first + i].count; }
+    for (int32_t i = 0; i < sequence->query_spans; i++) count += sequence->span[sequence->query_first + i].count;
     return count;
 }
 

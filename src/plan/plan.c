@@ -20,16 +20,15 @@ void sumi_plan_mismatch(sumi_plan* plan, const char* label, const char* what)
 
 void* sumi_plan_reserve(sumi_plan* plan, size_t bytes)
 {
-    if (sumi_plan_has_failed(plan)) { return NULL; }
+    if (sumi_plan_has_failed(plan)) return NULL;
     SUMI_ASSERT(plan->block_used <= plan->block_bytes);
     bytes = (bytes + 15) & ~(size_t)15;
     if (plan->block_count == 0 || plan->block_bytes - plan->block_used < bytes) {
         size_t block_bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
         if (sumi_grow(plan->heap, (void**)&plan->blocks, &plan->block_capacity, plan->block_count + 1,
                       sizeof *plan->blocks, &plan->error)
-            != SUMI_OK) {
+            != SUMI_OK)
             return NULL;
-        }
         void* block = sumi_alloc(plan->heap, block_bytes);
         if (block == NULL) {
             sumi_out_of_memory(&plan->error, block_bytes, "a plan");
@@ -47,7 +46,7 @@ void* sumi_plan_reserve(sumi_plan* plan, size_t bytes)
 void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes)
 {
     void* memory = sumi_plan_reserve(plan, bytes);
-    if (memory != NULL && bytes > 0) { memcpy(memory, data, bytes); }
+    if (memory != NULL && bytes > 0) memcpy(memory, data, bytes);
     return memory;
 }
 
@@ -61,8 +60,8 @@ void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes)
 
 void sumi_plan_end(sumi_plan* plan)
 {
-    if (plan->heap == NULL) { return; }
-    for (size_t i = 0; i < plan->block_count; i++) { sumi_free(plan->heap, plan->blocks[i]); }
+    if (plan->heap == NULL) return;
+    for (size_t i = 0; i < plan->block_count; i++) sumi_free(plan->heap, plan->blocks[i]);
     sumi_free(plan->heap, plan->blocks);
     sumi_free(plan->heap, plan->ops);
     sumi_free(plan->heap, plan->values);
@@ -77,9 +76,8 @@ void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, 
 {
     if (sumi_grow(plan->heap, (void**)&plan->sections, &plan->section_capacity, plan->section_count + 1,
                   sizeof *plan->sections, &plan->error)
-        != SUMI_OK) {
+        != SUMI_OK)
         return;
-    }
     if (repeat < 1) {
         sumi_plan_mismatch(plan, "section", "it must run at least once");
         return;
@@ -96,7 +94,7 @@ void sumi_plan_alternative(sumi_plan* plan)
         return;
     }
     sumi_plan_section(plan, other->kind, other->repeat, other->first_counter);
-    if (!sumi_plan_has_failed(plan)) { plan->sections[plan->section_count - 1].is_alternative = true; }
+    if (!sumi_plan_has_failed(plan)) plan->sections[plan->section_count - 1].is_alternative = true;
 }
 
 void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count)
@@ -121,16 +119,15 @@ static sumi_value add_value(sumi_plan* plan, const char* name, sumi_element elem
                             bool bound)
 {
     SUMI_ASSERT(name != NULL && element >= SUMI_ELEMENT_ACTIVATION && element <= SUMI_ELEMENT_BYTE);
-    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    if (sumi_plan_has_failed(plan)) return SUMI_NO_VALUE;
     if (rows < 1 || cols < 1) {
         sumi_plan_mismatch(plan, name, "a value needs at least one row and one column");
         return SUMI_NO_VALUE;
     }
     if (sumi_grow(plan->heap, (void**)&plan->values, &plan->value_capacity, plan->value_count + 1, sizeof *plan->values,
                   &plan->error)
-        != SUMI_OK) {
+        != SUMI_OK)
         return SUMI_NO_VALUE;
-    }
     sumi_value_info* info = &plan->values[plan->value_count++];
     *info = (sumi_value_info){.name = name,
                               .element = element,
@@ -163,16 +160,14 @@ sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element el
 {
     sumi_value value = add_value(plan, name, element, rows, cols, true);
     uint64_t bytes = (uint64_t)rows * (uint64_t)cols * sumi_plan_element_bytes(plan, element);
-    if (element == SUMI_ELEMENT_ACTIVATION) {
+    if (element == SUMI_ELEMENT_ACTIVATION)
         sumi_plan_mismatch(plan, name, "a constant is float, int or byte: activations differ between backends");
-    }
     const void* copy = sumi_plan_has_failed(plan) ? NULL : sumi_plan_copy(plan, data, (size_t)bytes);
     if (copy == NULL
         || sumi_grow(plan->heap, (void**)&plan->constants, &plan->constant_capacity, plan->constant_count + 1,
                      sizeof *plan->constants, &plan->error)
-               != SUMI_OK) {
+               != SUMI_OK)
         return SUMI_NO_VALUE;
-    }
     plan->constants[plan->constant_count++] = (sumi_constant){value, copy, bytes};
     return value;
 }
@@ -239,7 +234,7 @@ sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, i
 
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host)
 {
-    if (sumi_plan_has_failed(plan)) { return; }
+    if (sumi_plan_has_failed(plan)) return;
     const sumi_value_info *a = sumi_plan_info(plan, guest), *b = sumi_plan_info(plan, host);
     bool is_possible = !a->bound && a->base.id == 0 && !b->bound && b->base.id == 0 && guest.id != host.id;
     if (!is_possible || sumi_plan_value_bytes(plan, guest) > sumi_plan_value_bytes(plan, host)) {

@@ -45,9 +45,8 @@ static sumi_result check_sections(const sumi_validator* v)
             }
         }
     }
-    if ((size_t)op != plan->op_count) {
+    if ((size_t)op != plan->op_count)
         return sumi_validate_op_breaks(v, &plan->ops[op], plan->ops[op].out, "the op lies in no section");
-    }
     return SUMI_OK;
 }
 
@@ -58,7 +57,7 @@ static sumi_result check_counters(const sumi_validator* v)
     const sumi_plan* plan = v->plan;
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
-        if (op->kind != SUMI_OP_SOLVE || !op->u.solve.row.per_step) { continue; }
+        if (op->kind != SUMI_OP_SOLVE || !op->u.solve.row.per_step) continue;
         const sumi_section* section = &plan->sections[op->section];
         for (size_t s = (size_t)op->section + 1; s < plan->section_count; s++) {
             const sumi_section* later = &plan->sections[s];
@@ -119,9 +118,8 @@ static sumi_result check_slices(const sumi_validator* v)
                 (int)s, (int)op, (int)range);
         }
     }
-    if (plan->slice_count > 0 && (size_t)slice != plan->slice_count) {
+    if (plan->slice_count > 0 && (size_t)slice != plan->slice_count)
         return sumi_fail(v->error, SUMI_INTERNAL, "slice %d belongs to no section", (int)slice);
-    }
     return SUMI_OK;
 }
 
@@ -132,21 +130,17 @@ static sumi_result check_constants(const sumi_validator* v)
     const sumi_plan* plan = v->plan;
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
-        if (!sumi_validate_is_value(plan, constant->value)) {
+        if (!sumi_validate_is_value(plan, constant->value))
             return sumi_fail(v->error, SUMI_INTERNAL, "constant %d is of a value that the plan does not have", (int)i);
-        }
         const size_t index = (size_t)constant->value.id - 1;
         const sumi_value_info* info = &plan->values[index];
-        if (!info->bound || info->element == SUMI_ELEMENT_ACTIVATION) {
+        if (!info->bound || info->element == SUMI_ELEMENT_ACTIVATION)
             return value_breaks(v, index, "a constant needs a bound value that is no activation");
-        }
-        if (constant->data == NULL || constant->bytes != info->bytes) {
+        if (constant->data == NULL || constant->bytes != info->bytes)
             return value_breaks(v, index, "a constant's data is as large as its value");
-        }
         for (size_t k = 0; k < i; k++) {
-            if (plan->constants[k].value.id == constant->value.id) {
+            if (plan->constants[k].value.id == constant->value.id)
                 return value_breaks(v, index, "two constants are written into one value");
-            }
         }
     }
     return SUMI_OK;
@@ -161,40 +155,33 @@ static sumi_result check_view(const sumi_validator* v, size_t index)
     const sumi_plan* plan = v->plan;
     const sumi_value_info* view = &plan->values[index];
     if (!sumi_validate_is_value(plan, view->base) || !sumi_validate_is_value(plan, view->cut_from)
-        || (size_t)view->cut_from.id > index || (size_t)view->base.id > index) {
+        || (size_t)view->cut_from.id > index || (size_t)view->base.id > index)
         return value_breaks(v, index, "a view is written after its base and after what it was cut from");
-    }
     const sumi_value_info *base = sumi_plan_info(plan, view->base), *cut_from = sumi_plan_info(plan, view->cut_from);
-    if (view->is_unstored || base->is_unstored) { return value_breaks(v, index, "a view and its base are stored"); }
-    if (base->base.id != 0 || (cut_from->base.id != 0 ? cut_from->base.id : view->cut_from.id) != view->base.id) {
+    if (view->is_unstored || base->is_unstored) return value_breaks(v, index, "a view and its base are stored");
+    if (base->base.id != 0 || (cut_from->base.id != 0 ? cut_from->base.id : view->cut_from.id) != view->base.id)
         return value_breaks(v, index, "a view and what it was cut from have one base, which is no view");
-    }
-    if ((view->bound && !base->bound) || view->container.id != 0) {
+    if ((view->bound && !base->bound) || view->container.id != 0)
         return value_breaks(v, index, "a view is not bound unless its base is, and is no guest");
-    }
     const bool is_reshaped = view->pitch != cut_from->pitch && view->pitch == view->cols
                           && cut_from->pitch == cut_from->cols
                           && (int64_t)view->rows * view->cols == (int64_t)cut_from->rows * cut_from->cols;
-    if (view->element != base->element || (view->pitch != cut_from->pitch && !is_reshaped)) {
+    if (view->element != base->element || (view->pitch != cut_from->pitch && !is_reshaped))
         return value_breaks(v, index, "a view has the element and the pitch of its base, or all of its elements");
-    }
     const uint64_t pitch = (uint64_t)view->pitch, first = view->base_element - cut_from->base_element;
     if (view->base_element < cut_from->base_element || view->cut_from_row < 0
         || (is_reshaped
                 ? first != 0 || view->cut_from_row != 0
                 : view->cut_from_row + view->rows > cut_from->rows || first / pitch != (uint64_t)view->cut_from_row
-                      || first % pitch + (uint64_t)view->cols > (uint64_t)cut_from->cols)) {
+                      || first % pitch + (uint64_t)view->cols > (uint64_t)cut_from->cols))
         return value_breaks(v, index, "a view lies within the rows and columns of what it was cut from");
-    }
-    if (view->first_use != base->first_use || view->last_use != base->last_use) {
+    if (view->first_use != base->first_use || view->last_use != base->last_use)
         return value_breaks(v, index, "a view lives as long as its base");
-    }
     const uint64_t element = sumi_plan_element_bytes(plan, view->element);
     if (base->first_use >= 0
         && (view->offset != base->offset + view->base_element * element
-            || view->bytes != ((uint64_t)(view->rows - 1) * pitch + (uint64_t)view->cols) * element)) {
+            || view->bytes != ((uint64_t)(view->rows - 1) * pitch + (uint64_t)view->cols) * element))
         return value_breaks(v, index, "a view's place in the arena is its place in its base");
-    }
     return SUMI_OK;
 }
 
@@ -209,13 +196,11 @@ static sumi_result check_unstored(const sumi_validator* v, size_t index)
         is_input = is_input || op->in[k].id == (int32_t)index + 1;
         is_read = is_read || (info->last_use > info->first_use && op[1].in[k].id == (int32_t)index + 1);
     }
-    if (info->bytes != 0 || info->bound || info->container.id != 0) {
+    if (info->bytes != 0 || info->bound || info->container.id != 0)
         return value_breaks(v, index, "a value that is not stored takes no memory: it is neither bound nor a guest");
-    }
     if (!op->is_first_of_pair || op->out.id != (int32_t)index + 1 || is_input || !is_read
-        || info->last_use != info->first_use + 1) {
+        || info->last_use != info->first_use + 1)
         return value_breaks(v, index, "a value that is not stored is made and read by a pair of ops, and by no others");
-    }
     return SUMI_OK;
 }
 
@@ -225,24 +210,18 @@ static sumi_result check_place(const sumi_validator* v, size_t index)
     const sumi_plan* plan = v->plan;
     const sumi_value_info* info = &plan->values[index];
     const uint64_t bytes = (uint64_t)info->rows * (uint64_t)info->cols * sumi_plan_element_bytes(plan, info->element);
-    if (info->pitch != info->cols || info->base_element != 0) {
+    if (info->pitch != info->cols || info->base_element != 0)
         return value_breaks(v, index, "the rows of a value that is no view lie directly behind one another");
-    }
-    if (info->bound && (info->first_use != 0 || info->last_use != (int32_t)plan->op_count - 1)) {
+    if (info->bound && (info->first_use != 0 || info->last_use != (int32_t)plan->op_count - 1))
         return value_breaks(v, index, "a bound value lives through the whole plan");
-    }
     if (info->first_use < 0) { return SUMI_OK; } // no op uses it
-    if (info->last_use < info->first_use || (size_t)info->last_use >= plan->op_count) {
+    if (info->last_use < info->first_use || (size_t)info->last_use >= plan->op_count)
         return value_breaks(v, index, "a value's life ends at an op of the plan, not before it begins");
-    }
-    if (info->is_unstored) { return check_unstored(v, index); }
-    if (info->bytes != bytes) {
-        return value_breaks(v, index, "a value's size is that of its rows, columns and elements");
-    }
+    if (info->is_unstored) return check_unstored(v, index);
+    if (info->bytes != bytes) return value_breaks(v, index, "a value's size is that of its rows, columns and elements");
     if (info->offset % SUMI_ALIGNMENT != 0 || info->offset > plan->arena_bytes
-        || info->bytes > plan->arena_bytes - info->offset) {
+        || info->bytes > plan->arena_bytes - info->offset)
         return value_breaks(v, index, "a value lies in the arena, aligned");
-    }
     return SUMI_OK;
 }
 
@@ -260,7 +239,7 @@ static sumi_result check_arena(const sumi_validator* v)
     const sumi_plan* plan = v->plan;
     for (size_t a = 0; a < plan->value_count; a++) {
         const sumi_value_info* x = &plan->values[a];
-        if (x->rows < 1 || x->cols < 1) { return value_breaks(v, a, "a value has at least one row and one column"); }
+        if (x->rows < 1 || x->cols < 1) return value_breaks(v, a, "a value has at least one row and one column");
         SUMI_TRY(x->base.id != 0 ? check_view(v, a) : check_place(v, a));
         for (size_t b = 0; b < a && x->base.id == 0 && x->first_use >= 0; b++) {
             const sumi_value_info* y = &plan->values[b];
@@ -285,7 +264,7 @@ static sumi_result check_plan(sumi_validator* v)
     SUMI_TRY(check_sections(v));
     SUMI_TRY(check_arena(v));
     SUMI_TRY(check_constants(v));
-    for (size_t i = 0; i < v->plan->op_count; i++) { SUMI_TRY(sumi_validate_op(v, &v->plan->ops[i])); }
+    for (size_t i = 0; i < v->plan->op_count; i++) SUMI_TRY(sumi_validate_op(v, &v->plan->ops[i]));
     SUMI_TRY(check_counters(v));
     SUMI_TRY(sumi_validate_order(v));
     return check_slices(v);

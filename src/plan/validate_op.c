@@ -12,16 +12,14 @@
 static sumi_result check_life(const sumi_validator* v, const sumi_op* op, sumi_value value)
 {
     const sumi_plan* plan = v->plan;
-    if (value.id == 0) { return SUMI_OK; }
-    if (!sumi_validate_is_value(plan, value)) {
+    if (value.id == 0) return SUMI_OK;
+    if (!sumi_validate_is_value(plan, value))
         return sumi_validate_op_breaks(v, op, value, "the plan has no such value");
-    }
     const sumi_value_info* info = sumi_plan_info(plan, sumi_validate_owner(plan, value));
     const sumi_section* section = &plan->sections[op->section];
     const int32_t index = (int32_t)(op - plan->ops);
-    if (info->first_use < 0 || info->first_use > index || info->last_use < index) {
+    if (info->first_use < 0 || info->first_use > index || info->last_use < index)
         return sumi_validate_op_breaks(v, op, value, "the value does not live at an op that uses it");
-    }
     // the section with its alternative
     const sumi_section *first = section->is_alternative ? section - 1 : section,
                        *last = sumi_plan_has_alternative(plan, (size_t)(first - plan->sections)) ? first + 1 : first;
@@ -38,7 +36,7 @@ static sumi_result check_life(const sumi_validator* v, const sumi_op* op, sumi_v
 
 static sumi_result check_lives(const sumi_validator* v, const sumi_op* op)
 {
-    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { SUMI_TRY(check_life(v, op, op->in[k])); }
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) SUMI_TRY(check_life(v, op, op->in[k]));
     SUMI_TRY(check_life(v, op, op->out));
     SUMI_TRY(check_life(v, op, op->mask));
     SUMI_TRY(check_life(v, op, sumi_validate_solver_table(op)));
@@ -80,19 +78,16 @@ static sumi_result check_weights(const sumi_validator* v, const sumi_op* op)
                     && (tensor->rotation == 0
                         || (sumi_rotation_is_known(tensor->rotation) && weights[i]->cols % tensor->rotation == 0));
         }
-        if (!is_whole) {
+        if (!is_whole)
             return sumi_validate_op_breaks(v, op, op->out, "a weight's rows are whole groups of its rotation");
-        }
-        if (weights[i] != NULL && !sumi_weight_is_dense(weights[i]) && (i > 0 || op->kind != SUMI_OP_CONV)) {
+        if (weights[i] != NULL && !sumi_weight_is_dense(weights[i]) && (i > 0 || op->kind != SUMI_OP_CONV))
             return sumi_validate_op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
-        }
         if (weights[i] != NULL && (weights[i]->tensor_count > SUMI_WEIGHT_MAX_TENSORS || rows != weights[i]->rows)) {
             return sumi_validate_op_breaks(
                 v, op, op->out, "the tensors of a stacked weight must have as many rows together as the weight");
         }
-        if (weights[i] != NULL && weights[i]->change != NULL && !is_change(weights[i], weights[i]->change)) {
+        if (weights[i] != NULL && weights[i]->change != NULL && !is_change(weights[i], weights[i]->change))
             return sumi_validate_op_breaks(v, op, op->out, "a weight's change has the weight's rows and a rank");
-        }
     }
     const int32_t cols = sumi_plan_info(v->plan, op->out)->cols;
     bool fits;
@@ -136,9 +131,8 @@ static bool are_bands(const sumi_row_band* bands, int32_t count, int32_t rows)
 {
     int32_t begin = 0;
     bool are_valid = count >= 0 && (count == 0 || bands != NULL);
-    for (int32_t i = 0; i < count && are_valid; begin = bands[i++].end) {
+    for (int32_t i = 0; i < count && are_valid; begin = bands[i++].end)
         are_valid = bands[i].end > begin && bands[i].table_row >= 0;
-    }
     return are_valid && (count == 0 || begin == rows);
 }
 
@@ -154,7 +148,7 @@ static sumi_result check_bands(const sumi_validator* v, const sumi_op* op)
 static bool are_statistics(const float* scale, const float* shift, int32_t channels)
 {
     bool are_valid = scale != NULL && shift != NULL;
-    for (int32_t c = 0; are_valid && c < channels; c++) { are_valid = scale[c] != 0.0f; }
+    for (int32_t c = 0; are_valid && c < channels; c++) are_valid = scale[c] != 0.0f;
     return are_valid;
 }
 
@@ -170,9 +164,8 @@ static sumi_result check_latent_numbers(const sumi_validator* v, const sumi_op* 
         const int64_t plane = sumi_plan_info(v->plan, op->out)->cols;
         if (g->rule == SUMI_GUIDANCE_NORM_RESCALE
             && (g->patch_size < 1 || g->width < 1 || g->width % g->patch_size != 0
-                || plane % ((int64_t)g->width * g->patch_size) != 0)) {
+                || plane % ((int64_t)g->width * g->patch_size) != 0))
             return sumi_validate_op_breaks(v, op, op->out, "tokens tile the planes that guidance rescales");
-        }
     }
     if ((op->kind == SUMI_OP_POSTERIOR
          && !are_statistics(op->u.posterior.scale, op->u.posterior.shift, op->u.posterior.channels))
@@ -224,26 +217,23 @@ static int64_t work_rows(const sumi_op* op)
 static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
 {
     const int64_t rows = work_rows(op);
-    if (op->rows < 1 || (rows >= 0 && rows != op->rows)) {
+    if (op->rows < 1 || (rows >= 0 && rows != op->rows))
         return sumi_validate_op_breaks(v, op, op->out, "the op's rows are not the work that its numbers describe");
-    }
     const bool is_sum = op->kind == SUMI_OP_GROUP_SUMS, is_group = is_sum || op->kind == SUMI_OP_GROUP_NORM;
     const int32_t blocks =
         is_group && op->u.group.block_rows > 0
             ? (int32_t)(((int64_t)op->u.group.all_rows + op->u.group.block_rows - 1) / op->u.group.block_rows)
             : 0;
-    if (is_group && (op->u.group.block_count != blocks || (is_sum && op->rows != op->u.group.all_rows))) {
+    if (is_group && (op->u.group.block_count != blocks || (is_sum && op->rows != op->u.group.all_rows)))
         return sumi_validate_op_breaks(v, op, op->out, "the blocks of group sums do not cover the rows once");
-    }
     if (op->is_cut) { // what the ranges are is known to the backend only
         return op->range_rows >= 1 && op->preparing_count >= 0 && op->preparing_count < op->range_count
                  ? SUMI_OK
                  : sumi_validate_op_breaks(v, op, op->out, "the backend has cut the op into no work ranges");
     }
     if (op->range_rows < 1 || op->range_count < 1 || op->preparing_count != 0
-        || ((int64_t)op->rows + op->range_rows - 1) / op->range_rows != op->range_count) {
+        || ((int64_t)op->rows + op->range_rows - 1) / op->range_rows != op->range_count)
         return sumi_validate_op_breaks(v, op, op->out, "the op's work ranges do not cover its rows once");
-    }
     if (is_sum && (op->range_count != blocks || op->range_rows != op->u.group.block_rows)) {
         return sumi_validate_op_breaks(v, op, op->out,
                                        "the blocks of group sums are the work ranges of the op that makes them");
@@ -259,7 +249,7 @@ static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
 static bool names_value(const sumi_op* op, sumi_value value)
 {
     bool found = op->out.id == value.id || op->mask.id == value.id || sumi_validate_solver_table(op).id == value.id;
-    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { found = found || op->in[k].id == value.id; }
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) found = found || op->in[k].id == value.id;
     return found;
 }
 
@@ -281,16 +271,13 @@ static sumi_result check_shapes(const sumi_validator* v, const sumi_op* op)
                 (long long)a->row, (long long)(a->row + a->rows), (int)info->rows);
         }
         if (a->column < 0 || a->cols < 1 || a->column + a->cols > info->cols
-            || (a->width > 0 && a->width != info->cols)) {
+            || (a->width > 0 && a->width != info->cols))
             return sumi_validate_op_breaks(v, op, a->value, "the value has other columns than the op needs");
-        }
-        if ((a->elements & (1 << info->element)) == 0) {
+        if ((a->elements & (1 << info->element)) == 0)
             return sumi_validate_op_breaks(v, op, a->value, "the op does not take elements of this type");
-        }
         if (info->pitch != info->cols && op->kind != SUMI_OP_CONV && op->kind != SUMI_OP_GROUP_SUMS
-            && op->kind != SUMI_OP_GROUP_NORM) {
+            && op->kind != SUMI_OP_GROUP_NORM)
             return sumi_validate_op_breaks(v, op, a->value, "the op takes no view of some columns");
-        }
     }
     return op->out.id != 0 ? SUMI_OK : sumi_validate_op_breaks(v, op, op->out, "the op has no output");
 }
@@ -323,17 +310,14 @@ static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op*
 static sumi_result check_sums(const sumi_validator* v, const sumi_op* op)
 {
     if (op->kind == SUMI_OP_NORM_MODULATE && op->bias != NULL
-        && (op->u.norm.silu || op->u.norm.scale.table.id != 0 || op->u.norm.shift.table.id != 0)) {
+        && (op->u.norm.silu || op->u.norm.scale.table.id != 0 || op->u.norm.shift.table.id != 0))
         return sumi_validate_op_breaks(v, op, op->out, "a norm with a bias has no scale, no shift and no activation");
-    }
-    if (op->kind != SUMI_OP_LINEAR) { return SUMI_OK; }
+    if (op->kind != SUMI_OP_LINEAR) return SUMI_OK;
     const sumi_op_linear* linear = &op->u.linear;
-    if (linear->gate.table.id != 0 && op->in[1].id == 0) {
+    if (linear->gate.table.id != 0 && op->in[1].id == 0)
         return sumi_validate_op_breaks(v, op, linear->gate.table, "a gate needs what its product is added to");
-    }
-    if (linear->activation != SUMI_ACT_NONE && op->in[1].id != 0) {
+    if (linear->activation != SUMI_ACT_NONE && op->in[1].id != 0)
         return sumi_validate_op_breaks(v, op, op->in[1], "a product with an activation is not added to anything");
-    }
     return SUMI_OK;
 }
 
@@ -346,7 +330,7 @@ static bool shares_memory(const sumi_plan* plan, const sumi_op_access* a, const 
         return p.row < q.row + q.rows && q.row < p.row + p.rows && p.column < q.column + q.cols
             && q.column < p.column + p.cols;
     }
-    if (x->bytes == 0 || y->bytes == 0) { return false; }
+    if (x->bytes == 0 || y->bytes == 0) return false;
     const uint64_t element_a = sumi_plan_element_bytes(plan, x->element),
                    element_b = sumi_plan_element_bytes(plan, y->element);
     const uint64_t begin_a = sumi_validate_first_element(plan, a), begin_b = sumi_validate_first_element(plan, b),
@@ -364,7 +348,7 @@ static sumi_result check_in_place_reads(const sumi_validator* v, const sumi_op* 
         const sumi_op_access* from = &v->accesses.list[r];
         for (size_t w = 0; w < v->accesses.count && !from->writes; w++) {
             const sumi_op_access* to = &v->accesses.list[w];
-            if (!to->writes || !shares_memory(plan, from, to)) { continue; }
+            if (!to->writes || !shares_memory(plan, from, to)) continue;
             const bool is_same = sumi_validate_owner(plan, from->value).id == sumi_validate_owner(plan, to->value).id
                               && sumi_validate_first_element(plan, from) == sumi_validate_first_element(plan, to)
                               && from->rows == to->rows && from->cols == to->cols;
@@ -380,8 +364,8 @@ static sumi_result check_in_place_reads(const sumi_validator* v, const sumi_op* 
 static int compare_accesses(const void* a, const void* b)
 {
     const sumi_op_access *x = a, *y = b;
-    if (x->writes != y->writes) { return x->writes ? -1 : 1; }
-    if (x->value.id != y->value.id) { return x->value.id < y->value.id ? -1 : 1; }
+    if (x->writes != y->writes) return x->writes ? -1 : 1;
+    if (x->value.id != y->value.id) return x->value.id < y->value.id ? -1 : 1;
     return (x->row > y->row) - (x->row < y->row);
 }
 
@@ -391,9 +375,8 @@ static sumi_result check_writes(const sumi_validator* v, const sumi_op* op)
     sumi_sort(v->accesses.list, v->accesses.count, sizeof *v->accesses.list, compare_accesses);
     for (size_t i = 1; i < v->accesses.count && v->accesses.list[i].writes; i++) {
         const sumi_op_access *a = &v->accesses.list[i - 1], *b = &v->accesses.list[i];
-        if (a->value.id == b->value.id && a->row + a->rows > b->row) {
+        if (a->value.id == b->value.id && a->row + a->rows > b->row)
             return sumi_validate_op_breaks(v, op, b->value, "the op writes the same rows twice");
-        }
     }
     return SUMI_OK;
 }
@@ -404,23 +387,21 @@ static sumi_result check_pair(const sumi_validator* v, const sumi_op* op)
 {
     const sumi_plan* plan = v->plan;
     const sumi_op* next = op + 1;
-    if (!op->is_first_of_pair) { return SUMI_OK; }
-    if (next >= plan->ops + plan->op_count || next->section != op->section) {
+    if (!op->is_first_of_pair) return SUMI_OK;
+    if (next >= plan->ops + plan->op_count || next->section != op->section)
         return sumi_validate_op_breaks(v, op, op->out, "the op joins the next one, and there is none in its section");
-    }
-    if (next->is_first_of_pair) { return sumi_validate_op_breaks(v, op, op->out, "an op is in one pair at most"); }
+    if (next->is_first_of_pair) return sumi_validate_op_breaks(v, op, op->out, "an op is in one pair at most");
     bool is_read = false;
-    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { is_read = is_read || next->in[k].id == op->out.id; }
-    if (!is_read || !sumi_validate_is_value(plan, next->out)) {
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) is_read = is_read || next->in[k].id == op->out.id;
+    if (!is_read || !sumi_validate_is_value(plan, next->out))
         return sumi_validate_op_breaks(v, op, op->out, "the second op of a pair reads what the first one makes");
-    }
     const sumi_value_info* written = sumi_plan_info(plan, sumi_validate_owner(plan, next->out));
     if (written->first_use > (int32_t)(op - plan->ops)) {
         return sumi_validate_op_breaks(v, op, next->out,
                                        "what the second op of a pair writes lives from the first one on");
     }
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
-        if (op->in[k].id == 0) { continue; }
+        if (op->in[k].id == 0) continue;
         const sumi_value_info* read = sumi_plan_info(plan, sumi_validate_owner(plan, op->in[k]));
         if (read->offset < written->offset + written->bytes && written->offset < read->offset + read->bytes) {
             return sumi_validate_op_breaks(v, op, op->in[k],
@@ -432,9 +413,8 @@ static sumi_result check_pair(const sumi_validator* v, const sumi_op* op)
 
 sumi_result sumi_validate_op(sumi_validator* v, const sumi_op* op)
 {
-    if (op->kind < 0 || op->kind >= SUMI_OP_KIND_COUNT) {
+    if (op->kind < 0 || op->kind >= SUMI_OP_KIND_COUNT)
         return sumi_validate_op_breaks(v, op, op->out, "there is no op of this kind");
-    }
     SUMI_TRY(check_lives(v, op));
     SUMI_TRY(check_pair(v, op));
     SUMI_TRY(check_weights(v, op));

@@ -34,12 +34,11 @@ static sumi_result set_owner(sumi_validator* v, sumi_owned_bytes fresh)
 {
     SUMI_TRY(sumi_grow(&v->heap, (void**)&v->map, &v->map_capacity, v->map_count + 2, sizeof *v->map, v->error));
     size_t first = find_owned(v, fresh.begin), last = first, count = 0;
-    if (first > 0 && v->map[first - 1].end == fresh.begin && is_same_owner(&v->map[first - 1], &fresh)) { first--; }
+    if (first > 0 && v->map[first - 1].end == fresh.begin && is_same_owner(&v->map[first - 1], &fresh)) first--;
     while (last < v->map_count
            && (v->map[last].begin < fresh.end
-               || (v->map[last].begin == fresh.end && is_same_owner(&v->map[last], &fresh)))) {
+               || (v->map[last].begin == fresh.end && is_same_owner(&v->map[last], &fresh))))
         last++;
-    }
     sumi_owned_bytes pieces[3], before = fresh, behind = fresh;
     if (first < last) {
         before = v->map[first];
@@ -71,9 +70,8 @@ static sumi_owned_bytes owned_bytes(const sumi_plan* plan, const sumi_op_access*
     const uint64_t row_bytes = (uint64_t)info->pitch * sumi_plan_element_bytes(plan, info->element);
     const sumi_rectangle r = sumi_validate_rectangle(plan, a);
     sumi_value view = a->value; // the outermost view
-    while (view.id != base.id && sumi_plan_info(plan, view)->cut_from.id != base.id) {
+    while (view.id != base.id && sumi_plan_info(plan, view)->cut_from.id != base.id)
         view = sumi_plan_info(plan, view)->cut_from;
-    }
     return (sumi_owned_bytes){info->offset + r.row * row_bytes, info->offset + (r.row + r.rows) * row_bytes, base.id,
                               view.id};
 }
@@ -110,7 +108,7 @@ static sumi_result run_op(sumi_validator* v, const sumi_op* op, int32_t first, i
     for (size_t i = 0; i < v->accesses.count; i++) {
         const sumi_op_access* a = &v->accesses.list[i];
         const sumi_value_info* base = sumi_plan_info(v->plan, sumi_validate_owner(v->plan, a->value));
-        if (base->is_unstored) { continue; }
+        if (base->is_unstored) continue;
         SUMI_TRY(a->writes ? set_owner(v, owned_bytes(v->plan, a)) : check_written(v, op, a));
     }
     return SUMI_OK;
@@ -118,9 +116,8 @@ static sumi_result run_op(sumi_validator* v, const sumi_op* op, int32_t first, i
 
 static sumi_result run_section(sumi_validator* v, const sumi_section* section, int32_t round)
 {
-    for (int32_t i = section->op_begin; i < section->op_end; i++) {
+    for (int32_t i = section->op_begin; i < section->op_end; i++)
         SUMI_TRY(run_op(v, &v->plan->ops[i], round, round == 0 ? 1 : section->repeat - 1));
-    }
     return SUMI_OK;
 }
 
@@ -139,10 +136,8 @@ sumi_result sumi_validate_order(sumi_validator* v)
     }
     for (size_t s = 0; s < plan->section_count; s++) {
         const sumi_section* section = &plan->sections[s];
-        for (int32_t round = 0; round < 2 && round < section->repeat; round++) {
-            SUMI_TRY(run_section(v, section, round));
-        }
-        if (section->is_alternative && section->repeat > 1) { SUMI_TRY(run_section(v, section - 1, 1)); }
+        for (int32_t round = 0; round < 2 && round < section->repeat; round++) SUMI_TRY(run_section(v, section, round));
+        if (section->is_alternative && section->repeat > 1) SUMI_TRY(run_section(v, section - 1, 1));
     }
     return SUMI_OK;
 }

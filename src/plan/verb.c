@@ -10,7 +10,7 @@ static bool is_in_place_valid(const sumi_op_kind_info* kind, const sumi_op* op)
     bool is_an_input = false;
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS && op->out.id != 0; k++) {
         if (op->in[k].id == op->out.id) {
-            if ((kind->in_place & SUMI_IN(k)) == 0) { return false; }
+            if ((kind->in_place & SUMI_IN(k)) == 0) return false;
             is_an_input = true;
         }
     }
@@ -19,7 +19,7 @@ static bool is_in_place_valid(const sumi_op_kind_info* kind, const sumi_op* op)
 
 sumi_value sumi_plan_add_op(sumi_plan* plan, const char* label, const sumi_op* written)
 {
-    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    if (sumi_plan_has_failed(plan)) return SUMI_NO_VALUE;
     const sumi_op_kind_info* kind = sumi_op_kind_get(written->kind);
     int64_t rows = kind->rows(plan, written);
     if (plan->section_count == 0) {
@@ -37,12 +37,11 @@ sumi_value sumi_plan_add_op(sumi_plan* plan, const char* label, const sumi_op* w
     }
     if (sumi_grow(plan->heap, (void**)&plan->ops, &plan->op_capacity, plan->op_count + 1, sizeof *plan->ops,
                   &plan->error)
-        != SUMI_OK) {
+        != SUMI_OK)
         return SUMI_NO_VALUE;
-    }
     size_t prefix = strlen(plan->label_prefix), length = strlen(label);
     char* text = sumi_plan_reserve(plan, prefix + length + 1);
-    if (text == NULL) { return SUMI_NO_VALUE; }
+    if (text == NULL) return SUMI_NO_VALUE;
     memcpy(text, plan->label_prefix, prefix);
     memcpy(text + prefix, label, length + 1);
     sumi_op* op = &plan->ops[plan->op_count++];
@@ -72,12 +71,9 @@ const sumi_row_band* sumi_plan_copy_bands(sumi_plan* plan, const char* label, co
 {
     int32_t begin = 0;
     bool are_valid = count >= 0;
-    for (int32_t i = 0; i < count; begin = bands[i++].end) {
+    for (int32_t i = 0; i < count; begin = bands[i++].end)
         are_valid = are_valid && bands[i].end > begin && bands[i].table_row >= 0;
-    }
-    if (count != 0 && (!are_valid || begin != rows)) {
-        sumi_plan_mismatch(plan, label, "the bands do not cover the rows");
-    }
+    if (count != 0 && (!are_valid || begin != rows)) sumi_plan_mismatch(plan, label, "the bands do not cover the rows");
     return count > 0 && !sumi_plan_has_failed(plan) ? sumi_plan_copy(plan, bands, (size_t)count * sizeof *bands) : NULL;
 }
 

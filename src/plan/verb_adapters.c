@@ -12,7 +12,7 @@ bool sumi_plan_is_adapted(const sumi_plan* plan, const sumi_weight* weight)
     for (int32_t u = 0; u < plan->adapter_count; u++) {
         const sumi_adapter* adapter = plan->adapters[u].adapter;
         for (int32_t d = 0; d < adapter->delta_count; d++) {
-            if (sumi_adapter_changes(&plan->adapters[u], &adapter->deltas[d], weight)) { return true; }
+            if (sumi_adapter_changes(&plan->adapters[u], &adapter->deltas[d], weight)) return true;
         }
     }
     return false;
@@ -25,7 +25,7 @@ static void apply_delta(sumi_plan* plan, const sumi_op* product, const sumi_delt
     SUMI_ASSERT(product->kind == SUMI_OP_LINEAR && product->u.linear.activation == SUMI_ACT_NONE);
     const sumi_op_linear* linear = &product->u.linear;
     sumi_step_row gate = linear->gate;
-    if (gate.table.id != 0) { gate.column += delta->row_begin; }
+    if (gate.table.id != 0) gate.column += delta->row_begin;
     sumi_value low = sumi_plan_value(plan, "low_rank", SUMI_ELEMENT_ACTIVATION, product->rows, delta->down.rows);
     sumi_plan_add_op(plan, product->label,
                      &(sumi_op){.kind = SUMI_OP_LINEAR,
@@ -66,7 +66,7 @@ static void apply_kronecker(sumi_plan* plan, const sumi_op* product, const sumi_
         return;
     }
     sumi_step_row gate = linear->gate;
-    if (gate.table.id != 0) { gate.column += delta->row_begin; }
+    if (gate.table.id != 0) gate.column += delta->row_begin;
     sumi_value x = sumi_plan_reshape(plan, "folded", product->in[0], all_rows * folds, right->cols);
     sumi_value half =
         sumi_plan_value(plan, "half_product", SUMI_ELEMENT_ACTIVATION, product->rows * folds, right->rows);
@@ -106,7 +106,7 @@ void sumi_plan_add_adapted(sumi_plan* plan, const sumi_op* product, sumi_activat
         const sumi_adapter_use* use = &plan->adapters[u];
         for (int32_t d = 0; d < use->adapter->delta_count; d++) {
             const sumi_delta* delta = &use->adapter->deltas[d];
-            if (!sumi_adapter_changes(use, delta, weight)) { continue; }
+            if (!sumi_adapter_changes(use, delta, weight)) continue;
             if (!fits_matrix(delta, weight)) {
                 sumi_plan_mismatch(plan, product->label, "the adapter's matrices do not fit the weight's shape");
                 return;

@@ -21,17 +21,15 @@ static sumi_op_patch copy_layout(sumi_plan* plan, const sumi_patch_layout* layou
 static void check_layout(sumi_plan* plan, const char* label, const sumi_patch_layout* layout, sumi_value rows)
 {
     if (sumi_plan_cols(plan, rows) != 4 * layout->channels || layout->height % 2 != 0 || layout->width % 2 != 0
-        || layout->sequence_count < 1) {
+        || layout->sequence_count < 1)
         sumi_plan_mismatch(plan, label, "rows do not fit the layout");
-    }
 }
 
 void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows)
 {
     check_layout(plan, "patchify", layout, rows);
-    if (sumi_plan_cols(plan, latents) != layout->height * layout->width) {
+    if (sumi_plan_cols(plan, latents) != layout->height * layout->width)
         sumi_plan_mismatch(plan, "patchify", "latents do not fit the layout");
-    }
     sumi_plan_add_op(
         plan, "patchify",
         &(sumi_op){
@@ -52,9 +50,8 @@ void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, su
 {
     int32_t rows = sumi_plan_rows(plan, x), cols = sumi_plan_cols(plan, x);
     if (!sumi_plan_is_shape(plan, noise, rows, cols) || !sumi_plan_is_shape(plan, clean, rows, cols)
-        || !sumi_plan_is_step_row(plan, sigma, 1)) {
+        || !sumi_plan_is_step_row(plan, sigma, 1))
         sumi_plan_mismatch(plan, "add_noise", "noise, clean and x are one shape");
-    }
     sumi_plan_add_op(
         plan, "add_noise",
         &(sumi_op){
@@ -66,20 +63,16 @@ sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args)
     const int32_t *positive = args->positive, *negative = args->negative;
     int32_t items = args->item_count, channels = args->channels, rows = sumi_plan_rows(plan, args->predictions);
     const int32_t width = args->width, patch = args->patch_size, plane = sumi_plan_cols(plan, args->predictions);
-    if (!sumi_plan_is_step_row(plan, args->scale, 1) || items < 1) {
+    if (!sumi_plan_is_step_row(plan, args->scale, 1) || items < 1)
         sumi_plan_mismatch(plan, "guide", "the scale's column is not in its table");
-    }
-    if (args->rule <= SUMI_GUIDANCE_MODEL || args->rule > SUMI_GUIDANCE_NORM_RESCALE || !(args->norm_limit >= 0.0f)) {
+    if (args->rule <= SUMI_GUIDANCE_MODEL || args->rule > SUMI_GUIDANCE_NORM_RESCALE || !(args->norm_limit >= 0.0f))
         sumi_plan_mismatch(plan, "guide", "the rule is none of those that the op has");
-    }
     if (args->rule == SUMI_GUIDANCE_NORM_RESCALE
-        && (patch < 1 || width < patch || width % patch != 0 || plane % ((int64_t)width * patch) != 0)) {
+        && (patch < 1 || width < patch || width % patch != 0 || plane % ((int64_t)width * patch) != 0))
         sumi_plan_mismatch(plan, "guide", "tokens do not tile the planes");
-    }
     for (int32_t i = 0; i < items; i++) {
-        if (positive[i] < 0 || (positive[i] + 1) * channels > rows || (negative[i] + 1) * channels > rows) {
+        if (positive[i] < 0 || (positive[i] + 1) * channels > rows || (negative[i] + 1) * channels > rows)
             sumi_plan_mismatch(plan, "guide", "a sequence is not among the predictions");
-        }
     }
     sumi_value v = sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, items * channels, plane);
     size_t bytes = sumi_plan_has_failed(plan) ? 0 : (size_t)items * sizeof *positive;
@@ -103,15 +96,13 @@ void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args)
     int32_t rows = sumi_plan_rows(plan, args->x), cols = sumi_plan_cols(plan, args->x);
     sumi_value states[] = {args->y, args->h, args->v, args->noise, args->clean};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-        if (states[i].id != 0 && !sumi_plan_is_shape(plan, states[i], rows, cols)) {
+        if (states[i].id != 0 && !sumi_plan_is_shape(plan, states[i], rows, cols))
             sumi_plan_mismatch(plan, "solve", "all states are one shape");
-        }
     }
     if (!sumi_plan_is_step_row(plan, args->row, 12)
         || (args->mask.id != 0
-            && (args->noise.id == 0 || args->clean.id == 0 || sumi_plan_cols(plan, args->mask) != cols))) {
+            && (args->noise.id == 0 || args->clean.id == 0 || sumi_plan_cols(plan, args->mask) != cols)))
         sumi_plan_mismatch(plan, "solve", "the solver table has 12 columns, a mask needs noise and clean latents");
-    }
     sumi_plan_add_op(plan, "solve",
                      &(sumi_op){.kind = SUMI_OP_SOLVE,
                                 .in = {args->x, args->y, args->h, args->v, args->noise, args->clean},
@@ -124,9 +115,8 @@ void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args)
 {
     int32_t channels = args->channels, items = channels > 0 ? sumi_plan_rows(plan, args->x) / channels : 0;
     if (items < 1 || !sumi_plan_is_shape(plan, args->rgb, items * 3, sumi_plan_cols(plan, args->x))
-        || sumi_plan_rows(plan, args->v) != sumi_plan_rows(plan, args->x)) {
+        || sumi_plan_rows(plan, args->v) != sumi_plan_rows(plan, args->x))
         sumi_plan_mismatch(plan, "preview", "three planes per item are needed");
-    }
     size_t bytes = sumi_plan_has_failed(plan) ? 0 : sizeof(float);
     sumi_plan_add_op(
         plan, "preview",

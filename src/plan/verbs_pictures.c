@@ -6,9 +6,8 @@
 sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile)
 {
     if (sumi_plan_cols(plan, bytes) != 3 || tile.x < 0 || tile.y < 0 || tile.x + tile.width > picture_width
-        || (int64_t)(tile.y + tile.height) * picture_width > sumi_plan_rows(plan, bytes)) {
+        || (int64_t)(tile.y + tile.height) * picture_width > sumi_plan_rows(plan, bytes))
         sumi_plan_mismatch(plan, "pixels_in", "the tile leaves the image");
-    }
     sumi_value out = sumi_plan_value(plan, "pixels", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, 3);
     return sumi_plan_add_op(
         plan, "pixels_in",
@@ -22,7 +21,7 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
 static const float* channel_values(sumi_plan* plan, const float* values, int32_t count, int32_t channels)
 {
     float* expanded = sumi_plan_has_failed(plan) ? NULL : sumi_plan_reserve(plan, (size_t)channels * sizeof *expanded);
-    for (int32_t c = 0; expanded != NULL && c < channels; c++) { expanded[c] = values[count == 1 ? 0 : c]; }
+    for (int32_t c = 0; expanded != NULL && c < channels; c++) expanded[c] = values[count == 1 ? 0 : c];
     return expanded;
 }
 
@@ -33,7 +32,7 @@ static void check_statistics(sumi_plan* plan, const char* verb, const sumi_laten
         return;
     }
     for (int32_t c = 0; c < s->count; c++) {
-        if (s->scale[c] == 0.0f) { sumi_plan_mismatch(plan, verb, "a scale of 0 loses what the latents were"); }
+        if (s->scale[c] == 0.0f) sumi_plan_mismatch(plan, verb, "a scale of 0 loses what the latents were");
     }
 }
 
@@ -50,7 +49,7 @@ sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value ce
         return SUMI_NO_VALUE;
     }
     for (int32_t c = 0; c < 3; c++) {
-        if (!(p.deviation[c] > 0.0f)) { sumi_plan_mismatch(plan, "patches_in", "a deviation is not above 0"); }
+        if (!(p.deviation[c] > 0.0f)) sumi_plan_mismatch(plan, "patches_in", "a deviation is not above 0");
     }
     sumi_value out = sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, (int32_t)count * p.cell * p.cell,
                                      3 * p.frames * p.patch * p.patch);
@@ -64,9 +63,8 @@ void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args)
     int32_t channels = args->channels, pixels = sumi_plan_rows(plan, args->moments);
     if (sumi_plan_cols(plan, args->moments) != 2 * channels
         || !sumi_plan_is_shape(plan, args->latents, channels, pixels)
-        || (args->eps.id != 0 && !sumi_plan_is_shape(plan, args->eps, channels, pixels))) {
+        || (args->eps.id != 0 && !sumi_plan_is_shape(plan, args->eps, channels, pixels)))
         sumi_plan_mismatch(plan, "posterior", "moments, noise and latents do not fit");
-    }
     check_statistics(plan, "posterior", statistics, channels);
     sumi_plan_add_op(
         plan, "posterior",
@@ -82,9 +80,8 @@ sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* arg
 {
     sumi_tile tile = args->tile;
     if (sumi_plan_cols(plan, args->latents) != args->height * args->width || tile.y < 0 || tile.x < 0
-        || tile.y + tile.height > args->height || tile.x + tile.width > args->width) {
+        || tile.y + tile.height > args->height || tile.x + tile.width > args->width)
         sumi_plan_mismatch(plan, "latent_in", "the tile leaves the latents");
-    }
     const sumi_latent_statistics* statistics = &args->statistics;
     check_statistics(plan, "latent_in", statistics, args->channels);
     sumi_value y =
@@ -115,7 +112,7 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
     int32_t scale = conv.upsamples ? 2 : 1;
     int32_t rows = (conv.height - conv.above - conv.below) * scale / conv.stride * (conv.width * scale / conv.stride);
     sumi_value x = args->x, residual = args->residual, y = args->y;
-    if (y.id == 0) { y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, rows, weight->rows); }
+    if (y.id == 0) y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
     bool halves = conv.stride == 2 && conv.kernel == 3 && conv.pads_end && conv.height >= 2 && conv.width >= 2;
     bool is_known = (conv.kernel == 1 || conv.kernel == 3) && (conv.stride == 1 || halves);
     if (sumi_plan_is_adapted(plan, weight)) {
@@ -130,9 +127,8 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
         || (args->bias != NULL && args->bias->cols != weight->rows) || !sumi_plan_is_shape(plan, y, rows, weight->rows)
         || (residual.id != 0
             && (!sumi_plan_is_shape(plan, residual, rows, weight->rows)
-                || sumi_plan_pitch(plan, residual) != sumi_plan_pitch(plan, y)))) {
+                || sumi_plan_pitch(plan, residual) != sumi_plan_pitch(plan, y))))
         sumi_plan_mismatch(plan, args->label, "image, kernel, bias, residual or output do not fit");
-    }
     return sumi_plan_add_op(
         plan, args->label,
         &(sumi_op){
@@ -141,14 +137,13 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
 
 sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups)
 {
-    if (groups < 1 || sumi_plan_cols(plan, x) % groups != 0) {
+    if (groups < 1 || sumi_plan_cols(plan, x) % groups != 0)
         sumi_plan_mismatch(plan, label, "the channels are not a multiple of the groups");
-    }
     sumi_plan_add_op(plan, label,
                      &(sumi_op){.kind = SUMI_OP_GROUP_SUMS,
                                 .in = {x},
                                 .u.group = {.groups = groups, .all_rows = sumi_plan_rows(plan, x)}});
-    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    if (sumi_plan_has_failed(plan)) return SUMI_NO_VALUE;
     sumi_op* op = &plan->ops[plan->op_count - 1];
     op->u.group.block_count = op->range_count;
     op->u.group.block_rows = op->range_rows;
@@ -160,7 +155,7 @@ sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x
 static const sumi_op* find_group_sums(const sumi_plan* plan, sumi_value sums)
 {
     for (size_t i = plan->op_count; i-- > 0;) {
-        if (plan->ops[i].kind == SUMI_OP_GROUP_SUMS && plan->ops[i].out.id == sums.id) { return &plan->ops[i]; }
+        if (plan->ops[i].kind == SUMI_OP_GROUP_SUMS && plan->ops[i].out.id == sums.id) return &plan->ops[i];
     }
     return NULL;
 }
@@ -169,9 +164,9 @@ sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args
 {
     sumi_value x = args->x, sums = args->sums, y = args->y;
     int32_t rows = sumi_plan_rows(plan, x), cols = sumi_plan_cols(plan, x);
-    if (sums.id == 0) { sums = sumi_plan_group_sums(plan, args->label, x, args->groups); }
-    if (y.id == 0) { y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
-    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    if (sums.id == 0) sums = sumi_plan_group_sums(plan, args->label, x, args->groups);
+    if (y.id == 0) y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows, cols);
+    if (sumi_plan_has_failed(plan)) return SUMI_NO_VALUE;
     const sumi_op* sums_op = find_group_sums(plan, sums);
     if (sums_op == NULL || sums_op->u.group.groups != args->groups || sumi_plan_cols(plan, sums_op->in[0]) != cols
         || args->weight->cols != cols || args->bias->cols != cols || !sumi_plan_is_shape(plan, y, rows, cols)) {
@@ -196,9 +191,8 @@ void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_tile_blend_args* args
     int32_t height = args->height, width = args->width, cols = sumi_plan_cols(plan, args->tile);
     if (sumi_plan_rows(plan, args->tile) != height * width
         || (args->above.id != 0 && !sumi_plan_is_shape(plan, args->above, args->above_height * width, cols))
-        || (args->left.id != 0 && !sumi_plan_is_shape(plan, args->left, height * args->left_width, cols))) {
+        || (args->left.id != 0 && !sumi_plan_is_shape(plan, args->left, height * args->left_width, cols)))
         sumi_plan_mismatch(plan, "tile_blend", "the tiles above and to the left have other sizes");
-    }
     sumi_plan_add_op(plan, "tile_blend",
                      &(sumi_op){.kind = SUMI_OP_TILE_BLEND,
                                 .in = {args->tile, args->above, args->left},
@@ -218,9 +212,8 @@ void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args
         || copied.height * args->tile_width > sumi_plan_rows(plan, args->tile)
         || copied.y + copied.height > args->picture_height || copied.x + copied.width > args->picture_width
         || sumi_plan_cols(plan, args->tile) != sumi_plan_cols(plan, args->picture) || picture_rows < 1
-        || sumi_plan_rows(plan, args->picture) % picture_rows != 0) {
+        || sumi_plan_rows(plan, args->picture) % picture_rows != 0)
         sumi_plan_mismatch(plan, "tile_place", "the tile does not fit the image");
-    }
     sumi_plan_add_op(plan, "tile_place",
                      &(sumi_op){.kind = SUMI_OP_TILE_PLACE,
                                 .in = {args->tile, args->picture},
@@ -241,9 +234,8 @@ void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneat
     if (sumi_plan_cols(plan, pictures) != 3 || rows < 1 || sumi_plan_rows(plan, pictures) % rows != 0
         || !sumi_plan_is_shape(plan, beneath, rows, 3) || !sumi_plan_is_shape(plan, opacity, rows, 1)
         || sumi_plan_info(plan, beneath)->element != SUMI_ELEMENT_BYTE
-        || sumi_plan_info(plan, opacity)->element != SUMI_ELEMENT_BYTE) {
+        || sumi_plan_info(plan, opacity)->element != SUMI_ELEMENT_BYTE)
         sumi_plan_mismatch(plan, "composite", "images, what is beneath and the opacity are not of one size");
-    }
     sumi_plan_add_op(plan, "composite",
                      &(sumi_op){.kind = SUMI_OP_COMPOSITE, .in = {pictures, beneath, opacity}, .out = pictures});
 }
@@ -252,9 +244,8 @@ void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes,
 {
     int32_t rows = sumi_plan_rows(plan, picture);
     if (!sumi_plan_is_shape(plan, picture, rows, 3) || !sumi_plan_is_shape(plan, bytes, rows, 3)
-        || sumi_plan_info(plan, not_finite)->element != SUMI_ELEMENT_INT) {
+        || sumi_plan_info(plan, not_finite)->element != SUMI_ELEMENT_INT)
         sumi_plan_mismatch(plan, "pixels_out", "image and bytes are one shape of three columns");
-    }
     sumi_plan_add_op(plan, "pixels_out",
                      &(sumi_op){.kind = SUMI_OP_PIXELS_OUT, .in = {picture, not_finite}, .out = bytes});
 }

@@ -17,9 +17,7 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
 sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
                                        const sumi_weight* bias)
 {
-    if (bias->rows != 1 || bias->cols != table->cols) {
-        sumi_plan_mismatch(plan, "embed", "the bias has another width");
-    }
+    if (bias->rows != 1 || bias->cols != table->cols) sumi_plan_mismatch(plan, "embed", "the bias has another width");
     sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), table->cols);
     return sumi_plan_add_op(plan, "embed",
                             &(sumi_op){.kind = SUMI_OP_EMBED_ROWS,
@@ -33,9 +31,8 @@ sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const su
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x)
 {
     if (sumi_plan_cols(plan, ids) != 1 || sumi_plan_info(plan, ids)->element != SUMI_ELEMENT_INT
-        || sumi_plan_info(plan, x)->element != SUMI_ELEMENT_ACTIVATION) {
+        || sumi_plan_info(plan, x)->element != SUMI_ELEMENT_ACTIVATION)
         sumi_plan_mismatch(plan, label, "rows of activations are gathered by one number each");
-    }
     sumi_value y =
         sumi_plan_value(plan, "gathered", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), sumi_plan_cols(plan, x));
     return sumi_plan_add_op(
@@ -45,14 +42,12 @@ sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value 
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
                          int32_t span_count)
 {
-    if (span_count == 0) { return; }
-    if (row != NULL && row->cols != sumi_plan_cols(plan, y)) {
+    if (span_count == 0) return;
+    if (row != NULL && row->cols != sumi_plan_cols(plan, y))
         sumi_plan_mismatch(plan, "fill", "the row's width is not the value's");
-    }
     for (int32_t i = 0; i < span_count; i++) {
-        if (spans[i].begin < 0 || spans[i].count < 0 || spans[i].begin + spans[i].count > sumi_plan_rows(plan, y)) {
+        if (spans[i].begin < 0 || spans[i].count < 0 || spans[i].begin + spans[i].count > sumi_plan_rows(plan, y))
             sumi_plan_mismatch(plan, "fill", "a span leaves the value");
-        }
     }
     sumi_plan_add_op(plan, "fill",
                      &(sumi_op){.kind = SUMI_OP_FILL_ROWS,
@@ -68,9 +63,8 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
     sumi_value x = args->x, y = args->y;
     int32_t rows = sumi_plan_rows_from(plan, args->rows, x, args->x_row);
     if (sumi_plan_cols(plan, x) != sumi_plan_cols(plan, y) || args->x_row < 0 || args->y_row < 0
-        || args->x_row + rows > sumi_plan_rows(plan, x) || args->y_row + rows > sumi_plan_rows(plan, y)) {
+        || args->x_row + rows > sumi_plan_rows(plan, x) || args->y_row + rows > sumi_plan_rows(plan, y))
         sumi_plan_mismatch(plan, "copy", "the rows do not fit");
-    }
     sumi_plan_add_op(plan, "copy",
                      &(sumi_op){.kind = SUMI_OP_COPY_ROWS,
                                 .in = {x, y},
@@ -82,11 +76,10 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
 sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
                                int32_t span_count)
 {
-    if (span_count < 1) { sumi_plan_mismatch(plan, label, "there is no span to average"); }
+    if (span_count < 1) sumi_plan_mismatch(plan, label, "there is no span to average");
     for (int32_t i = 0; i < span_count; i++) {
-        if (spans[i].begin < 0 || spans[i].count < 1 || spans[i].count > sumi_plan_rows(plan, x) - spans[i].begin) {
+        if (spans[i].begin < 0 || spans[i].count < 1 || spans[i].count > sumi_plan_rows(plan, x) - spans[i].begin)
             sumi_plan_mismatch(plan, label, "a span is empty or leaves the value");
-        }
     }
     sumi_value y = sumi_plan_value(plan, "means", SUMI_ELEMENT_ACTIVATION, span_count, sumi_plan_cols(plan, x));
     size_t bytes = sumi_plan_has_failed(plan) ? 0 : (size_t)span_count * sizeof *spans;
@@ -103,9 +96,8 @@ void sumi_plan_add_rows(sumi_plan* plan, const sumi_plan_add_rows_args* args)
     sumi_value x = args->x, y = args->y;
     int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0);
     if (sumi_plan_cols(plan, x) != sumi_plan_cols(plan, y) || rows > sumi_plan_rows(plan, x)
-        || rows > sumi_plan_rows(plan, y)) {
+        || rows > sumi_plan_rows(plan, y))
         sumi_plan_mismatch(plan, args->label, "the rows do not fit");
-    }
     sumi_plan_add_op(
         plan, args->label,
         &(sumi_op){.kind = SUMI_OP_ADD_ROWS, .in = {x, y}, .out = y, .rows = rows, .u.add = {.scale = args->scale}});
@@ -116,13 +108,12 @@ sumi_value sumi_plan_residual_change(sumi_plan* plan, const sumi_plan_residual_c
     const sumi_value x = args->x, before = args->before, kept = args->kept;
     const int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0), cols = sumi_plan_cols(plan, x);
     if (sumi_plan_cols(plan, before) != cols || sumi_plan_cols(plan, kept) != cols || rows > sumi_plan_rows(plan, x)
-        || rows > sumi_plan_rows(plan, before) || rows > sumi_plan_rows(plan, kept)) {
+        || rows > sumi_plan_rows(plan, before) || rows > sumi_plan_rows(plan, kept))
         sumi_plan_mismatch(plan, args->label, "the rows do not fit");
-    }
     sumi_plan_add_op(
         plan, args->label,
         &(sumi_op){.kind = SUMI_OP_RESIDUAL_CHANGE, .in = {x, before, kept}, .out = args->change, .rows = rows});
-    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    if (sumi_plan_has_failed(plan)) return SUMI_NO_VALUE;
     sumi_op* op = &plan->ops[plan->op_count - 1];
     if (op->out.id == 0) {
         op->out = sumi_plan_bound(plan, "residual_change", SUMI_ELEMENT_FLOAT, op->range_count, 2);
@@ -138,14 +129,12 @@ void sumi_plan_add_residual(sumi_plan* plan, const sumi_plan_add_residual_args* 
     const int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0), cols = sumi_plan_cols(plan, x);
     if (sumi_plan_cols(plan, args->residual) != cols || sumi_plan_cols(plan, args->change) != cols
         || rows > sumi_plan_rows(plan, x) || rows > sumi_plan_rows(plan, args->residual)
-        || rows > sumi_plan_rows(plan, args->change)) {
+        || rows > sumi_plan_rows(plan, args->change))
         sumi_plan_mismatch(plan, args->label, "the rows do not fit");
-    }
     if (sumi_plan_rows(plan, args->sigmas) != 2 || args->column < 0
         || args->column >= sumi_plan_cols(plan, args->sigmas) || args->sigma.table.id == 0
-        || !sumi_plan_is_step_row(plan, args->sigma, 1)) {
+        || !sumi_plan_is_step_row(plan, args->sigma, 1))
         sumi_plan_mismatch(plan, args->label, "the sigmas do not fit");
-    }
     sumi_plan_add_op(plan, args->label,
                      &(sumi_op){.kind = SUMI_OP_ADD_RESIDUAL,
                                 .in = {x, args->residual, args->change, args->sigmas, args->sigma.table},
@@ -159,19 +148,17 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
 {
     const sumi_weight* weight = args->weight;
     bool is_whole = args->x_row == 0 && rows == sumi_plan_rows(plan, args->x);
-    if (args->bias != NULL && (args->bias->rows != 1 || args->bias->cols != weight->rows)) {
+    if (args->bias != NULL && (args->bias->rows != 1 || args->bias->cols != weight->rows))
         return "the bias has another width than the weight";
-    }
     if (args->residual.id != 0) {
-        if (!is_whole || args->y.id != 0 || args->writes_some_columns || args->activation != SUMI_ACT_NONE) {
+        if (!is_whole || args->y.id != 0 || args->writes_some_columns || args->activation != SUMI_ACT_NONE)
             return "a residual takes the whole product without activation, in its own place";
-        }
         return !sumi_plan_is_shape(plan, args->residual, rows, weight->rows)
                     || !sumi_plan_is_step_row(plan, args->gate, weight->rows)
                  ? "the residual or the gate has another shape than the product"
                  : NULL;
     }
-    if (args->gate.table.id != 0) { return "a gate needs a residual"; }
+    if (args->gate.table.id != 0) return "a gate needs a residual";
     if (args->writes_some_columns) {
         bool fits = args->y.id != 0 && is_whole && args->y_row == 0 && sumi_plan_rows(plan, args->y) == rows
                  && args->y_column >= 0 && args->y_column + weight->rows <= sumi_plan_cols(plan, args->y);
@@ -188,7 +175,7 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
 
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
 {
-    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    if (sumi_plan_has_failed(plan)) return SUMI_NO_VALUE;
     const char* label = args->label;
     const sumi_weight* weight = args->weight;
     int32_t rows = sumi_plan_rows_from(plan, args->rows, args->x, args->x_row);
@@ -224,7 +211,7 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
     const bool has_adapters = sumi_plan_is_adapted(plan, weight);
     product.u.linear.activation = has_adapters ? SUMI_ACT_NONE : args->activation;
     sumi_plan_add_op(plan, label, &product);
-    if (has_adapters) { sumi_plan_add_adapted(plan, &product, args->activation); }
+    if (has_adapters) sumi_plan_add_adapted(plan, &product, args->activation);
     return sumi_plan_has_failed(plan) ? SUMI_NO_VALUE : product.out;
 }
 
@@ -242,9 +229,8 @@ sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation act
 
 sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value gate_and_up, sumi_activation activation)
 {
-    if (sumi_plan_cols(plan, gate_and_up) % 2 != 0) {
+    if (sumi_plan_cols(plan, gate_and_up) % 2 != 0)
         sumi_plan_mismatch(plan, label, "a gated value has an even number of columns");
-    }
     sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, gate_and_up),
                                    sumi_plan_cols(plan, gate_and_up) / 2);
     return sumi_plan_add_op(
@@ -264,16 +250,15 @@ sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value
 static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vector)
 {
     const float one = 1.0f;
-    if (plan->constant_one.id == 0) {
+    if (plan->constant_one.id == 0)
         plan->constant_one = sumi_plan_constant(plan, "one", SUMI_ELEMENT_FLOAT, 1, 1, &one);
-    }
     sumi_value y = sumi_plan_value(plan, "changed_vector", SUMI_ELEMENT_FLOAT, 1, vector->cols);
     sumi_plan_fill_rows(plan, y, vector, &(sumi_span){0, 1}, 1);
     for (int32_t u = 0; u < plan->adapter_count; u++) {
         const sumi_adapter_use* use = &plan->adapters[u];
         for (int32_t d = 0; d < use->adapter->delta_count; d++) {
             const sumi_delta* delta = &use->adapter->deltas[d];
-            if (!sumi_adapter_changes(use, delta, vector)) { continue; }
+            if (!sumi_adapter_changes(use, delta, vector)) continue;
             if (delta->kind != SUMI_DELTA_VECTOR || vector->rows != 1 || delta->row_begin != 0 || delta->up.cols != 1
                 || delta->up.rows != vector->cols) {
                 sumi_plan_mismatch(plan, vector->name, "an adapter's shape is not the vector's");
@@ -293,15 +278,14 @@ static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vecto
 
 sumi_value sumi_plan_changed_vector(sumi_plan* plan, const sumi_weight* vector)
 {
-    if (vector == NULL || sumi_plan_has_failed(plan) || !sumi_plan_is_adapted(plan, vector)) { return SUMI_NO_VALUE; }
+    if (vector == NULL || sumi_plan_has_failed(plan) || !sumi_plan_is_adapted(plan, vector)) return SUMI_NO_VALUE;
     for (size_t i = 0; i < plan->adapted_vector_count; i++) {
-        if (plan->adapted_vectors[i].vector == vector) { return plan->adapted_vectors[i].sum; }
+        if (plan->adapted_vectors[i].vector == vector) return plan->adapted_vectors[i].sum;
     }
     if (sumi_grow(plan->heap, (void**)&plan->adapted_vectors, &plan->adapted_vector_capacity,
                   plan->adapted_vector_count + 1, sizeof *plan->adapted_vectors, &plan->error)
-        != SUMI_OK) {
+        != SUMI_OK)
         return SUMI_NO_VALUE;
-    }
     sumi_value sum = write_changed_vector(plan, vector);
     plan->adapted_vectors[plan->adapted_vector_count++] = (sumi_adapted_vector){vector, sum};
     return sum;
@@ -312,14 +296,12 @@ sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
     int32_t rows = sumi_plan_rows_from(plan, args->rows, args->x, args->x_row), cols = sumi_plan_cols(plan, args->x);
     if (args->x_row < 0 || args->x_row + rows > sumi_plan_rows(plan, args->x)
         || (args->weight != NULL && args->weight->cols != cols) || (args->bias != NULL && args->bias->cols != cols)
-        || !sumi_plan_is_step_row(plan, args->scale, cols) || !sumi_plan_is_step_row(plan, args->shift, cols)) {
+        || !sumi_plan_is_step_row(plan, args->scale, cols) || !sumi_plan_is_step_row(plan, args->shift, cols))
         sumi_plan_mismatch(plan, args->label, "the norm's weight, bias, scale, shift or rows do not fit");
-    }
-    if (args->bias != NULL && (args->silu || args->scale.table.id != 0 || args->shift.table.id != 0)) {
+    if (args->bias != NULL && (args->silu || args->scale.table.id != 0 || args->shift.table.id != 0))
         sumi_plan_mismatch(plan, args->label, "a norm with a bias has no scale, no shift and no activation");
-    }
     sumi_value y = args->y;
-    if (y.id == 0) { y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
+    if (y.id == 0) y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols);
     if (!sumi_plan_is_shape(plan, y, rows, cols)
         || (args->silu && (args->scale.table.id != 0 || args->shift.table.id != 0))) {
         sumi_plan_mismatch(plan, args->label,
@@ -348,9 +330,8 @@ void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args
     int32_t rows = sumi_plan_rows_from(plan, args->rows, args->branch, 0), cols = sumi_plan_cols(plan, args->x);
     if (sumi_plan_cols(plan, args->branch) != cols || args->x_row < 0
         || args->x_row + rows > sumi_plan_rows(plan, args->x) || rows > sumi_plan_rows(plan, args->branch)
-        || (args->weight != NULL && args->weight->cols != cols) || !sumi_plan_is_step_row(plan, args->gate, cols)) {
+        || (args->weight != NULL && args->weight->cols != cols) || !sumi_plan_is_step_row(plan, args->gate, cols))
         sumi_plan_mismatch(plan, args->label, "the branch, the weight or the gate does not fit");
-    }
     const sumi_row_band* bands = sumi_plan_copy_bands(plan, args->label, args->bands, args->band_count, rows);
     sumi_value changed = sumi_plan_changed_vector(plan, args->weight);
     sumi_plan_add_op(plan, args->label,
@@ -375,9 +356,8 @@ void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args)
         || (rotates
             && (dim % 2 != 0 || sumi_plan_cols(plan, args->rope) != dim || args->rope_row < 0
                 || args->rope_row + rows > sumi_plan_rows(plan, args->rope)))
-        || (args->q_norm != NULL && args->q_norm->cols != dim) || (args->k_norm != NULL && args->k_norm->cols != dim)) {
+        || (args->q_norm != NULL && args->q_norm->cols != dim) || (args->k_norm != NULL && args->k_norm->cols != dim))
         sumi_plan_mismatch(plan, args->label, "heads, norms or the rotary table do not fit the qkv matrix");
-    }
     sumi_value q_norm = sumi_plan_changed_vector(plan, args->q_norm),
                k_norm = sumi_plan_changed_vector(plan, args->k_norm);
     sumi_plan_add_op(plan, args->label,
@@ -400,9 +380,8 @@ sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qk
 {
     int32_t q_heads = attention->q_heads, kv_heads = attention->kv_heads, dim = attention->dim;
     if (kv_heads < 1 || q_heads % kv_heads != 0 || sumi_plan_cols(plan, qkv) != (q_heads + 2 * kv_heads) * dim
-        || attention->sequence_count < 1) {
+        || attention->sequence_count < 1)
         sumi_plan_mismatch(plan, label, "heads do not fit the qkv matrix");
-    }
     for (int32_t s = 0; s < attention->sequence_count && !sumi_plan_has_failed(plan); s++) {
         const sumi_sequence* sequence = &attention->sequences[s];
         if (sequence->span_count < 1 || sequence->span_count > 2 || sequence->query_spans < 1
@@ -412,9 +391,8 @@ sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qk
         }
         for (int32_t i = 0; i < sequence->span_count; i++) {
             const sumi_span* span = &sequence->span[i];
-            if (span->begin < 0 || span->count < 1 || span->begin + span->count > sumi_plan_rows(plan, qkv)) {
+            if (span->begin < 0 || span->count < 1 || span->begin + span->count > sumi_plan_rows(plan, qkv))
                 sumi_plan_mismatch(plan, label, "a sequence leaves the matrix");
-            }
         }
     }
     sumi_value y =
@@ -450,9 +428,8 @@ sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args
         op.u.rope.pairs[a] = args->pairs[a];
         total += args->pairs[a];
     }
-    if (args->axes < 1 || args->axes > 4 || sumi_plan_cols(plan, args->positions) != args->axes || total < 1) {
+    if (args->axes < 1 || args->axes > 4 || sumi_plan_cols(plan, args->positions) != args->axes || total < 1)
         sumi_plan_mismatch(plan, "rope", "positions need one column per axis");
-    }
     op.out = sumi_plan_value(plan, "rope", SUMI_ELEMENT_FLOAT, sumi_plan_rows(plan, args->positions), 2 * total);
     return sumi_plan_add_op(plan, "rope", &op);
 }
@@ -494,10 +471,9 @@ sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args
             "the columns are no multiple of the vectors, or a vector has both adds_one and applies_tanh");
     }
     if (is_in_place ? args->x_row != 0 || args->per_step
-                    : args->rows < 0 || args->x_row < 0 || args->x_row + args->rows > sumi_plan_rows(plan, table)) {
+                    : args->rows < 0 || args->x_row < 0 || args->x_row + args->rows > sumi_plan_rows(plan, table))
         sumi_plan_mismatch(plan, args->label, "the rows are not in the table");
-    }
-    if (!is_in_place) { out = sumi_plan_value(plan, "modulation_row", args->element, args->rows, cols); }
+    if (!is_in_place) out = sumi_plan_value(plan, "modulation_row", args->element, args->rows, cols);
     return sumi_plan_add_op(plan, args->label,
                             &(sumi_op){.kind = SUMI_OP_FINISH_MODULATION,
                                        .in = {table},

@@ -23,7 +23,7 @@ uint64_t sumi_weight_bytes(const sumi_weight* weight)
 bool sumi_weight_is_dense(const sumi_weight* weight)
 {
     bool is_dense = true;
-    for (int32_t p = 0; p < weight->tensor_count; p++) { is_dense = is_dense && weight->tensors[p].chunk == 0; }
+    for (int32_t p = 0; p < weight->tensor_count; p++) is_dense = is_dense && weight->tensors[p].chunk == 0;
     return is_dense;
 }
 
@@ -43,22 +43,21 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
 {
     SUMI_ASSERT(begin >= 0 && count >= 1 && begin + count <= weight->rows && weight->change == NULL);
     const sumi_stacked_tensor* tensor = weight->tensors;
-    for (; begin >= tensor->rows; tensor++) { begin -= tensor->rows; }
+    for (; begin >= tensor->rows; tensor++) begin -= tensor->rows;
     SUMI_ASSERT(begin + count <= tensor->rows);
     uint64_t cols = (uint64_t)weight->cols,
              step = tensor->chunk == 0 ? cols * (uint64_t)count : (uint64_t)tensor->chunk,
              step_bytes = sumi_dtype_bytes(tensor->dtype, step);
     unsigned char* to = into;
-    for (uint64_t done = 0; done < cols * (uint64_t)count; done += step, to += step_bytes) {
+    for (uint64_t done = 0; done < cols * (uint64_t)count; done += step, to += step_bytes)
         memcpy(to, element_address(tensor, cols * (uint64_t)begin + done), (size_t)step_bytes);
-    }
 }
 
 // The factor of all elements of a row.
 static float scale_of(const sumi_stacked_tensor* tensor, int32_t row)
 {
     SUMI_ASSERT(row >= 0 && row < tensor->rows);
-    if (tensor->row_scales == NULL) { return tensor->scale; }
+    if (tensor->row_scales == NULL) return tensor->scale;
     float scale;
     memcpy(&scale, (const unsigned char*)tensor->row_scales + (size_t)row * sizeof scale, sizeof scale);
     return scale * tensor->scale;
@@ -68,7 +67,7 @@ static float scale_of(const sumi_stacked_tensor* tensor, int32_t row)
 static void factor_to_float(const sumi_stacked_tensor* factor, uint64_t begin, float* into, int32_t count)
 {
     sumi_dtype_to_float(factor->dtype, element_address(factor, begin), into, (size_t)count);
-    for (int32_t i = 0; factor->scale != 1.0f && i < count; i++) { into[i] *= factor->scale; }
+    for (int32_t i = 0; factor->scale != 1.0f && i < count; i++) into[i] *= factor->scale;
 }
 
 // Adds up @ down to a block. The columns are processed in pieces, so that a piece of a row of `down` is converted once
@@ -90,7 +89,7 @@ static void add_change(const sumi_weight* weight, sumi_weight_block block, float
             for (int32_t r = 0; r < block.rows; r++) {
                 float* row = into + (size_t)r * (size_t)stride + begin;
                 factor_to_float(up, (uint64_t)(block.row + r) * (uint64_t)rank + (uint64_t)k, &up_value, 1);
-                for (int32_t c = 0; c < count; c++) { row[c] += up_value * values[c]; }
+                for (int32_t c = 0; c < count; c++) row[c] += up_value * values[c];
             }
         }
     }
@@ -115,13 +114,13 @@ void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block blo
                 sumi_dtype_to_float(tensor->dtype, element_address(tensor, element + (uint64_t)c), row + c,
                                     (size_t)step);
             }
-            if (tensor->rotation != 0) { sumi_rotate(row, (size_t)block.cols, tensor->rotation); }
+            if (tensor->rotation != 0) sumi_rotate(row, (size_t)block.cols, tensor->rotation);
             const float scale = scale_of(tensor, r - first);
-            for (int32_t c = 0; scale != 1.0f && c < block.cols; c++) { row[c] *= scale; }
+            for (int32_t c = 0; scale != 1.0f && c < block.cols; c++) row[c] *= scale;
         }
         first += tensor->rows;
     }
-    if (weight->change != NULL) { add_change(weight, block, into, stride); }
+    if (weight->change != NULL) add_change(weight, block, into, stride);
 }
 
 void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride)

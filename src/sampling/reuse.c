@@ -10,7 +10,7 @@ void sumi_reuse_begin(sumi_reuse* reuse, float threshold)
 
 bool sumi_reuse_allows(const sumi_reuse* reuse, float sigma)
 {
-    if (reuse->speed < 0.0 || reuse->reused_count >= SUMI_REUSE_MOST) { return false; }
+    if (reuse->speed < 0.0 || reuse->reused_count >= SUMI_REUSE_MOST) return false;
     return reuse->speed * fabs((double)reuse->whole_sigma - (double)sigma) < (double)reuse->threshold;
 }
 
@@ -31,7 +31,7 @@ void sumi_reuse_note_whole(sumi_reuse* reuse, float sigma)
 void sumi_reuse_note_change(sumi_reuse* reuse, double change, double size)
 {
     SUMI_ASSERT(reuse->has_whole);
-    if (reuse->sigma_change <= 0.0f) { return; }
+    if (reuse->sigma_change <= 0.0f) return;
     const double speed = change / size / (double)reuse->sigma_change;
     reuse->speed = size > 0.0 && isfinite(speed) ? speed : -1.0;
 }

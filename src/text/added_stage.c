@@ -15,8 +15,8 @@ static size_t trimmed_end(const char* text, size_t from, size_t end)
 {
     while (end > from) {
         size_t at = end - 1, length;
-        while (at > from && ((unsigned char)text[at] & 0xC0) == 0x80) { at--; }
-        if (!sumi_char_is_space(sumi_utf8_get(text + at, &length))) { break; }
+        while (at > from && ((unsigned char)text[at] & 0xC0) == 0x80) at--;
+        if (!sumi_char_is_space(sumi_utf8_get(text + at, &length))) break;
         end = at;
     }
     return end;
@@ -26,7 +26,7 @@ static size_t trimmed_end(const char* text, size_t from, size_t end)
 static bool ends_in_word(const char* text, size_t end)
 {
     size_t at = end - 1, length;
-    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80) { at--; }
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80) at--;
     return sumi_char_is_word(sumi_utf8_get(text + at, &length));
 }
 
@@ -102,10 +102,10 @@ static void search(sumi_tokenizer_run* run, size_t index)
             at++;
         } else if (!match_at(run, in, s->is_normalized, at, &match)) {
             at++;
-            while (at < end && ((unsigned char)in->text[at] & 0xC0) == 0x80) { at++; }
+            while (at < end && ((unsigned char)in->text[at] & 0xC0) == 0x80) at++;
         } else {
             at = match.end;
-            if (!match.token->single_word || !touches_word(s, in, &match)) { break; }
+            if (!match.token->single_word || !touches_word(s, in, &match)) break;
             match.token = NULL;
         }
     }
@@ -135,7 +135,7 @@ static bool strip_behind(sumi_tokenizer_run* run, size_t index)
     size_t at = s->token_end - stage->base, length;
     const size_t begin = at;
     while (s->token->rstrip && at < in->bytes && at - begin < SUMI_STAGE_BYTES) {
-        if (!sumi_char_is_space(sumi_utf8_get(in->text + at, &length))) { break; }
+        if (!sumi_char_is_space(sumi_utf8_get(in->text + at, &length))) break;
         at += length;
     }
     const bool is_known =
@@ -148,7 +148,7 @@ static bool strip_behind(sumi_tokenizer_run* run, size_t index)
 static void put_token(sumi_tokenizer_run* run, sumi_stage_added* s)
 {
     // empty if a token with rstrip has already taken the white space that this token, with lstrip, consists of
-    if (s->token_begin < s->token_end) { sumi_ids_put(&run->ids, s->token->id); }
+    if (s->token_begin < s->token_end) sumi_ids_put(&run->ids, s->token->id);
     s->from = s->solid = s->token_end;
     s->token = NULL;
 }
@@ -162,7 +162,7 @@ sumi_result sumi_stage_added_pull(sumi_tokenizer_run* run, size_t index, sumi_pu
         follow(run, index);
         if (!stage->has_input || stage->waits) {
             SUMI_TRY(sumi_stage_refill(run, index, out_pull));
-            if (*out_pull != SUMI_PULL_MORE) { return SUMI_OK; }
+            if (*out_pull != SUMI_PULL_MORE) return SUMI_OK;
             if (!stage->has_input) {
                 *s = (sumi_stage_added){.is_normalized = s->is_normalized};
                 stage->has_input = true;
@@ -170,7 +170,7 @@ sumi_result sumi_stage_added_pull(sumi_tokenizer_run* run, size_t index, sumi_pu
             }
         }
         *out_pull = SUMI_PULL_PAUSE;
-        if (sumi_run_must_pause(run)) { return SUMI_OK; }
+        if (sumi_run_must_pause(run)) return SUMI_OK;
         const size_t end = stage->base + in->bytes;
         if (s->token != NULL) { // the text before it has been passed on
             if (strip_behind(run, index)) {

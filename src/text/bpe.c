@@ -72,7 +72,7 @@ static inline sumi_result add_symbol(sumi_tokenizer_run* run, uint32_t id, size_
 static sumi_result add_unknown(sumi_tokenizer_run* run)
 {
     sumi_bpe_state* s = &run->bpe;
-    if (!s->unknown_waits) { return SUMI_OK; }
+    if (!s->unknown_waits) return SUMI_OK;
     s->unknown_waits = false;
     return add_symbol(run, run->tokenizer->bpe.unknown_id, 0, 0);
 }
@@ -91,13 +91,10 @@ static inline sumi_result add_character(sumi_tokenizer_run* run, const char* tex
     }
     if (bpe->byte_fallback) {
         bool has_all_bytes = true;
-        for (size_t i = 0; i < bytes; i++) {
+        for (size_t i = 0; i < bytes; i++)
             has_all_bytes = has_all_bytes && bpe->byte_ids[(unsigned char)text[i]] != NONE;
-        }
         if (has_all_bytes) {
-            for (size_t i = 0; i < bytes; i++) {
-                SUMI_TRY(add_symbol(run, bpe->byte_ids[(unsigned char)text[i]], 0, 0));
-            }
+            for (size_t i = 0; i < bytes; i++) SUMI_TRY(add_symbol(run, bpe->byte_ids[(unsigned char)text[i]], 0, 0));
             return SUMI_OK;
         }
     }
@@ -110,7 +107,7 @@ static inline sumi_result add_character(sumi_tokenizer_run* run, const char* tex
             "the tokenizer has no token for the character %.*s, and its unk_token is not in its vocabulary", (int)bytes,
             text);
     }
-    if (!bpe->fuse_unknown) { SUMI_TRY(add_unknown(run)); }
+    if (!bpe->fuse_unknown) SUMI_TRY(add_unknown(run));
     run->bpe.unknown_waits = true;
     return SUMI_OK;
 }
@@ -120,7 +117,7 @@ static sumi_result make_symbols(sumi_tokenizer_run* run, const char* piece)
     sumi_bpe_state* s = &run->bpe;
     const sumi_bpe* bpe = &run->tokenizer->bpe;
     for (size_t at = s->symbol_bytes; at < s->part_bytes; at = s->symbol_bytes) {
-        if (sumi_run_must_pause(run)) { return SUMI_OK; }
+        if (sumi_run_must_pause(run)) return SUMI_OK;
         run->work += SYMBOL_WORK;
         const size_t length = bpe->byte_level ? 1 : sumi_utf8_length(piece + at);
         const uint32_t id = bpe->byte_level ? bpe->byte_ids[(unsigned char)piece[at]] : NONE;
@@ -149,13 +146,12 @@ static void merge_short(sumi_tokenizer_run* run, uint32_t* id, size_t count)
     const sumi_merges* merges = &run->tokenizer->bpe.merges;
     uint32_t rank[SHORT], result[SHORT];
     run->work += MERGE_WORK * count;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         rank[i] = i + 1 < count ? sumi_merges_find(merges, id[i], id[i + 1], &result[i]) : NONE;
-    }
     for (;;) {
         size_t best = 0;
-        for (size_t i = 1; i < count; i++) { best = rank[i] < rank[best] ? i : best; }
-        if (count == 0 || rank[best] == NONE) { break; }
+        for (size_t i = 1; i < count; i++) best = rank[i] < rank[best] ? i : best;
+        if (count == 0 || rank[best] == NONE) break;
         id[best] = result[best];
         count--;
         for (size_t i = best + 1; i < count; i++) {
@@ -164,9 +160,9 @@ static void merge_short(sumi_tokenizer_run* run, uint32_t* id, size_t count)
             result[i] = result[i + 1];
         }
         rank[best] = best + 1 < count ? sumi_merges_find(merges, id[best], id[best + 1], &result[best]) : NONE;
-        if (best > 0) { rank[best - 1] = sumi_merges_find(merges, id[best - 1], id[best], &result[best - 1]); }
+        if (best > 0) rank[best - 1] = sumi_merges_find(merges, id[best - 1], id[best], &result[best - 1]);
     }
-    for (size_t i = 0; i < count; i++) { sumi_ids_put(&run->ids, id[i]); }
+    for (size_t i = 0; i < count; i++) sumi_ids_put(&run->ids, id[i]);
 }
 
 // `keys`: the queue's first page if it holds the whole queue, as it does for usual pieces; otherwise NULL.
@@ -194,7 +190,7 @@ static inline uint64_t sift_down(sumi_bpe_state* s, uint64_t* keys)
     for (uint32_t child = 1; child < count; child = 2 * index + 1) {
         child += child + 1 < count && *key_of(s, keys, child + 1) < *key_of(s, keys, child);
         const uint64_t key = *key_of(s, keys, child);
-        if (key >= last) { break; }
+        if (key >= last) break;
         *key_of(s, keys, index) = key;
         index = child;
     }
@@ -224,13 +220,13 @@ static uint32_t find_joined(sumi_tokenizer_run* run, const char* piece, const sy
                             uint32_t* out_result)
 {
     const sumi_bpe* bpe = &run->tokenizer->bpe;
-    if (left->begin == left->end || right->begin == right->end) { return NONE; }
+    if (left->begin == left->end || right->begin == right->end) return NONE;
     SUMI_ASSERT(left->end == right->begin);
     const size_t bytes = right->end - left->begin;
-    if (bytes > bpe->vocabulary.max_bytes) { return NONE; }
+    if (bytes > bpe->vocabulary.max_bytes) return NONE;
     run->work += bytes / 8;
     const uint32_t entry = sumi_vocabulary_find(&bpe->vocabulary, piece + left->begin, bytes);
-    if (entry == NONE) { return NONE; }
+    if (entry == NONE) return NONE;
     *out_result = sumi_vocabulary_id(&bpe->vocabulary, entry);
     return ((const uint32_t*)bpe->ranks)[entry];
 }
@@ -254,7 +250,7 @@ static sumi_result rank_pairs(sumi_tokenizer_run* run, const char* piece)
 {
     sumi_bpe_state* s = &run->bpe;
     for (; s->cursor < s->symbol_count; s->cursor++) {
-        if (sumi_run_must_pause(run)) { return SUMI_OK; }
+        if (sumi_run_must_pause(run)) return SUMI_OK;
         run->work += SYMBOL_WORK;
         symbol* ranked = symbol_at(s, s->cursor);
         ranked->previous = s->cursor == 0 ? NONE : s->cursor - 1;
@@ -269,12 +265,12 @@ static sumi_result merge_pairs(sumi_tokenizer_run* run, const char* piece)
 {
     sumi_bpe_state* s = &run->bpe;
     while (s->queue_count != 0) {
-        if (sumi_run_must_pause(run)) { return SUMI_OK; }
+        if (sumi_run_must_pause(run)) return SUMI_OK;
         run->work += MERGE_WORK;
         const uint64_t key = queue_pop(s);
         const uint32_t position = (uint32_t)key;
         symbol* left = symbol_at(s, position);
-        if (left->rank != key >> 32) { continue; }
+        if (left->rank != key >> 32) continue;
         SUMI_ASSERT(left->next != NONE);
         symbol* right = symbol_at(s, left->next);
         SUMI_ASSERT(right->previous == position);
@@ -282,9 +278,9 @@ static sumi_result merge_pairs(sumi_tokenizer_run* run, const char* piece)
         left->end = right->end;
         left->next = right->next;
         right->rank = NONE; // makes the queue's entries for this symbol stale
-        if (left->next != NONE) { symbol_at(s, left->next)->previous = position; }
+        if (left->next != NONE) symbol_at(s, left->next)->previous = position;
         SUMI_TRY(rank_pair(run, piece, position));
-        if (left->previous != NONE) { SUMI_TRY(rank_pair(run, piece, left->previous)); }
+        if (left->previous != NONE) SUMI_TRY(rank_pair(run, piece, left->previous));
     }
     s->cursor = s->symbol_count > 0 ? 0 : NONE;
     s->phase = SUMI_BPE_WRITE;
@@ -295,7 +291,7 @@ static void write_symbols(sumi_tokenizer_run* run)
 {
     sumi_bpe_state* s = &run->bpe;
     for (; s->cursor != NONE; s->cursor = symbol_at(s, s->cursor)->next) {
-        if (sumi_run_must_pause(run)) { return; }
+        if (sumi_run_must_pause(run)) return;
         run->work += WRITE_WORK;
         sumi_ids_put(&run->ids, symbol_at(s, s->cursor)->id);
     }
@@ -316,7 +312,7 @@ static sumi_result find_piece(sumi_tokenizer_run* run, const char* piece, size_t
     SUMI_ASSERT(bytes > 0);
     const sumi_bpe* bpe = &run->tokenizer->bpe;
     *out_entry = NONE;
-    if (bytes > bpe->vocabulary.max_bytes) { return SUMI_OK; }
+    if (bytes > bpe->vocabulary.max_bytes) return SUMI_OK;
     run->work += 1 + bytes / 4;
     if (!bpe->byte_level) {
         *out_entry = sumi_vocabulary_find(&bpe->vocabulary, piece, bytes);
@@ -325,9 +321,8 @@ static sumi_result find_piece(sumi_tokenizer_run* run, const char* piece, size_t
     sumi_text_buffer* text = &run->bpe.mapped;
     text->bytes = 0;
     SUMI_TRY(sumi_text_reserve(run->heap, text, 4 * bytes, run->error));
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
         text->bytes += sumi_byte_level_character((unsigned char)piece[i], sumi_text_data(text) + text->bytes);
-    }
     *out_entry = sumi_vocabulary_find(&bpe->vocabulary, sumi_text_data(text), text->bytes);
     return SUMI_OK;
 }
@@ -373,7 +368,7 @@ static size_t longest_at_swept(sumi_tokenizer_run* run, const sumi_window* in, s
                  longest = sumi_vocabulary_longest(vocabulary, text, s->mapped.bytes - s->mapped_at, stand_in_bytes,
                                                    out_is_token, &run->work);
     size_t bytes = 0; // one for each stand-in character
-    for (size_t i = 0; i < longest; i++) { bytes += ((unsigned char)text[i] & 0xC0) != 0x80; }
+    for (size_t i = 0; i < longest; i++) bytes += ((unsigned char)text[i] & 0xC0) != 0x80;
     *out_length = 1;
     s->mapped_at += stand_in_bytes;
     return bytes;
@@ -384,7 +379,7 @@ static sumi_result sweep_to(sumi_tokenizer_run* run, const sumi_window* in, size
 {
     sumi_bpe_state* s = &run->bpe;
     const sumi_bpe* bpe = &run->tokenizer->bpe;
-    if (bpe->byte_level) { SUMI_TRY(map_window(run, in)); }
+    if (bpe->byte_level) SUMI_TRY(map_window(run, in));
     // unknown characters in a row may be one symbol, whatever is cut
     const bool unknown_may_wait = bpe->has_unknown && !(bpe->byte_fallback && bpe->has_all_bytes);
     const size_t ahead = in->is_last ? 0 : bpe->vocabulary.max_bytes;
@@ -409,11 +404,11 @@ static sumi_result sweep(sumi_tokenizer_run* run, const sumi_window* in, size_t*
     const sumi_bpe* bpe = &run->tokenizer->bpe;
     const size_t max_bytes = bpe->vocabulary.max_bytes, around = 2 * max_bytes;
     *out_cut = 0;
-    if (!s->is_sweeping) { begin_sweep(s, bpe, in, around < PART_BYTES ? PART_BYTES - around : 0); }
+    if (!s->is_sweeping) begin_sweep(s, bpe, in, around < PART_BYTES ? PART_BYTES - around : 0);
     for (;;) {
         const size_t end = s->sweep_begin + SWEPT_BYTES + max_bytes;
         SUMI_TRY(sweep_to(run, in, end, out_cut));
-        if (*out_cut != 0 || s->swept < end || in->bytes - s->swept <= SKIPPED_BYTES) { return SUMI_OK; }
+        if (*out_cut != 0 || s->swept < end || in->bytes - s->swept <= SKIPPED_BYTES) return SUMI_OK;
         begin_sweep(s, bpe, in, s->swept + SKIPPED_BYTES);
     }
 }
@@ -427,9 +422,9 @@ static sumi_result find_part(sumi_tokenizer_run* run, const sumi_window* in, siz
     *out_bytes = 0;
     if (may_cut) {
         SUMI_TRY(sweep(run, in, out_bytes));
-        if (*out_bytes != 0 || sumi_run_must_pause(run)) { return SUMI_OK; }
+        if (*out_bytes != 0 || sumi_run_must_pause(run)) return SUMI_OK;
     }
-    if (!in->is_last) { return sumi_run_pull(run, run->stage_count - 1, out_pull); }
+    if (!in->is_last) return sumi_run_pull(run, run->stage_count - 1, out_pull);
     *out_bytes = in->bytes;
     return SUMI_OK;
 }
@@ -438,12 +433,12 @@ static sumi_result begin_part(sumi_tokenizer_run* run, const sumi_window* in, su
 {
     sumi_bpe_state* s = &run->bpe;
     SUMI_TRY(find_part(run, in, &s->part_bytes, out_pull));
-    if (s->part_bytes == 0) { return SUMI_OK; }
+    if (s->part_bytes == 0) return SUMI_OK;
     s->symbol_bytes = 0;
     s->symbol_count = 0;
     s->is_sweeping = false;
     s->phase = SUMI_BPE_SYMBOLS;
-    if (!run->tokenizer->bpe.ignore_merges || s->is_cut || s->part_bytes < in->bytes) { return SUMI_OK; }
+    if (!run->tokenizer->bpe.ignore_merges || s->is_cut || s->part_bytes < in->bytes) return SUMI_OK;
     uint32_t entry;
     SUMI_TRY(find_piece(run, in->text, s->part_bytes, &entry));
     if (entry != NONE) {
@@ -458,7 +453,7 @@ static void end_part(sumi_tokenizer_run* run, sumi_window* in)
     sumi_bpe_state* s = &run->bpe;
     while (sumi_pages_trim(run->heap, &s->symbols, SUMI_KEPT_PAGES, 1)
            || sumi_pages_trim(run->heap, &s->queue, SUMI_KEPT_PAGES, 1)) {
-        if (sumi_run_must_pause(run)) { return; }
+        if (sumi_run_must_pause(run)) return;
         run->work += SUMI_PAGE_ELEMENTS / 2;
     }
     sumi_window_take(in, s->part_bytes);
@@ -470,11 +465,11 @@ static void end_part(sumi_tokenizer_run* run, sumi_window* in)
 static bool encode_word(sumi_tokenizer_run* run, sumi_window* in)
 {
     const sumi_bpe* bpe = &run->tokenizer->bpe;
-    if (!in->is_last || in->bytes > SHORT || !bpe->byte_level || bpe->ignore_merges) { return false; }
+    if (!in->is_last || in->bytes > SHORT || !bpe->byte_level || bpe->ignore_merges) return false;
     uint32_t ids[SHORT];
     for (size_t i = 0; i < in->bytes; i++) {
         ids[i] = bpe->byte_ids[(unsigned char)in->text[i]];
-        if (ids[i] == NONE) { return false; }
+        if (ids[i] == NONE) return false;
     }
     merge_short(run, ids, in->bytes);
     sumi_window_take(in, in->bytes);
@@ -486,17 +481,17 @@ static sumi_result encode_part(sumi_tokenizer_run* run, sumi_window* in)
 {
     sumi_bpe_state* s = &run->bpe;
     const sumi_bpe* bpe = &run->tokenizer->bpe;
-    if (s->phase == SUMI_BPE_SYMBOLS) { SUMI_TRY(make_symbols(run, in->text)); }
+    if (s->phase == SUMI_BPE_SYMBOLS) SUMI_TRY(make_symbols(run, in->text));
     if (s->phase == SUMI_BPE_RANK && s->symbol_count <= SHORT && !bpe->by_score) {
         uint32_t ids[SHORT];
-        for (uint32_t i = 0; i < s->symbol_count; i++) { ids[i] = symbol_at(s, i)->id; }
+        for (uint32_t i = 0; i < s->symbol_count; i++) ids[i] = symbol_at(s, i)->id;
         merge_short(run, ids, s->symbol_count);
         s->phase = SUMI_BPE_TRIM;
     }
-    if (s->phase == SUMI_BPE_RANK) { SUMI_TRY(rank_pairs(run, in->text)); }
-    if (s->phase == SUMI_BPE_MERGE) { SUMI_TRY(merge_pairs(run, in->text)); }
-    if (s->phase == SUMI_BPE_WRITE) { write_symbols(run); }
-    if (s->phase == SUMI_BPE_TRIM) { end_part(run, in); }
+    if (s->phase == SUMI_BPE_RANK) SUMI_TRY(rank_pairs(run, in->text));
+    if (s->phase == SUMI_BPE_MERGE) SUMI_TRY(merge_pairs(run, in->text));
+    if (s->phase == SUMI_BPE_WRITE) write_symbols(run);
+    if (s->phase == SUMI_BPE_TRIM) end_part(run, in);
     return SUMI_OK;
 }
 
@@ -510,12 +505,12 @@ sumi_result sumi_bpe_run(sumi_tokenizer_run* run, sumi_pull* out_pull)
             SUMI_TRY(sumi_run_pull(run, run->stage_count - 1, out_pull));
             s->has_piece = *out_pull == SUMI_PULL_MORE;
             s->is_cut = false;
-            if (!s->has_piece || (in->is_last && in->bytes == 0)) { return SUMI_OK; }
+            if (!s->has_piece || (in->is_last && in->bytes == 0)) return SUMI_OK;
         }
-        if (encode_word(run, in)) { return SUMI_OK; }
+        if (encode_word(run, in)) return SUMI_OK;
         SUMI_TRY(begin_part(run, in, out_pull));
     }
     SUMI_TRY(encode_part(run, in));
-    if (sumi_run_must_pause(run)) { *out_pull = SUMI_PULL_PAUSE; }
+    if (sumi_run_must_pause(run)) *out_pull = SUMI_PULL_PAUSE;
     return SUMI_OK;
 }

@@ -72,10 +72,10 @@ static sumi_result change_patterns(sumi_tokenizer_run* run, size_t index, bool* 
     }
     const size_t rest = in->bytes - s->run;
     *out_waits = rest < pattern->bytes && !in->is_last;
-    if (*out_waits) { return SUMI_OK; }
+    if (*out_waits) return SUMI_OK;
     const bool goes_on = rest >= pattern->bytes && memcmp(in->text + s->run, pattern->data, pattern->bytes) == 0;
     if (s->is_replaced) {
-        if (goes_on) { put_text(run, in, pattern->bytes); }
+        if (goes_on) put_text(run, in, pattern->bytes);
         s->is_replaced = goes_on;
         return SUMI_OK;
     }
@@ -99,14 +99,13 @@ static sumi_result change_spaces(sumi_tokenizer_run* run, size_t index, bool* ou
     *out_waits = in->bytes == 0;
     if (!stage->s.is_open) {
         *out_waits = in->bytes == 0 || (in->bytes < mark->bytes && !in->is_last);
-        if (*out_waits) { return SUMI_OK; }
+        if (*out_waits) return SUMI_OK;
         stage->s.is_open = true;
         const bool begins_marked =
             *in->text == ' ' || (in->bytes >= mark->bytes && memcmp(in->text, mark->data, mark->bytes) == 0);
         if (!begins_marked
-            && (step->prepend == SUMI_PREPEND_ALWAYS || (step->prepend == SUMI_PREPEND_FIRST && in->at_begin))) {
+            && (step->prepend == SUMI_PREPEND_ALWAYS || (step->prepend == SUMI_PREPEND_FIRST && in->at_begin)))
             SUMI_TRY(sumi_text_append(run->heap, &stage->buffer, mark->data, mark->bytes, run->error));
-        }
     }
     const size_t end = sumi_window_whole(in, in->bytes < SUMI_STAGE_BYTES ? in->bytes : (size_t)SUMI_STAGE_BYTES);
     const char* text = in->text;
@@ -143,7 +142,7 @@ static sumi_result mark_word(sumi_tokenizer_run* run, size_t index, bool* out_is
     sumi_text_stage* stage = &run->stages[index];
     sumi_window* in = &run->stages[index - 1].out;
     *out_is_word = in->is_last && in->bytes > 0 && in->bytes <= WORD_BYTES && memchr(in->text, ' ', in->bytes) == NULL;
-    if (!*out_is_word) { return SUMI_OK; }
+    if (!*out_is_word) return SUMI_OK;
     const sumi_split_step* step = stage->step;
     const sumi_short_text* mark = &step->pattern;
     stage->buffer.bytes = 0;
@@ -165,19 +164,19 @@ sumi_result sumi_stage_change_pull(sumi_tokenizer_run* run, size_t index, sumi_p
 {
     sumi_text_stage* stage = &run->stages[index];
     const sumi_window* in = &run->stages[index - 1].out;
-    if (stage->out.is_last) { stage->out.is_last = stage->has_input = false; }
+    if (stage->out.is_last) stage->out.is_last = stage->has_input = false;
     for (;;) {
         if (!stage->has_input || (stage->waits && !in->is_last)) {
             SUMI_TRY(sumi_stage_refill(run, index, out_pull));
-            if (*out_pull != SUMI_PULL_MORE) { return SUMI_OK; }
+            if (*out_pull != SUMI_PULL_MORE) return SUMI_OK;
             if (!stage->has_input) {
                 bool is_word = false;
-                if (stage->kind == SUMI_STAGE_METASPACE) { SUMI_TRY(mark_word(run, index, &is_word)); }
-                if (is_word) { return SUMI_OK; }
+                if (stage->kind == SUMI_STAGE_METASPACE) SUMI_TRY(mark_word(run, index, &is_word));
+                if (is_word) return SUMI_OK;
                 begin_piece(run, index);
             }
         }
-        if (stage->buffer.bytes == stage->shown_bytes) { SUMI_TRY(sumi_stage_room(run, index, SUMI_STAGE_BYTES)); }
+        if (stage->buffer.bytes == stage->shown_bytes) SUMI_TRY(sumi_stage_room(run, index, SUMI_STAGE_BYTES));
         switch (stage->kind) {
         case SUMI_STAGE_REPLACE: SUMI_TRY(change_patterns(run, index, &stage->waits)); break;
         case SUMI_STAGE_METASPACE: SUMI_TRY(change_spaces(run, index, &stage->waits)); break;
@@ -188,9 +187,9 @@ sumi_result sumi_stage_change_pull(sumi_tokenizer_run* run, size_t index, sumi_p
         const bool enough = stage->buffer.bytes - stage->shown_bytes >= SUMI_STAGE_BYTES / 2;
         if (is_over || enough || stage->waits || sumi_run_must_pause(run)) {
             *out_pull = SUMI_PULL_MORE;
-            if (sumi_stage_show_buffer(run, index, is_over)) { return SUMI_OK; }
+            if (sumi_stage_show_buffer(run, index, is_over)) return SUMI_OK;
             *out_pull = SUMI_PULL_PAUSE;
-            if (sumi_run_must_pause(run)) { return SUMI_OK; }
+            if (sumi_run_must_pause(run)) return SUMI_OK;
         }
     }
 }

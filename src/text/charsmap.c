@@ -32,16 +32,16 @@ static bool find_shortest_key(const sumi_charsmap* map, const char* text, size_t
     size_t at = unit_offset(unit_at(map, 0));
     for (size_t i = 0; i < bytes && text[i] != '\0'; i++) {
         at ^= (unsigned char)text[i];
-        if (at >= map->unit_count) { return false; }
+        if (at >= map->unit_count) return false;
         uint32_t unit = unit_at(map, at);
-        if ((unit & 0x800000FFu) != (unsigned char)text[i]) { return false; }
+        if ((unit & 0x800000FFu) != (unsigned char)text[i]) return false;
         at ^= unit_offset(unit);
         if (unit >> 8 & 1) {
-            if (at >= map->unit_count) { return false; }
+            if (at >= map->unit_count) return false;
             size_t begin = unit_at(map, at) & 0x7FFFFFFFu;
             const char* first = replacements(map) + begin;
             // a replacement must not begin inside a character: the result must stay UTF-8
-            if (begin >= map->replacement_bytes || ((unsigned char)*first & 0xC0) == 0x80) { return false; }
+            if (begin >= map->replacement_bytes || ((unsigned char)*first & 0xC0) == 0x80) return false;
             const char* end = memchr(first, '\0', map->replacement_bytes - begin);
             *out_begin = begin;
             *out_bytes = end != NULL ? (size_t)(end - first) : map->replacement_bytes - begin;
@@ -67,16 +67,16 @@ static size_t base64_decode(const char* text, size_t bytes, unsigned char* into)
 {
     SUMI_ASSERT(bytes == 0 || text != NULL);
     size_t written = 0;
-    if (bytes % 4 != 0) { return SIZE_MAX; }
+    if (bytes % 4 != 0) return SIZE_MAX;
     for (size_t i = 0; i < bytes; i += 4) {
         int32_t padding = i + 4 == bytes ? (text[i + 3] == '=') + (text[i + 3] == '=' && text[i + 2] == '=') : 0;
         uint32_t group = 0;
         for (int32_t k = 0; k < 4; k++) {
             int32_t digit = k >= 4 - padding ? 0 : base64_digit(text[i + (size_t)k]);
-            if (digit < 0) { return SIZE_MAX; }
+            if (digit < 0) return SIZE_MAX;
             group = group << 6 | (uint32_t)digit;
         }
-        for (int32_t k = 0; k < 3 - padding; k++) { into[written++] = (unsigned char)(group >> (16 - 8 * k)); }
+        for (int32_t k = 0; k < 3 - padding; k++) into[written++] = (unsigned char)(group >> (16 - 8 * k));
     }
     return written;
 }
@@ -140,7 +140,7 @@ sumi_result sumi_charsmap_begin_bytes(sumi_charsmap* map, sumi_heap* heap, const
 
 void sumi_charsmap_destroy(sumi_charsmap* map)
 {
-    if (map->heap != NULL) { sumi_free(map->heap, map->blob); }
+    if (map->heap != NULL) sumi_free(map->heap, map->blob);
     *map = (sumi_charsmap){0};
 }
 
@@ -214,7 +214,7 @@ static sumi_result append_cluster(sumi_heap* heap, sumi_charsmap_state* state, s
     ends = ends || (end == piece->bytes && piece->is_last);
     state->is_inside = !ends && end - at > MAX_WHOLE_CLUSTER;
     *out_known = ends || state->is_inside;
-    if (!*out_known) { return SUMI_OK; }
+    if (!*out_known) return SUMI_OK;
     size_t begin = 0, replaced = 0;
     if (end - at <= MAX_WHOLE_CLUSTER && find_shortest_key(map, text + at, end - at, &begin, &replaced)) {
         piece->taken = end;
@@ -232,7 +232,7 @@ static size_t unchanged_bytes(const sumi_charsmap* map, const sumi_text_piece* p
     const size_t rest = piece->bytes - piece->taken, most = 2 * (piece->work - piece->done),
                  end = rest < most ? rest : most;
     size_t at = 0;
-    while (at < end && text[at] < 0x80 && map->ascii[text[at]].begin < 0 && text[at] != '\r') { at++; }
+    while (at < end && text[at] < 0x80 && map->ascii[text[at]].begin < 0 && text[at] != '\r') at++;
     return at > 0 && (at == rest ? !piece->is_last : text[at] >= 0x80) ? at - 1 : at;
 }
 
@@ -264,7 +264,7 @@ sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_charsmap_state* state, su
         }
         bool is_known;
         SUMI_TRY(append_cluster(heap, state, out, map, piece, &is_known, error));
-        if (!is_known) { break; }
+        if (!is_known) break;
     }
     return SUMI_OK;
 }

@@ -16,11 +16,11 @@ typedef struct sumi_pages {
 static inline sumi_result sumi_pages_reserve(sumi_heap* heap, sumi_pages* list, size_t index, size_t element_bytes,
                                              sumi_error* error)
 {
-    if (index < list->count * SUMI_PAGE_ELEMENTS) { return SUMI_OK; }
+    if (index < list->count * SUMI_PAGE_ELEMENTS) return SUMI_OK;
     SUMI_ASSERT(index / SUMI_PAGE_ELEMENTS == list->count);
     SUMI_TRY(sumi_grow(heap, &list->pages, &list->capacity, list->count + 1, sizeof(void*), error));
     void* page = sumi_alloc_array(heap, SUMI_PAGE_ELEMENTS, element_bytes);
-    if (page == NULL) { return sumi_out_of_memory(error, SUMI_PAGE_ELEMENTS * element_bytes, "a text in pieces"); }
+    if (page == NULL) return sumi_out_of_memory(error, SUMI_PAGE_ELEMENTS * element_bytes, "a text in pieces");
     list->first = list->count == 0 ? page : list->first;
     ((void**)list->pages)[list->count++] = page;
     return SUMI_OK;
@@ -29,7 +29,7 @@ static inline sumi_result sumi_pages_reserve(sumi_heap* heap, sumi_pages* list, 
 // Frees pages from the end on, `max_freed` at most, until `kept` are left. Returns whether more are to be freed.
 static inline bool sumi_pages_trim(sumi_heap* heap, sumi_pages* list, size_t kept, size_t max_freed)
 {
-    for (; list->count > kept && max_freed > 0; max_freed--) { sumi_free(heap, ((void**)list->pages)[--list->count]); }
+    for (; list->count > kept && max_freed > 0; max_freed--) sumi_free(heap, ((void**)list->pages)[--list->count]);
     return list->count > kept;
 }
 
@@ -43,7 +43,7 @@ static inline void sumi_pages_release(sumi_heap* heap, sumi_pages* list)
 static inline void* sumi_pages_at(const sumi_pages* list, size_t index, size_t element_bytes)
 {
     SUMI_ASSERT(index / SUMI_PAGE_ELEMENTS < list->count);
-    if (index < SUMI_PAGE_ELEMENTS) { return (unsigned char*)list->first + index * element_bytes; }
+    if (index < SUMI_PAGE_ELEMENTS) return (unsigned char*)list->first + index * element_bytes;
     unsigned char* page = ((void* const*)list->pages)[index / SUMI_PAGE_ELEMENTS];
     return page + index % SUMI_PAGE_ELEMENTS * element_bytes;
 }

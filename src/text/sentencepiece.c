@@ -41,7 +41,7 @@ static bool read_varint(message* m, uint64_t* out)
     for (uint32_t shift = 0; shift < 64 && m->at < m->bytes; shift += 7) {
         const unsigned char byte = m->data[m->at++];
         *out |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) { return true; }
+        if (byte < 0x80) return true;
     }
     return false;
 }
@@ -51,21 +51,21 @@ static bool read_message_field(message* m, field* out)
 {
     uint64_t key, length;
     *out = (field){0};
-    if (!read_varint(m, &key)) { return false; }
+    if (!read_varint(m, &key)) return false;
     out->number = key >> 3;
     out->kind = (uint32_t)(key & 7);
-    if (out->number == 0) { return false; }
-    if (out->kind == 0) { return read_varint(m, &out->value); }
+    if (out->number == 0) return false;
+    if (out->kind == 0) return read_varint(m, &out->value);
     if (out->kind == 2) {
-        if (!read_varint(m, &length) || length > m->bytes - m->at) { return false; }
+        if (!read_varint(m, &length) || length > m->bytes - m->at) return false;
         out->data = m->data + m->at;
         out->bytes = (size_t)length;
         m->at += out->bytes;
         return true;
     }
     const size_t width = out->kind == 1 ? 8 : out->kind == 5 ? 4 : 0; // other kinds are groups, which are obsolete
-    if (width == 0 || width > m->bytes - m->at) { return false; }
-    for (size_t i = 0; i < width; i++) { out->value |= (uint64_t)m->data[m->at++] << (8 * i); }
+    if (width == 0 || width > m->bytes - m->at) return false;
+    for (size_t i = 0; i < width; i++) out->value |= (uint64_t)m->data[m->at++] << (8 * i);
     return true;
 }
 
@@ -82,10 +82,10 @@ static bool read_trainer_spec(sumi_piece_spec* spec, const field* outer)
 {
     message m = {outer->data, outer->bytes, 0};
     for (field f; m.at < m.bytes;) {
-        if (!read_message_field(&m, &f)) { return false; }
-        if (f.number == 3 && f.kind == 0) { spec->model_type = f.value; }
-        if (f.number == 24 && f.kind == 0) { spec->whitespace_suffix = f.value != 0; }
-        if (f.number == 35 && f.kind == 0) { spec->byte_fallback = f.value != 0; }
+        if (!read_message_field(&m, &f)) return false;
+        if (f.number == 3 && f.kind == 0) spec->model_type = f.value;
+        if (f.number == 24 && f.kind == 0) spec->whitespace_suffix = f.value != 0;
+        if (f.number == 35 && f.kind == 0) spec->byte_fallback = f.value != 0;
         if (f.number == 46 && f.kind == 2) {
             spec->bos = (const char*)f.data;
             spec->bos_bytes = f.bytes;
@@ -98,14 +98,14 @@ static bool read_normalizer_spec(sumi_piece_spec* spec, const field* outer)
 {
     message m = {outer->data, outer->bytes, 0};
     for (field f; m.at < m.bytes;) {
-        if (!read_message_field(&m, &f)) { return false; }
+        if (!read_message_field(&m, &f)) return false;
         if (f.number == 2 && f.kind == 2) {
             spec->charsmap = (const char*)f.data;
             spec->charsmap_bytes = f.bytes;
         }
-        if (f.number == 3 && f.kind == 0) { spec->dummy_prefix = f.value != 0; }
-        if (f.number == 4 && f.kind == 0) { spec->removes_whitespace = f.value != 0; }
-        if (f.number == 5 && f.kind == 0) { spec->escapes_whitespace = f.value != 0; }
+        if (f.number == 3 && f.kind == 0) spec->dummy_prefix = f.value != 0;
+        if (f.number == 4 && f.kind == 0) spec->removes_whitespace = f.value != 0;
+        if (f.number == 5 && f.kind == 0) spec->escapes_whitespace = f.value != 0;
     }
     return true;
 }
@@ -131,16 +131,13 @@ static sumi_result set_pipeline(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
     const sumi_piece_spec* spec = &load->l->spec;
-    if (spec->model_type != TYPE_UNIGRAM && spec->model_type != TYPE_BPE) {
+    if (spec->model_type != TYPE_UNIGRAM && spec->model_type != TYPE_BPE)
         return refuse_kind(load, "of whole words or characters");
-    }
-    if (spec->whitespace_suffix || !spec->escapes_whitespace) {
+    if (spec->whitespace_suffix || !spec->escapes_whitespace)
         return refuse_kind(load, "that writes blanks in another way than U+2581 in front of words");
-    }
     if (spec->model_type == TYPE_BPE) {
-        if (spec->dummy_prefix || spec->removes_whitespace || spec->charsmap_bytes != 0) {
+        if (spec->dummy_prefix || spec->removes_whitespace || spec->charsmap_bytes != 0)
             return refuse_kind(load, "of BPE that changes more of a text than its blanks");
-        }
         t->model = SUMI_TOKEN_MODEL_BPE;
         t->bpe.by_score = t->bpe.has_unknown = t->bpe.fuse_unknown = true;
         t->bpe.byte_fallback = spec->byte_fallback;
@@ -148,9 +145,8 @@ static sumi_result set_pipeline(sumi_loader* load)
             .kind = SUMI_NORMALIZE_REPLACE, .pattern = short_text(" "), .content = short_text(SPACE_MARK)};
         return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, load->l->expected_count, true, load->error);
     }
-    if (!spec->dummy_prefix || !spec->removes_whitespace) {
+    if (!spec->dummy_prefix || !spec->removes_whitespace)
         return refuse_kind(load, "of Unigram that keeps runs of blanks");
-    }
     t->model = SUMI_TOKEN_MODEL_UNIGRAM;
     t->unigram.byte_fallback = spec->byte_fallback;
     t->split[t->split_count++] = (sumi_split_step){.kind = SUMI_SPLIT_WHITESPACE};
@@ -173,16 +169,15 @@ sumi_result sumi_load_scan_pieces(sumi_loader* load)
     field f;
     for (int32_t i = 0; i < FIELDS_PER_ITEM && m.at < m.bytes; i++) {
         const size_t begin = m.at;
-        if (!read_message_field(&m, &f)) { return refuse_model(load, begin, "a field is malformed or cut off"); }
+        if (!read_message_field(&m, &f)) return refuse_model(load, begin, "a field is malformed or cut off");
         if ((f.number == 2 && f.kind == 2 && !read_trainer_spec(&l->spec, &f))
-            || (f.number == 3 && f.kind == 2 && !read_normalizer_spec(&l->spec, &f))) {
+            || (f.number == 3 && f.kind == 2 && !read_normalizer_spec(&l->spec, &f)))
             return refuse_model(load, begin, "the trainer's or the normalizer's settings are malformed");
-        }
         l->piece_count += f.number == 1 && f.kind == 2;
     }
     l->position = m.at;
-    if (m.at < m.bytes) { return SUMI_OK; }
-    if (l->piece_count == 0) { return refuse_model(load, m.at, "there is no piece; is it a SentencePiece model?"); }
+    if (m.at < m.bytes) return SUMI_OK;
+    if (l->piece_count == 0) return refuse_model(load, m.at, "there is no piece; is it a SentencePiece model?");
     l->expected_count = l->piece_count + 8; // a piece takes at least two bytes of the file, which bounds this
     SUMI_TRY(set_pipeline(load));
     l->passed_bytes += m.bytes;
@@ -215,7 +210,7 @@ static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at,
     message m = {outer->data, outer->bytes, 0};
     *out = (piece){.type = PIECE_NORMAL};
     for (field f; m.at < m.bytes;) {
-        if (!read_message_field(&m, &f)) { return refuse_model(load, at, "a piece is malformed"); }
+        if (!read_message_field(&m, &f)) return refuse_model(load, at, "a piece is malformed");
         if (f.number == 1 && f.kind == 2) {
             out->text = (const char*)f.data;
             out->bytes = f.bytes;
@@ -226,11 +221,10 @@ static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at,
             out->type = f.value;
         }
     }
-    if (out->bytes == 0 || !sumi_utf8_is_valid(out->text, out->bytes)) {
+    if (out->bytes == 0 || !sumi_utf8_is_valid(out->text, out->bytes))
         return refuse_model(load, at, "a piece is empty or not UTF-8");
-    }
-    if (!(out->score - out->score == 0.0f)) { return refuse_model(load, at, "the score of a piece is not finite"); }
-    if (out->type == PIECE_UNUSED) { return refuse_kind(load, "with unused pieces"); }
+    if (!(out->score - out->score == 0.0f)) return refuse_model(load, at, "the score of a piece is not finite");
+    if (out->type == PIECE_UNUSED) return refuse_kind(load, "with unused pieces");
     return out->type >= PIECE_NORMAL && out->type <= PIECE_BYTE ? SUMI_OK
                                                                 : refuse_model(load, at, "a piece has an unknown type");
 }
@@ -253,7 +247,7 @@ static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id,
     SUMI_TRY(sumi_grow(load->t->heap, &bpe->ranks, &bpe->rank_capacity, bpe->vocabulary.count + 1, sizeof(uint32_t),
                        load->error));
     SUMI_TRY(sumi_vocabulary_add(&bpe->vocabulary, p->text, p->bytes, id, &entry, &existed, load->error));
-    if (existed) { return refuse_model(load, at, "a piece is there twice"); }
+    if (existed) return refuse_model(load, at, "a piece is there twice");
     SUMI_TRY(sumi_load_mark_id(load, id, &was_marked));
     const bool merges = p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED;
     ((uint32_t*)bpe->ranks)[entry] = merges ? rank_of(p->score) : SUMI_VOCABULARY_NONE;
@@ -270,9 +264,8 @@ static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t i
     static const char* const s_first[] = {"<unk>", "<s>", "</s>"};
     static const char* const s_tokens[] = {"<s>", "<pad>", "</s>", "<unk>"};
     if (index < 3) {
-        if (p->bytes != strlen(s_first[index]) || memcmp(p->text, s_first[index], p->bytes) != 0) {
+        if (p->bytes != strlen(s_first[index]) || memcmp(p->text, s_first[index], p->bytes) != 0)
             return refuse_kind(load, "of Unigram whose first pieces are not <unk>, <s> and </s>");
-        }
         for (size_t i = 0; index == 0 && i < 4; i++) {
             const piece token = {.text = s_tokens[i], .bytes = strlen(s_tokens[i]), .type = PIECE_CONTROL};
             SUMI_TRY(sumi_load_unigram_piece(load, token.text, token.bytes, 0.0));
@@ -286,7 +279,7 @@ static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t i
 
 static sumi_result end_unigram(sumi_loader* load)
 {
-    if (load->l->piece_count < 3) { return refuse_model(load, load->l->position, "there are fewer than three pieces"); }
+    if (load->l->piece_count < 3) return refuse_model(load, load->l->position, "there are fewer than three pieces");
     const uint32_t id = (uint32_t)load->t->unigram.piece_count;
     const sumi_added_token flags = {.lstrip = true}; // <mask> includes the white space before it
     SUMI_TRY(sumi_load_unigram_piece(load, "<mask>", 6, 0.0));
@@ -303,19 +296,18 @@ sumi_result sumi_load_piece(sumi_loader* load)
     message m = {l->files.main.data, l->files.main.bytes, l->position};
     const bool is_bpe = load->t->model == SUMI_TOKEN_MODEL_BPE;
     if (m.at == m.bytes) {
-        if (l->unknown_count != 1) {
+        if (l->unknown_count != 1)
             return refuse_model(load, m.at, "there is not exactly one piece for what is unknown");
-        }
-        if (!is_bpe) { SUMI_TRY(end_unigram(load)); }
+        if (!is_bpe) SUMI_TRY(end_unigram(load));
         l->passed_bytes += m.bytes;
         return sumi_load_beside(load, SUMI_LOAD_ADDED_FILE);
     }
     field f;
     piece p;
-    if (!read_message_field(&m, &f)) { return refuse_model(load, l->position, "a field is malformed"); }
+    if (!read_message_field(&m, &f)) return refuse_model(load, l->position, "a field is malformed");
     const size_t at = l->position;
     l->position = m.at;
-    if (f.number != 1 || f.kind != 2) { return SUMI_OK; }
+    if (f.number != 1 || f.kind != 2) return SUMI_OK;
     SUMI_TRY(parse_piece(load, &f, at, &p));
     l->unknown_count += p.type == PIECE_UNKNOWN;
     const size_t index = l->piece_count++;
@@ -327,9 +319,9 @@ sumi_result sumi_load_finish_pieces(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
     sumi_tokenizer_loading* l = load->l;
-    if (t->model != SUMI_TOKEN_MODEL_BPE) { return SUMI_OK; }
-    if (l->wants_eos) { return refuse_kind(load, "with add_eos_token in its tokenizer_config.json"); }
-    if (l->has_bos_setting && !l->wants_bos) { return SUMI_OK; }
+    if (t->model != SUMI_TOKEN_MODEL_BPE) return SUMI_OK;
+    if (l->wants_eos) return refuse_kind(load, "with add_eos_token in its tokenizer_config.json");
+    if (l->has_bos_setting && !l->wants_bos) return SUMI_OK;
     const char* bos = l->spec.bos != NULL ? l->spec.bos : "<s>";
     const size_t bytes = l->spec.bos != NULL ? l->spec.bos_bytes : 3;
     const uint32_t entry = t->added.slots != NULL ? sumi_vocabulary_find(&t->added, bos, bytes) : SUMI_VOCABULARY_NONE;

@@ -28,7 +28,7 @@ static size_t limit_of(const cut_text* t, size_t at)
 {
     const sumi_window window = {.text = t->text, .bytes = t->bytes};
     const size_t rest = end_of(t) - at;
-    if (rest <= SUMI_STAGE_BYTES) { return end_of(t); }
+    if (rest <= SUMI_STAGE_BYTES) return end_of(t);
     return t->base + sumi_window_whole(&window, at - t->base + SUMI_STAGE_BYTES);
 }
 
@@ -39,8 +39,8 @@ static cut_found look_strip(sumi_stage_cut* s, const sumi_normalize_step* step, 
     for (size_t length; s->at < limit; s->at += length) {
         const bool is_space = sumi_char_is_space(character_at(t, s->at, &length));
         const bool is_leading = is_space && step->strip_left && s->from == s->at;
-        if (is_leading) { s->from = s->solid = s->at + length; }
-        if (!is_space || (!step->strip_right && !is_leading)) { s->solid = s->at + length; }
+        if (is_leading) s->from = s->solid = s->at + length;
+        if (!is_space || (!step->strip_right && !is_leading)) s->solid = s->at + length;
     }
     return (cut_found){.end = s->solid, .is_last = t->is_last && s->at == end_of(t), .next = end_of(t)};
 }
@@ -50,7 +50,7 @@ static cut_found look_white_space(sumi_stage_cut* s, const cut_text* t)
 {
     const size_t limit = limit_of(t, s->at);
     for (size_t length; s->at < limit; s->at += length) {
-        if (!sumi_char_is_space(character_at(t, s->at, &length))) { continue; }
+        if (!sumi_char_is_space(character_at(t, s->at, &length))) continue;
         const size_t end = s->at;
         s->at += length;
         return (cut_found){.end = end, .is_last = true, .is_empty = end == s->from, .next = s->at};
@@ -104,7 +104,7 @@ static cut_found look_literal(sumi_stage_cut* s, const sumi_split_step* step, co
     while (s->at < limit) {
         const size_t at = s->at - t->base;
         if (!s->is_in_text) { // at a boundary
-            if (t->bytes - at < pattern->bytes && !t->is_last) { break; }
+            if (t->bytes - at < pattern->bytes && !t->is_last) break;
             const bool is_pattern =
                 t->bytes - at >= pattern->bytes && memcmp(t->text + at, pattern->data, pattern->bytes) == 0;
             const bool cuts = s->at != 0 && !s->is_cut && cuts_before(step->behavior, is_pattern, s->has_pattern);
@@ -165,17 +165,17 @@ static bool find_whole(const sumi_text_stage* stage, const sumi_window* in, size
     const size_t limit = in->bytes <= SUMI_STAGE_BYTES ? in->bytes : sumi_window_whole(in, SUMI_STAGE_BYTES);
     if (stage->kind == SUMI_STAGE_WORDS) {
         sumi_word_split word = {0};
-        if (!sumi_word_split_find(&word, in->text, 0, limit, in->is_last && limit == in->bytes)) { return false; }
+        if (!sumi_word_split_find(&word, in->text, 0, limit, in->is_last && limit == in->bytes)) return false;
         *out_end = *out_next = word.end;
         return true;
     }
     if (stage->kind == SUMI_STAGE_MARKS) {
         at = sumi_pattern_find(in->text, limit, 1, &((const sumi_split_step*)stage->step)->pattern);
     } else if (limit == in->bytes) {
-        while (at < limit && sumi_char_is_space(sumi_utf8_get(in->text + at, &length))) { at += length; }
+        while (at < limit && sumi_char_is_space(sumi_utf8_get(in->text + at, &length))) at += length;
         *out_begin = at;
         length = 0;
-        while (at < limit && !sumi_char_is_space(sumi_utf8_get(in->text + at, &length))) { at += length; }
+        while (at < limit && !sumi_char_is_space(sumi_utf8_get(in->text + at, &length))) at += length;
         length = at < limit ? length : 0;
     }
     *out_end = at;
@@ -194,11 +194,10 @@ static bool show_whole(sumi_tokenizer_run* run, size_t index)
         stage->base = s->from;
         stage->out.is_last = stage->has_output = false;
     }
-    if (!stage->has_input || stage->has_output || in->bytes == 0 || s->from != stage->base || s->at != s->from) {
+    if (!stage->has_input || stage->has_output || in->bytes == 0 || s->from != stage->base || s->at != s->from)
         return false;
-    }
     size_t begin, end, next;
-    if (!find_whole(stage, in, &begin, &end, &next)) { return false; }
+    if (!find_whole(stage, in, &begin, &end, &next)) return false;
     stage->out = (sumi_window){in->text + begin, end - begin, true, in->at_begin && stage->base + begin == 0};
     stage->has_output = true;
     stage->is_ending = in->is_last && next == in->bytes;
@@ -216,12 +215,12 @@ sumi_result sumi_stage_split_pull(sumi_tokenizer_run* run, size_t index, sumi_pu
     *out_pull = SUMI_PULL_MORE;
     const bool has_short_pieces =
         stage->kind == SUMI_STAGE_WORDS || stage->kind == SUMI_STAGE_MARKS || stage->kind == SUMI_STAGE_WHITESPACE;
-    if (has_short_pieces && show_whole(run, index)) { return SUMI_OK; }
+    if (has_short_pieces && show_whole(run, index)) return SUMI_OK;
     sumi_stage_follow(run, index);
     for (;;) {
         if (!stage->has_input || stage->waits) {
             SUMI_TRY(sumi_stage_refill(run, index, out_pull));
-            if (*out_pull != SUMI_PULL_MORE) { return SUMI_OK; }
+            if (*out_pull != SUMI_PULL_MORE) return SUMI_OK;
             if (!stage->has_input) {
                 stage->has_input = true;
                 stage->base = 0;
@@ -229,7 +228,7 @@ sumi_result sumi_stage_split_pull(sumi_tokenizer_run* run, size_t index, sumi_pu
             }
         }
         *out_pull = SUMI_PULL_PAUSE;
-        if (sumi_run_must_pause(run)) { return SUMI_OK; }
+        if (sumi_run_must_pause(run)) return SUMI_OK;
         if (!stage->has_output && s->from > stage->base) { // what was left out
             sumi_window_take(&run->stages[index - 1].out, s->from - stage->base);
             stage->base = s->from;
@@ -241,7 +240,7 @@ sumi_result sumi_stage_split_pull(sumi_tokenizer_run* run, size_t index, sumi_pu
             const bool is_news = (found.end > s->from || found.is_last)
                               && sumi_stage_show(run, index, s->from, found.end, found.is_last);
             stage->is_ending = is_over;
-            if (found.is_last) { s->from = found.next; }
+            if (found.is_last) s->from = found.next;
             if (is_news) {
                 *out_pull = SUMI_PULL_MORE;
                 return SUMI_OK;

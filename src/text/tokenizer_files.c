@@ -66,7 +66,7 @@ sumi_result sumi_load_merges_text(sumi_loader* load)
     l->position += bytes + (end != NULL);
     l->merge_line++;
     bytes -= bytes != 0 && line[bytes - 1] == '\r';
-    if (bytes == 0 || (l->merge_line == 1 && bytes >= 8 && memcmp(line, "#version", 8) == 0)) { return SUMI_OK; }
+    if (bytes == 0 || (l->merge_line == 1 && bytes >= 8 && memcmp(line, "#version", 8) == 0)) return SUMI_OK;
     return sumi_load_merge_line(load, line, bytes);
 }
 
@@ -104,7 +104,7 @@ static sumi_result check_class(sumi_loader* load)
     sumi_load_string_or_null(load, &name);
     SUMI_TRY(sumi_load_result(load->j));
     for (size_t i = 0; sumi_load_has(&name) && classes[i] != NULL; i++) {
-        if (sumi_json_is(&name, classes[i])) { return SUMI_OK; }
+        if (sumi_json_is(&name, classes[i])) return SUMI_OK;
     }
     return sumi_load_has(&name) ? sumi_load_unsupported(load, "the tokenizer_class", &name) : SUMI_OK;
 }
@@ -120,7 +120,7 @@ sumi_result sumi_load_config(sumi_loader* load)
     }
     if (sumi_json_is(&key, "added_tokens_decoder")) {
         l->has_decoder = !sumi_json_null(j);
-        if (l->has_decoder && sumi_json_object(j)) { l->phase = SUMI_LOAD_CONFIG_TOKENS; }
+        if (l->has_decoder && sumi_json_object(j)) l->phase = SUMI_LOAD_CONFIG_TOKENS;
     } else if (sumi_json_is(&key, "tokenizer_class")) {
         return check_class(load);
     } else if (sumi_json_is(&key, "add_bos_token")) {
@@ -184,7 +184,7 @@ static sumi_result read_special(sumi_loader* load)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (content.bytes == 0) { return SUMI_OK; }
+    if (content.bytes == 0) return SUMI_OK;
     const char* text;
     size_t bytes;
     load->l->text.bytes = 0;
@@ -192,7 +192,7 @@ static sumi_result read_special(sumi_loader* load)
     uint32_t entry = t->added.slots != NULL ? sumi_vocabulary_find(&t->added, text, bytes) : SUMI_VOCABULARY_NONE;
     if (entry != SUMI_VOCABULARY_NONE) {
         // flags from tokenizer_config.json or from the SentencePiece model take precedence over this file's
-        if (!is_object || load->l->has_decoder || load->l->form == SUMI_TOKENIZER_SENTENCEPIECE) { return SUMI_OK; }
+        if (!is_object || load->l->has_decoder || load->l->form == SUMI_TOKENIZER_SENTENCEPIECE) return SUMI_OK;
         return sumi_load_add_token(load, text, bytes, sumi_vocabulary_id(&t->added, entry), &flags);
     }
     const sumi_vocabulary* vocabulary = t->model == SUMI_TOKEN_MODEL_BPE ? &t->bpe.vocabulary : &t->unigram.vocabulary;
@@ -214,9 +214,9 @@ sumi_result sumi_load_special(sumi_loader* load)
         SUMI_TRY(sumi_load_result(load->j));
         return end_file(load);
     }
-    if (sumi_json_peek(load->j) != SUMI_JSON_ARRAY) { return read_special(load); }
+    if (sumi_json_peek(load->j) != SUMI_JSON_ARRAY) return read_special(load);
     sumi_json_array(load->j); // additional_special_tokens
-    while (sumi_json_item(load->j)) { SUMI_TRY(read_special(load)); }
+    while (sumi_json_item(load->j)) SUMI_TRY(read_special(load));
     return sumi_load_result(load->j);
 }
 
@@ -244,9 +244,8 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
     t->normalize[t->normalize_count++] = (sumi_normalize_step){.kind = SUMI_NORMALIZE_NFC};
     t->split[t->split_count++] = (sumi_split_step){.kind = SUMI_SPLIT_QWEN};
     sumi_result result = sumi_load_begin_vocabulary(&load);
-    if (result == SUMI_OK && t->model != SUMI_TOKEN_MODEL_BPE) {
+    if (result == SUMI_OK && t->model != SUMI_TOKEN_MODEL_BPE)
         result = sumi_load_refuse(&load, "a vocab.json must be an object");
-    }
     if (result != SUMI_OK) {
         sumi_tokenizer_destroy(t);
         *out_tokenizer = NULL;

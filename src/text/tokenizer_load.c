@@ -49,7 +49,7 @@ static sumi_result read_unigram_entry(sumi_loader* load)
         is_complete = !sumi_json_item(j);
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!is_complete) { return sumi_load_refuse(load, "a piece and its score are due"); }
+    if (!is_complete) return sumi_load_refuse(load, "a piece and its score are due");
     const char* text;
     size_t bytes;
     load->l->text.bytes = 0;
@@ -61,7 +61,7 @@ static sumi_result read_vocabulary_entry(sumi_loader* load)
 {
     sumi_json_text key;
     bool more = load->t->model == SUMI_TOKEN_MODEL_BPE ? sumi_json_key(load->j, &key) : sumi_json_item(load->j);
-    if (more) { return load->t->model == SUMI_TOKEN_MODEL_BPE ? read_bpe_entry(load, &key) : read_unigram_entry(load); }
+    if (more) return load->t->model == SUMI_TOKEN_MODEL_BPE ? read_bpe_entry(load, &key) : read_unigram_entry(load);
     SUMI_TRY(sumi_load_result(load->j));
     if (load->l->form == SUMI_TOKENIZER_VOCABULARY) {
         SUMI_TRY(sumi_json_end(load->j));
@@ -75,7 +75,7 @@ static sumi_result read_vocabulary_entry(sumi_loader* load)
 
 static sumi_result begin_merges(sumi_loader* load)
 {
-    if (load->t->model != SUMI_TOKEN_MODEL_BPE) { return sumi_load_refuse(load, "merges in a model that has none"); }
+    if (load->t->model != SUMI_TOKEN_MODEL_BPE) return sumi_load_refuse(load, "merges in a model that has none");
     load->l->phase = SUMI_LOAD_MERGES;
     sumi_json_array(load->j);
     SUMI_TRY(sumi_load_result(load->j));
@@ -94,7 +94,7 @@ static sumi_result read_merge_value(sumi_loader* load)
                                      && sumi_json_item(j) && sumi_json_string(j, &right) && !sumi_json_item(j)
                                : sumi_json_string(j, &left);
     SUMI_TRY(sumi_load_result(j));
-    if (!is_complete) { return sumi_load_refuse(load, "a merge of two tokens is due"); }
+    if (!is_complete) return sumi_load_refuse(load, "a merge of two tokens is due");
     bool escaped = left.escaped || right.escaped;
     if (escaped) { // the decoded texts share one buffer, so this merge must not stay pending
         SUMI_TRY(sumi_load_waiting_merges(load));
@@ -115,7 +115,7 @@ static sumi_result read_merge(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
     load->j = l->merges_precede_vocabulary ? &l->merges_json : &l->json;
-    if (sumi_json_item(load->j)) { return read_merge_value(load); }
+    if (sumi_json_item(load->j)) return read_merge_value(load);
     SUMI_TRY(sumi_load_result(load->j));
     SUMI_TRY(sumi_load_waiting_merges(load));
     l->phase = l->merges_precede_vocabulary ? SUMI_LOAD_TOP : SUMI_LOAD_MODEL;
@@ -126,10 +126,9 @@ static sumi_result read_merge(sumi_loader* load)
 static sumi_result finish_model_object(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
-    if (!l->has_vocabulary) { return sumi_load_refuse(load, "a model without vocab"); }
-    if (load->t->model == SUMI_TOKEN_MODEL_BPE && !l->has_merges) {
+    if (!l->has_vocabulary) return sumi_load_refuse(load, "a model without vocab");
+    if (load->t->model == SUMI_TOKEN_MODEL_BPE && !l->has_merges)
         return sumi_load_refuse(load, "a BPE model without merges");
-    }
     if (l->merges_precede_vocabulary) {
         load->j = &l->merges_json;
         return begin_merges(load);
@@ -147,10 +146,9 @@ static sumi_result read_model_type(sumi_loader* load)
     sumi_token_model model = sumi_json_is(&type, "BPE")     ? SUMI_TOKEN_MODEL_BPE
                            : sumi_json_is(&type, "Unigram") ? SUMI_TOKEN_MODEL_UNIGRAM
                                                             : SUMI_TOKEN_MODEL_NONE;
-    if (model == SUMI_TOKEN_MODEL_NONE) { return sumi_load_unsupported(load, "the model type", &type); }
-    if (load->l->has_vocabulary && model != t->model) {
+    if (model == SUMI_TOKEN_MODEL_NONE) return sumi_load_unsupported(load, "the model type", &type);
+    if (load->l->has_vocabulary && model != t->model)
         return sumi_load_refuse(load, "a model type that does not fit its vocab");
-    }
     t->model = model;
     load->l->has_type = true;
     return SUMI_OK;
@@ -179,9 +177,9 @@ static sumi_result read_model_member(sumi_loader* load)
     } else if (sumi_json_is(&key, "vocab")) {
         return sumi_load_begin_vocabulary(load);
     } else if (sumi_json_is(&key, "merges")) {
-        if (l->has_merges) { return sumi_load_refuse(load, "second merges"); }
+        if (l->has_merges) return sumi_load_refuse(load, "second merges");
         l->has_merges = true;
-        if (l->has_vocabulary) { return begin_merges(load); }
+        if (l->has_vocabulary) return begin_merges(load);
         l->merges_precede_vocabulary = true;
         l->merges_json = *j;
         sumi_json_skip(j);
@@ -250,7 +248,7 @@ static sumi_result read_top_member(sumi_loader* load)
         return SUMI_OK;
     }
     if (sumi_json_is(&key, "added_tokens")) {
-        if (first_time(load, &l->has_added) && !sumi_json_null(j) && sumi_json_array(j)) { l->phase = SUMI_LOAD_ADDED; }
+        if (first_time(load, &l->has_added) && !sumi_json_null(j) && sumi_json_array(j)) l->phase = SUMI_LOAD_ADDED;
     } else if (sumi_json_is(&key, "normalizer")) {
         return first_time(load, &l->has_normalizer) ? sumi_load_normalizer(load, 0) : sumi_load_result(j);
     } else if (sumi_json_is(&key, "pre_tokenizer")) {
@@ -258,7 +256,7 @@ static sumi_result read_top_member(sumi_loader* load)
     } else if (sumi_json_is(&key, "post_processor")) {
         return first_time(load, &l->has_post_processor) ? sumi_load_post_processor(load, 0) : sumi_load_result(j);
     } else if (sumi_json_is(&key, "model")) {
-        if (first_time(load, &l->has_model) && sumi_json_object(j)) { l->phase = SUMI_LOAD_MODEL; }
+        if (first_time(load, &l->has_model) && sumi_json_object(j)) l->phase = SUMI_LOAD_MODEL;
     } else {
         sumi_json_skip(j); // version, decoder, truncation and padding are ignored; the caller truncates
     }
@@ -267,7 +265,7 @@ static sumi_result read_top_member(sumi_loader* load)
 
 static sumi_result read_added_item(sumi_loader* load)
 {
-    if (sumi_json_item(load->j)) { return sumi_load_added_token(load, NULL); }
+    if (sumi_json_item(load->j)) return sumi_load_added_token(load, NULL);
     load->l->phase = SUMI_LOAD_TOP;
     return sumi_load_result(load->j);
 }
@@ -295,7 +293,7 @@ static void find_merged_stand_ins(sumi_bpe* bpe)
     for (int32_t byte = 0; byte < 256; byte++) {
         const uint32_t id = bpe->byte_ids[byte];
         bpe->has_all_bytes = bpe->has_all_bytes && id != SUMI_VOCABULARY_NONE;
-        if (id == SUMI_VOCABULARY_NONE || !bpe->byte_fallback) { continue; }
+        if (id == SUMI_VOCABULARY_NONE || !bpe->byte_fallback) continue;
         lowest = id < lowest ? id : lowest; // released files have these ids in a row
         highest = id > highest ? id : highest;
     }
@@ -369,9 +367,8 @@ static sumi_result finish_added(sumi_loader* load)
                 t->path, sumi_load_shown(text, bytes), text, id);
         }
         if (flags->normalized) {
-            if (t->added_normalized.slots == NULL) {
+            if (t->added_normalized.slots == NULL)
                 SUMI_TRY(sumi_vocabulary_begin(&t->added_normalized, t->heap, 64, true, load->error));
-            }
             uint32_t normalized_entry;
             bool existed;
             sumi_text_buffer* normal = &load->l->text;
@@ -409,7 +406,7 @@ static sumi_result finish(sumi_loader* load)
         return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: it has no model; is it a tokenizer.json?",
                          load->t->path);
     }
-    if (l->form == SUMI_TOKENIZER_SENTENCEPIECE) { SUMI_TRY(sumi_load_finish_pieces(load)); }
+    if (l->form == SUMI_TOKENIZER_SENTENCEPIECE) SUMI_TRY(sumi_load_finish_pieces(load));
     SUMI_TRY(finish_model(load));
     SUMI_TRY(finish_added(load));
     l->phase = SUMI_LOAD_DONE;
@@ -491,20 +488,19 @@ sumi_result sumi_tokenizer_step(sumi_tokenizer* tokenizer, size_t item_budget, b
     sumi_tokenizer_loading* l = tokenizer->loading;
     bool done = l == NULL;
     if (!done) {
-        if (l->failure != SUMI_OK) {
+        if (l->failure != SUMI_OK)
             return sumi_fail(error, l->failure, "%s: loading it has failed before", tokenizer->path);
-        }
         l->json.error = l->merges_json.error = error;
         for (size_t remaining_items = item_budget != 0 ? item_budget : 1;
              remaining_items > 0 && l->phase != SUMI_LOAD_DONE; remaining_items--) {
             sumi_loader load = {tokenizer, l, &l->json, error};
             l->failure = load_item(&load);
-            if (l->failure != SUMI_OK) { return l->failure; }
+            if (l->failure != SUMI_OK) return l->failure;
         }
         done = l->phase == SUMI_LOAD_DONE;
     }
-    if (out_progress != NULL) { *out_progress = done ? 1.0f : progress(l); }
-    if (out_done != NULL) { *out_done = done; }
-    if (done) { sumi_load_free(tokenizer); }
+    if (out_progress != NULL) *out_progress = done ? 1.0f : progress(l);
+    if (out_done != NULL) *out_done = done;
+    if (done) sumi_load_free(tokenizer);
     return SUMI_OK;
 }

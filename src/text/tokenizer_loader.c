@@ -10,7 +10,7 @@ sumi_result sumi_load_refuse(sumi_loader* load, const char* reason)
 int sumi_load_shown(const char* text, size_t bytes)
 {
     size_t length = bytes < 64 ? bytes : 64;
-    while (length < bytes && length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) { length--; }
+    while (length < bytes && length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) length--;
     return (int)length;
 }
 
@@ -87,7 +87,7 @@ sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t byte
                          t->path, bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
     }
     SUMI_TRY(sumi_load_check_id(load, id, text, bytes));
-    if (t->added.slots == NULL) { SUMI_TRY(sumi_vocabulary_begin(&t->added, t->heap, 64, true, load->error)); }
+    if (t->added.slots == NULL) SUMI_TRY(sumi_vocabulary_begin(&t->added, t->heap, 64, true, load->error));
     uint32_t entry;
     bool existed;
     SUMI_TRY(sumi_grow(t->heap, &t->added_tokens, &t->added_capacity, t->added.count + 1, sizeof(sumi_added_token),
@@ -109,7 +109,7 @@ bool sumi_load_flag(sumi_loader* load, const sumi_json_text* key, sumi_added_tok
                : sumi_json_is(key, "lstrip")      ? &flags->lstrip
                : sumi_json_is(key, "rstrip")      ? &flags->rstrip
                                                   : NULL;
-    if (flag != NULL) { *flag = sumi_load_bool(load, false); }
+    if (flag != NULL) *flag = sumi_load_bool(load, false);
     return flag != NULL;
 }
 
@@ -142,7 +142,7 @@ sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!has_id || !sumi_load_has(&content)) { return sumi_load_refuse(load, "an added token without id or content"); }
+    if (!has_id || !sumi_load_has(&content)) return sumi_load_refuse(load, "an added token without id or content");
     flags.normalized = has_normalized ? flags.normalized : !special;
     const char* text;
     size_t bytes;
@@ -156,22 +156,20 @@ sumi_result sumi_load_begin_vocabulary(sumi_loader* load)
     sumi_tokenizer* t = load->t;
     sumi_tokenizer_loading* l = load->l;
     sumi_json_type type = sumi_json_peek(load->j);
-    if (l->has_vocabulary) { return sumi_load_refuse(load, "a second vocab"); }
+    if (l->has_vocabulary) return sumi_load_refuse(load, "a second vocab");
     sumi_token_model model = type == SUMI_JSON_ARRAY ? SUMI_TOKEN_MODEL_UNIGRAM : SUMI_TOKEN_MODEL_BPE;
     if (l->has_type && model != t->model) {
         return sumi_load_refuse(load, t->model == SUMI_TOKEN_MODEL_BPE
                                           ? "the vocab of a BPE model must be an object"
                                           : "the vocab of a Unigram model must be an array");
     }
-    if (!(model == SUMI_TOKEN_MODEL_BPE ? sumi_json_object(load->j) : sumi_json_array(load->j))) {
+    if (!(model == SUMI_TOKEN_MODEL_BPE ? sumi_json_object(load->j) : sumi_json_array(load->j)))
         return sumi_load_result(load->j);
-    }
     t->model = model;
     l->has_vocabulary = true;
     l->phase = SUMI_LOAD_VOCABULARY;
-    if (model == SUMI_TOKEN_MODEL_BPE) {
+    if (model == SUMI_TOKEN_MODEL_BPE)
         return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, l->expected_count, true, load->error);
-    }
     return sumi_vocabulary_begin(&t->unigram.vocabulary, t->heap, l->expected_count, true, load->error);
 }
 
@@ -264,9 +262,8 @@ sumi_result sumi_load_queue_merge(sumi_loader* load, const char* left, size_t le
 sumi_result sumi_load_waiting_merges(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
-    for (; l->waiting_count > 0; l->waiting_count--) {
+    for (; l->waiting_count > 0; l->waiting_count--)
         SUMI_TRY(add_merge(load, &l->waiting[(l->waiting_first++) % SUMI_WAITING_MERGES]));
-    }
     return SUMI_OK;
 }
 
@@ -302,7 +299,7 @@ sumi_result sumi_load_begin(sumi_heap* heap, sumi_tokenizer_form form, const sum
     enum { MAX_EXPECTED = 1 << 20 };
     *out_tokenizer = NULL;
     sumi_tokenizer* t = sumi_alloc_zero(heap, sizeof *t);
-    if (t == NULL) { return sumi_out_of_memory(error, sizeof *t, "a tokenizer"); }
+    if (t == NULL) return sumi_out_of_memory(error, sizeof *t, "a tokenizer");
     t->heap = heap;
     t->path = sumi_copy_text(heap, files->main.path != NULL ? files->main.path : "tokenizer.json");
     t->loading = sumi_alloc_zero(heap, sizeof *t->loading);
@@ -323,7 +320,7 @@ sumi_result sumi_load_begin(sumi_heap* heap, sumi_tokenizer_form form, const sum
 
 void sumi_tokenizer_destroy(sumi_tokenizer* tokenizer)
 {
-    if (tokenizer == NULL) { return; }
+    if (tokenizer == NULL) return;
     sumi_heap* heap = tokenizer->heap;
     sumi_load_free(tokenizer);
     sumi_vocabulary_destroy(&tokenizer->bpe.vocabulary);
@@ -345,7 +342,7 @@ int32_t sumi_tokenizer_id(const sumi_tokenizer* tokenizer, const char* token)
                                              &tokenizer->unigram.vocabulary};
     for (size_t i = 0; i < 3; i++) {
         uint32_t entry = sumi_vocabulary_find(vocabularies[i], token, strlen(token));
-        if (entry != SUMI_VOCABULARY_NONE) { return (int32_t)sumi_vocabulary_id(vocabularies[i], entry); }
+        if (entry != SUMI_VOCABULARY_NONE) return (int32_t)sumi_vocabulary_id(vocabularies[i], entry);
     }
     return -1;
 }

@@ -150,6 +150,6 @@ static inline bool sumi_load_bool(sumi_loader* load, bool missing)
 
 static inline void sumi_load_string_or_null(sumi_loader* load, sumi_json_text* out)
 {
-    if (!sumi_json_null(load->j)) { sumi_json_string(load->j, out); }
+    if (!sumi_json_null(load->j)) sumi_json_string(load->j, out);
 }
 #endif

@@ -73,7 +73,7 @@ typedef struct sumi_ids { // output of encode: count continues past capacity
 
 static inline void sumi_ids_put(sumi_ids* out, uint32_t id)
 {
-    if (out->count < out->capacity) { out->ids[out->count] = (int32_t)id; }
+    if (out->count < out->capacity) out->ids[out->count] = (int32_t)id;
     out->count++;
 }
 

@@ -16,9 +16,8 @@ static void read_pattern(sumi_loader* load, sumi_json_text* out, bool* out_regex
     if (sumi_json_object(load->j)) {
         while (sumi_json_key(load->j, &key)) {
             *out_regex = sumi_json_is(&key, "Regex");
-            if (!*out_regex && !sumi_json_is(&key, "String")) {
+            if (!*out_regex && !sumi_json_is(&key, "String"))
                 sumi_json_refuse(load->j, "a pattern that is neither String nor Regex");
-            }
             sumi_json_string(load->j, out);
         }
     }
@@ -27,13 +26,12 @@ static void read_pattern(sumi_loader* load, sumi_json_text* out, bool* out_regex
 // Parses the only regex that released normalizers use: a run "x{n,}" of one ordinary character x.
 static bool parse_run_regex(sumi_short_text* pattern, size_t* out_min_run)
 {
-    if (pattern->bytes == 0 || memchr("\\^$.|?*+()[]{}", pattern->data[0], 14) != NULL) { return false; }
+    if (pattern->bytes == 0 || memchr("\\^$.|?*+()[]{}", pattern->data[0], 14) != NULL) return false;
     size_t length = sumi_utf8_length(pattern->data), at = length, run = 0;
-    if (at >= pattern->bytes || pattern->data[at++] != '{') { return false; }
-    while (at < pattern->bytes && pattern->data[at] >= '0' && pattern->data[at] <= '9' && run < 1000000) {
+    if (at >= pattern->bytes || pattern->data[at++] != '{') return false;
+    while (at < pattern->bytes && pattern->data[at] >= '0' && pattern->data[at] <= '9' && run < 1000000)
         run = run * 10 + (size_t)(pattern->data[at++] - '0');
-    }
-    if (run == 0 || pattern->bytes - at != 2 || memcmp(pattern->data + at, ",}", 2) != 0) { return false; }
+    if (run == 0 || pattern->bytes - at != 2 || memcmp(pattern->data + at, ",}", 2) != 0) return false;
     pattern->bytes = length;
     *out_min_run = run;
     return true;
@@ -42,7 +40,7 @@ static bool parse_run_regex(sumi_short_text* pattern, size_t* out_min_run)
 static sumi_result read_normalizer_list(sumi_loader* load, int32_t depth)
 {
     if (sumi_json_array(load->j)) {
-        while (sumi_json_item(load->j)) { SUMI_TRY(sumi_load_normalizer(load, depth + 1)); }
+        while (sumi_json_item(load->j)) SUMI_TRY(sumi_load_normalizer(load, depth + 1));
     }
     return sumi_load_result(load->j);
 }
@@ -51,11 +49,11 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth)
 {
     sumi_tokenizer* t = load->t;
     sumi_json* j = load->j;
-    if (sumi_json_null(j)) { return SUMI_OK; }
+    if (sumi_json_null(j)) return SUMI_OK;
     sumi_json_text key, type = {0}, pattern = {0}, content = {0}, charsmap = {0};
     bool is_regex = false, has_list = false;
     sumi_normalize_step step = {.strip_left = true, .strip_right = true};
-    if (depth > SUMI_TOKENIZER_MAX_STEPS) { return sumi_load_refuse(load, "normalizers nested too deep"); }
+    if (depth > SUMI_TOKENIZER_MAX_STEPS) return sumi_load_refuse(load, "normalizers nested too deep");
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "type")) {
@@ -79,33 +77,29 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!sumi_load_has(&type)) { return sumi_load_refuse(load, "a normalizer without type"); }
-    if (sumi_json_is(&type, "Sequence") != has_list) {
+    if (!sumi_load_has(&type)) return sumi_load_refuse(load, "a normalizer without type");
+    if (sumi_json_is(&type, "Sequence") != has_list)
         return sumi_load_refuse(load, "a normalizer with a list must be a Sequence");
-    }
-    if (has_list) { return SUMI_OK; }
+    if (has_list) return SUMI_OK;
     if (sumi_json_is(&type, "NFC")) {
         step.kind = SUMI_NORMALIZE_NFC;
     } else if (sumi_json_is(&type, "Strip")) {
         step.kind = SUMI_NORMALIZE_STRIP;
     } else if (sumi_json_is(&type, "Replace")) {
         step.kind = SUMI_NORMALIZE_REPLACE;
-        if (!sumi_load_has(&pattern) || !sumi_load_has(&content)) {
+        if (!sumi_load_has(&pattern) || !sumi_load_has(&content))
             return sumi_load_refuse(load, "a Replace normalizer without pattern or content");
-        }
         SUMI_TRY(sumi_load_short_text(load, &pattern, "normalizer.pattern", &step.pattern));
         SUMI_TRY(sumi_load_short_text(load, &content, "normalizer.content", &step.content));
-        if (is_regex && !parse_run_regex(&step.pattern, &step.min_run)) {
+        if (is_regex && !parse_run_regex(&step.pattern, &step.min_run))
             return sumi_load_unsupported(load, "the normalizer's regex", &pattern);
-        }
-        if (step.pattern.bytes == 0) { return sumi_load_refuse(load, "a Replace normalizer with an empty pattern"); }
+        if (step.pattern.bytes == 0) return sumi_load_refuse(load, "a Replace normalizer with an empty pattern");
     } else if (sumi_json_is(&type, "Precompiled")) {
         step.kind = SUMI_NORMALIZE_CHARSMAP;
         const char* text;
         size_t bytes;
-        if (!sumi_load_has(&charsmap) || t->charsmap.blob != NULL) {
+        if (!sumi_load_has(&charsmap) || t->charsmap.blob != NULL)
             return sumi_load_refuse(load, "a Precompiled normalizer without precompiled_charsmap, or a second one");
-        }
         load->l->text.bytes = 0;
         SUMI_TRY(sumi_load_text(load, &charsmap, &text, &bytes));
         SUMI_TRY(sumi_charsmap_begin(&t->charsmap, t->heap, text, bytes, t->path, load->error));
@@ -127,7 +121,7 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth)
 static sumi_result read_pre_tokenizer_list(sumi_loader* load, int32_t depth)
 {
     if (sumi_json_array(load->j)) {
-        while (sumi_json_item(load->j)) { SUMI_TRY(sumi_load_pre_tokenizer(load, depth + 1)); }
+        while (sumi_json_item(load->j)) SUMI_TRY(sumi_load_pre_tokenizer(load, depth + 1));
     }
     return sumi_load_result(load->j);
 }
@@ -149,16 +143,12 @@ static sumi_result finish_split(sumi_loader* load, const pre_tokenizer_fields* f
         {"MergedWithNext", SUMI_SPLIT_MERGED_NEXT},
         {"Contiguous", SUMI_SPLIT_CONTIGUOUS},
     };
-    if (!sumi_load_has(&fields->pattern) || !sumi_load_has(&fields->behavior)) {
+    if (!sumi_load_has(&fields->pattern) || !sumi_load_has(&fields->behavior))
         return sumi_load_refuse(load, "a Split pre-tokenizer without pattern or behavior");
-    }
     size_t i = 0;
-    while (i < sizeof s_behaviors / sizeof *s_behaviors && !sumi_json_is(&fields->behavior, s_behaviors[i].name)) {
-        i++;
-    }
-    if (i == sizeof s_behaviors / sizeof *s_behaviors) {
+    while (i < sizeof s_behaviors / sizeof *s_behaviors && !sumi_json_is(&fields->behavior, s_behaviors[i].name)) i++;
+    if (i == sizeof s_behaviors / sizeof *s_behaviors)
         return sumi_load_unsupported(load, "the pre-tokenizer's behavior", &fields->behavior);
-    }
     step->behavior = s_behaviors[i].behavior;
     if (fields->is_regex) {
         step->kind = SUMI_SPLIT_QWEN;
@@ -170,9 +160,8 @@ static sumi_result finish_split(sumi_loader* load, const pre_tokenizer_fields* f
     }
     step->kind = SUMI_SPLIT_LITERAL;
     SUMI_TRY(sumi_load_short_text(load, &fields->pattern, "pre_tokenizer.pattern", &step->pattern));
-    if (step->pattern.bytes == 0 || fields->invert) {
+    if (step->pattern.bytes == 0 || fields->invert)
         return sumi_load_unsupported(load, "the pre-tokenizer's pattern (empty, or inverted)", &fields->pattern);
-    }
     return SUMI_OK;
 }
 
@@ -185,13 +174,11 @@ static sumi_result finish_metaspace(sumi_loader* load, const pre_tokenizer_field
             return sumi_load_unsupported(load, "a second pre-tokenizer", &fields->type);
         }
     }
-    if (!sumi_load_has(&fields->replacement)) {
+    if (!sumi_load_has(&fields->replacement))
         return sumi_load_refuse(load, "a Metaspace pre-tokenizer without replacement");
-    }
     SUMI_TRY(sumi_load_short_text(load, &fields->replacement, "pre_tokenizer.replacement", &step->pattern));
-    if (step->pattern.bytes == 0 || sumi_utf8_length(step->pattern.data) != step->pattern.bytes) {
+    if (step->pattern.bytes == 0 || sumi_utf8_length(step->pattern.data) != step->pattern.bytes)
         return sumi_load_refuse(load, "a Metaspace replacement that is not one character");
-    }
     // files have the newer prepend_scheme, the older add_prefix_space, or both
     step->prepend =
         fields->has_add_prefix_space && !fields->add_prefix_space ? SUMI_PREPEND_NEVER : SUMI_PREPEND_ALWAYS;
@@ -213,11 +200,11 @@ sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth)
 {
     sumi_tokenizer* t = load->t;
     sumi_json* j = load->j;
-    if (sumi_json_null(j)) { return SUMI_OK; }
+    if (sumi_json_null(j)) return SUMI_OK;
     sumi_json_text key;
     pre_tokenizer_fields fields = {.use_regex = true, .split = true};
     sumi_split_step step = {0};
-    if (depth > SUMI_TOKENIZER_MAX_STEPS) { return sumi_load_refuse(load, "pre-tokenizers nested too deep"); }
+    if (depth > SUMI_TOKENIZER_MAX_STEPS) return sumi_load_refuse(load, "pre-tokenizers nested too deep");
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "type")) {
@@ -248,11 +235,10 @@ sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!sumi_load_has(&fields.type)) { return sumi_load_refuse(load, "a pre-tokenizer without type"); }
-    if (sumi_json_is(&fields.type, "Sequence") != fields.has_list) {
+    if (!sumi_load_has(&fields.type)) return sumi_load_refuse(load, "a pre-tokenizer without type");
+    if (sumi_json_is(&fields.type, "Sequence") != fields.has_list)
         return sumi_load_refuse(load, "a pre-tokenizer with a list must be a Sequence");
-    }
-    if (fields.has_list) { return SUMI_OK; }
+    if (fields.has_list) return SUMI_OK;
     if (t->byte_level || t->split_count == SUMI_TOKENIZER_MAX_STEPS) {
         return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
                          "%s: the pre-tokenizer has steps after ByteLevel, or more than %d; use the tokenizer that was "
@@ -260,9 +246,8 @@ sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth)
                          t->path, SUMI_TOKENIZER_MAX_STEPS);
     }
     if (sumi_json_is(&fields.type, "ByteLevel")) {
-        if (fields.add_prefix_space || fields.use_regex) {
+        if (fields.add_prefix_space || fields.use_regex)
             return sumi_load_unsupported(load, "with add_prefix_space or use_regex the pre-tokenizer", &fields.type);
-        }
         t->byte_level = true;
         return SUMI_OK;
     }
@@ -291,7 +276,7 @@ static sumi_result put_end(sumi_loader* load, bool after_text, uint64_t id)
                          "released with the model",
                          t->path, SUMI_TOKENIZER_MAX_ENDS);
     }
-    if (id > SUMI_VOCABULARY_MAX_COUNT) { return sumi_load_refuse(load, "a post_processor whose id is too large"); }
+    if (id > SUMI_VOCABULARY_MAX_COUNT) return sumi_load_refuse(load, "a post_processor whose id is too large");
     (after_text ? t->after : t->before)[(*count)++] = (uint32_t)id;
     return SUMI_OK;
 }
@@ -353,9 +338,8 @@ static sumi_result read_template_item(sumi_loader* load, sumi_json* j, const sum
         return sumi_load_result(j);
     }
     bool is_sequence = sumi_json_is(&kind, "Sequence");
-    if (!is_sequence && !sumi_json_is(&kind, "SpecialToken")) {
+    if (!is_sequence && !sumi_json_is(&kind, "SpecialToken"))
         sumi_json_refuse(j, "a template item that is neither Sequence nor SpecialToken");
-    }
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "id")) {
@@ -365,14 +349,12 @@ static sumi_result read_template_item(sumi_loader* load, sumi_json* j, const sum
             }
         }
     }
-    if (!j->failed && (!sumi_load_has(&id) || sumi_json_key(j, &key))) {
+    if (!j->failed && (!sumi_load_has(&id) || sumi_json_key(j, &key)))
         sumi_json_refuse(j, "a template item without id, or with two kinds");
-    }
     SUMI_TRY(sumi_load_result(j));
-    if (!is_sequence) { return put_special(load, *tokens, &id, *after_text); }
-    if (*after_text || !sumi_json_is(&id, "A")) {
+    if (!is_sequence) return put_special(load, *tokens, &id, *after_text);
+    if (*after_text || !sumi_json_is(&id, "A"))
         sumi_json_refuse(j, "a template for one text that does not have that text once");
-    }
     *after_text = true;
     return sumi_load_result(j);
 }
@@ -381,7 +363,7 @@ static sumi_result finish_template(sumi_loader* load, sumi_json single, const su
 {
     bool after_text = false;
     if (sumi_json_array(&single)) {
-        while (sumi_json_item(&single)) { SUMI_TRY(read_template_item(load, &single, tokens, &after_text)); }
+        while (sumi_json_item(&single)) SUMI_TRY(read_template_item(load, &single, tokens, &after_text));
     }
     SUMI_TRY(sumi_load_result(&single));
     return after_text ? SUMI_OK : sumi_load_refuse(load, "a template for one text that does not have that text once");
@@ -392,9 +374,9 @@ static sumi_result read_end_pair(sumi_loader* load, uint64_t* out_id)
 {
     sumi_json_text text;
     if (sumi_json_array(load->j)) {
-        if (sumi_json_item(load->j)) { sumi_json_string(load->j, &text); }
-        if (sumi_json_item(load->j)) { *out_id = sumi_json_unsigned(load->j); }
-        if (!load->j->failed && sumi_json_item(load->j)) { sumi_json_refuse(load->j, "a token and its id are due"); }
+        if (sumi_json_item(load->j)) sumi_json_string(load->j, &text);
+        if (sumi_json_item(load->j)) *out_id = sumi_json_unsigned(load->j);
+        if (!load->j->failed && sumi_json_item(load->j)) sumi_json_refuse(load->j, "a token and its id are due");
     }
     return sumi_load_result(load->j);
 }
@@ -402,7 +384,7 @@ static sumi_result read_end_pair(sumi_loader* load, uint64_t* out_id)
 static sumi_result read_post_processor_list(sumi_loader* load, int32_t depth)
 {
     if (sumi_json_array(load->j)) {
-        while (sumi_json_item(load->j)) { SUMI_TRY(sumi_load_post_processor(load, depth + 1)); }
+        while (sumi_json_item(load->j)) SUMI_TRY(sumi_load_post_processor(load, depth + 1));
     }
     return sumi_load_result(load->j);
 }
@@ -411,11 +393,11 @@ sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth)
 {
     sumi_tokenizer* t = load->t;
     sumi_json *j = load->j, single = {0}, tokens = {0};
-    if (sumi_json_null(j)) { return SUMI_OK; }
+    if (sumi_json_null(j)) return SUMI_OK;
     sumi_json_text key, type = {0};
     uint64_t sep = UINT64_MAX, cls = UINT64_MAX;
     bool has_list = false;
-    if (depth > SUMI_TOKENIZER_MAX_STEPS) { return sumi_load_refuse(load, "post processors nested too deep"); }
+    if (depth > SUMI_TOKENIZER_MAX_STEPS) return sumi_load_refuse(load, "post processors nested too deep");
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "type")) {
@@ -440,11 +422,10 @@ sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!sumi_load_has(&type)) { return sumi_load_refuse(load, "a post processor without type"); }
-    if (sumi_json_is(&type, "Sequence") != has_list) {
+    if (!sumi_load_has(&type)) return sumi_load_refuse(load, "a post processor without type");
+    if (sumi_json_is(&type, "Sequence") != has_list)
         return sumi_load_refuse(load, "a post processor with a list must be a Sequence");
-    }
-    if (has_list || sumi_json_is(&type, "ByteLevel")) { return SUMI_OK; }
+    if (has_list || sumi_json_is(&type, "ByteLevel")) return SUMI_OK;
     if (t->has_template) {
         return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
                          "%s: two post processors add tokens; use the tokenizer that was released with the model",
@@ -452,15 +433,13 @@ sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth)
     }
     t->has_template = true;
     if (sumi_json_is(&type, "TemplateProcessing")) {
-        if (single.begin == NULL || tokens.begin == NULL) {
+        if (single.begin == NULL || tokens.begin == NULL)
             return sumi_load_refuse(load, "a template without single or special_tokens");
-        }
         return finish_template(load, single, &tokens);
     }
     if (sumi_json_is(&type, "RobertaProcessing") || sumi_json_is(&type, "BertProcessing")) {
-        if (sep == UINT64_MAX || cls == UINT64_MAX) {
+        if (sep == UINT64_MAX || cls == UINT64_MAX)
             return sumi_load_refuse(load, "a post processor without sep or cls");
-        }
         SUMI_TRY(put_end(load, false, cls));
         return put_end(load, true, sep);
     }

@@ -9,9 +9,9 @@ size_t sumi_pattern_find(const char* text, size_t bytes, size_t at, const sumi_s
     SUMI_ASSERT(pattern->bytes > 0 && pattern->bytes <= SUMI_TOKENIZER_MAX_PATTERN && at <= bytes);
     while (at < bytes) {
         const char* first = memchr(text + at, pattern->data[0], bytes - at);
-        if (first == NULL) { return bytes; }
+        if (first == NULL) return bytes;
         at = (size_t)(first - text);
-        if (bytes - at >= pattern->bytes && memcmp(first, pattern->data, pattern->bytes) == 0) { return at; }
+        if (bytes - at >= pattern->bytes && memcmp(first, pattern->data, pattern->bytes) == 0) return at;
         at++;
     }
     return bytes;
@@ -26,8 +26,8 @@ sumi_result sumi_stage_refill(sumi_tokenizer_run* run, size_t index, sumi_pull* 
     const size_t shown = shows_input ? (size_t)(stage->out.text - in->text) : 0;
     SUMI_ASSERT(shown <= in->bytes && (!stage->has_input || !in->is_last));
     SUMI_TRY(sumi_run_pull(run, index - 1, out_pull));
-    if (shows_input) { stage->out.text = in->text + shown; }
-    if (*out_pull == SUMI_PULL_MORE) { stage->waits = false; }
+    if (shows_input) stage->out.text = in->text + shown;
+    if (*out_pull == SUMI_PULL_MORE) stage->waits = false;
     return SUMI_OK;
 }
 
@@ -46,7 +46,7 @@ void sumi_stage_follow(sumi_tokenizer_run* run, size_t index)
 void sumi_stage_end_piece(sumi_tokenizer_run* run, size_t index)
 {
     sumi_text_stage* stage = &run->stages[index];
-    if (!stage->out.is_last) { return; }
+    if (!stage->out.is_last) return;
     SUMI_ASSERT(stage->out.bytes == 0);
     stage->out.is_last = stage->has_output = false;
     if (stage->is_ending) {
@@ -107,10 +107,10 @@ static bool is_continuation(char c) { return ((unsigned char)c & 0xC0) == 0x80; 
 // one, reaches over it.
 static size_t whole_end(const sumi_text_part* part, size_t at)
 {
-    if (part->bytes - at <= SUMI_STAGE_BYTES) { return part->bytes; }
+    if (part->bytes - at <= SUMI_STAGE_BYTES) return part->bytes;
     const size_t end = at + SUMI_STAGE_BYTES;
     for (size_t back = 0; back < 4; back++) {
-        if (!is_continuation(part->text[end - back])) { return end - back; }
+        if (!is_continuation(part->text[end - back])) return end - back;
     }
     return end; // no character is that long
 }
@@ -119,7 +119,7 @@ static sumi_result pull_source(sumi_tokenizer_run* run, sumi_pull* out_pull)
 {
     sumi_text_stage* stage = &run->stages[0];
     *out_pull = SUMI_PULL_END;
-    if (stage->out.is_last) { return SUMI_OK; }
+    if (stage->out.is_last) return SUMI_OK;
     SUMI_TRY(sumi_stage_room(run, 0, 3 * SUMI_STAGE_BYTES)); // as if every byte had to be replaced
     size_t taken = 0;
     while (run->part_index < run->part_count && taken < SUMI_STAGE_BYTES / 2) {
@@ -147,7 +147,7 @@ sumi_result sumi_run_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_
 {
     SUMI_ASSERT(index < run->stage_count);
     *out_pull = SUMI_PULL_PAUSE;
-    if (sumi_run_must_pause(run)) { return SUMI_OK; }
+    if (sumi_run_must_pause(run)) return SUMI_OK;
     switch (run->stages[index].kind) {
     case SUMI_STAGE_SOURCE: return pull_source(run, out_pull);
     case SUMI_STAGE_ADDED: return sumi_stage_added_pull(run, index, out_pull);
@@ -169,7 +169,7 @@ sumi_result sumi_run_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_
 sumi_result sumi_tokenizer_run_create(sumi_heap* heap, sumi_error* error, sumi_tokenizer_run** out_run)
 {
     *out_run = sumi_alloc_zero(heap, sizeof **out_run);
-    if (*out_run == NULL) { return sumi_out_of_memory(error, sizeof **out_run, "a text's tokens"); }
+    if (*out_run == NULL) return sumi_out_of_memory(error, sizeof **out_run, "a text's tokens");
     (*out_run)->heap = heap;
     return SUMI_OK;
 }
@@ -179,14 +179,13 @@ static void release_buffers(sumi_tokenizer_run* run, size_t kept)
 {
     sumi_heap* heap = run->heap;
     for (size_t i = 0; i < SUMI_MAX_STAGES; i++) {
-        if (run->stages[i].buffer.capacity > kept) { sumi_text_release(heap, &run->stages[i].buffer); }
+        if (run->stages[i].buffer.capacity > kept) sumi_text_release(heap, &run->stages[i].buffer);
     }
     for (size_t i = 0; i < SUMI_TOKENIZER_MAX_STEPS; i++) {
-        if (run->nfc[i] != NULL && run->nfc[i]->mark_capacity * sizeof(sumi_nfc_mark) > kept) {
+        if (run->nfc[i] != NULL && run->nfc[i]->mark_capacity * sizeof(sumi_nfc_mark) > kept)
             sumi_nfc_release(heap, run->nfc[i]);
-        }
     }
-    if (run->bpe.mapped.capacity > kept) { sumi_text_release(heap, &run->bpe.mapped); }
+    if (run->bpe.mapped.capacity > kept) sumi_text_release(heap, &run->bpe.mapped);
     (void)sumi_pages_trim(heap, &run->bpe.symbols, SUMI_KEPT_PAGES, SIZE_MAX);
     (void)sumi_pages_trim(heap, &run->bpe.queue, SUMI_KEPT_PAGES, SIZE_MAX);
     (void)sumi_pages_trim(heap, &run->unigram.nodes, SUMI_KEPT_PAGES, SIZE_MAX);
@@ -194,7 +193,7 @@ static void release_buffers(sumi_tokenizer_run* run, size_t kept)
 
 void sumi_tokenizer_run_end(sumi_tokenizer_run* run)
 {
-    if (run == NULL || run->phase == SUMI_RUN_IDLE) { return; }
+    if (run == NULL || run->phase == SUMI_RUN_IDLE) return;
     release_buffers(run, SUMI_KEPT_BYTES);
     run->tokenizer = NULL;
     run->phase = SUMI_RUN_IDLE;
@@ -202,9 +201,9 @@ void sumi_tokenizer_run_end(sumi_tokenizer_run* run)
 
 void sumi_tokenizer_run_destroy(sumi_tokenizer_run* run)
 {
-    if (run == NULL) { return; }
+    if (run == NULL) return;
     release_buffers(run, 0);
-    for (size_t i = 0; i < SUMI_TOKENIZER_MAX_STEPS; i++) { sumi_free(run->heap, run->nfc[i]); }
+    for (size_t i = 0; i < SUMI_TOKENIZER_MAX_STEPS; i++) sumi_free(run->heap, run->nfc[i]);
     sumi_pages_release(run->heap, &run->bpe.symbols);
     sumi_pages_release(run->heap, &run->bpe.queue);
     sumi_pages_release(run->heap, &run->unigram.nodes);
@@ -232,9 +231,9 @@ static sumi_result add_normalizer(sumi_tokenizer_run* run, sumi_error* error)
     const sumi_tokenizer* t = run->tokenizer;
     for (size_t i = 0; i < t->normalize_count; i++) {
         sumi_text_stage* stage = add_stage(run, s_kinds[t->normalize[i].kind], &t->normalize[i]);
-        if (stage->kind != SUMI_STAGE_NFC) { continue; }
-        if (run->nfc[i] == NULL) { run->nfc[i] = sumi_alloc_zero(run->heap, sizeof **run->nfc); }
-        if (run->nfc[i] == NULL) { return sumi_out_of_memory(error, sizeof **run->nfc, "a text's tokens"); }
+        if (stage->kind != SUMI_STAGE_NFC) continue;
+        if (run->nfc[i] == NULL) run->nfc[i] = sumi_alloc_zero(run->heap, sizeof **run->nfc);
+        if (run->nfc[i] == NULL) return sumi_out_of_memory(error, sizeof **run->nfc, "a text's tokens");
         sumi_nfc_reset(run->nfc[i]);
         stage->s.nfc = run->nfc[i];
     }
@@ -250,9 +249,8 @@ static void add_pre_tokenizer(sumi_tokenizer_run* run)
     const sumi_tokenizer* t = run->tokenizer;
     for (size_t i = 0; i < t->split_count; i++) {
         (void)add_stage(run, s_kinds[t->split[i].kind], &t->split[i]);
-        if (t->split[i].kind == SUMI_SPLIT_METASPACE && t->split[i].split) {
+        if (t->split[i].kind == SUMI_SPLIT_METASPACE && t->split[i].split)
             (void)add_stage(run, SUMI_STAGE_MARKS, &t->split[i]);
-        }
     }
 }
 
@@ -264,7 +262,7 @@ static void begin_source(sumi_tokenizer_run* run, const sumi_tokenizer* tokenize
     run->part_count = run->part_index = 0;
     run->part_at = 0;
     for (int32_t i = 0; i < part_count; i++) {
-        if (parts[i].bytes > 0) { run->parts[run->part_count++] = parts[i]; }
+        if (parts[i].bytes > 0) run->parts[run->part_count++] = parts[i];
     }
     run->stage_count = 0;
     run->work = 0;
@@ -288,7 +286,7 @@ sumi_result sumi_tokenizer_run_begin(sumi_tokenizer_run* run, const sumi_tokeniz
         const sumi_text_part* part = &request->parts[i];
         has_null = has_null || (part->text == NULL && part->bytes != 0);
         bytes = part->bytes > MAX_TEXT_BYTES ? part->bytes : bytes + part->bytes;
-        if (bytes > MAX_TEXT_BYTES) { break; }
+        if (bytes > MAX_TEXT_BYTES) break;
     }
     if (has_null || bytes > MAX_TEXT_BYTES) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
@@ -301,13 +299,11 @@ sumi_result sumi_tokenizer_run_begin(sumi_tokenizer_run* run, const sumi_tokeniz
     run->ids = (sumi_ids){request->ids, request->capacity, 0};
     (void)add_stage(run, SUMI_STAGE_ADDED, NULL);
     SUMI_TRY(add_normalizer(run, error));
-    if (tokenizer->added_normalized.count > 0) { add_stage(run, SUMI_STAGE_ADDED, NULL)->s.added.is_normalized = true; }
+    if (tokenizer->added_normalized.count > 0) add_stage(run, SUMI_STAGE_ADDED, NULL)->s.added.is_normalized = true;
     add_pre_tokenizer(run);
     sumi_bpe_reset(&run->bpe);
     sumi_unigram_reset(&run->unigram);
-    for (size_t i = 0; run->special && i < tokenizer->before_count; i++) {
-        sumi_ids_put(&run->ids, tokenizer->before[i]);
-    }
+    for (size_t i = 0; run->special && i < tokenizer->before_count; i++) sumi_ids_put(&run->ids, tokenizer->before[i]);
     return SUMI_OK;
 }
 
@@ -333,12 +329,11 @@ sumi_result sumi_tokenizer_run_step(sumi_tokenizer_run* run, uint64_t work, bool
             sumi_tokenizer_run_end(run);
             return result;
         }
-        if (pull == SUMI_PULL_END) { run->phase = SUMI_RUN_ENDS; }
+        if (pull == SUMI_PULL_END) run->phase = SUMI_RUN_ENDS;
     }
     if (run->phase == SUMI_RUN_ENDS) {
-        for (size_t i = 0; run->special && !has_all(run) && i < t->after_count; i++) {
+        for (size_t i = 0; run->special && !has_all(run) && i < t->after_count; i++)
             sumi_ids_put(&run->ids, t->after[i]);
-        }
         run->phase = SUMI_RUN_DONE;
     }
     *out_done = run->phase == SUMI_RUN_DONE;
@@ -362,10 +357,9 @@ sumi_result sumi_tokenizer_encode(const sumi_tokenizer* tokenizer, const char* t
                                             .capacity = capacity,
                                             .max_count = SIZE_MAX};
     sumi_result result = sumi_tokenizer_run_begin(run, tokenizer, &request, error);
-    for (bool is_done = false; result == SUMI_OK && !is_done;) {
+    for (bool is_done = false; result == SUMI_OK && !is_done;)
         result = sumi_tokenizer_run_step(run, UINT64_MAX, &is_done, error);
-    }
-    if (result == SUMI_OK) { *out_count = sumi_tokenizer_run_count(run); }
+    if (result == SUMI_OK) *out_count = sumi_tokenizer_run_count(run);
     sumi_tokenizer_run_destroy(run);
     return result;
 }

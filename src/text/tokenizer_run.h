@@ -148,7 +148,7 @@ static inline void sumi_window_take(sumi_window* window, size_t bytes)
 static inline size_t sumi_window_whole(const sumi_window* window, size_t at)
 {
     SUMI_ASSERT(at <= window->bytes);
-    while (at > 0 && at < window->bytes && ((unsigned char)window->text[at] & 0xC0) == 0x80) { at--; }
+    while (at > 0 && at < window->bytes && ((unsigned char)window->text[at] & 0xC0) == 0x80) at--;
     return at;
 }
 

@@ -42,9 +42,9 @@ static size_t ascii_bytes(const char* text, size_t bytes)
     size_t at = 0;
     for (uint64_t eight; bytes - at >= sizeof eight; at += sizeof eight) {
         memcpy(&eight, text + at, sizeof eight);
-        if ((eight & 0x8080808080808080u) != 0) { break; }
+        if ((eight & 0x8080808080808080u) != 0) break;
     }
-    while (at < bytes && (unsigned char)text[at] < 0x80) { at++; }
+    while (at < bytes && (unsigned char)text[at] < 0x80) at++;
     return at;
 }
 
@@ -68,19 +68,19 @@ sumi_result sumi_utf8_repair(sumi_heap* heap, sumi_text_buffer* out, const char*
 
 bool sumi_char_is_space(uint32_t code_point)
 {
-    if (code_point < 0x80) { return code_point == ' ' || (code_point >= '\t' && code_point <= '\r'); }
+    if (code_point < 0x80) return code_point == ' ' || (code_point >= '\t' && code_point <= '\r');
     return in_ranges(s_spaces, RANGE_COUNT(s_spaces), code_point);
 }
 
 sumi_char_class sumi_char_classify(uint32_t code_point)
 {
     if (code_point < 0x80) {
-        if ((code_point | 0x20) >= 'a' && (code_point | 0x20) <= 'z') { return SUMI_CHAR_LETTER; }
-        if (code_point >= '0' && code_point <= '9') { return SUMI_CHAR_NUMBER; }
+        if ((code_point | 0x20) >= 'a' && (code_point | 0x20) <= 'z') return SUMI_CHAR_LETTER;
+        if (code_point >= '0' && code_point <= '9') return SUMI_CHAR_NUMBER;
         return sumi_char_is_space(code_point) ? SUMI_CHAR_SPACE : SUMI_CHAR_OTHER;
     }
-    if (in_ranges(s_letters, RANGE_COUNT(s_letters), code_point)) { return SUMI_CHAR_LETTER; }
-    if (in_ranges(s_numbers, RANGE_COUNT(s_numbers), code_point)) { return SUMI_CHAR_NUMBER; }
+    if (in_ranges(s_letters, RANGE_COUNT(s_letters), code_point)) return SUMI_CHAR_LETTER;
+    if (in_ranges(s_numbers, RANGE_COUNT(s_numbers), code_point)) return SUMI_CHAR_NUMBER;
     return in_ranges(s_spaces, RANGE_COUNT(s_spaces), code_point) ? SUMI_CHAR_SPACE : SUMI_CHAR_OTHER;
 }
 
@@ -88,9 +88,7 @@ bool sumi_char_is_word(uint32_t code_point)
 {
     // Alphabetic + marks + decimal digits + connectors + joiners. Beyond letters, letter numbers and marks, Alphabetic
     // contains only the circled letters.
-    if (sumi_char_classify(code_point) == SUMI_CHAR_LETTER || code_point == 0x200C || code_point == 0x200D) {
-        return true;
-    }
+    if (sumi_char_classify(code_point) == SUMI_CHAR_LETTER || code_point == 0x200C || code_point == 0x200D) return true;
     switch (utf8proc_category((utf8proc_int32_t)code_point)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
@@ -168,10 +166,9 @@ static sumi_nfc_mark* next_mark(sumi_nfc* nfc, int32_t* out_class)
 {
     sumi_nfc_mark* marks = nfc->marks;
     if (nfc->mark_cursor == NO_MARK) {
-        while (nfc->class_cursor < 256 && (nfc->used[nfc->class_cursor / 64] >> nfc->class_cursor % 64 & 1) == 0) {
+        while (nfc->class_cursor < 256 && (nfc->used[nfc->class_cursor / 64] >> nfc->class_cursor % 64 & 1) == 0)
             nfc->class_cursor++;
-        }
-        if (nfc->class_cursor == 256) { return NULL; }
+        if (nfc->class_cursor == 256) return NULL;
         nfc->mark_cursor = nfc->first[nfc->class_cursor];
     }
     sumi_nfc_mark* mark = &marks[nfc->mark_cursor];
@@ -184,7 +181,7 @@ static sumi_nfc_mark* next_mark(sumi_nfc* nfc, int32_t* out_class)
 static bool compose(int32_t* letter, int32_t point)
 {
     utf8proc_int32_t pair[2] = {*letter, point};
-    if (utf8proc_normalize_utf32(pair, 2, NFC_OPTIONS) != 1) { return false; }
+    if (utf8proc_normalize_utf32(pair, 2, NFC_OPTIONS) != 1) return false;
     *letter = pair[0];
     return true;
 }
@@ -195,9 +192,9 @@ static bool compose_letter(sumi_nfc* nfc, sumi_text_piece* piece)
 {
     int32_t class = 0;
     while (nfc->has_letter) {
-        if (piece->done >= piece->work) { return false; }
+        if (piece->done >= piece->work) return false;
         sumi_nfc_mark* mark = next_mark(nfc, &class);
-        if (mark == NULL) { break; }
+        if (mark == NULL) break;
         piece->done += POINT_WORK;
         // a mark behind another one of its class does not reach the letter
         if (class > nfc->kept_class && compose(&nfc->letter, mark->point)) {
@@ -230,14 +227,12 @@ static sumi_result write_letter(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer
     }
     int32_t class = 0;
     for (;;) {
-        if (piece->done >= piece->work) { return SUMI_OK; }
+        if (piece->done >= piece->work) return SUMI_OK;
         SUMI_TRY(sumi_text_reserve(heap, out, 4, error)); // before the mark is taken from its list
         const sumi_nfc_mark* mark = next_mark(nfc, &class);
-        if (mark == NULL) { break; }
+        if (mark == NULL) break;
         piece->done += POINT_WORK;
-        if (mark->point >= 0) {
-            out->bytes += sumi_utf8_encode((uint32_t)mark->point, sumi_text_data(out) + out->bytes);
-        }
+        if (mark->point >= 0) out->bytes += sumi_utf8_encode((uint32_t)mark->point, sumi_text_data(out) + out->bytes);
     }
     clear_marks(nfc);
     nfc->letter = nfc->next_letter;
@@ -289,8 +284,8 @@ static sumi_result copy_plain(sumi_heap* heap, sumi_text_buffer* out, sumi_text_
         }
         at += length;
     }
-    if (at == piece->bytes && piece->is_last) { last_plain = at; }
-    if (last_plain > begin || *out_next_bytes > 0) { piece->done += (at - begin) / PLAIN_PER_WORK + 1; }
+    if (at == piece->bytes && piece->is_last) last_plain = at;
+    if (last_plain > begin || *out_next_bytes > 0) piece->done += (at - begin) / PLAIN_PER_WORK + 1;
     piece->taken = last_plain;
     return sumi_text_append(heap, out, piece->text + begin, last_plain - begin, error);
 }
@@ -300,13 +295,13 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* ou
 {
     while (piece->done < piece->work) {
         if (nfc->phase == SUMI_NFC_COMPOSE) {
-            if (!compose_letter(nfc, piece)) { break; }
+            if (!compose_letter(nfc, piece)) break;
             continue;
         }
         if (nfc->phase == SUMI_NFC_WRITE) {
             bool ended;
             SUMI_TRY(write_letter(heap, nfc, out, piece, &ended, error));
-            if (!ended) { break; }
+            if (!ended) break;
             continue;
         }
         if (nfc->point_index < nfc->point_count) {
@@ -329,15 +324,15 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* ou
         const bool holds = nfc->has_letter || nfc->mark_count > 0;
         size_t length = 0;
         if (!holds) {
-            if (piece->taken == piece->bytes) { break; }
+            if (piece->taken == piece->bytes) break;
             clear_marks(nfc);
             const size_t before = piece->taken;
             SUMI_TRY(copy_plain(heap, out, piece, &length, error));
             if (length == 0 && piece->taken == before) { break; } // the next character decides
-            if (length == 0) { continue; }
+            if (length == 0) continue;
         } else if (piece->taken < piece->bytes) {
             const uint32_t code_point = sumi_utf8_get(piece->text + piece->taken, &length);
-            if (is_plain(code_point) || is_standalone(code_point)) { length = 0; }
+            if (is_plain(code_point) || is_standalone(code_point)) length = 0;
         } else if (!piece->is_last) {
             break;
         }

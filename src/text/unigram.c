@@ -47,7 +47,7 @@ static sumi_result add_nodes(sumi_tokenizer_run* run, size_t index)
         node* added = node_at(s, s->node_count);
         const size_t page_rest = SUMI_PAGE_ELEMENTS - s->node_count % SUMI_PAGE_ELEMENTS,
                      rest = index + 1 - s->node_count, count = rest < page_rest ? rest : page_rest;
-        for (size_t i = 0; i < count; i++) { added[i].start = NONE; }
+        for (size_t i = 0; i < count; i++) added[i].start = NONE;
         s->node_count += count;
     }
     return SUMI_OK;
@@ -111,9 +111,8 @@ static sumi_result read_part(sumi_tokenizer_run* run, const sumi_window* in, sum
     const size_t most = unigram->vocabulary.max_bytes + CHARACTER_BYTES, ahead = in->is_last ? 0 : most;
     size_t start = s->start, reach = s->reach;
     while (start + ahead < in->bytes && !sumi_run_must_pause(run)) {
-        if (s->node_count <= in->bytes && s->node_count <= start + most) {
+        if (s->node_count <= in->bytes && s->node_count <= start + most)
             SUMI_TRY(add_nodes(run, in->bytes < start + 2 * most ? in->bytes : start + 2 * most));
-        }
         const size_t end = visit_start(run, NULL, in->text, in->bytes, start, &start);
         reach = end > reach ? end : reach;
         if (reach == start && start >= PART_BYTES && node_at(s, start)->id != unigram->unknown_id) {
@@ -147,7 +146,7 @@ static void reverse_links(sumi_tokenizer_run* run)
     }
     s->end = end;
     s->next = next;
-    if (end != 0) { return; }
+    if (end != 0) return;
     s->begin = 0;
     s->phase = SUMI_UNIGRAM_WRITE;
 }
@@ -159,11 +158,11 @@ static void write_pieces(sumi_tokenizer_run* run)
     const uint32_t unknown_id = run->tokenizer->unigram.unknown_id;
     bool in_unknown = s->end != s->begin; // end: of the run of unknown characters that begins at `begin`
     while (s->next != NONE) {
-        if (sumi_run_must_pause(run)) { return; }
+        if (sumi_run_must_pause(run)) return;
         run->work += WRITE_WORK;
         const node* piece = node_at(s, s->next);
         if (piece->id != unknown_id) {
-            if (in_unknown) { break; }
+            if (in_unknown) break;
             sumi_ids_put(&run->ids, piece->id);
             s->begin = s->end = s->next;
         } else {
@@ -208,11 +207,11 @@ static sumi_result write_unknown(sumi_tokenizer_run* run, const char* text)
     // Byte fallback is used only if every byte has a token: they are looked up twice.
     const size_t twice = unigram->byte_fallback ? s->begin + 2 * bytes : s->begin;
     for (; s->unknown_at < twice && s->unknown_is_known; s->unknown_at++) {
-        if (sumi_run_must_pause(run)) { return SUMI_OK; }
+        if (sumi_run_must_pause(run)) return SUMI_OK;
         run->work += START_WORK;
         const bool writes = s->unknown_at >= s->end;
         const uint32_t entry = byte_token(unigram, text[writes ? s->unknown_at - bytes : s->unknown_at]);
-        if (writes) { sumi_ids_put(&run->ids, sumi_vocabulary_id(&unigram->vocabulary, entry)); }
+        if (writes) sumi_ids_put(&run->ids, sumi_vocabulary_id(&unigram->vocabulary, entry));
         s->unknown_is_known = entry != NONE;
     }
     if (!unigram->byte_fallback || !s->unknown_is_known) {
@@ -231,7 +230,7 @@ static void end_part(sumi_tokenizer_run* run, sumi_window* in)
 {
     sumi_unigram_state* s = &run->unigram;
     while (sumi_pages_trim(run->heap, &s->nodes, SUMI_KEPT_PAGES, 1)) {
-        if (sumi_run_must_pause(run)) { return; }
+        if (sumi_run_must_pause(run)) return;
         run->work += SUMI_PAGE_ELEMENTS / 2;
     }
     sumi_window_take(in, s->part_bytes);
@@ -244,18 +243,18 @@ static void end_part(sumi_tokenizer_run* run, sumi_window* in)
 // Encodes a short piece without unknown characters, as most words are. Returns whether it is one.
 static bool encode_word(sumi_tokenizer_run* run, sumi_window* in)
 {
-    if (!in->is_last || in->bytes > WORD_BYTES || run->unigram.node_count > 0) { return false; }
+    if (!in->is_last || in->bytes > WORD_BYTES || run->unigram.node_count > 0) return false;
     node nodes[WORD_BYTES + 1];
     uint32_t ids[WORD_BYTES];
-    for (size_t i = 1; i <= in->bytes; i++) { nodes[i].start = NONE; }
+    for (size_t i = 1; i <= in->bytes; i++) nodes[i].start = NONE;
     nodes[0] = (node){run->unigram.end_score, 0, 0};
-    for (size_t start = 0; start < in->bytes;) { (void)visit_start(run, nodes, in->text, in->bytes, start, &start); }
+    for (size_t start = 0; start < in->bytes;) (void)visit_start(run, nodes, in->text, in->bytes, start, &start);
     size_t count = 0;
     for (size_t end = in->bytes; end > 0; end = nodes[end].start) {
         ids[count] = nodes[end].id;
-        if (ids[count++] == run->tokenizer->unigram.unknown_id) { return false; }
+        if (ids[count++] == run->tokenizer->unigram.unknown_id) return false;
     }
-    while (count > 0) { sumi_ids_put(&run->ids, ids[--count]); }
+    while (count > 0) sumi_ids_put(&run->ids, ids[--count]);
     sumi_window_take(in, in->bytes);
     return true;
 }
@@ -280,19 +279,19 @@ sumi_result sumi_unigram_run(sumi_tokenizer_run* run, sumi_pull* out_pull)
             SUMI_TRY(sumi_run_pull(run, run->stage_count - 1, out_pull));
             s->has_piece = *out_pull == SUMI_PULL_MORE;
             s->end_score = 0.0;
-            if (!s->has_piece || (in->is_last && in->bytes == 0)) { return SUMI_OK; }
+            if (!s->has_piece || (in->is_last && in->bytes == 0)) return SUMI_OK;
         }
-        if (encode_word(run, in)) { return SUMI_OK; }
-        if (s->node_count == 0) { SUMI_TRY(begin_part(run, s->end_score)); }
+        if (encode_word(run, in)) return SUMI_OK;
+        if (s->node_count == 0) SUMI_TRY(begin_part(run, s->end_score));
         SUMI_TRY(read_part(run, in, out_pull));
     }
-    if (s->phase == SUMI_UNIGRAM_BACK) { reverse_links(run); }
+    if (s->phase == SUMI_UNIGRAM_BACK) reverse_links(run);
     while (s->phase == SUMI_UNIGRAM_WRITE || s->phase == SUMI_UNIGRAM_UNKNOWN) {
-        if (s->phase == SUMI_UNIGRAM_WRITE) { write_pieces(run); }
-        if (s->phase == SUMI_UNIGRAM_UNKNOWN) { SUMI_TRY(write_unknown(run, in->text)); }
-        if (sumi_run_must_pause(run)) { break; }
+        if (s->phase == SUMI_UNIGRAM_WRITE) write_pieces(run);
+        if (s->phase == SUMI_UNIGRAM_UNKNOWN) SUMI_TRY(write_unknown(run, in->text));
+        if (sumi_run_must_pause(run)) break;
     }
-    if (s->phase == SUMI_UNIGRAM_TRIM) { end_part(run, in); }
-    if (sumi_run_must_pause(run)) { *out_pull = SUMI_PULL_PAUSE; }
+    if (s->phase == SUMI_UNIGRAM_TRIM) end_part(run, in);
+    if (sumi_run_must_pause(run)) *out_pull = SUMI_PULL_PAUSE;
     return SUMI_OK;
 }

@@ -18,7 +18,7 @@ static uint64_t hash_mix(uint64_t hash)
 static uint64_t hash_text(const char* text, size_t bytes)
 {
     uint64_t hash = HASH_BEGIN;
-    for (size_t i = 0; i < bytes; i++) { hash = hash_step(hash, text[i]); }
+    for (size_t i = 0; i < bytes; i++) hash = hash_step(hash, text[i]);
     return hash;
 }
 
@@ -41,14 +41,14 @@ static void slot_put(uint32_t* slots, size_t slot_count, uint64_t mixed, size_t 
 {
     SUMI_ASSERT(slot_count > 0 && (slot_count & (slot_count - 1)) == 0);
     size_t slot_index = (size_t)mixed & (slot_count - 1);
-    while (slots[slot_index] != 0) { slot_index = (slot_index + 1) & (slot_count - 1); }
+    while (slots[slot_index] != 0) slot_index = (slot_index + 1) & (slot_count - 1);
     slots[slot_index] = slot_of(mixed, entry);
 }
 
 static size_t slots_for(size_t count)
 {
     size_t slot_count = 64;
-    while (slot_count * 3 / 4 < count) { slot_count *= 2; }
+    while (slot_count * 3 / 4 < count) slot_count *= 2;
     return slot_count;
 }
 
@@ -68,18 +68,16 @@ sumi_result sumi_vocabulary_begin(sumi_vocabulary* vocabulary, sumi_heap* heap, 
     *vocabulary = (sumi_vocabulary){.heap = heap};
     vocabulary->slot_count = slots_for(expected_count);
     vocabulary->slots = sumi_alloc_zero(heap, vocabulary->slot_count * sizeof *vocabulary->slots);
-    if (vocabulary->slots == NULL) {
+    if (vocabulary->slots == NULL)
         return sumi_out_of_memory(error, vocabulary->slot_count * sizeof *vocabulary->slots, "a vocabulary");
-    }
     if (with_prefixes) {
         // about 16 bits per token; with the 250,002 tokens of XLM-R a quarter of the bits are set
         uint32_t log2_bits = 15;
-        while (log2_bits < 28 && ((size_t)1 << log2_bits) < expected_count * 16) { log2_bits++; }
+        while (log2_bits < 28 && ((size_t)1 << log2_bits) < expected_count * 16) log2_bits++;
         vocabulary->prefix_shift = 64 - log2_bits;
         vocabulary->prefixes = sumi_alloc_zero(heap, ((size_t)1 << log2_bits) / 8);
-        if (vocabulary->prefixes == NULL) {
+        if (vocabulary->prefixes == NULL)
             return sumi_out_of_memory(error, ((size_t)1 << log2_bits) / 8, "a vocabulary");
-        }
     }
     SUMI_TRY(sumi_grow(heap, &vocabulary->text, &vocabulary->text_capacity, expected_count * 8 + 64, 1, error));
     SUMI_TRY(sumi_grow(heap, &vocabulary->entries, &vocabulary->entry_capacity, expected_count + 2,
@@ -111,7 +109,7 @@ const char* sumi_vocabulary_text(const sumi_vocabulary* vocabulary, uint32_t ent
 bool sumi_vocabulary_is_joined(const sumi_vocabulary* vocabulary, uint32_t entry, const char* left, size_t left_bytes,
                                const char* right, size_t right_bytes)
 {
-    if (entry >= vocabulary->count) { return false; }
+    if (entry >= vocabulary->count) return false;
     size_t bytes;
     const char* text = sumi_vocabulary_text(vocabulary, entry, &bytes);
     return bytes == left_bytes + right_bytes && memcmp(text, left, left_bytes) == 0
@@ -124,11 +122,11 @@ static uint32_t find_hashed(const sumi_vocabulary* vocabulary, const char* text,
     for (size_t slot_index = (size_t)mixed & (vocabulary->slot_count - 1);;
          slot_index = (slot_index + 1) & (vocabulary->slot_count - 1)) {
         uint32_t slot = vocabulary->slots[slot_index];
-        if (slot == 0) { return SUMI_VOCABULARY_NONE; }
+        if (slot == 0) return SUMI_VOCABULARY_NONE;
         if (slot_matches(slot, mixed)) {
             size_t entry_bytes;
             const char* entry_text = sumi_vocabulary_text(vocabulary, slot_entry(slot), &entry_bytes);
-            if (entry_bytes == bytes && memcmp(entry_text, text, bytes) == 0) { return slot_entry(slot); }
+            if (entry_bytes == bytes && memcmp(entry_text, text, bytes) == 0) return slot_entry(slot);
         }
     }
 }
@@ -158,7 +156,7 @@ uint64_t sumi_vocabulary_prefetch(const sumi_vocabulary* vocabulary, const char*
 void sumi_vocabulary_prefetch_entry(const sumi_vocabulary* vocabulary, uint64_t hash)
 {
     uint32_t slot = vocabulary->slots[(size_t)hash & (vocabulary->slot_count - 1)];
-    if (slot != 0) { prefetch((const sumi_vocabulary_entry*)vocabulary->entries + slot_entry(slot)); }
+    if (slot != 0) prefetch((const sumi_vocabulary_entry*)vocabulary->entries + slot_entry(slot));
 }
 
 uint32_t sumi_vocabulary_find_prefetched(const sumi_vocabulary* vocabulary, const char* text, size_t bytes,
@@ -173,7 +171,7 @@ static sumi_result vocabulary_rehash(sumi_vocabulary* vocabulary, sumi_error* er
     SUMI_ASSERT(vocabulary->slot_count > 0);
     size_t slot_count = vocabulary->slot_count * 2;
     uint32_t* slots = sumi_alloc_zero(vocabulary->heap, slot_count * sizeof *slots);
-    if (slots == NULL) { return sumi_out_of_memory(error, slot_count * sizeof *slots, "a vocabulary"); }
+    if (slots == NULL) return sumi_out_of_memory(error, slot_count * sizeof *slots, "a vocabulary");
     for (uint32_t entry = 0; entry < vocabulary->count; entry++) {
         size_t bytes;
         const char* text = sumi_vocabulary_text(vocabulary, entry, &bytes);
@@ -198,11 +196,10 @@ sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, s
     uint64_t mixed = hash_mix(hash_text(text, bytes));
     *out_entry = find_hashed(vocabulary, text, bytes, mixed);
     *out_existed = *out_entry != SUMI_VOCABULARY_NONE;
-    if (*out_existed) { return SUMI_OK; }
-    if (vocabulary->count >= SUMI_VOCABULARY_MAX_COUNT || bytes > UINT32_MAX - vocabulary->text_bytes) {
+    if (*out_existed) return SUMI_OK;
+    if (vocabulary->count >= SUMI_VOCABULARY_MAX_COUNT || bytes > UINT32_MAX - vocabulary->text_bytes)
         return capacity_error(error, "tokens");
-    }
-    if (vocabulary->count + 1 > vocabulary->slot_count * 3 / 4) { SUMI_TRY(vocabulary_rehash(vocabulary, error)); }
+    if (vocabulary->count + 1 > vocabulary->slot_count * 3 / 4) SUMI_TRY(vocabulary_rehash(vocabulary, error));
     SUMI_TRY(sumi_grow(vocabulary->heap, &vocabulary->text, &vocabulary->text_capacity, vocabulary->text_bytes + bytes,
                        1, error));
     SUMI_TRY(sumi_grow(vocabulary->heap, &vocabulary->entries, &vocabulary->entry_capacity, vocabulary->count + 2,
@@ -235,14 +232,14 @@ sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, s
 bool sumi_vocabulary_next(const sumi_vocabulary* vocabulary, sumi_vocabulary_walk* walk, const char* text, size_t bytes)
 {
     SUMI_ASSERT(walk->bytes <= bytes);
-    if (walk->bytes == 0) { walk->hash = HASH_BEGIN; }
+    if (walk->bytes == 0) walk->hash = HASH_BEGIN;
     while (walk->bytes < bytes) {
         walk->hash = hash_step(walk->hash, text[walk->bytes]);
         walk->bytes++;
         size_t bit = prefix_bit(vocabulary, walk->hash);
-        if ((vocabulary->prefixes[bit / 8] >> bit % 8 & 1) == 0) { return false; }
+        if ((vocabulary->prefixes[bit / 8] >> bit % 8 & 1) == 0) return false;
         walk->entry = find_hashed(vocabulary, text, walk->bytes, hash_mix(walk->hash));
-        if (walk->entry != SUMI_VOCABULARY_NONE) { return true; }
+        if (walk->entry != SUMI_VOCABULARY_NONE) return true;
     }
     return false;
 }
@@ -275,9 +272,8 @@ sumi_result sumi_merges_begin(sumi_merges* merges, sumi_heap* heap, size_t expec
     *merges = (sumi_merges){.heap = heap};
     merges->slot_count = slots_for(expected_count);
     merges->slots = sumi_alloc_zero(heap, merges->slot_count * sizeof *merges->slots);
-    if (merges->slots == NULL) {
+    if (merges->slots == NULL)
         return sumi_out_of_memory(error, merges->slot_count * sizeof *merges->slots, "the merges of a tokenizer");
-    }
     return sumi_grow(heap, &merges->list, &merges->capacity, expected_count + 1, sizeof(sumi_merge), error);
 }
 
@@ -300,9 +296,8 @@ static uint32_t* merge_slot(const sumi_merges* merges, uint32_t left, uint32_t r
         uint32_t slot = merges->slots[slot_index];
         if (slot == 0
             || (slot_matches(slot, mixed) && list[slot_entry(slot)].left == left
-                && list[slot_entry(slot)].right == right)) {
+                && list[slot_entry(slot)].right == right))
             return &merges->slots[slot_index];
-        }
     }
 }
 
@@ -311,7 +306,7 @@ static sumi_result merges_rehash(sumi_merges* merges, sumi_error* error)
     size_t old_count = merges->slot_count;
     uint32_t* old = merges->slots;
     uint32_t* slots = sumi_alloc_zero(merges->heap, old_count * 2 * sizeof *slots);
-    if (slots == NULL) { return sumi_out_of_memory(error, old_count * 2 * sizeof *slots, "the merges of a tokenizer"); }
+    if (slots == NULL) return sumi_out_of_memory(error, old_count * 2 * sizeof *slots, "the merges of a tokenizer");
     const sumi_merge* list = merges->list;
     for (size_t i = 0; i < old_count; i++) { // over the hash slots, not the list: replaced merges stay replaced
         if (old[i] != 0) {
@@ -328,8 +323,8 @@ static sumi_result merges_rehash(sumi_merges* merges, sumi_error* error)
 sumi_result sumi_merges_add(sumi_merges* merges, uint32_t left, uint32_t right, uint32_t result, sumi_error* error)
 {
     SUMI_ASSERT(merges->heap != NULL);
-    if (merges->count >= SUMI_VOCABULARY_MAX_COUNT) { return capacity_error(error, "merges"); }
-    if (merges->count + 1 > merges->slot_count * 3 / 4) { SUMI_TRY(merges_rehash(merges, error)); }
+    if (merges->count >= SUMI_VOCABULARY_MAX_COUNT) return capacity_error(error, "merges");
+    if (merges->count + 1 > merges->slot_count * 3 / 4) SUMI_TRY(merges_rehash(merges, error));
     SUMI_TRY(sumi_grow(merges->heap, &merges->list, &merges->capacity, merges->count + 1, sizeof(sumi_merge), error));
     uint64_t mixed = hash_pair(left, right);
     uint32_t* slot = merge_slot(merges, left, right, mixed);
@@ -343,7 +338,7 @@ sumi_result sumi_merges_add(sumi_merges* merges, uint32_t left, uint32_t right, 
 uint32_t sumi_merges_find(const sumi_merges* merges, uint32_t left, uint32_t right, uint32_t* out_result)
 {
     uint32_t slot = *merge_slot(merges, left, right, hash_pair(left, right));
-    if (slot == 0) { return SUMI_VOCABULARY_NONE; }
+    if (slot == 0) return SUMI_VOCABULARY_NONE;
     *out_result = ((const sumi_merge*)merges->list)[slot_entry(slot)].result;
     return slot_entry(slot);
 }

@@ -17,19 +17,17 @@ static bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 // Gives the class and the length in bytes of the character at `at`. False at the end of the text.
 static bool class_at(const char* text, size_t bytes, size_t at, sumi_char_class* out_class, size_t* out_length)
 {
-    if (at >= bytes) { return false; }
+    if (at >= bytes) return false;
     *out_class = sumi_char_classify(sumi_utf8_get(text + at, out_length));
     return true;
 }
 
 static size_t contraction(const char* text, size_t bytes)
 {
-    if (bytes < 2 || text[0] != '\'') { return 0; }
+    if (bytes < 2 || text[0] != '\'') return 0;
     char first = (char)(text[1] | 0x20), second = bytes > 2 ? (char)(text[2] | 0x20) : '\0';
-    if (first == 's' || first == 't' || first == 'm' || first == 'd') { return 2; }
-    if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l')) {
-        return 3;
-    }
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
+    if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l')) return 3;
     return bytes > 2 && text[1] == '\xC5' && text[2] == '\xBF' ? 3 : 0; // U+017F, the long s
 }
 
@@ -84,7 +82,7 @@ static bool pass_class(sumi_word_split* word, const word_text* t, sumi_char_clas
     while (class_at(t->text, t->bytes, at, &found, &length) && found == char_class) {
         if (char_class == SUMI_CHAR_SPACE) {
             word->last = at + t->passed;
-            if (is_line_end(t->text[at])) { word->line_end = at + t->passed + length; }
+            if (is_line_end(t->text[at])) word->line_end = at + t->passed + length;
         }
         at += length;
     }
@@ -94,17 +92,15 @@ static bool pass_class(sumi_word_split* word, const word_text* t, sumi_char_clas
 
 static bool find_end(sumi_word_split* word, const word_text* t, bool is_last)
 {
-    if (word->kind == SUMI_WORD_LETTERS && (pass_class(word, t, SUMI_CHAR_LETTER) || is_last)) {
+    if (word->kind == SUMI_WORD_LETTERS && (pass_class(word, t, SUMI_CHAR_LETTER) || is_last))
         return end_word(word, word->end);
-    }
-    if (word->kind == SUMI_WORD_SYMBOLS && (pass_class(word, t, SUMI_CHAR_OTHER) || is_last)) {
+    if (word->kind == SUMI_WORD_SYMBOLS && (pass_class(word, t, SUMI_CHAR_OTHER) || is_last))
         word->kind = SUMI_WORD_LINE_ENDS;
-    }
     if (word->kind == SUMI_WORD_LINE_ENDS) {
         size_t at = word->end - t->passed;
-        while (at < t->bytes && is_line_end(t->text[at])) { at++; }
+        while (at < t->bytes && is_line_end(t->text[at])) at++;
         word->end = at + t->passed;
-        if (at < t->bytes || is_last) { return end_word(word, word->end); }
+        if (at < t->bytes || is_last) return end_word(word, word->end);
     }
     if (word->kind == SUMI_WORD_SPACES) {
         const bool is_end = pass_class(word, t, SUMI_CHAR_SPACE);
@@ -124,7 +120,7 @@ bool sumi_word_split_find(sumi_word_split* word, const char* text, size_t passed
 {
     SUMI_ASSERT(passed <= word->known && (bytes > 0 || passed > 0));
     if (word->kind == SUMI_WORD_NEW) {
-        if (bytes < BEGIN_BYTES && !is_last) { return false; }
+        if (bytes < BEGIN_BYTES && !is_last) return false;
         begin_word(word, text, bytes);
     }
     return word->kind == SUMI_WORD_WHOLE || find_end(word, &(word_text){text, passed, bytes}, is_last);
