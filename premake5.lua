@@ -515,7 +515,6 @@ if cuda and not is_windows and not _OPTIONS["fuzz"] then
         for _, name in ipairs(all_configurations) do
             filter("configurations:" .. name)
                 postbuildcommands { "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcuda.so.1'",
-                                    "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcublasLt.so.13'",
                                     "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libnvidia-ml.so.1'" }
         end
         filter {}

@@ -105,7 +105,7 @@
 // Blocking    Calls that block say so. All others never block: they wait for no other thread, no slice, no file and no
 //             GPU, and take as long as the copy of what they are given or return.
 //               sumi_engine_create                          a few milliseconds; the first CUDA engine of a process some
-//                                                           hundred; with cuBLASLt up to a second more
+//                                                           hundred
 //               sumi_engine_update                          about its time budget
 //               sumi_job_wait                               until the job is in a final state, or until the timeout
 //               sumi_open_model, sumi_generate              until they are done
@@ -148,13 +148,11 @@
 //             latent_channels channels, height / latent_factor rows and width / latent_factor columns. latent_channels
 //             and latent_factor are members of sumi_model_info. Comments here write [channel][y][x] for this shape.
 // Same bits   The same inputs give the same bits on the same backend and the same model of CPU or GPU, for any time
-//             budget, slice size and number of threads, with previews on or off. There are four exceptions. A job with
+//             budget, slice size and number of threads, with previews on or off. There are three exceptions. A job with
 //             a deadline leaves out as many steps as the time requires (sumi_image_desc.deadline_ms). Under a memory
 //             budget that is too small for a whole image the VAE works in tiles, which changes the image a little
 //             (sumi_engine_desc.memory_budget_bytes). A batch that does not fit into the memory of a GPU is divided,
-//             and batches of different size may differ in the last bits (sumi_submit_images). With cuBLASLt the bits
-//             depend on its version and the driver's, too (sumi_cublaslt; it is off unless asked for, except on GPUs of
-//             compute capability 10 and 11).
+//             and batches of different size may differ in the last bits (sumi_submit_images).
 // Budgets     A time budget is what sumi_engine_update gets, in microseconds per call. A memory budget is
 //             sumi_engine_desc.memory_budget_bytes.
 // Finished    A job has finished when it is in a final state (DONE, FAILED, CANCELLED). It is freed by its fetch or by
@@ -457,28 +455,6 @@ typedef enum sumi_backend {
     SUMI_BACKEND_CUDA = 2  // an NVIDIA GPU of compute capability 8.0 or newer; bfloat16 values, float32 sums
 } sumi_backend;
 
-// Whether matrix products are computed by NVIDIA's cuBLASLt instead of sumi's kernels. The library is opened by name
-// (libcublasLt.so.13 or .12, cublasLt64_13.dll or _12), where there is one. It takes hundreds of megabytes and comes
-// with the host program, or with the CUDA installation of its user.
-//
-// cuBLASLt computes bfloat16 products whose results are stored (with or without bias), added to an existing matrix, or
-// gated. All other products, and all products where there is no cuBLASLt, are computed by sumi's kernels. Sizes and
-// device decide which of the two computes a product, never a measurement. The same inputs therefore give the same bits
-// as long as driver and library stay the same. The bits differ from those of sumi's kernels, and differ again where a
-// short memory budget makes the VAE compute some rows of an image at a time, which does not change the bits of sumi's
-// kernels.
-//
-// Opening cuBLASLt makes sumi_engine_create take longer: 0.1 s, from a cold disk 1 s. Its code takes device memory that
-// no budget counts. One of its calls may work for about half a millisecond, however small max_slice_us is.
-typedef enum sumi_cublaslt {
-    // For products of 512 rows (tokens) or more, on GPUs whose tensor cores have instructions that sumi's kernels do
-    // not use: compute capability 10 and 11. On other GPUs cuBLASLt is not opened.
-    SUMI_CUBLASLT_AUTO = 0,
-    SUMI_CUBLASLT_NEVER = 1,
-    // For products of more than 16 rows, on any GPU. Slower than sumi's kernels on most: measure before you ship it.
-    SUMI_CUBLASLT_ALWAYS = 2
-} sumi_cublaslt;
-
 typedef enum sumi_pump {
     // Work advances inside sumi_engine_update and the calls that wait, on the calling thread (and on the tasks or
     // threads that the desc asks for).
@@ -502,7 +478,6 @@ typedef struct sumi_engine_desc {
         // NULL: a non-blocking stream of sumi with the lowest priority. CUDA's NULL stream is never used. A stream that
         // is being captured is refused.
         struct CUstream_st* stream;
-        sumi_cublaslt cublaslt;
     } cuda;
     sumi_allocator allocator;
     sumi_device_allocator device_allocator;
@@ -605,7 +580,6 @@ typedef struct sumi_engine_info {
     uint64_t host_peak_bytes;  // the most that was ever held from the allocator
     uint64_t allocation_count; // allocations ever made; a job of a size and pace that ran before makes none
     int32_t job_count;         // job slots in use
-    bool has_cublaslt;         // cuBLASLt is open and computes products as sumi_engine_desc.cuda.cublaslt says
     // Bytes of device_bytes that were neither free nor allocated by the engine when the driver was last asked: at
     // creation, after the kernels were loaded, when a job of a new size is ready, and as jobs begin while device memory
     // is short. No budget counts these bytes. They hold the CUDA context (H200: 556 MB); code, graphs, local memory of

@@ -1,12 +1,11 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
 //     golden_run [--skip-other-families] [--as-engine]
-//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--list-kernels]
+//                [--backend cpu|cuda] [--portable] [--no-graphs] [--fp8 | --int8 | --int4 | --as-stored] [--list-kernels]
 //                [--as CARD] DIR
 //
 // --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16;
-// --portable without Hopper's kernels, --no-graphs without CUDA graphs, --cublaslt with that library for what it can
-// take (it must be there), --fp8, --int8 and --int4 with weights in 8 or 4 bits, which have bounds that only a broken
+// --portable without Hopper's kernels, --no-graphs without CUDA graphs, --fp8, --int8 and --int4 with weights in 8 or 4 bits, which have bounds that only a broken
 // path exceeds, --as-stored with block types and fp8 as their files have them, which has the bounds of bfloat16.
 // Tokenizers, schedules, pictures and single operations are the CPU's in any case. --list-kernels prints every kernel
 // that the device has and how often it was used: tests/check_kernels.sh adds such lists up. --as 8.9 takes the kernels
@@ -137,8 +136,7 @@ static bool run_folder(golden* g, const char* folder, int depth)
     return found;
 }
 
-static bool open_runner(golden* g, bool is_gpu, sumi_cublaslt cublaslt, const sumi_cuda_options* options,
-                        sumi_error* error)
+static bool open_runner(golden* g, bool is_gpu, const sumi_cuda_options* options, sumi_error* error)
 {
     sumi_heap_init(&g->heap, NULL);
     if (sumi_workers_create(&g->heap, NULL, 0, error, &g->workers) != SUMI_OK
@@ -149,13 +147,8 @@ static bool open_runner(golden* g, bool is_gpu, sumi_cublaslt cublaslt, const su
     if (!is_gpu) return true;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.cuda.cublaslt = cublaslt;
-    if (sumi_cuda_create(&g->heap, g->workers, &desc, options, error, &g->runner) != SUMI_OK
-        || runner_load(g->runner, error) != SUMI_OK)
-        return false;
-    const bool is_there = cublaslt != SUMI_CUBLASLT_ALWAYS || g->runner->functions->has_cublaslt(g->runner);
-    if (!is_there) (void)sumi_fail(error, SUMI_NOT_SUPPORTED, "there is no cuBLASLt to be opened");
-    return is_there;
+    return sumi_cuda_create(&g->heap, g->workers, &desc, options, error, &g->runner) == SUMI_OK
+        && runner_load(g->runner, error) == SUMI_OK;
 }
 
 int main(int argc, char** argv)
@@ -167,12 +160,10 @@ int main(int argc, char** argv)
     sumi_cuda_options options = {0};
     sumi_error error = {0};
     const char* folder = NULL;
-    sumi_cublaslt cublaslt = SUMI_CUBLASLT_AUTO;
     bool is_gpu = false, is_good = true, lists_kernels = false, may_be_other = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--portable") == 0) options.without_hopper = true;
         else if (strcmp(argv[i], "--no-graphs") == 0) options.without_graphs = true;
-        else if (strcmp(argv[i], "--cublaslt") == 0) cublaslt = SUMI_CUBLASLT_ALWAYS;
         else if (strcmp(argv[i], "--fp8") == 0) g->weights = SUMI_WEIGHTS_FP8;
         else if (strcmp(argv[i], "--int8") == 0) g->weights = SUMI_WEIGHTS_INT8;
         else if (strcmp(argv[i], "--int4") == 0) g->weights = SUMI_WEIGHTS_INT4;
@@ -190,18 +181,17 @@ int main(int argc, char** argv)
     }
     if (g->weights == SUMI_WEIGHTS_AS_STORED) g->has_text_weights = true; // as the engine
     const bool wants_gpu = g->weights != SUMI_WEIGHTS_AUTO || options.without_hopper || options.without_graphs
-                        || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels || pretends
-                        || g->attention != SUMI_ATTENTION_AUTO;
+                        || lists_kernels || pretends || g->attention != SUMI_ATTENTION_AUTO;
     if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
         fprintf(stderr,
                 "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
-                "[--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--text] [--8bit-attention] "
+                "[--no-graphs] [--fp8 | --int8 | --int4 | --as-stored] [--text] [--8bit-attention] "
                 "[--list-kernels] [--as CARD] DIR\n"
-                "  the last eight are for --backend cuda; --text: text encoders have this format of weights too\n");
+                "  the last seven are for --backend cuda; --text: text encoders have this format of weights too\n");
         free(g);
         return 2;
     }
-    if (!open_runner(g, is_gpu, cublaslt, &options, &error)) {
+    if (!open_runner(g, is_gpu, &options, &error)) {
         fprintf(stderr, "%s\n", error.text);
         return 2;
     }

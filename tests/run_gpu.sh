@@ -16,7 +16,6 @@
 #   interop    test_cuda_gl, test_cuda_vulkan, the tests of targets in test_cuda_host_context, and samples/vulkan, shared and with --copy; wants libEGL and libvulkan, which come with
 #              desktops. With VK_LAYER_PATH the Khronos validation layer watches. The programs of `tests` include the first three
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
-#   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
 #   demo       a picture of the demo model by the GPU and by the processor, edits of it by the demo edit model, whose pictures are compared, and
 #              recipes of samples/cookbook on the GPU (default)
 #   sanitize   compute-sanitizer: memcheck, initcheck, racecheck and synccheck on the tiny model and small cases; SANITIZE_JOBS (8) programs at a time, SANITIZE_SECONDS (150) for each,
@@ -106,13 +105,13 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,38p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,39p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | cards | interop | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
+        ops | golden | tests | cards | interop | neighbour | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -297,23 +296,6 @@ if has neighbour; then
             tail -n 8 "$log/neighbour_build.txt" | sed 's/^/         | /'
             failed=$((failed + 1))
         fi
-    fi
-fi
-if has cublaslt; then
-    # Where PyTorch keeps it; otherwise where the loader looks anyway.
-    library=$(python3 -c 'import glob, sys
-print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
-    with_library() { local name=$1; shift; start "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
-    for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
-    for data in "${golden_data[@]}"; do
-        with_library "golden $data, cublaslt" "$bin/golden_run" --backend cuda --cublaslt tests/golden/$data
-        with_library "golden $data, portable, cublaslt" "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/$data
-    done
-    finish
-    if [ -x "$bin/tune_cuda_linear" ]; then
-        WITHOUT_COUNTS=1 with_library tune_cuda_linear "$bin/tune_cuda_linear" --cublaslt
-        finish
-        cat "$log/tune_cuda_linear.txt"
     fi
 fi
 if has demo && [ ! -e samples/demo_edit_model/model_index.json ]; then

@@ -31,7 +31,6 @@ static bool open_bench(bench* b, const card* as)
     sumi_error error = {0};
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.cuda.cublaslt = SUMI_CUBLASLT_NEVER; // sumi's own products, on 10.0 too
     memset(b, 0, sizeof *b);
     fake_reset();
     fake_devices(1, as->capability);

@@ -469,9 +469,9 @@ TEST(the_vision_tower_s_products_take_tensor_cores)
         const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             const sumi_cuda_shape shape = {shapes[i].m, shapes[i].n, shapes[i].k, false, true, shapes[i].epilogue};
-            CHECK(sumi_cuda_choose_linear_kernel(device, true, &shape).method == SUMI_CUDA_METHOD_WGMMA
-                  || sumi_cuda_choose_linear_kernel(device, true, &shape).method == SUMI_CUDA_METHOD_SPLIT);
-            CHECK(sumi_cuda_choose_linear_kernel(device, false, &shape).method == SUMI_CUDA_METHOD_PORTABLE);
+            CHECK(sumi_cuda_choose_linear(device, true, &shape).method == SUMI_CUDA_METHOD_WGMMA
+                  || sumi_cuda_choose_linear(device, true, &shape).method == SUMI_CUDA_METHOD_SPLIT);
+            CHECK(sumi_cuda_choose_linear(device, false, &shape).method == SUMI_CUDA_METHOD_PORTABLE);
         }
     }
     close_bench(&b);
@@ -505,8 +505,7 @@ static const product s_text_products[] = {TEXT_PRODUCTS(290), TEXT_PRODUCTS(546)
 static sumi_cuda_method method_of(const bench* b, const product* p, sumi_cuda_operands operands)
 {
     const sumi_cuda_shape shape = {p->m, p->n, p->k, operands, true, p->epilogue};
-    const sumi_cuda_method method =
-        sumi_cuda_choose_linear_kernel(&((sumi_cuda*)b->runner)->device, true, &shape).method;
+    const sumi_cuda_method method = sumi_cuda_choose_linear(&((sumi_cuda*)b->runner)->device, true, &shape).method;
     if (method == SUMI_CUDA_METHOD_PORTABLE)
         printf("  %d x %d x %d, epilogue %d, operands %d: a portable kernel\n", (int)p->m, (int)p->n, (int)p->k,
                (int)p->epilogue, (int)operands);

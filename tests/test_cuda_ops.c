@@ -3,12 +3,11 @@
 // own bits again: in a second run, with and without CUDA graphs, and cut into slices of any size that run in another
 // order.
 //
-//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [--as CARD] [TEST [CASE]]
+//     test_cuda_ops [--small] [--list-kernels] [--as CARD] [TEST [CASE]]
 //     test_cuda_ops --list        the tests' names
 //
 //     TEST, CASE       parts of names; each case prints its error
 //     --small          only small cases, for slow tools
-//     --cublaslt       products by that library wherever it can
 //     --list-kernels   which kernels were used, for tests/check_kernels.sh
 //     --as 8.9         the kernels that are for such a card, on whatever GPU there is (tests/pretend_cuda)
 //
@@ -105,12 +104,9 @@ static bool add_machine(const char* name, const sumi_cuda_options* options, int 
     sumi_error error = {0};
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.cuda.cublaslt = g_run.cublaslt;
     sumi_runner* runner = NULL;
     sumi_result result = sumi_cuda_create(&g_run.heap, g_run.workers, &desc, options, &error, &runner);
     if (result == SUMI_OK) result = runner_load(runner, &error);
-    if (result == SUMI_OK && g_run.cublaslt == SUMI_CUBLASLT_ALWAYS && !runner->functions->has_cublaslt(runner))
-        result = sumi_fail(&error, SUMI_NOT_SUPPORTED, "there is no cuBLASLt to be opened");
     if (result != SUMI_OK) {
         // Tests are skipped if there is no device or no CUDA in this build. A device that cannot be used is a failure.
         bool is_absent = g_run.machine_count == 0
@@ -142,11 +138,10 @@ int main(int argc, char** argv)
     g_run.max_elements = UINT64_MAX;
     for (; argc > 1 && argv[1][0] == '-' && strcmp(argv[1], "--list") != 0; argv[1] = argv[0], argv++, argc--) {
         if (strcmp(argv[1], "--small") == 0) g_run.max_elements = SMALL;
-        else if (strcmp(argv[1], "--cublaslt") == 0) g_run.cublaslt = SUMI_CUBLASLT_ALWAYS;
         else if (strcmp(argv[1], "--list-kernels") == 0) lists_kernels = true;
         else
-            return fprintf(stderr, "usage: test_cuda_ops [--small | --cublaslt] [--list-kernels] [--as CARD] [--list | "
-                                   "TEST [CASE]]\n"),
+            return fprintf(stderr,
+                           "usage: test_cuda_ops [--small] [--list-kernels] [--as CARD] [--list | TEST [CASE]]\n"),
                    2;
     }
     TEST_BEGIN(argc, argv);

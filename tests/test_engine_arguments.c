@@ -34,8 +34,6 @@ TEST(engine_descs_are_checked_member_by_member)
     BAD(cuda.luid = id, SUMI_NOT_SUPPORTED);
     BAD(cuda.context = (struct CUctx_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
     BAD(cuda.stream = (struct CUstream_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
-    BAD(cuda.cublaslt = SUMI_CUBLASLT_ALWAYS, SUMI_NOT_SUPPORTED);
-    BAD(cuda.cublaslt = (sumi_cublaslt)-1, SUMI_INVALID_ARGUMENT);
     BAD(allocator.release = NULL, SUMI_INVALID_ARGUMENT);
     BAD(device_allocator.release = (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release,
         SUMI_INVALID_ARGUMENT);

@@ -3,7 +3,6 @@
 //
 //     tune_cuda_linear [--all] [--fp8] [M N K]     --all: every shape's whole list; --fp8: fp8 weights alone; M N K: shapes with these numbers alone (0: any)
 //     tune_cuda_linear --stored TYPE [M N K]       weights as a file of that type has them (q4_k, e4m3 ...) against bfloat16: the kernel that is chosen, and unpacking first
-//     tune_cuda_linear --cublaslt [M N K]          only what is chosen of each: Hopper's kernels, the portable ones, cuBLASLt, in us and as parts of the portable kernel's time
 //
 // A configuration is a plan of many equal products, each with weights of its own, so that the L2 cache holds none of
 // them; one graph, timed whole. It goes through the runner, and so do all its costs. Per shape: one run to warm up,
@@ -11,8 +10,8 @@
 // first.
 #include "base/memory.h"
 #include "base/platform.h"
-#include "cuda/cublaslt.h"
 #include "cuda/cuda.h"
+#include "cuda/linear.h"
 #include "cuda/state.h"
 #include "cuda/stored.h"
 #include "plan_runner.h"
@@ -68,7 +67,7 @@ static sumi_heap s_heap;
 static sumi_runner* s_runner;
 static sumi_cuda* s_cuda; // the same, from within
 static unsigned char* s_numbers;
-static bool s_prints_all, s_compares;
+static bool s_prints_all;
 static sumi_dtype s_stored; // NONE: not asked
 static double s_gpu_us;
 #define NUMBERS_BYTES ((size_t)20480 * 3840 * 2 + 4096)
@@ -110,7 +109,6 @@ static void describe(const sumi_cuda_linear_choice* c, char* text, size_t size)
     case SUMI_CUDA_METHOD_PORTABLE:
         snprintf(text, size, "p%s/%d", strrchr(sumi_cuda_portable_kernels[c->kernel].swiglu, '_') + 1, (int)c->split);
         break;
-    case SUMI_CUDA_METHOD_CUBLASLT: snprintf(text, size, "cublaslt"); break;
     }
 }
 
@@ -210,15 +208,8 @@ static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
 
     sumi_cuda_linear_choice list[MAX_CHOICES];
     const sumi_cuda_linear_choice chosen = sumi_cuda_choose_linear(&s_cuda->device, true, &shape);
-    int count = 0, listed = s_compares ? 0 : sumi_cuda_list_linear(&s_cuda->device, true, &shape, list, MAX_CHOICES);
-    if (s_compares) {
-        const sumi_cuda_linear_choice three[3] = {
-            sumi_cuda_choose_linear_kernel(&s_cuda->device, true, &shape),
-            sumi_cuda_choose_linear_kernel(&s_cuda->device, false, &shape),
-            {SUMI_CUDA_METHOD_CUBLASLT, g->kind == GATED, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
-        for (int i = 0; i < (sumi_cuda_cublaslt_supports(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++)
-            memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = three[i];
-    }
+    const int listed = sumi_cuda_list_linear(&s_cuda->device, true, &shape, list, MAX_CHOICES);
+    int count = 0;
     // without what is hopeless: small tiles of large products, k-blocks of 64 bytes where 128 are better, every second
     // of many splits
     for (int i = 0; i < listed; i++) {
@@ -258,25 +249,11 @@ static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
     }
     for (int r = 0; r < ROUNDS; r++)
         for (int i = 0; i < live_count; i++)
-            if (live[i]->best <= 1.6 * least || live[i] == its || s_compares) live[i]->us[r] = run_once(live[i], ops);
+            if (live[i]->best <= 1.6 * least || live[i] == its) live[i]->us[r] = run_once(live[i], ops);
     for (int i = 0; i < live_count; i++) {
         if (live[i]->us[0] == 0.0) continue;
         qsort(live[i]->us, ROUNDS, sizeof *live[i]->us, by_value);
         live[i]->best = live[i]->us[ROUNDS / 2];
-    }
-    if (s_compares) {
-        printf("%5d %5d %5d %-22s", m, g->n, g->k, g->name);
-        for (int i = 0; i < count; i++) {
-            char name[64];
-            describe(&s_configs[i].choice, name, sizeof name);
-            if (s_configs[i].is_ready)
-                printf(" | %-16s %8.1f us %5.0f TF/s %4.2f", name, s_configs[i].best, flops / s_configs[i].best / 1e6,
-                       s_configs[i].best / s_configs[1].best);
-            else printf(" | %-16s has nothing", name);
-        }
-        printf("\n");
-        fflush(stdout);
-        live_count = 0;
     }
     qsort(live, (size_t)live_count, sizeof *live, by_best);
     char first[64] = "(not listed)", text[64];
@@ -307,7 +284,7 @@ static void compare_stored(const group* g, int m, int copies)
     static const char* const names[3] = {"bf16", "stored", "unpacked"};
     const sumi_cuda_epilogue epilogue = g->kind == GATED ? SUMI_CUDA_EPILOGUE_swiglu : SUMI_CUDA_EPILOGUE_plain;
     const sumi_cuda_shape shape = {m, g->n, g->k, SUMI_CUDA_BF16, true, epilogue};
-    const sumi_cuda_linear_choice own = sumi_cuda_choose_linear_kernel(&s_cuda->device, true, &shape);
+    const sumi_cuda_linear_choice own = sumi_cuda_choose_linear(&s_cuda->device, true, &shape);
     sumi_error error = {0};
     double us[3][ROUNDS];
     printf("%5d %5d %5d %-22s", m, g->n, g->k, g->name);
@@ -368,7 +345,6 @@ int main(int argc, char** argv)
     int first_pass = SUMI_CUDA_BF16;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--all") == 0) s_prints_all = true;
-        else if (strcmp(argv[i], "--cublaslt") == 0) s_compares = true;
         else if (strcmp(argv[i], "--fp8") == 0) first_pass = SUMI_CUDA_E4M3;
         else if (strcmp(argv[i], "--int8") == 0) first_pass = SUMI_CUDA_INT8;
         else if (strcmp(argv[i], "--stored") == 0 && i + 1 < argc) {
@@ -380,16 +356,12 @@ int main(int argc, char** argv)
             if (sumi_cuda_stored_type(s_stored) < 0) return fprintf(stderr, "no type is %s\n", argv[i + 1]), 2;
             i++;
         } else if (only_count < 3 && argv[i][0] >= '0' && argv[i][0] <= '9') only[only_count++] = atoi(argv[i]);
-        else
-            return fprintf(stderr,
-                           "usage: tune_cuda_linear [--all] [--fp8 | --int8] [--cublaslt] [--stored TYPE] [M N K]\n"),
-                   2;
+        else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--fp8 | --int8] [--stored TYPE] [M N K]\n"), 2;
     }
     sumi_error error = {0};
     sumi_workers* workers = NULL;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.cuda.cublaslt = s_compares ? SUMI_CUBLASLT_ALWAYS : SUMI_CUBLASLT_NEVER;
     sumi_heap_init(&s_heap, NULL);
     if (sumi_workers_create(&s_heap, NULL, 0, &error, &workers) != SUMI_OK
         || sumi_cuda_create(&s_heap, workers, &desc, NULL, &error, &s_runner) != SUMI_OK
@@ -398,18 +370,13 @@ int main(int argc, char** argv)
         return 1;
     }
     s_cuda = (sumi_cuda*)s_runner;
-    if (s_compares)
-        printf("%s\n    m     n     k what | Hopper's, time, rate, part of the portable kernel's time | portable | "
-               "cuBLASLt\n",
-               s_runner->functions->device(s_runner));
-    else
-        printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of "
-               "the best | others\n",
-               s_runner->functions->device(s_runner));
+    printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of "
+           "the best | others\n",
+           s_runner->functions->device(s_runner));
     fill_numbers();
     const uint64_t began = sumi_clock_ns();
     int tuned = 0;
-    for (int pass = first_pass; pass < (s_compares || s_stored != SUMI_DTYPE_NONE ? 1 : 3); pass++) {
+    for (int pass = first_pass; pass < (s_stored != SUMI_DTYPE_NONE ? 1 : 3); pass++) {
         for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
             const group* g = &s_groups[i];
             const int* rows = pass == 0 ? g->m : s_fp8_rows;

@@ -694,14 +694,11 @@ bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char*
 // ---- Libraries ------------------------------------------------------------------------------------------------------
 
 #if defined(_WIN32)
-static void* open_library(const char* name, DWORD flags)
+void* sumi_library_open(const char* name)
 {
     wchar_t wide[260];
-    return widen(name, wide, 260) ? (void*)LoadLibraryExW(wide, NULL, flags) : NULL;
+    return widen(name, wide, 260) ? (void*)LoadLibraryExW(wide, NULL, LOAD_LIBRARY_SEARCH_SYSTEM32) : NULL;
 }
-
-void* sumi_library_open(const char* name) { return open_library(name, LOAD_LIBRARY_SEARCH_SYSTEM32); }
-void* sumi_library_find(const char* name) { return open_library(name, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS); }
 
 sumi_library_function* sumi_library_symbol(void* library, const char* name)
 {
@@ -712,8 +709,6 @@ sumi_library_function* sumi_library_symbol(void* library, const char* name)
 }
 #else
 void* sumi_library_open(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
-
-void* sumi_library_find(const char* name) { return sumi_library_open(name); }
 
 sumi_library_function* sumi_library_symbol(void* library, const char* name)
 {

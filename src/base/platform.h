@@ -107,9 +107,6 @@ bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char*
 // library is never closed: other code in the process may use it, and its threads outlive sumi. On Windows only the
 // system folder is searched, so that nobody can plant a library.
 void* sumi_library_open(const char* name);
-// As sumi_library_open, for a library that the host program may bring: on Windows the search includes the program's
-// folder and the folders that the program has added.
-void* sumi_library_find(const char* name);
 typedef void sumi_library_function(void);                                    // cast to the type of the symbol
 sumi_library_function* sumi_library_symbol(void* library, const char* name); // NULL: the library has no such symbol
 #endif

@@ -7,7 +7,6 @@
 // rows at multiples of the method's unit; a product of one unit is computed by the slice that contains the unit.
 #include "base/integers.h"
 #include "cuda/arrange.h"
-#include "cuda/cublaslt.h"
 #include "cuda/device.h"
 #include "cuda/linear.h"
 
@@ -122,9 +121,6 @@ int64_t sumi_cuda_whole_items(const sumi_cuda_wgmma* kernel, int64_t items, int6
 
 uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
 {
-    if (c->method == SUMI_CUDA_METHOD_CUBLASLT)
-        return SUMI_CUDA_CUBLASLT_WORKSPACE + ((uint64_t)n * 2 + 255) / 256 * 256
-             + (c->kernel == 1 ? 2 * (uint64_t)c->unit_rows * (uint64_t)n : 0);
     if (c->split <= 1) return 0;
     int32_t rows = 128, cols = 0;
     if (c->method == SUMI_CUDA_METHOD_GEMV) rows = m <= 8 ? 8 : 16, cols = 16;
@@ -340,18 +336,6 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, 
                                                 const sumi_cuda_shape* s)
 {
     if (device->forced_linear != NULL) return *device->forced_linear;
-    // The kernels for Hopper gate in their epilogue, which saves more than cuBLASLt's faster products do.
-    const bool is_gated = s->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
-    if (sumi_cuda_cublaslt_is_preferred(device->cublaslt, s)
-        && !(is_gated && sumi_cuda_has_hopper(device, allows_hopper)))
-        return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1,
-                                         sumi_cuda_cublaslt_unit_rows(device, s)};
-    return sumi_cuda_choose_linear_kernel(device, allows_hopper, s);
-}
-
-sumi_cuda_linear_choice sumi_cuda_choose_linear_kernel(const sumi_cuda_device* device, bool allows_hopper,
-                                                       const sumi_cuda_shape* s)
-{
     if (!s->reads_aligned) return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);
     // Small portable tiles: 64 x 64, two blocks per multiprocessor.
@@ -393,9 +377,6 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     if (!s->reads_aligned || s->k < 512) add_choice(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
     if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS) add_choice(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
-    if (sumi_cuda_cublaslt_supports(device->cublaslt, s))
-        add_choice(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
-                   sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);
     for (int32_t i = 0; i < WGMMA_COUNT && is_hopper; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];

@@ -16,7 +16,6 @@
 #include "base/assert.h"
 #include "base/platform.h"
 #include "cuda/arrange.h"
-#include "cuda/cublaslt.h"
 #include "cuda/cuda_options.h"
 #include "cuda/device.h"
 #include "cuda/device_budget.h"
@@ -497,7 +496,6 @@ static const char* cuda_name(const sumi_runner* runner)
     (void)runner;
     return "cuda";
 }
-static bool cuda_has_cublaslt(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.cublaslt != NULL; }
 static void cuda_list_kernels(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data)
 {
     sumi_cuda_list_kernels(((const sumi_cuda*)runner)->modules, seen, user_data);
@@ -535,8 +533,6 @@ static void destroy_inside(sumi_cuda* cuda)
     }
     sumi_cuda_destroy_dropped_graphs(cuda);
     if (cuda->capture != NULL) driver->cuStreamDestroy(cuda->capture);
-    sumi_cuda_cublaslt_close(cuda->device.cublaslt);
-    cuda->device.cublaslt = NULL;
 }
 
 static void cuda_destroy(sumi_runner* runner)
@@ -596,7 +592,6 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .wait_all = cuda_settle,
                                                 .properties = sumi_cuda_runner_properties,
                                                 .held_bytes = sumi_cuda_runner_held_bytes,
-                                                .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
 
 // A first guess, a share of the peak rates of the tensor cores and of the memory. The engine measures, and corrects it
@@ -647,7 +642,7 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
     return SUMI_OK;
 }
 
-static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cublaslt cublaslt, sumi_error* error)
+static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_modules_create(cuda->heap, &cuda->device, sumi_cuda_images, sumi_cuda_image_count, error,
@@ -660,7 +655,6 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cu
                                 "counters", &cuda->fixed, error));
     SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute),
             "clearing counters");
-    SUMI_TRY(sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error));
     uint64_t free_bytes;
     (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     return SUMI_OK;
@@ -688,7 +682,7 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
     result = sumi_cuda_enter(&cuda->device, &scope, error);
     if (result == SUMI_OK) {
         cuda->rates = guess_rates(&cuda->device);
-        result = create_inside(cuda, workers, desc->cuda.cublaslt, error);
+        result = create_inside(cuda, workers, error);
         sumi_cuda_leave(&cuda->device, &scope);
     }
     if (result != SUMI_OK) {

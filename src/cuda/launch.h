@@ -101,9 +101,6 @@ sumi_cuda_op sumi_cuda_embed_rows, sumi_cuda_fill_rows, sumi_cuda_copy_rows, sum
     sumi_cuda_residual_change, sumi_cuda_add_residual, sumi_cuda_kronecker_add, sumi_cuda_activate, sumi_cuda_gated,
     sumi_cuda_norm_modulate, sumi_cuda_norm_gate_add, sumi_cuda_qk_norm_rope, sumi_cuda_rope_table,
     sumi_cuda_time_embed, sumi_cuda_finish_modulation;
-// x [rows][2 cols] of bfloat16, columns interleaved by 8 (SUMI_CUDA_FORM_GATED) -> y [rows][cols] = act(gate) * up.
-sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdeviceptr y, int32_t rows, int32_t cols,
-                                sumi_activation activation);
 // launch_latents.c
 sumi_cuda_op sumi_cuda_patchify, sumi_cuda_unpatchify, sumi_cuda_add_noise, sumi_cuda_guide, sumi_cuda_solve,
     sumi_cuda_preview, sumi_cuda_posterior, sumi_cuda_latent_in;

@@ -5,7 +5,6 @@
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cuda/arrange.h"
-#include "cuda/cublaslt.h"
 #include "cuda/device.h"
 #include "cuda/form.h"
 #include "cuda/launch.h"
@@ -15,7 +14,6 @@
 #include "cuda/stored.h"
 #include "cuda/weight_forms.h"
 #include "kernels/rows.h"
-#include "kernels/upload.h"
 
 _Static_assert(sizeof(sumi_gemm_epilogue) == 96 && offsetof(sumi_gemm_portable_args, epilogue) == 128,
                "the kernels read these structs");
@@ -32,13 +30,8 @@ static uint64_t max_partial_sum_bytes(const sumi_cuda_device* device, int32_t m,
         for (int32_t hopper = 0; hopper <= 1; hopper++) {
             const sumi_cuda_shape s = {m, n, k, operands, true, (sumi_cuda_epilogue)e};
             const sumi_cuda_linear_choice choice = sumi_cuda_choose_linear(device, hopper == 1, &s);
-            const bool is_kernel = choice.method != SUMI_CUDA_METHOD_CUBLASLT && device->forced_linear == NULL;
-            const sumi_cuda_linear_choice kernel_choice =
-                is_kernel ? choice : sumi_cuda_choose_linear_kernel(device, hopper == 1, &s);
-            const uint64_t bytes = sumi_cuda_partial_sum_bytes(&choice, m, n),
-                           kernel_bytes = sumi_cuda_partial_sum_bytes(&kernel_choice, m, n);
+            const uint64_t bytes = sumi_cuda_partial_sum_bytes(&choice, m, n);
             largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
-            largest_bytes = kernel_bytes > largest_bytes ? kernel_bytes : largest_bytes;
         }
     }
     return sumi_align(largest_bytes, 256);
@@ -271,72 +264,6 @@ static sumi_result launch_any_product(const sumi_cuda_run* run, const product* p
                                  (uint32_t)sumi_min_int(sumi_divide_up(s->m, 64), 65535), 1, 256, 0};
     return sumi_cuda_launch(run, "sumi_gemm_any", grid, params);
 }
-
-// ---- cuBLASLt -------------------------------------------------------------------------------------------------------
-// Scratch: [workspace][bias as bfloat16][one unit of what is to be gated]
-static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdeviceptr to)
-{
-    int32_t cols = 8; // n is a multiple of 8; a block computes a row
-    while (cols < 1024 && p->shape.n % (2 * cols) == 0) cols *= 2;
-    const int32_t rows = p->shape.n / cols;
-    sumi_upload_args args = {.from = p->epilogue.bias,
-                             .to = to,
-                             .type = SUMI_UPLOAD_F32,
-                             .row_count = rows,
-                             .stack_rows = rows,
-                             .cols = cols,
-                             .pitch = cols,
-                             .scale = 1.0f};
-    void* params[] = {&args};
-    return sumi_cuda_launch(run, "sumi_upload_rows", (sumi_cuda_grid){(uint32_t)rows, 1, 1, SUMI_UPLOAD_THREADS, 0},
-                            params);
-}
-
-// Launches the calls of a product's units, in order. A gated product is written to scratch unit by unit and gated from
-// there. *out_takes: the library has an algorithm for every unit of the op, also for those outside of the slice.
-static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, int32_t unit_rows, bool* out_takes)
-{
-    SUMI_ASSERT(unit_rows >= 1 && p->shape.operands == SUMI_CUDA_BF16);
-    const sumi_cuda_shape* s = &p->shape;
-    const sumi_gemm_epilogue* f = &p->epilogue;
-    const int32_t units = sumi_divide_up(s->m, unit_rows);
-    const CUdeviceptr bias = run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE,
-                      raw = bias + sumi_align(2 * (uint64_t)s->n, 256);
-    // all units but the last, and the last unit
-    sumi_cuda_cublaslt_call calls[2] = {{.m = unit_rows}, {.m = s->m - (units - 1) * unit_rows}};
-    *out_takes = false;
-    for (int32_t i = 0; i < 2; i++) {
-        sumi_cuda_cublaslt_call* call = &calls[i];
-        call->n = s->n, call->k = s->k, call->ldx = p->ldx, call->ldw = p->weight.pitch,
-        call->ldy = p->is_fused ? s->n : f->ldy;
-        call->x = p->x, call->w = p->weight.data, call->y = p->is_fused ? raw : f->y + 2 * (uint64_t)f->column;
-        call->bias = f->bias != 0 ? bias : 0;
-        call->residual = f->residual != 0 ? f->residual + 2 * (uint64_t)f->column : 0;
-        call->workspace = run->scratch;
-        bool takes = true;
-        if (i == 1 || units > 1)
-            SUMI_TRY(sumi_cuda_cublaslt_prepare(run->device->cublaslt, call, run->cuda->is_dry_run ? run->stream : NULL,
-                                                &takes, run->error));
-        if (!takes) return SUMI_OK;
-    }
-    *out_takes = true;
-    int32_t begin, end;
-    sumi_cuda_share(run, units, &begin, &end);
-    if (f->bias != 0 && begin < end) SUMI_TRY(round_bias(run, p, bias));
-    for (int32_t unit = begin; unit < end; unit++) {
-        sumi_cuda_cublaslt_call call = calls[unit == units - 1];
-        const uint64_t row = (uint64_t)unit * (uint64_t)unit_rows, y = 2 * row * (uint64_t)f->ldy;
-        call.x += 2 * row * (uint64_t)call.ldx;
-        if (!p->is_fused) call.y += y;
-        if (call.residual != 0) call.residual += y;
-        if (!run->cuda->is_dry_run)
-            SUMI_TRY(sumi_cuda_cublaslt_launch(run->device->cublaslt, &call, run->stream, run->error));
-        if (p->is_fused)
-            SUMI_TRY(sumi_cuda_gate_rows(run, raw, f->y + y, call.m, s->n / 2, (run->op + 1)->u.gated.activation));
-    }
-    return SUMI_OK;
-}
-
 // Writes x in 8 bits with a scale per row to scratch, only the rows of the slice. Balances x here, because no earlier
 // op has done so.
 static sumi_result quantize(const sumi_cuda_run* run, product* p)
@@ -505,15 +432,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: 8-bit rows that are not aligned to 16 bytes", op->label);
     }
 
-    sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
-    if (c.method == SUMI_CUDA_METHOD_CUBLASLT) {
-        bool takes = false;
-        SUMI_TRY(launch_cublaslt(run, &p, c.unit_rows, &takes));
-        if (takes) return SUMI_OK;
-        if (run->device->forced_linear != NULL)
-            return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: cuBLASLt has nothing for it", op->label);
-        c = sumi_cuda_choose_linear_kernel(run->device, run->allows_hopper, &p.shape);
-    }
+    const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
     if (is_8bit && c.method == SUMI_CUDA_METHOD_ANY)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: no 8-bit kernel fits into %d bytes of shared memory",
                          op->label, (int)run->device->shared_per_block);
@@ -525,7 +444,6 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     case SUMI_CUDA_METHOD_SPLIT: return launch_split(run, &p, &c);
     case SUMI_CUDA_METHOD_PORTABLE: return launch_portable_product(run, &p, &c);
     case SUMI_CUDA_METHOD_GEMV: return launch_gemv(run, &p, &c);
-    case SUMI_CUDA_METHOD_CUBLASLT:
     case SUMI_CUDA_METHOD_ANY: break;
     }
     return launch_any_product(run, &p);

@@ -257,14 +257,6 @@ sumi_result sumi_cuda_activate(sumi_cuda_run* run)
                                  row_grid(run, blocks_of(args.end - args.begin, per_block), ELEMENTWISE_BLOCKS), &args);
 }
 
-static sumi_result launch_gated(const sumi_cuda_run* run, sumi_gated_args* args)
-{
-    args->is_vector = !args->x.is_float && !args->y.is_float && args->cols % 8 == 0;
-    args->lanes_log2 = lanes_log2_of(args->cols, args->is_vector);
-    return sumi_cuda_launch_args(run, "sumi_gated",
-                                 elementwise_grid(run, args->row_end - args->row_begin, args->lanes_log2), args);
-}
-
 sumi_result sumi_cuda_gated(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
@@ -276,19 +268,10 @@ sumi_result sumi_cuda_gated(sumi_cuda_run* run)
     args.row_end = rows.end;
     args.activation = (int32_t)op->u.gated.activation;
     args.is_interleaved = sumi_cuda_is_gated(run, op->in[0]);
-    return launch_gated(run, &args);
-}
-
-sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdeviceptr y, int32_t rows, int32_t cols,
-                                sumi_activation activation)
-{
-    sumi_gated_args args = {.x = {.data = x},
-                            .y = {.data = y},
-                            .cols = cols,
-                            .row_end = rows,
-                            .activation = (int32_t)activation,
-                            .is_interleaved = true};
-    return launch_gated(run, &args);
+    args.is_vector = !args.x.is_float && !args.y.is_float && args.cols % 8 == 0;
+    args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
+    return sumi_cuda_launch_args(run, "sumi_gated", elementwise_grid(run, rows.end - rows.begin, args.lanes_log2),
+                                 &args);
 }
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@
 //   WGMMA      gemm_{bf16,fp8,int8}_sm90.cu  9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 160 to 256; 192 x 160 to 192
 //   SPLIT      gemm_split{,_int8}_sm90.cu    9.0, bf16, int8: few rows (k shared), any epilogue  128 rows x 64 or 128, bf16 256 too
 //   PORTABLE   gemm_{bf16,fp8,int8}.cu       everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
-//   CUBLASLT   NVIDIA's library              what cublaslt.h says, if the host program allows it its own; a slice takes whole calls
 #ifndef SUMI_CUDA_LINEAR_H
 #define SUMI_CUDA_LINEAR_H
 #include "cuda/arrange.h"
@@ -24,7 +23,7 @@ typedef enum sumi_cuda_epilogue {
     SUMI_CUDA_EPILOGUE_gate, SUMI_CUDA_EPILOGUE_gate_bias, SUMI_CUDA_EPILOGUE_any
 } sumi_cuda_epilogue;
 
-typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUMI_CUDA_METHOD_WGMMA, SUMI_CUDA_METHOD_SPLIT, SUMI_CUDA_METHOD_PORTABLE, SUMI_CUDA_METHOD_CUBLASLT } sumi_cuda_method;
+typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUMI_CUDA_METHOD_WGMMA, SUMI_CUDA_METHOD_SPLIT, SUMI_CUDA_METHOD_PORTABLE } sumi_cuda_method;
 // clang-format on
 
 typedef struct sumi_cuda_wgmma {
@@ -63,7 +62,7 @@ typedef struct sumi_cuda_shape {
 
 typedef struct sumi_cuda_linear_choice {
     sumi_cuda_method method;
-    int32_t kernel;    // in the method's list; CUBLASLT: 1 when the result is gated afterwards
+    int32_t kernel;    // in the method's list
     int32_t split;     // into how many ranges k is split
     int32_t unit_rows; // slices begin at multiples of it
 } sumi_cuda_linear_choice;
@@ -71,16 +70,13 @@ typedef struct sumi_cuda_linear_choice {
 // The choice follows from the whole op's shape, so that a slice gives the same bits.
 sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper,
                                                 const sumi_cuda_shape* shape);
-// The same without cuBLASLt: used for shapes for which cuBLASLt has no algorithm.
-sumi_cuda_linear_choice sumi_cuda_choose_linear_kernel(const sumi_cuda_device* device, bool allows_hopper,
-                                                       const sumi_cuda_shape* shape);
 // Lists every choice that can compute the shape, for measurements. Returns how many there are.
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape,
                               sumi_cuda_linear_choice* out_list, int32_t capacity);
 
 // Name of the kernel with this epilogue; NULL: there is none.
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);
-// Bytes of scratch for partial sums of shared k, or for cuBLASLt's workspace.
+// Bytes of scratch for partial sums of shared k.
 uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
 // Work items of a cluster: two tiles one above the other; in an odd last row of tiles, two tiles side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);

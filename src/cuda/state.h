@@ -96,8 +96,7 @@ typedef struct sumi_cuda {
     // Graphs of no plan any more, to be destroyed one by one (graphs.h).
     CUgraphExec* dropped_graphs;
     size_t dropped_count, dropped_capacity;
-    // Graphs are captured in this stream. Nothing else runs in it, except what a launcher does while kernels are looked
-    // up.
+    // Graphs are captured in this stream. Nothing else runs in it.
     CUstream capture;
     // sumi_cuda_launch looks up the kernel and launches nothing. The first use of a kernel inside a capture could break
     // it.

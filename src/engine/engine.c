@@ -46,11 +46,9 @@ static sumi_result check_services(const sumi_engine_desc* desc, sumi_error* erro
 static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_ENGINE, "sumi_engine_desc", "sumi_engine_defaults", error));
-    int backend = (int)desc->backend, pump = (int)desc->pump, cublaslt = (int)desc->cuda.cublaslt;
+    int backend = (int)desc->backend, pump = (int)desc->pump;
     SUMI_REFUSE(backend < 0 || backend > SUMI_BACKEND_CUDA, SUMI_INVALID_ARGUMENT, "backend is %d: no such backend",
                 backend);
-    SUMI_REFUSE(cublaslt < 0 || cublaslt > SUMI_CUBLASLT_ALWAYS, SUMI_INVALID_ARGUMENT,
-                "cuda.cublaslt is %d: no such choice", cublaslt);
     SUMI_TRY(check_services(desc, error));
     SUMI_REFUSE(pump < 0 || pump > SUMI_PUMP_THREAD, SUMI_INVALID_ARGUMENT, "pump is %d: no such mode", pump);
     SUMI_REFUSE(desc->job_capacity < 1 || desc->job_capacity > SUMI_MAX_JOBS, SUMI_INVALID_ARGUMENT,
@@ -75,8 +73,6 @@ static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error
                 "cuda.context: the CPU backend takes no context; leave NULL");
     SUMI_REFUSE(desc->cuda.stream != NULL, SUMI_NOT_SUPPORTED,
                 "cuda.stream: the CPU backend takes no stream; leave NULL");
-    SUMI_REFUSE(desc->cuda.cublaslt != SUMI_CUBLASLT_AUTO, SUMI_NOT_SUPPORTED,
-                "cuda.cublaslt: the CPU backend has no use for it; leave SUMI_CUBLASLT_AUTO");
     return SUMI_OK;
 }
 

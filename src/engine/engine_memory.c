@@ -142,8 +142,6 @@ sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
     info.backend = engine->runner->functions->name(engine->runner);
     info.device = engine->runner->functions->device(engine->runner);
     read_memory(engine, &info);
-    info.has_cublaslt =
-        engine->runner->functions->has_cublaslt != NULL && engine->runner->functions->has_cublaslt(engine->runner);
     info.host_bytes = atomic_load(&engine->heap.allocated_bytes);
     info.host_peak_bytes = atomic_load(&engine->heap.peak);
     info.allocation_count = atomic_load(&engine->heap.count);

@@ -203,7 +203,6 @@ typedef struct sumi_runner_functions {
     void (*properties)(const sumi_runner* runner,
                        sumi_device_properties* out_properties);           // for sumi_engine_info; any thread
     void (*held_bytes)(const sumi_runner* runner, uint64_t out_bytes[4]); // by sumi_memory_kind; any thread
-    bool (*has_cublaslt)(const sumi_runner* runner);                      // the same
     // For tests: lists every kernel that is built for this device, and how often it was looked up for a launch. A
     // launch into a graph counts twice, because the kernel is also looked up before the capture.
     void (*list_kernels)(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data);

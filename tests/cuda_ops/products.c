@@ -90,7 +90,6 @@ static void check_product(const product_case* product, const machine* m, sumi_cu
     bool ok = run_case(&c, &store, &g_run.reference, RUN_WHOLE, want, &s);
     sumi_plan_end(&s.plan);
     for (int32_t i = 0; i < count && ok; i++) {
-        if (list[i].method == SUMI_CUDA_METHOD_CUBLASLT) continue;
         const int errors = t_errors;
         device->forced_linear = &list[i];
         ok = run_case(&c, &store, m, RUN_WHOLE, whole, &s);

@@ -254,8 +254,6 @@ void check_same_bits(const op_case* c, const scene* s, const char* name, const c
 
 static void check_equal_pairs(const op_case* c, const scene* s, const machine* m, void** got)
 {
-    if (g_run.cublaslt == SUMI_CUBLASLT_ALWAYS)
-        return; // it chooses a kernel by the number of rows, which differs within a pair
     for (int i = 0; i < s->equal_pair_count; i++) {
         int a = s->equal_pairs[i].a, b = s->equal_pairs[i].b;
         if (s->equal_pairs[i].is_bf16 && m->rounds_to_bf16) continue;

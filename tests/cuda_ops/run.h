@@ -27,7 +27,6 @@ typedef enum run_mode {
 typedef struct run_settings {
     sumi_heap heap;
     sumi_workers* workers;
-    sumi_cublaslt cublaslt;
     machine reference;              // the CPU backend
     machine machines[MAX_MACHINES]; // runners of the GPU
     int same_as[MAX_MACHINES];      // index of a machine with the same kernels, whose bits this one must have; -1: none

@@ -3,14 +3,11 @@
 // (parameters, block size, shared memory). A test that includes this header is linked with the fake driver
 // (premake5.lua). Its soname is libcuda.so.1, so the backend finds it instead of a real driver.
 //
-// It is also a cuBLASLt (libcublasLt.so.13, not .12), whose products are computed.
-//
 // It checks the rules of sumi and of CUDA. A violation is printed and counted by fake_violations():
 //   no current context, or one popped twice; handles that are dead or of another kind; the NULL stream; blocking streams
 //   allocating, loading or waiting while this thread captures; capturing in global mode
 //   a call while the thread's capture mode is not relaxed. Such a call may break a capture of the host program; CUDA has no
 //     list of the calls that do, so all count except cuInit and those for the driver's version and names
-//   products outside of live memory, without workspace, with another size's algorithm, or first used inside a capture
 //   copies and fills outside of live memory; kernels that are given an address of freed memory; launches that their PTX
 //     does not allow; copies of pageable host memory
 // And it is a management library (libnvidia-ml.so.1), which knows the first device: driver 580.1, a limit of 450 W, clocks of
@@ -53,8 +50,8 @@ void fake_limit_device_bytes(uint64_t bytes); // 0: as much as the device has
 void fake_device_bytes(uint64_t bytes);       // memory of the device; 0: a gigabyte
 
 // ---- Failures and times ---------------------------------------------------------------------------------------------
-// The n-th call of this entry (of the driver or of cuBLASLt) from now on returns `code`, once; 1: the next call. 0
-// cancels the request. Returns whether the failure requested before has happened.
+// The n-th call of this entry from now on returns `code`, once; 1: the next call. 0 cancels the request. Returns whether
+// the failure requested before has happened.
 bool fake_fail_call(const char* name, int nth, int code);
 bool fake_fail_allocation(int nth); // the same for any allocation, of device or pinned memory: out of memory
 // From now on everything that needs the context fails with CUDA_ERROR_ILLEGAL_ADDRESS.
@@ -140,7 +137,7 @@ int fake_violations(void);
 // Everything that is alive: blocks, contexts retained, streams, events, modules, graphs.
 long fake_held(void);
 // "device", "pinned", "locked" (read-only memory of the caller's), "context", "stream", "event", "module", "graph",
-// "graph exec", "cublaslt"
+// "graph exec"
 long fake_held_kind(const char* kind);
 uint64_t fake_held_bytes(void); // of device memory and pinned memory
 uint64_t fake_allocation_count(void);

@@ -68,10 +68,6 @@ static CUresult enter(const char* name, unsigned rules)
 }
 
 CUresult fake_enter_library(const char* name) { return enter(name, IN_CONTEXT | WORKS_WHEN_LOST); }
-bool fake_captures_strictly(const fake_stream* stream)
-{
-    return stream->capture != NULL && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-}
 
 #define ENTER(name, rules)                                                                                             \
     do {                                                                                                               \
@@ -1282,10 +1278,6 @@ typedef void anything(void);
     {                                                                                                                  \
 #name, version, (anything*)name, 0                                                                             \
     }
-#define LIBRARY(name)                                                                                                  \
-    {                                                                                                                  \
-#name, 0, NULL, 0                                                                                              \
-    } // cuBLASLt's, found by dlsym
 fake_entry fake_entries[] = {
     ENTRY(cuInit, 2000),
     ENTRY(cuDriverGetVersion, 2020),
@@ -1350,18 +1342,6 @@ fake_entry fake_entries[] = {
     ENTRY(cuEventSynchronize, 2000),
     ENTRY(cuEventElapsedTime, 2000),
     ENTRY(cuTensorMapEncodeTiled, 12000),
-    LIBRARY(cublasLtCreate),
-    LIBRARY(cublasLtDestroy),
-    LIBRARY(cublasLtMatmulDescCreate),
-    LIBRARY(cublasLtMatmulDescSetAttribute),
-    LIBRARY(cublasLtMatmulDescDestroy),
-    LIBRARY(cublasLtMatrixLayoutCreate),
-    LIBRARY(cublasLtMatrixLayoutDestroy),
-    LIBRARY(cublasLtMatmulPreferenceCreate),
-    LIBRARY(cublasLtMatmulPreferenceSetAttribute),
-    LIBRARY(cublasLtMatmulPreferenceDestroy),
-    LIBRARY(cublasLtMatmulAlgoGetHeuristic),
-    LIBRARY(cublasLtMatmul),
     ENTRY(cuMemcpy2DAsync, 3020),
     ENTRY(cuGLGetDevices, 6050),
     ENTRY(cuGraphicsGLRegisterImage, 3000),

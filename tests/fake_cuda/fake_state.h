@@ -15,7 +15,6 @@ typedef enum fake_kind {
     FAKE_DEVICE_BLOCK,
     FAKE_PINNED_BLOCK,
     FAKE_LOCKED_BLOCK /* read-only memory of the caller's, page-locked */,
-    FAKE_CUBLASLT,
     FAKE_RESOURCE,
     FAKE_MAPPED_BLOCK /* memory of the host program's graphics API */,
     FAKE_EXTERNAL_MEMORY,
@@ -76,7 +75,6 @@ typedef enum fake_node_kind {
     FAKE_WAIT,
     FAKE_WAIT_SHARED,
     FAKE_SIGNAL_SHARED,
-    FAKE_PRODUCT,
     FAKE_FREE
 } fake_node_kind;
 typedef struct fake_node {
@@ -84,7 +82,7 @@ typedef struct fake_node {
     fake_node_kind kind;
     char name[160]; // KERNEL
     unsigned grid[3], block[3];
-    // KERNEL: its parameters. PRODUCT: a fake_product. COPY from pageable memory: the bytes as they were
+    // KERNEL: its parameters. COPY from pageable memory: the bytes as they were
     unsigned char* data;
     size_t data_bytes;
     unsigned char *to, *from; // COPY, SET
@@ -172,7 +170,6 @@ extern fake_entry fake_entries[];
 extern const int fake_entry_count;
 // of another library, as a call that needs the context; leave with fake_unlock, whatever it says
 CUresult fake_enter_library(const char* name);
-bool fake_captures_strictly(const fake_stream* stream); // it is being captured, and not in relaxed mode
 
 #define FAKE_BUCKETS 1024
 #define FAKE_MOST_TARGETS 200
@@ -246,17 +243,6 @@ void fake_submit(fake_stream* stream, fake_node* node);
 void fake_drain(fake_stream* stream);     // up to a wait for a shared semaphore that was not signalled
 void fake_drain_event(fake_event* event); // does what is before its newest record
 void fake_drain_all(void);
-
-// What cublasLtMatmul was told, run when its turn comes: D[rows, cols] = (A^T B) + bias + beta C by columns, bfloat16
-// with float sums.
-typedef struct fake_product {
-    const uint16_t *a, *b, *c, *bias;
-    uint16_t* d;
-    int64_t lda, ldb, ldc, ldd;
-    int rows, cols, depth;
-    float beta;
-} fake_product;
-void fake_multiply(const fake_product* product);
 
 // PTX: the functions of a module. False: newer than the driver, or no PTX.
 bool fake_read_ptx(fake_module* module, const char* text, int newest);

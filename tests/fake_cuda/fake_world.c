@@ -262,14 +262,6 @@ static void run_node(fake_node* node)
         }
         break;
     case FAKE_FREE: fake_free_block(fake_find_block(node->to, 1)); break;
-    case FAKE_PRODUCT: {
-        fake_product product;
-        memcpy(&product, node->data, sizeof product);
-        fake_multiply(&product);
-        fake.launch_count++;
-        fake.clock_ms += 0.01;
-        break;
-    }
     case FAKE_RECORD:
         fake.clock_ms += 0.001;
         if (fake_is_alive(node->event, FAKE_EVENT)) node->event->done_ticket = node->ticket;
@@ -464,8 +456,8 @@ int fake_violations(void)
 long fake_held_kind(const char* kind)
 {
     static const char* const names[FAKE_KIND_COUNT] = {
-        "context",  "stream",   "event",  "module",   "graph",  "graph exec", "device",    "pinned", "locked",
-        "cublaslt", "resource", "mapped", "external", "levels", "array",      "semaphore", "link"};
+        "context", "stream",   "event",  "module",   "graph",  "graph exec", "device",    "pinned",
+        "locked",  "resource", "mapped", "external", "levels", "array",      "semaphore", "link"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
         if (strcmp(names[i], kind) == 0) {
             long n;

@@ -61,7 +61,7 @@ typedef struct bench {
     sumi_backend backend;
     sumi_weight_format weights, text_weights;
     sumi_attention_format attention;
-    bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture, outliers, compares_text;
+    bool float32, serves, reports, shows_ops, without_text, is_short, has_picture, outliers, compares_text;
     sumi_engine* engine;
     sumi_model* model;
     sumi_prompt *prompt, *empty; // empty: of the text "", what NewBie-image moves away from
@@ -127,7 +127,6 @@ static bool open_model(bench* b)
     sumi_engine_desc ed = sumi_engine_defaults();
     ed.backend = b->backend;
     ed.cpu_thread_count = b->threads;
-    if (b->cublaslt) ed.cuda.cublaslt = SUMI_CUBLASLT_ALWAYS;
     if (b->slice_us >= 0) ed.max_slice_us = (uint32_t)b->slice_us;
     if (b->files) ed.files = synthetic_services(b->files);
     ed.memory_budget_bytes = b->memory_budget;
@@ -983,8 +982,7 @@ static int usage(void)
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32] [--as CARD]\n"
         "             [--write DIR] [--serve [--encoded-prompt FILE]] [--weights " SYNTHETIC_WEIGHTS
-        "] [--text-weights FORMAT] [--attention bf16|8bit] [--cublaslt] [--slice "
-        "US]\n"
+        "] [--text-weights FORMAT] [--attention bf16|8bit] [--slice US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
         "] ...\n"
@@ -1030,7 +1028,6 @@ static bool read_arguments(bench* b, int argc, char** argv)
                    : strcmp(name, "--serve") == 0                ? &b->serves
                    : strcmp(name, "--report") == 0               ? &b->reports
                    : strcmp(name, "--ops") == 0                  ? &b->shows_ops
-                   : strcmp(name, "--cublaslt") == 0             ? &b->cublaslt
                    : strcmp(name, "--short") == 0                ? &b->is_short
                    : strcmp(name, "--without-text-encoder") == 0 ? &b->without_text
                    : strcmp(name, "--outliers") == 0             ? &b->outliers

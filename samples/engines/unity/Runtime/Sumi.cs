@@ -474,7 +474,6 @@ namespace Sumi
         public int JobCapacity = 16, ThreadCount; // ThreadCount: of the processor backend; 0: every core, 1: no thread of the library's own
         public uint MaxSliceMicroseconds = 2000;  // no piece of work is longer: a frame is missed by no more than that
         public ulong MemoryBudgetBytes;           // 0: no limit
-        public Cublaslt Cublaslt = Cublaslt.Auto;
         public int Ordinal = -1;                  // of the GPU; -1: the one that Unity draws with, where the rendering plug-in knows it (Direct3D), or the first one
         public byte[] Uuid, Luid;                 // the same by its 16 or 8 bytes; null: any
         public Action<LogLevel, string> Log;      // called inside calls of the engine, on any thread that makes them; must not call the engine, and not wait for the renderer
@@ -558,7 +557,6 @@ namespace Sumi
                 desc.cpu_thread_count = options.ThreadCount;
                 desc.max_slice_us = options.MaxSliceMicroseconds;
                 desc.memory_budget_bytes = options.MemoryBudgetBytes;
-                desc.cuda.cublaslt = options.Cublaslt;
                 desc.cuda.ordinal = options.Ordinal;
                 desc.cuda.uuid = scratch.Pin(options.Uuid);
                 desc.cuda.luid = scratch.Pin(luid);

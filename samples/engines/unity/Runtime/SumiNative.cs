@@ -22,7 +22,6 @@ namespace Sumi
     public enum LogLevel { Error = 0, Warning = 1, Info = 2, Debug = 3 }
     public enum Stage { Wait = 0, Load = 1, Prepare = 2, Text = 3, Image = 4, Denoise = 5, Decode = 6, Transfer = 7, Compile = 8 }
     public enum Backend { Auto = 0, Cpu = 1, Cuda = 2 }
-    public enum Cublaslt { Auto = 0, Never = 1, Always = 2 }
     public enum Pump { Update = 0, Thread = 1 }
     public enum JobState { None = 0, Queued = 1, Running = 2, Done = 3, Failed = 4, Cancelled = 5 }
     public enum WeightFormat { Auto = 0, Bf16 = 1, Fp8 = 2, AsStored = 3, Int8 = 4, Int4 = 5 }
@@ -60,7 +59,7 @@ namespace Sumi
         public struct sumi_completion { public IntPtr ended, user_data; }
         public struct sumi_trace_span { public IntPtr name; public int track; public Stage stage; public int step; public ulong job, begin_ns, end_ns; }
 
-        public struct sumi_engine_desc__cuda { public int ordinal; public IntPtr uuid, luid, context, stream; public Cublaslt cublaslt; } // has no name of its own in C
+        public struct sumi_engine_desc__cuda { public int ordinal; public IntPtr uuid, luid, context, stream; } // has no name of its own in C
 
         public struct sumi_engine_desc
         {
@@ -89,7 +88,6 @@ namespace Sumi
             public ulong held_bytes_0, held_bytes_1, held_bytes_2, held_bytes_3;
             public ulong host_bytes, host_peak_bytes, allocation_count;
             public int job_count;
-            public byte has_cublaslt;
             public ulong uncounted_bytes;
             public byte device_uuid_0, device_uuid_1, device_uuid_2, device_uuid_3, device_uuid_4, device_uuid_5, device_uuid_6, device_uuid_7;
             public byte device_uuid_8, device_uuid_9, device_uuid_10, device_uuid_11, device_uuid_12, device_uuid_13, device_uuid_14, device_uuid_15;
