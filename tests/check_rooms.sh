@@ -21,9 +21,10 @@ declare -A may_include=(
     [pictures]="base"
     [plan]="base"
     [models]="base plan files text sampling pictures"
+    [interop]="base"
     [cpu]="base plan"
-    [cuda]="base plan kernels"
-    [engine]="base files text sampling pictures plan models cpu cuda"
+    [cuda]="base plan interop kernels"
+    [engine]="base files text sampling pictures plan models interop cpu cuda"
 )
 
 for folder in src/*/; do

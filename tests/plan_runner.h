@@ -1,5 +1,4 @@
-// Runs plans on a runner as the engine does (plan/runner.h), but blocking: for tests of whichever backend. A
-// processor's runner lacks the second half of the table; here it does not show.
+// Runs plans on a runner as the engine does (plan/runner.h), but blocking: for tests of whichever backend.
 //
 //     runner_load | plan_ready | start, plan_write ..  | plan_run_all          | plan_read ..  | plan_forget
 //     once          weights,     the caller              every slice, in order   fetch and read
@@ -14,11 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Whether every function of a table is there.
+static inline bool table_is_whole(const void* table, size_t bytes)
+{
+    typedef void function(void);
+    for (size_t at = 0; at < bytes; at += sizeof(function*)) {
+        function* entry;
+        memcpy(&entry, (const char*)table + at, sizeof entry);
+        if (entry == NULL) return false;
+    }
+    return true;
+}
+
 static inline sumi_result runner_load(sumi_runner* runner, sumi_error* error)
 {
     sumi_result result = SUMI_OK;
     float progress;
-    for (bool done = runner->functions->load == NULL; result == SUMI_OK && !done;)
+    for (bool done = false; result == SUMI_OK && !done;)
         result = runner->functions->load(runner, &done, &progress, error);
     return result;
 }
@@ -27,7 +38,7 @@ static inline sumi_result plan_prepare_valid(sumi_runner* runner, const sumi_pla
 {
     sumi_result result = SUMI_OK;
     float progress;
-    for (bool done = runner->functions->prepare == NULL; result == SUMI_OK && !done;)
+    for (bool done = false; result == SUMI_OK && !done;)
         result = runner->functions->prepare(runner, plan, 10000, &done, &progress, error);
     return result;
 }
@@ -50,8 +61,7 @@ static inline sumi_result plan_ready(sumi_runner* runner, const sumi_plan* plan,
 // what the slices took (NULL: not asked).
 static inline sumi_result runner_drain(sumi_runner* runner, int32_t left, double* device_us, sumi_error* error)
 {
-    const sumi_runner_functions* f = runner->functions;
-    if (f->pending == NULL) return SUMI_OK;
+    const sumi_async_functions* f = runner->async;
     while (f->pending(runner) > left) {
         sumi_slice_time time;
         f->wait(runner, 1);
@@ -106,13 +116,13 @@ static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan,
 static inline sumi_result plan_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, void* into,
                                     sumi_error* error)
 {
-    if (runner->functions->start_read != NULL) {
+    if (runner->traits.has_device) {
         for (size_t i = 0; i < plan->constant_count; i++) {
             if (plan->constants[i].value.id != value.id) continue;
             memcpy(into, plan->constants[i].data, (size_t)plan->constants[i].bytes);
             return SUMI_OK;
         }
-        sumi_result result = runner->functions->start_read(runner, plan, value, error);
+        sumi_result result = runner->async->start_read(runner, plan, value, error);
         if (result == SUMI_OK) result = runner_drain(runner, 0, NULL, error);
         if (result != SUMI_OK) return result;
     }
@@ -140,17 +150,16 @@ static inline void print_kernel(const char* name, uint64_t use_count, void* user
 }
 static inline void print_kernels(const sumi_runner* runner)
 {
-    if (runner->functions->list_kernels != NULL) runner->functions->list_kernels(runner, print_kernel, NULL);
+    runner->functions->list_kernels(runner, print_kernel, NULL);
 }
 
 // Before a plan ends, or before its slices change: plans are known by their address, which the next one may have.
 static inline void plan_forget(sumi_runner* runner, const sumi_plan* plan)
 {
-    if (runner->functions->release_plan != NULL) runner->functions->release_plan(runner, plan);
+    runner->functions->release_plan(runner, plan);
 }
 static inline void runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
 {
-    if (runner->functions->release_weights != NULL && count > 0)
-        runner->functions->release_weights(runner, weights, count);
+    if (count > 0) runner->functions->release_weights(runner, weights, count);
 }
 #endif

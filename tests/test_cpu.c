@@ -6,6 +6,7 @@
 #include "cpu_scenes.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
+#include "plan_runner.h"
 #include "system.h"
 
 // ---- Adapters -------------------------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
                 CHECK(runner->functions->run(runner, &plan, &all, 0, &error) == SUMI_OK);
                 CHECK(runner->functions->reserve(runner, &plan, &error) == SUMI_OK); // room enough already
                 CHECK(heap.count == count);
-                CHECK(runner->functions->idle(runner));
+                CHECK(runner->async->idle(runner));
                 CHECK_TEXT(runner->functions->name(runner), "cpu");
                 CHECK(runner->functions->rates(runner).flops_per_us > 0.0);
                 runner->functions->release(runner);
@@ -180,6 +181,74 @@ TEST(the_runner_takes_the_best_level_that_is_not_masked)
     sumi_workers_destroy(workers);
 }
 
+// What only a device has to do is done at once, and nothing is ever in flight.
+TEST(every_function_is_there_and_nothing_is_pending)
+{
+    float *w = random_floats(24 * 40, 1.0f), *x = random_floats(8 * 40, 1.0f);
+    linear_case c = {.m = 8, .n = 24, .k = 40, .weight = float_weight(w, 24, 40)};
+    scene s = {.build = build_linear, .context = &c};
+    bench b;
+    bench_begin(&b, SUMI_CPU_AUTO, 2);
+    build_linear(&b, &s);
+    if (bench_ready(&b)) {
+        sumi_runner* runner = b.runner;
+        const sumi_runner_functions* f = runner->functions;
+        const sumi_async_functions* async = runner->async;
+        CHECK(table_is_whole(f, sizeof *f) && table_is_whole(async, sizeof *async) && runner->interop == NULL);
+        const sumi_runner_traits traits = runner->traits;
+        CHECK(!traits.has_device && !traits.has_memory && !traits.needs_preparing && !traits.has_formats);
+
+        bool is_done = false;
+        float progress = 0.0f;
+        int32_t done = 1;
+        CHECK(f->load(runner, &is_done, &progress, &b.error) == SUMI_OK && is_done && progress == 1.0f);
+        is_done = false, progress = 0.0f;
+        f->pace(runner, true);
+        CHECK(f->prepare(runner, &b.plan, 1, &is_done, &progress, &b.error) == SUMI_OK && is_done && progress == 1.0f);
+        CHECK(f->compiling(runner, &done) == 0 && done == 0);
+        CHECK(f->is_ready(runner, &b.plan));
+
+        const uint64_t bytes = b.plan.arena_bytes + f->scratch_bytes(runner, &b.plan);
+        sumi_device_need need;
+        CHECK(f->need(runner, &b.plan, 0, &need, &b.error) == SUMI_OK && need.fits && need.device_bytes == bytes);
+        CHECK(f->need(runner, &b.plan, bytes, &need, &b.error) == SUMI_OK && need.fits);
+        CHECK(f->need(runner, &b.plan, bytes - 1, &need, &b.error) == SUMI_OK && !need.fits);
+        CHECK(need.weight_bytes + need.pinned_bytes + need.streamed_bytes == 0);
+        sumi_device_capacity capacity;
+        f->capacity(runner, &capacity);
+        CHECK(!capacity.is_known && capacity.held_bytes + capacity.free_bytes + capacity.failed_request_bytes == 0);
+        sumi_device_properties properties;
+        f->properties(runner, &properties);
+        CHECK(properties.capability == 0 && properties.device_bytes == 0);
+        uint64_t held_bytes[4] = {1, 1, 1, 1};
+        f->held_bytes(runner, held_bytes);
+        CHECK(held_bytes[0] + held_bytes[1] + held_bytes[2] + held_bytes[3] == 0);
+        const sumi_weight* list[] = {&c.weight};
+        f->set_budget(runner, 1);
+        f->trim(runner);
+        CHECK(!f->evict(runner, &b.plan));
+        f->release_weights(runner, list, 1);
+        f->release_plan(runner, &b.plan);
+        f->list_kernels(runner, NULL, NULL); // there are none to call it for
+
+        bench_write(&b, s.values[1], x);
+        async->measure_delay(runner, true);
+        bench_run(&b, SPLIT_NONE, 0);
+        sumi_slice_time time;
+        CHECK(async->pending(runner) == 0 && async->collect(runner, &time, 1) == 0 && async->idle(runner));
+        async->wait(runner, 1);
+        async->wait_all(runner);
+        CHECK(async->start_read(runner, &b.plan, s.values[0], &b.error) == SUMI_OK);
+        CHECK(async->health(runner, &b.error) == SUMI_OK);
+        const sumi_publication picture = {.value = s.values[0], .address = 16};
+        CHECK_NUMBER(async->publish(runner, &b.plan, &picture, &b.error), SUMI_NOT_SUPPORTED);
+        f->release(runner);
+        CHECK(!f->is_ready(runner, &b.plan));
+    }
+    bench_end(&b);
+    free(w), free(x);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -189,5 +258,6 @@ int main(int argc, char** argv)
     RUN(every_allocation_may_fail_and_a_run_makes_none);
     RUN(a_level_that_the_processor_lacks_is_refused);
     RUN(the_runner_takes_the_best_level_that_is_not_masked);
+    RUN(every_function_is_there_and_nothing_is_pending);
     TEST_END();
 }

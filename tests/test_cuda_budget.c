@@ -430,7 +430,7 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
                                        n->plan.sections[n->plan.ops[slice->op_begin].section].first_counter, &error)
               == SUMI_OK);
         if (t_errors != 0) break; // it will not finish
-        while (!b.runner->functions->collect(b.runner, &time, 1)) b.runner->functions->wait(b.runner, 1);
+        while (!b.runner->async->collect(b.runner, &time, 1)) b.runner->async->wait(b.runner, 1);
         CHECK(time.has_waits == (loads > 0)); // but for the first op's
         waits += loads > 0;
     }

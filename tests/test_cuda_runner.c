@@ -8,6 +8,7 @@
 #include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
+#include "interop/interop.h"
 #include "runner_fixture.h"
 #include <math.h>
 
@@ -45,6 +46,8 @@ TEST(the_hosts_context_stays_current)
     open_setup(&setup);
     CHECK_CURRENT(CHECK(create_runner(&setup, NULL, &error) == SUMI_OK));
     const sumi_runner_functions* f = setup.runner->functions;
+    CHECK(table_is_whole(f, sizeof *f) && table_is_whole(setup.runner->async, sizeof *setup.runner->async)
+          && table_is_whole(setup.runner->interop, sizeof *setup.runner->interop));
     CHECK(write_small_plan(&small, &setup, &model, TOKENS, 100, &error) == SUMI_OK);
     CHECK_CURRENT(CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(f->reserve(setup.runner, &small.plan, &error) == SUMI_OK));
@@ -53,13 +56,13 @@ TEST(the_hosts_context_stays_current)
     CHECK_CURRENT(write_ids(setup.runner, &small));
     CHECK_CURRENT(CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[1], 99, &error) == SUMI_OK));
-    CHECK_CURRENT(CHECK(f->start_read(setup.runner, &small.plan, small.y, &error) == SUMI_OK));
-    CHECK_CURRENT(f->wait(setup.runner, 1));
+    CHECK_CURRENT(CHECK(setup.runner->async->start_read(setup.runner, &small.plan, small.y, &error) == SUMI_OK));
+    CHECK_CURRENT(setup.runner->async->wait(setup.runner, 1));
     sumi_slice_time time;
-    CHECK_CURRENT(f->collect(setup.runner, &time, 1));
-    CHECK_CURRENT(f->collect(setup.runner, &time, 1));
-    CHECK_CURRENT((void)f->idle(setup.runner));
-    CHECK_CURRENT(f->health(setup.runner, &error));
+    CHECK_CURRENT(setup.runner->async->collect(setup.runner, &time, 1));
+    CHECK_CURRENT(setup.runner->async->collect(setup.runner, &time, 1));
+    CHECK_CURRENT((void)setup.runner->async->idle(setup.runner));
+    CHECK_CURRENT(setup.runner->async->health(setup.runner, &error));
     uint16_t y[TOKENS * WIDTH];
     CHECK_CURRENT(f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y));
     CHECK_CURRENT(f->release(setup.runner));
@@ -316,7 +319,7 @@ TEST(inputs_go_through_the_ring_whole)
         if (piece > (uint64_t)ROWS * COLS * 4 - at) piece = (uint64_t)ROWS * COLS * 4 - at;
         setup.runner->functions->write(setup.runner, &plan, y, at, from + at, piece);
     }
-    CHECK(setup.runner->functions->health(setup.runner, &error) == SUMI_OK);
+    CHECK(setup.runner->async->health(setup.runner, &error) == SUMI_OK);
     CHECK(plan_read(setup.runner, &plan, y, into, &error)
           == SUMI_OK); // still the bytes written above, because kernels do nothing here
     CHECK(memcmp(from, into, (size_t)ROWS * COLS * 4) == 0);
@@ -325,7 +328,7 @@ TEST(inputs_go_through_the_ring_whole)
     CHECK(memcmp(counts, s_counts, sizeof counts) == 0);
     CHECK(plan_read(setup.runner, &plan, first, counts, &error) == SUMI_OK);
     CHECK(memcmp(counts, others, sizeof others) == 0);
-    CHECK(setup.runner->functions->start_read(setup.runner, &plan, x, &error) == SUMI_INTERNAL); // no op writes x
+    CHECK(setup.runner->async->start_read(setup.runner, &plan, x, &error) == SUMI_INTERNAL); // no op writes x
     free(from);
     free(into);
     plan_forget(setup.runner, &plan);
@@ -345,25 +348,25 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     f->start(setup.runner, &small.plan);
     write_ids(setup.runner, &small);
     sumi_slice_time time = {.us = -1.0};
-    CHECK(!f->collect(setup.runner, &time, 1) && f->pending(setup.runner) == 0);
-    f->wait(setup.runner, 1); // returns at once, because nothing is pending
+    CHECK(!setup.runner->async->collect(setup.runner, &time, 1) && setup.runner->async->pending(setup.runner) == 0);
+    setup.runner->async->wait(setup.runner, 1); // returns at once, because nothing is pending
     fake_complete_after(4);
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
-    CHECK(f->start_read(setup.runner, &small.plan, small.y, &error) == SUMI_OK);
+    CHECK(setup.runner->async->start_read(setup.runner, &small.plan, small.y, &error) == SUMI_OK);
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[1], 5, &error) == SUMI_OK);
-    CHECK_NUMBER(f->pending(setup.runner), 2);
-    CHECK(!f->idle(setup.runner));
+    CHECK_NUMBER(setup.runner->async->pending(setup.runner), 2);
+    CHECK(!setup.runner->async->idle(setup.runner));
     int32_t asked = 1;
-    while (!f->collect(setup.runner, &time, 1) && asked < 20) asked++;
+    while (!setup.runner->async->collect(setup.runner, &time, 1) && asked < 20) asked++;
     CHECK(asked > 4 && asked < 20); // the end of the slice, then the end of the copy after it
     CHECK(time.us >= 0.0);
-    CHECK_NUMBER(f->pending(setup.runner), 1);
-    f->wait(setup.runner, 1);
-    CHECK_NUMBER(f->collect(setup.runner, &time, 1), 1);
-    CHECK_NUMBER(f->pending(setup.runner), 0);
+    CHECK_NUMBER(setup.runner->async->pending(setup.runner), 1);
+    setup.runner->async->wait(setup.runner, 1);
+    CHECK_NUMBER(setup.runner->async->collect(setup.runner, &time, 1), 1);
+    CHECK_NUMBER(setup.runner->async->pending(setup.runner), 0);
     uint16_t y[TOKENS * WIDTH];
     f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y);
-    CHECK(f->idle(setup.runner));
+    CHECK(setup.runner->async->idle(setup.runner));
     fake_complete_after(0);
     for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++)
         CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
@@ -389,12 +392,12 @@ TEST(a_lost_device_is_reported_and_stays_lost)
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
     fake_lose_device();
     sumi_slice_time time;
-    CHECK(!f->collect(setup.runner, &time, 1));
-    CHECK(f->health(setup.runner, &error) == SUMI_DEVICE_LOST);
+    CHECK(!setup.runner->async->collect(setup.runner, &time, 1));
+    CHECK(setup.runner->async->health(setup.runner, &error) == SUMI_DEVICE_LOST);
     CHECK(error.text[0] != 0);
-    CHECK_NUMBER(f->pending(setup.runner), 0); // there is nothing to wait for
-    f->wait(setup.runner, 1);
-    CHECK(f->idle(setup.runner));
+    CHECK_NUMBER(setup.runner->async->pending(setup.runner), 0); // there is nothing to wait for
+    setup.runner->async->wait(setup.runner, 1);
+    CHECK(setup.runner->async->idle(setup.runner));
     error = (sumi_error){0};
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_DEVICE_LOST);
     bool is_done;
@@ -404,7 +407,7 @@ TEST(a_lost_device_is_reported_and_stays_lost)
     write_ids(setup.runner, &small);
     uint16_t y[TOKENS * WIDTH];
     f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y); // the bytes are undefined, but it must not crash
-    CHECK(f->health(setup.runner, NULL) == SUMI_DEVICE_LOST);
+    CHECK(setup.runner->async->health(setup.runner, NULL) == SUMI_DEVICE_LOST);
     plan_forget(setup.runner, &small.plan);
     f->release_weights(setup.runner, model.list, 6);
     sumi_plan_end(&small.plan);
@@ -434,14 +437,14 @@ TEST(slices_that_follow_one_another_have_their_own_times)
         int submitted = 0;
         for (int collected = 0; collected < SLICES;) {
             fake_complete_after(1000000);
-            for (; submitted < SLICES && f->pending(setup.runner) < SUMI_RUNNER_DEPTH; submitted++)
+            for (; submitted < SLICES && setup.runner->async->pending(setup.runner) < SUMI_RUNNER_DEPTH; submitted++)
                 CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[(size_t)submitted % small.plan.slice_count],
                              0, &error)
                       == SUMI_OK);
             fake_complete_after(0);
             if (collected % 40 == 0) fake_finish();
             sumi_slice_time times[3];
-            const int32_t count = f->collect(setup.runner, times, collected % 3 + 1);
+            const int32_t count = setup.runner->async->collect(setup.runner, times, collected % 3 + 1);
             if (count == 0) fake_finish();
             for (int32_t i = 0; i < count && collected < SLICES; i++) measured[follows][collected++] = times[i].us;
         }

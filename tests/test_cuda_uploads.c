@@ -489,7 +489,7 @@ TEST(no_call_pins_long)
         f->write(setup.runner, &plan, x, at, (const unsigned char*)file + (3 << 20), piece);
         f->write(setup.runner, &plan, x, at, (const unsigned char*)file + at, piece);
     }
-    CHECK(f->start_read(setup.runner, &plan, x, &error) == SUMI_OK);
+    CHECK(setup.runner->async->start_read(setup.runner, &plan, x, &error) == SUMI_OK);
     unsigned char* back = malloc((size_t)bytes);
     f->read(setup.runner, &plan, x, 0, back, 77);
     f->read(setup.runner, &plan, x, 77, back + 77, bytes - 77);

@@ -210,13 +210,133 @@ static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sum
     return SUMI_OK;
 }
 
+// ---- After a slice --------------------------------------------------------------------------------------------------
+// `run` has returned at the slice's end, so nothing is ever in flight (plan/async.h).
+
+static void cpu_measure_delay(sumi_runner* runner, bool enabled) { (void)runner, (void)enabled; }
+
+static int32_t cpu_collect(sumi_runner* runner, sumi_slice_time* out_times, int32_t capacity)
+{
+    (void)runner, (void)out_times, (void)capacity;
+    return 0;
+}
+
+static int32_t cpu_pending(const sumi_runner* runner)
+{
+    (void)runner;
+    return 0;
+}
+
+static void cpu_wait(sumi_runner* runner, int32_t slices) { (void)runner, (void)slices; }
+
+static void cpu_wait_all(sumi_runner* runner) { (void)runner; }
+
 static bool cpu_idle(sumi_runner* runner)
 {
     (void)runner;
     return true;
 }
 
-// ---- Writing a plan --------------------------------------------------------------------------------------------------
+static sumi_result cpu_health(sumi_runner* runner, sumi_error* error)
+{
+    (void)runner, (void)error;
+    return SUMI_OK;
+}
+
+static sumi_result cpu_start_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error)
+{
+    (void)runner, (void)plan, (void)value, (void)error;
+    return SUMI_OK;
+}
+
+static sumi_result cpu_publish(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
+                               sumi_error* error)
+{
+    (void)runner, (void)plan, (void)picture;
+    return sumi_fail(error, SUMI_NOT_SUPPORTED, "the CPU backend has no device memory: read the picture");
+}
+
+// ---- Preparing ------------------------------------------------------------------------------------------------------
+// Kernels are part of the program, and weights are read where they lie.
+
+static sumi_result cpu_load(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error)
+{
+    (void)runner, (void)error;
+    *out_done = true;
+    *out_progress = 1.0f;
+    return SUMI_OK;
+}
+
+static void cpu_pace(sumi_runner* runner, bool is_paced) { (void)runner, (void)is_paced; }
+
+static int32_t cpu_compiling(const sumi_runner* runner, int32_t* out_done)
+{
+    (void)runner;
+    *out_done = 0;
+    return 0;
+}
+
+static sumi_result cpu_prepare(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
+                               float* out_progress, sumi_error* error)
+{
+    (void)plan, (void)budget_us;
+    return cpu_load(runner, out_done, out_progress, error);
+}
+
+static bool cpu_is_ready(const sumi_runner* runner, const sumi_plan* plan)
+{
+    const sumi_cpu* cpu = (const sumi_cpu*)runner;
+    return cpu->arena != NULL && cpu->arena_bytes >= plan->arena_bytes
+        && cpu->scratch_bytes >= cpu_scratch_bytes(runner, plan);
+}
+
+// ---- Memory of a device, which there is none of ---------------------------------------------------------------------
+
+static void cpu_set_budget(sumi_runner* runner, uint64_t bytes) { (void)runner, (void)bytes; }
+
+static void cpu_trim(sumi_runner* runner) { (void)runner; }
+
+static bool cpu_evict(sumi_runner* runner, const sumi_plan* plan)
+{
+    (void)runner, (void)plan;
+    return false;
+}
+
+static void cpu_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity)
+{
+    (void)runner;
+    *out_capacity = (sumi_device_capacity){.is_known = false};
+}
+
+static void cpu_release_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
+{
+    (void)runner, (void)weights, (void)count;
+}
+
+static void cpu_properties(const sumi_runner* runner, sumi_device_properties* out_properties)
+{
+    (void)runner;
+    *out_properties = (sumi_device_properties){.device_bytes = 0};
+}
+
+static void cpu_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4])
+{
+    (void)runner;
+    memset(out_bytes, 0, 4 * sizeof *out_bytes);
+}
+
+// ---- Plans ----------------------------------------------------------------------------------------------------------
+
+static sumi_result cpu_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
+                            sumi_device_need* out_need, sumi_error* error)
+{
+    (void)error;
+    const uint64_t bytes = plan->arena_bytes + cpu_scratch_bytes(runner, plan);
+    *out_need = (sumi_device_need){.device_bytes = bytes, .fits = budget == 0 || bytes <= budget};
+    return SUMI_OK;
+}
+
+static void cpu_release_plan(sumi_runner* runner, const sumi_plan* plan) { (void)runner, (void)plan; }
 
 // Work ranges become short enough for the engine, which runs as many of them as fit what is left of an update's budget.
 static void cpu_arrange(const sumi_runner* runner, sumi_plan* plan)
@@ -250,20 +370,49 @@ static uint64_t cpu_element_bytes(const sumi_runner* runner, sumi_element elemen
     return element == SUMI_ELEMENT_BYTE ? 1 : 4;
 }
 
-static const sumi_runner_functions functions = {.destroy = cpu_destroy,
-                                                .name = cpu_name,
-                                                .device = cpu_device,
-                                                .rates = cpu_rates,
-                                                .element_bytes = cpu_element_bytes,
-                                                .scratch_bytes = cpu_scratch_bytes,
-                                                .reserve = cpu_reserve,
-                                                .release = cpu_release,
-                                                .start = cpu_start,
-                                                .write = cpu_write,
-                                                .read = cpu_read,
-                                                .run = cpu_run,
-                                                .idle = cpu_idle,
-                                                .arrange = cpu_arrange};
+static void cpu_list_kernels(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data)
+{
+    (void)runner, (void)seen, (void)user_data;
+}
+
+static const sumi_runner_functions s_functions = {.destroy = cpu_destroy,
+                                                  .name = cpu_name,
+                                                  .device = cpu_device,
+                                                  .rates = cpu_rates,
+                                                  .properties = cpu_properties,
+                                                  .held_bytes = cpu_held_bytes,
+                                                  .list_kernels = cpu_list_kernels,
+                                                  .element_bytes = cpu_element_bytes,
+                                                  .arrange = cpu_arrange,
+                                                  .scratch_bytes = cpu_scratch_bytes,
+                                                  .need = cpu_need,
+                                                  .release_plan = cpu_release_plan,
+                                                  .load = cpu_load,
+                                                  .pace = cpu_pace,
+                                                  .compiling = cpu_compiling,
+                                                  .prepare = cpu_prepare,
+                                                  .is_ready = cpu_is_ready,
+                                                  .set_budget = cpu_set_budget,
+                                                  .trim = cpu_trim,
+                                                  .evict = cpu_evict,
+                                                  .capacity = cpu_capacity,
+                                                  .reserve = cpu_reserve,
+                                                  .release = cpu_release,
+                                                  .release_weights = cpu_release_weights,
+                                                  .start = cpu_start,
+                                                  .write = cpu_write,
+                                                  .read = cpu_read,
+                                                  .run = cpu_run};
+
+static const sumi_async_functions s_async = {.measure_delay = cpu_measure_delay,
+                                             .collect = cpu_collect,
+                                             .pending = cpu_pending,
+                                             .wait = cpu_wait,
+                                             .wait_all = cpu_wait_all,
+                                             .idle = cpu_idle,
+                                             .health = cpu_health,
+                                             .start_read = cpu_start_read,
+                                             .publish = cpu_publish};
 
 #if defined(__OPTIMIZE__) // by gcc and clang, clang-cl included, at every level but -O0
 const bool sumi_cpu_is_optimized = true;
@@ -324,7 +473,9 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
         sumi_free(heap, memory);
         return sumi_out_of_memory(error, sizeof *cpu + floats * sizeof(float), "the CPU backend");
     }
-    cpu->runner.functions = &functions;
+    // no interop, and none of the traits
+    cpu->runner.functions = &s_functions;
+    cpu->runner.async = &s_async;
     cpu->heap = heap;
     cpu->workers = workers;
     cpu->kernels = kernels;

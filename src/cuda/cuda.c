@@ -32,6 +32,7 @@
 #include "cuda/targets.h"
 #include "cuda/transfers.h"
 #include "cuda/upload.h"
+#include "interop/interop.h"
 #include "kernels/upload.h"
 #include <stdio.h>
 #include <string.h>
@@ -551,48 +552,50 @@ static void cuda_destroy(sumi_runner* runner)
     sumi_free(cuda->heap, cuda);
 }
 
-static const sumi_runner_functions functions = {.destroy = cuda_destroy,
-                                                .name = cuda_name,
-                                                .device = cuda_device,
-                                                .rates = cuda_rates,
-                                                .element_bytes = cuda_element_bytes,
-                                                .scratch_bytes = sumi_cuda_runner_scratch_bytes,
-                                                .reserve = sumi_cuda_runner_reserve,
-                                                .release = sumi_cuda_runner_release,
-                                                .start = cuda_start,
-                                                .write = sumi_cuda_runner_write,
-                                                .read = sumi_cuda_runner_read,
-                                                .run = cuda_run,
-                                                .idle = cuda_idle,
-                                                .arrange = cuda_arrange,
-                                                .load = cuda_load,
-                                                .pace = cuda_pace,
-                                                .compiling = cuda_compiling,
-                                                .prepare = cuda_prepare,
-                                                .is_ready = cuda_is_ready,
-                                                .need = sumi_cuda_runner_need,
-                                                .set_budget = sumi_cuda_runner_set_budget,
-                                                .trim = sumi_cuda_runner_trim,
-                                                .evict = sumi_cuda_runner_evict,
-                                                .capacity = sumi_cuda_runner_capacity,
-                                                .release_plan = sumi_cuda_runner_forget_plan,
-                                                .release_weights = sumi_cuda_runner_forget_weights,
-                                                .measure_delay = cuda_measure_delay,
-                                                .collect = cuda_finished,
-                                                .health = cuda_health,
-                                                .pending = cuda_pending,
-                                                .wait = cuda_wait,
-                                                .start_read = sumi_cuda_runner_fetch,
-                                                .publish = cuda_publish,
-                                                .import = cuda_import,
-                                                .finish_import = cuda_finish_import,
-                                                .release_import = cuda_release_import,
-                                                .is_copying = cuda_is_copying,
-                                                .copy_to_import = cuda_copy_to_import,
-                                                .wait_all = cuda_settle,
-                                                .properties = sumi_cuda_runner_properties,
-                                                .held_bytes = sumi_cuda_runner_held_bytes,
-                                                .list_kernels = cuda_list_kernels};
+static const sumi_runner_functions s_functions = {.destroy = cuda_destroy,
+                                                  .name = cuda_name,
+                                                  .device = cuda_device,
+                                                  .rates = cuda_rates,
+                                                  .properties = sumi_cuda_runner_properties,
+                                                  .held_bytes = sumi_cuda_runner_held_bytes,
+                                                  .list_kernels = cuda_list_kernels,
+                                                  .element_bytes = cuda_element_bytes,
+                                                  .arrange = cuda_arrange,
+                                                  .scratch_bytes = sumi_cuda_runner_scratch_bytes,
+                                                  .need = sumi_cuda_runner_need,
+                                                  .release_plan = sumi_cuda_runner_forget_plan,
+                                                  .load = cuda_load,
+                                                  .pace = cuda_pace,
+                                                  .compiling = cuda_compiling,
+                                                  .prepare = cuda_prepare,
+                                                  .is_ready = cuda_is_ready,
+                                                  .set_budget = sumi_cuda_runner_set_budget,
+                                                  .trim = sumi_cuda_runner_trim,
+                                                  .evict = sumi_cuda_runner_evict,
+                                                  .capacity = sumi_cuda_runner_capacity,
+                                                  .reserve = sumi_cuda_runner_reserve,
+                                                  .release = sumi_cuda_runner_release,
+                                                  .release_weights = sumi_cuda_runner_forget_weights,
+                                                  .start = cuda_start,
+                                                  .write = sumi_cuda_runner_write,
+                                                  .read = sumi_cuda_runner_read,
+                                                  .run = cuda_run};
+
+static const sumi_async_functions s_async = {.measure_delay = cuda_measure_delay,
+                                             .collect = cuda_finished,
+                                             .pending = cuda_pending,
+                                             .wait = cuda_wait,
+                                             .wait_all = cuda_settle,
+                                             .idle = cuda_idle,
+                                             .health = cuda_health,
+                                             .start_read = sumi_cuda_runner_fetch,
+                                             .publish = cuda_publish};
+
+static const sumi_interop_functions s_interop = {.import = cuda_import,
+                                                 .finish_import = cuda_finish_import,
+                                                 .release_import = cuda_release_import,
+                                                 .is_copying = cuda_is_copying,
+                                                 .copy_to_import = cuda_copy_to_import};
 
 // A first guess, a share of the peak rates of the tensor cores and of the memory. The engine measures, and corrects it
 // for each kind of op.
@@ -666,7 +669,11 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
     *out_runner = NULL;
     sumi_cuda* cuda = sumi_alloc_zero(heap, sizeof *cuda);
     if (cuda == NULL) return sumi_out_of_memory(error, sizeof *cuda, "the CUDA backend");
-    cuda->runner.functions = &functions;
+    cuda->runner =
+        (sumi_runner){.functions = &s_functions,
+                      .async = &s_async,
+                      .interop = &s_interop,
+                      .traits = {.has_device = true, .has_memory = true, .needs_preparing = true, .has_formats = true}};
     cuda->heap = heap;
     if (options != NULL) cuda->options = *options;
 #if defined(SUMI_WITHOUT_HOPPER)

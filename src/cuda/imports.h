@@ -1,8 +1,9 @@
-// Memory and semaphores of OpenGL, Vulkan and Direct3D. These are functions of the runner (plan/runner.h). The context
-// must be current.
+// Memory and semaphores of OpenGL, Vulkan and Direct3D: the functions of interop/interop.h. The context must be
+// current.
 #ifndef SUMI_CUDA_IMPORTS_H
 #define SUMI_CUDA_IMPORTS_H
 #include "cuda/state.h"
+#include "interop/interop.h"
 
 sumi_result sumi_cuda_import(sumi_cuda* cuda, const sumi_import_desc* desc, sumi_imported* out_import,
                              sumi_error* error);

@@ -6,6 +6,7 @@
 #include "cuda/driver.h"
 #include "cuda/modules.h"
 #include "cuda/state.h"
+#include "interop/interop.h"
 #include "kernels/pictures.h"
 
 static int32_t kernel_format(sumi_format format)

@@ -83,7 +83,7 @@ void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
     sumi_deadline_state* pace = &engine->deadline;
-    if (engine->runner->functions->collect != NULL) return; // a GPU works between updates too
+    if (engine->runner->traits.has_device) return; // a GPU works between updates too
     if (budget_us == SUMI_FOREVER) {
         pace->budget_us = pace->update_interval_us = 0.0;
         pace->update_ns = 0;
@@ -103,7 +103,7 @@ void sumi_deadline_begin(sumi_engine* engine, sumi_job_slot* slot)
     SUMI_ASSERT(slot->u.plan.batch_count >= 0 && slot->u.plan.run_steps >= 0);
     // On a processor the measurement of the share begins here. On a GPU it begins with the second step: the first
     // slices end only after the first step was submitted, so there is nothing to measure before.
-    engine->deadline.begin_ns = engine->runner->functions->collect == NULL ? sumi_clock_ns() : 0;
+    engine->deadline.begin_ns = engine->runner->traits.has_device ? 0 : sumi_clock_ns();
     engine->deadline.work_us = 0.0;
     // The host program's budgets may have become smaller since the last job, so the measured share is limited by them.
     if (engine->deadline.share > budgeted_share(engine)) engine->deadline.share = budgeted_share(engine);

@@ -53,7 +53,7 @@ static void set_limit(sumi_engine* engine, uint64_t bytes)
 void sumi_limit_note(sumi_engine* engine, sumi_result result)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    if (result != SUMI_OUT_OF_DEVICE_MEMORY || engine->runner->functions->capacity == NULL) return;
+    if (result != SUMI_OUT_OF_DEVICE_MEMORY) return;
     engine->runner->functions->capacity(engine->runner, &engine->limit.capacity);
     engine->limit.retry_is_pending = true;
 }

@@ -8,10 +8,12 @@
 #include "engine/run.h"
 #include <string.h>
 
-static uint64_t held_device_bytes(const sumi_engine* engine)
+// The bytes that the memory budget counts.
+static uint64_t counted_bytes(const sumi_engine* engine)
 {
+    if (!engine->runner->traits.has_memory)
+        return atomic_load(&engine->memory.arena_bytes) + atomic_load(&engine->memory.scratch_bytes);
     sumi_device_properties properties;
-    if (engine->runner->functions->properties == NULL) return 0;
     engine->runner->functions->properties(engine->runner, &properties);
     return properties.held_bytes[SUMI_MEMORY_WEIGHTS] + properties.held_bytes[SUMI_MEMORY_ARENA]
          + properties.held_bytes[SUMI_MEMORY_IMAGE];
@@ -20,7 +22,6 @@ static uint64_t held_device_bytes(const sumi_engine* engine)
 void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    if (engine->runner->functions->release_weights == NULL) return;
     sumi_run_wait_for_all(engine);
     engine->runner->functions->release_weights(engine->runner, weights, count);
 }
@@ -81,17 +82,10 @@ void sumi_engine_trim(sumi_engine* engine)
     SUMI_ASSERT(engine->runs.current.entry == NULL);
     sumi_engine_adopt_budget(engine);
     if (engine->memory.budget_bytes == 0) return;
-    if (runner->trim != NULL) {
-        if (held_device_bytes(engine) <= engine->memory.budget_bytes) return;
-        sumi_engine_release(engine);
-        runner->set_budget(engine->runner, sumi_engine_budget(engine));
-        runner->trim(engine->runner);
-        return;
-    }
-    if (atomic_load(&engine->memory.arena_bytes) + atomic_load(&engine->memory.scratch_bytes)
-        <= engine->memory.budget_bytes)
-        return;
+    if (counted_bytes(engine) <= engine->memory.budget_bytes) return;
     sumi_engine_release(engine);
+    runner->set_budget(engine->runner, sumi_engine_budget(engine));
+    runner->trim(engine->runner);
 }
 
 sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
@@ -110,7 +104,7 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
 {
     const uint64_t image_bytes = atomic_load(&engine->memory.image_bytes);
-    if (engine->runner->functions->held_bytes != NULL) {
+    if (engine->runner->traits.has_memory) {
         engine->runner->functions->held_bytes(engine->runner, out_bytes);
         out_bytes[SUMI_MEMORY_IMAGE] += image_bytes;
         return;
@@ -124,7 +118,6 @@ void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
 static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
 {
     sumi_engine_held_bytes(engine, info->held_bytes);
-    if (engine->runner->functions->properties == NULL) return;
     sumi_device_properties properties;
     engine->runner->functions->properties(engine->runner, &properties);
     info->device_bytes = properties.device_bytes;

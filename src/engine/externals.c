@@ -92,7 +92,7 @@ static sumi_result check_memory(const sumi_import_desc* desc, sumi_error* error)
 static sumi_result check_desc(const sumi_engine* engine, const sumi_import_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_IMPORT, "sumi_import_desc", "sumi_import_defaults", error));
-    SUMI_REFUSE(engine->runner->functions->import == NULL, SUMI_NOT_SUPPORTED,
+    SUMI_REFUSE(engine->runner->interop == NULL, SUMI_NOT_SUPPORTED,
                 "sumi_import: the CPU backend has no externals; give host_memory");
     SUMI_REFUSE(!is_memory_kind(desc->kind) && !is_semaphore_kind(desc->kind), SUMI_INVALID_ARGUMENT,
                 "sumi_import: kind is %d: no such kind", (int)desc->kind);
@@ -112,7 +112,7 @@ static sumi_result import_external(sumi_engine* engine, const sumi_import_desc* 
     if (external == NULL) return sumi_out_of_memory(error, sizeof *external, "an import");
     external->engine = engine;
     sumi_pump_lock(engine);
-    const sumi_result result = engine->runner->functions->import(engine->runner, desc, &external->import, error);
+    const sumi_result result = engine->runner->interop->import(engine->runner, desc, &external->import, error);
     sumi_pump_unlock(engine);
     if (result != SUMI_OK) {
         sumi_free(&engine->heap, external);
@@ -154,7 +154,7 @@ static sumi_result check_semaphore(const sumi_engine* engine, const sumi_sync* s
 sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* target, const char* name, int32_t width,
                                 int32_t height, sumi_error* error)
 {
-    SUMI_REFUSE(engine->runner->functions->copy_to_import == NULL, SUMI_NOT_SUPPORTED,
+    SUMI_REFUSE(engine->runner->interop == NULL, SUMI_NOT_SUPPORTED,
                 "%s.external: the CPU backend has no externals; give host_memory", name);
     const sumi_external* external = target->external;
     SUMI_REFUSE(external->engine != engine, SUMI_INVALID_ARGUMENT, "%s.external was imported for another engine", name);
@@ -188,7 +188,7 @@ sumi_result sumi_external_copy(sumi_engine* engine, const sumi_target* target, b
                                        target->signal.semaphore != NULL ? &target->signal.semaphore->import : NULL,
                                    .wait_value = target->wait.value,
                                    .signal_value = target->signal.value};
-    return engine->runner->functions->copy_to_import(engine->runner, &copy, error);
+    return engine->runner->interop->copy_to_import(engine->runner, &copy, error);
 }
 
 bool sumi_target_uses(const sumi_target* target, const sumi_external* external)
@@ -208,12 +208,12 @@ void sumi_external_free(sumi_external* external)
 {
     SUMI_ASSERT(sumi_pump_is_locked(external->engine));
     sumi_engine* engine = external->engine;
-    const sumi_runner_functions* functions = engine->runner->functions;
+    const sumi_interop_functions* interop = engine->runner->interop;
     // Any import's stream may be about to use the semaphore.
     for (sumi_external* user = is_semaphore_kind(external->import.kind) ? engine->externals : NULL; user != NULL;
          user = user->next)
-        functions->finish_import(engine->runner, &user->import);
-    functions->release_import(engine->runner, &external->import);
+        interop->finish_import(engine->runner, &user->import);
+    interop->release_import(engine->runner, &external->import);
     sumi_mutex_lock(&engine->state_lock);
     SUMI_LIST_REMOVE(external);
     sumi_mutex_unlock(&engine->state_lock);

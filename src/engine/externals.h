@@ -1,6 +1,6 @@
 #ifndef SUMI_ENGINE_EXTERNALS_H
 #define SUMI_ENGINE_EXTERNALS_H
-#include "plan/runner.h"
+#include "interop/interop.h"
 #include <stdatomic.h>
 #include <sumi.h>
 

@@ -13,7 +13,7 @@ uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
 
 double sumi_frame_budget_slice_us(const sumi_engine* engine, uint64_t now_ns)
 {
-    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runner->functions->collect == NULL);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && !engine->runner->traits.has_device);
     const double max_us = (double)engine->desc.max_slice_us;
     if (engine->frame.end_ns == 0) return max_us;
     const double rest_us = (double)(int64_t)(engine->frame.end_ns - now_ns) * 1e-3;
@@ -51,7 +51,7 @@ void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us)
     const bool was_paced = engine->frame.average_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
     const uint32_t max_us = engine->desc.max_slice_us;
     // The processor's slices are cut while they run (pieces.h).
-    if (engine->runner->functions->collect == NULL) {
+    if (!engine->runner->traits.has_device) {
         engine->frame.end_ns = is_paced ? sumi_clock_ns() + (uint64_t)budget_us * 1000 : 0;
         return;
     }

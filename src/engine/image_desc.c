@@ -220,7 +220,7 @@ static sumi_result check_targets(const sumi_engine* engine, const sumi_image_des
         const sumi_target* target = &desc->targets[i];
         SUMI_REFUSE(sumi_format_bytes(target->format) == 0, SUMI_INVALID_ARGUMENT,
                     "targets[%d].format is %d: no such format", (int)i, (int)target->format);
-        SUMI_REFUSE(target->device_address != 0 && engine->runner->functions->publish == NULL, SUMI_NOT_SUPPORTED,
+        SUMI_REFUSE(target->device_address != 0 && !engine->runner->traits.has_memory, SUMI_NOT_SUPPORTED,
                     "targets[%d].device_address: the CPU backend has no device memory; give host_memory", (int)i);
         if (target->external != NULL) SUMI_TRY(check_external(engine, desc, i, error));
         SUMI_REFUSE(target->external == NULL && target->wait.semaphore != NULL, SUMI_INVALID_ARGUMENT,

@@ -69,7 +69,7 @@ static sumi_result query_memory(sumi_engine* engine, const sumi_image_desc* desc
     out->weights = desc->model->info.weight_bytes;
     out->arena = query->entry.plan.arena_bytes;
     out->staging = query->entry.scratch_bytes;
-    if (engine->runner->functions->need != NULL) {
+    if (engine->runner->traits.has_memory) {
         const sumi_device_need* need = &query->entry.need;
         out->weights = need->weight_bytes;
         out->arena = need->device_bytes - need->weight_bytes;
@@ -221,7 +221,7 @@ static void write_preview(const unsigned char* rgba, const sumi_target* target, 
 static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target,
                                 sumi_error* error)
 {
-    SUMI_REFUSE(engine->runner->functions->copy_to_import == NULL, SUMI_NOT_SUPPORTED,
+    SUMI_REFUSE(engine->runner->interop == NULL, SUMI_NOT_SUPPORTED,
                 "sumi_job_show_preview: the CPU backend has no externals; call sumi_job_preview");
     SUMI_REFUSE(target == NULL || target->external == NULL, SUMI_INVALID_ARGUMENT,
                 "sumi_job_show_preview: target or its external is NULL");
@@ -229,7 +229,7 @@ static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item,
     SUMI_TRY(sumi_external_check(engine, target, "target", external->import.width, external->import.height, error));
     SUMI_REFUSE(external->import.staging == 0, SUMI_INVALID_ARGUMENT,
                 "target.external was imported without takes_previews");
-    if (engine->runner->functions->is_copying(engine->runner, &external->import))
+    if (engine->runner->interop->is_copying(engine->runner, &external->import))
         return sumi_fail(error, SUMI_BUSY,
                          "the preview before it was not copied into this external yet: it waits for the host program");
     sumi_mutex_lock(&engine->state_lock);

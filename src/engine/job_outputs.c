@@ -96,9 +96,8 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
                                       sumi_error* error)
 {
     SUMI_ASSERT(job->entry != NULL);
-    const sumi_runner_functions* runner = engine->runner->functions;
-    if (runner->start_read == NULL || value.id == 0) return SUMI_OK;
-    return runner->start_read(engine->runner, &job->entry->plan, value, error);
+    if (value.id == 0) return SUMI_OK;
+    return engine->runner->async->start_read(engine->runner, &job->entry->plan, value, error);
 }
 
 // Whether the device converts an item's picture from three channels to four. On the processor the conversion would take
@@ -106,7 +105,7 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
 static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
 {
     const sumi_format format = item->target.format;
-    return engine->runner->functions->publish != NULL && !sumi_job_item_has_device_target(item)
+    return engine->runner->traits.has_device && !sumi_job_item_has_device_target(item)
         && (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8);
 }
 
@@ -146,7 +145,7 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
             .event = target->event,
             .import = target->external != NULL ? &target->external->import : NULL};
         job->is_publishing = job->is_publishing || sumi_job_item_has_device_target(item);
-        SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
+        SUMI_TRY(engine->runner->async->publish(engine->runner, &job->entry->plan, &picture, error));
     }
     return SUMI_OK;
 }

@@ -37,8 +37,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
     sumi_plan_request request;
     if (!job->has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
     job->has_reviewed = true;
-    if (engine->runner->functions->set_budget != NULL)
-        engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
+    engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
     // The number of steps is decided with the first batch, and not again when a paused job goes on.
     const bool is_new = job->batch_begin == 0 && job->saved_evaluation == 0;
     if (is_new) job->decided_steps = job->step_count;
@@ -76,9 +75,9 @@ static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi
 // Whether the driver compiles kernels. The first time the log says why the image has to wait.
 static bool note_compiling(sumi_engine* engine, sumi_job_slot* slot)
 {
-    if (engine->runner->functions->compiling == NULL) return false;
     const int32_t count = engine->runner->functions->compiling(engine->runner, &slot->live.compiled);
     slot->live.compile_count = count;
+    if (count == 0 && slot->live.compiling_since_ns == 0) return false;
     const uint64_t now_ns = sumi_clock_ns();
     if (slot->live.compiling_since_ns != 0)
         slot->stage_seconds[SUMI_STAGE_COMPILE] += 1e-9 * (double)(now_ns - slot->live.compiling_since_ns);
@@ -102,20 +101,17 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_plan_entry* entry = slot->u.plan.entry;
     SUMI_ASSERT(slot == engine->jobs.running && entry != NULL);
-    *out_done = true;
-    if (runner->prepare != NULL) {
-        const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
-        float progress = 0.0f;
-        if (runner->pace != NULL) runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
-        const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
-        sumi_limit_note(engine, result);
-        if (result != SUMI_OK) return result;
-        slot->u.plan.has_prepared = slot->u.plan.has_prepared || !*out_done;
-        if (note_compiling(engine, slot)) {
-            *out_stage = SUMI_STAGE_COMPILE;
-            *out_end = SUMI_TURN_WAITS;
-            return SUMI_OK;
-        }
+    const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
+    float progress = 0.0f;
+    runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
+    const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
+    sumi_limit_note(engine, result);
+    if (result != SUMI_OK) return result;
+    slot->u.plan.has_prepared = slot->u.plan.has_prepared || !*out_done;
+    if (note_compiling(engine, slot)) {
+        *out_stage = SUMI_STAGE_COMPILE;
+        *out_end = SUMI_TURN_WAITS;
+        return SUMI_OK;
     }
     if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
     if (!*out_done) return SUMI_OK;
@@ -243,8 +239,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         *out_stage = SUMI_STAGE_TRANSFER; // the copies that follow the last slice have ended too
         SUMI_TRY(sumi_plan_job_read_output(engine, slot, job, &is_over, error));
         // Reads from the runner report no failure, so the device is checked here.
-        if (engine->runner->functions->health != NULL)
-            SUMI_TRY(engine->runner->functions->health(engine->runner, error));
+        SUMI_TRY(engine->runner->async->health(engine->runner, error));
         if (is_over && job->goal == SUMI_GOAL_IMAGES) {
             sumi_deadline_end(engine, slot);
             sumi_step_cache_end(job, slot->model);
@@ -280,7 +275,7 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
     if (slot == engine->jobs.running) sumi_plan_job_end_reading(&engine->workspace, &slot->u.plan);
     // After a job's end the device must not write to memory of the host program. This blocks until its copies have
     // ended.
-    if (slot->u.plan.is_publishing) engine->runner->functions->wait_all(engine->runner);
+    if (slot->u.plan.is_publishing) engine->runner->async->wait_all(engine->runner);
     slot->u.plan.is_publishing = false;
     if (slot == engine->jobs.draining) {
         engine->runs.draining.entry = NULL; // slices still in flight stay in runs.draining until they are reported

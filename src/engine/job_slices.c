@@ -94,7 +94,7 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi
     while (sumi_run_collect(engine, run, &slice)) {
         *out_end = SUMI_TURN_MORE;
         *out_stage = sumi_stage_of_section(slice.section);
-        if (engine->runner->functions->collect != NULL) {
+        if (engine->runner->traits.has_device) {
             slot->device_seconds += slice.us * 1e-6;
             sumi_deadline_note(engine, slice.unwaited_us);
             slot->live.device_us += slice.us;
@@ -124,7 +124,7 @@ static sumi_result submit_slice(sumi_engine* engine, sumi_job_slot* slot, sumi_r
     sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(!job->preview_is_pending || !slice->has_preview);
     SUMI_TRY(sumi_run_submit(engine, slice, error));
-    if (engine->runner->functions->collect == NULL) note_piece(engine, slot, slice);
+    if (!engine->runner->traits.has_device) note_piece(engine, slot, slice);
     if (!slice->is_submitted) return SUMI_OK;
     SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->change, error));
     if (slice->has_preview) {
@@ -189,8 +189,8 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_plan_job* job = &slot->u.plan;
-    const sumi_runner_functions* runner = engine->runner->functions;
-    const bool is_device = runner->collect != NULL;
+    const sumi_async_functions* async = engine->runner->async;
+    const bool is_device = engine->runner->traits.has_device;
     const sumi_run* run = run_of(engine, slot);
     *out_end = SUMI_TURN_WAITS;
     // The turns that follow one another submit a slice each, in a few microseconds. The first one asks the device which
@@ -204,7 +204,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
     if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
         SUMI_TRY(draw_noise(engine, slot, error));
         *out_end = SUMI_TURN_MORE;
-        return is_device ? runner->health(engine->runner, error) : SUMI_OK;
+        return async->health(engine->runner, error);
     }
     const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->entry->noise_section;
     // A job that goes on after a pause copies its saved state back before its first evaluation (pause.h).
@@ -234,16 +234,16 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
     // nothing could be submitted, so everything depends on what has ended
     if (!asks && *out_end == SUMI_TURN_WAITS)
         SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
-    return runner->health(engine->runner, error);
+    return async->health(engine->runner, error);
 }
 
-// is_ready exists only in runners of devices that can have a second plan ready while the first one runs.
+// On the CPU no slice is in flight while another job begins.
 bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run *run = &engine->runs.current, *older = &engine->runs.draining;
     const bool is_last_batch = job->goal != SUMI_GOAL_IMAGES || job->batch_begin + job->batch_count >= job->item_count;
-    return engine->runner->functions->is_ready != NULL && job->phase == SUMI_PHASE_RUN && run->is_submitted
+    return engine->runner->traits.has_device && job->phase == SUMI_PHASE_RUN && run->is_submitted
         && run->pending_count > 0 && older->pending_count == 0 && is_last_batch;
 }

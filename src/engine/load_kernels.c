@@ -19,7 +19,7 @@ static void load_main(void* context)
 sumi_result sumi_kernels_load(sumi_engine* engine, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    *out_done = engine->runner->functions->load == NULL || engine->kernels.is_done;
+    *out_done = !engine->runner->traits.needs_preparing || engine->kernels.is_done;
     if (*out_done) return SUMI_OK;
     if (!engine->kernels.has_thread) {
         engine->kernels.error = (sumi_error){0};

@@ -80,7 +80,7 @@ static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model
 // not on budgets or free memory, so that a job gives the same image whatever memory other programs use.
 static void choose_weights(const sumi_engine* engine, sumi_model* model)
 {
-    if (engine->runner->functions->prepare == NULL) return;
+    if (!engine->runner->traits.has_formats) return;
     if (model->attention == SUMI_ATTENTION_AUTO) model->attention = SUMI_ATTENTION_BF16;
     choose_denoiser_weights(engine, model);
     if (model->text_weights != SUMI_WEIGHTS_AUTO) return;
@@ -94,7 +94,7 @@ static void choose_weights(const sumi_engine* engine, sumi_model* model)
 static sumi_result write_upload_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
                                      sumi_error* error)
 {
-    SUMI_ASSERT(engine->runner->functions->prepare != NULL && model->info.family != NULL);
+    SUMI_ASSERT(engine->runner->traits.needs_preparing && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
     const bool is_native_size = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
     const int32_t side = is_native_size ? sumi_native_side(model) : 4 * info->size_multiple;
@@ -150,8 +150,8 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
         return SUMI_OK;
     }
     const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
-    if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
-    if (runner->pace != NULL) runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
+    runner->set_budget(engine->runner, sumi_engine_budget(engine));
+    runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
     sumi_error capacity_error = {0};
     const sumi_result result =
         runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);
@@ -185,12 +185,12 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
     }
     if (job->is_open) return load_to_device(engine, slot, out_end, error);
     sumi_model* model = job->product;
-    const bool is_device = engine->runner->functions->prepare != NULL;
+    const bool needs_preparing = engine->runner->traits.needs_preparing;
     uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     float progress = 0.0f;
     SUMI_TRY(sumi_network_open_step(model->network, budget_us, &job->is_open, &progress, error));
-    slot->live.progress = is_device ? 0.1f * progress : progress;
-    if (progress > 0.02f && !is_device) {
+    slot->live.progress = needs_preparing ? 0.1f * progress : progress;
+    if (progress > 0.02f && !needs_preparing) {
         double seconds = (double)(sumi_clock_ns() - job->begin_ns) * 1e-9;
         slot->live.seconds_left = (float)(seconds / progress * (1.0 - progress));
     }
@@ -204,7 +204,7 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
         if (model->info.preset_fault[0] != '\0')
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, model->info.preset_fault);
-        if (!is_device) *out_end = SUMI_TURN_DONE;
+        if (!needs_preparing) *out_end = SUMI_TURN_DONE;
     }
     return SUMI_OK;
 }
@@ -242,7 +242,7 @@ static sumi_result check_weights(const sumi_engine* engine, const char* member, 
     case SUMI_WEIGHTS_FP8:
     case SUMI_WEIGHTS_INT8:
     case SUMI_WEIGHTS_INT4:
-        if (engine->runner->functions->prepare != NULL) break;
+        if (engine->runner->traits.has_formats) break;
         return sumi_fail(
             error, SUMI_NOT_SUPPORTED,
             "%s: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED",
@@ -266,7 +266,7 @@ static sumi_result check_attention(const sumi_engine* engine, sumi_attention_for
     case SUMI_ATTENTION_AUTO: return SUMI_OK;
     case SUMI_ATTENTION_BF16:
     case SUMI_ATTENTION_8BIT:
-        if (engine->runner->functions->prepare != NULL) return SUMI_OK;
+        if (engine->runner->traits.has_formats) return SUMI_OK;
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "attention: the CPU backend computes attention in float32; use SUMI_ATTENTION_AUTO");
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "attention is %d: no such format", (int)attention);

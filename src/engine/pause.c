@@ -68,7 +68,6 @@ static bool is_before_denoising(const sumi_run* run)
 static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {
-    const sumi_runner_functions* runner = engine->runner->functions;
     const sumi_step_cache_resumption at = sumi_step_cache_resumes_at(engine, job, counter);
     sumi_value states[6];
     int32_t count = states_of(job, at.uses_kept ? BEFORE_LAST_WHOLE : PRESENT, states);
@@ -85,22 +84,22 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
                            "there is no memory to keep what a paused job has done: it will begin anew");
             return SUMI_OK;
         }
-        for (int32_t i = 0; i < count && runner->start_read != NULL; i++) {
-            SUMI_TRY(runner->start_read(engine->runner, &job->entry->plan, states[i], error));
-            job->save_is_pending = true;
+        for (int32_t i = 0; i < count; i++) {
+            SUMI_TRY(engine->runner->async->start_read(engine->runner, &job->entry->plan, states[i], error));
+            job->save_is_pending = engine->runner->traits.has_device;
         }
         *out_done = !job->save_is_pending;
         if (job->save_is_pending) return SUMI_OK;
     }
     for (int32_t i = 0; i < count; i++)
-        runner->read(engine->runner, &job->entry->plan, states[i], 0, job->saved_state + (size_t)i * values,
-                     values * sizeof *job->saved_state);
+        engine->runner->functions->read(engine->runner, &job->entry->plan, states[i], 0,
+                                        job->saved_state + (size_t)i * values, values * sizeof *job->saved_state);
     job->save_is_pending = false;
     job->saved_evaluation = at.evaluation;
     job->repeated_evaluation = at.repeated;
     job->saved_step_cache = at.uses_kept ? sumi_step_cache_rewound(&job->step_cache) : job->step_cache;
     job->saved_deadline_adaptation = at.uses_kept ? job->step_cache.adaptation_before : job->deadline_adaptation;
-    return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
+    return engine->runner->async->health(engine->runner, error);
 }
 
 sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield_answer* out, sumi_error* error)

@@ -64,8 +64,7 @@ void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(engine->runs.current.entry != entry); // the slices in flight use the entry
     SUMI_ASSERT(engine->runs.draining.entry != entry);
-    if (engine->runner->functions->release_plan != NULL)
-        engine->runner->functions->release_plan(engine->runner, &entry->plan);
+    engine->runner->functions->release_plan(engine->runner, &entry->plan);
     sumi_plan_entry_close(&engine->heap, entry);
 }
 
@@ -116,7 +115,6 @@ static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_e
     const uint64_t budget = w->request.budget;
     const uint64_t device_bytes = entry->plan.arena_bytes + entry->scratch_bytes;
     entry->need = (sumi_device_need){.device_bytes = device_bytes, .fits = budget == 0 || device_bytes <= budget};
-    if (w->runner->functions->need == NULL) return SUMI_OK;
     return w->runner->functions->need(w->runner, &entry->plan, budget, &entry->need, error);
 }
 
@@ -242,7 +240,7 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
     // The CPU cuts slices while they run (pieces.h). A device gets them as they are.
-    const bool is_device = w->runner->functions->collect != NULL, are_cut = !is_device && request->slice_us > 0,
+    const bool is_device = w->runner->traits.has_device, are_cut = !is_device && request->slice_us > 0,
                gathers = is_device && request->slice_us == 0 && !request->whole_ops;
     SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, are_cut ? 0 : request->slice_us,
                                       gathers ? GATHERED_US : request->slice_us, error));

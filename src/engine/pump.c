@@ -26,7 +26,7 @@
 #include <math.h>
 
 // Whether slices run on a device, beside this thread.
-static bool is_device(const sumi_engine* engine) { return engine->runner->functions->collect != NULL; }
+static bool is_device(const sumi_engine* engine) { return engine->runner->traits.has_device; }
 
 // The caller holds `state_lock`.
 static sumi_job_slot* next_queued(const sumi_engine* engine)
@@ -228,14 +228,14 @@ static pump_state advance_one(sumi_engine* engine)
 static void wait_for_device(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
-    const sumi_runner_functions* runner = engine->runner->functions;
-    const int32_t pending = runner->pending != NULL ? runner->pending(engine->runner) : 0;
+    const sumi_async_functions* async = engine->runner->async;
+    const int32_t pending = async->pending(engine->runner);
     SUMI_ASSERT(pending >= 0 && pending <= SUMI_RUNNER_DEPTH);
     const double us = pending > 0 ? sumi_run_sleep_us(engine) : 0.0;
     if (us >= SUMI_SLEEP_SLACK_US && us <= SUMI_MAX_PENDING_US) {
         sumi_sleep_us((uint32_t)us);
     } else if (pending > 0) {
-        runner->wait(engine->runner, (pending + 1) / 2);
+        async->wait(engine->runner, (pending + 1) / 2);
     } else {
         sumi_sleep_us(50);
     }

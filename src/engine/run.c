@@ -211,7 +211,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     // It goes through the ops of the slice, so it is left out for the many slices that follow another.
     const double predicted_us =
         step->is_alone || *measured <= 0.0f ? predict_unmeasured_us(engine, entry, step->slice, &is_known) : 0.0;
-    const bool is_device = engine->runner->functions->collect != NULL, // on the processor slices wait for nothing
+    const bool is_device = engine->runner->traits.has_device, // on the processor slices wait for nothing
         is_bound = is_device && may_have_waited(step, us, now_us);
     // Counts also where the known time itself may be such a time.
     const bool is_suspect = is_bound || (is_device && may_have_waited(step, us, predicted_us));
@@ -446,9 +446,8 @@ static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice*
     const sumi_slice* slice = &entry->plan.slices[next->slice];
     if (entry->range_us == NULL) {
         const int32_t kind = entry->kind_first[next->slice];
-        if (engine->runner->functions->measure_delay != NULL)
-            engine->runner->functions->measure_delay(engine->runner, entry->slice_us[kind] <= 0.0f
-                                                                         || entry->doubts[kind].alike_count > 0);
+        engine->runner->async->measure_delay(engine->runner,
+                                             entry->slice_us[kind] <= 0.0f || entry->doubts[kind].alike_count > 0);
         next->submitted_ns = sumi_clock_ns();
         SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, slice, next->counter, error));
         // on a GPU this is the time of submission only; collect writes the time of the slice
@@ -480,6 +479,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_erro
     if (!next->is_submitted) return SUMI_OK;
     run->cursor = (sumi_slice_cursor){.op = 0};
     *step = *next;
+    step->is_over = !engine->runner->traits.has_device; // it has ended inside `run`
     engine->runs.has_submitted = true;
     run->pending_count++;
     run->pending_us += step->predicted_us;
@@ -525,7 +525,7 @@ static sumi_run_slice* find_unreported(sumi_run* run)
 static bool mark_ended(sumi_engine* engine)
 {
     sumi_slice_time times[SUMI_RUNNER_DEPTH];
-    const int32_t count = engine->runner->functions->collect(engine->runner, times, SUMI_RUNNER_DEPTH);
+    const int32_t count = engine->runner->async->collect(engine->runner, times, SUMI_RUNNER_DEPTH);
     SUMI_ASSERT(count >= 0 && count <= SUMI_RUNNER_DEPTH);
     for (int32_t i = 0; i < count; i++) {
         sumi_run_slice* step = find_unreported(&engine->runs.draining);
@@ -544,7 +544,7 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 {
     SUMI_ASSERT(run->pending_count > 0);
     const sumi_run_slice* oldest = &run->pending[run->pending_begin];
-    if (oldest->slice < 0 || oldest->is_over || engine->runner->functions->collect == NULL) return true;
+    if (oldest->slice < 0 || oldest->is_over) return true;
     engine->runs.oldest_runs = !mark_ended(engine) || !oldest->is_over;
     return !engine->runs.oldest_runs;
 }
@@ -556,8 +556,7 @@ static bool forget_older(sumi_engine* engine)
     sumi_run_slice step;
     if (run->entry != NULL) return run->pending_count == 0;
     // the device is lost
-    if (engine->runner->functions->pending != NULL && engine->runner->functions->pending(engine->runner) == 0)
-        run->pending_count = 0, run->pending_us = 0.0;
+    if (engine->runner->async->pending(engine->runner) == 0) run->pending_count = 0, run->pending_us = 0.0;
     while (run->pending_count > 0 && is_oldest_over(engine, run)) take_oldest(run, &step);
     return run->pending_count == 0;
 }
@@ -624,7 +623,7 @@ static int32_t count_unreported(const sumi_run* run)
 
 bool sumi_run_is_only_draining(const sumi_engine* engine)
 {
-    return engine->runner->functions->pending(engine->runner) == count_unreported(&engine->runs.draining);
+    return engine->runner->async->pending(engine->runner) == count_unreported(&engine->runs.draining);
 }
 
 // ---- Waiting for all of them ----------------------------------------------------------------------------------------
@@ -633,11 +632,10 @@ void sumi_run_wait_for_all(sumi_engine* engine)
 {
     if (engine->runner == NULL) return;
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    const sumi_runner_functions* runner = engine->runner->functions;
-    if (runner->collect == NULL) return;
-    while (runner->pending(engine->runner) > 0) {
+    const sumi_async_functions* async = engine->runner->async;
+    while (async->pending(engine->runner) > 0) {
         if (mark_ended(engine)) continue;
-        runner->wait(engine->runner, 1);
+        async->wait(engine->runner, 1);
         if (!mark_ended(engine)) break; // the device is lost: no slice will end
     }
 }
@@ -645,9 +643,7 @@ void sumi_run_wait_for_all(sumi_engine* engine)
 bool sumi_run_is_idle(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    const sumi_runner_functions* runner = engine->runner->functions;
-    if (runner->collect == NULL) return true;
     if (!forget_older(engine)) return false;
     if (engine->runs.current.entry == NULL) (void)mark_ended(engine);
-    return runner->pending(engine->runner) == 0;
+    return engine->runner->async->pending(engine->runner) == 0;
 }

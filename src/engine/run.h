@@ -30,7 +30,8 @@ typedef struct sumi_run_slice {
     // Nothing of sumi's was in flight or had been submitted in the same update. Then the slice may have waited between
     // its begin and its first kernel for commands of the host program.
     bool is_alone;
-    // The runner reported the end of this slice while something else was waited for. The slice is not collected yet.
+    // The slice has ended and is not collected yet: the runner reported its end while something else was waited for. On
+    // the CPU every slice has ended once it is submitted.
     bool is_over;
     bool is_submitted; // false: pieces of the slice are left to run
     // On the CPU: what this piece took; and the same without the time of other programs, as far as that is known.

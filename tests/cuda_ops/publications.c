@@ -1,5 +1,5 @@
 // Publications: conversion of an image to the format and the row length of memory that the host program shares
-// (sumi_runner_functions.publish). Checked byte for byte.
+// (sumi_async_functions.publish). Checked byte for byte.
 #include "cuda_ops/run.h"
 
 enum { PUBLISHED_WIDTH = 77, PUBLISHED_HEIGHT = 5, PUBLISHED_ROW = PUBLISHED_WIDTH * 12 + 20, PUBLISHED_BEFORE = 9 };
@@ -68,7 +68,7 @@ static void check_publication(const machine* m, sumi_format format)
         m->runner->functions->start(m->runner, &plan);
         m->runner->functions->write(m->runner, &plan, from, 0, x, sumi_plan_info(&plan, from)->bytes);
         m->runner->functions->write(m->runner, &plan, into, 0, want, sizeof want);
-        result = m->runner->functions->publish(m->runner, &plan, &picture, &error);
+        result = m->runner->async->publish(m->runner, &plan, &picture, &error);
     }
     if (result == SUMI_OK) result = plan_run_all(m->runner, &plan, NULL, &error);
     if (result == SUMI_OK) result = plan_read(m->runner, &plan, out, got, &error);
