@@ -23,7 +23,8 @@ declare -A may_include=(
     [models]="base plan files text sampling pictures"
     [interop]="base"
     [cpu]="base plan"
-    [cuda]="base plan interop kernels"
+    [device]="base"
+    [cuda]="base plan device interop kernels"
     [engine]="base files text sampling pictures plan models interop cpu cuda"
 )
 

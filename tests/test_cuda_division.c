@@ -120,7 +120,7 @@ static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_
     sumi_error error = {0};
     summary steps, others;
     *out_steps = 0;
-    CHECK_NUMBER(sumi_cuda_divide(&cuda->weights, plan, room, &division, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_cuda_divide(&cuda->stock.weights, plan, room, &division, &error), SUMI_OK);
     const bool fits = division.fits, streams = division.streams;
     sum_up(&division, &steps, &others);
     if (fits && streams) {
@@ -170,8 +170,8 @@ static void begin_count(sumi_cuda* cuda)
 {
     s_copies.copy = cuda->device.driver.cuMemcpyHtoDAsync;
     s_copies.copy_rows = cuda->device.driver.cuMemcpy2DAsync;
-    s_copies.ring = cuda->weight_ring.address;
-    s_copies.ring_bytes = cuda->weight_ring.bytes;
+    s_copies.ring = cuda->stock.weight_ring.address;
+    s_copies.ring_bytes = cuda->stock.weight_ring.bytes;
     s_copies.bytes = 0;
     cuda->device.driver.cuMemcpyHtoDAsync = count_copy;
     cuda->device.driver.cuMemcpy2DAsync = count_rows;
@@ -189,11 +189,11 @@ static void end_count(sumi_cuda* cuda, uint64_t expected, int32_t loads)
 // once copies more than once.
 static uint64_t expected_copies(const sumi_cuda_plan* record, int32_t* out_loads, int32_t* out_repeated)
 {
-    const sumi_cuda_weight_streaming* streaming = record->streaming;
+    const sumi_cuda_weight_streaming* streaming = record->held.streaming;
     uint64_t bytes = 0;
     *out_repeated = *out_loads = 0;
-    for (size_t s = 0; streaming != NULL && s < record->plan->section_count; s++) {
-        const sumi_section* section = &record->plan->sections[s];
+    for (size_t s = 0; streaming != NULL && s < record->held.plan->section_count; s++) {
+        const sumi_section* section = &record->held.plan->sections[s];
         for (int32_t i = streaming->section_loads[s]; i < streaming->section_loads[s + 1]; i++) {
             bytes += streaming->loads[i].bytes * (uint64_t)section->repeat;
             *out_loads += section->repeat;
@@ -328,7 +328,7 @@ static int32_t count_placed(const bench* b, const network* n, int32_t begin, int
     int32_t count = 0;
     for (int32_t i = begin; i < end; i++) {
         const sumi_cuda_resident* resident =
-            sumi_cuda_weights_find(&b->cuda->weights, &n->layers[i], SUMI_CUDA_FORM_MATRIX);
+            sumi_cuda_weights_find(&b->cuda->stock.weights, &n->layers[i], SUMI_CUDA_FORM_MATRIX);
         count += resident != NULL && resident->on_device.data != 0;
     }
     return count;

@@ -13,6 +13,7 @@ int main(int argc, char** argv)
 #include "cuda/cuda.h"
 #include "cuda/device_memory.h"
 #include "cuda/modules.h"
+#include "cuda/port_cuda.h"
 #include "fake_cuda.h"
 #include "test.h"
 #include <zlib.h>
@@ -343,6 +344,7 @@ TEST(any_call_may_fail_while_opening)
 typedef struct fixture {
     sumi_cuda_device device;
     sumi_cuda_scope scope;
+    sumi_cuda_port port;
     sumi_cuda_memory memory;
     sumi_heap heap;
     sumi_error error;
@@ -354,7 +356,8 @@ static void begin(fixture* f, const sumi_device_allocator* allocator)
     sumi_engine_desc desc = defaults();
     CHECK(sumi_cuda_device_open(&f->device, &desc, NULL) == SUMI_OK);
     CHECK(sumi_cuda_enter(&f->device, &f->scope, NULL) == SUMI_OK);
-    sumi_cuda_memory_init(&f->memory, &f->device, allocator);
+    sumi_cuda_port_init(&f->port, &f->device, NULL);
+    sumi_cuda_memory_init(&f->memory, &f->port.port, allocator);
     sumi_heap_init(&f->heap, NULL);
 }
 
@@ -372,7 +375,7 @@ TEST(memory_is_counted_by_kind)
     fake_reset();
     fixture f;
     begin(&f, NULL);
-    sumi_cuda_block blocks[4];
+    sumi_device_block blocks[4];
     for (int kind = 0; kind < 4; kind++) {
         CHECK(sumi_cuda_allocate(&f.memory, 1000 + (uint64_t)kind, (sumi_memory_kind)kind, "a test", &blocks[kind],
                                  &f.error)
@@ -384,7 +387,7 @@ TEST(memory_is_counted_by_kind)
     CHECK_NUMBER(fake_held_kind("device"), 3);
     CHECK_NUMBER(fake_held_kind("pinned"), 1);
     memset(sumi_cuda_host(&blocks[SUMI_MEMORY_STAGING]), 1, 1003);
-    sumi_cuda_block none;
+    sumi_device_block none;
     CHECK(sumi_cuda_allocate(&f.memory, 0, SUMI_MEMORY_ARENA, "nothing", &none, &f.error) == SUMI_OK); // a valid block
     CHECK(none.address != 0);
     sumi_cuda_release(&f.memory, &none);
@@ -403,7 +406,7 @@ TEST(large_pinned_memory_is_locked_and_given_back)
         begin(&f, NULL);
         const uint64_t bytes = way == 2 ? (4u << 20) + 512 : 4u << 20; // no whole number of large pages
         if (way == 1) fake_fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_PERMITTED);
-        sumi_cuda_block block;
+        sumi_device_block block;
         CHECK(sumi_cuda_allocate(&f.memory, bytes, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
         CHECK(block.is_registered == (way == 0) && block.bytes == bytes);
         if (t_errors != 0) return;
@@ -423,7 +426,7 @@ TEST(memory_may_run_out)
     begin(&f, NULL);
     for (int kind = 0; kind < 4; kind++) {
         f.error = (sumi_error){0};
-        sumi_cuda_block block = {.address = 1, .bytes = 1, .kind = SUMI_MEMORY_ARENA};
+        sumi_device_block block = {.address = 1, .bytes = 1, .kind = SUMI_MEMORY_ARENA};
         fake_fail_allocation(1);
         CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, &f.error),
                      kind == SUMI_MEMORY_STAGING ? SUMI_OUT_OF_HOST_MEMORY : SUMI_OUT_OF_DEVICE_MEMORY);
@@ -433,7 +436,7 @@ TEST(memory_may_run_out)
         CHECK(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, NULL) == SUMI_OK);
         sumi_cuda_release(&f.memory, &block);
     }
-    sumi_cuda_block block;
+    sumi_device_block block;
     CHECK_NUMBER(
         sumi_cuda_allocate(&f.memory, (uint64_t)2 << 30, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
         SUMI_OUT_OF_DEVICE_MEMORY);
@@ -478,7 +481,7 @@ TEST(memory_comes_from_the_hosts_allocator)
     const sumi_device_allocator allocator = {host_allocate, host_release, &host};
     begin(&f, &allocator);
     for (int kind = 0; kind < 4; kind++) {
-        sumi_cuda_block block;
+        sumi_device_block block;
         CHECK(sumi_cuda_allocate(&f.memory, 700, (sumi_memory_kind)kind, "a test", &block, &f.error) == SUMI_OK);
         CHECK_NUMBER(host.held[kind], 1024);
         CHECK_NUMBER(atomic_load(&f.memory.held_bytes[kind]), 1024);
@@ -487,7 +490,7 @@ TEST(memory_comes_from_the_hosts_allocator)
     }
     CHECK_NUMBER(host.calls, 4);
     CHECK_NUMBER(fake_allocation_count(), 0); // nothing behind its back
-    sumi_cuda_block block;
+    sumi_device_block block;
     host.is_crooked = true;
     CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error),
                  SUMI_OUT_OF_DEVICE_MEMORY);
@@ -763,7 +766,7 @@ TEST(allocating_and_loading_leave_a_hosts_capture_alone)
     fake_host_begin_capture(stream); // in global mode, by some other thread
     fixture f;
     begin(&f, NULL);
-    sumi_cuda_block block;
+    sumi_device_block block;
     CHECK(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error) == SUMI_OK);
     sumi_cuda_release(&f.memory, &block);
     CHECK(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
@@ -914,7 +917,7 @@ TEST(kernels_get_the_shared_memory_they_ask_for)
           != CUDA_SUCCESS);
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL) != CUDA_SUCCESS);
     CHECK_NUMBER(fake_violations(), 5);
-    sumi_cuda_block block;
+    sumi_device_block block;
     CHECK(sumi_cuda_allocate(&f.memory, 4096, SUMI_MEMORY_ARENA, "a test", &block, NULL) == SUMI_OK);
     address = block.address + 100;
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) == CUDA_SUCCESS);

@@ -4,6 +4,7 @@
 #ifdef SUMI_HAS_CUDA
 #include "cuda/device_memory.h"
 #include "cuda/mapped.h"
+#include "cuda/port_cuda.h"
 #include "fake_cuda.h"
 #include <stdlib.h>
 
@@ -13,6 +14,7 @@
 typedef struct place {
     sumi_heap heap;
     sumi_cuda_device device;
+    sumi_cuda_port port;
     sumi_cuda_memory memory;
     sumi_cuda_mapped mapped;
     sumi_cuda_scope scope;
@@ -29,8 +31,9 @@ static void open_place(place* p)
     sumi_heap_init(&p->heap, NULL);
     CHECK(sumi_cuda_device_open(&p->device, &desc, &p->error) == SUMI_OK);
     CHECK(sumi_cuda_enter(&p->device, &p->scope, &p->error) == SUMI_OK);
-    sumi_cuda_memory_init(&p->memory, &p->device, NULL);
-    sumi_cuda_mapped_init(&p->mapped, &p->heap, &p->device);
+    sumi_cuda_port_init(&p->port, &p->device, NULL);
+    sumi_cuda_memory_init(&p->memory, &p->port.port, NULL);
+    sumi_cuda_mapped_init(&p->mapped, &p->heap, &p->port.port);
     p->mapped.chunk_bytes = CHUNK;
     p->file_bytes = 16 * CHUNK - 1000; // no multiple of a page
     p->file = aligned_alloc(CHUNK, 16 * CHUNK);
@@ -71,7 +74,7 @@ static size_t row_on_device(const sumi_weight* weight, bool is_gated, int32_t ro
 static void check_copy(place* p, const sumi_weight* weight, bool is_gated)
 {
     const size_t row_bytes = (size_t)weight->cols * 2, bytes = (size_t)weight->rows * row_bytes;
-    sumi_cuda_block block;
+    sumi_device_block block;
     int32_t chunks = 0;
     bool is_done = false;
     CHECK(sumi_cuda_mapped_holds(&p->mapped, weight));

@@ -133,7 +133,7 @@ TEST(graphs_are_limited_over_all_plans)
         }
         // The graphs of a plan that is given up are destroyed when others need their place.
         const uint64_t destroyed = fake_calls("cuGraphExecDestroy");
-        sumi_cuda_drop_all_graphs((sumi_cuda*)setup.runner);
+        sumi_device_drop_all_recordings(&((sumi_cuda*)setup.runner)->stock);
         CHECK_NUMBER(fake_calls("cuGraphExecDestroy"), destroyed);
         CHECK(run_small_plan(setup.runner, &second, &error) == SUMI_OK);
         CHECK(limit == 0 || fake_held_kind("graph exec") == most[limit]);
@@ -258,9 +258,9 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     CHECK(write_small_plan(&large, &setup, &model, 1000, 100, &error) == SUMI_OK);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     sumi_cuda* cuda = (sumi_cuda*)setup.runner;
-    const CUdeviceptr before = cuda->arena.address;
+    const CUdeviceptr before = cuda->stock.arena.address;
     CHECK(plan_ready(setup.runner, &large.plan, &error) == SUMI_OK);
-    CHECK(cuda->arena.address != before || cuda->arena.bytes >= large.plan.arena_bytes);
+    CHECK(cuda->stock.arena.address != before || cuda->stock.arena.bytes >= large.plan.arena_bytes);
     CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->graph_count, 0);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->graph_count, small.plan.slice_count);

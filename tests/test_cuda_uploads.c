@@ -31,19 +31,21 @@ TEST(weights_are_uploaded_and_released)
     CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_WEIGHTS], needed);
     CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_STAGING], 0); // freed after the upload
 
-    const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &model.embedding, SUMI_CUDA_FORM_MATRIX);
+    const sumi_cuda_resident* table =
+        sumi_cuda_weights_find(&cuda->stock.weights, &model.embedding, SUMI_CUDA_FORM_MATRIX);
     // the device memory of the fake driver is host memory
     CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
-    const sumi_cuda_resident* gated = sumi_cuda_weights_find(&cuda->weights, &model.gate_up, SUMI_CUDA_FORM_GATED);
+    const sumi_cuda_resident* gated =
+        sumi_cuda_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_CUDA_FORM_GATED);
     CHECK(gated != NULL && gated->on_device.data % 512 == 0 && gated->on_device.pitch == WIDTH);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.bias_weight, SUMI_CUDA_FORM_VECTOR) != NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.narrow, SUMI_CUDA_FORM_MATRIX)
+    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.bias_weight, SUMI_CUDA_FORM_VECTOR) != NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.narrow, SUMI_CUDA_FORM_MATRIX)
           == NULL); // no op of the plan reads it
 
     f->release_weights(setup.runner, model.list, 3);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.embedding, SUMI_CUDA_FORM_MATRIX) == NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.down, SUMI_CUDA_FORM_MATRIX) != NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.embedding, SUMI_CUDA_FORM_MATRIX) == NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.down, SUMI_CUDA_FORM_MATRIX) != NULL);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK); // uploads them again
     f->release_weights(setup.runner, model.list, 6);
     f->properties(setup.runner, &properties);
@@ -83,7 +85,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
     }
     CHECK(calls > 8 && is_done); // each call uploads at least a megabyte
     const sumi_cuda_resident* resident =
-        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
+        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, &weight, SUMI_CUDA_FORM_MATRIX);
     CHECK(resident != NULL
           && memcmp((const void*)(uintptr_t)resident->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
     plan_forget(setup.runner, &plan);
@@ -137,7 +139,7 @@ static bool has_bytes_of_file(const mapped_place* p)
     for (int i = 0; i < MAPPED_WEIGHTS; i++) {
         const sumi_weight* weight = &p->weights[i];
         const sumi_cuda_resident* resident =
-            sumi_cuda_weights_find(&((const sumi_cuda*)p->setup.runner)->weights, weight, SUMI_CUDA_FORM_MATRIX);
+            sumi_cuda_weights_find(&((const sumi_cuda*)p->setup.runner)->stock.weights, weight, SUMI_CUDA_FORM_MATRIX);
         are_same = are_same && resident != NULL
                 && memcmp((const void*)(uintptr_t)resident->on_device.data, weight->tensors[0].data,
                           (size_t)weight->rows * MAPPED_COLS * 2)
@@ -225,7 +227,7 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
     CHECK(plan.ops[0].marks == SUMI_CUDA_OP_STORED);
     CHECK(plan_prepare(setup.runner, &plan, &error) == SUMI_OK);
     const sumi_cuda_resident* resident =
-        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, &weight, SUMI_CUDA_FORM_STORED);
+        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, &weight, SUMI_CUDA_FORM_STORED);
     sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
     CHECK_NUMBER(sumi_cuda_stored_tensors(&weight, SUMI_CUDA_FORM_STORED, parts), 2);
     CHECK(parts[1].offset % 16 == 0 && parts[1].offset >= (uint64_t)FIRST * BYTES_Q6);
@@ -422,8 +424,8 @@ TEST(a_balance_is_uploaded_before_its_rows)
     CHECK_NUMBER(seen.wrong, 0);
     const sumi_cuda_form forms[] = {SUMI_CUDA_FORM_VECTOR_BALANCED, SUMI_CUDA_FORM_MATRIX_INT8};
     for (int32_t i = 0; i < 2; i++) { // the balance is the last part of the form
-        const sumi_cuda_resident* resident =
-            sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, i == 0 ? &norm : &product, forms[i]);
+        const sumi_cuda_resident* resident = sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights,
+                                                                    i == 0 ? &norm : &product, forms[i]);
         CHECK(resident != NULL && resident->on_device.balance >= resident->on_device.data + (i == 0 ? COLS * 4 : 0)
               && resident->on_device.balance >= resident->on_device.scales + (i == 0 ? 0 : ROWS * 4)
               && resident->on_device.balance + COLS * 4 <= resident->on_device.data + resident->bytes);
@@ -563,8 +565,8 @@ TEST(what_was_not_uploaded_is_uploaded_again)
         CHECK(fake_fail_call(NULL, 0, 0));
         error = (sumi_error){0};
         CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK);
-        const sumi_cuda_resident* table =
-            sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, &model.embedding, SUMI_CUDA_FORM_MATRIX);
+        const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights,
+                                                                 &model.embedding, SUMI_CUDA_FORM_MATRIX);
         CHECK(table != NULL
               && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
         plan_forget(setup.runner, &small.plan);
@@ -595,9 +597,10 @@ TEST(factors_and_changed_norms_run_and_are_released)
             const sumi_cuda* cuda = (const sumi_cuda*)setup.runner;
             for (int32_t d = 0; d < 3; d++) {
                 const sumi_cuda_form up = d == 0 ? SUMI_CUDA_FORM_MATRIX : SUMI_CUDA_FORM_VECTOR;
-                const sumi_cuda_resident* resident = sumi_cuda_weights_find(&cuda->weights, &model.deltas[d].up, up);
+                const sumi_cuda_resident* resident =
+                    sumi_cuda_weights_find(&cuda->stock.weights, &model.deltas[d].up, up);
                 CHECK(resident != NULL && resident->is_adapter && resident->on_device.data != 0);
-                resident = sumi_cuda_weights_find(&cuda->weights, &model.deltas[d].down, SUMI_CUDA_FORM_MATRIX);
+                resident = sumi_cuda_weights_find(&cuda->stock.weights, &model.deltas[d].down, SUMI_CUDA_FORM_MATRIX);
                 CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
             }
             plan_forget(setup.runner, &small.plan);
@@ -605,7 +608,7 @@ TEST(factors_and_changed_norms_run_and_are_released)
             for (int32_t d = 0; d < 3; d++) { // as when an adapter is released
                 const sumi_weight* pair[] = {&model.deltas[d].down, &model.deltas[d].up};
                 setup.runner->functions->release_weights(setup.runner, pair, 2);
-                CHECK(sumi_cuda_weights_find(&cuda->weights, &model.deltas[d].up, SUMI_CUDA_FORM_VECTOR) == NULL);
+                CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.deltas[d].up, SUMI_CUDA_FORM_VECTOR) == NULL);
             }
             close_setup(&setup);
         }

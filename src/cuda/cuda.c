@@ -27,6 +27,7 @@
 #include "cuda/modules.h"
 #include "cuda/plan_records.h"
 #include "cuda/residency.h"
+#include "cuda/runner_memory.h"
 #include "cuda/state.h"
 #include "cuda/streaming.h"
 #include "cuda/targets.h"
@@ -45,7 +46,7 @@ static void free_first(const sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     CUdeviceptr address;
-    if (driver->cuMemFreeAsync != NULL && cuda->memory.allocator.allocate == NULL
+    if (driver->cuMemFreeAsync != NULL && cuda->stock.memory.allocator.allocate == NULL
         && driver->cuMemAlloc(&address, 1) == CUDA_SUCCESS
         && driver->cuMemFreeAsync(address, cuda->device.copy) != CUDA_SUCCESS)
         driver->cuMemFree(address);
@@ -105,7 +106,7 @@ static bool has_kernels(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 // Has the driver compile what the plan needs; done when has_kernels says so.
 static sumi_result get_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
 {
-    bool is_done = (size_t)record->walked_ops == record->plan->op_count;
+    bool is_done = (size_t)record->walked_ops == record->held.plan->op_count;
     if (!is_done) SUMI_TRY(sumi_cuda_find_kernels(cuda, record, until_ns, &is_done, error));
     if (!is_done) return SUMI_OK;
     const sumi_result result = sumi_cuda_modules_compile(cuda->modules, &record->has_kernels, error);
@@ -113,7 +114,7 @@ static sumi_result get_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t
     return result;
 }
 
-static void cuda_pace(sumi_runner* runner, bool is_paced) { ((sumi_cuda*)runner)->weights.is_paced = is_paced; }
+static void cuda_pace(sumi_runner* runner, bool is_paced) { ((sumi_cuda*)runner)->stock.weights.is_paced = is_paced; }
 
 static int32_t cuda_compiling(const sumi_runner* runner, int32_t* out_done)
 {
@@ -122,15 +123,20 @@ static int32_t cuda_compiling(const sumi_runner* runner, int32_t* out_done)
 
 static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
-    if (record == NULL || !record->is_reserved || !record->has_weights || record->division_budget != cuda->budget)
+    if (record == NULL || !record->held.is_reserved || !record->held.has_weights
+        || record->held.division_budget != cuda->stock.budget)
         return false;
-    if (cuda->budget == 0 ? cuda->weight_ring.address != 0 : !record->fits_budget) return false;
-    if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->weight_ring.bytes)
+    if (cuda->stock.budget == 0 ? cuda->stock.weight_ring.address != 0 : !record->held.fits_budget) return false;
+    if (record->held.weight_cursor < record->held.weight_count
+        || record->held.division.ring_bytes > cuda->stock.weight_ring.bytes)
         return false;
-    if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) return false;
-    if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) return false;
-    if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
-        || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL || !has_kernels(cuda, record))
+    if (record->held.streaming != NULL && record->held.streaming->pinned_cursor < record->held.streaming->list_count)
+        return false;
+    if (!sumi_cuda_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count)
+        return false;
+    if (cuda->stock.scratch.bytes < record->held.scratch_bytes
+        || cuda->stock.arena.bytes < record->held.plan->arena_bytes || !sumi_cuda_has_pages(cuda, record)
+        || cuda->stock.weights.upload != NULL || !has_kernels(cuda, record))
         return false;
     return sumi_cuda_has_graphs(cuda, record);
 }
@@ -143,34 +149,34 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (!cuda->is_loaded) return sumi_fail(error, SUMI_INTERNAL, "a plan is prepared before the kernels are loaded");
     sumi_cuda_plan* record;
     SUMI_TRY(sumi_cuda_take_plan(cuda, plan, &record, error));
-    SUMI_TRY(sumi_cuda_divide_plan(cuda, record, error));
-    SUMI_TRY(sumi_cuda_make_fit(cuda, record, error));
-    SUMI_TRY(sumi_cuda_reserve_ring(cuda, record, error));
-    if (cuda->budget == 0) sumi_cuda_release_ring(cuda); // nothing is streamed any more
-    cuda->weights.uses_single_slabs = record->division.streams;
+    SUMI_TRY(sumi_cuda_divide_plan(&cuda->stock, &record->held, error));
+    SUMI_TRY(sumi_cuda_make_fit(&cuda->stock, &record->held, error));
+    SUMI_TRY(sumi_cuda_reserve_ring(&cuda->stock, &record->held, error));
+    if (cuda->stock.budget == 0) sumi_cuda_release_ring(&cuda->stock); // nothing is streamed any more
+    cuda->stock.weights.uses_single_slabs = record->held.division.streams;
     bool has_all = false;
-    const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
-    SUMI_TRY(sumi_cuda_weights_upload(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
-                                      until, budget_us, &has_all, error));
-    const int32_t others = record->streaming != NULL ? record->streaming->list_count : 0,
-                  made = others > 0 ? record->streaming->pinned_cursor : 0;
-    const float sent = record->weight_count + others > 0
-                         ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
+    const bool sends = record->held.weight_cursor < record->held.weight_count || cuda->stock.weights.upload != NULL;
+    SUMI_TRY(sumi_cuda_weights_upload(&cuda->stock.weights, record->held.weights, record->held.weight_count,
+                                      &record->held.weight_cursor, until, budget_us, &has_all, error));
+    const int32_t others = record->held.streaming != NULL ? record->held.streaming->list_count : 0,
+                  made = others > 0 ? record->held.streaming->pinned_cursor : 0;
+    const float sent = record->held.weight_count + others > 0
+                         ? (float)(record->held.weight_cursor + made) / (float)(record->held.weight_count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
     // the next step does one piece, however little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
-    if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) {
+    if (record->held.streaming != NULL && record->held.streaming->pinned_cursor < record->held.streaming->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
-        SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
+        SUMI_TRY(sumi_cuda_make_pinned_copies(&cuda->stock, &record->held, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
     }
-    if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) {
+    if (!sumi_cuda_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // the weights may be in use
-        sumi_cuda_drop_pinned_copies(cuda, record, until);
-        if (record->unpinned_count < record->weight_count || sumi_clock_ns() >= until) return SUMI_OK;
+        sumi_cuda_drop_pinned_copies(&cuda->stock, &record->held, until);
+        if (record->held.unpinned_count < record->held.weight_count || sumi_clock_ns() >= until) return SUMI_OK;
     }
-    if (!record->is_reserved) {
+    if (!record->held.is_reserved) {
         *out_done = true;
         *out_progress = 1.0f;
         return SUMI_OK;
@@ -197,8 +203,8 @@ static bool cuda_is_ready(const sumi_runner* runner, const sumi_plan* plan)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
     const sumi_cuda_plan* record = NULL;
-    for (size_t i = 0; i < cuda->plan_count && record == NULL; i++)
-        record = cuda->plans[i]->plan == plan ? cuda->plans[i] : NULL;
+    for (size_t i = 0; i < cuda->stock.plan_count && record == NULL; i++)
+        record = cuda->stock.plans[i]->plan == plan ? sumi_cuda_plan_at(cuda, i) : NULL;
     return is_ready(cuda, record) && record->ops == plan->ops && record->op_count == plan->op_count;
 }
 
@@ -222,7 +228,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     if (cuda->failure.result != SUMI_DEVICE_LOST) cuda->failure = (sumi_error){0};
-    if (record == NULL || !record->is_reserved || !sumi_cuda_has_pages(cuda, record)) {
+    if (record == NULL || !record->held.is_reserved || !sumi_cuda_has_pages(cuda, record)) {
         (void)sumi_fail(&cuda->failure, SUMI_INTERNAL, "a plan is started that was not prepared and reserved");
         return;
     }
@@ -232,7 +238,8 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_pending = false;
     sumi_cuda_copy_constants(cuda, record);
     sumi_error error = {0};
-    if (sumi_cuda_note_result(cuda, sumi_cuda_streaming_begin_run(cuda, record, &error), &error) != SUMI_OK
+    if (sumi_cuda_note_result(cuda, sumi_cuda_streaming_begin_run(&cuda->stock, &record->held, &error), &error)
+            != SUMI_OK
         && cuda->failure.result == SUMI_OK)
         cuda->failure = error;
     sumi_cuda_leave(&cuda->device, &scope);
@@ -279,27 +286,27 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     flight->has_waits = false;
     flight->measures_delay = cuda->measures_delay && cuda->device.owns_compute;
     // Streamed weights are waited for before the slice.
-    follows =
-        follows && record->streaming == NULL && slice->predicted_us >= LEAST_FOLLOWING_US && !flight->measures_delay;
+    follows = follows && record->held.streaming == NULL && slice->predicted_us >= LEAST_FOLLOWING_US
+           && !flight->measures_delay;
     flight->from = follows ? sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end : flight->begin;
     bool is_first = true;
-    for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); is_first = false) {
+    for (sumi_slice segment = {0}; sumi_cuda_next_segment(&record->held, slice, &segment); is_first = false) {
         bool waits = false;
-        SUMI_TRY(sumi_cuda_streaming_begin_segment(cuda, record, &segment, counter, &waits, error));
+        SUMI_TRY(sumi_cuda_streaming_begin_segment(&cuda->stock, &record->held, &segment, counter, &waits, error));
         if (is_first && flight->measures_delay) SUMI_TRY(measure_delay(cuda, flight, error));
         if (is_first && !follows) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
         if (!is_first) flight->has_waits = flight->has_waits || waits;
         const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
         if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
         else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
-        SUMI_TRY(sumi_cuda_streaming_end_segment(cuda, record, &segment, error));
+        SUMI_TRY(sumi_cuda_streaming_end_segment(&cuda->stock, &record->held, &segment, error));
     }
     SUMI_CU(driver, cuEventRecord(flight->end, stream), "timing a slice");
     flight->last_fetch = -1;
     flight->plan = record;
     cuda->flight_count++;
     cuda->is_end_newest = true;
-    return sumi_cuda_streaming_start_loads(cuda, record, error);
+    return sumi_cuda_streaming_start_loads(&cuda->stock, &record->held, error);
 }
 
 static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
@@ -309,7 +316,7 @@ static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const su
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     SUMI_TRY(sumi_cuda_report_failure(cuda, error));
-    if (record == NULL || !record->is_reserved || !record->has_weights)
+    if (record == NULL || !record->held.is_reserved || !record->held.has_weights)
         return sumi_fail(error, SUMI_INTERNAL, "a plan runs that was not prepared and reserved");
     if (cuda->flight_count == SUMI_RUNNER_DEPTH)
         return sumi_fail(error, SUMI_INTERNAL, "%d slices are in flight: no more fit", SUMI_RUNNER_DEPTH);
@@ -518,11 +525,11 @@ static void destroy_inside(sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_cuda_settle(cuda);
-    while (cuda->plan_count > 0) sumi_cuda_free_record(cuda, cuda->plans[cuda->plan_count - 1]);
+    while (cuda->stock.plan_count > 0) sumi_cuda_free_record(cuda, sumi_cuda_plan_at(cuda, cuda->stock.plan_count - 1));
     sumi_cuda_release_memory(cuda);
-    sumi_cuda_release(&cuda->memory, &cuda->weight_ring);
-    sumi_cuda_weights_close(&cuda->weights);
-    sumi_cuda_release(&cuda->memory, &cuda->fixed);
+    sumi_cuda_release(&cuda->stock.memory, &cuda->stock.weight_ring);
+    sumi_cuda_weights_close(&cuda->stock.weights);
+    sumi_cuda_release(&cuda->stock.memory, &cuda->fixed);
     for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         if (cuda->flights[i].arrival != NULL) driver->cuEventDestroy(cuda->flights[i].arrival);
         if (cuda->flights[i].begin != NULL) driver->cuEventDestroy(cuda->flights[i].begin);
@@ -546,7 +553,7 @@ static void cuda_destroy(sumi_runner* runner)
     destroy_inside(cuda);
     sumi_cuda_modules_destroy(cuda->modules);
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
-    sumi_free(cuda->heap, cuda->plans);
+    sumi_free(cuda->heap, cuda->stock.plans);
     sumi_free(cuda->heap, cuda->pages);
     sumi_cuda_device_close(&cuda->device);
     sumi_free(cuda->heap, cuda);
@@ -650,12 +657,14 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_er
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_modules_create(cuda->heap, &cuda->device, sumi_cuda_images, sumi_cuda_image_count, error,
                                       &cuda->modules));
-    sumi_cuda_weights_init(&cuda->weights, cuda->heap, workers, &cuda->device, &cuda->memory, cuda->modules);
+    cuda->port.modules = cuda->modules;
+    sumi_cuda_weights_init(&cuda->stock.weights, cuda->heap, workers, &cuda->port.port, &cuda->stock.memory);
     SUMI_TRY(make_events(cuda, error));
     SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0),
             "making a stream for graphs");
-    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA,
+    SUMI_TRY(sumi_cuda_allocate(&cuda->stock.memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA,
                                 "counters", &cuda->fixed, error));
+    cuda->stock.fixed_bytes = cuda->fixed.bytes;
     SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute),
             "clearing counters");
     uint64_t free_bytes;
@@ -684,7 +693,8 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
         sumi_free(heap, cuda);
         return result;
     }
-    sumi_cuda_memory_init(&cuda->memory, &cuda->device, &desc->device_allocator);
+    sumi_cuda_port_init(&cuda->port, &cuda->device, cuda);
+    sumi_device_stock_init(&cuda->stock, heap, &cuda->port.port, &desc->device_allocator);
     sumi_cuda_scope scope;
     result = sumi_cuda_enter(&cuda->device, &scope, error);
     if (result == SUMI_OK) {

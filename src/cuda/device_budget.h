@@ -1,33 +1,36 @@
-// Device memory within the budget: the arena, scratch, the ring buffer of streamed weights, and which weights are
-// resident.
+// What may lie on the device within the budget: the arena, scratch memory, the ring buffer of streamed weights, and
+// which weights are resident.
 #ifndef SUMI_CUDA_DEVICE_BUDGET_H
 #define SUMI_CUDA_DEVICE_BUDGET_H
-#include "cuda/state.h"
+#include "cuda/stock.h"
+#include "plan/runner.h"
 
-sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
-                                  sumi_device_need* out_need, sumi_error* error);
+// What a plan needs under a budget (0: no limit). scratch_bytes: of the runner's kernels. The pinned bytes are those of
+// weights, to which the runner adds its own. Any thread, beside any other call.
+sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_plan* plan, uint64_t scratch_bytes,
+                                     uint64_t budget, sumi_device_need* out_need, sumi_error* error);
 // Decides which weights of the plan are resident under the present budget.
-sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error);
-bool sumi_cuda_needs_pinned_copies(const sumi_cuda_plan* record);
+sumi_result sumi_cuda_divide_plan(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
+bool sumi_cuda_needs_pinned_copies(const sumi_device_plan* record);
 // Frees the pinned copies of a plan's weights once all of its weights are resident. Frees one piece at least, and more
 // until the time is over, because unpinning takes the caller's time as pinning does. Plans that stream weights make
 // their pinned copies again.
-void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns);
+void sumi_cuda_drop_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns);
 // Evicts weights of other plans, and frees other memory, until what the plan lacks fits into the budget. Nothing may be
 // running.
-sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error);
-void sumi_cuda_release_ring(sumi_cuda* cuda);
-sumi_result sumi_cuda_reserve_ring(sumi_cuda* cuda, const sumi_cuda_plan* record, sumi_error* error);
-void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes);
-sumi_result sumi_cuda_runner_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error);
-void sumi_cuda_release_memory(sumi_cuda* cuda);
-void sumi_cuda_runner_release(sumi_runner* runner);
-void sumi_cuda_runner_trim(sumi_runner* runner);
-bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan);
-// Asks the driver how much memory is free, and notes how much is neither free nor allocated by sumi. Called whenever
-// the driver's own memory has grown. The context must be current.
-bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes);
-void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity);
-void sumi_cuda_runner_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4]);
-void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties);
+sumi_result sumi_cuda_make_fit(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
+// Nothing may be running.
+void sumi_cuda_release_ring(sumi_device_stock* stock);
+sumi_result sumi_cuda_reserve_ring(sumi_device_stock* stock, const sumi_device_plan* record, sumi_error* error);
+// Makes the arena and scratch memory large enough for the plan. On failure the block that should have grown may have
+// been freed. Nothing may be running.
+sumi_result sumi_device_reserve_blocks(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
+void sumi_device_release_blocks(sumi_device_stock* stock); // Nothing may be running.
+void sumi_device_set_budget(sumi_device_stock* stock, uint64_t bytes);
+// Evicts weights, and if that is not enough frees the ring buffer, until what is held fits into the budget. Call
+// sumi_device_release_blocks first.
+void sumi_device_trim(sumi_device_stock* stock);
+// Evicts what the plan (NULL: none) does not use: if there are such, weights that no step reads, otherwise all. False:
+// there was nothing. Nothing may be running.
+bool sumi_device_evict(sumi_device_stock* stock, const sumi_device_plan* record);
 #endif

@@ -3,7 +3,6 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "cuda/state.h"
-#include "cuda/upload.h"
 
 void sumi_cuda_note_failure(sumi_cuda* cuda, CUresult result, const char* what)
 {
@@ -47,14 +46,14 @@ bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope)
     return false;
 }
 
-void sumi_cuda_settle(sumi_cuda* cuda)
+void sumi_cuda_wait_for_streams(sumi_cuda* cuda)
 {
     sumi_cuda_note_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute),
                            "waiting for the device");
-    cuda->has_late_frees = false;
     for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
     cuda->write_count = 0;
     // copies of streamed weights that are ahead of their use
     sumi_cuda_note_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device");
-    sumi_cuda_weights_settle(&cuda->weights);
 }
+
+void sumi_cuda_settle(sumi_cuda* cuda) { sumi_device_settle(&cuda->stock); }

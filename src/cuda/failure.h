@@ -13,6 +13,8 @@ sumi_result sumi_cuda_report_failure(const sumi_cuda* cuda, sumi_error* error);
 sumi_result sumi_cuda_note_result(sumi_cuda* cuda, sumi_result result, const sumi_error* error);
 // Enters the context, in functions that cannot report a failure.
 bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope);
+// Waits until both streams have ended. sumi_device_settle does more, and calls it.
+void sumi_cuda_wait_for_streams(sumi_cuda* cuda);
 // Waits until the device has finished. Called before memory is freed: no slice may be running then, but copies may
 // still be in flight.
 void sumi_cuda_settle(sumi_cuda* cuda);

@@ -1,6 +1,7 @@
 #ifndef SUMI_CUDA_FORM_H
 #define SUMI_CUDA_FORM_H
-#include "cuda/driver.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 // The form of a weight: how the weight is stored on the device. The runner makes the forms that a plan needs before the
 // plan runs (upload.h).
@@ -37,9 +38,9 @@ static inline bool sumi_cuda_is_vector(sumi_cuda_form form)
 }
 
 typedef struct sumi_cuda_weight {
-    CUdeviceptr data, scales; // scales: of forms in 8 bits
-    CUdeviceptr balance;      // of balanced forms, 16-byte aligned; otherwise 0
-    int32_t pitch;            // elements from row to row (CONV: from tap to tap)
+    uint64_t data, scales; // addresses; scales: of forms in 8 bits
+    uint64_t balance;      // of balanced forms, 16-byte aligned; otherwise 0
+    int32_t pitch;         // elements from row to row (CONV: from tap to tap)
     // For a table that is stored in pieces: rows per piece; `data` is then the list of the pieces' addresses. 0: one
     // piece.
     int32_t piece_rows;

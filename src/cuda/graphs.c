@@ -26,9 +26,9 @@
 static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t range_begin,
                              int32_t range_end, CUstream stream, sumi_error* error)
 {
-    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
+    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->held.plan->op_count);
     SUMI_ASSERT(range_begin >= 0 && cuda->current == record);
-    const sumi_plan* plan = record->plan;
+    const sumi_plan* plan = record->held.plan;
     const sumi_op* op = &plan->ops[op_index];
     sumi_cuda_run run = {.cuda = cuda,
                          .device = &cuda->device,
@@ -36,8 +36,8 @@ static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int3
                          .plan = plan,
                          .op = op,
                          .op_index = op_index,
-                         .arena = cuda->arena.address,
-                         .scratch = cuda->scratch.address,
+                         .arena = cuda->stock.arena.address,
+                         .scratch = cuda->stock.scratch.address,
                          .arrivals = cuda->fixed.address,
                          .counter = cuda->fixed.address + SUMI_CUDA_ARRIVALS * sizeof(uint32_t),
                          .stream = stream,
@@ -55,20 +55,20 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
                                    sumi_error* error)
 {
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end);
-    SUMI_ASSERT((size_t)slice->op_end <= record->plan->op_count);
+    SUMI_ASSERT((size_t)slice->op_end <= record->held.plan->op_count);
     cuda->current = record;
     if (slice->op_end == slice->op_begin + 1)
         return launch_op(cuda, record, slice->op_begin, slice->range_begin, slice->range_end, stream, error);
     for (int32_t i = slice->op_begin; i < slice->op_end; i++)
-        SUMI_TRY(launch_op(cuda, record, i, 0, record->plan->ops[i].range_count, stream, error));
+        SUMI_TRY(launch_op(cuda, record, i, 0, record->held.plan->ops[i].range_count, stream, error));
     return SUMI_OK;
 }
 
 sumi_result sumi_cuda_find_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
                                    sumi_error* error)
 {
-    SUMI_ASSERT(record->is_reserved && !cuda->is_dry_run);
-    const sumi_plan* plan = record->plan;
+    SUMI_ASSERT(record->held.is_reserved && !cuda->is_dry_run);
+    const sumi_plan* plan = record->held.plan;
     sumi_result result = SUMI_OK;
     cuda->current = record;
     cuda->is_dry_run = true;
@@ -124,7 +124,7 @@ static bool is_current(const sumi_cuda_plan* record, int32_t count)
 {
     for (int32_t i = 0; i < record->graph_count; i++) {
         if (record->graphs[i].slice_index >= count
-            || !is_same_work(&record->graphs[i].slice, &record->plan->slices[record->graphs[i].slice_index]))
+            || !is_same_work(&record->graphs[i].slice, &record->held.plan->slices[record->graphs[i].slice_index]))
             return false;
     }
     return record->graphed_slices <= count;
@@ -133,7 +133,7 @@ static bool is_current(const sumi_cuda_plan* record, int32_t count)
 bool sumi_cuda_has_graphs(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     return cuda->options.without_graphs || record->without_graphs || record->has_most_graphs
-        || record->graphed_slices == (int32_t)record->plan->slice_count;
+        || record->graphed_slices == (int32_t)record->held.plan->slice_count;
 }
 
 static int32_t max_graphs(const sumi_cuda* cuda)
@@ -144,7 +144,7 @@ static int32_t max_graphs(const sumi_cuda* cuda)
 static int32_t count_graphs(const sumi_cuda* cuda)
 {
     int32_t count = 0;
-    for (size_t i = 0; i < cuda->plan_count; i++) count += cuda->plans[i]->graph_count;
+    for (size_t i = 0; i < cuda->stock.plan_count; i++) count += sumi_cuda_plan_at(cuda, i)->graph_count;
     return count;
 }
 
@@ -164,8 +164,9 @@ static void destroy_dropped_graph(sumi_cuda* cuda)
 static bool make_room(sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     const int32_t most = max_graphs(cuda);
-    for (size_t i = 0; i < cuda->plan_count && count_graphs(cuda) >= most && repeats_slices(record->plan); i++) {
-        if (cuda->plans[i] != record) sumi_cuda_drop_graphs(cuda, cuda->plans[i]);
+    for (size_t i = 0; i < cuda->stock.plan_count && count_graphs(cuda) >= most && repeats_slices(record->held.plan);
+         i++) {
+        if (sumi_cuda_plan_at(cuda, i) != record) sumi_cuda_drop_graphs(cuda, sumi_cuda_plan_at(cuda, i));
     }
     const int32_t count = count_graphs(cuda);
     if (count >= most) return false;
@@ -176,13 +177,13 @@ static bool make_room(sumi_cuda* cuda, const sumi_cuda_plan* record)
 // Captures the segments of the next slice that have no graph yet. *out_refused: the driver makes no graphs.
 static sumi_result capture_next(sumi_cuda* cuda, sumi_cuda_plan* record, bool* out_refused, sumi_error* error)
 {
-    const sumi_slice* slice = &record->plan->slices[record->graphed_slices];
+    const sumi_slice* slice = &record->held.plan->slices[record->graphed_slices];
     // After a failure half-way through a slice, segments that already have a graph are not captured again.
     sumi_slice segment =
         record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices
             ? record->graphs[record->graph_count - 1].segment
             : (sumi_slice){0};
-    while (sumi_cuda_next_segment(record, slice, &segment)) {
+    while (sumi_cuda_next_segment(&record->held, slice, &segment)) {
         record->has_most_graphs = !make_room(cuda, record);
         if (record->has_most_graphs) return SUMI_OK;
         CUgraphExec exec;
@@ -198,11 +199,11 @@ static sumi_result capture_next(sumi_cuda* cuda, sumi_cuda_plan* record, bool* o
 sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
                                   sumi_error* error)
 {
-    SUMI_ASSERT(cuda->flight_count == 0 && record->is_reserved);
-    const int32_t count = (int32_t)record->plan->slice_count;
+    SUMI_ASSERT(cuda->flight_count == 0 && record->held.is_reserved);
+    const int32_t count = (int32_t)record->held.plan->slice_count;
     if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
     // slices are cut only before and after loads
-    const int32_t segment_count = count + (record->streaming != NULL ? 2 * record->streaming->load_count : 0),
+    const int32_t segment_count = count + (record->held.streaming != NULL ? 2 * record->held.streaming->load_count : 0),
                   capacity = segment_count < max_graphs(cuda) ? segment_count : max_graphs(cuda);
     *out_done = sumi_cuda_has_graphs(cuda, record);
     if (*out_done) return SUMI_OK;
@@ -277,7 +278,7 @@ void sumi_cuda_destroy_dropped_graphs(sumi_cuda* cuda)
 
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)
 {
-    const uintptr_t first_address = (uintptr_t)record->plan->slices, address = (uintptr_t)slice;
+    const uintptr_t first_address = (uintptr_t)record->held.plan->slices, address = (uintptr_t)slice;
     if (record->graph_count == 0 || address < first_address) return NULL; // this slice is not in the plan's list
     const size_t index = (address - first_address) / sizeof *slice;
     if (index >= (size_t)record->graphed_slices) return NULL; // or the plan was cut into slices again

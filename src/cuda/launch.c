@@ -70,10 +70,12 @@ sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight
 sumi_cuda_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weight* weight)
 {
     const sumi_cuda_resident* resident =
-        weight != NULL ? sumi_cuda_weights_find(&run->cuda->weights, weight, sumi_cuda_weight_form(run, weight)) : NULL;
+        weight != NULL ? sumi_cuda_weights_find(&run->cuda->stock.weights, weight, sumi_cuda_weight_form(run, weight))
+                       : NULL;
     sumi_cuda_weight streamed;
     if (resident != NULL
-        && sumi_cuda_streaming_find_weight(run->cuda, run->cuda->current, run->op_index, resident, &streamed))
+        && sumi_cuda_streaming_find_weight(&run->cuda->stock, &run->cuda->current->held, run->op_index, resident,
+                                           &streamed))
         return streamed;
     return resident != NULL ? resident->on_device : (sumi_cuda_weight){.data = 0};
 }

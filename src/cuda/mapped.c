@@ -1,8 +1,6 @@
 #include "cuda/mapped.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "cuda/device.h"
-#include "cuda/driver.h"
 #include <string.h>
 
 // A chunk takes as long to lock as a call of update may last. Larger chunks mean fewer copies per weight; each copy
@@ -10,27 +8,19 @@
 #define CHUNK_BYTES ((size_t)32 << 20)
 #define GROUP_ROWS 8 // of each half, alternately (kernels/upload.cuh)
 
-void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi_cuda_device* device)
+void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, sumi_device_port* port)
 {
-    const sumi_cuda_driver* driver = &device->driver;
-    int reads_only = 0;
     memset(mapped, 0, sizeof *mapped);
     mapped->heap = heap;
-    mapped->device = device;
+    mapped->port = port;
     mapped->chunk_bytes = CHUNK_BYTES;
-    // Without this attribute a mapping could be locked only as memory that the device may write, but mappings of files
-    // are read-only.
-    if (driver->cuDeviceGetAttribute(&reads_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->device)
-        != CUDA_SUCCESS)
-        reads_only = 0;
-    mapped->is_supported = reads_only != 0 && driver->cuMemHostRegister != NULL && driver->cuMemHostUnregister != NULL
-                        && driver->cuMemcpy2DAsync != NULL;
+    mapped->is_supported = port->functions->can_lock_pages(port);
 }
 
 static void unlock_chunk(sumi_cuda_mapped* mapped, size_t index)
 {
     SUMI_ASSERT(index < mapped->count && mapped->chunks[index].users == 0);
-    mapped->device->driver.cuMemHostUnregister((void*)mapped->chunks[index].begin);
+    mapped->port->functions->unlock_pages(mapped->port, (void*)mapped->chunks[index].begin);
     mapped->count--;
     memmove(&mapped->chunks[index], &mapped->chunks[index + 1], (mapped->count - index) * sizeof *mapped->chunks);
 }
@@ -110,7 +100,6 @@ static bool is_locked(const sumi_cuda_mapped* mapped, size_t index, uintptr_t be
 static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* chunk, sumi_error* error)
 {
     SUMI_ASSERT(mapped->is_supported && chunk->bytes > 0);
-    const sumi_cuda_driver* driver = &mapped->device->driver;
     const size_t index = chunk_index(mapped, chunk->begin);
     if (is_locked(mapped, index, chunk->begin)) {
         SUMI_ASSERT(mapped->chunks[index].users > 0);
@@ -119,14 +108,12 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
     }
     SUMI_TRY(sumi_grow(mapped->heap, (void**)&mapped->chunks, &mapped->capacity, mapped->count + 1,
                        sizeof *mapped->chunks, error));
-    const CUresult locked = driver->cuMemHostRegister((void*)chunk->begin, chunk->bytes,
-                                                      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
-    // No permission, no more lockable memory, or a file system whose pages cannot be locked: only a lost device is a
-    // failure.
-    if (locked != CUDA_SUCCESS) {
+    bool is_locked_now = false;
+    const sumi_result result =
+        mapped->port->functions->lock_pages(mapped->port, (void*)chunk->begin, chunk->bytes, &is_locked_now, error);
+    if (!is_locked_now) {
         mapped->is_supported = false;
-        return sumi_cuda_loses_context(locked) ? sumi_cuda_failure(driver, locked, "page-locking a mapped file", error)
-                                               : SUMI_OK;
+        return result;
     }
     memmove(&mapped->chunks[index + 1], &mapped->chunks[index], (mapped->count - index) * sizeof *mapped->chunks);
     SUMI_ASSERT(index == 0 || mapped->chunks[index - 1].begin < chunk->begin); // sorted
@@ -166,7 +153,7 @@ void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight
 
 typedef struct target {
     const sumi_cuda_mapped* mapped;
-    CUdeviceptr to;
+    uint64_t to;
     uint64_t half, group; // bytes of one half of the rows; of a group of rows
 } target;
 
@@ -175,9 +162,8 @@ static sumi_result copy_chunked(const target* t, uint64_t offset, const unsigned
 {
     SUMI_ASSERT(t->to != 0 && from != NULL);
     if (bytes == 0) return SUMI_OK;
-    SUMI_CU(&t->mapped->device->driver, cuMemcpyHtoDAsync(t->to + offset, from, (size_t)bytes, t->mapped->device->copy),
-            "streaming weights");
-    return SUMI_OK;
+    sumi_device_port* port = t->mapped->port;
+    return port->functions->copy_in(port, t->to + offset, from, bytes, "streaming weights", error);
 }
 
 // Copies bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of a group.
@@ -185,7 +171,7 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t offset,
                                uint64_t bytes, sumi_error* error)
 {
     SUMI_ASSERT(t->group > 0 && offset < t->half && bytes <= t->half - offset);
-    const sumi_cuda_device* device = t->mapped->device;
+    sumi_device_port* port = t->mapped->port;
     const uint64_t group = t->group, begin = is_second ? group : 0, in_group = offset % group;
     uint64_t destination = offset / group * 2 * group + begin + in_group;
     uint64_t head = in_group == 0 ? 0 : group - in_group;
@@ -197,21 +183,19 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t offset,
     if (head > 0) destination += head + group; // skips the group of the other half
     const uint64_t count = bytes / group;
     if (count > 0) {
-        const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                                    .srcHost = from,
-                                    .srcPitch = (size_t)group,
-                                    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                    .dstDevice = t->to + destination,
-                                    .dstPitch = (size_t)(2 * group),
-                                    .WidthInBytes = (size_t)group,
-                                    .Height = (size_t)count};
-        SUMI_CU(&device->driver, cuMemcpy2DAsync(&rows, device->copy), "streaming weights");
+        const sumi_device_rows rows = {.to = t->to + destination,
+                                       .from = from,
+                                       .row_bytes = group,
+                                       .row_count = count,
+                                       .to_pitch = 2 * group,
+                                       .from_pitch = group};
+        SUMI_TRY(port->functions->copy_rows_in(port, &rows, "streaming weights", error));
     }
     return copy_chunked(t, destination + 2 * group * count, from + group * count, bytes - group * count, error);
 }
 
-sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,
-                                  CUdeviceptr to, sumi_error* error)
+sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated, uint64_t to,
+                                  sumi_error* error)
 {
     SUMI_ASSERT(to != 0 && weight->tensor_count > 0 && weight->change == NULL);
     SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));

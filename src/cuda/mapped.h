@@ -10,7 +10,7 @@
 #ifndef SUMI_CUDA_MAPPED_H
 #define SUMI_CUDA_MAPPED_H
 #include "base/memory.h"
-#include "cuda/device.h"
+#include "device/port.h"
 #include "plan/weight.h"
 #include <stdatomic.h>
 
@@ -22,23 +22,21 @@ typedef struct sumi_cuda_chunk {
 
 typedef struct sumi_cuda_mapped {
     sumi_heap* heap;
-    const sumi_cuda_device* device;
+    sumi_device_port* port;
     size_t chunk_bytes; // at most; a power of two
     sumi_cuda_chunk* chunks;
-    size_t count, capacity; // of the page-locked chunks, sorted by address
-    atomic_bool
-        is_supported; // the driver locks read-only memory, and has not refused to yet. For `need`, of any thread
+    size_t count, capacity;   // of the page-locked chunks, sorted by address
+    atomic_bool is_supported; // the device can lock pages, and has not refused to yet. For `need`, of any thread
 } sumi_cuda_mapped;
 
-// The context must be current.
-void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi_cuda_device* device);
+void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, sumi_device_port* port);
 void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped); // Accepts a zeroed struct. No weight may use it any more.
 
-// Whether all bytes of a weight are in mappings made by sumi, and the driver can lock them. False for a weight with a
+// Whether all bytes of a weight are in mappings made by sumi, and the device can lock them. False for a weight with a
 // change.
 bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* weight);
 // Locks the next chunk of a weight, and more until the time is over. *io_chunks counts the chunks that the weight uses,
-// and is 0 at first. If the driver refuses, is_supported becomes false and the weight needs a pinned copy; this is not
+// and is 0 at first. If the device refuses, is_supported becomes false and the weight needs a pinned copy; this is not
 // a failure. *out_done: all chunks are locked.
 sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks,
                                   uint64_t until_ns, bool* out_done, sumi_error* error);
@@ -47,6 +45,6 @@ void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight
                              int32_t max_count);
 // Copies a locked weight whose form has the bytes of the file, on the copy stream: row by row, or, if is_gated, both
 // halves of its rows interleaved by 8 (kernels/upload.cuh).
-sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,
-                                  CUdeviceptr to, sumi_error* error);
+sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated, uint64_t to,
+                                  sumi_error* error);
 #endif

@@ -1,8 +1,6 @@
 #include "cuda/mapped_upload.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "cuda/driver.h"
-#include "cuda/failure.h"
 #include "cuda/pinned_copies.h"
 #include "cuda/residency.h"
 #include "cuda/weight_forms.h"
@@ -33,7 +31,8 @@ static sumi_result end_oldest(sumi_cuda_weights* weights, sumi_error* error)
     sumi_cuda_mapped_upload* upload = &weights->mapped_upload;
     SUMI_ASSERT(upload->count > 0);
     const sumi_cuda_mapped_upload_copy* copy = &upload->copies[upload->first];
-    SUMI_CU(&weights->device->driver, cuEventSynchronize(copy->event), "copying weights to the device");
+    sumi_device_port* port = weights->port;
+    SUMI_TRY(port->functions->wait(port, copy->event, "copying weights to the device", error));
     unlock(weights, copy->resident);
     upload->bytes -= copy->bytes;
     upload->first = (upload->first + 1) % SUMI_CUDA_MAPPED_COPIES;
@@ -43,19 +42,18 @@ static sumi_result end_oldest(sumi_cuda_weights* weights, sumi_error* error)
 
 static sumi_result submit_copy(sumi_cuda_weights* weights, int32_t index, sumi_error* error)
 {
-    const sumi_cuda_driver* driver = &weights->device->driver;
+    sumi_device_port* port = weights->port;
     sumi_cuda_mapped_upload* upload = &weights->mapped_upload;
     sumi_cuda_resident* resident = &weights->residents[index];
     while (upload->count == SUMI_CUDA_MAPPED_COPIES
            || (upload->count > 0 && upload->bytes + resident->bytes > MOST_BYTES))
         SUMI_TRY(end_oldest(weights, error));
     sumi_cuda_mapped_upload_copy* copy = &upload->copies[(upload->first + upload->count) % SUMI_CUDA_MAPPED_COPIES];
-    if (copy->event == NULL)
-        SUMI_CU(driver, cuEventCreate(&copy->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
-                "making an event");
+    if (copy->event == NULL) SUMI_TRY(port->functions->make_event(port, true, &copy->event, error));
     SUMI_TRY(sumi_cuda_mapped_copy(&weights->mapped, resident->weight, sumi_cuda_is_gated_form(resident->form),
                                    resident->on_device.data, error));
-    SUMI_CU(driver, cuEventRecord(copy->event, weights->device->copy), "copying weights to the device");
+    SUMI_TRY(
+        port->functions->record(port, copy->event, SUMI_DEVICE_STREAM_COPIES, "copying weights to the device", error));
     copy->resident = index;
     copy->bytes = resident->bytes;
     upload->bytes += resident->bytes;
@@ -88,13 +86,14 @@ sumi_result sumi_cuda_mapped_upload_finish(sumi_cuda_weights* weights, uint64_t 
                                            sumi_error* error)
 {
     sumi_cuda_mapped_upload* upload = &weights->mapped_upload;
-    const sumi_cuda_driver* driver = &weights->device->driver;
+    sumi_device_port* port = weights->port;
     *out_done = false;
     while (upload->count > 0) {
         if (sumi_clock_ns() >= until_ns) {
-            const CUresult state = driver->cuEventQuery(upload->copies[upload->first].event);
-            if (state == CUDA_ERROR_NOT_READY) return SUMI_OK;
-            if (state != CUDA_SUCCESS) return sumi_cuda_failure(driver, state, "copying weights to the device", error);
+            bool has_passed = false;
+            SUMI_TRY(port->functions->query(port, upload->copies[upload->first].event, &has_passed,
+                                            "copying weights to the device", error));
+            if (!has_passed) return SUMI_OK;
         }
         SUMI_TRY(end_oldest(weights, error));
     }
@@ -111,7 +110,8 @@ void sumi_cuda_mapped_upload_close(sumi_cuda_weights* weights)
     }
     if (upload->locking > 0) unlock(weights, upload->locking - 1);
     for (int32_t i = 0; i < SUMI_CUDA_MAPPED_COPIES; i++) {
-        if (upload->copies[i].event != NULL) weights->device->driver.cuEventDestroy(upload->copies[i].event);
+        if (upload->copies[i].event != NULL)
+            weights->port->functions->destroy_event(weights->port, upload->copies[i].event);
     }
     *upload = (sumi_cuda_mapped_upload){.count = 0};
 }

@@ -9,8 +9,7 @@
 // those of the file.
 #ifndef SUMI_CUDA_MAPPED_UPLOAD_H
 #define SUMI_CUDA_MAPPED_UPLOAD_H
-#include "base/result.h"
-#include <cuda.h>
+#include "device/port.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,7 +22,7 @@ enum { SUMI_CUDA_MAPPED_COPIES = 16 };
 typedef struct sumi_cuda_mapped_upload_copy {
     int32_t resident;
     uint64_t bytes;
-    CUevent event; // made when it is needed first, and kept until the upload is closed
+    sumi_device_event* event; // made when it is needed first, and kept until the upload is closed
 } sumi_cuda_mapped_upload_copy;
 
 typedef struct sumi_cuda_mapped_upload {
@@ -36,7 +35,7 @@ typedef struct sumi_cuda_mapped_upload {
 // Whether a weight of which nothing was sent goes this way. To be asked again once it has memory on the device.
 bool sumi_cuda_mapped_upload_takes(const struct sumi_cuda_weights* weights, int32_t resident);
 // Locks the next pages of the weight, and submits its copy once all are locked. Waits for older copies if many are
-// under way. *out_sent: the copy was submitted. If the driver refuses to lock, no weight goes this way any more.
+// under way. *out_sent: the copy was submitted. If the device refuses to lock, no weight goes this way any more.
 sumi_result sumi_cuda_mapped_upload_step(struct sumi_cuda_weights* weights, int32_t resident, uint64_t until_ns,
                                          bool* out_sent, sumi_error* error);
 // Unlocks the pages of copies that have ended, and waits for the others until the time is over.

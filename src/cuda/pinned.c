@@ -32,7 +32,7 @@ static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, su
 {
     SUMI_ASSERT(bytes > 0 && pinned->pieces == NULL && pinned->made == 0);
     const uint64_t count = count_pieces(bytes, row_bytes);
-    sumi_cuda_block* pieces = sumi_alloc_array(heap, (size_t)count, sizeof *pieces);
+    sumi_device_block* pieces = sumi_alloc_array(heap, (size_t)count, sizeof *pieces);
     if (pieces == NULL)
         return sumi_out_of_memory(error, (size_t)count * sizeof *pieces, "the list of a weight's pinned pieces");
     *pinned = (sumi_cuda_pinned){

@@ -10,11 +10,11 @@
 #include "cuda/device_memory.h"
 
 typedef struct sumi_cuda_pinned {
-    sumi_cuda_block* pieces;
+    sumi_device_block* pieces;
     int32_t count, made;         // pieces [0, made) exist
     uint64_t bytes, piece_bytes; // the last piece may be shorter
     int32_t piece_rows;
-    sumi_cuda_block list; // uint64 addresses of the pieces; address 0: there is no list
+    sumi_device_block list; // uint64 addresses of the pieces; address 0: there is no list
 } sumi_cuda_pinned;
 
 // Makes the next piece, and more until the time is over. *out_done: all pieces exist, and the list if `lists`.

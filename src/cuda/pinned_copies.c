@@ -1,6 +1,5 @@
 #include "cuda/pinned_copies.h"
 #include "base/assert.h"
-#include "cuda/driver.h"
 #include "cuda/form.h"
 #include "cuda/mapped.h"
 #include "cuda/pinned.h"
@@ -76,7 +75,7 @@ bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weigh
 }
 
 sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
-                                       CUdeviceptr to, sumi_error* error)
+                                       uint64_t to, sumi_error* error)
 {
     SUMI_ASSERT(resident->has_pinned_copy && to != 0);
     if (resident->chunks > 0)
@@ -85,8 +84,7 @@ sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const s
     for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
         bytes = resident->bytes - done;
         const unsigned char* from = sumi_cuda_pinned_at(&resident->pinned_copy, done, &bytes);
-        SUMI_CU(&weights->device->driver, cuMemcpyHtoDAsync(to + done, from, (size_t)bytes, weights->device->copy),
-                "streaming weights");
+        SUMI_TRY(weights->port->functions->copy_in(weights->port, to + done, from, bytes, "streaming weights", error));
     }
     return SUMI_OK;
 }

@@ -11,5 +11,5 @@ bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weigh
 void sumi_cuda_weights_fill_pinned_copy(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us);
 // Copies a weight from its pinned copy, which is complete, to the ring buffer, on the copy stream.
 sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
-                                       CUdeviceptr to, sumi_error* error);
+                                       uint64_t to, sumi_error* error);
 #endif

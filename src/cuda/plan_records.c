@@ -48,40 +48,30 @@ uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_pl
 
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
 {
-    if (cuda->current != NULL && cuda->current->plan == plan) return cuda->current;
-    for (size_t i = 0; i < cuda->plan_count; i++) {
-        if (cuda->plans[i]->plan == plan) return cuda->plans[i];
+    if (cuda->current != NULL && cuda->current->held.plan == plan) return cuda->current;
+    for (size_t i = 0; i < cuda->stock.plan_count; i++) {
+        if (cuda->stock.plans[i]->plan == plan) return sumi_cuda_plan_at(cuda, i);
     }
     return NULL;
 }
 
-void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
-{
-    sumi_cuda_drop_graphs(cuda, record);
-    sumi_cuda_streaming_destroy(cuda, record);
-    sumi_free(cuda->heap, record->weights);
-    record->weights = NULL;
-    record->weight_count = record->weight_cursor = record->unpinned_count = 0;
-    record->has_weights = record->fits_budget = false;
-}
-
 void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
-    SUMI_ASSERT(record->plan != NULL);
-    sumi_cuda_weights_settle(&cuda->weights);
-    sumi_cuda_forget_division(cuda, record);
+    SUMI_ASSERT(record->held.plan != NULL);
+    sumi_cuda_weights_settle(&cuda->stock.weights);
+    sumi_device_forget_division(&cuda->stock, &record->held);
     for (int32_t i = 0; i < record->mirror_count; i++) {
         if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
     }
     for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         if (cuda->flights[i].plan == record) cuda->flights[i].last_fetch = -1;
     }
-    sumi_cuda_release(&cuda->memory, &record->constants);
+    sumi_cuda_release(&cuda->stock.memory, &record->constants);
     sumi_free(cuda->heap, record->graphs);
     sumi_free(cuda->heap, record->mirrors);
     if (cuda->current == record) cuda->current = NULL;
-    for (size_t i = 0; i < cuda->plan_count; i++) {
-        if (cuda->plans[i] == record) cuda->plans[i] = cuda->plans[--cuda->plan_count];
+    for (size_t i = 0; i < cuda->stock.plan_count; i++) {
+        if (cuda->stock.plans[i] == &record->held) cuda->stock.plans[i] = cuda->stock.plans[--cuda->stock.plan_count];
     }
     sumi_free(cuda->heap, record);
 }
@@ -98,25 +88,17 @@ sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cud
     }
     *out_record = record;
     if (record != NULL) return SUMI_OK;
-    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->plans, &cuda->plan_capacity, cuda->plan_count + 1,
-                       sizeof *cuda->plans, error));
+    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->stock.plans, &cuda->stock.plan_capacity, cuda->stock.plan_count + 1,
+                       sizeof *cuda->stock.plans, error));
     record = sumi_alloc_zero(cuda->heap, sizeof *record);
     if (record == NULL) return sumi_out_of_memory(error, sizeof *record, "a plan on the device");
-    record->plan = plan;
+    record->held.plan = plan;
     record->ops = plan->ops;
     record->op_count = plan->op_count;
-    record->scratch_bytes = sumi_cuda_runner_scratch_bytes(&cuda->runner, plan);
-    cuda->plans[cuda->plan_count++] = record;
+    record->held.scratch_bytes = sumi_cuda_runner_scratch_bytes(&cuda->runner, plan);
+    cuda->stock.plans[cuda->stock.plan_count++] = &record->held;
     *out_record = record;
     return SUMI_OK;
-}
-
-void sumi_cuda_drop_all_graphs(sumi_cuda* cuda)
-{
-    for (size_t i = 0; i < cuda->plan_count; i++) {
-        sumi_cuda_drop_graphs(cuda, cuda->plans[i]);
-        cuda->plans[i]->is_reserved = false;
-    }
 }
 
 // Whether slices of a plan were submitted and not reported yet.
@@ -145,18 +127,7 @@ void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* con
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->weights.used_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
-    sumi_cuda_settle(cuda);
-    for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
-    for (size_t p = 0; p < cuda->plan_count; p++) { // other plans that use them find out what they need again
-        sumi_cuda_plan* record = cuda->plans[p];
-        const sumi_cuda_weight_streaming* streaming = record->streaming;
-        bool uses_weights = record->has_weights && cuda->weights.residents == NULL;
-        for (int32_t i = 0; i < record->weight_count && !uses_weights; i++)
-            uses_weights = cuda->weights.residents[record->weights[i]].weight == NULL;
-        for (int32_t i = 0; streaming != NULL && i < streaming->list_count && !uses_weights; i++)
-            uses_weights = cuda->weights.residents[streaming->list[i]].weight == NULL;
-        if (uses_weights) sumi_cuda_forget_division(cuda, record);
-    }
+    if (cuda->stock.weights.used_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
+    sumi_device_forget_weights(&cuda->stock, weights, count);
     sumi_cuda_leave(&cuda->device, &scope);
 }

@@ -5,13 +5,9 @@
 
 uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan);
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan);
-// Forgets what was decided about the plan's weights: their list, and which of them are resident.
-void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record);
 void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record);
 // Returns the record of a plan, and makes it if the plan is new.
 sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error);
-// Frees the graphs of all plans, because addresses in them are about to change.
-void sumi_cuda_drop_all_graphs(sumi_cuda* cuda);
 void sumi_cuda_runner_forget_plan(sumi_runner* runner, const sumi_plan* plan);
 void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
 #endif

@@ -1,30 +1,25 @@
 #include "cuda/residency.h"
 #include "base/assert.h"
-#include "base/platform.h"
-#include "cuda/device.h"
 #include "cuda/device_memory.h"
 #include "cuda/form.h"
 #include "cuda/mapped.h"
-#include "cuda/modules.h"
 #include "cuda/pinned.h"
 #include "cuda/weight_forms.h"
-#include "kernels/upload.h"
 #include <string.h>
 
 #define SLAB_BYTES (256ull << 20)
 
 // ---- What there is --------------------------------------------------------------------------------------------------
 
-void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers,
-                            const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules)
+void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers, sumi_device_port* port,
+                            sumi_cuda_memory* memory)
 {
     memset(weights, 0, sizeof *weights);
     weights->heap = heap;
     weights->workers = workers;
-    weights->device = device;
+    weights->port = port;
     weights->memory = memory;
-    weights->modules = modules;
-    sumi_cuda_mapped_init(&weights->mapped, heap, device);
+    sumi_cuda_mapped_init(&weights->mapped, heap, port);
 }
 
 size_t sumi_cuda_form_hash(const sumi_weight* weight, sumi_cuda_form form, size_t size)
@@ -237,7 +232,7 @@ sumi_result sumi_cuda_weights_allocate(sumi_cuda_weights* weights, const int32_t
         if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes) return sumi_fail_with(error, &none);
         limit = bytes / 2; // the memory is nearly used up: smaller slabs may still fit
     }
-    CUdeviceptr address = slab.block.address;
+    uint64_t address = slab.block.address;
     SUMI_ASSERT(address % 512 == 0);
     for (int32_t i = from; i < end; i++) {
         sumi_cuda_resident* resident = &weights->residents[list[i]];

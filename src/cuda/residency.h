@@ -11,7 +11,6 @@
 #include "cuda/form.h"
 #include "cuda/mapped.h"
 #include "cuda/mapped_upload.h"
-#include "cuda/modules.h"
 #include "cuda/pinned.h"
 
 // One form of one weight.
@@ -34,7 +33,7 @@ typedef struct sumi_cuda_resident {
 
 // in_steps: of all weights in the slab.
 typedef struct sumi_cuda_slab {
-    sumi_cuda_block block;
+    sumi_device_block block;
     int32_t resident_count;
     bool in_steps;
     // While weights to evict are chosen: whether the slab has weights in the present list, and others; `newest` is the
@@ -48,9 +47,8 @@ struct sumi_cuda_upload; // upload.c; NULL: no upload is in progress
 typedef struct sumi_cuda_weights {
     sumi_heap* heap;
     sumi_workers* workers;
-    const sumi_cuda_device* device;
+    sumi_device_port* port;
     sumi_cuda_memory* memory;
-    sumi_cuda_modules* modules;
     sumi_cuda_resident* residents;
     size_t resident_count, resident_capacity;
     int32_t* table;
@@ -66,9 +64,9 @@ typedef struct sumi_cuda_weights {
     sumi_cuda_mapped_upload mapped_upload; // while there is an upload
 } sumi_cuda_weights;
 
-void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers,
-                            const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules);
-// Accepts a zeroed struct. The context must be current, and nothing may be in flight.
+void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers, sumi_device_port* port,
+                            sumi_cuda_memory* memory);
+// Accepts a zeroed struct. Nothing may be in flight.
 void sumi_cuda_weights_close(sumi_cuda_weights* weights);
 
 // The first index at which a hash table of `size` entries, a power of two, is searched for a form of a weight.

@@ -2,7 +2,8 @@
 #ifndef SUMI_CUDA_STATE_H
 #define SUMI_CUDA_STATE_H
 #include "cuda/cuda_options.h"
-#include "cuda/streaming.h"
+#include "cuda/port_cuda.h"
+#include "cuda/stock.h"
 
 #define SUMI_CUDA_ARRIVALS 65536 // counters of kernels that share k (launch.h)
 
@@ -27,21 +28,11 @@ typedef struct sumi_cuda_graph {
 
 // What the runner keeps of a plan, from its first `reserve` or `prepare` to `release_plan`.
 typedef struct sumi_cuda_plan {
-    const sumi_plan* plan;
+    sumi_device_plan held; // first, because the room `device` knows this part of the record only
     const sumi_op* ops;
-    size_t op_count; // used to notice another plan at the same address
-    int32_t* weights;
-    int32_t weight_count; // resident weights, in the order of their first use
-    int32_t weight_cursor;
-    int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
-    bool has_weights;       // the list is complete; it was made for the budget `division_budget`
-    uint64_t division_budget;
-    sumi_cuda_division division;           // without its shares, which were freed
-    sumi_cuda_weight_streaming* streaming; // NULL: all weights are resident
-    bool fits_budget;                      // the budget holds what this plan needs beside everything else that is held
-    bool is_reserved;
-    uint64_t scratch_bytes, mirror_end; // mirror_end: end of its mirrors in `pages`
-    sumi_cuda_block constants;          // pinned memory with all constants, each at a multiple of 64 bytes
+    size_t op_count;             // used to notice another plan at the same address
+    uint64_t mirror_end;         // end of its mirrors in `pages`
+    sumi_device_block constants; // pinned memory with all constants, each at a multiple of 64 bytes
     sumi_cuda_mirror* mirrors;
     int32_t mirror_count;
     sumi_cuda_graph* graphs;
@@ -76,21 +67,17 @@ typedef struct sumi_cuda {
     sumi_heap* heap;
     sumi_cuda_options options;
     sumi_cuda_device device;
-    sumi_cuda_memory memory;
+    sumi_cuda_port port;
+    sumi_device_stock stock; // its plans are the first members of sumi_cuda_plan (sumi_cuda_plan_at)
     sumi_cuda_modules* modules;
     bool is_loaded;
     CUfunction empty_kernel; // once is_loaded
     bool measures_delay;     // of the slices that are submitted from now on
     sumi_rates rates;
-    sumi_cuda_weights weights;
-    sumi_cuda_block fixed; // arrivals, then the counter
-    sumi_cuda_block arena, scratch;
-    bool has_late_frees; // sumi_cuda_release_behind was called since the compute stream was last waited for
+    sumi_device_block fixed; // arrivals, then the counter
     // Pinned memory: the ring buffer of inputs, then the mirrors of one plan at a time.
-    sumi_cuda_block* pages;
+    sumi_device_block* pages;
     size_t page_count, page_capacity;
-    sumi_cuda_block weight_ring; // ring buffer of streamed weights
-    uint64_t budget;             // of device memory, in bytes; 0: no limit
     // device memory that is neither free nor allocated by sumi (sumi_device_properties)
     atomic_uint_fast64_t uncounted_bytes;
     // Graphs of no plan any more, to be destroyed one by one (graphs.h).
@@ -101,8 +88,6 @@ typedef struct sumi_cuda {
     // sumi_cuda_launch looks up the kernel and launches nothing. The first use of a kernel inside a capture could break
     // it.
     bool is_dry_run;
-    sumi_cuda_plan** plans;
-    size_t plan_count, plan_capacity;
     sumi_cuda_plan* current; // the plan of the launchers, and the plan that was found last
 
     bool has_counter;
@@ -119,6 +104,11 @@ typedef struct sumi_cuda {
     uint64_t ring_offset;
     sumi_error failure; // the first failure of a call that could not report it; a lost device stays here
 } sumi_cuda;
+
+static inline sumi_cuda_plan* sumi_cuda_plan_at(const sumi_cuda* cuda, size_t index)
+{
+    return (sumi_cuda_plan*)cuda->stock.plans[index];
+}
 
 // The slices in flight; index 0 is the oldest.
 static inline sumi_cuda_flight* sumi_cuda_flight_at(sumi_cuda* cuda, uint32_t index)

@@ -2,13 +2,12 @@
 #include "base/assert.h"
 #include "base/platform.h"
 #include "cuda/arrange.h"
-#include "cuda/driver.h"
 #include "cuda/form.h"
 #include "cuda/mapped.h"
 #include "cuda/pinned.h"
 #include "cuda/pinned_copies.h"
 #include "cuda/residency.h"
-#include "cuda/state.h"
+#include "cuda/stock.h"
 #include "cuda/upload.h"
 #include "cuda/weight_forms.h"
 #include <string.h>
@@ -195,22 +194,22 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 
 // ---- Loads ----------------------------------------------------------------------------------------------------------
 
-void sumi_cuda_streaming_destroy(sumi_cuda* cuda, sumi_cuda_plan* record)
+void sumi_cuda_streaming_destroy(sumi_device_stock* stock, sumi_device_plan* record)
 {
     sumi_cuda_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return;
-    const sumi_cuda_driver* driver = &cuda->device.driver;
+    sumi_device_port* port = stock->port;
     for (int32_t i = 0; streaming->loads != NULL && i < streaming->load_count; i++) {
-        if (streaming->loads[i].filled != NULL) driver->cuEventDestroy(streaming->loads[i].filled);
-        if (streaming->loads[i].freed != NULL) driver->cuEventDestroy(streaming->loads[i].freed);
+        if (streaming->loads[i].filled != NULL) port->functions->destroy_event(port, streaming->loads[i].filled);
+        if (streaming->loads[i].freed != NULL) port->functions->destroy_event(port, streaming->loads[i].freed);
     }
-    if (streaming->begun != NULL) driver->cuEventDestroy(streaming->begun);
-    sumi_free(cuda->heap, streaming->op_loads);
-    sumi_free(cuda->heap, streaming->section_loads);
-    sumi_free(cuda->heap, streaming->loads);
-    sumi_free(cuda->heap, streaming->list);
-    sumi_free(cuda->heap, streaming->history);
-    sumi_free(cuda->heap, streaming);
+    if (streaming->begun != NULL) port->functions->destroy_event(port, streaming->begun);
+    sumi_free(stock->heap, streaming->op_loads);
+    sumi_free(stock->heap, streaming->section_loads);
+    sumi_free(stock->heap, streaming->loads);
+    sumi_free(stock->heap, streaming->list);
+    sumi_free(stock->heap, streaming->history);
+    sumi_free(stock->heap, streaming);
     record->streaming = NULL;
 }
 
@@ -224,10 +223,10 @@ static const sumi_cuda_division_entry* entry_of(const sumi_cuda_division* divisi
 }
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
-static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
+static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, const sumi_cuda_division* division,
                         const int32_t* entry_numbers, sumi_cuda_weight_streaming* streaming)
 {
-    const sumi_cuda_weights* weights = &cuda->weights;
+    const sumi_cuda_weights* weights = &stock->weights;
     uint64_t offset = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         streaming->section_loads[s] = streaming->load_count;
@@ -262,12 +261,12 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
     streaming->section_loads[plan->section_count] = streaming->load_count;
 }
 
-static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
+static sumi_result make(sumi_device_stock* stock, const sumi_plan* plan, const sumi_cuda_division* division,
                         int32_t* entry_numbers, sumi_cuda_weight_streaming* streaming, sumi_error* error)
 {
     SUMI_ASSERT(streaming->loads == NULL && streaming->list == NULL);
-    const sumi_cuda_driver* driver = &cuda->device.driver;
-    sumi_heap* heap = cuda->heap;
+    sumi_device_port* port = stock->port;
+    sumi_heap* heap = stock->heap;
     streaming->ring_bytes = division->ring_bytes;
     streaming->op_loads = sumi_alloc_array(heap, plan->op_count, sizeof *streaming->op_loads);
     streaming->section_loads = sumi_alloc_array(heap, plan->section_count + 1, sizeof *streaming->section_loads);
@@ -282,7 +281,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
         if (division->entries[i].residence != SUMI_CUDA_WEIGHT_RESIDENT)
             streaming->list[streaming->list_count++] = division->entries[i].weight_index;
     }
-    place_loads(cuda, plan, division, entry_numbers, streaming);
+    place_loads(stock, plan, division, entry_numbers, streaming);
     SUMI_ASSERT(streaming->load_count >= 0 && (size_t)streaming->load_count <= plan->op_count);
     streaming->history_size = 2 * streaming->load_count + 8;
     streaming->history = sumi_alloc_array(heap, (size_t)streaming->history_size, sizeof *streaming->history);
@@ -290,37 +289,36 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
         return sumi_out_of_memory(error, (size_t)streaming->history_size * sizeof *streaming->history,
                                   "the list of streamed weights");
     for (int32_t i = 0; i < streaming->load_count; i++) {
-        SUMI_CU(driver, cuEventCreate(&streaming->loads[i].filled, CU_EVENT_DISABLE_TIMING), "making an event");
-        SUMI_CU(driver, cuEventCreate(&streaming->loads[i].freed, CU_EVENT_DISABLE_TIMING), "making an event");
+        SUMI_TRY(port->functions->make_event(port, false, &streaming->loads[i].filled, error));
+        SUMI_TRY(port->functions->make_event(port, false, &streaming->loads[i].freed, error));
     }
-    SUMI_CU(driver, cuEventCreate(&streaming->begun, CU_EVENT_DISABLE_TIMING), "making an event");
-    return SUMI_OK;
+    return port->functions->make_event(port, false, &streaming->begun, error);
 }
 
-sumi_result sumi_cuda_streaming_create(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_create(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
-    sumi_cuda_streaming_destroy(cuda, record);
-    int32_t* entry_numbers = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *entry_numbers);
-    record->streaming = sumi_alloc_zero(cuda->heap, sizeof *record->streaming);
+    sumi_cuda_streaming_destroy(stock, record);
+    int32_t* entry_numbers = sumi_alloc_zero(stock->heap, (stock->weights.resident_count + 1) * sizeof *entry_numbers);
+    record->streaming = sumi_alloc_zero(stock->heap, sizeof *record->streaming);
     sumi_result result = entry_numbers == NULL || record->streaming == NULL
                            ? sumi_out_of_memory(error, sizeof *record->streaming, "the list of streamed weights")
                            : SUMI_OK;
     if (result == SUMI_OK)
-        result = make(cuda, record->plan, &record->division, entry_numbers, record->streaming, error);
-    sumi_free(cuda->heap, entry_numbers);
-    if (result != SUMI_OK) sumi_cuda_streaming_destroy(cuda, record);
+        result = make(stock, record->plan, &record->division, entry_numbers, record->streaming, error);
+    sumi_free(stock->heap, entry_numbers);
+    if (result != SUMI_OK) sumi_cuda_streaming_destroy(stock, record);
     return result;
 }
 
-bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index,
+bool sumi_cuda_streaming_find_weight(const sumi_device_stock* stock, const sumi_device_plan* record, int32_t op_index,
                                      const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
     const sumi_cuda_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return false;
-    const int32_t load = streaming->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
+    const int32_t load = streaming->op_loads[op_index], index = (int32_t)(resident - stock->weights.residents);
     if (load >= 0 && streaming->loads[load].weight_index == index) {
-        *out_place = sumi_cuda_weight_at(cuda->weight_ring.address + streaming->loads[load].offset, resident->weight,
+        *out_place = sumi_cuda_weight_at(stock->weight_ring.address + streaming->loads[load].offset, resident->weight,
                                          resident->form);
         return true;
     }
@@ -338,21 +336,20 @@ bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan
 
 // Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring
 // buffer, and copied back from there.
-static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_streaming* streaming,
+static sumi_result make_copy_on_device(sumi_device_stock* stock, const sumi_cuda_weight_streaming* streaming,
                                        sumi_cuda_resident* resident, sumi_error* error)
 {
-    SUMI_ASSERT(cuda->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
-    const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count,
-                                         streaming->pinned_cursor, cuda->weight_ring.address, error));
+    SUMI_ASSERT(stock->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
+    sumi_device_port* port = stock->port;
+    SUMI_TRY(sumi_cuda_weights_upload_to(&stock->weights, streaming->list, streaming->list_count,
+                                         streaming->pinned_cursor, stock->weight_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
-        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->weight_ring.address + done, (size_t)piece, cuda->device.copy),
-                "copying weights from the device");
+        SUMI_TRY(port->functions->copy_out(port, to, stock->weight_ring.address + done, piece,
+                                           "copying weights from the device", error));
     }
-    CUresult result = driver->cuStreamSynchronize(cuda->device.copy);
-    if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "copying weights from the device", error);
+    SUMI_TRY(port->functions->wait_for_copies(port, "copying weights from the device", error));
     resident->has_pinned_copy = true;
     return SUMI_OK;
 }
@@ -368,21 +365,21 @@ static bool is_streamed(const sumi_cuda_weight_streaming* streaming, int32_t res
 
 // Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it;
 // the weight is then read from its file at each use.
-static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, int32_t index,
+static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_cuda_weight_streaming* streaming, int32_t index,
                                     bool is_table, uint64_t until_ns, uint32_t budget_us, bool* out_done,
                                     sumi_error* error)
 {
-    sumi_cuda_resident* resident = &cuda->weights.residents[index];
+    sumi_cuda_resident* resident = &stock->weights.residents[index];
     const bool is_made_on_cpu = sumi_cuda_form_is_made_on_cpu(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
         const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
         sumi_error failure = {0};
         bool is_pinned = false;
-        const sumi_result result = sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, row_bytes, is_table,
+        const sumi_result result = sumi_cuda_pin(stock->heap, &stock->memory, resident->bytes, row_bytes, is_table,
                                                  until_ns, &resident->pinned_copy, &is_pinned, &failure);
         // Pinned memory for a part of the weight is of no use.
         if (result != SUMI_OK && !resident->has_pinned_copy)
-            sumi_cuda_weights_drop_pinned_copy(&cuda->weights, resident);
+            sumi_cuda_weights_drop_pinned_copy(&stock->weights, resident);
         if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail_with(error, &failure);
         if (result != SUMI_OK && is_table) { // a table can be nowhere else
             return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed",
@@ -392,17 +389,17 @@ static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming*
         if (!is_pinned) return SUMI_OK;
     }
     if (!resident->has_pinned_copy && is_made_on_cpu)
-        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &streaming->pinned_row, budget_us);
-    else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(cuda, streaming, resident, error));
+        sumi_cuda_weights_fill_pinned_copy(&stock->weights, index, &streaming->pinned_row, budget_us);
+    else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(stock, streaming, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
 
 // Makes the next piece of the source of a streamed weight: its file's mapping, page-locked, or its pinned copy.
-static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, int32_t index, uint64_t until_ns,
-                               uint32_t budget_us, bool* out_done, sumi_error* error)
+static sumi_result make_source(sumi_device_stock* stock, sumi_cuda_weight_streaming* streaming, int32_t index,
+                               uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
-    sumi_cuda_weights* weights = &cuda->weights;
+    sumi_cuda_weights* weights = &stock->weights;
     sumi_cuda_resident* resident = &weights->residents[index];
     const bool is_table = !is_streamed(streaming, index);
     *out_done = resident->has_pinned_copy && (!is_table || sumi_cuda_has_pinned(&resident->pinned_copy, true));
@@ -416,17 +413,17 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_weight_streaming* stre
     }
     // The driver refused to lock the mapping, or the weight is a table, whose rows must be readable one by one.
     if (resident->chunks > 0) sumi_cuda_weights_drop_pinned_copy(weights, resident);
-    return make_pinned_copy(cuda, streaming, index, is_table, until_ns, budget_us, out_done, error);
+    return make_pinned_copy(stock, streaming, index, is_table, until_ns, budget_us, out_done, error);
 }
 
-sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
-                                         bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_make_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns,
+                                         uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(record->streaming != NULL && record->streaming->pinned_cursor <= record->streaming->list_count);
     sumi_cuda_weight_streaming* streaming = record->streaming;
     while (streaming->pinned_cursor < streaming->list_count) {
         bool is_over = false;
-        SUMI_TRY(make_source(cuda, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over,
+        SUMI_TRY(make_source(stock, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over,
                              error));
         if (is_over) {
             streaming->pinned_cursor++;
@@ -435,7 +432,7 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
         if (sumi_clock_ns() >= until_ns) break;
     }
     *out_done = streaming->pinned_cursor >= streaming->list_count;
-    if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // frees the buffers
+    if (*out_done) sumi_cuda_weights_settle(&stock->weights); // frees the buffers
     return SUMI_OK;
 }
 
@@ -445,7 +442,7 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
 // next load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however
 // long slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took
 // 1.19 times as long as with resident weights, with slices of 2 ms, on an H200.)
-bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
+bool sumi_cuda_next_segment(const sumi_device_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
     const sumi_cuda_weight_streaming* streaming = record->streaming;
     const int32_t begin = segment->op_end == 0 ? slice->op_begin : segment->op_end;
@@ -526,13 +523,15 @@ static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
 }
 
 // Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
-static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, sumi_cuda_load_position at,
-                              sumi_error* error)
+static sumi_result restart_at(sumi_device_stock* stock, sumi_cuda_weight_streaming* streaming,
+                              sumi_cuda_load_position at, sumi_error* error)
 {
     SUMI_ASSERT(streaming->begun != NULL);
-    const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_CU(driver, cuEventRecord(streaming->begun, cuda->device.compute), "ordering streamed weights");
-    SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, streaming->begun, 0), "ordering streamed weights");
+    sumi_device_port* port = stock->port;
+    SUMI_TRY(port->functions->record(port, streaming->begun, SUMI_DEVICE_STREAM_COMPUTE, "ordering streamed weights",
+                                     error));
+    SUMI_TRY(
+        port->functions->order(port, SUMI_DEVICE_STREAM_COPIES, streaming->begun, "ordering streamed weights", error));
     streaming->issued = streaming->used = 0;
     streaming->next_issued = streaming->next_used = at;
     return SUMI_OK;
@@ -548,7 +547,7 @@ static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
 }
 
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
-static CUevent freed_before(const sumi_cuda_weight_streaming* streaming, const sumi_cuda_load* load)
+static sumi_device_event* freed_before(const sumi_cuda_weight_streaming* streaming, const sumi_cuda_load* load)
 {
     // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is
     // longer.
@@ -563,34 +562,35 @@ static CUevent freed_before(const sumi_cuda_weight_streaming* streaming, const s
 }
 
 // Starts the next load. *out_started false: its memory still has an earlier load that is needed.
-static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
+static sumi_result issue(sumi_device_stock* stock, const sumi_device_plan* record, bool* out_started, sumi_error* error)
 {
     SUMI_ASSERT(record->streaming->next_issued.load >= 0
                 && record->streaming->next_issued.load < record->streaming->load_count);
     sumi_cuda_weight_streaming* streaming = record->streaming;
-    const sumi_cuda_driver* driver = &cuda->device.driver;
+    sumi_device_port* port = stock->port;
     const sumi_cuda_load* load = &streaming->loads[streaming->next_issued.load];
     *out_started = false;
     for (uint64_t n = streaming->used; n < streaming->issued; n++) {
         if (overlap(&streaming->loads[load_at(streaming, n)], load)) return SUMI_OK;
     }
-    const CUevent freed = freed_before(streaming, load);
-    if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
-    const sumi_cuda_resident* resident = &cuda->weights.residents[load->weight_index];
-    const CUdeviceptr to = cuda->weight_ring.address + load->offset;
-    SUMI_ASSERT(load->offset + load->bytes <= cuda->weight_ring.bytes && load->offset % RING_STEP == 0);
-    if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
+    sumi_device_event* freed = freed_before(streaming, load);
+    if (freed != NULL)
+        SUMI_TRY(port->functions->order(port, SUMI_DEVICE_STREAM_COPIES, freed, "ordering streamed weights", error));
+    const sumi_cuda_resident* resident = &stock->weights.residents[load->weight_index];
+    const uint64_t to = stock->weight_ring.address + load->offset;
+    SUMI_ASSERT(load->offset + load->bytes <= stock->weight_ring.bytes && load->offset % RING_STEP == 0);
+    if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&stock->weights, resident, to, error));
     else
-        SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count, load->list_index,
+        SUMI_TRY(sumi_cuda_weights_upload_to(&stock->weights, streaming->list, streaming->list_count, load->list_index,
                                              to, error));
-    SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
+    SUMI_TRY(port->functions->record(port, load->filled, SUMI_DEVICE_STREAM_COPIES, "streaming weights", error));
     streaming->history[streaming->issued++ % (uint64_t)streaming->history_size] = streaming->next_issued.load;
     advance(streaming, record->plan, &streaming->next_issued);
     *out_started = true;
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_start_loads(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_start_loads(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
     const sumi_cuda_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return SUMI_OK;
@@ -598,25 +598,26 @@ sumi_result sumi_cuda_streaming_start_loads(sumi_cuda* cuda, sumi_cuda_plan* rec
                                && streaming->next_issued.load < streaming->load_count;) {
         const int32_t resident = streaming->loads[streaming->next_issued.load].weight_index;
         // the weight is uploaded from its file, which takes the caller's time, so not earlier than necessary
-        if (!cuda->weights.residents[resident].has_pinned_copy) break;
-        SUMI_TRY(issue(cuda, record, &has_room, error));
+        if (!stock->weights.residents[resident].has_pinned_copy) break;
+        SUMI_TRY(issue(stock, record, &has_room, error));
     }
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_begin_run(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_begin_run(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
     sumi_cuda_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return SUMI_OK;
     sumi_cuda_load_position first = {0, 0, 0};
     while ((size_t)first.section < record->plan->section_count && streaming->section_loads[first.section + 1] == 0)
         first.section++;
-    SUMI_TRY(restart_at(cuda, streaming, first, error));
-    return sumi_cuda_streaming_start_loads(cuda, record, error);
+    SUMI_TRY(restart_at(stock, streaming, first, error));
+    return sumi_cuda_streaming_start_loads(stock, record, error);
 }
 
-sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
-                                              int32_t counter, bool* out_waits, sumi_error* error)
+sumi_result sumi_cuda_streaming_begin_segment(sumi_device_stock* stock, sumi_device_plan* record,
+                                              const sumi_slice* segment, int32_t counter, bool* out_waits,
+                                              sumi_error* error)
 {
     sumi_cuda_weight_streaming* streaming = record->streaming;
     int32_t first, last;
@@ -629,24 +630,24 @@ sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* r
     // Tests may run slices in another order than the engine, or a counter that the section does not have.
     // An alternative runs, or iterations were left out.
     if (!is_same_place(here, streaming->next_used) && !skip_iterations(streaming, record->plan, here))
-        SUMI_TRY(restart_at(cuda, streaming, here, error));
+        SUMI_TRY(restart_at(stock, streaming, here, error));
     for (const uint64_t needed = streaming->used + (uint64_t)(last - first) + 1; streaming->issued < needed;) {
         bool is_started = false;
-        SUMI_TRY(issue(cuda, record, &is_started, error));
+        SUMI_TRY(issue(stock, record, &is_started, error));
         if (!is_started)
             return sumi_fail(error, SUMI_INTERNAL,
                              "%s: the streamed weights of this segment do not fit into the ring buffer",
                              record->plan->ops[segment->op_begin].label);
     }
     // copies arrive in order
-    SUMI_CU(&cuda->device.driver, cuStreamWaitEvent(cuda->device.compute, streaming->loads[last].filled, 0),
-            "waiting for streamed weights");
+    SUMI_TRY(stock->port->functions->order(stock->port, SUMI_DEVICE_STREAM_COMPUTE, streaming->loads[last].filled,
+                                           "waiting for streamed weights", error));
     *out_waits = true;
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_end_segment(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
-                                            sumi_error* error)
+sumi_result sumi_cuda_streaming_end_segment(sumi_device_stock* stock, sumi_device_plan* record,
+                                            const sumi_slice* segment, sumi_error* error)
 {
     sumi_cuda_weight_streaming* streaming = record->streaming;
     int32_t first, last;
@@ -656,8 +657,8 @@ sumi_result sumi_cuda_streaming_end_segment(sumi_cuda* cuda, sumi_cuda_plan* rec
         segment->op_end > segment->op_begin + 1 || segment->range_end >= record->plan->ops[op_last].range_count;
     if (streaming->loads[last].op_last > op_last || !ends_op) last--; // an op after this one still uses it
     if (last < first) return SUMI_OK;
-    SUMI_CU(&cuda->device.driver, cuEventRecord(streaming->loads[last].freed, cuda->device.compute),
-            "ordering streamed weights");
+    SUMI_TRY(stock->port->functions->record(stock->port, streaming->loads[last].freed, SUMI_DEVICE_STREAM_COMPUTE,
+                                            "ordering streamed weights", error));
     for (int32_t i = first; i <= last; i++) {
         streaming->loads[i].freed_with = last;
         streaming->used++;

@@ -24,6 +24,7 @@
 #ifndef SUMI_CUDA_STREAMING_H
 #define SUMI_CUDA_STREAMING_H
 #include "cuda/residency.h"
+#include "plan/plan.h"
 
 typedef enum sumi_cuda_residence {
     SUMI_CUDA_WEIGHT_RESIDENT,
@@ -63,12 +64,12 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
                              sumi_cuda_division* out_division, sumi_error* error);
 
 typedef struct sumi_cuda_load {
-    int32_t weight_index;   // in sumi_cuda_weights.residents
-    int32_t op_last;        // the last op that uses this load
-    int32_t list_index;     // in sumi_cuda_weight_streaming.list
-    uint64_t offset, bytes; // in the ring buffer
-    CUevent filled, freed;  // filled: recorded on the copy stream; freed: on the compute stream
-    int32_t freed_with;     // the load whose `freed` is recorded after the last op that uses this load
+    int32_t weight_index;              // in sumi_cuda_weights.residents
+    int32_t op_last;                   // the last op that uses this load
+    int32_t list_index;                // in sumi_cuda_weight_streaming.list
+    uint64_t offset, bytes;            // in the ring buffer
+    sumi_device_event *filled, *freed; // filled: recorded on the copy stream; freed: on the compute stream
+    int32_t freed_with;                // the load whose `freed` is recorded after the last op that uses this load
 } sumi_cuda_load;
 
 // A position in a run, before a load. section: section_count at the end.
@@ -88,7 +89,7 @@ typedef struct sumi_cuda_weight_streaming {
     // Weights of the list before pinned_cursor have their pinned copy, or there is no pinned memory for one. Of the
     // next weight the rows before pinned_row were made.
     int32_t pinned_cursor, pinned_row;
-    CUevent begun; // recorded after the earlier work of the compute stream
+    sumi_device_event* begun; // recorded after the earlier work of the compute stream
     // Loads are numbered from 0 since `begun`, in the order of the run; a repeated section has its loads several times.
     // Loads [0, used) are not needed any more, loads [used, issued) are in the ring buffer or in flight.
     uint64_t issued, used;
@@ -97,37 +98,40 @@ typedef struct sumi_cuda_weight_streaming {
     int32_t history_size;
 } sumi_cuda_weight_streaming;
 
-struct sumi_cuda;
-struct sumi_cuda_plan;
+struct sumi_device_stock;
+struct sumi_device_plan;
 
 // Makes loads and events for a divided plan, and frees earlier ones. Every entry of the division must have its
 // weight_index.
-sumi_result sumi_cuda_streaming_create(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_create(struct sumi_device_stock* stock, struct sumi_device_plan* record,
+                                       sumi_error* error);
 // Nothing of the plan may be running.
-void sumi_cuda_streaming_destroy(struct sumi_cuda* cuda, struct sumi_cuda_plan* record);
+void sumi_cuda_streaming_destroy(struct sumi_device_stock* stock, struct sumi_device_plan* record);
 // Makes the next piece of pinned copies. Nothing may be running.
-sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
-                                         uint32_t budget_us, bool* out_done, sumi_error* error);
+sumi_result sumi_cuda_make_pinned_copies(struct sumi_device_stock* stock, struct sumi_device_plan* record,
+                                         uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error);
 // Where an op finds a weight that is streamed or pinned. False: the weight is resident.
-bool sumi_cuda_streaming_find_weight(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record,
+bool sumi_cuda_streaming_find_weight(const struct sumi_device_stock* stock, const struct sumi_device_plan* record,
                                      int32_t op_index, const sumi_cuda_resident* resident,
                                      sumi_cuda_weight* out_weight);
 
 // Advances `segment`, zeroed at first, to the next segment of a slice; for plans that do not stream, a segment is the
 // whole slice. False at the end of the slice.
-bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
+bool sumi_cuda_next_segment(const struct sumi_device_plan* record, const sumi_slice* slice, sumi_slice* segment);
 // Begins a run: starts the first loads. Each segment is then submitted between begin_segment, after which the compute
 // stream waits for the segment's load (*out_waits: there is one), and end_segment, which records that it was used.
-sumi_result sumi_cuda_streaming_begin_run(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_begin_run(struct sumi_device_stock* stock, struct sumi_device_plan* record,
+                                          sumi_error* error);
 // Submits waits so that the ops of a segment find its load, and starts that load if it has not been started; `counter`
 // is the evaluation that the slice computes. *out_waits: the compute stream waits for a copy. After the ops of the
 // segment are submitted call sumi_cuda_streaming_end_segment, which lets later loads take the memory. After a failure
 // the run ends.
-sumi_result sumi_cuda_streaming_begin_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
+sumi_result sumi_cuda_streaming_begin_segment(struct sumi_device_stock* stock, struct sumi_device_plan* record,
                                               const sumi_slice* segment, int32_t counter, bool* out_waits,
                                               sumi_error* error);
-sumi_result sumi_cuda_streaming_end_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
+sumi_result sumi_cuda_streaming_end_segment(struct sumi_device_stock* stock, struct sumi_device_plan* record,
                                             const sumi_slice* segment, sumi_error* error);
 // Starts as many loads as the ring buffer has memory for.
-sumi_result sumi_cuda_streaming_start_loads(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_start_loads(struct sumi_device_stock* stock, struct sumi_device_plan* record,
+                                            sumi_error* error);
 #endif

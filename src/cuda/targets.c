@@ -25,10 +25,10 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
     const sumi_value_info* info = sumi_plan_info(plan, picture->value);
     const bool is_float = sumi_format_is_float(picture->format);
     const uint64_t pixel_bytes = is_float ? 6 : 3;
-    sumi_pixels_to_args args = {.from = cuda->arena.address + info->offset + picture->first_pixel * pixel_bytes,
+    sumi_pixels_to_args args = {.from = cuda->stock.arena.address + info->offset + picture->first_pixel * pixel_bytes,
                                 .to = picture->address != 0
                                         ? picture->address
-                                        : cuda->arena.address + sumi_plan_info(plan, picture->into)->offset
+                                        : cuda->stock.arena.address + sumi_plan_info(plan, picture->into)->offset
                                               + picture->into_offset,
                                 .pitch = picture->row_bytes,
                                 .width = picture->width,

@@ -30,7 +30,7 @@ static bool is_written(const sumi_plan* plan, sumi_value value)
 sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
     if (record->mirrors != NULL) return SUMI_OK;
-    const sumi_plan* plan = record->plan;
+    const sumi_plan* plan = record->held.plan;
     int32_t count = 0;
     for (size_t v = 0; v < plan->value_count; v++)
         count += plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1});
@@ -66,12 +66,12 @@ void sumi_cuda_drop_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record)
 
 sumi_result sumi_cuda_make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    const sumi_plan* plan = record->plan;
+    const sumi_plan* plan = record->held.plan;
     uint64_t bytes = 0;
     for (size_t i = 0; i < plan->constant_count; i++) bytes += sumi_align(plan->constants[i].bytes, ALIGN);
     if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
-    SUMI_TRY(
-        sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
+    SUMI_TRY(sumi_cuda_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants",
+                                &record->constants, error));
     unsigned char* destination = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         memcpy(destination, plan->constants[i].data, (size_t)plan->constants[i].bytes);
@@ -104,7 +104,7 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
     SUMI_TRY(
         sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, required_pages, sizeof *cuda->pages, error));
     do {
-        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
+        SUMI_TRY(sumi_cuda_allocate(&cuda->stock.memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
                                     "staging memory for inputs and results", &cuda->pages[cuda->page_count], error));
         cuda->page_count++;
     } while (cuda->page_count < required_pages && sumi_clock_ns() < until_ns);
@@ -124,12 +124,12 @@ static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* 
 
 static CUdeviceptr value_address(const sumi_cuda* cuda, const sumi_plan* plan, sumi_value value)
 {
-    return cuda->arena.address + sumi_plan_info(plan, value)->offset;
+    return cuda->stock.arena.address + sumi_plan_info(plan, value)->offset;
 }
 
 void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
-    const sumi_plan* plan = record->plan;
+    const sumi_plan* plan = record->held.plan;
     const unsigned char* source = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
@@ -219,14 +219,15 @@ static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cu
 {
     SUMI_ASSERT(!mirror->is_pending); // at most one copy is pending
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
+    const sumi_value_info* info = sumi_plan_info(record->held.plan, mirror->value);
     cuda->is_end_newest = false;
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
         piece = info->bytes - done;
         unsigned char* to = page_at(cuda, mirror->offset + done, &piece);
-        SUMI_CU(driver,
-                cuMemcpyDtoHAsync(to, cuda->arena.address + info->offset + done, (size_t)piece, cuda->device.compute),
-                "copying a result from the device");
+        SUMI_CU(
+            driver,
+            cuMemcpyDtoHAsync(to, cuda->stock.arena.address + info->offset + done, (size_t)piece, cuda->device.compute),
+            "copying a result from the device");
     }
     SUMI_CU(driver, cuEventRecord(mirror->event, cuda->device.compute), "copying a result from the device");
     mirror->is_pending = true;
@@ -242,7 +243,7 @@ sumi_result sumi_cuda_runner_fetch(sumi_runner* runner, const sumi_plan* plan, s
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
     SUMI_TRY(sumi_cuda_report_failure(cuda, error));
-    if (mirror == NULL || !record->is_reserved || !sumi_cuda_has_pages(cuda, record))
+    if (mirror == NULL || !record->held.is_reserved || !sumi_cuda_has_pages(cuda, record))
         return sumi_fail(error, SUMI_INTERNAL, "%s cannot be read: it is not bound, or no op writes it",
                          sumi_plan_info(plan, value)->name);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));

@@ -3,9 +3,7 @@
 #include "base/platform.h"
 #include "cuda/balance.h"
 #include "cuda/device_memory.h"
-#include "cuda/driver.h"
 #include "cuda/form.h"
-#include "cuda/modules.h"
 #include "cuda/pinned.h"
 #include "cuda/residency.h"
 #include "cuda/stored.h"
@@ -48,8 +46,8 @@ typedef struct item {
 
 // A pinned buffer. pieces: of the newest batch.
 typedef struct buffer {
-    sumi_cuda_block pinned, raw;
-    CUevent event;
+    sumi_device_block pinned, raw;
+    sumi_device_event* event;
     bool is_busy;
     int32_t piece_begin, piece_end;
 } buffer;
@@ -105,7 +103,7 @@ static bool is_direct(const sumi_cuda_resident* resident, const sumi_stacked_ten
 static void free_buffer(sumi_cuda_weights* weights, buffer* s)
 {
     SUMI_ASSERT(!s->is_busy || s->event != NULL);
-    if (s->event != NULL) weights->device->driver.cuEventDestroy(s->event);
+    if (s->event != NULL) weights->port->functions->destroy_event(weights->port, s->event);
     sumi_cuda_release(weights->memory, &s->pinned);
     sumi_cuda_release(weights->memory, &s->raw);
     *s = (buffer){.event = NULL};
@@ -117,7 +115,7 @@ static void close_upload(sumi_cuda_weights* weights)
     if (upload == NULL) return;
     // after a failure, buffers may be in use that no event marks
     if (upload->made > 0 || weights->mapped_upload.count > 0)
-        weights->device->driver.cuStreamSynchronize(weights->device->copy);
+        (void)weights->port->functions->wait_for_copies(weights->port, "copying weights to the device", NULL);
     sumi_cuda_mapped_upload_close(weights);
     while (upload->made > 0) free_buffer(weights, &upload->buffers[--upload->made]);
     sumi_free(weights->heap, upload);
@@ -177,8 +175,7 @@ static sumi_result make_buffer(sumi_cuda_weights* weights, sumi_error* error)
 {
     sumi_cuda_upload* upload = weights->upload;
     buffer* s = &upload->buffers[upload->made++]; // counted now, so that a half-made buffer is freed too
-    SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
-            "making an event");
+    SUMI_TRY(weights->port->functions->make_event(weights->port, true, &s->event, error));
     SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_STAGING, "weights that are uploaded",
                                 &s->pinned, error));
     return upload->converts ? sumi_cuda_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_WEIGHTS,
@@ -311,7 +308,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
 
 // ---- Copying it -----------------------------------------------------------------------------------------------------
 
-static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUdeviceptr raw, sumi_error* error)
+static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, uint64_t raw, sumi_error* error)
 {
     SUMI_ASSERT(raw != 0 && p->row_count > 0 && p->row_begin >= 0);
     const sumi_cuda_resident* resident = &weights->residents[p->resident];
@@ -348,22 +345,18 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     case SUMI_CUDA_FORM_INT4: name = "sumi_upload_rows_int4"; break;
     default: break;
     }
-    CUfunction function;
-    SUMI_TRY(sumi_cuda_kernel(weights->modules, name, 0, &function, error));
+    sumi_device_port* port = weights->port;
     if (p->begin < p->offset) // read by the kernel that converts the rows
-        SUMI_CU(&weights->device->driver,
-                cuMemcpyDtoDAsync(resident->on_device.balance, raw + p->begin,
-                                  (size_t)resident->weight->cols * sizeof(float), weights->device->copy),
-                "copying weights on the device");
-    void* params[] = {&args};
-    SUMI_CU(&weights->device->driver,
-            cuLaunchKernel(function, blocks, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, weights->device->copy, params, NULL),
-            name);
-    return SUMI_OK;
+        SUMI_TRY(port->functions->copy_within(port, resident->on_device.balance, raw + p->begin,
+                                              (uint64_t)resident->weight->cols * sizeof(float),
+                                              "copying weights on the device", error));
+    return port->functions->launch(
+        port, &(sumi_device_launch){.kernel = name, .blocks = blocks, .threads = SUMI_UPLOAD_THREADS, .args = &args},
+        error);
 }
 
 // Where the bytes of a piece that needs no conversion are copied to.
-static CUdeviceptr direct_address(const sumi_cuda_resident* resident, const piece* p)
+static uint64_t direct_address(const sumi_cuda_resident* resident, const piece* p)
 {
     const sumi_cuda_weight* destination = &resident->on_device;
     if (resident->form != SUMI_CUDA_FORM_STORED)
@@ -379,16 +372,13 @@ static sumi_result upload_buffer(sumi_cuda_weights* weights, buffer* s, sumi_err
 {
     SUMI_ASSERT(!s->is_busy && s->piece_begin <= s->piece_end && s->piece_end <= weights->upload->piece_count);
     const sumi_cuda_upload* upload = weights->upload;
-    const sumi_cuda_driver* driver = &weights->device->driver;
-    const CUstream stream = weights->device->copy;
+    sumi_device_port* port = weights->port;
     const unsigned char* pinned = sumi_cuda_host(&s->pinned);
     for (int32_t i = s->piece_begin; i < s->piece_end;) {
         const piece* p = &upload->pieces[i];
         if (p->is_direct) {
-            SUMI_CU(driver,
-                    cuMemcpyHtoDAsync(direct_address(&weights->residents[p->resident], p), pinned + p->offset,
-                                      (size_t)p->bytes, stream),
-                    "copying weights to the device");
+            SUMI_TRY(port->functions->copy_in(port, direct_address(&weights->residents[p->resident], p),
+                                              pinned + p->offset, p->bytes, "copying weights to the device", error));
             i++;
             continue;
         }
@@ -396,23 +386,22 @@ static sumi_result upload_buffer(sumi_cuda_weights* weights, buffer* s, sumi_err
         int32_t next = i;
         for (; next < s->piece_end && !upload->pieces[next].is_direct; next++)
             end = upload->pieces[next].offset + upload->pieces[next].bytes;
-        SUMI_CU(driver,
-                cuMemcpyHtoDAsync(s->raw.address + p->begin, pinned + p->begin, (size_t)(end - p->begin), stream),
-                "copying weights to the device");
+        SUMI_TRY(port->functions->copy_in(port, s->raw.address + p->begin, pinned + p->begin, end - p->begin,
+                                          "copying weights to the device", error));
         for (; i < next; i++) SUMI_TRY(convert_piece(weights, &upload->pieces[i], s->raw.address, error));
     }
-    SUMI_CU(driver, cuEventRecord(s->event, stream), "copying weights to the device");
+    SUMI_TRY(
+        port->functions->record(port, s->event, SUMI_DEVICE_STREAM_COPIES, "copying weights to the device", error));
     s->is_busy = true;
     return SUMI_OK;
 }
 
 static sumi_result wait_for_buffer(const sumi_cuda_weights* weights, buffer* s, sumi_error* error)
 {
-    CUresult result = s->is_busy ? weights->device->driver.cuEventSynchronize(s->event) : CUDA_SUCCESS;
+    const bool was_busy = s->is_busy;
     s->is_busy = false;
-    return result == CUDA_SUCCESS
-             ? SUMI_OK
-             : sumi_cuda_failure(&weights->device->driver, result, "copying weights to the device", error);
+    return was_busy ? weights->port->functions->wait(weights->port, s->event, "copying weights to the device", error)
+                    : SUMI_OK;
 }
 
 static bool may_make_buffer(const sumi_cuda_weights* weights)
@@ -531,11 +520,11 @@ static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, 
     for (bool is_first = true; upload != NULL && upload->made > 0; is_first = false) {
         buffer* s = &upload->buffers[upload->made - 1];
         if (sumi_clock_ns() >= until_ns) {
-            const CUresult state =
-                is_first && s->is_busy ? weights->device->driver.cuEventQuery(s->event) : CUDA_SUCCESS;
-            if (!is_first || state == CUDA_ERROR_NOT_READY) return SUMI_OK;
-            if (state != CUDA_SUCCESS)
-                return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
+            bool has_passed = true;
+            if (is_first && s->is_busy)
+                SUMI_TRY(weights->port->functions->query(weights->port, s->event, &has_passed,
+                                                         "copying weights to the device", error));
+            if (!is_first || !has_passed) return SUMI_OK;
         }
         SUMI_TRY(wait_for_buffer(weights, s, error));
         free_buffer(weights, s);
@@ -579,17 +568,14 @@ sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* 
 }
 
 sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count,
-                                        int32_t list_index, CUdeviceptr address, sumi_error* error)
+                                        int32_t list_index, uint64_t address, sumi_error* error)
 {
     SUMI_ASSERT(list_index >= 0 && list_index < count && address != 0);
     sumi_cuda_resident* resident = &weights->residents[list[list_index]];
-    const sumi_cuda_driver* driver = &weights->device->driver;
     // a plan under a larger budget has left it on the device
     if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
-        SUMI_CU(driver,
-                cuMemcpyDtoDAsync(address, resident->on_device.data, (size_t)resident->bytes, weights->device->copy),
-                "copying weights on the device");
-        return SUMI_OK;
+        return weights->port->functions->copy_within(weights->port, address, resident->on_device.data, resident->bytes,
+                                                     "copying weights on the device", error);
     }
     if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
     sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;

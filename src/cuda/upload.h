@@ -29,7 +29,7 @@ sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* 
 // Copies list[list_index], which is not resident, to `address` on the device, on the copy stream. Blocks while buffers
 // are busy. Keeps the buffers for the next weights of the list.
 sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count,
-                                        int32_t list_index, CUdeviceptr address, sumi_error* error);
+                                        int32_t list_index, uint64_t address, sumi_error* error);
 // Waits for all uploads, then frees their pinned memory and device memory.
 void sumi_cuda_weights_settle(sumi_cuda_weights* weights);
 

@@ -110,7 +110,7 @@ uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
     return (balance_at(weight, form) + sumi_cuda_balance_bytes(weight, form) + 511) / 512 * 512;
 }
 
-sumi_cuda_weight sumi_cuda_weight_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
+sumi_cuda_weight sumi_cuda_weight_at(uint64_t address, const sumi_weight* weight, sumi_cuda_form form)
 {
     return (sumi_cuda_weight){.data = address,
                               .scales = is_8bit_form(form) ? address + scales_at(weight, form) : 0,

@@ -13,7 +13,7 @@ bool sumi_cuda_is_gated_form(sumi_cuda_form form);
 uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form);       // on the device, rounded up to 512
 uint64_t sumi_cuda_pinned_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // see pinned.h
 // The addresses of a form that begins at `address`.
-sumi_cuda_weight sumi_cuda_weight_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);
+sumi_cuda_weight sumi_cuda_weight_at(uint64_t address, const sumi_weight* weight, sumi_cuda_form form);
 // Whether the CPU can make the bytes of the form: they are those of the file, except for the order of rows, or the
 // rounded sums of a weight with a change.
 bool sumi_cuda_form_is_made_on_cpu(const sumi_weight* weight, sumi_cuda_form form);

@@ -1,0 +1,49 @@
+// What lies on a device for the plans of a runner, and what is kept of each plan: the weights, the ring buffer of
+// streamed weights, the arena and scratch memory, all within one budget. A runner has one stock; device_budget.h says
+// what can be done with it.
+#ifndef SUMI_DEVICE_STOCK_H
+#define SUMI_DEVICE_STOCK_H
+#include "cuda/streaming.h"
+
+// What is kept of a plan. A runner's own record of the plan begins with it.
+typedef struct sumi_device_plan {
+    const sumi_plan* plan;
+    int32_t* weights;
+    int32_t weight_count; // resident weights, in the order of their first use
+    int32_t weight_cursor;
+    int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
+    bool has_weights;       // the list is complete; it was made for the budget `division_budget`
+    uint64_t division_budget;
+    sumi_cuda_division division;           // without its entries, which were freed
+    sumi_cuda_weight_streaming* streaming; // NULL: all weights are resident
+    bool fits_budget;                      // the budget holds what this plan needs beside everything else that is held
+    bool is_reserved;                      // the arena and scratch memory hold the plan
+    uint64_t scratch_bytes;                // of the runner's kernels
+} sumi_device_plan;
+
+typedef struct sumi_device_stock {
+    sumi_heap* heap;
+    sumi_device_port* port;
+    sumi_cuda_memory memory;
+    sumi_cuda_weights weights;
+    sumi_device_block arena, scratch;
+    bool has_late_frees;           // a block was released behind COMPUTE since that stream was last waited for
+    sumi_device_block weight_ring; // ring buffer of streamed weights
+    uint64_t fixed_bytes;          // device memory that the runner holds for itself, whatever the plans
+    uint64_t budget;               // of device memory, in bytes; 0: no limit
+    sumi_device_plan** plans;      // each is the begin of a record of the runner, which adds and removes it
+    size_t plan_count, plan_capacity;
+} sumi_device_stock;
+
+void sumi_device_stock_init(sumi_device_stock* stock, sumi_heap* heap, sumi_device_port* port,
+                            const sumi_device_allocator* allocator);
+// Waits until the device has finished. Called before memory is freed: no slice may be running then, but copies may
+// still be in flight.
+void sumi_device_settle(sumi_device_stock* stock);
+// Drops what was recorded of all plans, because addresses in it are about to change. No plan is reserved any more.
+void sumi_device_drop_all_recordings(sumi_device_stock* stock);
+// Forgets what was decided about the plan's weights: their list, and which of them are resident.
+void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* record);
+// Removes weights that are about to be freed. Plans that use them find out what they need again.
+void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count);
+#endif
