@@ -23,7 +23,7 @@ declare -A may_include=(
     [models]="base plan files text sampling pictures"
     [interop]="base"
     [cpu]="base plan"
-    [device]="base"
+    [device]="base plan kernels"
     [cuda]="base plan device interop kernels"
     [engine]="base files text sampling pictures plan models interop cpu cuda"
 )
@@ -49,13 +49,16 @@ check "only base/platform.c includes headers of the operating system" \
 check "samples include sumi.h and their own headers only (the command line looks deeper through its inside.h)" \
     "$(grep -nE '#[[:space:]]*include[[:space:]]*"([a-z]+/|\.\.)' -r samples --include='*.[ch]' | grep -v '^samples/apps/sumi/inside\.h:')"
 
+check "src/device knows its port and no driver: nothing of cuda.h, nothing of src/cuda" \
+    "$(grep -nE 'include.*cuda|\b(CU[a-z]|CU_|PFN_cu|cu[A-Z])[A-Za-z0-9_]*|\b(sumi_cuda|SUMI_CU)' -r src/device --include='*.[ch]')"
+
 # Padding carries whatever lay on the stack: an address of freed memory now and then, which the fake driver takes for a parameter.
 check "structs of kernels' parameters have no padding (say it as \`reserved\`, which initialisers set to 0)" \
     "$(for header in kernels/*.h; do "${CC:-gcc}" -x c -std=c11 -Wpadded -fsyntax-only "$header" 2>&1 | grep -E 'warning|error'; done)"
 
 # A network is put together in src/models: the rooms that run it see counts, shapes and rules.
 check "no family of networks is named outside src/models (src/text and src/files name formats of tokenizers and files)" \
-    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/cuda src/sampling src/pictures kernels)"
+    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/device src/cuda src/sampling src/pictures kernels)"
 
 echo "rooms: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -5,7 +5,7 @@
 #ifdef SUMI_HAS_CUDA
 #include "cuda/arrange.h"
 #include "cuda/launch.h"
-#include "cuda/weight_forms.h"
+#include "device/weight_forms.h"
 #include "fake_cuda.h"
 #include "runner_fixture.h"
 
@@ -50,7 +50,7 @@ TEST(forms_follow_from_the_ops)
     CHECK(y->offset >= x->offset + x->bytes || x->offset >= y->offset + y->bytes);
     for (size_t v = 0; v < plan->value_count; v++) {
         const bool is_gate_and_up = (int32_t)v == plan->ops[linear].out.id - 1;
-        CHECK_NUMBER(plan->values[v].marks, is_gate_and_up ? SUMI_CUDA_VALUE_GATED : 0);
+        CHECK_NUMBER(plan->values[v].marks, is_gate_and_up ? SUMI_DEVICE_VALUE_GATED : 0);
         CHECK_NUMBER(plan->values[v].is_unstored, is_gate_and_up);
     }
     close_small_plan(&setup, &small);
@@ -58,7 +58,7 @@ TEST(forms_follow_from_the_ops)
 
 // The large products of the denoising section are computed in 8 bits: in e4m3 if the device can, in int8 on every
 // device. gated, plain: the expected forms of a gated and of another weight. on_86: a device of 8.6 uses 8 bits too
-static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, sumi_cuda_form plain, bool on_86)
+static void check_8bit_marks(sumi_weight_format weights, sumi_device_form gated, sumi_device_form plain, bool on_86)
 {
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
@@ -86,32 +86,32 @@ static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, s
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "kept", .x = shared, .weight = &kept});     // 8
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     const bool expected[] = {false, false, true, false, true, false, true, false, false};
-    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == expected[i]);
-    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_CUDA_VALUE_8BIT);
+    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_DEVICE_OP_8BIT) != 0) == expected[i]);
+    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_DEVICE_VALUE_8BIT);
     // a reader of `shared` needs bfloat16, and no norm writes g
     CHECK(sumi_plan_info(&plan, shared)->marks == 0 && sumi_plan_info(&plan, g)->marks == 0
           && sumi_plan_info(&plan, x)->marks == 0);
     const sumi_weight* weight;
-    sumi_cuda_form form;
-    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == gated);
-    CHECK(sumi_cuda_op_weight(&plan, 4, 0, &weight, &form) && form == plain);
-    CHECK(sumi_cuda_op_weight(&plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    sumi_device_form form;
+    CHECK(sumi_device_op_weight(&plan, 2, 0, &weight, &form) && form == gated);
+    CHECK(sumi_device_op_weight(&plan, 4, 0, &weight, &form) && form == plain);
+    CHECK(sumi_device_op_weight(&plan, 0, 0, &weight, &form) && form == SUMI_DEVICE_FORM_MATRIX);
     plan.arrange = arrange_for_86;
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == (on_86 && expected[i]));
+    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_DEVICE_OP_8BIT) != 0) == (on_86 && expected[i]));
     CHECK((sumi_plan_info(&plan, n)->marks != 0) == on_86 && plan.ops[2].is_first_of_pair);
     // a plan that no backend arranges runs op by op, in bfloat16
     plan.arrange = NULL;
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    CHECK(sumi_device_op_weight(&plan, 2, 0, &weight, &form) && form == SUMI_DEVICE_FORM_MATRIX);
     CHECK(!sumi_cuda_is_fused_gated(&plan, 2));
     sumi_plan_end(&plan);
 }
 
 TEST(eight_bits_take_large_weights_of_the_denoising_section)
 {
-    check_8bit_marks(SUMI_WEIGHTS_FP8, SUMI_CUDA_FORM_GATED_FP8, SUMI_CUDA_FORM_MATRIX_FP8, false);
-    check_8bit_marks(SUMI_WEIGHTS_INT8, SUMI_CUDA_FORM_GATED_INT8, SUMI_CUDA_FORM_MATRIX_INT8, true);
+    check_8bit_marks(SUMI_WEIGHTS_FP8, SUMI_DEVICE_FORM_GATED_FP8, SUMI_DEVICE_FORM_MATRIX_FP8, false);
+    check_8bit_marks(SUMI_WEIGHTS_INT8, SUMI_DEVICE_FORM_GATED_INT8, SUMI_DEVICE_FORM_MATRIX_INT8, true);
 }
 
 // Rows of int8 end with a whole block of 256 columns, which must save memory.
@@ -128,7 +128,7 @@ TEST(eight_bits_take_rows_that_become_shorter)
         const int32_t cols = s_cases[i / 2].cols;
         sumi_weight weight = make_weight("w", 256, cols, NULL, SUMI_DTYPE_BF16);
         const sumi_weight* read;
-        sumi_cuda_form form;
+        sumi_device_form form;
         sumi_plan plan;
         begin_plan_for_90(&plan, &heap);
         plan.weight_options.weights = i % 2 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
@@ -136,10 +136,11 @@ TEST(eight_bits_take_rows_that_become_shorter)
         sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, cols);
         (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "w", .x = in, .weight = &weight});
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-        CHECK(sumi_cuda_op_weight(&plan, 0, 0, &read, &form));
+        CHECK(sumi_device_op_weight(&plan, 0, 0, &read, &form));
         const bool is_8bit = i % 2 ? s_cases[i / 2].is_int8 : s_cases[i / 2].is_fp8;
-        CHECK((sumi_cuda_form_operands(form) != SUMI_CUDA_BF16) == is_8bit);
-        CHECK(!is_8bit || sumi_cuda_form_bytes(&weight, form) < sumi_cuda_form_bytes(&weight, SUMI_CUDA_FORM_MATRIX));
+        CHECK((sumi_device_form_operands(form) != SUMI_CUDA_BF16) == is_8bit);
+        CHECK(!is_8bit
+              || sumi_device_form_bytes(&weight, form) < sumi_device_form_bytes(&weight, SUMI_DEVICE_FORM_MATRIX));
         sumi_plan_end(&plan);
     }
 }
@@ -151,32 +152,33 @@ TEST(text_encoders_have_a_format_of_their_own)
     static const float values[256];
     static const struct {
         sumi_weight_format weights, text_weights;
-        sumi_cuda_form forms[4]; // vision, text, prepare, denoise
-        uint8_t text_marks;      // of the value that the norm of the text section writes
+        sumi_device_form forms[4]; // vision, text, prepare, denoise
+        uint8_t text_marks;        // of the value that the norm of the text section writes
     } s_cases[] = {
         {SUMI_WEIGHTS_BF16,
          SUMI_WEIGHTS_INT8,
-         {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX},
-         SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED},
+         {SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX},
+         SUMI_DEVICE_VALUE_8BIT | SUMI_DEVICE_VALUE_BALANCED},
         {SUMI_WEIGHTS_INT8,
          SUMI_WEIGHTS_BF16,
-         {SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_INT8},
+         {SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX_INT8},
          0},
         {SUMI_WEIGHTS_INT8,
          SUMI_WEIGHTS_FP8,
-         {SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_INT8},
-         SUMI_CUDA_VALUE_8BIT},
+         {SUMI_DEVICE_FORM_MATRIX_FP8, SUMI_DEVICE_FORM_MATRIX_FP8, SUMI_DEVICE_FORM_MATRIX,
+          SUMI_DEVICE_FORM_MATRIX_INT8},
+         SUMI_DEVICE_VALUE_8BIT},
         {SUMI_WEIGHTS_FP8,
          SUMI_WEIGHTS_INT4,
-         {SUMI_CUDA_FORM_INT4, SUMI_CUDA_FORM_INT4, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_FP8},
+         {SUMI_DEVICE_FORM_INT4, SUMI_DEVICE_FORM_INT4, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX_FP8},
          0},
         {SUMI_WEIGHTS_AS_STORED,
          SUMI_WEIGHTS_INT8,
-         {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_STORED},
-         SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED},
+         {SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_STORED},
+         SUMI_DEVICE_VALUE_8BIT | SUMI_DEVICE_VALUE_BALANCED},
         {SUMI_WEIGHTS_INT4,
          SUMI_WEIGHTS_AS_STORED,
-         {SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_INT4},
+         {SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_INT4},
          0}};
     static const sumi_section_kind kinds[] = {SUMI_SECTION_VISION, SUMI_SECTION_TEXT, SUMI_SECTION_PREPARE,
                                               SUMI_SECTION_DENOISE};
@@ -211,8 +213,8 @@ TEST(text_encoders_have_a_format_of_their_own)
         CHECK_TEXT(error.text, "");
         for (int32_t k = 0; k < (int32_t)plan.op_count; k++) {
             const sumi_weight* weight = NULL;
-            sumi_cuda_form form;
-            if (plan.ops[k].kind != SUMI_OP_LINEAR || !sumi_cuda_op_weight(&plan, k, 0, &weight, &form)) continue;
+            sumi_device_form form;
+            if (plan.ops[k].kind != SUMI_OP_LINEAR || !sumi_device_op_weight(&plan, k, 0, &weight, &form)) continue;
             CHECK_NUMBER(form, s_cases[i].forms[weight - products]);
         }
         CHECK_NUMBER(sumi_plan_info(&plan, normed[0])->marks, i % 2 == 0 ? 0 : s_cases[i].text_marks);
@@ -269,22 +271,22 @@ TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
             (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "second", .x = n, .weight = &second});
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
-        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, i == ALONE    ? SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED
-                                                      : i == IN_FP8 ? SUMI_CUDA_VALUE_8BIT
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, i == ALONE ? SUMI_DEVICE_VALUE_8BIT | SUMI_DEVICE_VALUE_BALANCED
+                                                      : i == IN_FP8 ? SUMI_DEVICE_VALUE_8BIT
                                                                     : 0);
         CHECK_NUMBER(sumi_plan_info(&plan, y)->marks, 0);
         int32_t norms = 0, products = 0;
         for (int32_t k = 0; k < (int32_t)plan.op_count; k++) {
             const sumi_weight* weight = NULL;
-            sumi_cuda_form form;
-            if (!sumi_cuda_op_weight(&plan, k, 0, &weight, &form)) continue;
+            sumi_device_form form;
+            if (!sumi_device_op_weight(&plan, k, 0, &weight, &form)) continue;
             if (weight == &norm && plan.ops[k].kind == SUMI_OP_NORM_MODULATE) {
-                CHECK(form == (i == ALONE ? SUMI_CUDA_FORM_VECTOR_BALANCED : SUMI_CUDA_FORM_VECTOR));
+                CHECK(form == (i == ALONE ? SUMI_DEVICE_FORM_VECTOR_BALANCED : SUMI_DEVICE_FORM_VECTOR));
                 norms++;
             }
             if (weight != &wide) continue;
-            CHECK(form == (i == IN_FP8 ? SUMI_CUDA_FORM_MATRIX_FP8 : SUMI_CUDA_FORM_MATRIX_INT8));
-            CHECK((sumi_cuda_weight_at(512, weight, form).balance != 0) == (i != IN_FP8));
+            CHECK(form == (i == IN_FP8 ? SUMI_DEVICE_FORM_MATRIX_FP8 : SUMI_DEVICE_FORM_MATRIX_INT8));
+            CHECK((sumi_device_weight_at(512, weight, form).balance != 0) == (i != IN_FP8));
             products++;
         }
         // a norm that an adapter changes reads a value instead of a weight
@@ -318,11 +320,11 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     CHECK_NUMBER(small.plan.op_count, 4);
     for (int32_t i = 0; i < 4; i++) CHECK(!sumi_cuda_is_fused_gated(&small.plan, i));
     // the value is still interleaved, and the adapter adds to it
-    CHECK(sumi_plan_info(&small.plan, small.plan.ops[0].out)->marks == SUMI_CUDA_VALUE_GATED);
+    CHECK(sumi_plan_info(&small.plan, small.plan.ops[0].out)->marks == SUMI_DEVICE_VALUE_GATED);
     const sumi_weight* weight;
-    sumi_cuda_form form;
-    CHECK(sumi_cuda_op_weight(&small.plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED);
-    CHECK(sumi_cuda_op_weight(&small.plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    sumi_device_form form;
+    CHECK(sumi_device_op_weight(&small.plan, 0, 0, &weight, &form) && form == SUMI_DEVICE_FORM_GATED);
+    CHECK(sumi_device_op_weight(&small.plan, 2, 0, &weight, &form) && form == SUMI_DEVICE_FORM_MATRIX);
     sumi_plan_end(&small.plan);
 }
 
@@ -356,19 +358,19 @@ TEST(a_kronecker_product_keeps_its_forms)
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
         CHECK_NUMBER(plan.op_count, uses == 0 ? 3 : 5);
         CHECK(sumi_cuda_is_fused_gated(&plan, 1) == (uses == 0));
-        CHECK((plan.ops[1].marks & SUMI_CUDA_OP_8BIT) != 0);
-        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_CUDA_VALUE_8BIT : 0);
+        CHECK((plan.ops[1].marks & SUMI_DEVICE_OP_8BIT) != 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_DEVICE_VALUE_8BIT : 0);
         for (size_t i = 0; i < plan.op_count; i++)
-            CHECK(sumi_cuda_is_adapter_op(&plan, i) == (uses == 1 && (i == 2 || i == 3)));
+            CHECK(sumi_device_is_adapter_op(&plan, i) == (uses == 1 && (i == 2 || i == 3)));
         if (uses == 1) {
             const sumi_weight* weight;
-            sumi_cuda_form form;
+            sumi_device_form form;
             CHECK(plan.ops[3].kind == SUMI_OP_KRONECKER_ADD && plan.ops[2].marks == 0);
-            CHECK_NUMBER(sumi_plan_info(&plan, plan.ops[1].out)->marks, SUMI_CUDA_VALUE_GATED);
-            CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && weight == &delta.down
-                  && form == SUMI_CUDA_FORM_MATRIX);
-            CHECK(sumi_cuda_op_weight(&plan, 3, 0, &weight, &form) && weight == &delta.up
-                  && form == SUMI_CUDA_FORM_VECTOR);
+            CHECK_NUMBER(sumi_plan_info(&plan, plan.ops[1].out)->marks, SUMI_DEVICE_VALUE_GATED);
+            CHECK(sumi_device_op_weight(&plan, 2, 0, &weight, &form) && weight == &delta.down
+                  && form == SUMI_DEVICE_FORM_MATRIX);
+            CHECK(sumi_device_op_weight(&plan, 3, 0, &weight, &form) && weight == &delta.up
+                  && form == SUMI_DEVICE_FORM_VECTOR);
         }
         sumi_plan_end(&plan);
     }

@@ -178,7 +178,7 @@ static void expect(watch* w, const sumi_cuda* cuda, const network* n)
 {
     const sumi_plan* plan = &n->plan;
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)(uintptr_t)cuda, plan);
-    const sumi_cuda_weight_streaming* streaming = record->held.streaming;
+    const sumi_device_weight_streaming* streaming = record->held.streaming;
     memset(w, 0, sizeof *w);
     w->at = -1;
     w->network = n;
@@ -381,8 +381,8 @@ TEST(weights_with_a_change_are_streamed_as_sums)
         CHECK(s_watch.count > 0 && b.meter.peak <= budget && b.meter.pinned <= need.pinned_bytes);
         int32_t images = 0, mapped = 0;
         for (int32_t i = 0; i < WEIGHTS; i++) {
-            const sumi_cuda_resident* layer = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->stock.weights,
-                                                                     &n->layers[i], SUMI_CUDA_FORM_MATRIX);
+            const sumi_device_resident* layer = sumi_device_weights_find(&((const sumi_cuda*)b.runner)->stock.weights,
+                                                                         &n->layers[i], SUMI_DEVICE_FORM_MATRIX);
             CHECK(layer != NULL && (layer->chunks == 0 || i % 4 != 0));
             if (layer != NULL && layer->has_pinned_copy && i % 4 == 0) images++;
             if (layer != NULL && layer->chunks > 0) mapped++;
@@ -408,13 +408,14 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK
           && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan);
-    const sumi_cuda_weight_streaming* streaming = record->held.streaming;
+    const sumi_device_weight_streaming* streaming = record->held.streaming;
     b.runner->functions->start(b.runner, &n->plan);
     int32_t with_load = 0, waits = 0;
     for (size_t i = 0; i < n->plan.slice_count && t_errors == 0; i++) {
         const sumi_slice* slice = &n->plan.slices[i];
         int32_t next = slice->op_begin, loads = 0;
-        for (sumi_slice segment = {0}; sumi_cuda_next_segment(&record->held, slice, &segment); next = segment.op_end) {
+        for (sumi_slice segment = {0}; sumi_device_next_segment(&record->held, slice, &segment);
+             next = segment.op_end) {
             CHECK_NUMBER(segment.op_begin, next);
             const int32_t load = streaming->op_loads[segment.op_begin];
             for (int32_t op = segment.op_begin; op < segment.op_end; op++)
@@ -486,10 +487,10 @@ TEST(tables_are_read_where_they_lie)
         CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
         b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
         CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
-        const sumi_cuda_resident* table =
-            sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->stock.weights, &n->table, SUMI_CUDA_FORM_MATRIX);
+        const sumi_device_resident* table =
+            sumi_device_weights_find(&((const sumi_cuda*)b.runner)->stock.weights, &n->table, SUMI_DEVICE_FORM_MATRIX);
         CHECK(table != NULL && table->on_device.data == 0 && table->has_pinned_copy
-              && memcmp(sumi_cuda_host(&table->pinned_copy.pieces[0]), changed ? n->sums[WEIGHTS] : n->table_data,
+              && memcmp(sumi_device_host(&table->pinned_copy.pieces[0]), changed ? n->sums[WEIGHTS] : n->table_data,
                         sizeof n->table_data)
                      == 0);
         close_network(&b, n);
@@ -525,13 +526,13 @@ TEST(large_tables_are_pinned_in_pieces)
     sumi_device_need need;
     CHECK(b.runner->functions->need(b.runner, &n->plan, smallest_budget(&b, &n->plan), &need, &error) == SUMI_OK);
     CHECK_NUMBER(b.meter.pinned, need.pinned_bytes);
-    const sumi_cuda_resident* table =
-        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->stock.weights, &n->table, SUMI_CUDA_FORM_MATRIX);
-    const sumi_cuda_pinned* image = &table->pinned_copy;
+    const sumi_device_resident* table =
+        sumi_device_weights_find(&((const sumi_cuda*)b.runner)->stock.weights, &n->table, SUMI_DEVICE_FORM_MATRIX);
+    const sumi_device_pinned* image = &table->pinned_copy;
     CHECK(table->has_pinned_copy && image->count == 7 && image->made == 7
           && image->piece_bytes == (uint64_t)image->piece_rows * WIDTH * 2);
     for (int32_t row = 0; row < LARGE_ROWS; row++) { // as kernels/rows.cu finds it
-        const uint64_t piece = ((const uint64_t*)sumi_cuda_host(&image->list))[row / image->piece_rows];
+        const uint64_t piece = ((const uint64_t*)sumi_device_host(&image->list))[row / image->piece_rows];
         const uint16_t* at = (const uint16_t*)(uintptr_t)piece + row % image->piece_rows * WIDTH;
         CHECK(memcmp(at, data + row * WIDTH, WIDTH * 2) == 0);
     }
@@ -557,7 +558,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         b.meter.refused_pinned = 0;
         error = (sumi_error){0};
         sumi_cuda* cuda = (sumi_cuda*)b.runner;
-        while (!sumi_cuda_weights_find(&cuda->stock.weights, &n->table, SUMI_CUDA_FORM_MATRIX)->has_pinned_copy) {
+        while (!sumi_device_weights_find(&cuda->stock.weights, &n->table, SUMI_DEVICE_FORM_MATRIX)->has_pinned_copy) {
             bool is_done;
             float progress;
             CHECK(b.runner->functions->prepare(b.runner, &n->plan, 0, &is_done, &progress, &error) == SUMI_OK);
@@ -603,7 +604,7 @@ TEST(alternatives_find_their_weights)
                 const uint64_t copied = fake_calls("cuMemcpyHtoDAsync");
                 CHECK(run_watched(&b, n, &s_watch, variant % 4 >= 2, &error) == SUMI_OK);
                 CHECK_TEXT(error.text, "");
-                const sumi_cuda_weight_streaming* streaming =
+                const sumi_device_weight_streaming* streaming =
                     sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->held.streaming;
                 const bool is_resident =
                     streaming != NULL && streaming->section_loads[2] == streaming->section_loads[3];
@@ -676,7 +677,7 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     fake_complete_after(2);
     expect(&s_watch, (const sumi_cuda*)b.runner, n);
     all = s_watch;
-    const sumi_cuda_weight_streaming* streaming = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->held.streaming;
+    const sumi_device_weight_streaming* streaming = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->held.streaming;
     // Up to the middle of the use of a weight, which nothing else waits for.
     int32_t slices = n->plan.sections[1].slice_begin;
     while (streaming->op_loads[slices] < 0 || streaming->loads[streaming->op_loads[slices]].op_last == slices) slices++;

@@ -4,11 +4,11 @@
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/cuda.h"
-#include "cuda/device_memory.h"
 #include "cuda/op_table.h"
 #include "cuda/plan_records.h"
 #include "cuda/state.h"
-#include "cuda/weight_forms.h"
+#include "device/device_memory.h"
+#include "device/weight_forms.h"
 #include "engine/engine.h"
 #include "fake_cuda.h"
 #include "models/network_state.h"
@@ -98,16 +98,16 @@ typedef struct summary {
     uint64_t bytes, streamed, largest, least_streamed;
 } summary;
 
-static void sum_up(const sumi_cuda_division* division, summary* steps, summary* others)
+static void sum_up(const sumi_device_division* division, summary* steps, summary* others)
 {
     *steps = *others = (summary){.least_streamed = UINT64_MAX};
     for (int32_t i = 0; i < division->count; i++) {
-        const sumi_cuda_division_entry* entry = &division->entries[i];
-        if (entry->residence == SUMI_CUDA_WEIGHT_PINNED || entry->form == SUMI_CUDA_FORM_VECTOR) continue;
+        const sumi_device_division_entry* entry = &division->entries[i];
+        if (entry->residence == SUMI_DEVICE_WEIGHT_PINNED || entry->form == SUMI_DEVICE_FORM_VECTOR) continue;
         summary* of = entry->in_steps ? steps : others;
         of->bytes += entry->bytes;
         of->largest = entry->bytes > of->largest ? entry->bytes : of->largest;
-        if (entry->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
+        if (entry->residence != SUMI_DEVICE_WEIGHT_STREAMED) continue;
         of->streamed += entry->bytes;
         of->least_streamed = entry->bytes < of->least_streamed ? entry->bytes : of->least_streamed;
     }
@@ -116,11 +116,11 @@ static void sum_up(const sumi_cuda_division* division, summary* steps, summary* 
 // Divides `room` and looks at what came out. *out_steps: bytes that every step copies. False: it does not fit.
 static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t room, uint64_t* out_steps)
 {
-    sumi_cuda_division division;
+    sumi_device_division division;
     sumi_error error = {0};
     summary steps, others;
     *out_steps = 0;
-    CHECK_NUMBER(sumi_cuda_divide(&cuda->stock.weights, plan, room, &division, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_device_divide(&cuda->stock.weights, plan, room, &division, &error), SUMI_OK);
     const bool fits = division.fits, streams = division.streams;
     sum_up(&division, &steps, &others);
     if (fits && streams) {
@@ -189,7 +189,7 @@ static void end_count(sumi_cuda* cuda, uint64_t expected, int32_t loads)
 // once copies more than once.
 static uint64_t expected_copies(const sumi_cuda_plan* record, int32_t* out_loads, int32_t* out_repeated)
 {
-    const sumi_cuda_weight_streaming* streaming = record->held.streaming;
+    const sumi_device_weight_streaming* streaming = record->held.streaming;
     uint64_t bytes = 0;
     *out_repeated = *out_loads = 0;
     for (size_t s = 0; streaming != NULL && s < record->held.plan->section_count; s++) {
@@ -247,7 +247,7 @@ static void close_network(bench* b, network* n)
 static uint64_t whole_bytes(const network* n)
 {
     uint64_t bytes = 0;
-    for (int32_t i = 0; i < WEIGHTS; i++) bytes += sumi_cuda_form_bytes(&n->layers[i], SUMI_CUDA_FORM_MATRIX);
+    for (int32_t i = 0; i < WEIGHTS; i++) bytes += sumi_device_form_bytes(&n->layers[i], SUMI_DEVICE_FORM_MATRIX);
     return bytes;
 }
 
@@ -327,8 +327,8 @@ static int32_t count_placed(const bench* b, const network* n, int32_t begin, int
 {
     int32_t count = 0;
     for (int32_t i = begin; i < end; i++) {
-        const sumi_cuda_resident* resident =
-            sumi_cuda_weights_find(&b->cuda->stock.weights, &n->layers[i], SUMI_CUDA_FORM_MATRIX);
+        const sumi_device_resident* resident =
+            sumi_device_weights_find(&b->cuda->stock.weights, &n->layers[i], SUMI_DEVICE_FORM_MATRIX);
         count += resident != NULL && resident->on_device.data != 0;
     }
     return count;
@@ -498,7 +498,7 @@ TEST(scratch_is_that_of_the_product_that_needs_most)
                 const uint64_t bytes = sumi_cuda_ops[SUMI_OP_LINEAR].scratch(&cuda->device, &products, &ops[k]);
                 if (bytes > largest) largest = bytes;
             }
-            CHECK(sumi_cuda_runner_scratch_bytes(engine->runner, &products) == sumi_cuda_block_bytes(largest));
+            CHECK(sumi_cuda_runner_scratch_bytes(engine->runner, &products) == sumi_device_block_bytes(largest));
             differing += largest > 0 && sumi_cuda_ops[SUMI_OP_LINEAR].scratch(&cuda->device, &products, ops) < largest;
             free(ops);
         }

@@ -11,9 +11,9 @@ int main(int argc, char** argv)
 #else
 #include "cards.h"
 #include "cuda/cuda.h"
-#include "cuda/device_memory.h"
 #include "cuda/modules.h"
 #include "cuda/port_cuda.h"
+#include "device/device_memory.h"
 #include "fake_cuda.h"
 #include "test.h"
 #include <zlib.h>
@@ -345,7 +345,7 @@ typedef struct fixture {
     sumi_cuda_device device;
     sumi_cuda_scope scope;
     sumi_cuda_port port;
-    sumi_cuda_memory memory;
+    sumi_device_memory memory;
     sumi_heap heap;
     sumi_error error;
 } fixture;
@@ -357,7 +357,7 @@ static void begin(fixture* f, const sumi_device_allocator* allocator)
     CHECK(sumi_cuda_device_open(&f->device, &desc, NULL) == SUMI_OK);
     CHECK(sumi_cuda_enter(&f->device, &f->scope, NULL) == SUMI_OK);
     sumi_cuda_port_init(&f->port, &f->device, NULL);
-    sumi_cuda_memory_init(&f->memory, &f->port.port, allocator);
+    sumi_device_memory_init(&f->memory, &f->port.port, allocator);
     sumi_heap_init(&f->heap, NULL);
 }
 
@@ -377,8 +377,8 @@ TEST(memory_is_counted_by_kind)
     begin(&f, NULL);
     sumi_device_block blocks[4];
     for (int kind = 0; kind < 4; kind++) {
-        CHECK(sumi_cuda_allocate(&f.memory, 1000 + (uint64_t)kind, (sumi_memory_kind)kind, "a test", &blocks[kind],
-                                 &f.error)
+        CHECK(sumi_device_allocate(&f.memory, 1000 + (uint64_t)kind, (sumi_memory_kind)kind, "a test", &blocks[kind],
+                                   &f.error)
               == SUMI_OK);
         CHECK(blocks[kind].address != 0 && blocks[kind].address % 512 == 0
               && blocks[kind].bytes >= 1000 + (uint64_t)kind);
@@ -386,14 +386,15 @@ TEST(memory_is_counted_by_kind)
     }
     CHECK_NUMBER(fake_held_kind("device"), 3);
     CHECK_NUMBER(fake_held_kind("pinned"), 1);
-    memset(sumi_cuda_host(&blocks[SUMI_MEMORY_STAGING]), 1, 1003);
+    memset(sumi_device_host(&blocks[SUMI_MEMORY_STAGING]), 1, 1003);
     sumi_device_block none;
-    CHECK(sumi_cuda_allocate(&f.memory, 0, SUMI_MEMORY_ARENA, "nothing", &none, &f.error) == SUMI_OK); // a valid block
+    CHECK(sumi_device_allocate(&f.memory, 0, SUMI_MEMORY_ARENA, "nothing", &none, &f.error)
+          == SUMI_OK); // a valid block
     CHECK(none.address != 0);
-    sumi_cuda_release(&f.memory, &none);
-    for (int kind = 0; kind < 4; kind++) sumi_cuda_release(&f.memory, &blocks[kind]);
+    sumi_device_release(&f.memory, &none);
+    for (int kind = 0; kind < 4; kind++) sumi_device_release(&f.memory, &blocks[kind]);
     for (int kind = 0; kind < 4; kind++) CHECK_NUMBER(blocks[kind].address, 0);
-    sumi_cuda_release(&f.memory, &blocks[0]); // a released one
+    sumi_device_release(&f.memory, &blocks[0]); // a released one
     end(&f);
 }
 
@@ -407,12 +408,12 @@ TEST(large_pinned_memory_is_locked_and_given_back)
         const uint64_t bytes = way == 2 ? (4u << 20) + 512 : 4u << 20; // no whole number of large pages
         if (way == 1) fake_fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_PERMITTED);
         sumi_device_block block;
-        CHECK(sumi_cuda_allocate(&f.memory, bytes, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
+        CHECK(sumi_device_allocate(&f.memory, bytes, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
         CHECK(block.is_registered == (way == 0) && block.bytes == bytes);
         if (t_errors != 0) return;
-        memset(sumi_cuda_host(&block), 1, (size_t)bytes);
+        memset(sumi_device_host(&block), 1, (size_t)bytes);
         CHECK_NUMBER(fake_held_kind("pinned"), 1);
-        sumi_cuda_release(&f.memory, &block);
+        sumi_device_release(&f.memory, &block);
         CHECK_NUMBER(fake_held_kind("pinned"), 0);
         CHECK_NUMBER(atomic_load(&f.memory.held_bytes[SUMI_MEMORY_STAGING]), 0);
         end(&f);
@@ -428,23 +429,24 @@ TEST(memory_may_run_out)
         f.error = (sumi_error){0};
         sumi_device_block block = {.address = 1, .bytes = 1, .kind = SUMI_MEMORY_ARENA};
         fake_fail_allocation(1);
-        CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, &f.error),
+        CHECK_NUMBER(sumi_device_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, &f.error),
                      kind == SUMI_MEMORY_STAGING ? SUMI_OUT_OF_HOST_MEMORY : SUMI_OUT_OF_DEVICE_MEMORY);
         CHECK(strstr(f.error.text, "3.0 MiB") != NULL && strstr(f.error.text, "the sails") != NULL);
         CHECK(block.address == 0 && block.bytes == 0);
         CHECK_NUMBER(atomic_load(&f.memory.held_bytes[kind]), 0);
-        CHECK(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, NULL) == SUMI_OK);
-        sumi_cuda_release(&f.memory, &block);
+        CHECK(sumi_device_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, NULL) == SUMI_OK);
+        sumi_device_release(&f.memory, &block);
     }
     sumi_device_block block;
     CHECK_NUMBER(
-        sumi_cuda_allocate(&f.memory, (uint64_t)2 << 30, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
+        sumi_device_allocate(&f.memory, (uint64_t)2 << 30, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
         SUMI_OUT_OF_DEVICE_MEMORY);
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, UINT64_MAX - 5, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
-                 SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK_NUMBER(
+        sumi_device_allocate(&f.memory, UINT64_MAX - 5, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
+        SUMI_OUT_OF_DEVICE_MEMORY);
     f.error = (sumi_error){0};
     fake_fail_call("cuMemAlloc", 1, 700);
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 100, SUMI_MEMORY_WEIGHTS, "the sails", &block, &f.error),
+    CHECK_NUMBER(sumi_device_allocate(&f.memory, 100, SUMI_MEMORY_WEIGHTS, "the sails", &block, &f.error),
                  SUMI_DEVICE_LOST);
     end(&f);
 }
@@ -482,24 +484,24 @@ TEST(memory_comes_from_the_hosts_allocator)
     begin(&f, &allocator);
     for (int kind = 0; kind < 4; kind++) {
         sumi_device_block block;
-        CHECK(sumi_cuda_allocate(&f.memory, 700, (sumi_memory_kind)kind, "a test", &block, &f.error) == SUMI_OK);
+        CHECK(sumi_device_allocate(&f.memory, 700, (sumi_memory_kind)kind, "a test", &block, &f.error) == SUMI_OK);
         CHECK_NUMBER(host.held[kind], 1024);
         CHECK_NUMBER(atomic_load(&f.memory.held_bytes[kind]), 1024);
-        sumi_cuda_release(&f.memory, &block);
+        sumi_device_release(&f.memory, &block);
         CHECK_NUMBER(host.held[kind], 0);
     }
     CHECK_NUMBER(host.calls, 4);
     CHECK_NUMBER(fake_allocation_count(), 0); // nothing behind its back
     sumi_device_block block;
     host.is_crooked = true;
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error),
+    CHECK_NUMBER(sumi_device_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error),
                  SUMI_OUT_OF_DEVICE_MEMORY);
     CHECK(strstr(f.error.text, "512") != NULL);
     CHECK_NUMBER(host.held[SUMI_MEMORY_ARENA], 0);
     host.is_empty = true;
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_WEIGHTS, "a test", &block, NULL),
+    CHECK_NUMBER(sumi_device_allocate(&f.memory, 700, SUMI_MEMORY_WEIGHTS, "a test", &block, NULL),
                  SUMI_OUT_OF_DEVICE_MEMORY);
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, NULL),
+    CHECK_NUMBER(sumi_device_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, NULL),
                  SUMI_OUT_OF_HOST_MEMORY);
     end(&f);
 }
@@ -767,10 +769,10 @@ TEST(allocating_and_loading_leave_a_hosts_capture_alone)
     fixture f;
     begin(&f, NULL);
     sumi_device_block block;
-    CHECK(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error) == SUMI_OK);
-    sumi_cuda_release(&f.memory, &block);
-    CHECK(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
-    sumi_cuda_release(&f.memory, &block);
+    CHECK(sumi_device_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error) == SUMI_OK);
+    sumi_device_release(&f.memory, &block);
+    CHECK(sumi_device_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
+    sumi_device_release(&f.memory, &block);
     unsigned char packed[1024];
     const sumi_cuda_image image = pack(PTX(""), packed, sizeof packed);
     sumi_cuda_modules* modules = NULL;
@@ -918,11 +920,11 @@ TEST(kernels_get_the_shared_memory_they_ask_for)
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL) != CUDA_SUCCESS);
     CHECK_NUMBER(fake_violations(), 5);
     sumi_device_block block;
-    CHECK(sumi_cuda_allocate(&f.memory, 4096, SUMI_MEMORY_ARENA, "a test", &block, NULL) == SUMI_OK);
+    CHECK(sumi_device_allocate(&f.memory, 4096, SUMI_MEMORY_ARENA, "a test", &block, NULL) == SUMI_OK);
     address = block.address + 100;
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
     CHECK_NUMBER(fake_violations(), 5);
-    sumi_cuda_release(&f.memory, &block);
+    sumi_device_release(&f.memory, &block);
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
     CHECK_NUMBER(fake_violations(), 6); // freed
     sumi_cuda_modules_destroy(modules);

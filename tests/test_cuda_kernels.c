@@ -58,17 +58,23 @@ static void read_literals(literals* into, const char* path)
     sumi_file_close(&file);
 }
 
-static void read_all_literals(literals* into)
+static void read_literals_of(literals* into, const char* folder)
 {
-    into->count = 0;
     int count = 0;
-    char** names = system_list("src/cuda", &count);
+    char** names = system_list(folder, &count);
     for (int i = 0; i < count; i++) {
         char path[300];
-        snprintf(path, sizeof path, "src/cuda/%s", names[i]);
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         if (strlen(names[i]) > 2 && strcmp(names[i] + strlen(names[i]) - 2, ".c") == 0) read_literals(into, path);
     }
     system_free_list(names, count);
+}
+
+static void read_all_literals(literals* into)
+{
+    into->count = 0;
+    read_literals_of(into, "src/cuda");
+    read_literals_of(into, "src/device"); // uploads
 }
 
 static literals s_literals;
@@ -315,7 +321,7 @@ static void check_balances(const sumi_plan* plan, sumi_section_kind kind, bool i
         CHECK(product->kind == SUMI_OP_LINEAR && product->in[0].id == norm->out.id
               && product->weight->balance == norm->weight);
         products++;
-        values += (sumi_plan_info(plan, norm->out)->marks & SUMI_CUDA_VALUE_BALANCED) != 0;
+        values += (sumi_plan_info(plan, norm->out)->marks & SUMI_DEVICE_VALUE_BALANCED) != 0;
     }
     CHECK(products > 0 && (values > 0) == is_int8);
 }

@@ -2,9 +2,9 @@
 // copies are real there.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
-#include "cuda/device_memory.h"
-#include "cuda/mapped.h"
 #include "cuda/port_cuda.h"
+#include "device/device_memory.h"
+#include "device/mapped.h"
 #include "fake_cuda.h"
 #include <stdlib.h>
 
@@ -15,8 +15,8 @@ typedef struct place {
     sumi_heap heap;
     sumi_cuda_device device;
     sumi_cuda_port port;
-    sumi_cuda_memory memory;
-    sumi_cuda_mapped mapped;
+    sumi_device_memory memory;
+    sumi_device_mapped mapped;
     sumi_cuda_scope scope;
     sumi_error error;
     unsigned char* file;
@@ -32,8 +32,8 @@ static void open_place(place* p)
     CHECK(sumi_cuda_device_open(&p->device, &desc, &p->error) == SUMI_OK);
     CHECK(sumi_cuda_enter(&p->device, &p->scope, &p->error) == SUMI_OK);
     sumi_cuda_port_init(&p->port, &p->device, NULL);
-    sumi_cuda_memory_init(&p->memory, &p->port.port, NULL);
-    sumi_cuda_mapped_init(&p->mapped, &p->heap, &p->port.port);
+    sumi_device_memory_init(&p->memory, &p->port.port, NULL);
+    sumi_device_mapped_init(&p->mapped, &p->heap, &p->port.port);
     p->mapped.chunk_bytes = CHUNK;
     p->file_bytes = 16 * CHUNK - 1000; // no multiple of a page
     p->file = aligned_alloc(CHUNK, 16 * CHUNK);
@@ -45,7 +45,7 @@ static void open_place(place* p)
 static void close_place(place* p)
 {
     CHECK_NUMBER(fake_held_kind("locked"), 0);
-    sumi_cuda_mapped_close(&p->mapped);
+    sumi_device_mapped_close(&p->mapped);
     sumi_cuda_leave(&p->device, &p->scope);
     sumi_cuda_device_close(&p->device);
     CHECK_NUMBER(atomic_load(&p->heap.allocated_bytes), 0);
@@ -77,11 +77,11 @@ static void check_copy(place* p, const sumi_weight* weight, bool is_gated)
     sumi_device_block block;
     int32_t chunks = 0;
     bool is_done = false;
-    CHECK(sumi_cuda_mapped_holds(&p->mapped, weight));
-    CHECK(sumi_cuda_mapped_lock(&p->mapped, weight, &chunks, UINT64_MAX, &is_done, &p->error) == SUMI_OK && is_done);
+    CHECK(sumi_device_mapped_holds(&p->mapped, weight));
+    CHECK(sumi_device_mapped_lock(&p->mapped, weight, &chunks, UINT64_MAX, &is_done, &p->error) == SUMI_OK && is_done);
     fake_fill_new_memory(0xee);
-    CHECK(sumi_cuda_allocate(&p->memory, bytes, SUMI_MEMORY_WEIGHTS, "a weight", &block, &p->error) == SUMI_OK);
-    CHECK(sumi_cuda_mapped_copy(&p->mapped, weight, is_gated, block.address, &p->error) == SUMI_OK);
+    CHECK(sumi_device_allocate(&p->memory, bytes, SUMI_MEMORY_WEIGHTS, "a weight", &block, &p->error) == SUMI_OK);
+    CHECK(sumi_device_mapped_copy(&p->mapped, weight, is_gated, block.address, &p->error) == SUMI_OK);
     CHECK(p->device.driver.cuStreamSynchronize(p->device.copy) == CUDA_SUCCESS);
     const unsigned char* there = (const unsigned char*)(uintptr_t)block.address;
     int32_t row = 0, wrong = 0;
@@ -93,9 +93,9 @@ static void check_copy(place* p, const sumi_weight* weight, bool is_gated)
                   != 0;
     }
     CHECK_NUMBER(wrong, 0);
-    sumi_cuda_mapped_unlock(&p->mapped, weight, &chunks, INT32_MAX);
+    sumi_device_mapped_unlock(&p->mapped, weight, &chunks, INT32_MAX);
     CHECK_NUMBER(chunks, 0);
-    sumi_cuda_release(&p->memory, &block);
+    sumi_device_release(&p->memory, &block);
 }
 
 TEST(rows_arrive_as_the_device_wants_them)
@@ -129,18 +129,18 @@ TEST(neighbours_share_chunks)
     b.tensors[0] = part_at(&p, 4800, 100);
     int32_t chunks_a = 0, chunks_b = 0;
     bool is_done = false;
-    CHECK(sumi_cuda_mapped_lock(&p.mapped, &a, &chunks_a, 0, &is_done, &p.error) == SUMI_OK && is_done
+    CHECK(sumi_device_mapped_lock(&p.mapped, &a, &chunks_a, 0, &is_done, &p.error) == SUMI_OK && is_done
           && chunks_a == 1);
     // no time: one chunk a call
-    CHECK(sumi_cuda_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && !is_done
+    CHECK(sumi_device_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && !is_done
           && chunks_b == 1);
     CHECK_NUMBER(fake_held_kind("locked"), 1);
-    CHECK(sumi_cuda_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && is_done
+    CHECK(sumi_device_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && is_done
           && chunks_b == 2);
     CHECK_NUMBER(fake_held_kind("locked"), 2);
-    sumi_cuda_mapped_unlock(&p.mapped, &a, &chunks_a, 1);
+    sumi_device_mapped_unlock(&p.mapped, &a, &chunks_a, 1);
     CHECK_NUMBER(fake_held_kind("locked"), 2); // b is in both
-    sumi_cuda_mapped_unlock(&p.mapped, &b, &chunks_b, 2);
+    sumi_device_mapped_unlock(&p.mapped, &b, &chunks_b, 2);
     close_place(&p);
 }
 
@@ -153,17 +153,17 @@ TEST(a_refusal_is_no_failure_and_a_lost_device_is)
     bool is_done = true;
     w.tensors[0] = part_at(&p, 100, 512);
     fake_fail_call("cuMemHostRegister", 2, CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(sumi_cuda_mapped_lock(&p.mapped, &w, &chunks, UINT64_MAX, &is_done, &p.error) == SUMI_OK);
-    CHECK(!is_done && chunks == 1 && !p.mapped.is_supported && !sumi_cuda_mapped_holds(&p.mapped, &w));
-    sumi_cuda_mapped_unlock(&p.mapped, &w, &chunks, INT32_MAX);
+    CHECK(sumi_device_mapped_lock(&p.mapped, &w, &chunks, UINT64_MAX, &is_done, &p.error) == SUMI_OK);
+    CHECK(!is_done && chunks == 1 && !p.mapped.is_supported && !sumi_device_mapped_holds(&p.mapped, &w));
+    sumi_device_mapped_unlock(&p.mapped, &w, &chunks, INT32_MAX);
     CHECK_NUMBER(fake_held_kind("locked"), 0);
 
     p.mapped.is_supported = true;
     w.tensors[0].mapping = NULL; // memory of the host program's
-    CHECK(!sumi_cuda_mapped_holds(&p.mapped, &w));
+    CHECK(!sumi_device_mapped_holds(&p.mapped, &w));
     w.tensors[0].mapping = p.file;
     fake_fail_call("cuMemHostRegister", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHECK_NUMBER(sumi_cuda_mapped_lock(&p.mapped, &w, &chunks, UINT64_MAX, &is_done, &p.error), SUMI_DEVICE_LOST);
+    CHECK_NUMBER(sumi_device_mapped_lock(&p.mapped, &w, &chunks, UINT64_MAX, &is_done, &p.error), SUMI_DEVICE_LOST);
     CHECK(!is_done && chunks == 0 && p.error.text[0] != 0);
     close_place(&p);
 }

@@ -1,12 +1,13 @@
-// How the CUDA backend brings weights to the device, on the fake driver: in which form (cuda/form.h), in pieces and
+// How the CUDA backend brings weights to the device, on the fake driver: in which form (device/form.h), in pieces and
 // over several calls, with adapters' factors and balances, again after a failure, and how they are released. Kernels do
 // nothing here, so forms that a kernel makes are checked by the parameters of its launches.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
-#include "cuda/balance.h"
 #include "cuda/state.h"
-#include "cuda/stored.h"
-#include "cuda/weight_forms.h"
+#include "device/balance.h"
+#include "device/choose_forms.h"
+#include "device/stored.h"
+#include "device/weight_forms.h"
 #include "fake_cuda.h"
 #include "kernels/upload.h"
 #include "runner_fixture.h"
@@ -31,21 +32,21 @@ TEST(weights_are_uploaded_and_released)
     CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_WEIGHTS], needed);
     CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_STAGING], 0); // freed after the upload
 
-    const sumi_cuda_resident* table =
-        sumi_cuda_weights_find(&cuda->stock.weights, &model.embedding, SUMI_CUDA_FORM_MATRIX);
+    const sumi_device_resident* table =
+        sumi_device_weights_find(&cuda->stock.weights, &model.embedding, SUMI_DEVICE_FORM_MATRIX);
     // the device memory of the fake driver is host memory
     CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
-    const sumi_cuda_resident* gated =
-        sumi_cuda_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_CUDA_FORM_GATED);
+    const sumi_device_resident* gated =
+        sumi_device_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_DEVICE_FORM_GATED);
     CHECK(gated != NULL && gated->on_device.data % 512 == 0 && gated->on_device.pitch == WIDTH);
-    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.bias_weight, SUMI_CUDA_FORM_VECTOR) != NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.narrow, SUMI_CUDA_FORM_MATRIX)
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_DEVICE_FORM_MATRIX) == NULL);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.bias_weight, SUMI_DEVICE_FORM_VECTOR) != NULL);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.narrow, SUMI_DEVICE_FORM_MATRIX)
           == NULL); // no op of the plan reads it
 
     f->release_weights(setup.runner, model.list, 3);
-    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.embedding, SUMI_CUDA_FORM_MATRIX) == NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.down, SUMI_CUDA_FORM_MATRIX) != NULL);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.embedding, SUMI_DEVICE_FORM_MATRIX) == NULL);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.down, SUMI_DEVICE_FORM_MATRIX) != NULL);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK); // uploads them again
     f->release_weights(setup.runner, model.list, 6);
     f->properties(setup.runner, &properties);
@@ -84,8 +85,8 @@ TEST(large_weights_come_in_pieces_from_any_address)
         CHECK(progress >= last);
     }
     CHECK(calls > 8 && is_done); // each call uploads at least a megabyte
-    const sumi_cuda_resident* resident =
-        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, &weight, SUMI_CUDA_FORM_MATRIX);
+    const sumi_device_resident* resident =
+        sumi_device_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, &weight, SUMI_DEVICE_FORM_MATRIX);
     CHECK(resident != NULL
           && memcmp((const void*)(uintptr_t)resident->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
     plan_forget(setup.runner, &plan);
@@ -138,8 +139,8 @@ static bool has_bytes_of_file(const mapped_place* p)
     bool are_same = true;
     for (int i = 0; i < MAPPED_WEIGHTS; i++) {
         const sumi_weight* weight = &p->weights[i];
-        const sumi_cuda_resident* resident =
-            sumi_cuda_weights_find(&((const sumi_cuda*)p->setup.runner)->stock.weights, weight, SUMI_CUDA_FORM_MATRIX);
+        const sumi_device_resident* resident = sumi_device_weights_find(
+            &((const sumi_cuda*)p->setup.runner)->stock.weights, weight, SUMI_DEVICE_FORM_MATRIX);
         are_same = are_same && resident != NULL
                 && memcmp((const void*)(uintptr_t)resident->on_device.data, weight->tensors[0].data,
                           (size_t)weight->rows * MAPPED_COLS * 2)
@@ -224,12 +225,12 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "stack", .x = x, .weight = &weight});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    CHECK(plan.ops[0].marks == SUMI_CUDA_OP_STORED);
+    CHECK(plan.ops[0].marks == SUMI_DEVICE_OP_STORED);
     CHECK(plan_prepare(setup.runner, &plan, &error) == SUMI_OK);
-    const sumi_cuda_resident* resident =
-        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, &weight, SUMI_CUDA_FORM_STORED);
-    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
-    CHECK_NUMBER(sumi_cuda_stored_tensors(&weight, SUMI_CUDA_FORM_STORED, parts), 2);
+    const sumi_device_resident* resident =
+        sumi_device_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, &weight, SUMI_DEVICE_FORM_STORED);
+    sumi_device_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+    CHECK_NUMBER(sumi_device_stored_tensors(&weight, SUMI_DEVICE_FORM_STORED, parts), 2);
     CHECK(parts[1].offset % 16 == 0 && parts[1].offset >= (uint64_t)FIRST * BYTES_Q6);
     CHECK(resident != NULL && resident->bytes <= ALL + 1024);
     for (int p = 0; p < 2 && resident != NULL; p++) {
@@ -253,13 +254,13 @@ TEST(what_is_kept_as_stored_follows_from_the_weight)
     changed.change = &change;
     scaled.tensors[0].scale = 0.25f;
     rows.tensors[0].row_scales = scales;
-    CHECK(sumi_cuda_is_storable(&q4) && sumi_cuda_is_storable(&scaled));
-    CHECK(!sumi_cuda_is_storable(&odd) && !sumi_cuda_is_storable(&changed) && !sumi_cuda_is_storable(&rows)
-          && !sumi_cuda_is_storable(&half));
-    CHECK(sumi_cuda_form_bytes(&q4, SUMI_CUDA_FORM_STORED) <= 512 * 256 / 32 * 18 + 1024);
-    CHECK(sumi_cuda_form_bytes(&half, SUMI_CUDA_FORM_INT4) <= 512 * 256 / 32 * 18 + 1024);
-    CHECK(sumi_cuda_form_is_made_on_cpu(&q4, SUMI_CUDA_FORM_STORED)
-          && !sumi_cuda_form_is_made_on_cpu(&half, SUMI_CUDA_FORM_INT4));
+    CHECK(sumi_device_is_storable(&q4) && sumi_device_is_storable(&scaled));
+    CHECK(!sumi_device_is_storable(&odd) && !sumi_device_is_storable(&changed) && !sumi_device_is_storable(&rows)
+          && !sumi_device_is_storable(&half));
+    CHECK(sumi_device_form_bytes(&q4, SUMI_DEVICE_FORM_STORED) <= 512 * 256 / 32 * 18 + 1024);
+    CHECK(sumi_device_form_bytes(&half, SUMI_DEVICE_FORM_INT4) <= 512 * 256 / 32 * 18 + 1024);
+    CHECK(sumi_device_form_is_made_on_cpu(&q4, SUMI_DEVICE_FORM_STORED)
+          && !sumi_device_form_is_made_on_cpu(&half, SUMI_DEVICE_FORM_INT4));
 }
 
 // ---- What the kernels that convert rows are given -------------------------------------------------------------------
@@ -355,14 +356,14 @@ TEST(a_balance_is_the_root_of_what_a_norm_multiplies_by)
     const float mean = 128.251f / 8.0f, least = mean / 16.0f;
     const sumi_weight norm = make_weight("norm", 1, 8, values, SUMI_DTYPE_F32);
     float got[8];
-    sumi_cuda_balance(&norm, got);
+    sumi_device_balance(&norm, got);
     for (int32_t c = 0; c < 8; c++) {
         const float size = fabsf(values[c]) < least ? least : fabsf(values[c]);
         CHECK_NEAR(got[c] * sqrtf(size), 1.0, 1e-5, 0);
     }
     static const float zeros[8] = {0};
     const sumi_weight none = make_weight("zeros", 1, 8, zeros, SUMI_DTYPE_F32);
-    sumi_cuda_balance(&none, got);
+    sumi_device_balance(&none, got);
     for (int32_t c = 0; c < 8; c++) CHECK(isfinite(got[c]) && got[c] > 0.0f);
 }
 
@@ -403,7 +404,7 @@ TEST(a_balance_is_uploaded_before_its_rows)
     sumi_weight norm = make_weight("norm", 1, COLS, values, SUMI_DTYPE_F32),
                 product = make_weight("product", ROWS, COLS, file, SUMI_DTYPE_F32);
     product.balance = &norm;
-    sumi_cuda_balance(&norm, want);
+    sumi_device_balance(&norm, want);
     open_setup(&setup);
     CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
     sumi_plan plan;
@@ -422,10 +423,10 @@ TEST(a_balance_is_uploaded_before_its_rows)
     CHECK_NUMBER(seen.rows, ROWS);
     CHECK_NUMBER(seen.vectors, 1);
     CHECK_NUMBER(seen.wrong, 0);
-    const sumi_cuda_form forms[] = {SUMI_CUDA_FORM_VECTOR_BALANCED, SUMI_CUDA_FORM_MATRIX_INT8};
+    const sumi_device_form forms[] = {SUMI_DEVICE_FORM_VECTOR_BALANCED, SUMI_DEVICE_FORM_MATRIX_INT8};
     for (int32_t i = 0; i < 2; i++) { // the balance is the last part of the form
-        const sumi_cuda_resident* resident = sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights,
-                                                                    i == 0 ? &norm : &product, forms[i]);
+        const sumi_device_resident* resident = sumi_device_weights_find(
+            &((const sumi_cuda*)setup.runner)->stock.weights, i == 0 ? &norm : &product, forms[i]);
         CHECK(resident != NULL && resident->on_device.balance >= resident->on_device.data + (i == 0 ? COLS * 4 : 0)
               && resident->on_device.balance >= resident->on_device.scales + (i == 0 ? 0 : ROWS * 4)
               && resident->on_device.balance + COLS * 4 <= resident->on_device.data + resident->bytes);
@@ -565,8 +566,8 @@ TEST(what_was_not_uploaded_is_uploaded_again)
         CHECK(fake_fail_call(NULL, 0, 0));
         error = (sumi_error){0};
         CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK);
-        const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights,
-                                                                 &model.embedding, SUMI_CUDA_FORM_MATRIX);
+        const sumi_device_resident* table = sumi_device_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights,
+                                                                     &model.embedding, SUMI_DEVICE_FORM_MATRIX);
         CHECK(table != NULL
               && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
         plan_forget(setup.runner, &small.plan);
@@ -596,11 +597,12 @@ TEST(factors_and_changed_norms_run_and_are_released)
             if (slice_us == 0) launches[graphs] = fake_launch_hash();
             const sumi_cuda* cuda = (const sumi_cuda*)setup.runner;
             for (int32_t d = 0; d < 3; d++) {
-                const sumi_cuda_form up = d == 0 ? SUMI_CUDA_FORM_MATRIX : SUMI_CUDA_FORM_VECTOR;
-                const sumi_cuda_resident* resident =
-                    sumi_cuda_weights_find(&cuda->stock.weights, &model.deltas[d].up, up);
+                const sumi_device_form up = d == 0 ? SUMI_DEVICE_FORM_MATRIX : SUMI_DEVICE_FORM_VECTOR;
+                const sumi_device_resident* resident =
+                    sumi_device_weights_find(&cuda->stock.weights, &model.deltas[d].up, up);
                 CHECK(resident != NULL && resident->is_adapter && resident->on_device.data != 0);
-                resident = sumi_cuda_weights_find(&cuda->stock.weights, &model.deltas[d].down, SUMI_CUDA_FORM_MATRIX);
+                resident =
+                    sumi_device_weights_find(&cuda->stock.weights, &model.deltas[d].down, SUMI_DEVICE_FORM_MATRIX);
                 CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
             }
             plan_forget(setup.runner, &small.plan);
@@ -608,7 +610,8 @@ TEST(factors_and_changed_norms_run_and_are_released)
             for (int32_t d = 0; d < 3; d++) { // as when an adapter is released
                 const sumi_weight* pair[] = {&model.deltas[d].down, &model.deltas[d].up};
                 setup.runner->functions->release_weights(setup.runner, pair, 2);
-                CHECK(sumi_cuda_weights_find(&cuda->stock.weights, &model.deltas[d].up, SUMI_CUDA_FORM_VECTOR) == NULL);
+                CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.deltas[d].up, SUMI_DEVICE_FORM_VECTOR)
+                      == NULL);
             }
             close_setup(&setup);
         }

@@ -13,7 +13,7 @@
 #include "cuda/cuda.h"
 #include "cuda/linear.h"
 #include "cuda/state.h"
-#include "cuda/stored.h"
+#include "device/stored.h"
 #include "plan_runner.h"
 #include <math.h>
 #include <stdio.h>
@@ -353,7 +353,7 @@ int main(int argc, char** argv)
                 if (strcasecmp(sumi_dtype_get((sumi_dtype)t)->name, argv[i + 1]) == 0 || is_e4m3)
                     s_stored = (sumi_dtype)t;
             }
-            if (sumi_cuda_stored_type(s_stored) < 0) return fprintf(stderr, "no type is %s\n", argv[i + 1]), 2;
+            if (sumi_device_stored_type(s_stored) < 0) return fprintf(stderr, "no type is %s\n", argv[i + 1]), 2;
             i++;
         } else if (only_count < 3 && argv[i][0] >= '0' && argv[i][0] <= '9') only[only_count++] = atoi(argv[i]);
         else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--fp8 | --int8] [--stored TYPE] [M N K]\n"), 2;

@@ -18,21 +18,21 @@
 #include "cuda/arrange.h"
 #include "cuda/cuda_options.h"
 #include "cuda/device.h"
-#include "cuda/device_budget.h"
-#include "cuda/device_memory.h"
 #include "cuda/driver.h"
 #include "cuda/failure.h"
 #include "cuda/graphs.h"
 #include "cuda/imports.h"
 #include "cuda/modules.h"
 #include "cuda/plan_records.h"
-#include "cuda/residency.h"
 #include "cuda/runner_memory.h"
 #include "cuda/state.h"
-#include "cuda/streaming.h"
 #include "cuda/targets.h"
 #include "cuda/transfers.h"
-#include "cuda/upload.h"
+#include "device/device_budget.h"
+#include "device/device_memory.h"
+#include "device/residency.h"
+#include "device/streaming.h"
+#include "device/upload.h"
 #include "interop/interop.h"
 #include "kernels/upload.h"
 #include <stdio.h>
@@ -132,7 +132,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
         return false;
     if (record->held.streaming != NULL && record->held.streaming->pinned_cursor < record->held.streaming->list_count)
         return false;
-    if (!sumi_cuda_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count)
+    if (!sumi_device_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count)
         return false;
     if (cuda->stock.scratch.bytes < record->held.scratch_bytes
         || cuda->stock.arena.bytes < record->held.plan->arena_bytes || !sumi_cuda_has_pages(cuda, record)
@@ -149,15 +149,15 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (!cuda->is_loaded) return sumi_fail(error, SUMI_INTERNAL, "a plan is prepared before the kernels are loaded");
     sumi_cuda_plan* record;
     SUMI_TRY(sumi_cuda_take_plan(cuda, plan, &record, error));
-    SUMI_TRY(sumi_cuda_divide_plan(&cuda->stock, &record->held, error));
-    SUMI_TRY(sumi_cuda_make_fit(&cuda->stock, &record->held, error));
-    SUMI_TRY(sumi_cuda_reserve_ring(&cuda->stock, &record->held, error));
-    if (cuda->stock.budget == 0) sumi_cuda_release_ring(&cuda->stock); // nothing is streamed any more
+    SUMI_TRY(sumi_device_divide_plan(&cuda->stock, &record->held, error));
+    SUMI_TRY(sumi_device_make_fit(&cuda->stock, &record->held, error));
+    SUMI_TRY(sumi_device_reserve_ring(&cuda->stock, &record->held, error));
+    if (cuda->stock.budget == 0) sumi_device_release_ring(&cuda->stock); // nothing is streamed any more
     cuda->stock.weights.uses_single_slabs = record->held.division.streams;
     bool has_all = false;
     const bool sends = record->held.weight_cursor < record->held.weight_count || cuda->stock.weights.upload != NULL;
-    SUMI_TRY(sumi_cuda_weights_upload(&cuda->stock.weights, record->held.weights, record->held.weight_count,
-                                      &record->held.weight_cursor, until, budget_us, &has_all, error));
+    SUMI_TRY(sumi_device_weights_upload(&cuda->stock.weights, record->held.weights, record->held.weight_count,
+                                        &record->held.weight_cursor, until, budget_us, &has_all, error));
     const int32_t others = record->held.streaming != NULL ? record->held.streaming->list_count : 0,
                   made = others > 0 ? record->held.streaming->pinned_cursor : 0;
     const float sent = record->held.weight_count + others > 0
@@ -168,12 +168,12 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
     if (record->held.streaming != NULL && record->held.streaming->pinned_cursor < record->held.streaming->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
-        SUMI_TRY(sumi_cuda_make_pinned_copies(&cuda->stock, &record->held, until, budget_us, &has_all, error));
+        SUMI_TRY(sumi_device_make_pinned_copies(&cuda->stock, &record->held, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
     }
-    if (!sumi_cuda_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count) {
+    if (!sumi_device_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // the weights may be in use
-        sumi_cuda_drop_pinned_copies(&cuda->stock, &record->held, until);
+        sumi_device_drop_pinned_copies(&cuda->stock, &record->held, until);
         if (record->held.unpinned_count < record->held.weight_count || sumi_clock_ns() >= until) return SUMI_OK;
     }
     if (!record->held.is_reserved) {
@@ -238,7 +238,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_pending = false;
     sumi_cuda_copy_constants(cuda, record);
     sumi_error error = {0};
-    if (sumi_cuda_note_result(cuda, sumi_cuda_streaming_begin_run(&cuda->stock, &record->held, &error), &error)
+    if (sumi_cuda_note_result(cuda, sumi_device_streaming_begin_run(&cuda->stock, &record->held, &error), &error)
             != SUMI_OK
         && cuda->failure.result == SUMI_OK)
         cuda->failure = error;
@@ -290,23 +290,23 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
            && !flight->measures_delay;
     flight->from = follows ? sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end : flight->begin;
     bool is_first = true;
-    for (sumi_slice segment = {0}; sumi_cuda_next_segment(&record->held, slice, &segment); is_first = false) {
+    for (sumi_slice segment = {0}; sumi_device_next_segment(&record->held, slice, &segment); is_first = false) {
         bool waits = false;
-        SUMI_TRY(sumi_cuda_streaming_begin_segment(&cuda->stock, &record->held, &segment, counter, &waits, error));
+        SUMI_TRY(sumi_device_streaming_begin_segment(&cuda->stock, &record->held, &segment, counter, &waits, error));
         if (is_first && flight->measures_delay) SUMI_TRY(measure_delay(cuda, flight, error));
         if (is_first && !follows) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
         if (!is_first) flight->has_waits = flight->has_waits || waits;
         const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
         if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
         else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
-        SUMI_TRY(sumi_cuda_streaming_end_segment(&cuda->stock, &record->held, &segment, error));
+        SUMI_TRY(sumi_device_streaming_end_segment(&cuda->stock, &record->held, &segment, error));
     }
     SUMI_CU(driver, cuEventRecord(flight->end, stream), "timing a slice");
     flight->last_fetch = -1;
     flight->plan = record;
     cuda->flight_count++;
     cuda->is_end_newest = true;
-    return sumi_cuda_streaming_start_loads(&cuda->stock, &record->held, error);
+    return sumi_device_streaming_start_loads(&cuda->stock, &record->held, error);
 }
 
 static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
@@ -527,9 +527,9 @@ static void destroy_inside(sumi_cuda* cuda)
     sumi_cuda_settle(cuda);
     while (cuda->stock.plan_count > 0) sumi_cuda_free_record(cuda, sumi_cuda_plan_at(cuda, cuda->stock.plan_count - 1));
     sumi_cuda_release_memory(cuda);
-    sumi_cuda_release(&cuda->stock.memory, &cuda->stock.weight_ring);
-    sumi_cuda_weights_close(&cuda->stock.weights);
-    sumi_cuda_release(&cuda->stock.memory, &cuda->fixed);
+    sumi_device_release(&cuda->stock.memory, &cuda->stock.weight_ring);
+    sumi_device_weights_close(&cuda->stock.weights);
+    sumi_device_release(&cuda->stock.memory, &cuda->fixed);
     for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         if (cuda->flights[i].arrival != NULL) driver->cuEventDestroy(cuda->flights[i].arrival);
         if (cuda->flights[i].begin != NULL) driver->cuEventDestroy(cuda->flights[i].begin);
@@ -658,12 +658,12 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_er
     SUMI_TRY(sumi_cuda_modules_create(cuda->heap, &cuda->device, sumi_cuda_images, sumi_cuda_image_count, error,
                                       &cuda->modules));
     cuda->port.modules = cuda->modules;
-    sumi_cuda_weights_init(&cuda->stock.weights, cuda->heap, workers, &cuda->port.port, &cuda->stock.memory);
+    sumi_device_weights_init(&cuda->stock.weights, cuda->heap, workers, &cuda->port.port, &cuda->stock.memory);
     SUMI_TRY(make_events(cuda, error));
     SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0),
             "making a stream for graphs");
-    SUMI_TRY(sumi_cuda_allocate(&cuda->stock.memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA,
-                                "counters", &cuda->fixed, error));
+    SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA,
+                                  "counters", &cuda->fixed, error));
     cuda->stock.fixed_bytes = cuda->fixed.bytes;
     SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute),
             "clearing counters");

@@ -20,7 +20,7 @@
 #include "cuda/launch.h"
 #include "cuda/op_table.h"
 #include "cuda/state.h"
-#include "cuda/streaming.h"
+#include "device/streaming.h"
 #include <string.h>
 
 static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t range_begin,
@@ -183,7 +183,7 @@ static sumi_result capture_next(sumi_cuda* cuda, sumi_cuda_plan* record, bool* o
         record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices
             ? record->graphs[record->graph_count - 1].segment
             : (sumi_slice){0};
-    while (sumi_cuda_next_segment(&record->held, slice, &segment)) {
+    while (sumi_device_next_segment(&record->held, slice, &segment)) {
         record->has_most_graphs = !make_room(cuda, record);
         if (record->has_most_graphs) return SUMI_OK;
         CUgraphExec exec;

@@ -12,8 +12,8 @@
 #include "cuda/imports.h"
 #include "base/pixel_formats.h"
 #include "base/platform.h"
-#include "cuda/device_memory.h"
 #include "cuda/driver.h"
+#include "device/device_memory.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -489,12 +489,12 @@ static sumi_result make_own_part(sumi_cuda* cuda, const sumi_import_desc* desc, 
     import->row_bytes = desc->row_bytes != 0 ? (uint64_t)desc->row_bytes : import->pitch;
     const uint64_t bytes = import->pitch * (uint64_t)desc->height;
     sumi_device_block block;
-    SUMI_TRY(
-        sumi_cuda_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_IMAGE, "device memory of an import", &block, error));
+    SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_IMAGE, "device memory of an import", &block,
+                                  error));
     import->address = block.address, import->bytes = block.bytes;
     if (!desc->takes_previews) return SUMI_OK;
-    SUMI_TRY(sumi_cuda_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_STAGING, "pinned memory for previews", &block,
-                                error));
+    SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_STAGING, "pinned memory for previews", &block,
+                                  error));
     import->staging = block.address, import->staging_bytes = block.bytes;
     import->staging_is_registered = block.is_registered;
     return SUMI_OK;
@@ -541,11 +541,11 @@ void sumi_cuda_release_import(sumi_cuda* cuda, sumi_imported* import)
     if (import->copied != NULL) driver->cuEventDestroy(import->copied);
     if (import->stream != NULL) driver->cuStreamDestroy(import->stream);
     sumi_device_block block = {.address = import->address, .bytes = import->bytes, .kind = SUMI_MEMORY_IMAGE};
-    sumi_cuda_release(&cuda->stock.memory, &block);
+    sumi_device_release(&cuda->stock.memory, &block);
     block = (sumi_device_block){.address = import->staging,
                                 .bytes = import->staging_bytes,
                                 .kind = SUMI_MEMORY_STAGING,
                                 .is_registered = import->staging_is_registered};
-    sumi_cuda_release(&cuda->stock.memory, &block);
+    sumi_device_release(&cuda->stock.memory, &block);
     *import = (sumi_imported){.kind = SUMI_EXTERNAL_NONE};
 }

@@ -3,12 +3,13 @@
 #include "base/assert.h"
 #include "cuda/arrange.h"
 #include "cuda/driver.h"
-#include "cuda/form.h"
 #include "cuda/modules.h"
-#include "cuda/residency.h"
 #include "cuda/state.h"
-#include "cuda/streaming.h"
-#include "cuda/weight_forms.h"
+#include "device/choose_forms.h"
+#include "device/form.h"
+#include "device/residency.h"
+#include "device/streaming.h"
+#include "device/weight_forms.h"
 
 static const sumi_value_info* info_of(const sumi_cuda_run* run, sumi_value value)
 {
@@ -30,17 +31,17 @@ static bool has_mark(const sumi_cuda_run* run, sumi_value value, uint8_t mark)
 }
 sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value)
 {
-    return has_mark(run, value, SUMI_CUDA_VALUE_8BIT)
-             ? sumi_cuda_8bit_operands(run->plan, sumi_cuda_writer(run->plan, value))
+    return has_mark(run, value, SUMI_DEVICE_VALUE_8BIT)
+             ? sumi_device_8bit_operands(run->plan, sumi_device_writer(run->plan, value))
              : SUMI_CUDA_BF16;
 }
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value)
 {
-    return has_mark(run, value, SUMI_CUDA_VALUE_GATED);
+    return has_mark(run, value, SUMI_DEVICE_VALUE_GATED);
 }
 bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value)
 {
-    return has_mark(run, value, SUMI_CUDA_VALUE_BALANCED);
+    return has_mark(run, value, SUMI_DEVICE_VALUE_BALANCED);
 }
 
 bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value)
@@ -51,33 +52,33 @@ bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value)
 CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value)
 {
     const sumi_value_info* info = info_of(run, value);
-    const int32_t pitch = sumi_cuda_8bit_pitch(sumi_cuda_operands_of(run, value), info->cols);
+    const int32_t pitch = sumi_device_8bit_pitch(sumi_cuda_operands_of(run, value), info->cols);
     return sumi_cuda_value(run, value) + ((uint64_t)info->rows * (uint64_t)pitch + 15) / 16 * 16;
 }
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight)
+sumi_device_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight)
 {
     const sumi_weight* op_weight = NULL;
-    sumi_cuda_form form = SUMI_CUDA_FORM_VECTOR;
-    for (int32_t i = 0; sumi_cuda_op_weight(run->plan, run->op_index, i, &op_weight, &form); i++) {
+    sumi_device_form form = SUMI_DEVICE_FORM_VECTOR;
+    for (int32_t i = 0; sumi_device_op_weight(run->plan, run->op_index, i, &op_weight, &form); i++) {
         if (op_weight == weight) return form;
     }
-    return SUMI_CUDA_FORM_VECTOR;
+    return SUMI_DEVICE_FORM_VECTOR;
 }
 
-sumi_cuda_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weight* weight)
+sumi_device_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weight* weight)
 {
-    const sumi_cuda_resident* resident =
-        weight != NULL ? sumi_cuda_weights_find(&run->cuda->stock.weights, weight, sumi_cuda_weight_form(run, weight))
+    const sumi_device_resident* resident =
+        weight != NULL ? sumi_device_weights_find(&run->cuda->stock.weights, weight, sumi_cuda_weight_form(run, weight))
                        : NULL;
-    sumi_cuda_weight streamed;
+    sumi_device_weight streamed;
     if (resident != NULL
-        && sumi_cuda_streaming_find_weight(&run->cuda->stock, &run->cuda->current->held, run->op_index, resident,
-                                           &streamed))
+        && sumi_device_streaming_find_weight(&run->cuda->stock, &run->cuda->current->held, run->op_index, resident,
+                                             &streamed))
         return streamed;
-    return resident != NULL ? resident->on_device : (sumi_cuda_weight){.data = 0};
+    return resident != NULL ? resident->on_device : (sumi_device_weight){.data = 0};
 }
 
 // ---- Launching ------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@
 #ifndef SUMI_CUDA_LAUNCH_H
 #define SUMI_CUDA_LAUNCH_H
 #include "cuda/arrange.h"
-#include "cuda/device_memory.h"
-#include "cuda/form.h"
 #include "cuda/modules.h"
+#include "device/device_memory.h"
+#include "device/form.h"
 #include "kernels/step.h"
 #include "plan/plan.h"
 
@@ -46,16 +46,16 @@ int32_t sumi_cuda_rows(const sumi_cuda_run* run, sumi_value value);
 // Elements from row to row: the number of columns, except for a view of some columns.
 int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value);
 sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
-// How the value is stored: BF16, or 8 bits if it has the mark SUMI_CUDA_VALUE_8BIT.
+// How the value is stored: BF16, or 8 bits if it has the mark SUMI_DEVICE_VALUE_8BIT.
 sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value);
 CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value);
-bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);    // SUMI_CUDA_VALUE_GATED
-bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value); // SUMI_CUDA_VALUE_BALANCED
+bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);    // SUMI_DEVICE_VALUE_GATED
+bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value); // SUMI_DEVICE_VALUE_BALANCED
 bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value);  // SUMI_CUDA_VALUE_QK_E4M3
 // The form in which this op reads a weight; it is resident. GATED for a LINEAR with a gated output. `weight` is
 // op->weight, op->bias or a member of the op's own struct (qk.k_weight).
-sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight);
-sumi_cuda_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weight* weight); // weight NULL: all zero
+sumi_device_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight);
+sumi_device_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weight* weight); // weight NULL: all zero
 
 sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row); // stride 0 if the row is not per step
 

@@ -6,13 +6,13 @@
 #include "base/integers.h"
 #include "cuda/arrange.h"
 #include "cuda/device.h"
-#include "cuda/form.h"
 #include "cuda/launch.h"
 #include "cuda/launch_stored.h"
 #include "cuda/linear.h"
 #include "cuda/state.h"
-#include "cuda/stored.h"
-#include "cuda/weight_forms.h"
+#include "device/form.h"
+#include "device/stored.h"
+#include "device/weight_forms.h"
 #include "kernels/rows.h"
 
 _Static_assert(sizeof(sumi_gemm_epilogue) == 96 && offsetof(sumi_gemm_portable_args, epilogue) == 128,
@@ -55,20 +55,20 @@ static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, boo
 {
     if (sumi_plan_info(plan, op->in[0])->element != SUMI_ELEMENT_ACTIVATION)
         return (sumi_cuda_stored_choice){.tile = -1, .blocks = 1, .cluster = 1};
-    return sumi_cuda_choose_stored(device, allows_hopper, op->weight, sumi_cuda_stored_form(plan, op), op->rows);
+    return sumi_cuda_choose_stored(device, allows_hopper, op->weight, sumi_device_stored_form(plan, op), op->rows);
 }
 
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     const int32_t depth = sumi_plan_info(plan, op->in[0])->cols;
-    if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) {
-        const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan, op);
-        const int32_t pitch = sumi_cuda_8bit_pitch(operands, depth);
+    if ((op->marks & SUMI_DEVICE_OP_8BIT) != 0) {
+        const sumi_cuda_operands operands = sumi_device_8bit_operands(plan, op);
+        const int32_t pitch = sumi_device_8bit_pitch(operands, depth);
         return quantised_bytes(op->rows, pitch)
              + max_partial_sum_bytes(device, op->rows, op->weight->rows, pitch, operands);
     }
     const uint64_t partial_sum_bytes = max_partial_sum_bytes(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
-    if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return partial_sum_bytes;
+    if ((op->marks & SUMI_DEVICE_OP_STORED) == 0) return partial_sum_bytes;
     uint64_t largest_bytes = 0; // only the launcher knows whether the kernels for Hopper are allowed
     for (int32_t hopper = 0; hopper <= 1; hopper++) {
         const sumi_cuda_stored_choice c = stored_choice(device, hopper == 1, plan, op);
@@ -84,7 +84,7 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
 typedef struct product {
     sumi_cuda_shape shape; // of the slice: m is the number of its rows
     CUdeviceptr x, row_scales;
-    sumi_cuda_weight weight;
+    sumi_device_weight weight;
     int32_t ldx;
     bool x_is_float, is_fused;
     sumi_gemm_epilogue epilogue;
@@ -369,7 +369,7 @@ static sumi_result launch_stored(const sumi_cuda_run* run, product* p, const sum
                                   .is_gated = is_gated,
                                   .swiglu = p->is_fused,
                                   .epilogue = p->epilogue};
-    return sumi_cuda_launch_stored(run, run->op->weight, sumi_cuda_stored_form(run->plan, run->op), p->weight.data, c,
+    return sumi_cuda_launch_stored(run, run->op->weight, sumi_device_stored_form(run->plan, run->op), p->weight.data, c,
                                    &args);
 }
 
@@ -377,16 +377,17 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
 {
     SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
     const sumi_op* op = run->op;
-    const sumi_cuda_form form = sumi_cuda_weight_form(run, op->weight);
-    const sumi_cuda_operands operands = sumi_cuda_form_operands(form),
+    const sumi_device_form form = sumi_cuda_weight_form(run, op->weight);
+    const sumi_cuda_operands operands = sumi_device_form_operands(form),
                              input_operands = sumi_cuda_operands_of(run, op->in[0]);
     const bool is_8bit = operands != SUMI_CUDA_BF16, has_8bit_input = input_operands != SUMI_CUDA_BF16,
                is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
-               is_weight_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0,
-               is_stored = (op->marks & SUMI_CUDA_OP_STORED) != 0;
+               is_weight_gated = (op->marks & SUMI_DEVICE_OP_GATED) != 0,
+               is_stored = (op->marks & SUMI_DEVICE_OP_STORED) != 0;
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
     // The columns of the weight, rounded up to 8: both operands have zeros there. For int8 rounded up to 256.
-    const int32_t cols = sumi_cuda_cols(run, op->in[0]), depth = is_8bit ? sumi_cuda_8bit_pitch(operands, cols) : cols;
+    const int32_t cols = sumi_cuda_cols(run, op->in[0]),
+                  depth = is_8bit ? sumi_device_8bit_pitch(operands, cols) : cols;
     sumi_cuda_run shifted_run; // its scratch begins after the unpacked weight
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
                  .ldx = has_8bit_input ? depth : cols,
@@ -419,7 +420,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         // Each slice unpacks the whole weight: other ops may have overwritten what the slice before has left in
         // scratch.
         SUMI_TRY(sumi_cuda_unpack(run, op->weight, form, p.weight.data, is_weight_gated, run->scratch));
-        p.weight = (sumi_cuda_weight){.data = run->scratch, .pitch = op->weight->cols};
+        p.weight = (sumi_device_weight){.data = run->scratch, .pitch = op->weight->cols};
         shifted_run = *run;
         shifted_run.scratch += unpacked_bytes(op->weight);
         run = &shifted_run;

@@ -12,8 +12,8 @@
 // device alone decide which ops do so, so slices change no bits.
 #include "base/integers.h"
 #include "cuda/device.h"
-#include "cuda/form.h"
 #include "cuda/launch.h"
+#include "device/form.h"
 #include "kernels/conv.h"
 #include "kernels/group_norm.h"
 #include "kernels/pictures.h"
@@ -396,7 +396,7 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
         return sumi_fail(run->error, SUMI_INTERNAL,
                          "%s: a convolution that upsamples and strides at once has no CUDA kernel", op->label);
     }
-    sumi_cuda_weight weight = sumi_cuda_find_weight(run, op->weight);
+    sumi_device_weight weight = sumi_cuda_find_weight(run, op->weight);
     conv_data d = {.x = sumi_cuda_value(run, op->in[0]),
                    .y = sumi_cuda_value(run, op->out),
                    .residual = sumi_cuda_value(run, op->in[1]),

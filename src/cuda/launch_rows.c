@@ -3,9 +3,10 @@
 // Columns and element types decide which kernel runs. A grid only distributes rows to blocks, so slices change no bits.
 #include "base/integers.h"
 #include "cuda/arrange.h"
-#include "cuda/form.h"
 #include "cuda/launch.h"
-#include "cuda/stored.h"
+#include "device/choose_forms.h"
+#include "device/form.h"
+#include "device/stored.h"
 #include "kernels/residuals.h"
 #include "kernels/rows.h"
 #include <math.h>
@@ -49,9 +50,9 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool is_value = op->weight == NULL;
-    const sumi_cuda_weight table =
-        is_value ? (sumi_cuda_weight){.data = sumi_cuda_value(run, op->in[1]), .pitch = sumi_cuda_cols(run, op->in[1])}
-                 : sumi_cuda_find_weight(run, op->weight);
+    const sumi_device_weight table = is_value ? (sumi_device_weight){.data = sumi_cuda_value(run, op->in[1]),
+                                                                     .pitch = sumi_cuda_cols(run, op->in[1])}
+                                              : sumi_cuda_find_weight(run, op->weight);
     sumi_embed_rows_args args = {
         .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
     args.bias = sumi_cuda_find_weight(run, op->bias).data;
@@ -65,11 +66,11 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
     args.scale = op->u.embed.scale;
     const char* name = "sumi_embed_rows";
-    if ((op->marks & SUMI_CUDA_OP_STORED) != 0) {
+    if ((op->marks & SUMI_DEVICE_OP_STORED) != 0) {
         const sumi_stacked_tensor* tensor = &op->weight->tensors[0];
         name = "sumi_embed_rows_stored";
         args.pitch = (int32_t)sumi_dtype_bytes(tensor->dtype, (uint64_t)op->weight->cols);
-        args.type = sumi_cuda_stored_type(tensor->dtype);
+        args.type = sumi_device_stored_type(tensor->dtype);
         args.type_scale = tensor->scale;
         args.lanes_log2 = lanes_log2_of(args.cols, true);
     }
@@ -376,7 +377,7 @@ static const struct norm_names {
                         SUMI_NORM_LIMIT}};
 static const struct norm_names* norm_names_of(const sumi_cuda_run* run, const sumi_norm_modulate_args* args)
 {
-    return &norm_names[args->y_scales != 0 ? sumi_cuda_8bit_operands(run->plan, run->op) : SUMI_CUDA_BF16];
+    return &norm_names[args->y_scales != 0 ? sumi_device_8bit_operands(run->plan, run->op) : SUMI_CUDA_BF16];
 }
 
 static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)

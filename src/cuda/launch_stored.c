@@ -2,10 +2,10 @@
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cuda/device.h"
-#include "cuda/form.h"
 #include "cuda/launch.h"
 #include "cuda/linear.h"
-#include "cuda/stored.h"
+#include "device/form.h"
+#include "device/stored.h"
 
 // clang-format off
 static const struct type { const char *unpack, *gemm[2]; int32_t bytes; } s_types[SUMI_STORED_TYPE_COUNT] = {
@@ -46,16 +46,16 @@ enum {
 
 // ---- Unpacking ------------------------------------------------------------------------------------------------------
 
-sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form, CUdeviceptr from,
-                             bool is_gated, CUdeviceptr to)
+sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_device_form form,
+                             CUdeviceptr from, bool is_gated, CUdeviceptr to)
 {
     SUMI_ASSERT(from % 16 == 0 && to % 16 == 0);
     enum { WARP_ELEMENTS = 256, BLOCKS = 16 }; // BLOCKS: per multiprocessor, each with several turns
-    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_cuda_stored_tensors(weight, form, tensors);
+    sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_device_stored_tensors(weight, form, tensors);
     int32_t row = 0;
     for (int32_t p = 0; p < count; row += tensors[p++].rows) {
-        const int32_t type = sumi_cuda_stored_type(tensors[p].dtype);
+        const int32_t type = sumi_device_stored_type(tensors[p].dtype);
         SUMI_ASSERT(type >= 0);
         sumi_unpack_args args = {.from = from + tensors[p].offset,
                                  .to = to,
@@ -114,12 +114,12 @@ static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t chunks)
 }
 
 sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,
-                                                const sumi_weight* weight, sumi_cuda_form form, int32_t rows)
+                                                const sumi_weight* weight, sumi_device_form form, int32_t rows)
 {
     const sumi_cuda_stored_choice none = {.tile = -1, .blocks = 1, .cluster = 1};
-    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_cuda_stored_tensors(weight, form, tensors),
-                  type = sumi_cuda_stored_type(tensors[0].dtype);
+    sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_device_stored_tensors(weight, form, tensors),
+                  type = sumi_device_stored_type(tensors[0].dtype);
     // If chunks of 256 elements are multiples of 16 bytes, the kernels assume that rows are too.
     const bool is_aligned = type >= 0 && (s_types[type].bytes % 16 != 0 || tensors[0].row_bytes % 16 == 0);
     bool takes = weight->cols % 64 == 0 && is_aligned && device->forced_linear == NULL;
@@ -161,14 +161,14 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
                                                                            : 0};
 }
 
-sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,
+sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_device_form form,
                                     CUdeviceptr from, const sumi_cuda_stored_choice* choice,
                                     sumi_gemm_stored_args* args)
 {
     SUMI_ASSERT(choice->tile >= 0 && args->m >= 1 && args->x % 16 == 0 && args->ldx % 8 == 0);
-    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_cuda_stored_tensors(weight, form, tensors),
-                  type = sumi_cuda_stored_type(tensors[0].dtype);
+    sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_device_stored_tensors(weight, form, tensors),
+                  type = sumi_device_stored_type(tensors[0].dtype);
     int32_t end = 0;
     for (int32_t p = 0; p < SUMI_GEMM_STORED_TENSORS; p++) {
         if (p < count) end += tensors[p].rows;

@@ -13,13 +13,13 @@ typedef struct sumi_cuda_stored_choice {
 } sumi_cuda_stored_choice;
 // Depends on the rows of the whole op, so that slices give the same bits.
 sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,
-                                                const sumi_weight* weight, sumi_cuda_form form, int32_t rows);
+                                                const sumi_weight* weight, sumi_device_form form, int32_t rows);
 
 // Unpacks the whole weight to bfloat16 at `to`. Rows are interleaved as FORM_GATED says, or in order.
-sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form, CUdeviceptr from,
-                             bool is_gated, CUdeviceptr to);
+sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_device_form form,
+                             CUdeviceptr from, bool is_gated, CUdeviceptr to);
 // args: the caller sets x, m, ldx, swiglu, is_gated and epilogue.
-sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,
+sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_device_form form,
                                     CUdeviceptr from, const sumi_cuda_stored_choice* choice,
                                     sumi_gemm_stored_args* args);
 #endif

@@ -1,15 +1,16 @@
 #include "cuda/plan_records.h"
 #include "base/assert.h"
 #include "cuda/device.h"
-#include "cuda/device_memory.h"
 #include "cuda/failure.h"
 #include "cuda/graphs.h"
 #include "cuda/launch.h"
 #include "cuda/op_table.h"
-#include "cuda/residency.h"
 #include "cuda/state.h"
-#include "cuda/streaming.h"
-#include "cuda/upload.h"
+#include "device/choose_forms.h"
+#include "device/device_memory.h"
+#include "device/residency.h"
+#include "device/streaming.h"
+#include "device/upload.h"
 
 // Whether both are products of one shape, in the same forms. Stored tensors may differ in more, so they are not asked.
 static bool is_same_product(const sumi_plan* plan, const sumi_op* a, const sumi_op* b)
@@ -17,7 +18,7 @@ static bool is_same_product(const sumi_plan* plan, const sumi_op* a, const sumi_
     const sumi_value_info *x = sumi_plan_info(plan, a->in[0]), *y = sumi_plan_info(plan, b->in[0]);
     return a->section == b->section && a->marks == b->marks && a->rows == b->rows && a->weight->rows == b->weight->rows
         && a->weight->cols == b->weight->cols && x->cols == y->cols && x->element == y->element
-        && (a->marks & SUMI_CUDA_OP_STORED) == 0;
+        && (a->marks & SUMI_DEVICE_OP_STORED) == 0;
 }
 
 // A product's scratch is that of the largest of a dozen choices among all kernels, which took most of the time in which
@@ -43,7 +44,7 @@ uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_pl
         const uint64_t bytes = scratch(&cuda->device, plan, op);
         largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
     }
-    return sumi_cuda_block_bytes(largest_bytes);
+    return sumi_device_block_bytes(largest_bytes);
 }
 
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
@@ -58,7 +59,7 @@ sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
 void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
     SUMI_ASSERT(record->held.plan != NULL);
-    sumi_cuda_weights_settle(&cuda->stock.weights);
+    sumi_device_weights_settle(&cuda->stock.weights);
     sumi_device_forget_division(&cuda->stock, &record->held);
     for (int32_t i = 0; i < record->mirror_count; i++) {
         if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
@@ -66,7 +67,7 @@ void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
     for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         if (cuda->flights[i].plan == record) cuda->flights[i].last_fetch = -1;
     }
-    sumi_cuda_release(&cuda->stock.memory, &record->constants);
+    sumi_device_release(&cuda->stock.memory, &record->constants);
     sumi_free(cuda->heap, record->graphs);
     sumi_free(cuda->heap, record->mirrors);
     if (cuda->current == record) cuda->current = NULL;

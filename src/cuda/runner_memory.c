@@ -1,11 +1,11 @@
 #include "cuda/runner_memory.h"
 #include "base/assert.h"
 #include "cuda/device.h"
-#include "cuda/device_budget.h"
 #include "cuda/failure.h"
 #include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "cuda/transfers.h"
+#include "device/device_budget.h"
 #include <string.h>
 
 sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
@@ -27,14 +27,14 @@ static sumi_result reserve_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_err
 {
     sumi_cuda_plan* record;
     SUMI_TRY(sumi_cuda_take_plan(cuda, plan, &record, error));
-    SUMI_TRY(sumi_cuda_divide_plan(&cuda->stock, &record->held, error));
+    SUMI_TRY(sumi_device_divide_plan(&cuda->stock, &record->held, error));
     sumi_result result = sumi_cuda_make_mirrors(cuda, record, error);
     if (result != SUMI_OK) {
         sumi_cuda_drop_mirrors(cuda, record);
         return result;
     }
     SUMI_TRY(sumi_cuda_make_constants(cuda, record, error));
-    SUMI_TRY(sumi_cuda_make_fit(&cuda->stock, &record->held, error));
+    SUMI_TRY(sumi_device_make_fit(&cuda->stock, &record->held, error));
     return sumi_device_reserve_blocks(&cuda->stock, &record->held, error);
 }
 
@@ -52,7 +52,7 @@ void sumi_cuda_release_memory(sumi_cuda* cuda)
 {
     SUMI_ASSERT(cuda->flight_count == 0);
     sumi_device_release_blocks(&cuda->stock);
-    while (cuda->page_count > 0) sumi_cuda_release(&cuda->stock.memory, &cuda->pages[--cuda->page_count]);
+    while (cuda->page_count > 0) sumi_device_release(&cuda->stock.memory, &cuda->pages[--cuda->page_count]);
     cuda->ring_offset = 0;
 }
 
@@ -69,7 +69,7 @@ void sumi_cuda_runner_trim(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->stock.budget == 0 || sumi_cuda_held_bytes(&cuda->stock.memory) <= cuda->stock.budget
+    if (cuda->stock.budget == 0 || sumi_device_held_bytes(&cuda->stock.memory) <= cuda->stock.budget
         || !sumi_cuda_enter_quietly(cuda, &scope))
         return;
     sumi_cuda_release_memory(cuda);
@@ -92,7 +92,7 @@ bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes)
 {
     size_t free_bytes = 0, total_bytes = 0;
     if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
-    const uint64_t counted_bytes = free_bytes + sumi_cuda_held_bytes(&cuda->stock.memory);
+    const uint64_t counted_bytes = free_bytes + sumi_device_held_bytes(&cuda->stock.memory);
     atomic_store(&cuda->uncounted_bytes, counted_bytes < total_bytes ? total_bytes - counted_bytes : 0);
     *out_free_bytes = free_bytes;
     return true;
@@ -101,9 +101,9 @@ bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes)
 void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    sumi_cuda_memory* memory = &cuda->stock.memory;
+    sumi_device_memory* memory = &cuda->stock.memory;
     sumi_cuda_scope scope;
-    *out_capacity = (sumi_device_capacity){.held_bytes = sumi_cuda_held_bytes(memory)};
+    *out_capacity = (sumi_device_capacity){.held_bytes = sumi_device_held_bytes(memory)};
     out_capacity->failed_held_bytes = memory->failed_held_bytes;
     out_capacity->failed_request_bytes = memory->failed_request_bytes;
     memory->failed_held_bytes = memory->failed_request_bytes = 0;
@@ -115,7 +115,7 @@ void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_ca
 
 void sumi_cuda_runner_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4])
 {
-    const sumi_cuda_memory* memory = &((const sumi_cuda*)runner)->stock.memory;
+    const sumi_device_memory* memory = &((const sumi_cuda*)runner)->stock.memory;
     for (int kind = 0; kind < 4; kind++) out_bytes[kind] = atomic_load(&memory->held_bytes[kind]);
 }
 

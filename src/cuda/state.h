@@ -3,7 +3,7 @@
 #define SUMI_CUDA_STATE_H
 #include "cuda/cuda_options.h"
 #include "cuda/port_cuda.h"
-#include "cuda/stock.h"
+#include "device/stock.h"
 
 #define SUMI_CUDA_ARRIVALS 65536 // counters of kernels that share k (launch.h)
 

@@ -2,10 +2,10 @@
 // are copied into an import (imports.c).
 #include "cuda/targets.h"
 #include "base/pixel_formats.h"
-#include "cuda/device_memory.h"
 #include "cuda/driver.h"
 #include "cuda/modules.h"
 #include "cuda/state.h"
+#include "device/device_memory.h"
 #include "interop/interop.h"
 #include "kernels/pictures.h"
 

@@ -3,12 +3,12 @@
 #include "base/integers.h"
 #include "base/platform.h"
 #include "cuda/device.h"
-#include "cuda/device_memory.h"
 #include "cuda/driver.h"
 #include "cuda/failure.h"
-#include "cuda/pinned.h"
 #include "cuda/plan_records.h"
 #include "cuda/state.h"
+#include "device/device_memory.h"
+#include "device/pinned.h"
 #include <string.h>
 
 #define RING_PAGES 4
@@ -70,9 +70,9 @@ sumi_result sumi_cuda_make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, su
     uint64_t bytes = 0;
     for (size_t i = 0; i < plan->constant_count; i++) bytes += sumi_align(plan->constants[i].bytes, ALIGN);
     if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
-    SUMI_TRY(sumi_cuda_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants",
-                                &record->constants, error));
-    unsigned char* destination = sumi_cuda_host(&record->constants);
+    SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants",
+                                  &record->constants, error));
+    unsigned char* destination = sumi_device_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         memcpy(destination, plan->constants[i].data, (size_t)plan->constants[i].bytes);
         destination += sumi_align(plan->constants[i].bytes, ALIGN);
@@ -94,7 +94,7 @@ uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
         if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1}))
             mirrors += sumi_align(plan->values[v].bytes, ALIGN);
     }
-    return pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + sumi_cuda_block_bytes(constants);
+    return pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + sumi_device_block_bytes(constants);
 }
 
 sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
@@ -104,8 +104,8 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
     SUMI_TRY(
         sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, required_pages, sizeof *cuda->pages, error));
     do {
-        SUMI_TRY(sumi_cuda_allocate(&cuda->stock.memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
-                                    "staging memory for inputs and results", &cuda->pages[cuda->page_count], error));
+        SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
+                                      "staging memory for inputs and results", &cuda->pages[cuda->page_count], error));
         cuda->page_count++;
     } while (cuda->page_count < required_pages && sumi_clock_ns() < until_ns);
     return SUMI_OK;
@@ -117,7 +117,7 @@ static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* 
     SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);
     const uint64_t in_page = offset % SUMI_CUDA_PAGE, remaining_bytes = SUMI_CUDA_PAGE - in_page;
     *io_bytes = *io_bytes < remaining_bytes ? *io_bytes : remaining_bytes;
-    return (unsigned char*)sumi_cuda_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
+    return (unsigned char*)sumi_device_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
 }
 
 // ---- Inputs ---------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ static CUdeviceptr value_address(const sumi_cuda* cuda, const sumi_plan* plan, s
 void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     const sumi_plan* plan = record->held.plan;
-    const unsigned char* source = sumi_cuda_host(&record->constants);
+    const unsigned char* source = sumi_device_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
         sumi_cuda_note_failure(cuda,

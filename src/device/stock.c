@@ -1,5 +1,5 @@
-#include "cuda/stock.h"
-#include "cuda/upload.h"
+#include "device/stock.h"
+#include "device/upload.h"
 #include <string.h>
 
 void sumi_device_stock_init(sumi_device_stock* stock, sumi_heap* heap, sumi_device_port* port,
@@ -8,14 +8,14 @@ void sumi_device_stock_init(sumi_device_stock* stock, sumi_heap* heap, sumi_devi
     memset(stock, 0, sizeof *stock);
     stock->heap = heap;
     stock->port = port;
-    sumi_cuda_memory_init(&stock->memory, port, allocator);
+    sumi_device_memory_init(&stock->memory, port, allocator);
 }
 
 void sumi_device_settle(sumi_device_stock* stock)
 {
     stock->port->functions->wait_for_all(stock->port); // copies of streamed weights are ahead of their use
     stock->has_late_frees = false;
-    sumi_cuda_weights_settle(&stock->weights);
+    sumi_device_weights_settle(&stock->weights);
 }
 
 void sumi_device_drop_all_recordings(sumi_device_stock* stock)
@@ -29,7 +29,7 @@ void sumi_device_drop_all_recordings(sumi_device_stock* stock)
 void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* record)
 {
     stock->port->functions->drop_recordings(stock->port, record);
-    sumi_cuda_streaming_destroy(stock, record);
+    sumi_device_streaming_destroy(stock, record);
     sumi_free(stock->heap, record->weights);
     record->weights = NULL;
     record->weight_count = record->weight_cursor = record->unpinned_count = 0;
@@ -39,10 +39,10 @@ void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* rec
 void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count)
 {
     sumi_device_settle(stock);
-    for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&stock->weights, weights[i]);
+    for (size_t i = 0; i < count; i++) sumi_device_weights_forget(&stock->weights, weights[i]);
     for (size_t p = 0; p < stock->plan_count; p++) {
         sumi_device_plan* record = stock->plans[p];
-        const sumi_cuda_weight_streaming* streaming = record->streaming;
+        const sumi_device_weight_streaming* streaming = record->streaming;
         bool uses_weights = record->has_weights && stock->weights.residents == NULL;
         for (int32_t i = 0; i < record->weight_count && !uses_weights; i++)
             uses_weights = stock->weights.residents[record->weights[i]].weight == NULL;

@@ -1,10 +1,10 @@
-#include "cuda/device_memory.h"
+#include "device/device_memory.h"
 #include "base/assert.h"
 #include <string.h>
 
 #define ALIGNMENT 512u // the alignment of the driver's own allocations, on which every kernel relies
 
-void sumi_cuda_memory_init(sumi_cuda_memory* memory, sumi_device_port* port, const sumi_device_allocator* allocator)
+void sumi_device_memory_init(sumi_device_memory* memory, sumi_device_port* port, const sumi_device_allocator* allocator)
 {
     memset(memory, 0, sizeof *memory);
     memory->port = port;
@@ -12,7 +12,7 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, sumi_device_port* port, con
     for (int kind = 0; kind < 4; kind++) atomic_init(&memory->held_bytes[kind], 0);
 }
 
-static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
+static sumi_result no_memory(sumi_device_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
                              sumi_error* error)
 {
     double mib = (double)bytes / 1048576.0;
@@ -20,7 +20,7 @@ static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memo
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY,
                          "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib,
                          what);
-    memory->failed_held_bytes = sumi_cuda_held_bytes(memory);
+    memory->failed_held_bytes = sumi_device_held_bytes(memory);
     memory->failed_request_bytes = bytes;
     if (memory->allocator.allocate != NULL) {
         return sumi_fail(
@@ -36,8 +36,8 @@ static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memo
                      mib, what, (double)free_bytes / 1048576.0, (double)total_bytes / 1048576.0);
 }
 
-sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
-                               sumi_device_block* out_block, sumi_error* error)
+sumi_result sumi_device_allocate(sumi_device_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
+                                 sumi_device_block* out_block, sumi_error* error)
 {
     SUMI_ASSERT((int)kind >= 0 && (int)kind < 4 && what != NULL);
     memset(out_block, 0, sizeof *out_block);
@@ -64,19 +64,19 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
     return SUMI_OK;
 }
 
-void sumi_cuda_release_behind(sumi_cuda_memory* memory, sumi_device_block* block)
+void sumi_device_release_behind(sumi_device_memory* memory, sumi_device_block* block)
 {
     const bool is_ports = block->address != 0 && memory->allocator.release == NULL;
     if (!is_ports || block->kind == SUMI_MEMORY_STAGING
         || !memory->port->functions->release_behind(memory->port, block)) {
-        sumi_cuda_release(memory, block);
+        sumi_device_release(memory, block);
         return;
     }
     atomic_fetch_sub(&memory->held_bytes[block->kind], block->bytes);
     memset(block, 0, sizeof *block);
 }
 
-void sumi_cuda_release(sumi_cuda_memory* memory, sumi_device_block* block)
+void sumi_device_release(sumi_device_memory* memory, sumi_device_block* block)
 {
     if (block->address != 0) {
         SUMI_ASSERT(block->bytes > 0 && atomic_load(&memory->held_bytes[block->kind]) >= block->bytes);

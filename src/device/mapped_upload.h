@@ -7,40 +7,40 @@
 // 2.4 and 1.0 (H100). So this is for engines with one thread, which is the default. Locking reads what is not in the
 // page cache, tens of megabytes at a time, so it is for calls without a budget; and for large weights whose bytes are
 // those of the file.
-#ifndef SUMI_CUDA_MAPPED_UPLOAD_H
-#define SUMI_CUDA_MAPPED_UPLOAD_H
+#ifndef SUMI_DEVICE_MAPPED_UPLOAD_H
+#define SUMI_DEVICE_MAPPED_UPLOAD_H
 #include "device/port.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sumi_cuda_weights;
-struct sumi_cuda_resident;
+struct sumi_device_weights;
+struct sumi_device_resident;
 
-enum { SUMI_CUDA_MAPPED_COPIES = 16 };
+enum { SUMI_DEVICE_MAPPED_COPIES = 16 };
 
 // A copy under way.
-typedef struct sumi_cuda_mapped_upload_copy {
+typedef struct sumi_device_mapped_upload_copy {
     int32_t resident;
     uint64_t bytes;
     sumi_device_event* event; // made when it is needed first, and kept until the upload is closed
-} sumi_cuda_mapped_upload_copy;
+} sumi_device_mapped_upload_copy;
 
-typedef struct sumi_cuda_mapped_upload {
-    sumi_cuda_mapped_upload_copy copies[SUMI_CUDA_MAPPED_COPIES];
+typedef struct sumi_device_mapped_upload {
+    sumi_device_mapped_upload_copy copies[SUMI_DEVICE_MAPPED_COPIES];
     int32_t first, count;
     uint64_t bytes;  // of the copies under way
     int32_t locking; // index + 1 of the resident whose pages are being locked; 0: none
-} sumi_cuda_mapped_upload;
+} sumi_device_mapped_upload;
 
 // Whether a weight of which nothing was sent goes this way. To be asked again once it has memory on the device.
-bool sumi_cuda_mapped_upload_takes(const struct sumi_cuda_weights* weights, int32_t resident);
+bool sumi_device_mapped_upload_takes(const struct sumi_device_weights* weights, int32_t resident);
 // Locks the next pages of the weight, and submits its copy once all are locked. Waits for older copies if many are
 // under way. *out_sent: the copy was submitted. If the device refuses to lock, no weight goes this way any more.
-sumi_result sumi_cuda_mapped_upload_step(struct sumi_cuda_weights* weights, int32_t resident, uint64_t until_ns,
-                                         bool* out_sent, sumi_error* error);
+sumi_result sumi_device_mapped_upload_step(struct sumi_device_weights* weights, int32_t resident, uint64_t until_ns,
+                                           bool* out_sent, sumi_error* error);
 // Unlocks the pages of copies that have ended, and waits for the others until the time is over.
-sumi_result sumi_cuda_mapped_upload_finish(struct sumi_cuda_weights* weights, uint64_t until_ns, bool* out_done,
-                                           sumi_error* error);
+sumi_result sumi_device_mapped_upload_finish(struct sumi_device_weights* weights, uint64_t until_ns, bool* out_done,
+                                             sumi_error* error);
 // Unlocks everything. The copies must have ended, or the device is lost.
-void sumi_cuda_mapped_upload_close(struct sumi_cuda_weights* weights);
+void sumi_device_mapped_upload_close(struct sumi_device_weights* weights);
 #endif

@@ -3,7 +3,7 @@
 // what can be done with it.
 #ifndef SUMI_DEVICE_STOCK_H
 #define SUMI_DEVICE_STOCK_H
-#include "cuda/streaming.h"
+#include "device/streaming.h"
 
 // What is kept of a plan. A runner's own record of the plan begins with it.
 typedef struct sumi_device_plan {
@@ -14,18 +14,18 @@ typedef struct sumi_device_plan {
     int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
     bool has_weights;       // the list is complete; it was made for the budget `division_budget`
     uint64_t division_budget;
-    sumi_cuda_division division;           // without its entries, which were freed
-    sumi_cuda_weight_streaming* streaming; // NULL: all weights are resident
-    bool fits_budget;                      // the budget holds what this plan needs beside everything else that is held
-    bool is_reserved;                      // the arena and scratch memory hold the plan
-    uint64_t scratch_bytes;                // of the runner's kernels
+    sumi_device_division division;           // without its entries, which were freed
+    sumi_device_weight_streaming* streaming; // NULL: all weights are resident
+    bool fits_budget;       // the budget holds what this plan needs beside everything else that is held
+    bool is_reserved;       // the arena and scratch memory hold the plan
+    uint64_t scratch_bytes; // of the runner's kernels
 } sumi_device_plan;
 
 typedef struct sumi_device_stock {
     sumi_heap* heap;
     sumi_device_port* port;
-    sumi_cuda_memory memory;
-    sumi_cuda_weights weights;
+    sumi_device_memory memory;
+    sumi_device_weights weights;
     sumi_device_block arena, scratch;
     bool has_late_frees;           // a block was released behind COMPUTE since that stream was last waited for
     sumi_device_block weight_ring; // ring buffer of streamed weights

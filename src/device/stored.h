@@ -5,31 +5,32 @@
 //
 // Such a weight has the form STORED, or INT4 if its 4-bit codes are made when it is loaded. INT4 is treated as STORED
 // with one tensor of the type IQ4_NL.
-#ifndef SUMI_CUDA_STORED_H
-#define SUMI_CUDA_STORED_H
-#include "cuda/form.h"
+#ifndef SUMI_DEVICE_STORED_H
+#define SUMI_DEVICE_STORED_H
+#include "device/form.h"
 #include "plan/plan.h"
 
 // Whether products can read each stacked tensor of the weight as it is: a known type, no change, no row scales, no
 // rotation of its own. The kernels have one scale for each tensor, which they apply while they unpack; row scales would
 // have to lie behind the tensors, be streamed with them, and be read by three kernels. Such files are about the size of
 // the formats FP8 and INT8, which have products in 8 bits.
-bool sumi_cuda_is_storable(const sumi_weight* weight);
+bool sumi_device_is_storable(const sumi_weight* weight);
 // Whether 4-bit codes can be made of its rows.
-bool sumi_cuda_is_packable(const sumi_weight* weight);
+bool sumi_device_is_packable(const sumi_weight* weight);
 
 // Rows of one type. INT4 has one of these.
-typedef struct sumi_cuda_stored_tensor {
+typedef struct sumi_device_stored_tensor {
     uint64_t offset, row_bytes; // offset: of the first row, in bytes, a multiple of 16
     sumi_dtype dtype;
     int32_t rows;
     float scale; // of fp8 files; 1 for other types
-} sumi_cuda_stored_tensor;
+} sumi_device_stored_tensor;
 // The tensors of a weight in the form STORED or INT4. Returns how many, at most SUMI_WEIGHT_MAX_TENSORS.
-int32_t sumi_cuda_stored_tensors(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_tensor* out_tensors);
+int32_t sumi_device_stored_tensors(const sumi_weight* weight, sumi_device_form form,
+                                   sumi_device_stored_tensor* out_tensors);
 // Bytes of all tensors, and 16 more, because kernels read whole 16 bytes.
-uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form);
+uint64_t sumi_device_stored_bytes(const sumi_weight* weight, sumi_device_form form);
 
 // The number of a type in kernels/stored.h; -1: products cannot read the type.
-int32_t sumi_cuda_stored_type(sumi_dtype dtype);
+int32_t sumi_device_stored_type(sumi_dtype dtype);
 #endif

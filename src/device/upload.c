@@ -1,13 +1,13 @@
-#include "cuda/upload.h"
+#include "device/upload.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "cuda/balance.h"
-#include "cuda/device_memory.h"
-#include "cuda/form.h"
-#include "cuda/pinned.h"
-#include "cuda/residency.h"
-#include "cuda/stored.h"
-#include "cuda/weight_forms.h"
+#include "device/balance.h"
+#include "device/device_memory.h"
+#include "device/form.h"
+#include "device/pinned.h"
+#include "device/residency.h"
+#include "device/stored.h"
+#include "device/weight_forms.h"
 #include "kernels/upload.h"
 #include <string.h>
 
@@ -21,7 +21,7 @@
 #define BATCH_BYTES (32u << 20) // with 8 MiB, 20 GB took 1.35 s instead of 1.03 (H100, 16 threads)
 #define MAX_PIECES 256
 // the last item of a piece may be short
-#define MAX_ITEMS (MAX_PIECES + BATCH_BYTES / SUMI_CUDA_ITEM_BYTES + MAX_PIECES)
+#define MAX_ITEMS (MAX_PIECES + BATCH_BYTES / SUMI_DEVICE_ITEM_BYTES + MAX_PIECES)
 
 // Rows of one stacked tensor in a buffer.
 typedef struct piece {
@@ -54,7 +54,7 @@ typedef struct buffer {
 
 // Buffers [0, made) exist. If they are too few, each call makes one more, because pinning one takes as long as a call
 // may.
-typedef struct sumi_cuda_upload {
+typedef struct sumi_device_upload {
     buffer buffers[BUFFER_COUNT];
     int32_t buffer_count, made, next; // buffer_count: the most
     uint64_t buffer_bytes;            // of every buffer
@@ -68,15 +68,15 @@ typedef struct sumi_cuda_upload {
     item items[MAX_ITEMS];
     int32_t item_count;
     uint64_t used; // bytes used in the buffer that is being filled
-} sumi_cuda_upload;
+} sumi_device_upload;
 
 // Whether a tensor is uploaded in the type of its file, which the form keeps or the device converts. Otherwise the CPU
 // converts it to float.
-static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* tensor,
+static bool keeps_type(const sumi_weight* weight, sumi_device_form form, const sumi_stacked_tensor* tensor,
                        int32_t* out_type)
 {
     *out_type = SUMI_UPLOAD_F32;
-    if (form == SUMI_CUDA_FORM_STORED) return true;
+    if (form == SUMI_DEVICE_FORM_STORED) return true;
     switch (weight->change == NULL && sumi_stacked_tensor_is_plain(tensor) ? tensor->dtype : SUMI_DTYPE_NONE) {
     case SUMI_DTYPE_F32: return true;
     case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
@@ -87,59 +87,60 @@ static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sum
     }
 }
 
-static uint64_t row_bytes_of(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* tensor)
+static uint64_t row_bytes_of(const sumi_weight* weight, sumi_device_form form, const sumi_stacked_tensor* tensor)
 {
     int32_t type;
     return keeps_type(weight, form, tensor, &type) ? sumi_dtype_bytes(tensor->dtype, (uint64_t)weight->cols)
                                                    : (uint64_t)weight->cols * 4;
 }
 
-static bool is_direct(const sumi_cuda_resident* resident, const sumi_stacked_tensor* tensor)
+static bool is_direct(const sumi_device_resident* resident, const sumi_stacked_tensor* tensor)
 {
-    return !sumi_cuda_is_gated_form(resident->form) && sumi_cuda_keeps_bytes(resident->weight, resident->form, tensor)
+    return !sumi_device_is_gated_form(resident->form)
+        && sumi_device_keeps_bytes(resident->weight, resident->form, tensor)
         && resident->on_device.pitch == resident->weight->cols;
 }
 
-static void free_buffer(sumi_cuda_weights* weights, buffer* s)
+static void free_buffer(sumi_device_weights* weights, buffer* s)
 {
     SUMI_ASSERT(!s->is_busy || s->event != NULL);
     if (s->event != NULL) weights->port->functions->destroy_event(weights->port, s->event);
-    sumi_cuda_release(weights->memory, &s->pinned);
-    sumi_cuda_release(weights->memory, &s->raw);
+    sumi_device_release(weights->memory, &s->pinned);
+    sumi_device_release(weights->memory, &s->raw);
     *s = (buffer){.event = NULL};
 }
 
-static void close_upload(sumi_cuda_weights* weights)
+static void close_upload(sumi_device_weights* weights)
 {
-    sumi_cuda_upload* upload = weights->upload;
+    sumi_device_upload* upload = weights->upload;
     if (upload == NULL) return;
     // after a failure, buffers may be in use that no event marks
     if (upload->made > 0 || weights->mapped_upload.count > 0)
         (void)weights->port->functions->wait_for_copies(weights->port, "copying weights to the device", NULL);
-    sumi_cuda_mapped_upload_close(weights);
+    sumi_device_mapped_upload_close(weights);
     while (upload->made > 0) free_buffer(weights, &upload->buffers[--upload->made]);
     sumi_free(weights->heap, upload);
     weights->upload = NULL;
 }
 
-void sumi_cuda_weights_settle(sumi_cuda_weights* weights) { close_upload(weights); }
+void sumi_device_weights_settle(sumi_device_weights* weights) { close_upload(weights); }
 
-void sumi_cuda_staging_add(sumi_cuda_staging* staging, const sumi_weight* weight, sumi_cuda_form form)
+void sumi_device_staging_add(sumi_device_staging* staging, const sumi_weight* weight, sumi_device_form form)
 {
     for (int32_t p = 0; p < weight->tensor_count; p++) {
         const sumi_stacked_tensor* tensor = &weight->tensors[p];
         const uint64_t row = row_bytes_of(weight, form, tensor),
-                       first_row = row + sumi_cuda_balance_bytes(weight, form);
+                       first_row = row + sumi_device_balance_bytes(weight, form);
         staging->largest_row = first_row > staging->largest_row ? first_row : staging->largest_row;
-        staging->total += row * (uint64_t)tensor->rows + 256 + sumi_cuda_balance_bytes(weight, form);
-        staging->converts = staging->converts || sumi_cuda_is_gated_form(form)
-                         || !sumi_cuda_keeps_bytes(weight, form, tensor) || weight->cols % 8 != 0;
+        staging->total += row * (uint64_t)tensor->rows + 256 + sumi_device_balance_bytes(weight, form);
+        staging->converts = staging->converts || sumi_device_is_gated_form(form)
+                         || !sumi_device_keeps_bytes(weight, form, tensor) || weight->cols % 8 != 0;
     }
 }
 
 // The buffers' size and number follow from the missing bytes, an eighth of them: an adapter of a few megabytes does not
 // pin 32 MB, and the buffers do not take memory that a small model needs.
-static uint64_t buffer_bytes_of(const sumi_cuda_staging* staging, bool is_paced)
+static uint64_t buffer_bytes_of(const sumi_device_staging* staging, bool is_paced)
 {
     SUMI_ASSERT(staging->total > 0);
     const uint64_t most = is_paced ? BUFFER_BYTES : UNPACED_BUFFER_BYTES;
@@ -149,7 +150,7 @@ static uint64_t buffer_bytes_of(const sumi_cuda_staging* staging, bool is_paced)
     bytes = bytes < most ? (bytes + 4095) / 4096 * 4096 : most;
     return bytes < staging->largest_row ? (staging->largest_row + 4095) / 4096 * 4096 : bytes;
 }
-static int32_t buffer_count_of(const sumi_cuda_staging* staging, uint64_t buffer_bytes)
+static int32_t buffer_count_of(const sumi_device_staging* staging, uint64_t buffer_bytes)
 {
     SUMI_ASSERT(buffer_bytes > 0);
     const uint64_t count = staging->total / 8 / buffer_bytes,
@@ -160,40 +161,40 @@ static int32_t buffer_count_of(const sumi_cuda_staging* staging, uint64_t buffer
          : count < most                                    ? (int32_t)count
                                                            : (int32_t)most;
 }
-static uint64_t buffers_bytes_of(const sumi_cuda_staging* staging, bool is_paced)
+static uint64_t buffers_bytes_of(const sumi_device_staging* staging, bool is_paced)
 {
     const uint64_t bytes = buffer_bytes_of(staging, is_paced);
     return bytes * (uint64_t)buffer_count_of(staging, bytes);
 }
-uint64_t sumi_cuda_staging_bytes(const sumi_cuda_staging* staging)
+uint64_t sumi_device_staging_bytes(const sumi_device_staging* staging)
 {
     const uint64_t paced = buffers_bytes_of(staging, true), unpaced = buffers_bytes_of(staging, false);
     return !staging->converts ? 0 : paced > unpaced ? paced : unpaced;
 }
 
-static sumi_result make_buffer(sumi_cuda_weights* weights, sumi_error* error)
+static sumi_result make_buffer(sumi_device_weights* weights, sumi_error* error)
 {
-    sumi_cuda_upload* upload = weights->upload;
+    sumi_device_upload* upload = weights->upload;
     buffer* s = &upload->buffers[upload->made++]; // counted now, so that a half-made buffer is freed too
     SUMI_TRY(weights->port->functions->make_event(weights->port, true, &s->event, error));
-    SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_STAGING, "weights that are uploaded",
-                                &s->pinned, error));
-    return upload->converts ? sumi_cuda_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_WEIGHTS,
-                                                 "the conversion of weights", &s->raw, error)
+    SUMI_TRY(sumi_device_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_STAGING,
+                                  "weights that are uploaded", &s->pinned, error));
+    return upload->converts ? sumi_device_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_WEIGHTS,
+                                                   "the conversion of weights", &s->raw, error)
                             : SUMI_OK;
 }
 
-static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
+static sumi_result open_upload(sumi_device_weights* weights, const int32_t* list, int32_t from, int32_t count,
                                sumi_error* error)
 {
     SUMI_ASSERT(weights->upload == NULL && from >= 0 && from < count);
-    sumi_cuda_staging staging = {0, 0, false};
+    sumi_device_staging staging = {0, 0, false};
     for (int32_t i = from; i < count; i++) {
-        const sumi_cuda_resident* resident = &weights->residents[list[i]];
+        const sumi_device_resident* resident = &weights->residents[list[i]];
         if (resident->rows_sent < resident->weight->rows)
-            sumi_cuda_staging_add(&staging, resident->weight, resident->form);
+            sumi_device_staging_add(&staging, resident->weight, resident->form);
     }
-    sumi_cuda_upload* upload = sumi_alloc_zero(weights->heap, sizeof *upload);
+    sumi_device_upload* upload = sumi_alloc_zero(weights->heap, sizeof *upload);
     if (upload == NULL) return sumi_out_of_memory(error, sizeof *upload, "weights that are uploaded");
     weights->upload = upload;
     upload->list = list;
@@ -217,13 +218,13 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
     for (int32_t i = begin; i < end; i++) {
         const item* it = &items[i];
         if (it->weight == NULL) memcpy(it->to, it->from, (size_t)it->bytes);
-        else if (it->is_balance) sumi_cuda_balance(it->weight, (float*)(void*)it->to);
+        else if (it->is_balance) sumi_device_balance(it->weight, (float*)(void*)it->to);
         else if (it->as_is) sumi_weight_copy_rows(it->weight, it->row_begin, it->row_count, it->to);
         else sumi_weight_to_float(it->weight, it->row_begin, it->row_count, (float*)(void*)it->to, it->weight->cols);
     }
 }
 
-static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_cuda_form form, const piece* p,
+static void add_items(sumi_device_upload* upload, const sumi_weight* weight, sumi_device_form form, const piece* p,
                       int32_t range_begin, unsigned char* buffer_memory)
 {
     SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= range_begin);
@@ -235,16 +236,16 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_
     if (as_is && tensor->chunk == 0) {
         const unsigned char* from =
             (const unsigned char*)tensor->data + row_bytes * (uint64_t)(p->row_begin - range_begin);
-        for (uint64_t done = 0; done < p->bytes; done += SUMI_CUDA_ITEM_BYTES) {
+        for (uint64_t done = 0; done < p->bytes; done += SUMI_DEVICE_ITEM_BYTES) {
             upload->items[upload->item_count++] =
                 (item){.from = from + done,
                        .to = to + done,
-                       .bytes = p->bytes - done < SUMI_CUDA_ITEM_BYTES ? p->bytes - done : SUMI_CUDA_ITEM_BYTES};
+                       .bytes = p->bytes - done < SUMI_DEVICE_ITEM_BYTES ? p->bytes - done : SUMI_DEVICE_ITEM_BYTES};
             SUMI_ASSERT(upload->item_count <= (int32_t)MAX_ITEMS);
         }
         return;
     }
-    const int32_t step = row_bytes >= SUMI_CUDA_ITEM_BYTES ? 1 : (int32_t)(SUMI_CUDA_ITEM_BYTES / row_bytes);
+    const int32_t step = row_bytes >= SUMI_DEVICE_ITEM_BYTES ? 1 : (int32_t)(SUMI_DEVICE_ITEM_BYTES / row_bytes);
     for (int32_t r = 0; r < p->row_count; r += step) {
         const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
         upload->items[upload->item_count++] = (item){.weight = weight,
@@ -261,24 +262,24 @@ static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
 {
     // whole rows of floats; bytes need fewer items
     const uint64_t per_item =
-        row_bytes >= SUMI_CUDA_ITEM_BYTES ? SUMI_CUDA_ITEM_BYTES : SUMI_CUDA_ITEM_BYTES / row_bytes * row_bytes;
+        row_bytes >= SUMI_DEVICE_ITEM_BYTES ? SUMI_DEVICE_ITEM_BYTES : SUMI_DEVICE_ITEM_BYTES / row_bytes * row_bytes;
     return (int32_t)((bytes + per_item - 1) / per_item);
 }
 
 // Adds the next rows of a weight to the buffer as a piece. False: no more rows fit.
-static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* buffer_memory)
+static bool add_piece(sumi_device_weights* weights, int32_t index, unsigned char* buffer_memory)
 {
     SUMI_ASSERT(weights->upload->piece_count >= 0 && weights->upload->piece_count <= MAX_PIECES);
     SUMI_ASSERT(weights->residents[index].rows_sent < weights->residents[index].weight->rows);
-    sumi_cuda_upload* upload = weights->upload;
-    sumi_cuda_resident* resident = &weights->residents[index];
+    sumi_device_upload* upload = weights->upload;
+    sumi_device_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
     int32_t p = 0, range_begin = 0;
     while (p + 1 < weight->tensor_count && resident->rows_sent >= range_begin + weight->tensors[p].rows)
         range_begin += weight->tensors[p++].rows;
     const sumi_stacked_tensor* tensor = &weight->tensors[p];
     const uint64_t row_bytes = row_bytes_of(weight, resident->form, tensor), begin = (upload->used + 255) / 256 * 256,
-                   offset = begin + (resident->rows_sent == 0 ? sumi_cuda_balance_bytes(weight, resident->form) : 0);
+                   offset = begin + (resident->rows_sent == 0 ? sumi_device_balance_bytes(weight, resident->form) : 0);
     const int32_t remaining_rows = range_begin + tensor->rows - resident->rows_sent;
     uint64_t rows = offset < upload->fill_bytes ? (upload->fill_bytes - offset) / row_bytes : 0;
     if (rows > (uint64_t)remaining_rows) rows = (uint64_t)remaining_rows;
@@ -296,8 +297,9 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     it->is_direct = is_direct(resident, tensor);
     (void)keeps_type(weight, resident->form, tensor, &it->type);
     if (begin < offset)
-        upload->items[upload->item_count++] = (item){
-            .weight = sumi_cuda_form_balance(weight, resident->form), .is_balance = true, .to = buffer_memory + begin};
+        upload->items[upload->item_count++] = (item){.weight = sumi_device_form_balance(weight, resident->form),
+                                                     .is_balance = true,
+                                                     .to = buffer_memory + begin};
     add_items(upload, weight, resident->form, it, range_begin, buffer_memory);
     upload->used = offset + it->bytes;
     SUMI_ASSERT(upload->used <= upload->buffer_bytes);
@@ -308,10 +310,10 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
 
 // ---- Copying it -----------------------------------------------------------------------------------------------------
 
-static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, uint64_t raw, sumi_error* error)
+static sumi_result convert_piece(sumi_device_weights* weights, const piece* p, uint64_t raw, sumi_error* error)
 {
     SUMI_ASSERT(raw != 0 && p->row_count > 0 && p->row_begin >= 0);
-    const sumi_cuda_resident* resident = &weights->residents[p->resident];
+    const sumi_device_resident* resident = &weights->residents[p->resident];
     const sumi_stacked_tensor* tensor = &resident->weight->tensors[p->tensor_index];
     int32_t type;
     sumi_upload_args args = {.from = raw + p->offset,
@@ -324,25 +326,25 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, uin
                              .stack_rows = resident->weight->rows,
                              .cols = resident->weight->cols,
                              .pitch = resident->on_device.pitch,
-                             .is_gated = sumi_cuda_is_gated_form(resident->form),
+                             .is_gated = sumi_device_is_gated_form(resident->form),
                              // the CPU's floats are scaled already
                              .scale =
                                  keeps_type(resident->weight, resident->form, tensor, &type) ? tensor->scale : 1.0f};
     const char* name = "sumi_upload_rows";
     uint32_t blocks = (uint32_t)p->row_count;
     switch (resident->form) {
-    case SUMI_CUDA_FORM_VECTOR:
-    case SUMI_CUDA_FORM_VECTOR_BALANCED:
+    case SUMI_DEVICE_FORM_VECTOR:
+    case SUMI_DEVICE_FORM_VECTOR_BALANCED:
         name = "sumi_upload_vector";
         blocks = (uint32_t)((resident->on_device.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS);
         break;
-    case SUMI_CUDA_FORM_CONV: name = "sumi_upload_conv"; break;
-    case SUMI_CUDA_FORM_CONV_UP: name = "sumi_upload_conv_up"; break;
-    case SUMI_CUDA_FORM_MATRIX_FP8:
-    case SUMI_CUDA_FORM_GATED_FP8: name = "sumi_upload_rows_fp8"; break;
-    case SUMI_CUDA_FORM_MATRIX_INT8:
-    case SUMI_CUDA_FORM_GATED_INT8: name = "sumi_upload_rows_int8"; break;
-    case SUMI_CUDA_FORM_INT4: name = "sumi_upload_rows_int4"; break;
+    case SUMI_DEVICE_FORM_CONV: name = "sumi_upload_conv"; break;
+    case SUMI_DEVICE_FORM_CONV_UP: name = "sumi_upload_conv_up"; break;
+    case SUMI_DEVICE_FORM_MATRIX_FP8:
+    case SUMI_DEVICE_FORM_GATED_FP8: name = "sumi_upload_rows_fp8"; break;
+    case SUMI_DEVICE_FORM_MATRIX_INT8:
+    case SUMI_DEVICE_FORM_GATED_INT8: name = "sumi_upload_rows_int8"; break;
+    case SUMI_DEVICE_FORM_INT4: name = "sumi_upload_rows_int4"; break;
     default: break;
     }
     sumi_device_port* port = weights->port;
@@ -356,24 +358,24 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, uin
 }
 
 // Where the bytes of a piece that needs no conversion are copied to.
-static uint64_t direct_address(const sumi_cuda_resident* resident, const piece* p)
+static uint64_t direct_address(const sumi_device_resident* resident, const piece* p)
 {
-    const sumi_cuda_weight* destination = &resident->on_device;
-    if (resident->form != SUMI_CUDA_FORM_STORED)
+    const sumi_device_weight* destination = &resident->on_device;
+    if (resident->form != SUMI_DEVICE_FORM_STORED)
         return destination->data + (uint64_t)p->row_begin * (uint64_t)destination->pitch * 2;
-    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
     uint64_t row = (uint64_t)p->row_begin;
-    (void)sumi_cuda_stored_tensors(resident->weight, resident->form, tensors);
+    (void)sumi_device_stored_tensors(resident->weight, resident->form, tensors);
     for (int32_t i = 0; i < p->tensor_index; i++) row -= (uint64_t)tensors[i].rows;
     return destination->data + tensors[p->tensor_index].offset + row * tensors[p->tensor_index].row_bytes;
 }
 
-static sumi_result upload_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error* error)
+static sumi_result upload_buffer(sumi_device_weights* weights, buffer* s, sumi_error* error)
 {
     SUMI_ASSERT(!s->is_busy && s->piece_begin <= s->piece_end && s->piece_end <= weights->upload->piece_count);
-    const sumi_cuda_upload* upload = weights->upload;
+    const sumi_device_upload* upload = weights->upload;
     sumi_device_port* port = weights->port;
-    const unsigned char* pinned = sumi_cuda_host(&s->pinned);
+    const unsigned char* pinned = sumi_device_host(&s->pinned);
     for (int32_t i = s->piece_begin; i < s->piece_end;) {
         const piece* p = &upload->pieces[i];
         if (p->is_direct) {
@@ -396,7 +398,7 @@ static sumi_result upload_buffer(sumi_cuda_weights* weights, buffer* s, sumi_err
     return SUMI_OK;
 }
 
-static sumi_result wait_for_buffer(const sumi_cuda_weights* weights, buffer* s, sumi_error* error)
+static sumi_result wait_for_buffer(const sumi_device_weights* weights, buffer* s, sumi_error* error)
 {
     const bool was_busy = s->is_busy;
     s->is_busy = false;
@@ -404,18 +406,18 @@ static sumi_result wait_for_buffer(const sumi_cuda_weights* weights, buffer* s, 
                     : SUMI_OK;
 }
 
-static bool may_make_buffer(const sumi_cuda_weights* weights)
+static bool may_make_buffer(const sumi_device_weights* weights)
 {
-    const sumi_cuda_upload* upload = weights->upload;
+    const sumi_device_upload* upload = weights->upload;
     // An upload that began without a budget has large buffers. In a frame it goes on with those that it has.
     const bool has_time = !weights->is_paced || upload->made == 0 || upload->buffer_bytes <= BUFFER_BYTES;
     return upload->may_pin && has_time && upload->next == upload->made && upload->made < upload->buffer_count;
 }
 
 // Takes the next buffer and waits until it is free.
-static sumi_result take_buffer(sumi_cuda_weights* weights, uint64_t until_ns, buffer** out_buffer, sumi_error* error)
+static sumi_result take_buffer(sumi_device_weights* weights, uint64_t until_ns, buffer** out_buffer, sumi_error* error)
 {
-    sumi_cuda_upload* upload = weights->upload;
+    sumi_device_upload* upload = weights->upload;
     if (may_make_buffer(weights)) {
         SUMI_TRY(make_buffer(weights, error));
         upload->may_pin = sumi_clock_ns() < until_ns;
@@ -427,19 +429,19 @@ static sumi_result take_buffer(sumi_cuda_weights* weights, uint64_t until_ns, bu
 }
 
 // Adds rows of list[*cursor ..) until the buffer is full or, if takes_mapped, a weight comes that goes the other way.
-static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int32_t* list, int32_t count,
+static sumi_result fill_buffer(sumi_device_weights* weights, buffer* s, const int32_t* list, int32_t count,
                                int32_t* cursor, bool takes_mapped, sumi_error* error)
 {
     SUMI_ASSERT(!s->is_busy && *cursor >= 0 && *cursor <= count);
-    sumi_cuda_upload* upload = weights->upload;
+    sumi_device_upload* upload = weights->upload;
     s->piece_begin = s->piece_end = upload->piece_count;
     upload->used = 0;
     for (; *cursor < count; ++*cursor) {
-        const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
-        if (resident->on_device.data == 0) SUMI_TRY(sumi_cuda_weights_allocate(weights, list, *cursor, count, error));
-        if (takes_mapped && sumi_cuda_mapped_upload_takes(weights, list[*cursor])) break;
+        const sumi_device_resident* resident = &weights->residents[list[*cursor]];
+        if (resident->on_device.data == 0) SUMI_TRY(sumi_device_weights_allocate(weights, list, *cursor, count, error));
+        if (takes_mapped && sumi_device_mapped_upload_takes(weights, list[*cursor])) break;
         while (resident->rows_sent < resident->weight->rows
-               && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned)))
+               && add_piece(weights, list[*cursor], sumi_device_host(&s->pinned)))
             continue;
         if (resident->rows_sent < resident->weight->rows) break;
     }
@@ -448,32 +450,32 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
 }
 
 // Uploads the next weight from the mapping of its file. *out_taken: it goes that way.
-static sumi_result upload_mapped(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+static sumi_result upload_mapped(sumi_device_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
                                  uint64_t until_ns, bool* out_taken, sumi_error* error)
 {
     const int32_t index = list[*cursor];
-    *out_taken = sumi_cuda_mapped_upload_takes(weights, index);
+    *out_taken = sumi_device_mapped_upload_takes(weights, index);
     if (*out_taken && weights->residents[index].on_device.data == 0) {
-        SUMI_TRY(sumi_cuda_weights_allocate(weights, list, *cursor, count, error));
-        *out_taken = sumi_cuda_mapped_upload_takes(weights, index); // its rows may be padded on the device
+        SUMI_TRY(sumi_device_weights_allocate(weights, list, *cursor, count, error));
+        *out_taken = sumi_device_mapped_upload_takes(weights, index); // its rows may be padded on the device
     }
     if (!*out_taken) return SUMI_OK;
     bool is_sent = false;
-    SUMI_TRY(sumi_cuda_mapped_upload_step(weights, index, until_ns, &is_sent, error));
+    SUMI_TRY(sumi_device_mapped_upload_step(weights, index, until_ns, &is_sent, error));
     if (is_sent) ++*cursor;
     return SUMI_OK;
 }
 
 // Uploads one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
 // buffers, so that the device copies the other half meanwhile.
-static sumi_result upload_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+static sumi_result upload_batch(sumi_device_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
                                 uint64_t until_ns, uint32_t budget_us, bool takes_mapped, sumi_error* error)
 {
     SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
-    sumi_cuda_upload* upload = weights->upload;
+    sumi_device_upload* upload = weights->upload;
     buffer* batch[BUFFER_COUNT];
     const uint64_t max_bytes =
-        (uint64_t)budget_us * SUMI_CUDA_SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
+        (uint64_t)budget_us * SUMI_DEVICE_SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
     const uint64_t max_buffers = (max_bytes < BATCH_BYTES ? max_bytes : BATCH_BYTES) / upload->buffer_bytes;
     const uint64_t frame_bytes = upload->largest_row > BUFFER_BYTES ? upload->largest_row : BUFFER_BYTES;
     upload->fill_bytes = weights->is_paced && frame_bytes < upload->buffer_bytes ? frame_bytes : upload->buffer_bytes;
@@ -510,12 +512,12 @@ static sumi_result upload_batch(sumi_cuda_weights* weights, const int32_t* list,
 }
 
 // Frees buffer by buffer while there is time, at least one, because unpinning takes the caller's time too.
-static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, bool* out_done, sumi_error* error)
+static sumi_result finish_upload(sumi_device_weights* weights, uint64_t until_ns, bool* out_done, sumi_error* error)
 {
-    sumi_cuda_upload* upload = weights->upload;
+    sumi_device_upload* upload = weights->upload;
     *out_done = false;
     bool is_unlocked = true;
-    if (upload != NULL) SUMI_TRY(sumi_cuda_mapped_upload_finish(weights, until_ns, &is_unlocked, error));
+    if (upload != NULL) SUMI_TRY(sumi_device_mapped_upload_finish(weights, until_ns, &is_unlocked, error));
     if (!is_unlocked) return SUMI_OK;
     for (bool is_first = true; upload != NULL && upload->made > 0; is_first = false) {
         buffer* s = &upload->buffers[upload->made - 1];
@@ -536,8 +538,9 @@ static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, 
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
-                                     uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+sumi_result sumi_device_weights_upload(sumi_device_weights* weights, const int32_t* list, int32_t count,
+                                       int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done,
+                                       sumi_error* error)
 {
     SUMI_ASSERT(*cursor >= 0 && *cursor <= count);
     *out_done = false;
@@ -567,11 +570,11 @@ sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* 
     return finish_upload(weights, until_ns, out_done, error);
 }
 
-sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count,
-                                        int32_t list_index, uint64_t address, sumi_error* error)
+sumi_result sumi_device_weights_upload_to(sumi_device_weights* weights, const int32_t* list, int32_t count,
+                                          int32_t list_index, uint64_t address, sumi_error* error)
 {
     SUMI_ASSERT(list_index >= 0 && list_index < count && address != 0);
-    sumi_cuda_resident* resident = &weights->residents[list[list_index]];
+    sumi_device_resident* resident = &weights->residents[list[list_index]];
     // a plan under a larger budget has left it on the device
     if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
         return weights->port->functions->copy_within(weights->port, address, resident->on_device.data, resident->bytes,
@@ -579,9 +582,9 @@ sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_
     }
     if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
     sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
-    const sumi_cuda_weight previous_weight = resident->on_device;
+    const sumi_device_weight previous_weight = resident->on_device;
     const int32_t previous_rows_sent = resident->rows_sent;
-    resident->on_device = sumi_cuda_weight_at(address, resident->weight, resident->form);
+    resident->on_device = sumi_device_weight_at(address, resident->weight, resident->form);
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     for (int32_t cursor = list_index; result == SUMI_OK && cursor <= list_index;)

@@ -1,7 +1,7 @@
-#include "cuda/pinned.h"
+#include "device/pinned.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "cuda/device_memory.h"
+#include "device/device_memory.h"
 
 // Pinned in 1.9 ms. The driver queues a few hundred copies and then lets the caller wait; with pieces of 1 MB a slice
 // of an encoder would have two thousand copies.
@@ -22,12 +22,12 @@ static uint64_t count_pieces(uint64_t bytes, uint64_t row_bytes)
     return (bytes + piece - 1) / piece;
 }
 
-uint64_t sumi_cuda_pinned_list_bytes(uint64_t bytes, uint64_t row_bytes)
+uint64_t sumi_device_pinned_list_bytes(uint64_t bytes, uint64_t row_bytes)
 {
     return (count_pieces(bytes, row_bytes) * sizeof(uint64_t) + 511) / 512 * 512;
 }
 
-static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, sumi_cuda_pinned* pinned,
+static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, sumi_device_pinned* pinned,
                          sumi_error* error)
 {
     SUMI_ASSERT(bytes > 0 && pinned->pieces == NULL && pinned->made == 0);
@@ -35,25 +35,25 @@ static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, su
     sumi_device_block* pieces = sumi_alloc_array(heap, (size_t)count, sizeof *pieces);
     if (pieces == NULL)
         return sumi_out_of_memory(error, (size_t)count * sizeof *pieces, "the list of a weight's pinned pieces");
-    *pinned = (sumi_cuda_pinned){
+    *pinned = (sumi_device_pinned){
         .pieces = pieces, .count = (int32_t)count, .bytes = bytes, .piece_rows = (int32_t)piece_rows_of(row_bytes)};
     pinned->piece_bytes = (uint64_t)pinned->piece_rows * row_bytes;
     SUMI_ASSERT(pinned->piece_bytes % 512 == 0);
     return SUMI_OK;
 }
 
-static sumi_result make_list(sumi_cuda_memory* memory, sumi_cuda_pinned* pinned, sumi_error* error)
+static sumi_result make_list(sumi_device_memory* memory, sumi_device_pinned* pinned, sumi_error* error)
 {
     SUMI_ASSERT(pinned->made == pinned->count && pinned->list.address == 0);
-    SUMI_TRY(sumi_cuda_allocate(memory, (uint64_t)pinned->count * sizeof(uint64_t), SUMI_MEMORY_STAGING,
-                                "a table that is read where it lies", &pinned->list, error));
-    uint64_t* addresses = sumi_cuda_host(&pinned->list);
+    SUMI_TRY(sumi_device_allocate(memory, (uint64_t)pinned->count * sizeof(uint64_t), SUMI_MEMORY_STAGING,
+                                  "a table that is read where it lies", &pinned->list, error));
+    uint64_t* addresses = sumi_device_host(&pinned->list);
     for (int32_t i = 0; i < pinned->count; i++) addresses[i] = pinned->pieces[i].address;
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists,
-                          uint64_t until_ns, sumi_cuda_pinned* pinned, bool* out_done, sumi_error* error)
+sumi_result sumi_device_pin(sumi_heap* heap, sumi_device_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists,
+                            uint64_t until_ns, sumi_device_pinned* pinned, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(row_bytes > 0 && row_bytes % 16 == 0);
     SUMI_ASSERT(pinned->pieces == NULL || (pinned->bytes == bytes && pinned->made <= pinned->count));
@@ -63,8 +63,8 @@ sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t by
          is_first = false) {
         const uint64_t remaining_bytes = bytes - (uint64_t)pinned->made * pinned->piece_bytes,
                        piece = remaining_bytes < pinned->piece_bytes ? remaining_bytes : pinned->piece_bytes;
-        SUMI_TRY(sumi_cuda_allocate(memory, piece, SUMI_MEMORY_STAGING, "weights that are streamed",
-                                    &pinned->pieces[pinned->made], error));
+        SUMI_TRY(sumi_device_allocate(memory, piece, SUMI_MEMORY_STAGING, "weights that are streamed",
+                                      &pinned->pieces[pinned->made], error));
         pinned->made++;
     }
     if (pinned->made < pinned->count) return SUMI_OK;
@@ -73,10 +73,10 @@ sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t by
     return SUMI_OK;
 }
 
-void sumi_cuda_unpin(sumi_heap* heap, sumi_cuda_memory* memory, sumi_cuda_pinned* pinned)
+void sumi_device_unpin(sumi_heap* heap, sumi_device_memory* memory, sumi_device_pinned* pinned)
 {
-    while (pinned->made > 0) sumi_cuda_release(memory, &pinned->pieces[--pinned->made]);
-    sumi_cuda_release(memory, &pinned->list);
+    while (pinned->made > 0) sumi_device_release(memory, &pinned->pieces[--pinned->made]);
+    sumi_device_release(memory, &pinned->list);
     sumi_free(heap, pinned->pieces);
-    *pinned = (sumi_cuda_pinned){.pieces = NULL};
+    *pinned = (sumi_device_pinned){.pieces = NULL};
 }

@@ -1,11 +1,11 @@
-#include "cuda/pinned_copies.h"
+#include "device/pinned_copies.h"
 #include "base/assert.h"
-#include "cuda/form.h"
-#include "cuda/mapped.h"
-#include "cuda/pinned.h"
-#include "cuda/residency.h"
-#include "cuda/upload.h"
-#include "cuda/weight_forms.h"
+#include "device/form.h"
+#include "device/mapped.h"
+#include "device/pinned.h"
+#include "device/residency.h"
+#include "device/upload.h"
+#include "device/weight_forms.h"
 #include <string.h>
 
 typedef struct row_copies {
@@ -13,7 +13,7 @@ typedef struct row_copies {
     bool is_gated;
     int32_t begin;
     uint64_t row_bytes;
-    const sumi_cuda_pinned* to;
+    const sumi_device_pinned* to;
 } row_copies;
 
 // Computes one row of a weight with its change, rounded once.
@@ -41,7 +41,7 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
         // as upload_row in kernels/upload.cuh
         const int64_t row = rows->is_gated ? (int64_t)(row_in_half / 8) * 16 + (r < half ? 0 : 8) + row_in_half % 8 : r;
         uint64_t bytes = rows->row_bytes; // a piece holds whole rows
-        unsigned char* to = sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes);
+        unsigned char* to = sumi_device_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes);
         if (weight->change != NULL) sum_row(weight, r, (uint16_t*)(void*)to);
         else
             memcpy(to,
@@ -51,39 +51,39 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
     }
 }
 
-void sumi_cuda_weights_fill_pinned_copy(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
+void sumi_device_weights_fill_pinned_copy(sumi_device_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
 {
-    SUMI_ASSERT(sumi_cuda_form_is_made_on_cpu(weights->residents[index].weight, weights->residents[index].form));
+    SUMI_ASSERT(sumi_device_form_is_made_on_cpu(weights->residents[index].weight, weights->residents[index].form));
     SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows
                 && !weights->residents[index].has_pinned_copy);
-    sumi_cuda_resident* resident = &weights->residents[index];
+    sumi_device_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
-    row_copies rows = {weight, sumi_cuda_is_gated_form(resident->form), *row,
-                       sumi_cuda_made_row_bytes(weight, resident->form), &resident->pinned_copy};
-    uint64_t limit = (uint64_t)budget_us * SUMI_CUDA_SLOWEST_BYTES_PER_US
+    row_copies rows = {weight, sumi_device_is_gated_form(resident->form), *row,
+                       sumi_device_made_row_bytes(weight, resident->form), &resident->pinned_copy};
+    uint64_t limit = (uint64_t)budget_us * SUMI_DEVICE_SLOWEST_BYTES_PER_US
                    * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
     limit = limit < (1u << 20) / rows.row_bytes + 1 ? (1u << 20) / rows.row_bytes + 1 : limit;
     const int32_t count = (uint64_t)(weight->rows - *row) < limit ? weight->rows - *row : (int32_t)limit;
-    sumi_parallel(weights->workers, count, (int32_t)(SUMI_CUDA_ITEM_BYTES / rows.row_bytes) + 1, copy_rows, &rows);
+    sumi_parallel(weights->workers, count, (int32_t)(SUMI_DEVICE_ITEM_BYTES / rows.row_bytes) + 1, copy_rows, &rows);
     *row += count;
     if (*row >= weight->rows) resident->has_pinned_copy = true;
 }
 
-bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
+bool sumi_device_streams_mapped(const sumi_device_weights* weights, const sumi_weight* weight, sumi_device_form form)
 {
-    return sumi_cuda_form_is_made_on_cpu(weight, form) && sumi_cuda_mapped_holds(&weights->mapped, weight);
+    return sumi_device_form_is_made_on_cpu(weight, form) && sumi_device_mapped_holds(&weights->mapped, weight);
 }
 
-sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
-                                       uint64_t to, sumi_error* error)
+sumi_result sumi_device_weights_copy_out(const sumi_device_weights* weights, const sumi_device_resident* resident,
+                                         uint64_t to, sumi_error* error)
 {
     SUMI_ASSERT(resident->has_pinned_copy && to != 0);
     if (resident->chunks > 0)
-        return sumi_cuda_mapped_copy(&weights->mapped, resident->weight, sumi_cuda_is_gated_form(resident->form), to,
-                                     error);
+        return sumi_device_mapped_copy(&weights->mapped, resident->weight, sumi_device_is_gated_form(resident->form),
+                                       to, error);
     for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
         bytes = resident->bytes - done;
-        const unsigned char* from = sumi_cuda_pinned_at(&resident->pinned_copy, done, &bytes);
+        const unsigned char* from = sumi_device_pinned_at(&resident->pinned_copy, done, &bytes);
         SUMI_TRY(weights->port->functions->copy_in(weights->port, to + done, from, bytes, "streaming weights", error));
     }
     return SUMI_OK;

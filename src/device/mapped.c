@@ -1,4 +1,4 @@
-#include "cuda/mapped.h"
+#include "device/mapped.h"
 #include "base/assert.h"
 #include "base/platform.h"
 #include <string.h>
@@ -8,7 +8,7 @@
 #define CHUNK_BYTES ((size_t)32 << 20)
 #define GROUP_ROWS 8 // of each half, alternately (kernels/upload.cuh)
 
-void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, sumi_device_port* port)
+void sumi_device_mapped_init(sumi_device_mapped* mapped, sumi_heap* heap, sumi_device_port* port)
 {
     memset(mapped, 0, sizeof *mapped);
     mapped->heap = heap;
@@ -17,7 +17,7 @@ void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, sumi_devic
     mapped->is_supported = port->functions->can_lock_pages(port);
 }
 
-static void unlock_chunk(sumi_cuda_mapped* mapped, size_t index)
+static void unlock_chunk(sumi_device_mapped* mapped, size_t index)
 {
     SUMI_ASSERT(index < mapped->count && mapped->chunks[index].users == 0);
     mapped->port->functions->unlock_pages(mapped->port, (void*)mapped->chunks[index].begin);
@@ -25,7 +25,7 @@ static void unlock_chunk(sumi_cuda_mapped* mapped, size_t index)
     memmove(&mapped->chunks[index], &mapped->chunks[index + 1], (mapped->count - index) * sizeof *mapped->chunks);
 }
 
-void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped)
+void sumi_device_mapped_close(sumi_device_mapped* mapped)
 {
     if (mapped->heap == NULL) return;
     while (mapped->count > 0) unlock_chunk(mapped, mapped->count - 1);
@@ -33,7 +33,7 @@ void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped)
     memset(mapped, 0, sizeof *mapped);
 }
 
-bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* weight)
+bool sumi_device_mapped_holds(const sumi_device_mapped* mapped, const sumi_weight* weight)
 {
     bool is_mapped = mapped->is_supported && weight->tensor_count > 0 && weight->change == NULL;
     for (int32_t p = 0; p < weight->tensor_count; p++) is_mapped = is_mapped && weight->tensors[p].mapping != NULL;
@@ -42,7 +42,7 @@ bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* w
 
 // ---- Chunks ---------------------------------------------------------------------------------------------------------
 
-static uintptr_t chunk_begin(const sumi_cuda_mapped* mapped, uintptr_t address)
+static uintptr_t chunk_begin(const sumi_device_mapped* mapped, uintptr_t address)
 {
     return address / mapped->chunk_bytes * mapped->chunk_bytes;
 }
@@ -53,8 +53,8 @@ static uint64_t tensor_bytes(const sumi_weight* weight, const sumi_stacked_tenso
 
 // Finds chunk `number` of a weight, in the order of its tensors, cut to the mapping of the file. False: it has
 // fewer.
-static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t number,
-                       sumi_cuda_chunk* out_chunk)
+static bool find_chunk(const sumi_device_mapped* mapped, const sumi_weight* weight, int32_t number,
+                       sumi_device_chunk* out_chunk)
 {
     SUMI_ASSERT(number >= 0);
     for (int32_t p = 0; p < weight->tensor_count; p++) {
@@ -73,7 +73,7 @@ static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight
         const uintptr_t end = map_end - begin < mapped->chunk_bytes - (begin - chunk_address)
                                 ? map_end
                                 : chunk_address + mapped->chunk_bytes;
-        *out_chunk = (sumi_cuda_chunk){begin, end - begin, 1};
+        *out_chunk = (sumi_device_chunk){begin, end - begin, 1};
         SUMI_ASSERT(begin < end && begin >= map && end <= map_end && end - begin <= mapped->chunk_bytes);
         return true;
     }
@@ -81,7 +81,7 @@ static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight
 }
 
 // The index of the chunk that begins there, or at which it is to be inserted.
-static size_t chunk_index(const sumi_cuda_mapped* mapped, uintptr_t begin)
+static size_t chunk_index(const sumi_device_mapped* mapped, uintptr_t begin)
 {
     size_t low = 0, high = mapped->count;
     while (low < high) {
@@ -92,12 +92,12 @@ static size_t chunk_index(const sumi_cuda_mapped* mapped, uintptr_t begin)
     return low;
 }
 
-static bool is_locked(const sumi_cuda_mapped* mapped, size_t index, uintptr_t begin)
+static bool is_locked(const sumi_device_mapped* mapped, size_t index, uintptr_t begin)
 {
     return index < mapped->count && mapped->chunks[index].begin == begin;
 }
 
-static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* chunk, sumi_error* error)
+static sumi_result use_chunk(sumi_device_mapped* mapped, const sumi_device_chunk* chunk, sumi_error* error)
 {
     SUMI_ASSERT(mapped->is_supported && chunk->bytes > 0);
     const size_t index = chunk_index(mapped, chunk->begin);
@@ -123,11 +123,11 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks,
-                                  uint64_t until_ns, bool* out_done, sumi_error* error)
+sumi_result sumi_device_mapped_lock(sumi_device_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks,
+                                    uint64_t until_ns, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(*io_chunks >= 0);
-    sumi_cuda_chunk chunk;
+    sumi_device_chunk chunk;
     *out_done = false;
     for (bool is_first = true; find_chunk(mapped, weight, *io_chunks, &chunk); is_first = false) {
         if (!is_first && sumi_clock_ns() >= until_ns) return SUMI_OK;
@@ -139,10 +139,11 @@ sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* w
     return SUMI_OK;
 }
 
-void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, int32_t max_count)
+void sumi_device_mapped_unlock(sumi_device_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks,
+                               int32_t max_count)
 {
     SUMI_ASSERT(*io_chunks >= 0);
-    sumi_cuda_chunk chunk;
+    sumi_device_chunk chunk;
     for (; max_count > 0 && *io_chunks > 0 && find_chunk(mapped, weight, --*io_chunks, &chunk); max_count--) {
         const size_t index = chunk_index(mapped, chunk.begin);
         if (is_locked(mapped, index, chunk.begin) && --mapped->chunks[index].users == 0) unlock_chunk(mapped, index);
@@ -152,7 +153,7 @@ void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight
 // ---- Copies ---------------------------------------------------------------------------------------------------------
 
 typedef struct target {
-    const sumi_cuda_mapped* mapped;
+    const sumi_device_mapped* mapped;
     uint64_t to;
     uint64_t half, group; // bytes of one half of the rows; of a group of rows
 } target;
@@ -194,8 +195,8 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t offset,
     return copy_chunked(t, destination + 2 * group * count, from + group * count, bytes - group * count, error);
 }
 
-sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated, uint64_t to,
-                                  sumi_error* error)
+sumi_result sumi_device_mapped_copy(const sumi_device_mapped* mapped, const sumi_weight* weight, bool is_gated,
+                                    uint64_t to, sumi_error* error)
 {
     SUMI_ASSERT(to != 0 && weight->tensor_count > 0 && weight->change == NULL);
     SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));

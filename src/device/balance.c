@@ -1,4 +1,4 @@
-#include "cuda/balance.h"
+#include "device/balance.h"
 #include "base/assert.h"
 #include <math.h>
 
@@ -6,7 +6,7 @@
 // become large when an adapter changes the norm. In simulation 1/16 and 1/1000 gave the same error.
 #define LEAST_OF_MEAN (1.0 / 16)
 
-void sumi_cuda_balance(const sumi_weight* norm, float* into)
+void sumi_device_balance(const sumi_weight* norm, float* into)
 {
     SUMI_ASSERT(norm->rows == 1 && norm->cols >= 1);
     double sum = 0.0;

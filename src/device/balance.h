@@ -15,10 +15,10 @@
 // Matrices are stored as w / s wherever they are stored in 8-bit integers. x is multiplied by s once: by the norm that
 // writes x if it writes 8 bits (FORM_VECTOR_BALANCED), otherwise by the kernel that rounds x before the product.
 // arrange.c decides which.
-#ifndef SUMI_CUDA_BALANCE_H
-#define SUMI_CUDA_BALANCE_H
+#ifndef SUMI_DEVICE_BALANCE_H
+#define SUMI_DEVICE_BALANCE_H
 #include "plan/weight.h"
 
 // Computes s from a norm's weight: [cols], finite and above 0 where the weight is finite.
-void sumi_cuda_balance(const sumi_weight* norm, float* into);
+void sumi_device_balance(const sumi_weight* norm, float* into);
 #endif

@@ -1,8 +1,8 @@
 // What may lie on the device within the budget: the arena, scratch memory, the ring buffer of streamed weights, and
 // which weights are resident.
-#ifndef SUMI_CUDA_DEVICE_BUDGET_H
-#define SUMI_CUDA_DEVICE_BUDGET_H
-#include "cuda/stock.h"
+#ifndef SUMI_DEVICE_BUDGET_H
+#define SUMI_DEVICE_BUDGET_H
+#include "device/stock.h"
 #include "plan/runner.h"
 
 // What a plan needs under a budget (0: no limit). scratch_bytes: of the runner's kernels. The pinned bytes are those of
@@ -10,18 +10,18 @@
 sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_plan* plan, uint64_t scratch_bytes,
                                      uint64_t budget, sumi_device_need* out_need, sumi_error* error);
 // Decides which weights of the plan are resident under the present budget.
-sumi_result sumi_cuda_divide_plan(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
-bool sumi_cuda_needs_pinned_copies(const sumi_device_plan* record);
+sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
+bool sumi_device_needs_pinned_copies(const sumi_device_plan* record);
 // Frees the pinned copies of a plan's weights once all of its weights are resident. Frees one piece at least, and more
 // until the time is over, because unpinning takes the caller's time as pinning does. Plans that stream weights make
 // their pinned copies again.
-void sumi_cuda_drop_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns);
+void sumi_device_drop_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns);
 // Evicts weights of other plans, and frees other memory, until what the plan lacks fits into the budget. Nothing may be
 // running.
-sumi_result sumi_cuda_make_fit(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
+sumi_result sumi_device_make_fit(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
 // Nothing may be running.
-void sumi_cuda_release_ring(sumi_device_stock* stock);
-sumi_result sumi_cuda_reserve_ring(sumi_device_stock* stock, const sumi_device_plan* record, sumi_error* error);
+void sumi_device_release_ring(sumi_device_stock* stock);
+sumi_result sumi_device_reserve_ring(sumi_device_stock* stock, const sumi_device_plan* record, sumi_error* error);
 // Makes the arena and scratch memory large enough for the plan. On failure the block that should have grown may have
 // been freed. Nothing may be running.
 sumi_result sumi_device_reserve_blocks(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);

@@ -1,16 +1,16 @@
-#include "cuda/device_budget.h"
+#include "device/device_budget.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "cuda/device_memory.h"
-#include "cuda/mapped.h"
-#include "cuda/residency.h"
-#include "cuda/stock.h"
-#include "cuda/streaming.h"
-#include "cuda/upload.h"
+#include "device/device_memory.h"
+#include "device/mapped.h"
+#include "device/residency.h"
+#include "device/stock.h"
+#include "device/streaming.h"
+#include "device/upload.h"
 
 static uint64_t bytes_without_weights(const sumi_device_stock* stock, const sumi_plan* plan, uint64_t scratch)
 {
-    return stock->fixed_bytes + sumi_cuda_block_bytes(plan->arena_bytes) + sumi_cuda_block_bytes(scratch);
+    return stock->fixed_bytes + sumi_device_block_bytes(plan->arena_bytes) + sumi_device_block_bytes(scratch);
 }
 static uint64_t budget_of_weights(uint64_t budget, uint64_t bytes_without_weights)
 {
@@ -21,8 +21,8 @@ sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_
                                      uint64_t budget, sumi_device_need* out_need, sumi_error* error)
 {
     const uint64_t other_bytes = bytes_without_weights(stock, plan, scratch_bytes);
-    sumi_cuda_division division;
-    SUMI_TRY(sumi_cuda_divide(&stock->weights, plan, budget_of_weights(budget, other_bytes), &division, error));
+    sumi_device_division division;
+    SUMI_TRY(sumi_device_divide(&stock->weights, plan, budget_of_weights(budget, other_bytes), &division, error));
     sumi_free(stock->heap, division.entries);
     *out_need =
         (sumi_device_need){.weight_bytes = division.resident_bytes + division.ring_bytes + division.staging_bytes,
@@ -34,14 +34,14 @@ sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_divide_plan(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
+sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
     if (record->has_weights && record->division_budget == stock->budget) return SUMI_OK;
-    sumi_cuda_weights* weights = &stock->weights;
-    sumi_cuda_division* division = &record->division;
+    sumi_device_weights* weights = &stock->weights;
+    sumi_device_division* division = &record->division;
     if (record->has_weights) sumi_device_settle(stock);
     sumi_device_forget_division(stock, record);
-    SUMI_TRY(sumi_cuda_divide(
+    SUMI_TRY(sumi_device_divide(
         weights, record->plan,
         budget_of_weights(stock->budget, bytes_without_weights(stock, record->plan, record->scratch_bytes)), division,
         error));
@@ -50,19 +50,19 @@ sumi_result sumi_cuda_divide_plan(sumi_device_stock* stock, sumi_device_plan* re
                              error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights")
                                                  : SUMI_OK;
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
-        sumi_cuda_division_entry* entry = &division->entries[i];
-        result =
-            sumi_cuda_weights_add(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index, error);
+        sumi_device_division_entry* entry = &division->entries[i];
+        result = sumi_device_weights_add(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index,
+                                         error);
         if (result != SUMI_OK) break;
         if (entry->in_steps) weights->residents[entry->weight_index].in_steps = true;
-        if (entry->residence == SUMI_CUDA_WEIGHT_RESIDENT)
+        if (entry->residence == SUMI_DEVICE_WEIGHT_RESIDENT)
             record->weights[record->weight_count++] = entry->weight_index;
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device do not hold this job, even with its weights streamed",
                            1e-6 * (double)stock->budget);
-    if (result == SUMI_OK && division->streams) result = sumi_cuda_streaming_create(stock, record, error);
+    if (result == SUMI_OK && division->streams) result = sumi_device_streaming_create(stock, record, error);
     sumi_free(stock->heap, division->entries);
     division->entries = NULL;
     if (result != SUMI_OK) {
@@ -74,28 +74,28 @@ sumi_result sumi_cuda_divide_plan(sumi_device_stock* stock, sumi_device_plan* re
     return SUMI_OK;
 }
 
-bool sumi_cuda_needs_pinned_copies(const sumi_device_plan* record) { return record->division.streams; }
+bool sumi_device_needs_pinned_copies(const sumi_device_plan* record) { return record->division.streams; }
 
-void sumi_cuda_drop_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns)
+void sumi_device_drop_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns)
 {
     bool is_first = true;
-    for (; !sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count;
+    for (; !sumi_device_needs_pinned_copies(record) && record->unpinned_count < record->weight_count;
          record->unpinned_count++) {
-        sumi_cuda_resident* resident = &stock->weights.residents[record->weights[record->unpinned_count]];
+        sumi_device_resident* resident = &stock->weights.residents[record->weights[record->unpinned_count]];
         if (resident->pinned_copy.pieces == NULL && resident->chunks == 0) continue;
         if (is_first) sumi_device_settle(stock);
         for (size_t p = 0; p < stock->plan_count && resident->has_pinned_copy; p++) {
-            sumi_cuda_weight_streaming* streaming = stock->plans[p]->streaming;
+            sumi_device_weight_streaming* streaming = stock->plans[p]->streaming;
             if (streaming != NULL) streaming->pinned_cursor = streaming->pinned_row = 0;
         }
         resident->has_pinned_copy = false;
         for (; resident->chunks > 0 || resident->pinned_copy.made > 0; is_first = false) {
             if (!is_first && sumi_clock_ns() >= until_ns) return;
             if (resident->chunks > 0)
-                sumi_cuda_mapped_unlock(&stock->weights.mapped, resident->weight, &resident->chunks, 1);
-            else sumi_cuda_release(&stock->memory, &resident->pinned_copy.pieces[--resident->pinned_copy.made]);
+                sumi_device_mapped_unlock(&stock->weights.mapped, resident->weight, &resident->chunks, 1);
+            else sumi_device_release(&stock->memory, &resident->pinned_copy.pieces[--resident->pinned_copy.made]);
         }
-        sumi_cuda_weights_drop_pinned_copy(&stock->weights, resident);
+        sumi_device_weights_drop_pinned_copy(&stock->weights, resident);
     }
 }
 
@@ -122,22 +122,22 @@ static void release_larger(sumi_device_stock* stock, sumi_device_block* block, u
                            bool* io_is_any)
 {
     if (block->address == 0 || block->bytes <= requested_bytes) return;
-    sumi_cuda_release(&stock->memory, block);
+    sumi_device_release(&stock->memory, block);
     *io_is_any = true;
 }
 
-sumi_result sumi_cuda_make_fit(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
+sumi_result sumi_device_make_fit(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
     SUMI_ASSERT(record->has_weights);
     if (stock->budget == 0 || record->fits_budget) return SUMI_OK;
-    const uint64_t arena_bytes = sumi_cuda_block_bytes(record->plan->arena_bytes),
-                   scratch_bytes = sumi_cuda_block_bytes(record->scratch_bytes),
+    const uint64_t arena_bytes = sumi_device_block_bytes(record->plan->arena_bytes),
+                   scratch_bytes = sumi_device_block_bytes(record->scratch_bytes),
                    ring_bytes = record->division.ring_bytes;
-    sumi_cuda_weights* weights = &stock->weights;
+    sumi_device_weights* weights = &stock->weights;
     const uint64_t serial = ++weights->list_serial;
     bool is_idle = false, has_evicted = false;
     sumi_result result = SUMI_OK;
-    sumi_cuda_weights_settle(weights); // memory for conversions is then counted once only
+    sumi_device_weights_settle(weights); // memory for conversions is then counted once only
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].list_serial = serial;
     // one slab is evicted each time, at the end the large blocks
     for (size_t tries = weights->slab_count + 2;; tries--) {
@@ -145,13 +145,13 @@ sumi_result sumi_cuda_make_fit(sumi_device_stock* stock, sumi_device_plan* recor
                                      + missing_bytes(scratch_bytes, &stock->scratch)
                                      + missing_bytes(ring_bytes, &stock->weight_ring);
         for (int32_t i = 0; i < record->weight_count; i++) {
-            const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
+            const sumi_device_resident* resident = &weights->residents[record->weights[i]];
             total_missing_bytes += resident->on_device.data == 0 ? resident->bytes : 0;
         }
-        if (sumi_cuda_held_bytes(&stock->memory) + total_missing_bytes <= stock->budget) break;
+        if (sumi_device_held_bytes(&stock->memory) + total_missing_bytes <= stock->budget) break;
         if (!is_idle) sumi_device_settle(stock);
         is_idle = true;
-        if (tries > 0 && sumi_cuda_weights_evict(weights, serial, true)) {
+        if (tries > 0 && sumi_device_weights_evict(weights, serial, true)) {
             has_evicted = true;
             continue;
         }
@@ -163,7 +163,7 @@ sumi_result sumi_cuda_make_fit(sumi_device_stock* stock, sumi_device_plan* recor
         if (is_any && tries > 0) continue;
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing",
-                           1e-6 * (double)stock->budget, 1e-6 * (double)sumi_cuda_held_bytes(&stock->memory),
+                           1e-6 * (double)stock->budget, 1e-6 * (double)sumi_device_held_bytes(&stock->memory),
                            1e-6 * (double)total_missing_bytes);
         break;
     }
@@ -174,22 +174,22 @@ sumi_result sumi_cuda_make_fit(sumi_device_stock* stock, sumi_device_plan* recor
     return SUMI_OK;
 }
 
-void sumi_cuda_release_ring(sumi_device_stock* stock)
+void sumi_device_release_ring(sumi_device_stock* stock)
 {
     if (stock->weight_ring.address == 0) return;
     sumi_device_settle(stock);
     for (size_t p = 0; p < stock->plan_count; p++) {
         if (stock->plans[p]->streaming != NULL) stock->port->functions->drop_recordings(stock->port, stock->plans[p]);
     }
-    sumi_cuda_release(&stock->memory, &stock->weight_ring);
+    sumi_device_release(&stock->memory, &stock->weight_ring);
 }
 
-sumi_result sumi_cuda_reserve_ring(sumi_device_stock* stock, const sumi_device_plan* record, sumi_error* error)
+sumi_result sumi_device_reserve_ring(sumi_device_stock* stock, const sumi_device_plan* record, sumi_error* error)
 {
     if (record->division.ring_bytes <= stock->weight_ring.bytes) return SUMI_OK;
-    sumi_cuda_release_ring(stock);
-    return sumi_cuda_allocate(&stock->memory, record->division.ring_bytes, SUMI_MEMORY_WEIGHTS, "streamed weights",
-                              &stock->weight_ring, error);
+    sumi_device_release_ring(stock);
+    return sumi_device_allocate(&stock->memory, record->division.ring_bytes, SUMI_MEMORY_WEIGHTS, "streamed weights",
+                                &stock->weight_ring, error);
 }
 
 void sumi_device_set_budget(sumi_device_stock* stock, uint64_t bytes)
@@ -206,19 +206,19 @@ static sumi_result grow_block(sumi_device_stock* stock, sumi_device_block* block
     if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
     sumi_device_block larger;
     if (stock->budget != 0 && block->address != 0) { // both blocks together may exceed the budget
-        sumi_cuda_release(&stock->memory, block);
+        sumi_device_release(&stock->memory, block);
         sumi_device_drop_all_recordings(stock);
     }
     sumi_error first = {0};
-    if (sumi_cuda_allocate(&stock->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, &first) == SUMI_OK) {
-        sumi_cuda_release_behind(&stock->memory, block);
+    if (sumi_device_allocate(&stock->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, &first) == SUMI_OK) {
+        sumi_device_release_behind(&stock->memory, block);
         stock->has_late_frees = true;
     } else {
         if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY) return sumi_fail_with(error, &first);
-        sumi_cuda_release(&stock->memory, block);
+        sumi_device_release(&stock->memory, block);
         sumi_device_drop_all_recordings(stock);
         if (stock->has_late_frees) sumi_device_settle(stock);
-        SUMI_TRY(sumi_cuda_allocate(&stock->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, error));
+        SUMI_TRY(sumi_device_allocate(&stock->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, error));
     }
     *block = larger;
     sumi_device_drop_all_recordings(stock);
@@ -239,29 +239,29 @@ void sumi_device_release_blocks(sumi_device_stock* stock)
 {
     sumi_device_settle(stock);
     sumi_device_drop_all_recordings(stock);
-    sumi_cuda_release(&stock->memory, &stock->arena);
-    sumi_cuda_release(&stock->memory, &stock->scratch);
+    sumi_device_release(&stock->memory, &stock->arena);
+    sumi_device_release(&stock->memory, &stock->scratch);
 }
 
 void sumi_device_trim(sumi_device_stock* stock)
 {
-    while (sumi_cuda_held_bytes(&stock->memory) > stock->budget
-           && sumi_cuda_weights_evict(&stock->weights, UINT64_MAX, true))
+    while (sumi_device_held_bytes(&stock->memory) > stock->budget
+           && sumi_device_weights_evict(&stock->weights, UINT64_MAX, true))
         continue;
-    if (sumi_cuda_held_bytes(&stock->memory) > stock->budget) sumi_cuda_release_ring(stock);
+    if (sumi_device_held_bytes(&stock->memory) > stock->budget) sumi_device_release_ring(stock);
     reset_evicted_weights(stock);
 }
 
 bool sumi_device_evict(sumi_device_stock* stock, const sumi_device_plan* record)
 {
-    sumi_cuda_weights* weights = &stock->weights;
+    sumi_device_weights* weights = &stock->weights;
     sumi_device_settle(stock);
     const uint64_t serial = ++weights->list_serial;
     for (int32_t i = 0; record != NULL && i < record->weight_count; i++)
         weights->residents[record->weights[i]].list_serial = serial;
-    const bool takes_all = !sumi_cuda_weights_evict(weights, serial, false);
-    const bool is_any = !takes_all || sumi_cuda_weights_evict(weights, serial, true);
-    while (is_any && sumi_cuda_weights_evict(weights, serial, takes_all)) continue;
+    const bool takes_all = !sumi_device_weights_evict(weights, serial, false);
+    const bool is_any = !takes_all || sumi_device_weights_evict(weights, serial, true);
+    while (is_any && sumi_device_weights_evict(weights, serial, takes_all)) continue;
     if (is_any) reset_evicted_weights(stock);
     return is_any;
 }

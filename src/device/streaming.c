@@ -1,15 +1,15 @@
-#include "cuda/streaming.h"
+#include "device/streaming.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "cuda/arrange.h"
-#include "cuda/form.h"
-#include "cuda/mapped.h"
-#include "cuda/pinned.h"
-#include "cuda/pinned_copies.h"
-#include "cuda/residency.h"
-#include "cuda/stock.h"
-#include "cuda/upload.h"
-#include "cuda/weight_forms.h"
+#include "device/choose_forms.h"
+#include "device/form.h"
+#include "device/mapped.h"
+#include "device/pinned.h"
+#include "device/pinned_copies.h"
+#include "device/residency.h"
+#include "device/stock.h"
+#include "device/upload.h"
+#include "device/weight_forms.h"
 #include <string.h>
 
 // Times the largest streamed weight. Three allow one weight in use, one being copied, and one waiting; more would leave
@@ -22,15 +22,15 @@
 // ---- Division -------------------------------------------------------------------------------------------------------
 
 // Lists every form of every weight once, in the order of first use.
-static sumi_result list_entries(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division,
-                                sumi_error* error)
+static sumi_result list_entries(const sumi_device_weights* weights, const sumi_plan* plan,
+                                sumi_device_division* division, sumi_error* error)
 {
     SUMI_ASSERT(division->entries == NULL && division->count == 0);
     const sumi_weight* weight;
-    sumi_cuda_form form;
+    sumi_device_form form;
     size_t uses = 0, slot_count = 64, capacity = 0;
     for (size_t i = 0; i < plan->op_count; i++) {
-        for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) uses++;
+        for (int32_t k = 0; sumi_device_op_weight(plan, (int32_t)i, k, &weight, &form); k++) uses++;
     }
     while (slot_count < 2 * uses) slot_count *= 2;
     int32_t* slots = sumi_alloc_zero(weights->heap, slot_count * sizeof *slots); // of a hash table: index + 1
@@ -39,8 +39,8 @@ static sumi_result list_entries(const sumi_cuda_weights* weights, const sumi_pla
     sumi_result result = SUMI_OK;
     for (size_t i = 0; i < plan->op_count && result == SUMI_OK; i++) {
         const sumi_op* op = &plan->ops[i];
-        for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) {
-            size_t hash_slot = sumi_cuda_form_hash(weight, form, slot_count);
+        for (int32_t k = 0; sumi_device_op_weight(plan, (int32_t)i, k, &weight, &form); k++) {
+            size_t hash_slot = sumi_device_form_hash(weight, form, slot_count);
             while (slots[hash_slot] != 0
                    && (division->entries[slots[hash_slot] - 1].weight != weight
                        || division->entries[slots[hash_slot] - 1].form != form))
@@ -50,16 +50,16 @@ static sumi_result list_entries(const sumi_cuda_weights* weights, const sumi_pla
                                    sizeof *division->entries, error);
                 if (result != SUMI_OK) break;
                 division->entries[division->count++] =
-                    (sumi_cuda_division_entry){.weight = weight,
-                                               .form = form,
-                                               .is_adapter = sumi_cuda_is_adapter_op(plan, i),
-                                               // kernels read rows of a table in the form that its file has
-                                               .is_table = sumi_cuda_form_is_made_on_cpu(weight, form),
-                                               .bytes = sumi_cuda_form_bytes(weight, form),
-                                               .weight_index = -1};
+                    (sumi_device_division_entry){.weight = weight,
+                                                 .form = form,
+                                                 .is_adapter = sumi_device_is_adapter_op(plan, i),
+                                                 // kernels read rows of a table in the form that its file has
+                                                 .is_table = sumi_device_form_is_made_on_cpu(weight, form),
+                                                 .bytes = sumi_device_form_bytes(weight, form),
+                                                 .weight_index = -1};
                 slots[hash_slot] = division->count;
             }
-            sumi_cuda_division_entry* entry = &division->entries[slots[hash_slot] - 1];
+            sumi_device_division_entry* entry = &division->entries[slots[hash_slot] - 1];
             entry->is_table = entry->is_table && op->kind == SUMI_OP_EMBED_ROWS;
             // Uses in steps count more than all others, however few steps there are: the same weights should be
             // resident for jobs with any number of steps.
@@ -77,7 +77,7 @@ static sumi_result list_entries(const sumi_cuda_weights* weights, const sumi_pla
 // free. Multiples of the golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
-static bool is_resident_before(const sumi_cuda_division_entry* a, const sumi_cuda_division_entry* b)
+static bool is_resident_before(const sumi_device_division_entry* a, const sumi_device_division_entry* b)
 {
     if (a->use_weight > b->use_weight) return true;
     if (a->use_weight < b->use_weight) return false;
@@ -110,21 +110,21 @@ static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* 
     return clamp(free_bytes / RING_STEP * RING_STEP, min_bytes, max_bytes);
 }
 
-static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t device_bytes,
-                          sumi_cuda_division* division, sumi_error* error)
+static sumi_result divide(const sumi_device_weights* weights, const sumi_plan* plan, uint64_t device_bytes,
+                          sumi_device_division* division, sumi_error* error)
 {
     SUMI_ASSERT(division->resident_bytes == 0 && division->streamed_bytes == 0);
     uint64_t all_bytes = 0, vector_bytes = 0;
     movable_weights steps = {0, 0}, others = {0, 0};
-    sumi_cuda_staging staging = {0, 0, false};
+    sumi_device_staging staging = {0, 0, false};
     for (int32_t i = 0; i < division->count; i++) {
         all_bytes += division->entries[i].bytes;
-        sumi_cuda_staging_add(&staging, division->entries[i].weight, division->entries[i].form);
+        sumi_device_staging_add(&staging, division->entries[i].weight, division->entries[i].form);
     }
     division->resident_bytes = all_bytes;
     division->fits = true;
     if (device_bytes == UINT64_MAX) return SUMI_OK;
-    division->staging_bytes = sumi_cuda_staging_bytes(&staging);
+    division->staging_bytes = sumi_device_staging_bytes(&staging);
     if (all_bytes + division->staging_bytes <= device_bytes && !plan->weight_options.streams_weights) return SUMI_OK;
 
     division->streams = true;
@@ -134,13 +134,13 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the order of a plan's weights");
     int32_t count = 0;
     for (int32_t i = 0; i < division->count; i++) {
-        sumi_cuda_division_entry* entry = &division->entries[i];
+        sumi_device_division_entry* entry = &division->entries[i];
         if (entry->is_table) {
-            entry->residence = SUMI_CUDA_WEIGHT_PINNED;
+            entry->residence = SUMI_DEVICE_WEIGHT_PINNED;
             division->pinned_bytes +=
                 entry->bytes
-                + sumi_cuda_pinned_list_bytes(entry->bytes, sumi_cuda_pinned_row_bytes(entry->weight, entry->form));
-        } else if (sumi_cuda_is_vector(entry->form)) { // a few kilobytes each: not worth a copy of their own
+                + sumi_device_pinned_list_bytes(entry->bytes, sumi_device_pinned_row_bytes(entry->weight, entry->form));
+        } else if (sumi_device_is_vector(entry->form)) { // a few kilobytes each: not worth a copy of their own
             vector_bytes += entry->bytes;
         } else {
             movable_weights* sum = entry->in_steps ? &steps : &others;
@@ -161,16 +161,16 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     uint64_t bytes_left = division->fits && !plan->weight_options.streams_weights ? free_bytes - ring : 0;
     division->resident_bytes = vector_bytes;
     for (int32_t k = 0; k < count; k++) {
-        sumi_cuda_division_entry* entry = &division->entries[order[k]];
+        sumi_device_division_entry* entry = &division->entries[order[k]];
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
         if (entry->bytes <= bytes_left) {
-            entry->residence = SUMI_CUDA_WEIGHT_RESIDENT;
+            entry->residence = SUMI_DEVICE_WEIGHT_RESIDENT;
             bytes_left -= entry->bytes;
             division->resident_bytes += entry->bytes;
         } else {
-            entry->residence = SUMI_CUDA_WEIGHT_STREAMED;
+            entry->residence = SUMI_DEVICE_WEIGHT_STREAMED;
             division->streamed_bytes += entry->bytes;
-            if (sumi_cuda_streams_mapped(weights, entry->weight, entry->form)) division->mapped_bytes += entry->bytes;
+            if (sumi_device_streams_mapped(weights, entry->weight, entry->form)) division->mapped_bytes += entry->bytes;
         }
     }
     division->ring_bytes = division->streamed_bytes > 0 ? ring : 0;
@@ -180,8 +180,8 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t device_bytes,
-                             sumi_cuda_division* out_division, sumi_error* error)
+sumi_result sumi_device_divide(const sumi_device_weights* weights, const sumi_plan* plan, uint64_t device_bytes,
+                               sumi_device_division* out_division, sumi_error* error)
 {
     memset(out_division, 0, sizeof *out_division);
     sumi_result result = list_entries(weights, plan, out_division, error);
@@ -194,9 +194,9 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 
 // ---- Loads ----------------------------------------------------------------------------------------------------------
 
-void sumi_cuda_streaming_destroy(sumi_device_stock* stock, sumi_device_plan* record)
+void sumi_device_streaming_destroy(sumi_device_stock* stock, sumi_device_plan* record)
 {
-    sumi_cuda_weight_streaming* streaming = record->streaming;
+    sumi_device_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return;
     sumi_device_port* port = stock->port;
     for (int32_t i = 0; streaming->loads != NULL && i < streaming->load_count; i++) {
@@ -214,8 +214,8 @@ void sumi_cuda_streaming_destroy(sumi_device_stock* stock, sumi_device_plan* rec
 }
 
 // entry_numbers: for each weight of the runner the index of its entry in the division + 1; 0: it has none.
-static const sumi_cuda_division_entry* entry_of(const sumi_cuda_division* division, const int32_t* entry_numbers,
-                                                size_t weight_count, int32_t weight_index)
+static const sumi_device_division_entry* entry_of(const sumi_device_division* division, const int32_t* entry_numbers,
+                                                  size_t weight_count, int32_t weight_index)
 {
     return weight_index >= 0 && (size_t)weight_index < weight_count && entry_numbers[weight_index] > 0
              ? &division->entries[entry_numbers[weight_index] - 1]
@@ -223,31 +223,31 @@ static const sumi_cuda_division_entry* entry_of(const sumi_cuda_division* divisi
 }
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
-static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, const sumi_cuda_division* division,
-                        const int32_t* entry_numbers, sumi_cuda_weight_streaming* streaming)
+static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, const sumi_device_division* division,
+                        const int32_t* entry_numbers, sumi_device_weight_streaming* streaming)
 {
-    const sumi_cuda_weights* weights = &stock->weights;
+    const sumi_device_weights* weights = &stock->weights;
     uint64_t offset = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         streaming->section_loads[s] = streaming->load_count;
         for (int32_t i = plan->sections[s].op_begin; i < plan->sections[s].op_end; i++) {
             const sumi_weight* weight;
-            sumi_cuda_form form;
+            sumi_device_form form;
             streaming->op_loads[i] = -1;
-            for (int32_t k = 0; sumi_cuda_op_weight(plan, i, k, &weight, &form); k++) {
-                const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
+            for (int32_t k = 0; sumi_device_op_weight(plan, i, k, &weight, &form); k++) {
+                const sumi_device_resident* resident = sumi_device_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
-                const sumi_cuda_division_entry* entry =
+                const sumi_device_division_entry* entry =
                     entry_of(division, entry_numbers, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
-                if (entry == NULL || entry->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
-                sumi_cuda_load* newest = streaming->load_count > streaming->section_loads[s]
-                                           ? &streaming->loads[streaming->load_count - 1]
-                                           : NULL;
+                if (entry == NULL || entry->residence != SUMI_DEVICE_WEIGHT_STREAMED) continue;
+                sumi_device_load* newest = streaming->load_count > streaming->section_loads[s]
+                                             ? &streaming->loads[streaming->load_count - 1]
+                                             : NULL;
                 if (newest == NULL || newest->weight_index != index) {
                     if (offset + entry->bytes > streaming->ring_bytes) offset = 0;
                     newest = &streaming->loads[streaming->load_count++];
-                    *newest = (sumi_cuda_load){.weight_index = index, .offset = offset, .bytes = entry->bytes};
+                    *newest = (sumi_device_load){.weight_index = index, .offset = offset, .bytes = entry->bytes};
                     int32_t listed = 0;
                     while (listed + 1 < streaming->list_count && streaming->list[listed] != index) listed++;
                     newest->list_index = listed;
@@ -261,8 +261,8 @@ static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, c
     streaming->section_loads[plan->section_count] = streaming->load_count;
 }
 
-static sumi_result make(sumi_device_stock* stock, const sumi_plan* plan, const sumi_cuda_division* division,
-                        int32_t* entry_numbers, sumi_cuda_weight_streaming* streaming, sumi_error* error)
+static sumi_result make(sumi_device_stock* stock, const sumi_plan* plan, const sumi_device_division* division,
+                        int32_t* entry_numbers, sumi_device_weight_streaming* streaming, sumi_error* error)
 {
     SUMI_ASSERT(streaming->loads == NULL && streaming->list == NULL);
     sumi_device_port* port = stock->port;
@@ -278,7 +278,7 @@ static sumi_result make(sumi_device_stock* stock, const sumi_plan* plan, const s
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->entries[i].weight_index >= 0); // known to the runner's weights
         entry_numbers[division->entries[i].weight_index] = i + 1;
-        if (division->entries[i].residence != SUMI_CUDA_WEIGHT_RESIDENT)
+        if (division->entries[i].residence != SUMI_DEVICE_WEIGHT_RESIDENT)
             streaming->list[streaming->list_count++] = division->entries[i].weight_index;
     }
     place_loads(stock, plan, division, entry_numbers, streaming);
@@ -295,9 +295,9 @@ static sumi_result make(sumi_device_stock* stock, const sumi_plan* plan, const s
     return port->functions->make_event(port, false, &streaming->begun, error);
 }
 
-sumi_result sumi_cuda_streaming_create(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
+sumi_result sumi_device_streaming_create(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
-    sumi_cuda_streaming_destroy(stock, record);
+    sumi_device_streaming_destroy(stock, record);
     int32_t* entry_numbers = sumi_alloc_zero(stock->heap, (stock->weights.resident_count + 1) * sizeof *entry_numbers);
     record->streaming = sumi_alloc_zero(stock->heap, sizeof *record->streaming);
     sumi_result result = entry_numbers == NULL || record->streaming == NULL
@@ -306,26 +306,26 @@ sumi_result sumi_cuda_streaming_create(sumi_device_stock* stock, sumi_device_pla
     if (result == SUMI_OK)
         result = make(stock, record->plan, &record->division, entry_numbers, record->streaming, error);
     sumi_free(stock->heap, entry_numbers);
-    if (result != SUMI_OK) sumi_cuda_streaming_destroy(stock, record);
+    if (result != SUMI_OK) sumi_device_streaming_destroy(stock, record);
     return result;
 }
 
-bool sumi_cuda_streaming_find_weight(const sumi_device_stock* stock, const sumi_device_plan* record, int32_t op_index,
-                                     const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
+bool sumi_device_streaming_find_weight(const sumi_device_stock* stock, const sumi_device_plan* record, int32_t op_index,
+                                       const sumi_device_resident* resident, sumi_device_weight* out_place)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
-    const sumi_cuda_weight_streaming* streaming = record->streaming;
+    const sumi_device_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return false;
     const int32_t load = streaming->op_loads[op_index], index = (int32_t)(resident - stock->weights.residents);
     if (load >= 0 && streaming->loads[load].weight_index == index) {
-        *out_place = sumi_cuda_weight_at(stock->weight_ring.address + streaming->loads[load].offset, resident->weight,
-                                         resident->form);
+        *out_place = sumi_device_weight_at(stock->weight_ring.address + streaming->loads[load].offset, resident->weight,
+                                           resident->form);
         return true;
     }
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_pinned_copy) return false;
     for (int32_t i = 0; i < streaming->list_count; i++) {
         if (streaming->list[i] != index) continue;
-        *out_place = sumi_cuda_weight_at(resident->pinned_copy.list.address, resident->weight, resident->form);
+        *out_place = sumi_device_weight_at(resident->pinned_copy.list.address, resident->weight, resident->form);
         out_place->piece_rows = resident->pinned_copy.piece_rows;
         return true;
     }
@@ -336,16 +336,16 @@ bool sumi_cuda_streaming_find_weight(const sumi_device_stock* stock, const sumi_
 
 // Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring
 // buffer, and copied back from there.
-static sumi_result make_copy_on_device(sumi_device_stock* stock, const sumi_cuda_weight_streaming* streaming,
-                                       sumi_cuda_resident* resident, sumi_error* error)
+static sumi_result make_copy_on_device(sumi_device_stock* stock, const sumi_device_weight_streaming* streaming,
+                                       sumi_device_resident* resident, sumi_error* error)
 {
     SUMI_ASSERT(stock->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     sumi_device_port* port = stock->port;
-    SUMI_TRY(sumi_cuda_weights_upload_to(&stock->weights, streaming->list, streaming->list_count,
-                                         streaming->pinned_cursor, stock->weight_ring.address, error));
+    SUMI_TRY(sumi_device_weights_upload_to(&stock->weights, streaming->list, streaming->list_count,
+                                           streaming->pinned_cursor, stock->weight_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
-        unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
+        unsigned char* to = sumi_device_pinned_at(&resident->pinned_copy, done, &piece);
         SUMI_TRY(port->functions->copy_out(port, to, stock->weight_ring.address + done, piece,
                                            "copying weights from the device", error));
     }
@@ -355,7 +355,7 @@ static sumi_result make_copy_on_device(sumi_device_stock* stock, const sumi_cuda
 }
 
 // Whether the weight is copied to the ring buffer; tables are not.
-static bool is_streamed(const sumi_cuda_weight_streaming* streaming, int32_t resident)
+static bool is_streamed(const sumi_device_weight_streaming* streaming, int32_t resident)
 {
     bool is_any = false;
     for (int32_t i = 0; i < streaming->load_count && !is_any; i++)
@@ -365,21 +365,21 @@ static bool is_streamed(const sumi_cuda_weight_streaming* streaming, int32_t res
 
 // Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it;
 // the weight is then read from its file at each use.
-static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_cuda_weight_streaming* streaming, int32_t index,
+static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_device_weight_streaming* streaming, int32_t index,
                                     bool is_table, uint64_t until_ns, uint32_t budget_us, bool* out_done,
                                     sumi_error* error)
 {
-    sumi_cuda_resident* resident = &stock->weights.residents[index];
-    const bool is_made_on_cpu = sumi_cuda_form_is_made_on_cpu(resident->weight, resident->form);
-    if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
-        const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
+    sumi_device_resident* resident = &stock->weights.residents[index];
+    const bool is_made_on_cpu = sumi_device_form_is_made_on_cpu(resident->weight, resident->form);
+    if (!sumi_device_has_pinned(&resident->pinned_copy, is_table)) {
+        const uint64_t row_bytes = sumi_device_pinned_row_bytes(resident->weight, resident->form);
         sumi_error failure = {0};
         bool is_pinned = false;
-        const sumi_result result = sumi_cuda_pin(stock->heap, &stock->memory, resident->bytes, row_bytes, is_table,
-                                                 until_ns, &resident->pinned_copy, &is_pinned, &failure);
+        const sumi_result result = sumi_device_pin(stock->heap, &stock->memory, resident->bytes, row_bytes, is_table,
+                                                   until_ns, &resident->pinned_copy, &is_pinned, &failure);
         // Pinned memory for a part of the weight is of no use.
         if (result != SUMI_OK && !resident->has_pinned_copy)
-            sumi_cuda_weights_drop_pinned_copy(&stock->weights, resident);
+            sumi_device_weights_drop_pinned_copy(&stock->weights, resident);
         if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail_with(error, &failure);
         if (result != SUMI_OK && is_table) { // a table can be nowhere else
             return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed",
@@ -389,38 +389,38 @@ static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_cuda_weight_s
         if (!is_pinned) return SUMI_OK;
     }
     if (!resident->has_pinned_copy && is_made_on_cpu)
-        sumi_cuda_weights_fill_pinned_copy(&stock->weights, index, &streaming->pinned_row, budget_us);
+        sumi_device_weights_fill_pinned_copy(&stock->weights, index, &streaming->pinned_row, budget_us);
     else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(stock, streaming, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
 
 // Makes the next piece of the source of a streamed weight: its file's mapping, page-locked, or its pinned copy.
-static sumi_result make_source(sumi_device_stock* stock, sumi_cuda_weight_streaming* streaming, int32_t index,
+static sumi_result make_source(sumi_device_stock* stock, sumi_device_weight_streaming* streaming, int32_t index,
                                uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
-    sumi_cuda_weights* weights = &stock->weights;
-    sumi_cuda_resident* resident = &weights->residents[index];
+    sumi_device_weights* weights = &stock->weights;
+    sumi_device_resident* resident = &weights->residents[index];
     const bool is_table = !is_streamed(streaming, index);
-    *out_done = resident->has_pinned_copy && (!is_table || sumi_cuda_has_pinned(&resident->pinned_copy, true));
+    *out_done = resident->has_pinned_copy && (!is_table || sumi_device_has_pinned(&resident->pinned_copy, true));
     if (*out_done) return SUMI_OK;
     if (!is_table && resident->pinned_copy.pieces == NULL
-        && sumi_cuda_streams_mapped(weights, resident->weight, resident->form)) {
+        && sumi_device_streams_mapped(weights, resident->weight, resident->form)) {
         SUMI_TRY(
-            sumi_cuda_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, out_done, error));
+            sumi_device_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, out_done, error));
         resident->has_pinned_copy = *out_done;
         if (weights->mapped.is_supported) return SUMI_OK;
     }
     // The driver refused to lock the mapping, or the weight is a table, whose rows must be readable one by one.
-    if (resident->chunks > 0) sumi_cuda_weights_drop_pinned_copy(weights, resident);
+    if (resident->chunks > 0) sumi_device_weights_drop_pinned_copy(weights, resident);
     return make_pinned_copy(stock, streaming, index, is_table, until_ns, budget_us, out_done, error);
 }
 
-sumi_result sumi_cuda_make_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns,
-                                         uint32_t budget_us, bool* out_done, sumi_error* error)
+sumi_result sumi_device_make_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns,
+                                           uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(record->streaming != NULL && record->streaming->pinned_cursor <= record->streaming->list_count);
-    sumi_cuda_weight_streaming* streaming = record->streaming;
+    sumi_device_weight_streaming* streaming = record->streaming;
     while (streaming->pinned_cursor < streaming->list_count) {
         bool is_over = false;
         SUMI_TRY(make_source(stock, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over,
@@ -432,7 +432,7 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_device_stock* stock, sumi_device_p
         if (sumi_clock_ns() >= until_ns) break;
     }
     *out_done = streaming->pinned_cursor >= streaming->list_count;
-    if (*out_done) sumi_cuda_weights_settle(&stock->weights); // frees the buffers
+    if (*out_done) sumi_device_weights_settle(&stock->weights); // frees the buffers
     return SUMI_OK;
 }
 
@@ -442,9 +442,9 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_device_stock* stock, sumi_device_p
 // next load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however
 // long slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took
 // 1.19 times as long as with resident weights, with slices of 2 ms, on an H200.)
-bool sumi_cuda_next_segment(const sumi_device_plan* record, const sumi_slice* slice, sumi_slice* segment)
+bool sumi_device_next_segment(const sumi_device_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
-    const sumi_cuda_weight_streaming* streaming = record->streaming;
+    const sumi_device_weight_streaming* streaming = record->streaming;
     const int32_t begin = segment->op_end == 0 ? slice->op_begin : segment->op_end;
     if (begin >= slice->op_end) return false;
     *segment = *slice;
@@ -465,7 +465,7 @@ bool sumi_cuda_next_segment(const sumi_device_plan* record, const sumi_slice* sl
 }
 
 // The loads of a segment are [*first, *last]: one, or several where consecutive segments were not cut. False: none.
-static bool loads_of(const sumi_cuda_weight_streaming* streaming, const sumi_slice* segment, int32_t* first,
+static bool loads_of(const sumi_device_weight_streaming* streaming, const sumi_slice* segment, int32_t* first,
                      int32_t* last)
 {
     SUMI_ASSERT(segment->op_begin < segment->op_end);
@@ -481,14 +481,14 @@ static bool loads_of(const sumi_cuda_weight_streaming* streaming, const sumi_sli
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
-static bool has_loads(const sumi_cuda_weight_streaming* streaming, int32_t section)
+static bool has_loads(const sumi_device_weight_streaming* streaming, int32_t section)
 {
     return streaming->section_loads[section] < streaming->section_loads[section + 1];
 }
 
 // The next position, if no more alternatives run. After an iteration of an alternative the section that it is an
 // alternative to goes on.
-static void advance(const sumi_cuda_weight_streaming* streaming, const sumi_plan* plan, sumi_cuda_load_position* at)
+static void advance(const sumi_device_weight_streaming* streaming, const sumi_plan* plan, sumi_device_load_position* at)
 {
     SUMI_ASSERT(at->load >= 0 && at->load < streaming->load_count && (size_t)at->section < plan->section_count);
     if (++at->load < streaming->section_loads[at->section + 1]) return;
@@ -505,7 +505,8 @@ static void advance(const sumi_cuda_weight_streaming* streaming, const sumi_plan
 // Moves the positions forward to a later iteration of the section that they are in: the iterations between were left
 // out, or alternatives ran without loads in their place. The loads in the ring buffer are the same ones. False: the
 // loads after this iteration have already begun.
-static bool skip_iterations(sumi_cuda_weight_streaming* streaming, const sumi_plan* plan, sumi_cuda_load_position here)
+static bool skip_iterations(sumi_device_weight_streaming* streaming, const sumi_plan* plan,
+                            sumi_device_load_position here)
 {
     const int32_t count = here.iteration - streaming->next_used.iteration;
     if (here.section != streaming->next_used.section || here.load != streaming->next_used.load || count < 0
@@ -517,14 +518,14 @@ static bool skip_iterations(sumi_cuda_weight_streaming* streaming, const sumi_pl
     return true;
 }
 
-static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
+static bool is_same_place(sumi_device_load_position a, sumi_device_load_position b)
 {
     return a.section == b.section && a.iteration == b.iteration && a.load == b.load;
 }
 
 // Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
-static sumi_result restart_at(sumi_device_stock* stock, sumi_cuda_weight_streaming* streaming,
-                              sumi_cuda_load_position at, sumi_error* error)
+static sumi_result restart_at(sumi_device_stock* stock, sumi_device_weight_streaming* streaming,
+                              sumi_device_load_position at, sumi_error* error)
 {
     SUMI_ASSERT(streaming->begun != NULL);
     sumi_device_port* port = stock->port;
@@ -537,24 +538,24 @@ static sumi_result restart_at(sumi_device_stock* stock, sumi_cuda_weight_streami
     return SUMI_OK;
 }
 
-static int32_t load_at(const sumi_cuda_weight_streaming* streaming, uint64_t number)
+static int32_t load_at(const sumi_device_weight_streaming* streaming, uint64_t number)
 {
     return streaming->history[number % (uint64_t)streaming->history_size];
 }
-static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
+static bool overlap(const sumi_device_load* a, const sumi_device_load* b)
 {
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
-static sumi_device_event* freed_before(const sumi_cuda_weight_streaming* streaming, const sumi_cuda_load* load)
+static sumi_device_event* freed_before(const sumi_device_weight_streaming* streaming, const sumi_device_load* load)
 {
     // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is
     // longer.
     const uint64_t searched = (uint64_t)streaming->load_count,
                    oldest = streaming->used > searched ? streaming->used - searched : 0;
     for (uint64_t n = streaming->used; n-- > oldest;) {
-        const sumi_cuda_load* before = &streaming->loads[load_at(streaming, n)];
+        const sumi_device_load* before = &streaming->loads[load_at(streaming, n)];
         if (overlap(before, load)) return streaming->loads[before->freed_with].freed;
     }
     // Still older loads ended before the oldest that was looked at: waiting for that one is enough.
@@ -566,9 +567,9 @@ static sumi_result issue(sumi_device_stock* stock, const sumi_device_plan* recor
 {
     SUMI_ASSERT(record->streaming->next_issued.load >= 0
                 && record->streaming->next_issued.load < record->streaming->load_count);
-    sumi_cuda_weight_streaming* streaming = record->streaming;
+    sumi_device_weight_streaming* streaming = record->streaming;
     sumi_device_port* port = stock->port;
-    const sumi_cuda_load* load = &streaming->loads[streaming->next_issued.load];
+    const sumi_device_load* load = &streaming->loads[streaming->next_issued.load];
     *out_started = false;
     for (uint64_t n = streaming->used; n < streaming->issued; n++) {
         if (overlap(&streaming->loads[load_at(streaming, n)], load)) return SUMI_OK;
@@ -576,13 +577,13 @@ static sumi_result issue(sumi_device_stock* stock, const sumi_device_plan* recor
     sumi_device_event* freed = freed_before(streaming, load);
     if (freed != NULL)
         SUMI_TRY(port->functions->order(port, SUMI_DEVICE_STREAM_COPIES, freed, "ordering streamed weights", error));
-    const sumi_cuda_resident* resident = &stock->weights.residents[load->weight_index];
+    const sumi_device_resident* resident = &stock->weights.residents[load->weight_index];
     const uint64_t to = stock->weight_ring.address + load->offset;
     SUMI_ASSERT(load->offset + load->bytes <= stock->weight_ring.bytes && load->offset % RING_STEP == 0);
-    if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&stock->weights, resident, to, error));
+    if (resident->has_pinned_copy) SUMI_TRY(sumi_device_weights_copy_out(&stock->weights, resident, to, error));
     else
-        SUMI_TRY(sumi_cuda_weights_upload_to(&stock->weights, streaming->list, streaming->list_count, load->list_index,
-                                             to, error));
+        SUMI_TRY(sumi_device_weights_upload_to(&stock->weights, streaming->list, streaming->list_count,
+                                               load->list_index, to, error));
     SUMI_TRY(port->functions->record(port, load->filled, SUMI_DEVICE_STREAM_COPIES, "streaming weights", error));
     streaming->history[streaming->issued++ % (uint64_t)streaming->history_size] = streaming->next_issued.load;
     advance(streaming, record->plan, &streaming->next_issued);
@@ -590,9 +591,9 @@ static sumi_result issue(sumi_device_stock* stock, const sumi_device_plan* recor
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_start_loads(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
+sumi_result sumi_device_streaming_start_loads(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
-    const sumi_cuda_weight_streaming* streaming = record->streaming;
+    const sumi_device_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return SUMI_OK;
     for (bool has_room = true; has_room && (size_t)streaming->next_issued.section < record->plan->section_count
                                && streaming->next_issued.load < streaming->load_count;) {
@@ -604,29 +605,29 @@ sumi_result sumi_cuda_streaming_start_loads(sumi_device_stock* stock, sumi_devic
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_begin_run(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
+sumi_result sumi_device_streaming_begin_run(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
-    sumi_cuda_weight_streaming* streaming = record->streaming;
+    sumi_device_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return SUMI_OK;
-    sumi_cuda_load_position first = {0, 0, 0};
+    sumi_device_load_position first = {0, 0, 0};
     while ((size_t)first.section < record->plan->section_count && streaming->section_loads[first.section + 1] == 0)
         first.section++;
     SUMI_TRY(restart_at(stock, streaming, first, error));
-    return sumi_cuda_streaming_start_loads(stock, record, error);
+    return sumi_device_streaming_start_loads(stock, record, error);
 }
 
-sumi_result sumi_cuda_streaming_begin_segment(sumi_device_stock* stock, sumi_device_plan* record,
-                                              const sumi_slice* segment, int32_t counter, bool* out_waits,
-                                              sumi_error* error)
+sumi_result sumi_device_streaming_begin_segment(sumi_device_stock* stock, sumi_device_plan* record,
+                                                const sumi_slice* segment, int32_t counter, bool* out_waits,
+                                                sumi_error* error)
 {
-    sumi_cuda_weight_streaming* streaming = record->streaming;
+    sumi_device_weight_streaming* streaming = record->streaming;
     int32_t first, last;
     *out_waits = false;
     if (streaming == NULL || !loads_of(streaming, segment, &first, &last)) return SUMI_OK;
     const sumi_section* section = &record->plan->sections[record->plan->ops[segment->op_begin].section];
     const int32_t iteration = counter - section->first_counter;
-    const sumi_cuda_load_position here = {(int32_t)(section - record->plan->sections),
-                                          iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
+    const sumi_device_load_position here = {(int32_t)(section - record->plan->sections),
+                                            iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
     // Tests may run slices in another order than the engine, or a counter that the section does not have.
     // An alternative runs, or iterations were left out.
     if (!is_same_place(here, streaming->next_used) && !skip_iterations(streaming, record->plan, here))
@@ -646,10 +647,10 @@ sumi_result sumi_cuda_streaming_begin_segment(sumi_device_stock* stock, sumi_dev
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_end_segment(sumi_device_stock* stock, sumi_device_plan* record,
-                                            const sumi_slice* segment, sumi_error* error)
+sumi_result sumi_device_streaming_end_segment(sumi_device_stock* stock, sumi_device_plan* record,
+                                              const sumi_slice* segment, sumi_error* error)
 {
-    sumi_cuda_weight_streaming* streaming = record->streaming;
+    sumi_device_weight_streaming* streaming = record->streaming;
     int32_t first, last;
     if (streaming == NULL || !loads_of(streaming, segment, &first, &last)) return SUMI_OK;
     const int32_t op_last = segment->op_end - 1;
