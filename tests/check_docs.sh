@@ -8,6 +8,7 @@
 #   samples      samples/README.md lists every folder of samples, and every recipe of the cookbook is shown
 #   promises     the tests that tests/promises.md names are there: `test_x.a_test`, `.another_one` of the same file, `.a_beginning_...`
 #   links        files and headings that documents link to are there
+#   families     docs/architectures/NAME.md, "Heading" in comments of src: page and heading are there; every recipe names its family's page
 #
 # The last line is "docs: N passed, N failed, N skipped".
 set -uo pipefail
@@ -113,6 +114,22 @@ for document in "${documents[@]}"; do
     done < <(awk '/^ *```/ { code = !code; next } !code' "$document" | grep -oE '\]\([^)]+\)' | sed 's/^](//; s/)$//')
 done
 check "documents link to what is there" "$broken"
+
+# ---- Families -------------------------------------------------------------------------------------------------------------------------
+# What a comment names may go on in the next line of the comment.
+named_pages() { awk '{ sub(/^ *\/\/ ?/, ""); printf "%s ", $0 }' "$1" | grep -oE 'docs/architectures/[A-Za-z0-9_-]+\.md(, "[^"]+")?'; }
+broken= count=0
+while read -r source; do
+    while read -r name; do
+        count=$((count + 1)) page=${name%%, *} heading=
+        [[ $name == *\"* ]] && heading=${name#*, \"} heading=${heading%\"}
+        if [ ! -e "$page" ]; then broken+="$source: $page"$'\n'
+        elif [ -n "$heading" ] && ! grep -qE '^##* '"$heading"'$' "$page"; then broken+="$source: $page has no heading \"$heading\""$'\n'; fi
+    done < <(named_pages "$source")
+done < <(grep -rl 'docs/architectures/' src --include='*.[ch]' | LC_ALL=C sort)
+check "sources name pages of families" "$([ "$count" -ge 8 ] || echo "only $count")"
+check "pages of families that sources name are there, with their headings" "$broken"
+check "every recipe names its family's page" "$(for recipe in src/models/recipe_*.c; do [ -n "$(named_pages "$recipe")" ] || echo "$recipe"; done)"
 
 echo "docs: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

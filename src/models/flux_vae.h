@@ -1,5 +1,5 @@
-// The Flux autoencoder (AutoencoderKL): latents of 16 channels at an eighth of the size <-> RGB pictures. Spec
-// z-image.md section 7.
+// The Flux autoencoder (AutoencoderKL): latents of 16 channels at an eighth of the size <-> RGB pictures. Sizes:
+// docs/architectures/z-image.md, "Autoencoder".
 //
 //   decoder  conv_in, mid (res, attention, res), stages from coarse to fine (res blocks, then nearest 2x + conv in all
 //            but the last), norm, SiLU, conv_out

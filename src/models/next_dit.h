@@ -1,6 +1,6 @@
 // Lumina 2's NextDiT and networks derived from it: the transformers of Z-Image (S3-DiT) and of NewBie-image. Image
 // tokens and caption tokens are equal parts of one sequence. Qin et al. 2025; Z-Image team 2025; NewBie team 2025.
-// Specs: z-image.md section 5, newbie-image.md section 5.
+// Formulas: docs/architectures/z-image.md, "Transformer"; docs/architectures/newbie-image.md, "Transformer".
 //
 //   latents -> 2x2 patches -> x_embedder -> noise refiner (image rows alone) --+
 //                                                                              +--> layers (all rows) -> final layer -> patches -> velocity

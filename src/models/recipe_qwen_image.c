@@ -1,6 +1,6 @@
 // Qwen-Image, Qwen-Image-Edit (one reference) and its successors Edit-Plus (several): a two-stream transformer;
 // Qwen2.5-VL as text encoder, with its vision tower for references; an autoencoder of its own. The three families share
-// all modules and differ in prompts, references and presets. Spec qwen-image.md.
+// all modules and differ in prompts, references and presets. How they compute: docs/architectures/qwen-image.md.
 #include "base/dtype.h"
 #include "models/config.h"
 #include "models/language_model.h"

@@ -1,5 +1,5 @@
-// Z-Image (Turbo and Base): a single-stream transformer, Qwen3-4B as text encoder, the autoencoder of Flux. Spec
-// z-image.md.
+// Z-Image (Turbo and Base): a single-stream transformer, Qwen3-4B as text encoder, the autoencoder of Flux. How they
+// compute: docs/architectures/z-image.md.
 #include "models/flux_vae.h"
 #include "models/language_model.h"
 #include "models/next_dit.h"

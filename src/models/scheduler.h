@@ -1,4 +1,5 @@
-// A scheduler_config.json as diffusers writes it for FlowMatchEulerDiscreteScheduler (spec qwen-image.md section 6.1).
+// A scheduler_config.json as diffusers writes it for FlowMatchEulerDiscreteScheduler. The released values:
+// docs/architectures/qwen-image.md, "Schedule and guidance".
 #ifndef SUMI_MODELS_SCHEDULER_H
 #define SUMI_MODELS_SCHEDULER_H
 #include "sampling/schedule.h"

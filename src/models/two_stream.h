@@ -1,5 +1,5 @@
 // A transformer with two streams, image rows and text rows, that interact only in attention (MMDiT). Each stream has
-// its own weights for everything else. Qwen team 2025; spec qwen-image.md section 5.
+// its own weights for everything else. Qwen team 2025. Formulas: docs/architectures/qwen-image.md, "Transformer".
 //
 //   latents -> 2x2 patches -> img_in --> image rows --+
 //                                                     +--> blocks --> norm, proj_out of the targets' rows -> velocity

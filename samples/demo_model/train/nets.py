@@ -1,4 +1,4 @@
-"""The three networks of the demo model, with the released models' architecture and tensor names (specs: Z-Image S3-DiT, Qwen3, Flux AutoencoderKL).
+"""The three networks of the demo model, with the released models' architecture and tensor names (docs/architectures/z-image.md: S3-DiT, Qwen3, Flux AutoencoderKL).
 
 Only widths and depths are small. State dicts are written as they are; nothing is renamed on export."""
 
