@@ -138,7 +138,7 @@ TEST(eight_bits_take_rows_that_become_shorter)
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
         CHECK(sumi_device_op_weight(&plan, 0, 0, &read, &form));
         const bool is_8bit = i % 2 ? s_cases[i / 2].is_int8 : s_cases[i / 2].is_fp8;
-        CHECK((sumi_device_form_operands(form) != SUMI_CUDA_BF16) == is_8bit);
+        CHECK((sumi_device_traits(form)->operands != SUMI_CUDA_BF16) == is_8bit);
         CHECK(!is_8bit
               || sumi_device_form_bytes(&weight, form) < sumi_device_form_bytes(&weight, SUMI_DEVICE_FORM_MATRIX));
         sumi_plan_end(&plan);

@@ -378,7 +378,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
     const sumi_op* op = run->op;
     const sumi_device_form form = sumi_cuda_weight_form(run, op->weight);
-    const sumi_cuda_operands operands = sumi_device_form_operands(form),
+    const sumi_cuda_operands operands = sumi_device_traits(form)->operands,
                              input_operands = sumi_cuda_operands_of(run, op->in[0]);
     const bool is_8bit = operands != SUMI_CUDA_BF16, has_8bit_input = input_operands != SUMI_CUDA_BF16,
                is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),

@@ -2,7 +2,6 @@
 #include "device/choose_forms.h"
 #include "base/assert.h"
 #include "device/stored.h"
-#include "kernels/rows.h"
 
 int32_t sumi_device_base_id(const sumi_plan* plan, sumi_value value)
 {
@@ -76,7 +75,18 @@ static bool takes_8bit(const sumi_plan* plan, size_t op_index, bool has_e4m3)
 
 // ---- Weights as stored, and in 4 bits -------------------------------------------------------------------------------
 
-// This rule, too, depends on the weight alone.
+bool sumi_device_is_storable(const sumi_weight* weight)
+{
+    bool is_storable = weight->change == NULL && weight->cols % 32 == 0 && sumi_weight_is_dense(weight);
+    for (int32_t p = 0; p < weight->tensor_count && is_storable; p++) {
+        const sumi_stacked_tensor* tensor = &weight->tensors[p];
+        is_storable = sumi_stacked_tensor_is_plain(tensor) && sumi_device_stored_type(tensor->dtype) >= 0
+                   && weight->cols % sumi_dtype_get(tensor->dtype)->block == 0;
+    }
+    return is_storable;
+}
+
+// This rule, too, depends on the weight alone. Codes of 4 bits are in blocks of 32 columns.
 static bool takes_stored(const sumi_plan* plan, size_t op_index)
 {
     const sumi_op* op = &plan->ops[op_index];
@@ -85,8 +95,8 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
     if (w == NULL || (!is_product && op->kind != SUMI_OP_EMBED_ROWS)) return false;
     const sumi_weight_format requested = sumi_device_requested_format(plan, op);
     if (requested == SUMI_WEIGHTS_AS_STORED) return sumi_device_is_storable(w) && (is_product || w->tensor_count == 1);
-    return requested == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && sumi_device_is_packable(w)
-        && w->rows >= 256 && w->cols >= 128;
+    return requested == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && w->cols % 32 == 0 && w->rows >= 256
+        && w->cols >= 128;
 }
 
 // The weight of the norm by which the matrix of a product is balanced (balance.h), in every plan. NULL: it is not
@@ -203,16 +213,18 @@ void sumi_device_choose_forms(sumi_plan* plan, bool has_e4m3)
 
 // ---- The form -------------------------------------------------------------------------------------------------------
 
+// By operands and whether gate and up are interleaved.
+static const sumi_device_form s_matrices[3][2] = {
+    [SUMI_DEVICE_BF16] = {SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_GATED},
+    [SUMI_DEVICE_E4M3] = {SUMI_DEVICE_FORM_MATRIX_FP8, SUMI_DEVICE_FORM_GATED_FP8},
+    [SUMI_DEVICE_INT8] = {SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_GATED_INT8},
+};
+
 static sumi_device_form matrix_form(const sumi_plan* plan, const sumi_op* op)
 {
-    static const sumi_device_form forms[3][2] = {
-        [SUMI_DEVICE_BF16] = {SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_GATED},
-        [SUMI_DEVICE_E4M3] = {SUMI_DEVICE_FORM_MATRIX_FP8, SUMI_DEVICE_FORM_GATED_FP8},
-        [SUMI_DEVICE_INT8] = {SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_GATED_INT8},
-    };
     const bool is_8bit = (op->marks & SUMI_DEVICE_OP_8BIT) != 0, is_gated = (op->marks & SUMI_DEVICE_OP_GATED) != 0;
     if ((op->marks & SUMI_DEVICE_OP_STORED) != 0) return sumi_device_stored_form(plan, op);
-    return forms[is_8bit ? sumi_device_8bit_operands(plan, op) : SUMI_DEVICE_BF16][is_gated];
+    return s_matrices[is_8bit ? sumi_device_8bit_operands(plan, op) : SUMI_DEVICE_BF16][is_gated];
 }
 
 bool sumi_device_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,

@@ -39,6 +39,11 @@ void sumi_device_choose_forms(sumi_plan* plan, bool has_e4m3);
 bool sumi_device_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,
                            sumi_device_form* out_form);
 
+// Whether products can read each stacked tensor of the weight as it is: a known type, no change, no row scales, no
+// rotation of its own. The kernels have one scale for each tensor, which they apply while they unpack; row scales would
+// have to lie behind the tensors, be streamed with them, and be read by three kernels. Such files are about the size of
+// the formats FP8 and INT8, which have products in 8 bits.
+bool sumi_device_is_storable(const sumi_weight* weight);
 // The weight format that the plan requests for an op. It follows from the op's section: a weight is used in sections of
 // one kind only.
 sumi_weight_format sumi_device_requested_format(const sumi_plan* plan, const sumi_op* op);

@@ -5,8 +5,6 @@
 
 // The type of both operands of a product (kernels/operands.cuh).
 typedef enum sumi_device_operands { SUMI_DEVICE_BF16, SUMI_DEVICE_E4M3, SUMI_DEVICE_INT8 } sumi_device_operands;
-// Bytes from row to row of an 8-bit matrix with this many columns. Rows of int8 are whole blocks of the rotation.
-int32_t sumi_device_8bit_pitch(sumi_device_operands operands, int32_t cols);
 
 // The form of a weight: how the weight is stored on the device. The runner makes the forms that a plan needs before the
 // plan runs (upload.h).
@@ -37,10 +35,34 @@ typedef enum sumi_device_form {
     SUMI_DEVICE_FORM_CONV_UP,
     SUMI_DEVICE_FORM_COUNT
 } sumi_device_form;
-static inline bool sumi_device_is_vector(sumi_device_form form)
-{
-    return form == SUMI_DEVICE_FORM_VECTOR || form == SUMI_DEVICE_FORM_VECTOR_BALANCED;
-}
+
+// Which norm a form is balanced by (balance.h).
+typedef enum sumi_device_balancing {
+    SUMI_DEVICE_UNBALANCED,
+    SUMI_DEVICE_BALANCED_BY_NORM,  // by the norm that the weight names, if it names one
+    SUMI_DEVICE_BALANCED_BY_ITSELF // the weight is that of the norm
+} sumi_device_balancing;
+
+// What is special about a form. Everything that depends on the form reads it here.
+typedef struct sumi_device_form_traits {
+    const char* name;
+    // Converts rows to the form (kernels/upload.h). NULL: the bytes of the file are copied.
+    const char* upload_kernel;
+    sumi_device_operands operands; // of products that read the form
+    sumi_device_balancing balancing;
+    int32_t element_bytes; // 0: a stored form (stored.h)
+    int32_t pitch_step;    // the pitch is the number of columns rounded up to a multiple of this
+    int32_t taps;          // the columns of the weight are those of so many taps, each of which has a pitch of its own
+    int32_t runs;          // runs of `pitch` elements for each row of the weight
+    bool is_vector;        // one run for the whole weight
+    bool is_gated;         // rows of gate and up are interleaved by 8
+    bool has_scales;       // a float for each row follows
+    bool keeps_bytes;      // the bytes of the file, whatever its types
+    bool keeps_bf16;       // the bytes of the file where it has plain bfloat16
+} sumi_device_form_traits;
+const sumi_device_form_traits* sumi_device_traits(sumi_device_form form);
+// Bytes from row to row of an 8-bit matrix with this many columns. Rows of int8 are whole blocks of the rotation.
+int32_t sumi_device_8bit_pitch(sumi_device_operands operands, int32_t cols);
 
 typedef struct sumi_device_weight {
     uint64_t data, scales; // addresses; scales: of forms in 8 bits

@@ -14,7 +14,7 @@ bool sumi_device_mapped_upload_takes(const sumi_device_weights* weights, int32_t
     if (weights->mapped_upload.locking == index + 1) return true;
     return !weights->is_paced && sumi_workers_count(weights->workers) == 1 && resident->rows_sent == 0
         && resident->bytes >= LEAST_BYTES && !resident->has_pinned_copy && resident->chunks == 0
-        && (resident->form == SUMI_DEVICE_FORM_STORED || resident->on_device.data == 0
+        && (sumi_device_traits(resident->form)->keeps_bytes || resident->on_device.data == 0
             || resident->on_device.pitch == resident->weight->cols)
         && sumi_device_streams_mapped(weights, resident->weight, resident->form);
 }
@@ -50,7 +50,7 @@ static sumi_result submit_copy(sumi_device_weights* weights, int32_t index, sumi
         SUMI_TRY(end_oldest(weights, error));
     sumi_device_mapped_upload_copy* copy = &upload->copies[(upload->first + upload->count) % SUMI_DEVICE_MAPPED_COPIES];
     if (copy->event == NULL) SUMI_TRY(port->functions->make_event(port, true, &copy->event, error));
-    SUMI_TRY(sumi_device_mapped_copy(&weights->mapped, resident->weight, sumi_device_is_gated_form(resident->form),
+    SUMI_TRY(sumi_device_mapped_copy(&weights->mapped, resident->weight, sumi_device_traits(resident->form)->is_gated,
                                      resident->on_device.data, error));
     SUMI_TRY(
         port->functions->record(port, copy->event, SUMI_DEVICE_STREAM_COPIES, "copying weights to the device", error));

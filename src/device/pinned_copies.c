@@ -58,7 +58,7 @@ void sumi_device_weights_fill_pinned_copy(sumi_device_weights* weights, int32_t 
                 && !weights->residents[index].has_pinned_copy);
     sumi_device_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
-    row_copies rows = {weight, sumi_device_is_gated_form(resident->form), *row,
+    row_copies rows = {weight, sumi_device_traits(resident->form)->is_gated, *row,
                        sumi_device_made_row_bytes(weight, resident->form), &resident->pinned_copy};
     uint64_t limit = (uint64_t)budget_us * SUMI_DEVICE_SLOWEST_BYTES_PER_US
                    * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
@@ -79,7 +79,7 @@ sumi_result sumi_device_weights_copy_out(const sumi_device_weights* weights, con
 {
     SUMI_ASSERT(resident->has_pinned_copy && to != 0);
     if (resident->chunks > 0)
-        return sumi_device_mapped_copy(&weights->mapped, resident->weight, sumi_device_is_gated_form(resident->form),
+        return sumi_device_mapped_copy(&weights->mapped, resident->weight, sumi_device_traits(resident->form)->is_gated,
                                        to, error);
     for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
         bytes = resident->bytes - done;

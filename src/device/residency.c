@@ -192,7 +192,7 @@ bool sumi_device_weights_evict(sumi_device_weights* weights, uint64_t serial, bo
 
 static bool has_single_slab(const sumi_device_weights* weights, const sumi_device_resident* resident)
 {
-    return weights->uses_single_slabs && !sumi_device_is_vector(resident->form);
+    return weights->uses_single_slabs && !sumi_device_traits(resident->form)->is_vector;
 }
 
 // Whether a weight can lie in the same slab as `first`: both are weights of models or both are of adapters, and

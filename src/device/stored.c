@@ -17,24 +17,11 @@ int32_t sumi_device_stored_type(sumi_dtype dtype)
     return -1;
 }
 
-bool sumi_device_is_storable(const sumi_weight* weight)
-{
-    bool is_storable = weight->change == NULL && weight->cols % 32 == 0 && sumi_weight_is_dense(weight);
-    for (int32_t p = 0; p < weight->tensor_count && is_storable; p++) {
-        const sumi_stacked_tensor* tensor = &weight->tensors[p];
-        is_storable = sumi_stacked_tensor_is_plain(tensor) && sumi_device_stored_type(tensor->dtype) >= 0
-                   && weight->cols % sumi_dtype_get(tensor->dtype)->block == 0;
-    }
-    return is_storable;
-}
-
-bool sumi_device_is_packable(const sumi_weight* weight) { return weight->cols % 32 == 0; }
-
 int32_t sumi_device_stored_tensors(const sumi_weight* weight, sumi_device_form form,
                                    sumi_device_stored_tensor* out_tensors)
 {
     SUMI_ASSERT(form == SUMI_DEVICE_FORM_STORED || form == SUMI_DEVICE_FORM_INT4);
-    if (form == SUMI_DEVICE_FORM_INT4) {
+    if (!sumi_device_traits(form)->keeps_bytes) {
         out_tensors[0] = (sumi_device_stored_tensor){0, sumi_dtype_bytes(SUMI_DTYPE_IQ4_NL, (uint64_t)weight->cols),
                                                      SUMI_DTYPE_IQ4_NL, weight->rows, 1.0f};
         return 1;

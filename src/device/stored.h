@@ -10,14 +10,6 @@
 #include "device/form.h"
 #include "plan/plan.h"
 
-// Whether products can read each stacked tensor of the weight as it is: a known type, no change, no row scales, no
-// rotation of its own. The kernels have one scale for each tensor, which they apply while they unpack; row scales would
-// have to lie behind the tensors, be streamed with them, and be read by three kernels. Such files are about the size of
-// the formats FP8 and INT8, which have products in 8 bits.
-bool sumi_device_is_storable(const sumi_weight* weight);
-// Whether 4-bit codes can be made of its rows.
-bool sumi_device_is_packable(const sumi_weight* weight);
-
 // Rows of one type. INT4 has one of these.
 typedef struct sumi_device_stored_tensor {
     uint64_t offset, row_bytes; // offset: of the first row, in bytes, a multiple of 16

@@ -140,7 +140,7 @@ static sumi_result divide(const sumi_device_weights* weights, const sumi_plan* p
             division->pinned_bytes +=
                 entry->bytes
                 + sumi_device_pinned_list_bytes(entry->bytes, sumi_device_pinned_row_bytes(entry->weight, entry->form));
-        } else if (sumi_device_is_vector(entry->form)) { // a few kilobytes each: not worth a copy of their own
+        } else if (sumi_device_traits(entry->form)->is_vector) { // a few kilobytes each: not worth a copy of their own
             vector_bytes += entry->bytes;
         } else {
             movable_weights* sum = entry->in_steps ? &steps : &others;

@@ -76,7 +76,7 @@ static bool keeps_type(const sumi_weight* weight, sumi_device_form form, const s
                        int32_t* out_type)
 {
     *out_type = SUMI_UPLOAD_F32;
-    if (form == SUMI_DEVICE_FORM_STORED) return true;
+    if (sumi_device_traits(form)->keeps_bytes) return true;
     switch (weight->change == NULL && sumi_stacked_tensor_is_plain(tensor) ? tensor->dtype : SUMI_DTYPE_NONE) {
     case SUMI_DTYPE_F32: return true;
     case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
@@ -96,7 +96,7 @@ static uint64_t row_bytes_of(const sumi_weight* weight, sumi_device_form form, c
 
 static bool is_direct(const sumi_device_resident* resident, const sumi_stacked_tensor* tensor)
 {
-    return !sumi_device_is_gated_form(resident->form)
+    return !sumi_device_traits(resident->form)->is_gated
         && sumi_device_keeps_bytes(resident->weight, resident->form, tensor)
         && resident->on_device.pitch == resident->weight->cols;
 }
@@ -133,7 +133,7 @@ void sumi_device_staging_add(sumi_device_staging* staging, const sumi_weight* we
                        first_row = row + sumi_device_balance_bytes(weight, form);
         staging->largest_row = first_row > staging->largest_row ? first_row : staging->largest_row;
         staging->total += row * (uint64_t)tensor->rows + 256 + sumi_device_balance_bytes(weight, form);
-        staging->converts = staging->converts || sumi_device_is_gated_form(form)
+        staging->converts = staging->converts || sumi_device_traits(form)->is_gated
                          || !sumi_device_keeps_bytes(weight, form, tensor) || weight->cols % 8 != 0;
     }
 }
@@ -314,6 +314,7 @@ static sumi_result convert_piece(sumi_device_weights* weights, const piece* p, u
 {
     SUMI_ASSERT(raw != 0 && p->row_count > 0 && p->row_begin >= 0);
     const sumi_device_resident* resident = &weights->residents[p->resident];
+    const sumi_device_form_traits* traits = sumi_device_traits(resident->form);
     const sumi_stacked_tensor* tensor = &resident->weight->tensors[p->tensor_index];
     int32_t type;
     sumi_upload_args args = {.from = raw + p->offset,
@@ -326,42 +327,29 @@ static sumi_result convert_piece(sumi_device_weights* weights, const piece* p, u
                              .stack_rows = resident->weight->rows,
                              .cols = resident->weight->cols,
                              .pitch = resident->on_device.pitch,
-                             .is_gated = sumi_device_is_gated_form(resident->form),
+                             .is_gated = traits->is_gated,
                              // the CPU's floats are scaled already
                              .scale =
                                  keeps_type(resident->weight, resident->form, tensor, &type) ? tensor->scale : 1.0f};
-    const char* name = "sumi_upload_rows";
-    uint32_t blocks = (uint32_t)p->row_count;
-    switch (resident->form) {
-    case SUMI_DEVICE_FORM_VECTOR:
-    case SUMI_DEVICE_FORM_VECTOR_BALANCED:
-        name = "sumi_upload_vector";
-        blocks = (uint32_t)((resident->on_device.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS);
-        break;
-    case SUMI_DEVICE_FORM_CONV: name = "sumi_upload_conv"; break;
-    case SUMI_DEVICE_FORM_CONV_UP: name = "sumi_upload_conv_up"; break;
-    case SUMI_DEVICE_FORM_MATRIX_FP8:
-    case SUMI_DEVICE_FORM_GATED_FP8: name = "sumi_upload_rows_fp8"; break;
-    case SUMI_DEVICE_FORM_MATRIX_INT8:
-    case SUMI_DEVICE_FORM_GATED_INT8: name = "sumi_upload_rows_int8"; break;
-    case SUMI_DEVICE_FORM_INT4: name = "sumi_upload_rows_int4"; break;
-    default: break;
-    }
+    const uint32_t blocks = traits->is_vector
+                              ? (uint32_t)((resident->on_device.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS)
+                              : (uint32_t)p->row_count;
+    const sumi_device_launch launch = {
+        .kernel = traits->upload_kernel, .blocks = blocks, .threads = SUMI_UPLOAD_THREADS, .args = &args};
+    SUMI_ASSERT(traits->upload_kernel != NULL); // otherwise the piece is copied as it is
     sumi_device_port* port = weights->port;
     if (p->begin < p->offset) // read by the kernel that converts the rows
         SUMI_TRY(port->functions->copy_within(port, resident->on_device.balance, raw + p->begin,
                                               (uint64_t)resident->weight->cols * sizeof(float),
                                               "copying weights on the device", error));
-    return port->functions->launch(
-        port, &(sumi_device_launch){.kernel = name, .blocks = blocks, .threads = SUMI_UPLOAD_THREADS, .args = &args},
-        error);
+    return port->functions->launch(port, &launch, error);
 }
 
 // Where the bytes of a piece that needs no conversion are copied to.
 static uint64_t direct_address(const sumi_device_resident* resident, const piece* p)
 {
     const sumi_device_weight* destination = &resident->on_device;
-    if (resident->form != SUMI_DEVICE_FORM_STORED)
+    if (!sumi_device_traits(resident->form)->keeps_bytes)
         return destination->data + (uint64_t)p->row_begin * (uint64_t)destination->pitch * 2;
     sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
     uint64_t row = (uint64_t)p->row_begin;

@@ -4,8 +4,6 @@
 #include "device/form.h"
 #include "plan/weight.h"
 
-sumi_device_operands sumi_device_form_operands(sumi_device_form form); // for matrices
-bool sumi_device_is_gated_form(sumi_device_form form);
 uint64_t sumi_device_form_bytes(const sumi_weight* weight, sumi_device_form form); // on the device, rounded up to 512
 uint64_t sumi_device_pinned_row_bytes(const sumi_weight* weight, sumi_device_form form); // see pinned.h
 // The addresses of a form that begins at `address`.
