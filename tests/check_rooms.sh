@@ -25,7 +25,8 @@ declare -A may_include=(
     [cpu]="base plan"
     [device]="base plan kernels"
     [cuda]="base plan device interop kernels"
-    [engine]="base files text sampling pictures plan models interop cpu cuda"
+    [pacing]="base"
+    [engine]="base files text sampling pictures plan models interop cpu cuda pacing"
 )
 
 for folder in src/*/; do
@@ -56,9 +57,13 @@ check "src/device knows its port and no driver: nothing of cuda.h, nothing of sr
 check "structs of kernels' parameters have no padding (say it as \`reserved\`, which initialisers set to 0)" \
     "$(for header in kernels/*.h; do "${CC:-gcc}" -x c -std=c11 -Wpadded -fsyntax-only "$header" 2>&1 | grep -E 'warning|error'; done)"
 
+# Numbers in, numbers out: what paces slices can be tested without an engine.
+check "headers of src/pacing name no engine, job, plan or runner" \
+    "$(grep -nE 'sumi_(engine|job|plan|run|runner|model|slice|op)([^a-z]|_)' src/pacing/*.h)"
+
 # A network is put together in src/models: the rooms that run it see counts, shapes and rules.
 check "no family of networks is named outside src/models (src/text and src/files name formats of tokenizers and files)" \
-    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/device src/cuda src/sampling src/pictures kernels)"
+    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/device src/cuda src/sampling src/pictures src/pacing kernels)"
 
 echo "rooms: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -1,6 +1,5 @@
 #include "engine/deadline.h"
 #include "base/assert.h"
-#include "engine/accuracy.h"
 #include "engine/engine.h"
 #include "engine/job.h"
 #include "engine/job_inputs.h"
@@ -9,6 +8,7 @@
 #include "engine/plan_job.h"
 #include "engine/run.h"
 #include "engine/step_cache.h"
+#include "pacing/accuracy.h"
 #include "sampling/presets.h"
 #include <math.h>
 

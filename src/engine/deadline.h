@@ -25,7 +25,7 @@
 // which only reads the job slot. None of them blocks or fails.
 #ifndef SUMI_ENGINE_DEADLINE_H
 #define SUMI_ENGINE_DEADLINE_H
-#include "engine/accuracy.h"
+#include "pacing/accuracy.h"
 #include <sumi.h>
 
 struct sumi_job_slot;

@@ -48,7 +48,7 @@
 #include "engine/pump.h"
 #include "engine/pump_lock.h"
 #include "engine/run.h"
-#include "engine/tempo.h"
+#include "pacing/tempo.h"
 #include "plan/runner.h"
 
 // Kinds of work that the pump's thread does itself, other than slices of a plan. The times are measured, so that a

@@ -7,9 +7,9 @@
 // not part of a request, because they are data of the plan's inputs.
 #ifndef SUMI_ENGINE_PLAN_CACHE_H
 #define SUMI_ENGINE_PLAN_CACHE_H
-#include "engine/accuracy.h"
 #include "engine/plan_key.h"
-#include "engine/tempo.h"
+#include "pacing/accuracy.h"
+#include "pacing/tempo.h"
 #include "plan/runner.h"
 
 #define SUMI_PLAN_CACHE_SIZE 4

@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "engine/engine.h"
 #include "engine/plan_cache.h"
-#include "engine/tempo.h"
+#include "pacing/tempo.h"
 
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
 {

@@ -1,10 +1,9 @@
 // Learns how accurate one kind of time prediction is, so that deadlines can add a margin that fits.
 //
-// A sumi_accuracy belongs to the struct that contains it: sumi_deadline_state (deadline.h) or a plan entry
-// (plan_cache.h). The caller holds the pump lock (engine.h), because both structs are protected by it. None of the
-// functions blocks or fails.
-#ifndef SUMI_ENGINE_ACCURACY_H
-#define SUMI_ENGINE_ACCURACY_H
+// A sumi_accuracy belongs to the struct that contains it, and is protected like it. None of the functions blocks or
+// fails.
+#ifndef SUMI_PACING_ACCURACY_H
+#define SUMI_PACING_ACCURACY_H
 #include <stdint.h>
 
 // Statistics of the ratio actual time / predicted time.

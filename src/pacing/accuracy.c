@@ -1,4 +1,4 @@
-#include "engine/accuracy.h"
+#include "pacing/accuracy.h"
 #include "base/assert.h"
 
 // The largest factor that sumi_accuracy_largest_factor() returns. It is below 2, so that a job whose deadline is twice

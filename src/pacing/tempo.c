@@ -1,4 +1,4 @@
-#include "engine/tempo.h"
+#include "pacing/tempo.h"
 #include "base/assert.h"
 #include <string.h>
 

@@ -6,8 +6,8 @@
 // about the same factor, while the work of others makes only some slices longer. So the ratios of recent times to known
 // times are looked at together: if their median is near their low end, the low end is the device's own speed; if they
 // are far apart, the known times are kept.
-#ifndef SUMI_ENGINE_TEMPO_H
-#define SUMI_ENGINE_TEMPO_H
+#ifndef SUMI_PACING_TEMPO_H
+#define SUMI_PACING_TEMPO_H
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,7 +31,7 @@ typedef struct sumi_tempo {
 typedef struct sumi_tempo_doubt {
     float us;              // the newest measurement
     int32_t alike_count;   // how many in a row were alike; 0: no doubt
-    int32_t suspect_count; // how many in a row may contain a wait for commands of the host program (run.c)
+    int32_t suspect_count; // how many in a row may contain a wait for commands of the host program
 } sumi_tempo_doubt;
 
 // The time of a slice that a job measures less often than that is believed at once: nothing would end the doubt.
