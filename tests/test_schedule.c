@@ -283,22 +283,6 @@ TEST(presets_get_their_share_of_a_checkpoints_size)
     CHECK(size.width == 1328 && size.height == 1328);
 }
 
-TEST(deadline_picks_the_most_steps_that_fit)
-{
-    CHECK_NUMBER(sumi_deadline_steps(0.5, 1.0, 5.0, 1, 50, 1), 8);
-    CHECK_NUMBER(sumi_deadline_steps(0.5, 1.0, 5.0, 1, 50, 2), 4); // with guidance
-    CHECK_NUMBER(sumi_deadline_steps(0.1, 0.0, 0.3, 1, 50, 1), 3); // though 0.3 / 0.1 is below 3 in binary
-    CHECK_NUMBER(sumi_deadline_steps(0.5, 1.0, 500.0, 1, 8, 1), 8);
-    CHECK_NUMBER(sumi_deadline_steps(0.5, 10.0, 5.0, 2, 8, 1), 2); // cannot be met
-    CHECK_NUMBER(sumi_deadline_steps(0.5, 1.0, 0.0, 1, 8, 1), 8);  // none given
-    CHECK_NUMBER(sumi_deadline_steps(0.0, 1.0, 5.0, 1, 8, 1), 8);  // no speed known
-    CHECK_NUMBER(sumi_deadline_steps((double)NAN, 1.0, 5.0, 1, 8, 1), 8);
-    CHECK_NUMBER(sumi_deadline_steps((double)INFINITY, 1.0, 5.0, 1, 8, 1), 8);
-    CHECK_NUMBER(sumi_deadline_steps(0.5, (double)NAN, 5.0, 1, 8, 1), 8);
-    CHECK_NUMBER(sumi_deadline_steps(1e-300, 1.0, 5.0, 1, 8, 1), 8);
-    CHECK_NUMBER(sumi_deadline_steps(0.5, 1.0, 5.0, 6, 3, 1), 6);
-}
-
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -313,6 +297,5 @@ int main(int argc, char** argv)
     RUN(image_to_image_starts_where_the_reference_starts);
     RUN(image_to_image_start_is_safe_at_the_ends);
     RUN(presets_get_their_share_of_a_checkpoints_size);
-    RUN(deadline_picks_the_most_steps_that_fit);
     TEST_END();
 }

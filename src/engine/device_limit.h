@@ -4,37 +4,21 @@
 //   a job's allocation fails   sumi_limit_note. The job first evicts weights of other jobs and runs half of its batch
 //                              at a time (job_shortage.h). If that is not enough, sumi_limit_lower sets a limit; the
 //                              job tries again under it, and later jobs keep to it too.
-//   a job begins               sumi_limit_review: if the device has more memory now, the limit is raised or removed. If
-//                              an allocation then fails again, a limit returns, and the next review comes after 4 jobs,
-//                              then after twice as many each time (at most 256).
+//   a job begins               sumi_limit_review: if the device has more memory now, the limit is raised or removed.
 //
-// If the driver allocates the memory, the driver knows how much is free, and at first every job reviews the limit. If
-// the host program's device_allocator does, the free memory is unknown: the limit is then a guess between the
-// bytes that were held and the bytes that were refused, a review takes place every 4 jobs at first, and it removes the
-// limit to see whether the next job succeeds.
+// memory_limit.h says how large a limit is, and which jobs review it.
 //
 // All functions are called by the thread that holds the pump lock (engine.h). They do nothing on the processor. Changes
 // of the limit are logged.
 #ifndef SUMI_ENGINE_DEVICE_LIMIT_H
 #define SUMI_ENGINE_DEVICE_LIMIT_H
 #include "base/result.h"
-#include "plan/runner.h"
+#include "pacing/memory_limit.h"
+#include "plan/plan.h"
 
 // How often one job may lower the limit. Usually each time takes an eighth away, so about a third is left after the
 // last.
 #define SUMI_MAX_LOWERED 8
-
-// A part of the engine; touched by whoever holds the pump lock.
-typedef struct sumi_device_limit {
-    uint64_t bytes;               // the limit; jobs keep to it as to a memory budget. 0: none
-    uint64_t requested_bytes;     // device bytes that the job that met the shortage needs without a limit; 0: unknown
-    uint64_t previous_bytes;      // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
-    uint64_t smallest_form_bytes; // device bytes that the newest plan that did not fit needs in its smallest form
-    int32_t job_count,
-        review_distance; // jobs that began since the newest review; jobs between two reviews, 0: every job reviews
-    sumi_device_capacity capacity; // the state of the device when the newest allocation failed
-    bool retry_is_pending;         // an allocation has failed, and the job has not been retried since
-} sumi_device_limit;
 
 // Bytes that jobs keep to: the host program's memory budget or the limit, whichever is less; 0: no limit.
 uint64_t sumi_engine_budget(const sumi_engine* engine);

@@ -95,11 +95,11 @@ struct sumi_engine {
     // Touched only by the thread that holds the pump lock, except atomic members.
     sumi_kernel_loading kernels;
     sumi_engine_memory memory;
-    sumi_device_limit limit;
+    sumi_memory_limit limit;
     sumi_plan_cache cache;
     sumi_workspace workspace;
     sumi_runs runs;
-    sumi_frame_budget frame;
+    sumi_frame_limits frame;
     sumi_deadline_state deadline;
     sumi_tempo tempo;
     double overhead_us[SUMI_OVERHEAD_COUNT]; // moving averages of the time of one piece; guesses at first

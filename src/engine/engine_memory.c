@@ -71,7 +71,7 @@ void sumi_engine_adopt_budget(sumi_engine* engine)
     if (!engine->memory.has_next_budget) return;
     engine->memory.budget_bytes = engine->memory.next_budget_bytes;
     engine->memory.has_next_budget = false;
-    engine->limit = (sumi_device_limit){0};
+    engine->limit = (sumi_memory_limit){0};
 }
 
 void sumi_engine_trim(sumi_engine* engine)

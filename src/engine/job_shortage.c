@@ -60,7 +60,7 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
         job->has_tried_smallest = true;
     }
     if (!goes_on) {
-        engine->limit = (sumi_device_limit){0};
+        engine->limit = (sumi_memory_limit){0};
         return false;
     }
     *error = (sumi_error){0};

@@ -9,6 +9,7 @@
 #include "engine/prompts.h"
 #include "engine/references.h"
 #include "engine/resize.h"
+#include "pacing/forecast.h"
 #include "sampling/noise.h"
 #include "sampling/reuse.h"
 
@@ -32,17 +33,6 @@ typedef struct sumi_job_item {
     int32_t evaluation_count, reused_count; // evaluations of these steps, and how many of them were reused
     bool is_copied;                         // the copy into the external was submitted by a fetch that failed later
 } sumi_job_item;
-
-// Predictions for a job, kept until the predicted work is done, so that their accuracy can be noted (deadline.h).
-typedef struct sumi_forecast {
-    uint64_t begin_ns;   // begin of the newest step (steady clock); 0: none has begun
-    double step_seconds; // predicted for this step; 0: no prediction
-    double end_seconds;  // predicted for the work after the last step, once only that is left; 0: there are more steps
-    // predicted for the whole job since planned_ns, if its steps are decided once; 0: not predicted
-    double job_seconds;
-    uint64_t planned_ns; // when the plan was chosen (steady clock)
-    bool is_guess;       // end_seconds is a guess: most of the end was never measured
-} sumi_forecast;
 
 // Which evaluations were left out so that the job meets its deadline (deadline.h).
 typedef struct sumi_deadline_adaptation {

@@ -23,7 +23,6 @@
 #include "engine/pump_lock.h"
 #include "engine/run.h"
 #include "engine/trace.h"
-#include <math.h>
 
 // Whether slices run on a device, beside this thread.
 static bool is_device(const sumi_engine* engine) { return engine->runner->traits.has_device; }
@@ -254,20 +253,6 @@ static double predict(const sumi_engine* engine)
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->overhead_us[SUMI_OVERHEAD_TEXT];
 }
 
-// With a device: limits of this thread's own time in one update with a budget, in microseconds. The time delays the
-// host program's frame, so the limits are much lower than those of the device's work.
-#define MAX_OWN_US 200.0 // of anything that has no limit of its own below
-// Of submitting slices. A budget holds about eight of them (frame_budget.c), but the first slices of a picture are short,
-// and dozens would fit. The turn that begins below the limit ends above it: the last one of a picture takes 60 us more,
-// which makes less than 300 in all.
-#define MAX_SUBMITTING_US 220.0
-// Slices with streamed weights have copies of their own. With a large budget the limit is then a share of the budget.
-#define STREAMED_SHARE (1.0 / 12.0)
-// Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_OWN_US would take as many frames. Also of the
-// other pieces of that job, which touch new memory: noise and pixels of its picture take two to four times as long as
-// those of later ones, and with MAX_OWN_US a picture of 1024 x 1024 took 48 frames more (H100).
-#define MAX_PREPARING_US 1600.0
-
 static bool submits_next(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
@@ -275,37 +260,30 @@ static bool submits_next(const sumi_engine* engine)
     return slot->u.plan.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
 }
 
-static double max_submitting_us(const sumi_engine* engine)
-{
-    const sumi_plan_entry* entry = engine->runs.current.entry;
-    const double share_us = engine->frame.max_pending_us * STREAMED_SHARE;
-    const bool is_streamed = entry != NULL && entry->need.streamed_bytes > 0;
-    return is_streamed && share_us > MAX_SUBMITTING_US ? share_us : MAX_SUBMITTING_US;
-}
-
-// Loading a model may take the whole budget: INFINITY.
-static double max_own_us(const sumi_engine* engine)
+// What this thread does in the next turn.
+static sumi_own_work next_own_work(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
     if (is_ending(engine->jobs.draining)) slot = engine->jobs.draining;
-    if (slot == NULL || sumi_job_is_load(slot)) return INFINITY;
-    if (submits_next(engine)) return max_submitting_us(engine);
-    return slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE || slot->u.plan.has_prepared ? MAX_PREPARING_US : MAX_OWN_US;
+    if (slot == NULL || sumi_job_is_load(slot)) return SUMI_OWN_UNLIMITED;
+    if (submits_next(engine)) {
+        const sumi_plan_entry* entry = engine->runs.current.entry;
+        return entry != NULL && entry->need.streamed_bytes > 0 ? SUMI_OWN_STREAMING : SUMI_OWN_SUBMITTING;
+    }
+    const bool prepares = slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE || slot->u.plan.has_prepared;
+    return prepares ? SUMI_OWN_PREPARING : SUMI_OWN_PIECE;
 }
 
-// Whether the next turn fits into the budget of a call that has taken elapsed_us. On a device the budget limits the
-// work in flight, whether this call or an earlier one submitted it; this thread's own time is limited separately.
+// Whether the next turn fits into the budget of a call that has taken elapsed_us.
 static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed_us)
 {
-    SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed_us >= 0.0);
-    const double next_us = predict(engine), max_us = max_own_us(engine);
-    if (!is_device(engine)) return elapsed_us + next_us <= budget_us;
-    if (!submits_next(engine)) return elapsed_us + next_us <= (max_us < budget_us ? max_us : budget_us);
-    // A slice is work in flight from now on. Its submission is too short to be predicted, so own time is compared as it
-    // is. With nothing in flight the device begins the slice now, elapsed_us after the frame's begin.
-    const double in_flight_us = sumi_run_pending_us(engine);
-    return elapsed_us <= max_us && elapsed_us <= budget_us
-        && ((in_flight_us > 0.0 ? in_flight_us : elapsed_us) + next_us <= budget_us || sumi_run_wants_one_more(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    const sumi_next_turn turn = {.has_device = is_device(engine),
+                                 .work = next_own_work(engine),
+                                 .predicted_us = predict(engine),
+                                 .in_flight_us = sumi_run_pending_us(engine),
+                                 .is_one_more = sumi_run_wants_one_more(engine)};
+    return sumi_frame_limits_fit(&engine->frame, &turn, budget_us, elapsed_us);
 }
 
 // An update with budget 0: only cancelled jobs end.
@@ -320,8 +298,6 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
     const uint64_t begin_ns = sumi_clock_ns();
-    engine->frame.max_pending_us = budget_us == SUMI_FOREVER ? SUMI_MAX_PENDING_US : budget_us;
-    engine->frame.max_thread_us = budget_us == SUMI_FOREVER || !is_device(engine) ? 0.0 : MAX_OWN_US; // 0: no limit
     sumi_frame_budget_follow(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin_ns);
     sumi_run_ask_again(engine);
@@ -361,8 +337,6 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     sumi_result result = SUMI_OK;
     if (!has_thread) {
         sumi_pump_lock(engine);
-        engine->frame.max_pending_us = SUMI_MAX_PENDING_US;
-        engine->frame.max_thread_us = 0.0;
         sumi_frame_budget_follow(engine, SUMI_FOREVER);
         sumi_deadline_follow(engine, SUMI_FOREVER, 0);
         sumi_run_ask_again(engine);

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "engine/engine.h"
 #include "engine/plan_cache.h"
+#include "pacing/op_ratio.h"
 #include "pacing/tempo.h"
 
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
@@ -94,7 +95,7 @@ static double predict_unmeasured_us(const sumi_engine* engine, const sumi_plan_e
     const sumi_op_kind kind = entry->plan.ops[slice->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
     *out_is_known = ratio > 0.0f;
-    return slice->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
+    return slice->predicted_us * sumi_op_ratio_correction(ratio, entry->op_ratio[kind]);
 }
 
 static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index)
@@ -157,15 +158,11 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &entry->plan.ops[i];
         const bool is_single = slice->op_end == slice->op_begin + 1;
-        double share = is_single ? 1.0
-                                 : sumi_plan_predict_us(&entry->plan, op, &rates) * entry->op_ratio[op->kind]
-                                       / slice->predicted_us;
-        double measured = entry->op_ratio[op->kind] * factor;
-        measured = measured < 0.05 ? 0.05 : measured > 50.0 ? 50.0 : measured;
+        const double share = is_single ? 1.0
+                                       : sumi_plan_predict_us(&entry->plan, op, &rates) * entry->op_ratio[op->kind]
+                                             / slice->predicted_us;
         float* ratio = &engine->cache.op_ratio[op->kind];
-        double previous = *ratio > 0.0f ? *ratio : 1.0,
-               weight = (*ratio > 0.0f ? 0.25 : 1.0) * (share < 1.0 ? share : 1.0);
-        *ratio = (float)(previous + weight * (measured - previous));
+        *ratio = sumi_op_ratio_learn(*ratio, entry->op_ratio[op->kind] * factor, share);
     }
 }
 
@@ -315,8 +312,7 @@ static double guess_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
 {
     if (entry->sections[section].probed_ratio > 0.0 && entry->probe.ratio[kind] > 0.0f)
         return predicted_us * (double)entry->probe.ratio[kind];
-    const float recent_ratio = engine->cache.op_ratio[kind];
-    return predicted_us * (double)(recent_ratio > 0.0f ? recent_ratio / entry->op_ratio[kind] : 1.0f);
+    return predicted_us * (double)sumi_op_ratio_correction(engine->cache.op_ratio[kind], entry->op_ratio[kind]);
 }
 
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section)
@@ -483,9 +479,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_erro
     engine->runs.has_submitted = true;
     run->pending_count++;
     run->pending_us += step->predicted_us;
-    // the device was idle
-    if (engine->runs.device_ends_ns < step->submitted_ns) engine->runs.device_ends_ns = step->submitted_ns;
-    engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
+    sumi_device_time_submit(&engine->runs.device, step->submitted_ns, (double)step->predicted_us);
     if (step->slice >= 0 && step->ends_iteration) run->section = own_section(plan, run->section);
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
@@ -568,8 +562,7 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_st
         || !is_oldest_over(engine, run))
         return false;
     take_oldest(run, out_step);
-    const uint64_t latest = sumi_clock_ns() + (uint64_t)(sumi_run_pending_us(engine) * 1e3);
-    if (engine->runs.device_ends_ns > latest) engine->runs.device_ends_ns = latest;
+    sumi_device_time_collect(&engine->runs.device, sumi_clock_ns(), sumi_run_pending_us(engine));
     if (out_step->slice >= 0) note_time(engine, run, out_step);
     return true;
 }
@@ -585,21 +578,13 @@ double sumi_run_sleep_us(sumi_engine* engine)
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (count == 0) return 0.0;
-    // Not half: of two equal slices the first one would end just then.
-    const double pending_us = sumi_run_pending_us(engine), pending_at_wake_us = count > 1 ? 0.4 * pending_us : 0.0;
-    const double predicted_us =
-        (double)(int64_t)(engine->runs.device_ends_ns - sumi_clock_ns()) * 1e-3 - pending_at_wake_us;
-    // Predictions do not contain the gaps between slices, which add up. But the oldest slice has not ended, so at least
-    // the slices after it are still to come. This correction is made once: if the slice has not ended then, the
-    // predictions are wrong.
     const sumi_run* run = engine->runs.draining.pending_count > 0 ? &engine->runs.draining : &engine->runs.current;
     const sumi_run_slice* oldest = &run->pending[run->pending_begin];
-    const double certain_us = 0.5 * (pending_us - (double)oldest->predicted_us);
-    if (predicted_us >= SUMI_SLEEP_SLACK_US || certain_us < predicted_us
-        || oldest->submitted_ns == engine->runs.late_slice_ns)
-        return predicted_us;
-    engine->runs.late_slice_ns = oldest->submitted_ns;
-    return certain_us;
+    const sumi_in_flight in_flight = {.count = count,
+                                      .pending_us = sumi_run_pending_us(engine),
+                                      .oldest_us = (double)oldest->predicted_us,
+                                      .oldest_submitted_ns = oldest->submitted_ns};
+    return sumi_device_time_sleep_us(&engine->runs.device, &in_flight, sumi_clock_ns());
 }
 
 void sumi_run_begin_draining(sumi_engine* engine)

@@ -8,6 +8,8 @@
 #define SUMI_ENGINE_RUN_H
 #include "engine/pieces.h"
 #include "engine/plan_cache.h"
+#include "pacing/device_time.h"
+#include "pacing/forecast.h"
 #include "plan/runner.h"
 
 typedef struct sumi_run_slice {
@@ -65,9 +67,7 @@ typedef struct sumi_runs {
     sumi_run current;
     // The run of jobs.draining. If that job is cancelled, its slices stay here, in a run without an entry.
     sumi_run draining;
-    uint64_t device_ends_ns; // predicted end of all that is in flight (ns, steady clock)
-    // Time of submission (ns, steady clock) of the most recent slice that took longer than predicted.
-    uint64_t late_slice_ns;
+    sumi_device_time device; // of both
     // The runner was asked and the oldest slice in flight had not ended. It is asked again when nothing else can be
     // done, or after the pump has stepped back (sumi_run_ask_again).
     bool oldest_runs;
@@ -97,21 +97,10 @@ void sumi_run_jump(sumi_engine* engine, int32_t counter);
 void sumi_run_use_alternative(sumi_engine* engine);
 // Leaves `count` iterations out after the one that begins. count is less than what is left in the section.
 void sumi_run_skip(sumi_engine* engine, int32_t count);
-// Microseconds of work: measured for slices that ran before, and guessed for the others.
-typedef struct sumi_work_us {
-    double measured, guessed;
-} sumi_work_us;
-
 // The work of one run of a section. Slices that were not measured are guessed from recent times of ops of the same
 // kinds in any plan.
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section);
-// The work that remains when an iteration begins: of this evaluation; the average of those after it (they differ where
-// guidance begins or ends, and where some of them run alternatives); and of everything after the last evaluation.
-// Slices in flight count as part of `end`.
-typedef struct sumi_remaining_work {
-    sumi_work_us evaluation, end;
-    double later_us; // 0: there is no evaluation after this one
-} sumi_remaining_work;
+// The work that remains when an iteration begins.
 sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine);
 // later_us, if this share of the later evaluations runs alternatives where there are any.
 double sumi_run_later_us(const sumi_engine* engine, double alternative_share);

@@ -20,14 +20,14 @@ typedef struct sumi_tempo {
     bool is_shared; // other work runs between the slices, so their times are only upper bounds
 } sumi_tempo;
 
-// The first measurement of a slice has no known time to be compared with, only a prediction. Beside a host program whose
-// kernels keep the device busy while ours run, every slice may look several times as long as it is. If that were
+// The first measurement of a slice has no known time to be compared with, only a prediction. Beside a host program
+// whose kernels keep the device busy while ours run, every slice may look several times as long as it is. If that were
 // believed, fewer slices would fit into a frame, all of them would run beside these kernels, and no better time would
-// ever be measured. So a first time far above its prediction is doubted: less is believed, until several times in a
-// row are alike, as those of a device that nobody else uses are. Kernels of the host program that are as long as ours
-// make our times alike, too, because each of ours waits for the end of one of theirs (H100: 640 to 651 us instead of
-// 431, 1025 to 1036 instead of 458). So an empty kernel is launched before each slice whose time is not known, and the
-// time counts only if that kernel began at once.
+// ever be measured. So a first time far above its prediction is doubted: less is believed, until several times in a row
+// are alike, as those of a device that nobody else uses are. Kernels of the host program that are as long as ours make
+// our times alike, too, because each of ours waits for the end of one of theirs (H100: 640 to 651 us instead of 431,
+// 1025 to 1036 instead of 458). So an empty kernel is launched before each slice whose time is not known, and the time
+// counts only if that kernel began at once.
 typedef struct sumi_tempo_doubt {
     float us;              // the newest measurement
     int32_t alike_count;   // how many in a row were alike; 0: no doubt

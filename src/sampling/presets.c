@@ -26,16 +26,3 @@ void sumi_presets_scaled(const sumi_preset_values* from, const sumi_size_scale* 
         to[i].height = size.height;
     }
 }
-
-int32_t sumi_deadline_steps(double seconds_per_evaluation, double fixed_seconds, double deadline_seconds,
-                            int32_t min_steps, int32_t max_steps, double evaluations_per_step)
-{
-    if (max_steps < min_steps) max_steps = min_steps;
-    const double per_step = seconds_per_evaluation * evaluations_per_step;
-    if (!(deadline_seconds > 0.0) || !(per_step > 0.0 && per_step < 1e18)) return max_steps;
-    double remaining_seconds = deadline_seconds - (fixed_seconds > 0.0 ? fixed_seconds : 0.0);
-    double steps = remaining_seconds / per_step * (1.0 + 1e-9); // the factor corrects a quotient just below an integer
-    if (!(steps > min_steps)) return min_steps;
-    if (steps >= max_steps) return max_steps;
-    return (int32_t)steps;
-}

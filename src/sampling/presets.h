@@ -1,4 +1,4 @@
-// The numbers of a model's presets, and how many steps can end before a deadline.
+// The numbers of a model's presets.
 #ifndef SUMI_SAMPLING_PRESETS_H
 #define SUMI_SAMPLING_PRESETS_H
 #include "base/result.h"
@@ -28,11 +28,4 @@ typedef struct sumi_size_scale {
 } sumi_size_scale;
 sumi_size sumi_size_scaled(sumi_size size, const sumi_size_scale* scale);
 void sumi_presets_scaled(const sumi_preset_values* from, const sumi_size_scale* scale, sumi_preset_values* to);
-
-// The most steps that end before deadline_seconds, if everything but the steps takes fixed_seconds and each step takes
-// evaluations_per_step evaluations of seconds_per_evaluation. The result lies in [min_steps, max_steps]: min_steps if
-// the deadline cannot be met; max_steps without a deadline (zero or less) or without a measured speed (zero, less, or
-// not finite).
-int32_t sumi_deadline_steps(double seconds_per_evaluation, double fixed_seconds, double deadline_seconds,
-                            int32_t min_steps, int32_t max_steps, double evaluations_per_step);
 #endif
