@@ -4,14 +4,14 @@
 // measurements.
 //
 // On a device that also draws, other work may run between the begin and the end of a slice, so measured times can be
-// too long but never too short. tempo.h says which times are used. With plain averages, a host program that kept the
-// GPU busy for half of the time made slices look twice as long and got only half of the budget that it gave.
+// too long but never too short. kind_time.h says which times are used. With plain averages, a host program that kept
+// the GPU busy for half of the time made slices look twice as long and got only half of the budget that it gave.
 #include "engine/run.h"
 #include "base/assert.h"
 #include "engine/engine.h"
 #include "engine/plan_cache.h"
+#include "pacing/kind_time.h"
 #include "pacing/op_ratio.h"
-#include "pacing/tempo.h"
 
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
 {
@@ -166,25 +166,30 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
-// A slice that is submitted to an idle device begins at once, as far as its events tell, and then waits for the commands
-// that the host program has submitted before, maybe for kernels of 10 ms in every frame. Such times are all alike and
-// say nothing about the slice. If they were believed, no other slice would fit into the frame, and every slice would be
-// submitted to an idle device from then on. So they are upper bounds. The slices behind it in the same frame begin when
-// it has ended; their times are believed. A slice that would only be submitted to an idle device, because it fits into no
-// budget behind another, follows one now and then, so that a device that has really become slower is noticed. Short times
-// are believed: most slices are made longer than half of LEAST_WAIT_US (frame_budget.c).
-// If an empty kernel has run right before the slice, that one has waited, and the slice's time begins behind it.
-#define MAX_ALONE 2.0
-#define LEAST_WAIT_US 500.0
-// After so many such times in a row, of slices alike: while their time is not known, and afterwards.
-#define ONE_MORE_IF_UNKNOWN 2
-#define ONE_MORE_IF_KNOWN 8
-// An empty kernel that takes longer has waited for kernels of others (H100: 3 to 6 us on an idle device).
-#define MAX_DELAY_US 40.0
-
-static bool may_have_waited(const sumi_run_slice* step, double us, double known_us)
+static sumi_kind_time kind_time(const sumi_plan_entry* entry, int32_t slice)
 {
-    return step->is_alone && !step->has_delay && us > LEAST_WAIT_US && known_us > 0.0 && us > known_us * MAX_ALONE;
+    const int32_t kind = entry->kind_first[slice];
+    return (sumi_kind_time){.us = entry->slice_us[kind], .doubt = entry->doubts[kind]};
+}
+
+// What kind_time.h needs to know of the slice.
+static sumi_time_measured measured_time(const sumi_engine* engine, const sumi_plan_entry* entry,
+                                        const sumi_run_slice* step)
+{
+    const int32_t kind = entry->kind_first[step->slice];
+    sumi_time_measured measured = {.us = step->us,
+                                   .submitted_us = step->predicted_us,
+                                   .now_us = slice_us(engine, entry, step->slice),
+                                   .has_device = engine->runner->traits.has_device,
+                                   .has_waits = step->has_waits,
+                                   .is_alone = step->is_alone,
+                                   .has_delay = step->has_delay,
+                                   .is_crowded = step->is_crowded};
+    measured.times_in_a_job = entry->kind_count[kind] * entry->plan.sections[step->section_index].repeat;
+    // It goes through the ops of the slice, so it is left out for the many slices that follow another.
+    if (step->is_alone || entry->slice_us[kind] <= 0.0f)
+        measured.op_us = predict_unmeasured_us(engine, entry, step->slice, &measured.op_is_known);
+    return measured;
 }
 
 static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
@@ -195,58 +200,20 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     const sumi_slice* slice = &entry->plan.slices[step->slice];
     sumi_section_time* section = &entry->sections[step->section_index];
     const int32_t kind = entry->kind_first[step->slice], alike = entry->kind_count[kind];
-    float* measured = &entry->slice_us[kind];
     SUMI_ASSERT(kind <= step->slice && alike >= 1);
-    double us = step->us < 0.1 ? 0.1 : step->us; // 0 means unmeasured
-    // If a slice has waited for copies, its time is only an upper bound. When such times were used as they are, the
-    // slices of later plans became a sixth as long (streamed text encoder, H200).
-    if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us)
-        us = (double)step->predicted_us;
-    sumi_tempo_doubt* doubt = &entry->doubts[kind];
-    bool is_known = false;
-    const double now_us = slice_us(engine, entry, step->slice);
-    // It goes through the ops of the slice, so it is left out for the many slices that follow another.
-    const double predicted_us =
-        step->is_alone || *measured <= 0.0f ? predict_unmeasured_us(engine, entry, step->slice, &is_known) : 0.0;
-    const bool is_device = engine->runner->traits.has_device, // on the processor slices wait for nothing
-        is_bound = is_device && may_have_waited(step, us, now_us);
-    // Counts also where the known time itself may be such a time.
-    const bool is_suspect = is_bound || (is_device && may_have_waited(step, us, predicted_us));
-    const bool was_suspect = doubt->suspect_count > 0;
-    doubt->suspect_count = is_suspect ? doubt->suspect_count + 1 : 0;
-    bool teaches = !is_suspect
-                && !step->is_crowded; // whether the time tells something about other slices of the same kinds of ops
-    if (is_bound) {
-        us = now_us;
-    } else if (*measured <= 0.0f) {
-        double believed_us = us;
-        if (is_device && (is_known || step->is_crowded)) believed_us = sumi_tempo_first(doubt, predicted_us, us);
-        teaches = teaches && doubt->alike_count == 0;
-        if (alike * entry->plan.sections[step->section_index].repeat < SUMI_TEMPO_FEWEST_REPEATS) {
-            *doubt = (sumi_tempo_doubt){.suspect_count = doubt->suspect_count};
-            if (!step->is_crowded) believed_us = us;
-        }
-        *measured = (float)believed_us;
-        section->measured_us += alike * (double)*measured;
+    sumi_kind_time time = kind_time(entry, step->slice);
+    const sumi_time_measured measured = measured_time(engine, entry, step);
+    const sumi_time_change change = sumi_kind_time_note(&time, &engine->tempo, &measured);
+    entry->slice_us[kind] = time.us;
+    entry->doubts[kind] = time.doubt;
+    section->measured_us += alike * change.known_us;
+    if (change.action == SUMI_TIME_BEGIN) {
         section->expected_us += alike * (double)slice->predicted_us;
         section->unmeasured_us -= alike * (double)slice->predicted_us;
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
-    } else if (doubt->alike_count > 0) {
-        const float believed = (float)sumi_tempo_again(doubt, step->is_crowded, (double)*measured, us);
-        section->measured_us += alike * ((double)believed - (double)*measured);
-        *measured = believed;
-        teaches = teaches && doubt->alike_count == 0;
-    } else if (was_suspect && us * MAX_ALONE < now_us) {
-        section->measured_us += alike * (us - (double)*measured);
-        *measured = (float)us; // what was known contained a wait
-    } else {
-        sumi_tempo_note(&engine->tempo, (double)*measured, us);
-        const float learnt = (float)sumi_tempo_learn(&engine->tempo, (double)*measured, us);
-        section->measured_us += alike * ((double)learnt - (double)*measured);
-        *measured = learnt;
     }
-    step->unwaited_us = is_bound ? us : (double)*measured;
-    if (teaches) learn_ratios(engine, entry, slice, step->unwaited_us);
+    step->unwaited_us = change.own_us;
+    if (change.teaches) learn_ratios(engine, entry, slice, step->unwaited_us);
     run->iteration_us += step->unwaited_us;
     run->done_us += step->unwaited_us;
     if (!step->ends_iteration) return;
@@ -404,10 +371,8 @@ bool sumi_run_wants_one_more(const sumi_engine* engine)
         || engine->runs.draining.pending_count > 0 || !run->pending[run->pending_begin].is_alone
         || (run->pending_count > 1 && run->pending_us > engine->frame.max_pending_us))
         return false;
-    const int32_t kind = run->entry->kind_first[run->slice];
-    const sumi_tempo_doubt* doubt = &run->entry->doubts[kind];
-    const bool is_known = run->entry->slice_us[kind] > 0.0f && doubt->alike_count == 0;
-    return doubt->suspect_count >= (is_known ? ONE_MORE_IF_KNOWN : ONE_MORE_IF_UNKNOWN);
+    const sumi_kind_time time = kind_time(run->entry, run->slice);
+    return sumi_kind_time_wants_one_more(&time);
 }
 
 double sumi_run_pending_us(const sumi_engine* engine)
@@ -441,9 +406,8 @@ static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice*
     sumi_plan_entry* entry = run->entry;
     const sumi_slice* slice = &entry->plan.slices[next->slice];
     if (entry->range_us == NULL) {
-        const int32_t kind = entry->kind_first[next->slice];
-        engine->runner->async->measure_delay(engine->runner,
-                                             entry->slice_us[kind] <= 0.0f || entry->doubts[kind].alike_count > 0);
+        const sumi_kind_time time = kind_time(entry, next->slice);
+        engine->runner->async->measure_delay(engine->runner, sumi_kind_time_state(&time) != SUMI_TIME_KNOWN);
         next->submitted_ns = sumi_clock_ns();
         SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, slice, next->counter, error));
         // on a GPU this is the time of submission only; collect writes the time of the slice
@@ -528,7 +492,7 @@ static bool mark_ended(sumi_engine* engine)
         step->us = times[i].us;
         step->has_waits = times[i].has_waits;
         step->has_delay = times[i].has_delay;
-        step->is_crowded = times[i].has_delay && times[i].delay_us > MAX_DELAY_US;
+        step->is_crowded = times[i].has_delay && times[i].delay_us > SUMI_MAX_DELAY_US;
         step->is_over = true;
     }
     return count > 0;

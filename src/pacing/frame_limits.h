@@ -65,7 +65,7 @@ typedef struct sumi_next_turn {
     sumi_own_work work;
     double predicted_us;
     double in_flight_us; // predicted, of all slices in flight
-    bool is_one_more;    // a slice that may be submitted although it may not fit
+    bool is_one_more;    // a slice that may be submitted although it may not fit (kind_time.h)
 } sumi_next_turn;
 // Whether the turn fits into a call with this budget that has taken elapsed_us. On a device the budget limits the work
 // in flight, whether this call or an earlier one submitted it; this thread's own time is limited separately.

@@ -1,0 +1,90 @@
+// What is known of the time of a kind of slices, and what another measurement changes. Slices of the same ops and sizes
+// are of one kind, so one of them predicts all.
+//
+// A measured time is the slice's own work plus whatever ran between its begin and its end, and on a device also what it
+// waited for. So not every time is believed. What is done with one depends on the state of the kind and on how the time
+// compares with what is known:
+//
+//                    | MAY_HAVE_WAITED | SHORTER            | USUAL
+//     ---------------+-----------------+--------------------+---------------------------------------------------
+//     UNMEASURED     | KEEP            | BEGIN              | BEGIN        -> DOUBTED or KNOWN, as tempo.h says
+//     DOUBTED        | KEEP            | TRY_AGAIN          | TRY_AGAIN    -> DOUBTED or KNOWN
+//     KNOWN          | KEEP            | REPLACE            | LEARN        -> KNOWN
+//
+// A slice that is submitted to an idle device begins at once, as far as its events tell, and then waits for the
+// commands that the host program has submitted before, maybe for kernels of 10 ms in every frame. Such times are all
+// alike and say nothing about the slice. If they were believed, no other slice would fit into the frame, and every
+// slice would be submitted to an idle device from then on. So they are upper bounds. The slices behind it in the same
+// frame begin when it has ended; their times are believed. A slice that would only be submitted to an idle device,
+// because it fits into no budget behind another, follows one now and then, so that a device that has really become
+// slower is noticed. Short times are believed: most slices are made longer than half of the least wait
+// (frame_limits.h). If an empty kernel has run right before the slice, that one has waited, and the slice's time begins
+// behind it.
+//
+// The caller protects the structs. None of the functions blocks or fails.
+#ifndef SUMI_PACING_KIND_TIME_H
+#define SUMI_PACING_KIND_TIME_H
+#include "pacing/tempo.h"
+
+typedef struct sumi_kind_time {
+    float us; // measured; 0: not measured yet
+    sumi_tempo_doubt doubt;
+} sumi_kind_time;
+
+typedef enum sumi_time_state {
+    SUMI_TIME_UNMEASURED,
+    SUMI_TIME_DOUBTED, // less is believed than was measured
+    SUMI_TIME_KNOWN,
+    SUMI_TIME_STATE_COUNT
+} sumi_time_state;
+
+typedef enum sumi_time_event {
+    SUMI_TIME_MAY_HAVE_WAITED, // compared with the known time, or with the prediction where none is known
+    SUMI_TIME_SHORTER,         // so much, after times that may contain a wait, that the known time contains one too
+    SUMI_TIME_USUAL,
+    SUMI_TIME_EVENT_COUNT
+} sumi_time_event;
+
+typedef enum sumi_time_action {
+    SUMI_TIME_KEEP,      // the time is an upper bound: what is known stays
+    SUMI_TIME_BEGIN,     // the first measurement (sumi_tempo_first)
+    SUMI_TIME_TRY_AGAIN, // another one while there is a doubt (sumi_tempo_again)
+    SUMI_TIME_REPLACE,   // what was known contained a wait
+    SUMI_TIME_LEARN      // the known time changes a little (sumi_tempo_learn)
+} sumi_time_action;
+
+// A slice of the kind that has ended.
+typedef struct sumi_time_measured {
+    double us;              // from its begin to its end
+    float submitted_us;     // its prediction when it was submitted
+    double now_us;          // its prediction now
+    double op_us;           // its prediction from times of ops of the same kind; needed if it is alone or unmeasured
+    bool op_is_known;       // such ops were measured before
+    bool has_device;        // false: slices run on the processor, where they wait for nothing
+    bool has_waits;         // it waited for streamed weights
+    bool is_alone;          // nothing of ours was in flight or had been submitted in the same update
+    bool has_delay;         // its time begins behind an empty kernel
+    bool is_crowded;        // has_delay, and kernels of others kept the device busy then
+    int32_t times_in_a_job; // how many slices of the kind a job has
+} sumi_time_measured;
+
+typedef struct sumi_time_change {
+    sumi_time_action action;
+    double known_us; // change of the known time
+    double own_us;   // time of the slice's own work, as far as it is known
+    bool teaches;    // the time tells something about other slices of the same kinds of ops
+} sumi_time_change;
+
+sumi_time_state sumi_kind_time_state(const sumi_kind_time* time);
+sumi_time_event sumi_kind_time_event(const sumi_kind_time* time, const sumi_time_measured* measured);
+// The table above.
+sumi_time_action sumi_kind_time_action(sumi_time_state state, sumi_time_event event);
+// Notes a measurement of the kind, and in the device's tempo if the kind is known.
+sumi_time_change sumi_kind_time_note(sumi_kind_time* time, sumi_tempo* tempo, const sumi_time_measured* measured);
+// Whether a slice of the kind should be submitted behind others although it may not fit: the newest times may contain
+// waits, so many in a row that a device that has become slower would look like that, too.
+bool sumi_kind_time_wants_one_more(const sumi_kind_time* time);
+
+// An empty kernel that takes longer has waited for kernels of others (H100: 3 to 6 us on an idle device).
+#define SUMI_MAX_DELAY_US 40.0
+#endif
