@@ -248,9 +248,7 @@ static bool write_plan(const sumi_network* network, sumi_weight_format format, s
 static uint64_t needed_bytes(shelf* s, uint64_t budget, bool* out_fits)
 {
     sumi_device_need need = {0};
-    CHECK_NUMBER(
-        sumi_device_measure_need(&s->stock, s->record->plan, s->record->scratch_bytes, budget, &need, &s->error),
-        SUMI_OK);
+    CHECK_NUMBER(sumi_device_measure_need(&s->stock, s->record, budget, &need, &s->error), SUMI_OK);
     *out_fits = need.fits;
     return need.device_bytes;
 }

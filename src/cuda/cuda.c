@@ -152,6 +152,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_device_divide_plan(&cuda->stock, &record->held, error));
     SUMI_TRY(sumi_device_make_fit(&cuda->stock, &record->held, error));
     SUMI_TRY(sumi_device_reserve_ring(&cuda->stock, &record->held, error));
+    SUMI_ASSERT(cuda->stock.budget != 0 || cuda->stock.weight_ring.address == 0 || cuda->flight_count == 0);
     if (cuda->stock.budget == 0) sumi_device_release_ring(&cuda->stock); // nothing is streamed any more
     cuda->stock.weights.uses_single_slabs = record->held.division.streams;
     bool has_all = false;

@@ -94,39 +94,39 @@ static bool port_count_free(sumi_device_port* port, uint64_t* out_free_bytes, ui
 
 // ---- Copies and kernels ---------------------------------------------------------------------------------------------
 
-static sumi_result port_copy_in(sumi_device_port* port, uint64_t to, const void* from, uint64_t bytes, const char* what,
-                                sumi_error* error)
+static sumi_result port_copy_in(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error)
 {
-    SUMI_CU(driver_of(port), cuMemcpyHtoDAsync(to, from, (size_t)bytes, copies_of(port)), what);
+    SUMI_CU(driver_of(port),
+            cuMemcpyHtoDAsync(copy->to, (const void*)(uintptr_t)copy->from, (size_t)copy->bytes, copies_of(port)),
+            copy->what);
     return SUMI_OK;
 }
 
-static sumi_result port_copy_rows_in(sumi_device_port* port, const sumi_device_rows* rows, const char* what,
-                                     sumi_error* error)
+static sumi_result port_copy_rows_in(sumi_device_port* port, const sumi_device_rows* rows, sumi_error* error)
 {
     const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                                .srcHost = rows->from,
+                                .srcHost = (const void*)(uintptr_t)rows->from,
                                 .srcPitch = (size_t)rows->from_pitch,
                                 .dstMemoryType = CU_MEMORYTYPE_DEVICE,
                                 .dstDevice = rows->to,
                                 .dstPitch = (size_t)rows->to_pitch,
                                 .WidthInBytes = (size_t)rows->row_bytes,
                                 .Height = (size_t)rows->row_count};
-    SUMI_CU(driver_of(port), cuMemcpy2DAsync(&copy, copies_of(port)), what);
+    SUMI_CU(driver_of(port), cuMemcpy2DAsync(&copy, copies_of(port)), rows->what);
     return SUMI_OK;
 }
 
-static sumi_result port_copy_within(sumi_device_port* port, uint64_t to, uint64_t from, uint64_t bytes,
-                                    const char* what, sumi_error* error)
+static sumi_result port_copy_within(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error)
 {
-    SUMI_CU(driver_of(port), cuMemcpyDtoDAsync(to, from, (size_t)bytes, copies_of(port)), what);
+    SUMI_CU(driver_of(port), cuMemcpyDtoDAsync(copy->to, copy->from, (size_t)copy->bytes, copies_of(port)), copy->what);
     return SUMI_OK;
 }
 
-static sumi_result port_copy_out(sumi_device_port* port, void* to, uint64_t from, uint64_t bytes, const char* what,
-                                 sumi_error* error)
+static sumi_result port_copy_out(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error)
 {
-    SUMI_CU(driver_of(port), cuMemcpyDtoHAsync(to, from, (size_t)bytes, copies_of(port)), what);
+    SUMI_CU(driver_of(port),
+            cuMemcpyDtoHAsync((void*)(uintptr_t)copy->to, copy->from, (size_t)copy->bytes, copies_of(port)),
+            copy->what);
     return SUMI_OK;
 }
 

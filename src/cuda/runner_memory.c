@@ -12,8 +12,8 @@ sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* pl
                                   sumi_device_need* out_need, sumi_error* error)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    SUMI_TRY(sumi_device_measure_need(&cuda->stock, plan, sumi_cuda_runner_scratch_bytes(runner, plan), budget,
-                                      out_need, error));
+    const sumi_device_plan measured = {.plan = plan, .scratch_bytes = sumi_cuda_runner_scratch_bytes(runner, plan)};
+    SUMI_TRY(sumi_device_measure_need(&cuda->stock, &measured, budget, out_need, error));
     out_need->pinned_bytes += sumi_cuda_pinned_bytes(plan);
     return SUMI_OK;
 }
@@ -35,6 +35,10 @@ static sumi_result reserve_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_err
     }
     SUMI_TRY(sumi_cuda_make_constants(cuda, record, error));
     SUMI_TRY(sumi_device_make_fit(&cuda->stock, &record->held, error));
+    // the device may be using the blocks that are to grow
+    SUMI_ASSERT(
+        cuda->flight_count == 0
+        || (cuda->stock.scratch.bytes >= record->held.scratch_bytes && cuda->stock.arena.bytes >= plan->arena_bytes));
     return sumi_device_reserve_blocks(&cuda->stock, &record->held, error);
 }
 

@@ -17,10 +17,11 @@ static uint64_t budget_of_weights(uint64_t budget, uint64_t bytes_without_weight
     return budget == 0 ? UINT64_MAX : budget > bytes_without_weights ? budget - bytes_without_weights : 0;
 }
 
-sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_plan* plan, uint64_t scratch_bytes,
-                                     uint64_t budget, sumi_device_need* out_need, sumi_error* error)
+sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_device_plan* record, uint64_t budget,
+                                     sumi_device_need* out_need, sumi_error* error)
 {
-    const uint64_t other_bytes = bytes_without_weights(stock, plan, scratch_bytes);
+    const sumi_plan* plan = record->plan;
+    const uint64_t other_bytes = bytes_without_weights(stock, plan, record->scratch_bytes);
     sumi_device_division division;
     SUMI_TRY(sumi_device_divide(&stock->weights, plan, budget_of_weights(budget, other_bytes), &division, error));
     sumi_free(stock->heap, division.entries);

@@ -5,10 +5,10 @@
 #include "device/stock.h"
 #include "plan/runner.h"
 
-// What a plan needs under a budget (0: no limit). scratch_bytes: of the runner's kernels. The pinned bytes are those of
-// weights, to which the runner adds its own. Any thread, beside any other call.
-sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_plan* plan, uint64_t scratch_bytes,
-                                     uint64_t budget, sumi_device_need* out_need, sumi_error* error);
+// What a plan needs under a budget (0: no limit). Of the record only `plan` and `scratch_bytes` are read; it need not be
+// in the stock. The pinned bytes are those of weights, to which the runner adds its own.
+sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_device_plan* record, uint64_t budget,
+                                     sumi_device_need* out_need, sumi_error* error);
 // Decides which weights of the plan are resident under the present budget.
 sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error);
 bool sumi_device_needs_pinned_copies(const sumi_device_plan* record);

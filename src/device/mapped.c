@@ -164,7 +164,8 @@ static sumi_result copy_chunked(const target* t, uint64_t offset, const unsigned
     SUMI_ASSERT(t->to != 0 && from != NULL);
     if (bytes == 0) return SUMI_OK;
     sumi_device_port* port = t->mapped->port;
-    return port->functions->copy_in(port, t->to + offset, from, bytes, "streaming weights", error);
+    const sumi_device_copy copy = {t->to + offset, sumi_device_address(from), bytes, "streaming weights"};
+    return port->functions->copy_in(port, &copy, error);
 }
 
 // Copies bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of a group.
@@ -185,12 +186,13 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t offset,
     const uint64_t count = bytes / group;
     if (count > 0) {
         const sumi_device_rows rows = {.to = t->to + destination,
-                                       .from = from,
+                                       .from = sumi_device_address(from),
                                        .row_bytes = group,
                                        .row_count = count,
                                        .to_pitch = 2 * group,
-                                       .from_pitch = group};
-        SUMI_TRY(port->functions->copy_rows_in(port, &rows, "streaming weights", error));
+                                       .from_pitch = group,
+                                       .what = "streaming weights"};
+        SUMI_TRY(port->functions->copy_rows_in(port, &rows, error));
     }
     return copy_chunked(t, destination + 2 * group * count, from + group * count, bytes - group * count, error);
 }

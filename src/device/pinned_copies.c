@@ -84,7 +84,8 @@ sumi_result sumi_device_weights_copy_out(const sumi_device_weights* weights, con
     for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
         bytes = resident->bytes - done;
         const unsigned char* from = sumi_device_pinned_at(&resident->pinned_copy, done, &bytes);
-        SUMI_TRY(weights->port->functions->copy_in(weights->port, to + done, from, bytes, "streaming weights", error));
+        const sumi_device_copy copy = {to + done, sumi_device_address(from), bytes, "streaming weights"};
+        SUMI_TRY(weights->port->functions->copy_in(weights->port, &copy, error));
     }
     return SUMI_OK;
 }

@@ -27,11 +27,20 @@ typedef struct sumi_device_block {
     bool is_registered; // STAGING: the port's own mark of how it has allocated the memory
 } sumi_device_block;
 
-// A copy in the stream COPIES, of row_count rows that begin `to_pitch` and `from_pitch` bytes apart.
+static inline uint64_t sumi_device_address(const void* memory) { return (uint64_t)(uintptr_t)memory; }
+
+// A copy in the stream COPIES. An address of the host's is one of pinned or page-locked memory, which must stay as it is
+// until the copy has ended.
+typedef struct sumi_device_copy {
+    uint64_t to, from, bytes;
+    const char* what;
+} sumi_device_copy;
+
+// A copy of row_count rows that begin `to_pitch` and `from_pitch` bytes apart.
 typedef struct sumi_device_rows {
-    uint64_t to; // on the device
-    const void* from;
+    uint64_t to, from;
     uint64_t row_bytes, row_count, to_pitch, from_pitch;
+    const char* what;
 } sumi_device_rows;
 
 // A kernel whose only parameter is a struct, in blocks of one dimension.
@@ -57,18 +66,14 @@ typedef struct sumi_device_port_functions {
     bool (*count_free)(sumi_device_port* port, uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 
     // ---- Copies and kernels, in the stream COPIES -------------------------------------------------------------------
-    // Submits a copy from pinned or page-locked memory, which must stay unchanged until it has ended.
-    sumi_result (*copy_in)(sumi_device_port* port, uint64_t to, const void* from, uint64_t bytes, const char* what,
-                           sumi_error* error);
+    // Submits a copy from the host to the device.
+    sumi_result (*copy_in)(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error);
     // The same in rows. Only called if can_lock_pages has returned true.
-    sumi_result (*copy_rows_in)(sumi_device_port* port, const sumi_device_rows* rows, const char* what,
-                                sumi_error* error);
+    sumi_result (*copy_rows_in)(sumi_device_port* port, const sumi_device_rows* rows, sumi_error* error);
     // Submits a copy from one place on the device to another one.
-    sumi_result (*copy_within)(sumi_device_port* port, uint64_t to, uint64_t from, uint64_t bytes, const char* what,
-                               sumi_error* error);
-    // Submits a copy from the device to pinned memory.
-    sumi_result (*copy_out)(sumi_device_port* port, void* to, uint64_t from, uint64_t bytes, const char* what,
-                            sumi_error* error);
+    sumi_result (*copy_within)(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error);
+    // Submits a copy from the device to the host.
+    sumi_result (*copy_out)(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error);
     // Submits a kernel. SUMI_INTERNAL if there is no kernel of this name.
     sumi_result (*launch)(sumi_device_port* port, const sumi_device_launch* launch, sumi_error* error);
 

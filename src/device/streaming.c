@@ -346,8 +346,9 @@ static sumi_result make_copy_on_device(sumi_device_stock* stock, const sumi_devi
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_device_pinned_at(&resident->pinned_copy, done, &piece);
-        SUMI_TRY(port->functions->copy_out(port, to, stock->weight_ring.address + done, piece,
-                                           "copying weights from the device", error));
+        const sumi_device_copy copy = {sumi_device_address(to), stock->weight_ring.address + done, piece,
+                                       "copying weights from the device"};
+        SUMI_TRY(port->functions->copy_out(port, &copy, error));
     }
     SUMI_TRY(port->functions->wait_for_copies(port, "copying weights from the device", error));
     resident->has_pinned_copy = true;
@@ -411,7 +412,7 @@ static sumi_result make_source(sumi_device_stock* stock, sumi_device_weight_stre
         resident->has_pinned_copy = *out_done;
         if (weights->mapped.is_supported) return SUMI_OK;
     }
-    // The driver refused to lock the mapping, or the weight is a table, whose rows must be readable one by one.
+    // The device refused to lock the mapping, or the weight is a table, whose rows must be readable one by one.
     if (resident->chunks > 0) sumi_device_weights_drop_pinned_copy(weights, resident);
     return make_pinned_copy(stock, streaming, index, is_table, until_ns, budget_us, out_done, error);
 }

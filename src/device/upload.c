@@ -338,10 +338,11 @@ static sumi_result convert_piece(sumi_device_weights* weights, const piece* p, u
         .kernel = traits->upload_kernel, .blocks = blocks, .threads = SUMI_UPLOAD_THREADS, .args = &args};
     SUMI_ASSERT(traits->upload_kernel != NULL); // otherwise the piece is copied as it is
     sumi_device_port* port = weights->port;
+    const sumi_device_copy balance = {resident->on_device.balance, raw + p->begin,
+                                      (uint64_t)resident->weight->cols * sizeof(float),
+                                      "copying weights on the device"};
     if (p->begin < p->offset) // read by the kernel that converts the rows
-        SUMI_TRY(port->functions->copy_within(port, resident->on_device.balance, raw + p->begin,
-                                              (uint64_t)resident->weight->cols * sizeof(float),
-                                              "copying weights on the device", error));
+        SUMI_TRY(port->functions->copy_within(port, &balance, error));
     return port->functions->launch(port, &launch, error);
 }
 
@@ -363,12 +364,13 @@ static sumi_result upload_buffer(sumi_device_weights* weights, buffer* s, sumi_e
     SUMI_ASSERT(!s->is_busy && s->piece_begin <= s->piece_end && s->piece_end <= weights->upload->piece_count);
     const sumi_device_upload* upload = weights->upload;
     sumi_device_port* port = weights->port;
-    const unsigned char* pinned = sumi_device_host(&s->pinned);
+    const uint64_t pinned = s->pinned.address;
     for (int32_t i = s->piece_begin; i < s->piece_end;) {
         const piece* p = &upload->pieces[i];
         if (p->is_direct) {
-            SUMI_TRY(port->functions->copy_in(port, direct_address(&weights->residents[p->resident], p),
-                                              pinned + p->offset, p->bytes, "copying weights to the device", error));
+            const sumi_device_copy copy = {direct_address(&weights->residents[p->resident], p), pinned + p->offset,
+                                           p->bytes, "copying weights to the device"};
+            SUMI_TRY(port->functions->copy_in(port, &copy, error));
             i++;
             continue;
         }
@@ -376,8 +378,9 @@ static sumi_result upload_buffer(sumi_device_weights* weights, buffer* s, sumi_e
         int32_t next = i;
         for (; next < s->piece_end && !upload->pieces[next].is_direct; next++)
             end = upload->pieces[next].offset + upload->pieces[next].bytes;
-        SUMI_TRY(port->functions->copy_in(port, s->raw.address + p->begin, pinned + p->begin, end - p->begin,
-                                          "copying weights to the device", error));
+        const sumi_device_copy copy = {s->raw.address + p->begin, pinned + p->begin, end - p->begin,
+                                       "copying weights to the device"};
+        SUMI_TRY(port->functions->copy_in(port, &copy, error));
         for (; i < next; i++) SUMI_TRY(convert_piece(weights, &upload->pieces[i], s->raw.address, error));
     }
     SUMI_TRY(
@@ -565,8 +568,9 @@ sumi_result sumi_device_weights_upload_to(sumi_device_weights* weights, const in
     sumi_device_resident* resident = &weights->residents[list[list_index]];
     // a plan under a larger budget has left it on the device
     if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
-        return weights->port->functions->copy_within(weights->port, address, resident->on_device.data, resident->bytes,
-                                                     "copying weights on the device", error);
+        const sumi_device_copy copy = {address, resident->on_device.data, resident->bytes,
+                                       "copying weights on the device"};
+        return weights->port->functions->copy_within(weights->port, &copy, error);
     }
     if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
     sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;

@@ -23,7 +23,6 @@ typedef struct toy_command {
 } toy_command;
 
 static toy_device* toy_of(sumi_device_port* port) { return (toy_device*)port; }
-static uint64_t address_of(const void* memory) { return (uint64_t)(uintptr_t)memory; }
 
 // Whether the next call that may fail does.
 static bool fails(toy_device* toy) { return ++toy->calls == toy->fail_at; }
@@ -45,7 +44,7 @@ static sumi_result toy_allocate(sumi_device_port* port, sumi_device_block* block
     toy->pieces_left -= is_piece;
     unsigned char* memory = malloc((size_t)block->bytes + 512);
     memset(memory, 0xa5, (size_t)block->bytes + 512);
-    block->address = (address_of(memory) + 511) / 512 * 512;
+    block->address = (sumi_device_address(memory) + 511) / 512 * 512;
     *held += block->bytes;
     toy_add_block(toy, block->address, block->bytes, is_host, memory);
     return SUMI_OK;
@@ -81,7 +80,7 @@ static void copy(toy_device* toy, const toy_command* c)
 {
     const sumi_device_rows* r = &c->rows;
     for (uint64_t i = 0; i < r->row_count; i++) {
-        const uint64_t to = r->to + i * r->to_pitch, from = address_of(r->from) + i * r->from_pitch;
+        const uint64_t to = r->to + i * r->to_pitch, from = r->from + i * r->from_pitch;
         if (toy_is_live(toy, to, r->row_bytes, c->to_host) && toy_is_live(toy, from, r->row_bytes, c->from_host))
             memcpy((void*)(uintptr_t)to, (const void*)(uintptr_t)from, (size_t)r->row_bytes);
         else toy_violate(toy, "a copy of memory that is not live");
@@ -149,35 +148,31 @@ static sumi_result enqueue(sumi_device_port* port, sumi_device_stream stream, to
     return SUMI_OK;
 }
 
-static toy_command copy_of(uint64_t to, uint64_t from, uint64_t bytes, bool from_host, bool to_host)
+static toy_command copy_of(const sumi_device_copy* copy, bool from_host, bool to_host)
 {
-    const sumi_device_rows rows = {to, (const void*)(uintptr_t)from, bytes, 1, 0, 0};
+    const sumi_device_rows rows = {.to = copy->to, .from = copy->from, .row_bytes = copy->bytes, .row_count = 1};
     return (toy_command){.kind = COPY, .from_host = from_host, .to_host = to_host, .rows = rows};
 }
 
-static sumi_result toy_copy_in(sumi_device_port* port, uint64_t to, const void* from, uint64_t bytes, const char* what,
-                               sumi_error* error)
+static sumi_result toy_copy_in(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error)
 {
-    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, copy_of(to, address_of(from), bytes, true, false), what, error);
+    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, copy_of(copy, true, false), copy->what, error);
 }
 
-static sumi_result toy_copy_rows_in(sumi_device_port* port, const sumi_device_rows* rows, const char* what,
-                                    sumi_error* error)
+static sumi_result toy_copy_rows_in(sumi_device_port* port, const sumi_device_rows* rows, sumi_error* error)
 {
     const toy_command command = {.kind = COPY, .from_host = true, .rows = *rows};
-    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, command, what, error);
+    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, command, rows->what, error);
 }
 
-static sumi_result toy_copy_within(sumi_device_port* port, uint64_t to, uint64_t from, uint64_t bytes, const char* what,
-                                   sumi_error* error)
+static sumi_result toy_copy_within(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error)
 {
-    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, copy_of(to, from, bytes, false, false), what, error);
+    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, copy_of(copy, false, false), copy->what, error);
 }
 
-static sumi_result toy_copy_out(sumi_device_port* port, void* to, uint64_t from, uint64_t bytes, const char* what,
-                                sumi_error* error)
+static sumi_result toy_copy_out(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error)
 {
-    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, copy_of(address_of(to), from, bytes, false, true), what, error);
+    return enqueue(port, SUMI_DEVICE_STREAM_COPIES, copy_of(copy, false, true), copy->what, error);
 }
 
 static sumi_result toy_launch(sumi_device_port* port, const sumi_device_launch* launch, sumi_error* error)
@@ -256,13 +251,17 @@ static sumi_result toy_lock_pages(sumi_device_port* port, void* begin, uint64_t 
     *out_locked = false;
     (void)error;
     if (fails(toy_of(port))) return SUMI_OK; // as a file system whose pages cannot be locked
-    if (toy_is_live(toy_of(port), address_of(begin), bytes, true)) toy_violate(toy_of(port), "pages are locked twice");
-    toy_add_block(toy_of(port), address_of(begin), bytes, true, NULL);
+    if (toy_is_live(toy_of(port), sumi_device_address(begin), bytes, true))
+        toy_violate(toy_of(port), "pages are locked twice");
+    toy_add_block(toy_of(port), sumi_device_address(begin), bytes, true, NULL);
     *out_locked = true;
     return SUMI_OK;
 }
 
-static void toy_unlock_pages(sumi_device_port* port, void* begin) { toy_remove_block(toy_of(port), address_of(begin)); }
+static void toy_unlock_pages(sumi_device_port* port, void* begin)
+{
+    toy_remove_block(toy_of(port), sumi_device_address(begin));
+}
 
 static void toy_drop_recordings(sumi_device_port* port, struct sumi_device_plan* plan) { (void)port, (void)plan; }
 
