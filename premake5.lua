@@ -579,6 +579,11 @@ local function test_program(name, sources)
         if cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }
             links { "fake_cuda" }
+            if not shares_tests then -- which are for a machine with a GPU
+                replace "inflate"
+                files { "tests/unpacked_once.c" }
+                use_library(zlib)
+            end
             for _, configuration_name in ipairs(all_configurations) do
                 filter("configurations:" .. configuration_name)
                     linkoptions { "-Wl,--disable-new-dtags,-rpath," .. path.getabsolute(build .. "/" .. configuration_name .. "/fake") } -- before LD_LIBRARY_PATH: a real driver may be there
