@@ -1,11 +1,13 @@
 // The driver's entries.
 #define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE // madvise
 #include "cards.h"
 #include "fake_state.h"
 #include <cudaTypedefs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 // ---- Entering -------------------------------------------------------------------------------------------------------
@@ -586,6 +588,14 @@ static uint64_t byte_limit(void)
     return limit > kept ? limit - kept : 0;
 }
 
+// Filling gigabytes in pages of 4 KiB takes three times as long.
+static void use_large_pages(unsigned char* memory, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)2 << 20, begin = ((uintptr_t)memory + page - 1) / page * page;
+    const uintptr_t end = ((uintptr_t)memory + bytes) / page * page;
+    if (begin < end) (void)madvise((void*)begin, end - begin, MADV_HUGEPAGE);
+}
+
 static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 {
     *out = NULL;
@@ -601,6 +611,7 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
     unsigned char* memory = NULL;
     if (posix_memalign((void**)&memory, kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes) != 0)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    use_large_pages(memory, bytes);
     memset(memory, fake.fill_byte, bytes);
     fake_make_block(kind, memory, bytes);
     fake.block_bytes += bytes;
