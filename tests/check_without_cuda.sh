@@ -13,10 +13,11 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 compile() { # source; prints its name when it does not compile
     clang -std=c11 -fsyntax-only -Wall -Wextra -Wpedantic -Werror -DNDEBUG -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -I. -Isamples/shared -Itests \
-        $(pkg-config --cflags libutf8proc spng 2>/dev/null) "$1" >"$folder/$(tr / - <<<"$1")" 2>&1 || echo "$1"
+        $libraries "$1" >"$folder/$(tr / - <<<"$1")" 2>&1 || echo "$1"
 }
 export -f compile
-export folder
+libraries=$(pkg-config --cflags libutf8proc spng 2>/dev/null)
+export folder libraries
 sources=$(ls src/*/*.c samples/*/*.c samples/*/*/*.c tests/test_*.c tests/golden_*.c tests/*/*.c | grep -v -e '^src/cuda/' -e '^tests/fake_cuda/' -e '^tests/pretend_cuda/' -e '^tests/fuzz/' -e '^tests/consumer/' -e '^samples/d3d12/' $([ -e /usr/include/vulkan/vulkan.h ] || printf '%s ' -e ^samples/vulkan/); echo src/cuda/absent.c)
 failures=$(xargs -P "${JOBS:-$(nproc)}" -I SOURCE bash -c 'compile SOURCE' <<<"$sources")
 for source in $failures; do

@@ -36,15 +36,19 @@ finish() { echo "viewer: $passed passed, $failed failed, 0 skipped"; [ "$failed"
 [ -x "$build/bin/viewer" ] || skip "there is no $build/bin/viewer: samples/setup.sh viewer installs what it is built with"
 for program in Xvfb xdotool; do command -v $program >/dev/null || skip "there is no $program: samples/setup.sh tests installs it"; done
 
+# Waits without starting a program: the looks below are thousands.
+exec {nothing}<> <(:)
+pause() { read -rt "$1" -u "$nothing" || true; }
+
 # ---- Hands and eyes -------------------------------------------------------------------------------------------------------------------
 happened() { grep -cE "^event [0-9.]+ $1" "$report" 2>/dev/null; }
 # Waits until an event has happened so many times: for minutes, for a busy machine is no failure.
 await() { # what, pattern, times
     local i
-    for i in $(seq $patience); do
+    for ((i = 0; i < patience; i++)); do
         if [ "$(happened "$2")" -ge "${3:-1}" ]; then ok; return 0; fi
         kill -0 "$viewer" 2>/dev/null || break
-        sleep 0.05
+        pause 0.05
     done
     fail "$1: no \"$2\"" "$(grep -vE '^(widget|frame)' "$report"; cat "$folder/log")"
     return 1
@@ -53,10 +57,10 @@ await() { # what, pattern, times
 frames() {
     local i drawn
     drawn=$(grep -c '^frame$' "$report")
-    for i in $(seq $patience); do
+    for ((i = 0; i < patience; i++)); do
         [ "$(grep -c '^frame$' "$report")" -le $((drawn + $1)) ] || return 0
         kill -0 "$viewer" 2>/dev/null || return 0
-        sleep 0.02
+        pause 0.02
     done
 }
 hold() { # a key, or Control and a key; the last one pressed goes up first, or it would repeat as a letter
@@ -70,7 +74,7 @@ where() { awk -v name="$1" '$1 == "widget" && $2 == name { x = $3; y = $4 } END 
 # To a widget, and so many pixels to its right. It may be drawn a frame after what made it appear, and the panel may have to be scrolled to it.
 point() {
     local i at
-    for i in $(seq $patience); do
+    for ((i = 0; i < patience; i++)); do
         at=$(where "$1")
         case $at in
             *[0-9]*) break ;;
@@ -81,7 +85,7 @@ point() {
                 frames 2 ;;
         esac
         kill -0 "$viewer" 2>/dev/null || break
-        sleep 0.02
+        pause 0.02
     done
     [[ "$at" == *[0-9]* ]] || { fail "there is a widget $1 to point at" "$(cat "$folder/log")"; finish; }
     set -- $at "${2:-0}"
@@ -119,12 +123,12 @@ overlaps() {
 look() { "$support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
 await_colours() { # what: a picture fades in
     local i seen colours
-    for i in $(seq $patience); do
+    for ((i = 0; i < patience; i++)); do
         seen=$(look "$folder/screen.png")
         colours=$(sed -n 's/.*, \([0-9]*\) colours/\1/p' <<<"$seen")
         if [ "${colours:-0}" -gt 2000 ]; then ok; return; fi
         kill -0 "$viewer" 2>/dev/null || break
-        sleep 0.05
+        pause 0.05
     done
     fail "$1 is on the screen: $seen"
 }
@@ -133,7 +137,7 @@ await_colours() { # what: a picture fades in
 exec 5>"$folder/display"
 Xvfb -displayfd 5 -screen 0 1180x760x24 -fbdir "$folder" >"$folder/xvfb" 2>&1 &
 screen=$!
-for i in $(seq $patience); do [ -s "$folder/display" ] && break; kill -0 "$screen" 2>/dev/null || break; sleep 0.05; done
+for ((i = 0; i < patience; i++)); do [ -s "$folder/display" ] && break; kill -0 "$screen" 2>/dev/null || break; pause 0.05; done
 exec 5>&-
 [ -s "$folder/display" ] || skip "Xvfb did not start: $(tail -n 1 "$folder/xvfb")"
 DISPLAY=:$(cat "$folder/display")
@@ -147,13 +151,13 @@ begin() { # name of the report, size of the window, arguments
     : >"$report"
     (cd "$place" && exec "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --seed 7 --report "$report" "${@:3}") >"$folder/log" 2>&1 &
     viewer=$!
-    for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
+    for ((i = 0; i < patience; i++)); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; pause 0.05; done
     if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
 }
 quit() {
     local i code
     hold ctrl q
-    for i in $(seq $patience); do kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
+    for ((i = 0; i < patience; i++)); do kill -0 "$viewer" 2>/dev/null || break; pause 0.05; done
     if kill -0 "$viewer" 2>/dev/null; then fail "Ctrl+Q ends the program"; finish; fi
     wait "$viewer"; code=$?
     viewer=
@@ -475,7 +479,7 @@ tooltip_is_beside() {
     frames 3
     look "$folder/without.png" >/dev/null
     point model-demo-1
-    for i in $(seq $patience); do # until the mouse has rested long enough for a tooltip
+    for ((i = 0; i < patience; i++)); do # until the mouse has rested long enough for a tooltip
         frames 2
         look "$folder/with.png" >/dev/null
         set -- $(awk '$1 == "widget" && $2 == "model-demo-1" { x = $3 + $5 / 2; y = $4 } END { print x, y }' "$report")
@@ -933,7 +937,7 @@ test_strip() {
     if text=$("$support" pictures "$(last_saved)" "$folder/copied.png" 0 2>&1); then ok; else fail "as a PNG" "$text"; fi
     tool folder
     await "its folder is opened" "folder is opened"
-    for i in $(seq $patience); do [ -s "$folder/opened" ] && break; sleep 0.05; done
+    for ((i = 0; i < patience; i++)); do [ -s "$folder/opened" ] && break; pause 0.05; done
     if [ "$(cat "$folder/opened")" = "$folder/home/Pictures/sumi" ]; then ok; else fail "in the file manager" "$(cat "$folder/opened")"; fi
     click entry-2
     await "a click shows a picture" "shows 7$"
@@ -972,7 +976,7 @@ test_strip() {
     await "the wheel zooms" "zoom 1.[2-9]"
     drag canvas 40 30
     point canvas
-    for i in $(seq $patience); do # two clicks are a double click when they are near in time, which a busy machine may miss
+    for ((i = 0; i < patience; i++)); do # two clicks are a double click when they are near in time, which a busy machine may miss
         [ "$(happened 'zoom 1.00')" -eq 0 ] || break
         xdotool click --repeat 2 --delay 60 1
         frames 3
