@@ -4,8 +4,10 @@
 //     TEST(schedule_ends_at_zero) { CHECK(sigmas[n] == 0.0f); }
 //     int main(int argc, char** argv) { TEST_BEGIN(argc, argv); RUN(schedule_ends_at_zero); TEST_END(); }
 //
+// The filter is a text: only tests whose names hold it run. Texts that begin with - leave out the tests whose names hold
+// the rest: "-after_every_slice -nth_allocation". --list in the filter's place prints the names.
 // Last line of every program: "<name>: N passed, N failed, N skipped". A skip always says why. A program that ran
-// nothing, or a filter that no test's name holds, counts as a failure. --list in the filter's place prints the names.
+// nothing, or a text that no test's name holds, counts as a failure.
 // A test that takes 5 seconds or more prints how long it took.
 #ifndef SUMI_TEST_H
 #define SUMI_TEST_H
@@ -26,6 +28,10 @@ TEST_STATE int t_passed, t_failed, t_skipped, t_errors, t_matching;
 TEST_STATE bool t_skip_now, t_lists;
 // t_wanted: the filter of the command line, which a program may lay aside for a while
 TEST_STATE const char *t_filter, *t_wanted, *t_program;
+// texts with their -, and which of them a test's name has held
+TEST_STATE char** t_left_out;
+TEST_STATE int t_left_out_count;
+TEST_STATE uint64_t t_left_out_found;
 
 static inline double t_seconds(void)
 {
@@ -34,20 +40,45 @@ static inline double t_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static inline bool t_leaves_out(const char* name)
+{
+    uint64_t found = 0;
+    for (int i = 0; i < t_left_out_count && i < 64; i++) {
+        if (strstr(name, t_left_out[i] + 1) != NULL) found |= (uint64_t)1 << i;
+    }
+    t_left_out_found |= found;
+    return found != 0;
+}
+static inline void t_begin(int argc, char** argv)
+{
+    t_program = argv[0];
+    t_lists = argc > 1 && strcmp(argv[1], "--list") == 0;
+    if (argc > 1 && argv[1][0] == '-' && !t_lists) t_left_out = argv + 1, t_left_out_count = argc - 1;
+    else t_filter = t_wanted = argc > 1 ? argv[1] : NULL;
+}
+// Fails for texts that no test's name holds.
+static inline void t_check_texts(void)
+{
+    if (t_wanted != NULL && t_matching == 0) t_failed++, printf("FAILED: no test's name holds \"%s\"\n", t_wanted);
+    for (int i = 0; i < t_left_out_count; i++) {
+        if (i < 64 && (t_left_out_found >> i & 1) == 1 && t_left_out[i][0] == '-' && t_left_out[i][1] != '\0') continue;
+        t_failed++;
+        printf("FAILED: no test's name holds what \"%s\" leaves out\n", t_left_out[i]);
+    }
+}
+
 #define TEST(name) static void test_##name(void)
-#define TEST_BEGIN(argc, argv)                                                                                         \
-    (t_program = (argv)[0], t_filter = t_wanted = (argc) > 1 ? (argv)[1] : NULL,                                       \
-     t_lists = t_filter && strcmp(t_filter, "--list") == 0)
+#define TEST_BEGIN(argc, argv) t_begin(argc, argv)
 #define RUN(name)                                                                                                      \
     do {                                                                                                               \
         if (t_lists) printf("%s\n", #name);                                                                            \
         t_matching += t_wanted && strstr(#name, t_wanted);                                                             \
-        if (t_filter && !strstr(#name, t_filter)) break;                                                               \
+        if (t_lists || (t_filter && !strstr(#name, t_filter)) || t_leaves_out(#name)) break;                           \
         t_errors = 0;                                                                                                  \
         t_skip_now = false;                                                                                            \
-        const double t_begin = t_seconds();                                                                            \
+        const double t_began = t_seconds();                                                                            \
         test_##name();                                                                                                 \
-        const double t_taken = t_seconds() - t_begin;                                                                  \
+        const double t_taken = t_seconds() - t_began;                                                                  \
         if (t_taken >= 5.0) printf("%s took %.0f s\n", #name, t_taken);                                                \
         if (t_skip_now && !t_errors) t_skipped++;                                                                      \
         else if (t_errors) t_failed++, printf("FAILED: %s\n", #name);                                                  \
@@ -56,8 +87,8 @@ static inline double t_seconds(void)
 #define TEST_END()                                                                                                     \
     do {                                                                                                               \
         if (t_lists) return 0;                                                                                         \
-        if (t_filter && t_matching == 0) t_failed++, printf("FAILED: no test's name holds \"%s\"\n", t_filter);        \
-        else if (t_passed + t_failed + t_skipped == 0) t_failed++, printf("FAILED: no test was run\n");                \
+        t_check_texts();                                                                                               \
+        if (t_passed + t_failed + t_skipped == 0) t_failed++, printf("FAILED: no test was run\n");                     \
         return printf("%s: %d passed, %d failed, %d skipped\n", t_program, t_passed, t_failed, t_skipped),             \
                t_failed > 0;                                                                                           \
     } while (0)
