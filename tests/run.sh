@@ -6,7 +6,8 @@
 #   TEST_SECONDS=900   how long one test program may take before it counts as hung: many times what any takes on an idle machine
 #   JOBS=<cores>       programs and compilers at once
 #
-# tests/list.txt says what runs in which build. What each program printed is in build/log/<build>/<program>.txt. A program that ran nothing counts as failed, and so does one that was to run and did not.
+# tests/list.txt says what runs in which build and how long that takes. What each program printed is in build/log/<build>/<program>.txt. A program that ran nothing counts as failed, and so does
+# one that was to run and did not. What exceeds its time is printed at the end; what takes twice its time fails, and so do all programs together when they exceed the budget (tests/budget.sh).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export FUZZ_SECONDS=${FUZZ_SECONDS:-20} TEST_SECONDS=${TEST_SECONDS:-900}
@@ -18,6 +19,7 @@ mkdir -p "$log"
 queue=$log/queue.txt   # one program per line: name of the log, then the command
 results=$log/results   # one file per program: its counts
 expected=$log/expected # the names of all that were in the queue
+yardstick=build/yardstick
 mkdir -p "$results"
 started=$(date +%s)
 
@@ -31,13 +33,14 @@ record() { # name passed failed skipped remark
 
 # Runs one program and believes both its last line and its exit code: a crash, a time-out, a missing count or nothing but zeros is a failure.
 run_one() {
-    local name=$1; shift
+    local limit=$1 name=$2; shift 2
     local output=$log/$name.txt status passed=0 failed=0 skipped=0 remark
     mkdir -p "$(dirname "$output")"
-    local TIMEFORMAT="%1R s, %1U s of a processor"
+    local TIMEFORMAT="%1R s, %1U + %1S s of a processor"
     remark=$({ time timeout -k 10 "$TEST_SECONDS" "$@" >"$output" 2>&1; } 2>&1; echo $?)
     status=${remark##*$'\n'}
     remark=$(grep ' of a processor$' <<<"$remark") # the shell's own "Aborted" line is not wanted
+    awk -v name="$name" -v limit="$limit" '{ print name, limit, $3 + $5 }' <<<"$remark" >>"$log/times" # of the program and of all that it waited for
     local counts
     counts=$(grep -aE '(^|: )[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped( \(.*\))?$' "$output" | tail -n 1 | grep -oE '[0-9]+ (passed|failed|skipped)')
     if [ -n "$counts" ]; then
@@ -53,21 +56,25 @@ run_one() {
 }
 
 # A fuzzer passes when it ran its time, with inputs, and found nothing.
-run_fuzzer() { # program corpus seeds...
-    local program=$1 name corpus=$2 began status; shift 2
+run_fuzzer() { # time, program, corpus, seeds ...
+    local limit=$1 program=$2 name corpus=$3 status; shift 3
+    local TIMEFORMAT="%U %S"
     name=fuzz/$(basename "$program")
     mkdir -p "$log/fuzz" "$corpus"
-    timeout -k 10 $((FUZZ_SECONDS + 600)) "$program" -max_total_time="$FUZZ_SECONDS" -timeout=60 -rss_limit_mb=2048 -verbosity=1 -print_final_stats=1 \
-        -artifact_prefix="$log/fuzz/$(basename "$program")-" "$corpus" "$@" >"$log/$name.txt" 2>&1
+    { time timeout -k 10 $((FUZZ_SECONDS + 600)) "$program" -max_total_time="$FUZZ_SECONDS" -timeout=60 -rss_limit_mb=2048 -verbosity=1 -print_final_stats=1 \
+        -artifact_prefix="$log/fuzz/$(basename "$program")-" "$corpus" "$@" >"$log/$name.txt" 2>&1; } 2>"$log/$name.time"
     status=$?
+    awk -v name="$name" -v limit="$limit" -v given="$FUZZ_SECONDS" 'END { print name, limit, ($1 + $2) * 20 / given }' "$log/$name.time" >>"$log/times" # list.txt's is for 20 s
+    rm "$log/$name.time"
     local runs
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log/$name.txt")
     if [ $status -eq 0 ] && [ "${runs:-0}" -gt 0 ]; then record "$name" 1 0 0 "$runs inputs in $FUZZ_SECONDS s"
     elif [ $status -eq 0 ]; then record "$name" 0 1 0 "it ran no input"
     else record "$name" 0 1 0 "exit code $status"; grep -aE 'ERROR|SUMMARY|runtime error|Test unit written' "$log/$name.txt" | head -n 8 | sed 's/^/         /'; fi
 }
-export -f run_one run_fuzzer record
-export log results
+run_yardstick() { "$yardstick" >>"$log/yardsticks"; }
+export -f run_one run_fuzzer run_yardstick record
+export log results yardstick
 
 # ---- Building -------------------------------------------------------------------------------------------------------------------------
 premake=
@@ -92,19 +99,19 @@ enqueue() { printf '%s\n' "$*" >>"$queue"; }
 
 # Rows of the table become lines of the queue. A program that was not built counts as failed: run_one sees that it cannot start.
 enqueue_builds() { # build ..
-    local build file arguments folder name label masked
-    while read -r build file arguments; do
+    local build file seconds arguments folder name label masked
+    while read -r build file seconds arguments; do
         folder=$(folder_of "$build")
         label=$folder masked=
         case $build in avx2 | portable) label=gcc/$build masked="env SUMI_CPU_LEVEL=$build" ;; esac
         arguments=${arguments//'{build}'/build/$folder}
         name=$(basename "${file%.*}")
         case $file in
-            test_*.c) enqueue run_one "$label/$name" $masked "build/$folder/bin/$name" $arguments ;;
-            test_*.sh) enqueue run_one "$folder/$name" "tests/$file" $arguments ;;
-            check_*.sh) enqueue run_one "check/${name#check_}" "tests/$file" $arguments ;;
-            golden/*) enqueue run_one "$label/golden_run_$name" $masked "build/$folder/bin/golden_run" $arguments "tests/$file" ;;
-            fuzz/*.c) enqueue run_fuzzer "build/$folder/bin/$name" "build/fuzz/corpus/$name" "$(seeds_of "tests/$file")" ;;
+            test_*.c) enqueue run_one "$seconds" "$label/$name" $masked "build/$folder/bin/$name" $arguments ;;
+            test_*.sh) enqueue run_one "$seconds" "$folder/$name" "tests/$file" $arguments ;;
+            check_*.sh) enqueue run_one "$seconds" "check/${name#check_}" "tests/$file" $arguments ;;
+            golden/*) enqueue run_one "$seconds" "$label/golden_run_$name" $masked "build/$folder/bin/golden_run" $arguments "tests/$file" ;;
+            fuzz/*.c) enqueue run_fuzzer "$seconds" "build/$folder/bin/$name" "build/fuzz/corpus/$name" "$(seeds_of "tests/$file")" ;;
         esac
     done < <(tests/list.sh "$@")
 }
@@ -119,8 +126,10 @@ seeds_of() { # source
 
 run_queue() {
     [ -e "$queue" ] || return 0
-    awk '$1 == "run_fuzzer" { sub(".*/", "", $2); print "fuzz/" $2; next } { print $2 }' "$queue" >>"$expected"
-    xargs -P "$jobs" -I LINE bash -c 'LINE' <"$queue"
+    awk '$1 == "run_fuzzer" { sub(".*/", "", $3); print "fuzz/" $3; next } { print $3 }' "$queue" >>"$expected"
+    cat "$queue" >>"$log/commands"
+    # The yardstick runs once for every 40 s of work, beside whatever runs then, and so its average has the neighbours of the whole run.
+    awk 'BEGIN { print "run_yardstick" } { print; work += $2 } work >= 40 { print "run_yardstick"; work = 0 }' "$queue" | xargs -P "$jobs" -I LINE bash -c 'LINE'
     rm -f "$queue"
 }
 
@@ -131,6 +140,8 @@ elif ! samples/setup.sh "$([ -n "$quick" ] && echo build || echo tests)"; then
     record set-up 0 1 0
 else
     premake=$(command -v premake5 || command -v premake4)
+    mkdir -p build
+    gcc -std=c11 -O2 -Wall -Wextra -Werror tests/yardstick.c -o $yardstick || record yardstick 0 1 0 "tests/yardstick.c does not compile"
     build gcc gcc release --shared
     enqueue_builds gcc avx2 portable $([ -n "$quick" ] || echo full)
     run_queue
@@ -151,5 +162,10 @@ fi
 while read -r name; do
     [ -e "$results/$(tr / - <<<"$name")" ] || record "$name" 0 1 0 "it was to run, and has left no result"
 done < <(cat "$expected" 2>/dev/null)
+if [ -e "$log/times" ]; then
+    tests/budget.sh "$log" $yardstick | tee "$log/budget.txt"
+    read -r passed failed skipped < <(sed -n 's/^budget: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$log/budget.txt")
+    record budget "${passed:-0}" "${failed:-1}" "${skipped:-0}"
+fi
 echo "took $(($(date +%s) - started)) s; logs in $log/"
 cat "$results"/* | awk '{ p += $1; f += $2; s += $3 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }'

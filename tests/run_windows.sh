@@ -70,7 +70,7 @@ fi
 # ---- Running --------------------------------------------------------------------------------------------------------------------------
 run hello >/dev/null 2>&1 # the first start makes Wine's folders
 rows=$(tests/list.sh windows) || check "tests/list.txt" false
-while read -r _ file arguments; do
+while read -r _ file _ arguments; do
     name=$(basename "${file%.c}")
     case $file in
         test_*.c) check "$name" run "$name" $arguments ;;

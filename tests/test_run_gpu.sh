@@ -33,7 +33,7 @@ if ! command -v git >/dev/null || ! git clone -q --shared . "$folder/clone" 2>"$
     echo "skip: test_run_gpu: this is no clone of the repository"
     finish 1
 fi
-cp tests/run_gpu.sh tests/test_run_gpu.sh tests/list.txt "$folder/clone/tests/"
+cp tests/run_gpu.sh tests/test_run_gpu.sh tests/list.sh tests/list.txt "$folder/clone/tests/"
 git -C "$folder/clone" add tests
 git -C "$folder/clone" -c user.name=test -c user.email=test@localhost commit -qam "As it is in the work tree" >/dev/null 2>&1
 run_gpu=$folder/clone/tests/run_gpu.sh
