@@ -1,7 +1,7 @@
 // NewBie-image through the public functions: a model of two text encoders, one of which gives one row per prompt, from
 // opening to pictures. Modulation differs from prompt to prompt here.
 #include "engine/engine.h"
-#include "engine_fixture.h"
+#include "family_fixture.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
 
@@ -15,17 +15,7 @@
     "You are an assistant designed to generate high-quality anime images based on xml format prompts. " MARK " "
 #define ITEM(words, number) ((sumi_image_item){.text = (words), .negative_text = "blurry", .seed = (number)})
 
-static sumi_engine* open_newbie_with(uint32_t slice_us, sumi_model** out_model)
-{
-    memset(&s_host, 0, sizeof s_host);
-    sumi_engine_desc desc = host_desc(&s_host);
-    desc.max_slice_us = slice_us;
-    sumi_engine* engine = open_engine(&desc, NULL);
-    *out_model = engine != NULL ? load_model_at(engine, NEWBIE_MODEL) : NULL;
-    CHECK(*out_model != NULL);
-    return engine;
-}
-static sumi_engine* open_newbie(sumi_model** out_model) { return open_newbie_with(2000, out_model); }
+static sumi_engine* open_newbie(sumi_model** out_model) { return open_family(NEWBIE_MODEL, 2000, out_model); }
 
 // A small guided picture of four steps.
 static sumi_image_desc small_newbie(sumi_model* model, const sumi_image_item* item)
@@ -271,25 +261,6 @@ TEST(a_text_that_is_too_long_is_cut_as_by_the_reference)
     free(text), free(pooled), free(hidden);
     golden_close(&g);
     close_engine(engine);
-}
-
-static void* save_prompt(const sumi_prompt* prompt, size_t* out_bytes)
-{
-    *out_bytes = sumi_prompt_save(prompt, NULL, 0);
-    void* saved = malloc(*out_bytes + 1);
-    CHECK_NUMBER(sumi_prompt_save(prompt, saved, *out_bytes), *out_bytes);
-    return saved;
-}
-
-static sumi_prompt* save_and_load(sumi_model* model, sumi_prompt* prompt)
-{
-    size_t bytes;
-    void* saved = save_prompt(prompt, &bytes);
-    sumi_prompt* loaded = NULL;
-    sumi_prompt_release(prompt);
-    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
-    free(saved);
-    return loaded;
 }
 
 TEST(saved_prompts_give_the_image_of_their_text_with_or_without_encoders)
@@ -564,7 +535,7 @@ TEST(a_start_image_its_latents_and_a_mask)
 TEST(previews_come_and_change_nothing)
 {
     sumi_model* model;
-    sumi_engine* engine = open_newbie_with(100, &model);
+    sumi_engine* engine = open_family(NEWBIE_MODEL, 100, &model);
     const sumi_image_item item = ITEM("a red fox", 7);
     sumi_image_desc desc = small_newbie(model, &item);
     const uint64_t plain = draw_hash(engine, &desc);
@@ -590,25 +561,8 @@ TEST(an_adapter_is_read_and_released_between_images)
     sumi_engine* engine = open_newbie(&model);
     const sumi_image_item item = ITEM("a red fox", 7);
     sumi_image_desc desc = small_newbie(model, &item);
-    const uint64_t bare = draw_hash(engine, &desc);
     static const char* const files[] = {NEWBIE "adapters/lora_peft", NEWBIE "adapters/lokr_low"};
-    uint64_t seen[2];
-    for (int i = 0; i < 2; i++) {
-        sumi_lora* lora = read_lora_at(engine, model, files[i]);
-        sumi_lora_use use = {lora, 1.0f};
-        desc.loras = &use;
-        desc.lora_count = lora != NULL;
-        seen[i] = draw_hash(engine, &desc);
-        use.scale = 0.5f;
-        const uint64_t half = draw_hash(engine, &desc);
-        CHECK(bare != 0 && seen[i] != 0 && half != 0 && seen[i] != bare && half != bare && half != seen[i]);
-        use.scale = 0.0f;
-        CHECK(draw_hash(engine, &desc) == bare);
-        desc.lora_count = 0;
-        CHECK(draw_hash(engine, &desc) == bare);
-        sumi_lora_release(lora);
-    }
-    CHECK(seen[0] != seen[1]);
+    check_adapters(engine, desc, files, 2);
     close_engine(engine);
 }
 
@@ -622,21 +576,7 @@ TEST(memory_is_known_beforehand_and_a_warm_job_takes_none)
     desc.item_count = 3;
     desc.preview_every = 1;
     sumi_memory memory;
-    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
-    CHECK_NUMBER(memory.weights, sumi_model_get_info(model).weight_bytes);
-    sumi_job job;
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    const sumi_engine_info after = sumi_engine_get_info(engine);
-    CHECK(memory.arena > 0 && memory.staging > 0 && memory.images > 0);
-    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_ARENA], memory.arena);
-    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_STAGING], memory.staging);
-    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_IMAGE], memory.images);
-    CHECK_NUMBER(after.host_bytes, s_host.live_bytes);
-    const uint64_t first = fetch_hash(engine, job, &desc);
-    const long long count = s_host.count;
-    CHECK(first != 0 && draw_hash(engine, &desc) == first);
-    CHECK_NUMBER(s_host.count, count);
+    const uint64_t first = check_memory(engine, &desc, &memory);
     // a budget of exactly this suffices, and changes no bits
     CHECK_NUMBER(sumi_engine_set_memory_budget(engine, memory.arena + memory.staging), SUMI_OK);
     CHECK(draw_hash(engine, &desc) == first);
@@ -652,7 +592,7 @@ TEST(memory_is_known_beforehand_and_a_warm_job_takes_none)
 TEST(an_image_can_be_cancelled_after_every_slice)
 {
     sumi_model* model;
-    sumi_engine* engine = open_newbie_with(100, &model);
+    sumi_engine* engine = open_family(NEWBIE_MODEL, 100, &model);
     sumi_image_desc desc = small_newbie(model, s_items);
     desc.item_count = 2;
     desc.step_count = 2;

@@ -1,7 +1,7 @@
 // Qwen-Image through the public functions: the tiny text-to-image checkpoint from opening to pictures. The edit models
 // draw with references, which are not tested here.
 #include "engine/engine.h"
-#include "engine_fixture.h"
+#include "family_fixture.h"
 #include "picture.h"
 
 #define QWEN "tests/golden/qwen-image/"
@@ -9,16 +9,7 @@
 #define LIGHTNING QWEN "lora/lightning-4steps-bf16.safetensors"
 #define ITEM(words, number) ((sumi_image_item){.text = (words), .negative_text = " ", .seed = (number)})
 
-static sumi_engine* open_qwen(sumi_model** out_model)
-{
-    memset(&s_host, 0, sizeof s_host);
-    sumi_engine_desc desc = host_desc(&s_host);
-    desc.max_slice_us = 2000;
-    sumi_engine* engine = open_engine(&desc, NULL);
-    *out_model = engine != NULL ? load_model_at(engine, QWEN_MODEL) : NULL;
-    CHECK(*out_model != NULL);
-    return engine;
-}
+static sumi_engine* open_qwen(sumi_model** out_model) { return open_family(QWEN_MODEL, 2000, out_model); }
 
 // Loads with a variant; the result of the job, and the model when it is SUMI_OK.
 static sumi_result load_variant(sumi_engine* engine, const char* variant, sumi_model** out_model, char* message,
@@ -292,30 +283,14 @@ TEST(an_adapter_is_read_and_released_between_images)
 {
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
-    static const char* const files[] = {"lightning-4steps-bf16", "peft",   "kohya", "peft-metadata",
-                                        "peft-adapter-name",     "comfyui"};
+    static const char* const files[] = {LIGHTNING,
+                                        QWEN "lora/peft.safetensors",
+                                        QWEN "lora/kohya.safetensors",
+                                        QWEN "lora/peft-metadata.safetensors",
+                                        QWEN "lora/peft-adapter-name.safetensors",
+                                        QWEN "lora/comfyui.safetensors"};
     const sumi_image_item item = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_qwen(model, &item);
-    const uint64_t bare = draw_hash(engine, &desc);
-    uint64_t seen[1 + sizeof files / sizeof *files] = {bare};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[256];
-        snprintf(path, sizeof path, QWEN "lora/%s.safetensors", files[i]);
-        sumi_lora* lora = read_lora_at(engine, model, path);
-        sumi_lora_use use = {lora, 1.0f};
-        desc.loras = &use;
-        desc.lora_count = 1;
-        seen[i + 1] = draw_hash(engine, &desc);
-        for (size_t k = 0; k <= i; k++) CHECK(seen[i + 1] != 0 && seen[i + 1] != seen[k]);
-        use.scale = 0.5f;
-        const uint64_t half = draw_hash(engine, &desc);
-        CHECK(half != 0 && half != seen[i + 1] && half != bare);
-        use.scale = 0.0f;
-        CHECK(draw_hash(engine, &desc) == bare);
-        desc.lora_count = 0;
-        CHECK(draw_hash(engine, &desc) == bare);
-        sumi_lora_release(lora);
-    }
+    check_adapters(engine, small_qwen(model, &item), files, sizeof files / sizeof *files);
     close_engine(engine);
 }
 
@@ -354,18 +329,6 @@ TEST(a_start_image_and_its_latents_begin_alike)
 }
 
 // ---- Prompts --------------------------------------------------------------------------------------------------------
-
-static sumi_prompt* save_and_load(sumi_model* model, sumi_prompt* prompt)
-{
-    const size_t bytes = sumi_prompt_save(prompt, NULL, 0);
-    unsigned char* saved = malloc(bytes + 1);
-    sumi_prompt* loaded = NULL;
-    CHECK_NUMBER(sumi_prompt_save(prompt, saved, bytes), bytes);
-    sumi_prompt_release(prompt);
-    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
-    free(saved);
-    return loaded;
-}
 
 TEST(saved_prompts_give_the_image_of_their_text)
 {
@@ -524,21 +487,7 @@ TEST(memory_is_known_beforehand_and_a_warm_job_takes_none)
     desc.item_count = 2;
     desc.preview_every = 1;
     sumi_memory memory;
-    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
-    CHECK_NUMBER(memory.weights, sumi_model_get_info(model).weight_bytes);
-    sumi_job job;
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    const sumi_engine_info after = sumi_engine_get_info(engine);
-    CHECK(memory.arena > 0 && memory.staging > 0 && memory.images > 0);
-    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_ARENA], memory.arena);
-    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_STAGING], memory.staging);
-    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_IMAGE], memory.images);
-    CHECK_NUMBER(after.host_bytes, s_host.live_bytes);
-    const uint64_t first = fetch_hash(engine, job, &desc);
-    const long long count = s_host.count;
-    CHECK(first != 0 && draw_hash(engine, &desc) == first);
-    CHECK_NUMBER(s_host.count, count);
+    check_memory(engine, &desc, &memory);
     close_engine(engine);
 }
 
