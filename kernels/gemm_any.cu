@@ -3,7 +3,7 @@
 //   y     [m][ldy] bf16 or float                 swiglu: n a multiple of 16, rows of w interleaved by 8, y [m][n / 2]
 //   grid  (ceil(n / 64), min(ceil(m / 64), 65535))      block 256
 //   shared  static, 16640 bytes: k-blocks of 16 of both operands, later the 64 x 64 sums
-// It computes the shapes that no other kernel takes (widths that are no multiple of 8). Bound by float arithmetic: it
+// It computes the shapes that no other kernel takes (widths that are not a multiple of 8). Bound by float arithmetic: it
 // does not use the tensor cores and is an order of magnitude slower than they are.
 #include "gemm_epilogue.cuh"
 

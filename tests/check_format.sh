@@ -29,5 +29,8 @@ rm -f /tmp/format.$$
 read -r wide all < <(cat "${sources[@]}" | awk 'length > 120 { wide++ } END { print wide + 0, NR }')
 echo "$wide of $all lines are wider than 120 columns"
 if [ $((1000 * wide)) -le $((most_wide * all)) ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: no more than $most_wide of a thousand may be"; fi
+# A body of one line has no braces. The lines of macros that end with a backslash may have them.
+braced=$(grep -nE '^ *(else )?(if|for|while) \(.*\) \{ [^{}]*; \}$|^ *else \{ [^{}]*; \}$' "${sources[@]}" | grep -E '\.[ch]:' | head -n 20)
+if [ -z "$braced" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: these bodies of one line have braces:"; sed 's/^/  /' <<<"$braced"; fi
 echo "format: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

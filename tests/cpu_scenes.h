@@ -29,7 +29,7 @@ static inline bool runs_level(size_t index)
 {
     static bool said[sizeof s_levels / sizeof *s_levels];
     const bool has = has_level(s_levels[index]);
-    if (!has && !said[index]) { printf("skip: level %s: this processor does not have it\n", s_level_names[index]); }
+    if (!has && !said[index]) printf("skip: level %s: this processor does not have it\n", s_level_names[index]);
     said[index] = true;
     return has;
 }
@@ -49,7 +49,7 @@ static inline int random_below(int limit)
 static inline float* random_floats(size_t count, float scale)
 {
     float* x = malloc((count + 1) * sizeof *x);
-    for (size_t i = 0; i < count; i++) { x[i] = scale * random_float(); }
+    for (size_t i = 0; i < count; i++) x[i] = scale * random_float();
     return x;
 }
 
@@ -145,7 +145,7 @@ static inline void bench_run(bench* b, split how, int counter)
 
 static inline void bench_end(bench* b)
 {
-    if (b->runner != NULL) { b->runner->functions->destroy(b->runner); }
+    if (b->runner != NULL) b->runner->functions->destroy(b->runner);
     sumi_workers_destroy(b->workers);
     sumi_plan_end(&b->plan);
 }
@@ -216,7 +216,7 @@ static inline bool is_same_run(const scene* s, void** out, void* const* first)
     bool is_same = true;
     for (int i = 0; i < s->value_count; i++) {
         const bool is_equal = out[i] != NULL && memcmp(out[i], first[i], s->bytes[i]) == 0;
-        if (!is_equal) { printf("  value %d is another\n", i); }
+        if (!is_equal) printf("  value %d is another\n", i);
         is_same = is_same && is_equal;
         free(out[i]);
     }
@@ -228,13 +228,13 @@ static inline float* scene_run(scene* s)
 {
     void* first[MAX_SCENE_VALUES] = {0};
     for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
-        if (!runs_level(l)) { continue; }
+        if (!runs_level(l)) continue;
         for (int i = 0; i < MAX_SCENE_VALUES; i++) {
             free(first[i]);
             first[i] = NULL;
         }
         scene_once(s, s_levels[l], 1, SPLIT_NONE, first);
-        if (first[0] == NULL) { break; }
+        if (first[0] == NULL) break;
         int shown = 0;
         for (size_t i = 0; s->expect != NULL && i < s->bytes[0] / sizeof(float); i++) {
             double got = (double)((float*)first[0])[i];
@@ -256,7 +256,7 @@ static inline float* scene_run(scene* s)
             }
         }
     }
-    for (int i = 1; i < MAX_SCENE_VALUES; i++) { free(first[i]); }
+    for (int i = 1; i < MAX_SCENE_VALUES; i++) free(first[i]);
     return first[0];
 }
 
@@ -338,15 +338,14 @@ static inline void make_changed(changed_weight* w, sumi_dtype dtype, int rows, i
     w->merged = random_floats(count, 0.0f);
     w->rounded = malloc(count * sizeof *w->rounded);
     w->down = malloc((size_t)rank * (size_t)cols * sizeof *w->down);
-    for (int i = 0; i < rank * cols; i++) { w->down[i] = sumi_float_to_bf16(random_float()); }
+    for (int i = 0; i < rank * cols; i++) w->down[i] = sumi_float_to_bf16(random_float());
     sumi_floats_to_bf16(w->data, w->rounded, count);
     for (int r = 0; r < rows; r++) {
         for (int c = 0; c < cols; c++) {
             const size_t at = (size_t)r * (size_t)cols + (size_t)c;
             double sum = dtype == SUMI_DTYPE_BF16 ? (double)sumi_bf16_to_float(w->rounded[at]) : (double)w->data[at];
-            for (int k = 0; k < rank; k++) {
+            for (int k = 0; k < rank; k++)
                 sum += 0.5 * (double)w->up[r * rank + k] * (double)sumi_bf16_to_float(w->down[k * cols + c]);
-            }
             w->merged[at] = (float)sum;
         }
     }
@@ -413,7 +412,7 @@ static inline void build_conv(bench* b, scene* s)
                                                         .shape = c->conv,
                                                         .residual = c->has_residual ? s->values[2] : SUMI_NO_VALUE});
     s->value_count = 3;
-    if (s->values[0].id != 0) { b->plan.values[s->values[0].id - 1].bound = true; }
+    if (s->values[0].id != 0) b->plan.values[s->values[0].id - 1].bound = true;
 }
 
 typedef struct group_case {
@@ -435,7 +434,7 @@ static inline void build_group(bench* b, scene* s)
                                                                                .eps = 1e-6f,
                                                                                .silu = c->silu});
     s->value_count = 2;
-    if (s->values[0].id == 0) { return; }
+    if (s->values[0].id == 0) return;
     b->plan.values[s->values[0].id - 1].bound = true;
     if (c->block_rows > 0) { // more blocks than the plan would make of so small a picture
         int blocks = (c->rows + c->block_rows - 1) / c->block_rows;
@@ -487,7 +486,7 @@ static inline void build_row(bench* b, scene* s)
                                    .band_count = c->has_bands ? 2 : 0,
                                    .silu = c->silu,
                                    .y = c->in_place ? s->values[1] : SUMI_NO_VALUE});
-        if (p->op_count > 0) { p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps; }
+        if (p->op_count > 0) p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps;
         break;
     case SUMI_OP_NORM_GATE_ADD:
         s->values[0] = bench_value(b, c->rows + c->row, c->cols);
@@ -543,6 +542,6 @@ static inline void build_row(bench* b, scene* s)
         s->values[0] = sumi_plan_activate(p, s->values[1], c->activation);
         break;
     }
-    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
+    if (s->values[0].id != 0) p->values[s->values[0].id - 1].bound = true;
 }
 #endif

@@ -164,7 +164,7 @@ static void watch_dit(golden_case* c, watcher* w, int64_t image_rows)
         if (name == NULL) continue;
         if (strcmp(name, "t_sinusoid") == 0) add_watch(w, name, WATCH_ROWS, "t_embedder.time_embed");
         if (strcmp(name, "t_embed") == 0) add_watch(w, name, WATCH_ROWS, "t_embedder.mlp.2");
-        if (strcmp(name, "cap_embed") == 0) { add_watch(w, name, WATCH_ROWS, "caption_pad.fill"); }
+        if (strcmp(name, "cap_embed") == 0) add_watch(w, name, WATCH_ROWS, "caption_pad.fill");
         if (strcmp(name, "rope_cos") == 0) add_watch(w, name, WATCH_COS, "rope");
         if (strcmp(name, "rope_sin") == 0) add_watch(w, name, WATCH_SIN, "rope");
         if (strcmp(name, "final") == 0) add_watch(w, name, WATCH_ROWS, "final_layer.linear");

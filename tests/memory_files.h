@@ -17,7 +17,7 @@ static inline unsigned char* read_whole(const char* path, size_t* out_bytes)
 {
     FILE* file = fopen(path, "rb");
     *out_bytes = 0;
-    if (file == NULL) { return NULL; }
+    if (file == NULL) return NULL;
     fseek(file, 0, SEEK_END);
     *out_bytes = (size_t)ftell(file);
     rewind(file);
@@ -71,7 +71,7 @@ static inline void* memory_open(const char* path, uint64_t* out_bytes, void* use
 static inline bool memory_read(void* file, uint64_t offset, void* into, size_t bytes, void* user_data)
 {
     const memory_file* f = file;
-    if (((memory_files*)user_data)->fail_read || offset > f->bytes || bytes > f->bytes - offset) { return false; }
+    if (((memory_files*)user_data)->fail_read || offset > f->bytes || bytes > f->bytes - offset) return false;
     memcpy(into, (const unsigned char*)f->data + offset, bytes);
     return true;
 }
@@ -127,7 +127,7 @@ static inline void put_tensors(memory_files* files, const char* path, const char
 static inline void release(memory_files* files)
 {
     for (int i = 0; i < files->count; i++) {
-        if (files->list[i].owned) { free((void*)(uintptr_t)files->list[i].data); }
+        if (files->list[i].owned) free((void*)(uintptr_t)files->list[i].data);
     }
     CHECK_NUMBER(files->open_count, 0);
 }
@@ -159,7 +159,7 @@ static inline void put_model(memory_files* files)
 // The table that models are opened with, unless the desc brings its own.
 static inline sumi_checkpoint_desc with_signatures(sumi_checkpoint_desc desc)
 {
-    if (desc.signatures == NULL) { desc.signatures = sumi_signatures(&desc.signature_count); }
+    if (desc.signatures == NULL) desc.signatures = sumi_signatures(&desc.signature_count);
     desc.class_words = sumi_class_words();
     return desc;
 }

@@ -23,22 +23,21 @@ static inline void add_delta_row(const sumi_delta* delta, int32_t row, int32_t c
     switch (delta->kind) {
     case SUMI_DELTA_VECTOR:
         SUMI_ASSERT(up->rows == cols && up->cols == 1);
-        for (int32_t c = 0; c < cols; c++) { into[c] += factor * delta_element(up, c, 0); }
+        for (int32_t c = 0; c < cols; c++) into[c] += factor * delta_element(up, c, 0);
         break;
     case SUMI_DELTA_KRONECKER:
         SUMI_ASSERT(up->cols * down->cols == cols);
         for (int32_t j = 0; j < up->cols; j++) {
             const float left = factor * delta_element(up, row / down->rows, j);
-            for (int32_t k = 0; k < down->cols; k++) {
+            for (int32_t k = 0; k < down->cols; k++)
                 into[j * down->cols + k] += left * delta_element(down, row % down->rows, k);
-            }
         }
         break;
     case SUMI_DELTA_LOW_RANK:
         SUMI_ASSERT(up->cols == down->rows && down->cols == cols);
         for (int32_t k = 0; k < down->rows; k++) {
             const float left = factor * delta_element(up, row, k);
-            for (int32_t c = 0; c < cols; c++) { into[c] += left * delta_element(down, k, c); }
+            for (int32_t c = 0; c < cols; c++) into[c] += left * delta_element(down, k, c);
         }
         break;
     }
@@ -54,7 +53,7 @@ static inline void merged_row(const sumi_weight* weight, const sumi_adapter_use*
         for (int32_t d = 0; d < uses[u].adapter->delta_count; d++) {
             const sumi_delta* delta = &uses[u].adapter->deltas[d];
             int32_t local = row - delta->row_begin;
-            if (delta->weight_index != weight->index || local < 0 || local >= sumi_delta_rows(delta)) { continue; }
+            if (delta->weight_index != weight->index || local < 0 || local >= sumi_delta_rows(delta)) continue;
             add_delta_row(delta, local, weight->cols, uses[u].scale * delta->scale, into);
         }
     }

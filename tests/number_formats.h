@@ -22,7 +22,7 @@ static inline uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int3
     uint32_t code = 0;
     if (exponent < lowest) {
         shift += lowest - exponent;
-        if (shift > 25) { return 0; }
+        if (shift > 25) return 0;
     } else {
         // the leading one of the significand adds 1 to the exponent field
         code = (uint32_t)(exponent - lowest) << mantissa;
@@ -41,8 +41,8 @@ static inline uint16_t float_to_f16(float value)
     const uint32_t bits = sumi_bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
-    if (magnitude > 0x7f800000u) { return sign | 0x7e00; }
-    if (magnitude == 0x7f800000u) { return sign | 0x7c00; }
+    if (magnitude > 0x7f800000u) return sign | 0x7e00;
+    if (magnitude == 0x7f800000u) return sign | 0x7c00;
     const uint32_t code = round_to_small(magnitude, 10, -14);
     return (uint16_t)(sign | (code > 0x7c00u ? 0x7c00u : code));
 }
@@ -54,7 +54,7 @@ static inline uint8_t float_to_8bit(float value, int32_t mantissa_bits, int32_t 
     const uint32_t bits = sumi_bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
-    if (magnitude > 0x7f800000u) { return sign | 0x7f; }
+    if (magnitude > 0x7f800000u) return sign | 0x7f;
     const uint32_t code =
         magnitude == 0x7f800000u ? largest : round_to_small(magnitude, mantissa_bits, lowest_exponent);
     return (uint8_t)(sign | (code > largest ? largest : code));

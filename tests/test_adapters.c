@@ -189,17 +189,16 @@ TEST(adapter_config_beside_the_file_gives_scales)
         write_tensors(scratch("peft/adapter_model.safetensors"), tensors, cases[i].has_alpha ? 3 : 2, &header,
                       cases[i].header != NULL);
         remove(scratch("peft/adapter_config.json"));
-        if (cases[i].json != NULL) {
+        if (cases[i].json != NULL)
             write_file(scratch("peft/adapter_config.json"), cases[i].json, strlen(cases[i].json));
-        }
         for (int k = 0; k < 3; k++) { // the folder, with a slash behind it, the file
             const char* path = scratch(k == 0 ? "peft" : k == 1 ? "peft/" : "peft/adapter_model.safetensors");
             sumi_error error = {0};
             sumi_adapter_file* file = NULL;
             const int errors = t_errors;
             CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, path, &error, &file), cases[i].expected);
-            if (file != NULL) { CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, cases[i].scale, 1e-6, 0); }
-            if (cases[i].says != NULL) { CHECK(strstr(error.text, cases[i].says) != NULL); }
+            if (file != NULL) CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, cases[i].scale, 1e-6, 0);
+            if (cases[i].says != NULL) CHECK(strstr(error.text, cases[i].says) != NULL);
             if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
             sumi_adapter_close(file);
         }

@@ -60,8 +60,8 @@ typedef struct loop {
 static void mark(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     loop* state = context;
-    if (worker_index < 0 || worker_index >= state->workers || begin >= end) { atomic_fetch_add(&state->bad, 1); }
-    for (int32_t i = begin; i < end; i++) { state->seen[i]++; }
+    if (worker_index < 0 || worker_index >= state->workers || begin >= end) atomic_fetch_add(&state->bad, 1);
+    for (int32_t i = begin; i < end; i++) state->seen[i]++;
 }
 
 static void check_loops(sumi_workers* workers)
@@ -73,7 +73,7 @@ static void check_loops(sumi_workers* workers)
             memset(seen, 0, sizeof seen);
             sumi_parallel(workers, count, min_range, mark, &state);
             int wrong = 0;
-            for (int32_t i = 0; i < 5000; i++) { wrong += seen[i] != (i < count); }
+            for (int32_t i = 0; i < 5000; i++) wrong += seen[i] != (i < count);
             CHECK_NUMBER(wrong + state.bad, 0);
         }
     }
@@ -93,9 +93,8 @@ TEST(workers_cover_every_item_once)
 static void* host_begin(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context, void* user_data)
 {
     (void)user_data;
-    for (int32_t i = 0; i < item_count; i += min_range) {
+    for (int32_t i = 0; i < item_count; i += min_range)
         task(i, item_count - i < min_range ? item_count : i + min_range, i % 3, task_context);
-    }
     return NULL;
 }
 
@@ -174,7 +173,7 @@ static const char s_content[] = "content";
 
 static void* host_open(const char* path, uint64_t* out_bytes, void* user_data)
 {
-    if (strcmp(path, "there") != 0) { return NULL; }
+    if (strcmp(path, "there") != 0) return NULL;
     *out_bytes = sizeof s_content;
     ((host_file*)user_data)->open++;
     return user_data;

@@ -147,9 +147,8 @@ TEST(checkpoint_tells_single_components_by_content)
         sumi_error error;
         CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "one.safetensors"}, &error),
                      SUMI_OK);
-        for (int kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        for (int kind = 0; kind < SUMI_COMPONENT_COUNT; kind++)
             CHECK(c.components[kind].present == (kind == (int)s_cases[i].kind));
-        }
         CHECK_TEXT(c.components[s_cases[i].kind].prefix, s_cases[i].prefix);
         CHECK_TEXT(network_of(&c), s_cases[i].family);
         sumi_checkpoint_close(&c);
@@ -388,7 +387,7 @@ static sumi_result open_golden(sumi_checkpoint* c, const sumi_checkpoint_desc* d
     sumi_error error = {0};
     const sumi_checkpoint_desc whole = with_signatures(*desc);
     const sumi_result result = sumi_checkpoint_open(c, &s_heap, NULL, &whole, &error);
-    if (result != SUMI_OK) { printf("  %s\n", error.text); }
+    if (result != SUMI_OK) printf("  %s\n", error.text);
     return result;
 }
 
@@ -397,7 +396,7 @@ TEST(golden_z_image_checkpoints_open)
 #define Z "tests/golden/z-image/"
     size_t bytes;
     unsigned char* there = read_whole(Z "model/model_index.json", &bytes);
-    if (there == NULL) { SKIP("tests/golden/z-image is not there"); }
+    if (there == NULL) SKIP("tests/golden/z-image is not there");
     free(there);
     sumi_checkpoint c = {0};
     CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model"}), SUMI_OK);
@@ -468,7 +467,7 @@ TEST(golden_checkpoints_of_other_families_open)
         size_t bytes;
         snprintf(index, sizeof index, "%s/model_index.json", s_cases[i].path);
         unsigned char* there = read_whole(index, &bytes);
-        if (there == NULL) { SKIP("the golden folders of the other families are not there"); }
+        if (there == NULL) SKIP("the golden folders of the other families are not there");
         free(there);
         sumi_checkpoint c = {0};
         CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = s_cases[i].path}), SUMI_OK);

@@ -18,7 +18,7 @@ TEST(eight_rows_have_the_same_bits_alone_and_among_more)
     enum { N = 70, K = 300, MANY = 40 };
     float *w = random_floats((size_t)N * K, 1.0f), *x = random_floats((size_t)MANY * K, 1.0f);
     for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
-        if (!has_level(s_levels[l])) { continue; }
+        if (!has_level(s_levels[l])) continue;
         void* y[2] = {NULL, NULL};
         for (int i = 0; i < 2; i++) {
             linear_case c = {.m = i == 0 ? 8 : MANY, .n = N, .k = K, .weight = float_weight(w, N, K)};
@@ -39,8 +39,8 @@ TEST(eight_rows_have_the_same_bits_alone_and_among_more)
 TEST(a_new_run_packs_the_weights_anew)
 {
     float w[9 * 16], bias[16] = {0}, x[25];
-    for (int i = 0; i < 25; i++) { x[i] = 1.0f; }
-    for (int i = 0; i < 9 * 16; i++) { w[i] = 1.0f; }
+    for (int i = 0; i < 25; i++) x[i] = 1.0f;
+    for (int i = 0; i < 9 * 16; i++) w[i] = 1.0f;
     conv_case c = {.conv = {5, 5, 3, 1, false, false, 0, 0},
                    .ci = 1,
                    .co = 16,
@@ -76,7 +76,7 @@ typedef struct counting {
 static void* counting_allocate(size_t bytes, size_t alignment, void* user_data)
 {
     counting* c = user_data;
-    if (c->until_failure-- == 0) { return NULL; }
+    if (c->until_failure-- == 0) return NULL;
     c->blocks++;
     return system_allocate(bytes, alignment);
 }
@@ -140,7 +140,7 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
             CHECK_NUMBER(result, SUMI_OUT_OF_HOST_MEMORY);
             CHECK(error.text[0] != 0);
         }
-        if (runner != NULL) { runner->functions->destroy(runner); }
+        if (runner != NULL) runner->functions->destroy(runner);
         sumi_workers_destroy(workers);
         sumi_plan_end(&plan);
         CHECK_NUMBER(c.blocks, 0);
@@ -151,7 +151,7 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
 
 TEST(a_level_that_the_processor_lacks_is_refused)
 {
-    if (has_level(SUMI_CPU_AVX512)) { SKIP("this processor has every level"); }
+    if (has_level(SUMI_CPU_AVX512)) SKIP("this processor has every level");
     sumi_error error = {0};
     sumi_workers* workers;
     sumi_runner* runner;

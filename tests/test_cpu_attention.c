@@ -13,7 +13,7 @@ static void check_attention(attention_case* c, int range_rows, float spread)
         const sumi_sequence* q = &c->a.sequences[i];
         int list[4096], keys = 0, queries = 0;
         for (int k = 0; k < q->span_count; k++) {
-            for (int r = 0; r < q->span[k].count; r++) { list[keys++] = q->span[k].begin + r; }
+            for (int r = 0; r < q->span[k].count; r++) list[keys++] = q->span[k].begin + r;
             queries = k < q->query_first + q->query_spans ? keys : queries;
         }
         const int first = q->query_first > 0 ? q->span[0].count : 0;
@@ -33,12 +33,11 @@ static void check_attention(attention_case* c, int range_rows, float spread)
                     p[k] = seen ? p[k] * (double)c->a.scale : -INFINITY;
                     max = p[k] > max ? p[k] : max;
                 }
-                for (int k = 0; k < keys; k++) { sum += p[k] = exp(p[k] - max); }
+                for (int k = 0; k < keys; k++) sum += p[k] = exp(p[k] - max);
                 for (int d = 0; d < dim; d++) {
                     double v = 0.0;
-                    for (int k = 0; k < keys; k++) {
+                    for (int k = 0; k < keys; k++)
                         v += p[k] * (double)qkv[list[k] * cols + (c->a.q_heads + c->a.kv_heads + kv) * dim + d];
-                    }
                     expect[list[r] * out_cols + h * dim + d] = v / sum;
                 }
             }

@@ -29,7 +29,7 @@ static bool is_cut(const sumi_op* op) { return op->is_cut && op->range_count > o
 static void check_cut(scene* s, const char* what, bool has_preparing)
 {
     for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
-        if (!runs_level(l)) { continue; }
+        if (!runs_level(l)) continue;
         void* whole[MAX_SCENE_VALUES] = {0};
         s->is_cut = false;
         scene_once(s, s_levels[l], 1, SPLIT_NONE, whole);
@@ -49,7 +49,7 @@ static void check_cut(scene* s, const char* what, bool has_preparing)
             CHECK(is_same);
             CHECK(are_cut);
         }
-        for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(whole[i]); }
+        for (int i = 0; i < MAX_SCENE_VALUES; i++) free(whole[i]);
     }
 }
 
@@ -278,7 +278,7 @@ TEST(pixels_are_the_same_cut_or_whole)
     void* out[MAX_SCENE_VALUES] = {0};
     scene_once(&s, SUMI_CPU_AUTO, 2, SPLIT_PARTS, out);
     CHECK(out[2] != NULL && *(const int32_t*)out[2] == bad + 3);
-    for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(out[i]); }
+    for (int i = 0; i < MAX_SCENE_VALUES; i++) free(out[i]);
     free(picture);
 }
 

@@ -34,7 +34,7 @@ static const float* golden(const char* name, int* out_count)
         return none;
     }
     float* data = malloc((size_t)(end - begin) + 4);
-    if (s_golden_count < 256) { s_golden_tensors[s_golden_count++] = data; }
+    if (s_golden_count < 256) s_golden_tensors[s_golden_count++] = data;
     memcpy(data, s_golden + 8 + header + begin, (size_t)(end - begin));
     *out_count = (int)((end - begin) / sizeof(float));
     return data;
@@ -51,7 +51,7 @@ static bool golden_open(void)
 {
     if (s_golden == NULL) {
         FILE* file = fopen(GOLDEN, "rb");
-        if (file == NULL) { return false; }
+        if (file == NULL) return false;
         fseek(file, 0, SEEK_END);
         s_golden_bytes = (size_t)ftell(file);
         fseek(file, 0, SEEK_SET);
@@ -65,7 +65,7 @@ static bool golden_open(void)
 static double* doubles(const float* x, int count)
 {
     double* d = malloc(((size_t)count + 1) * sizeof *d);
-    for (int i = 0; i < count; i++) { d[i] = (double)x[i]; }
+    for (int i = 0; i < count; i++) d[i] = (double)x[i];
     return d;
 }
 
@@ -80,13 +80,13 @@ static double* golden_doubles(const char* test, const char* part)
 static float* channels_last(const float* x, int channels, int pixels)
 {
     float* y = malloc((size_t)channels * (size_t)pixels * sizeof *y);
-    for (int i = 0; i < channels * pixels; i++) { y[i % pixels * channels + i / pixels] = x[i]; }
+    for (int i = 0; i < channels * pixels; i++) y[i % pixels * channels + i / pixels] = x[i];
     return y;
 }
 
 TEST(golden_norms_and_activations)
 {
-    if (!golden_open()) { SKIP(GOLDEN " is not there: run from the repository's root"); }
+    if (!golden_open()) SKIP(GOLDEN " is not there: run from the repository's root");
     static const struct {
         const char* name;
         int rows;
@@ -112,7 +112,7 @@ TEST(golden_norms_and_activations)
         double* expect = doubles(want, count);
         bench b; // written by hand: eps and weight_plus_one are the op's
         for (size_t l = 0; l < 3; l++) {
-            if (!has_level(s_levels[l])) { continue; }
+            if (!has_level(s_levels[l])) continue;
             bench_begin(&b, s_levels[l], 2);
             int cols = count / norms[i].rows;
             sumi_weight weight = float_weight(w, 1, cols);
@@ -130,9 +130,8 @@ TEST(golden_norms_and_activations)
                 bench_write(&b, in, x);
                 bench_run(&b, SPLIT_NONE, 0);
                 float* got = bench_read(&b, out);
-                for (int k = 0; k < count; k++) {
+                for (int k = 0; k < count; k++)
                     CHECK_NEAR((double)got[k], expect[k], norms[i].absolute, norms[i].relative);
-                }
                 free(got);
             }
             bench_end(&b);
@@ -190,14 +189,14 @@ TEST(golden_norms_and_activations)
 
 TEST(golden_products_and_convolutions)
 {
-    if (!golden_open()) { SKIP(GOLDEN " is not there: run from the repository's root"); }
+    if (!golden_open()) SKIP(GOLDEN " is not there: run from the repository's root");
     for (int i = 0; i < 2; i++) {
         const char* name = i == 0 ? "linear.f32" : "linear_one_row.f32";
         int n;
         const float *x = golden_of(name, "input.x", &n), *w = golden_of(name, "input.w", &n);
         linear_case c = {.m = i == 0 ? 5 : 1, .n = i == 0 ? 45 : 3, .k = i == 0 ? 67 : 129, .has_bias = i == 0};
         c.weight = float_weight(w, c.n, c.k);
-        if (c.has_bias) { c.bias = float_weight(golden_of(name, "input.b", &n), 1, c.n); }
+        if (c.has_bias) c.bias = float_weight(golden_of(name, "input.b", &n), 1, c.n);
         double* expect = golden_doubles(name, "expect");
         scene s = {.build = build_linear,
                    .context = &c,
@@ -261,7 +260,7 @@ static void golden_attention(const char* name, int q_heads, int kv_heads, int di
     const uint8_t* mask = strstr(name, "mask") ? (const uint8_t*)(const void*)golden_of(name, "input.mask", &n) : NULL;
     float* qkv = calloc((size_t)keys * (size_t)cols, sizeof *qkv);
     for (int i = 0; i < keys; i++) {
-        if (mask != NULL && mask[i] == 0) { continue; }
+        if (mask != NULL && mask[i] == 0) continue;
         for (int h = 0; h < kv_heads; h++) {
             memcpy(qkv + kept * cols + (q_heads + h) * dim, k + (h * keys + i) * dim, (size_t)dim * sizeof *qkv);
             memcpy(qkv + kept * cols + (q_heads + kv_heads + h) * dim, v + (h * keys + i) * dim,
@@ -271,9 +270,8 @@ static void golden_attention(const char* name, int q_heads, int kv_heads, int di
     }
     CHECK(kept >= queries);
     for (int i = 0; i < queries; i++) {
-        for (int h = 0; h < q_heads; h++) {
+        for (int h = 0; h < q_heads; h++)
             memcpy(qkv + i * cols + h * dim, q + (h * queries + i) * dim, (size_t)dim * sizeof *qkv);
-        }
     }
     sumi_sequence whole = {.span = {{0, kept}}, .span_count = 1, .query_spans = 1};
     attention_case c = {kept, {q_heads, kv_heads, dim, scale, causal, 0, &whole, 1}};
@@ -288,7 +286,7 @@ static void golden_attention(const char* name, int q_heads, int kv_heads, int di
 
 TEST(golden_attention_rotary_and_times)
 {
-    if (!golden_open()) { SKIP(GOLDEN " is not there: run from the repository's root"); }
+    if (!golden_open()) SKIP(GOLDEN " is not there: run from the repository's root");
     golden_attention("sdpa_gqa.f32", 6, 2, 32, 13, 13, 1.0f / sqrtf(32.0f), false, 1e-6);
     golden_attention("sdpa_gqa_causal.f32", 6, 2, 32, 13, 13, 1.0f / sqrtf(32.0f), true, 1e-6);
     golden_attention("sdpa_key_mask.f32", 6, 2, 32, 13, 17, 1.0f / sqrtf(32.0f), false, 1e-6);
@@ -301,14 +299,14 @@ TEST(golden_attention_rotary_and_times)
     const float *x = golden("softmax.f32.input.x", &count), *want = golden("softmax.f32.expect", &count);
     float* qkv = calloc(33 * 99, sizeof *qkv);
     for (int i = 0; i < 33; i++) {
-        for (int k = 0; k < 33; k++) { qkv[i * 99 + k] = i < 6 ? x[i * 33 + k] : 0.0f; }
+        for (int k = 0; k < 33; k++) qkv[i * 99 + k] = i < 6 ? x[i * 33 + k] : 0.0f;
         qkv[i * 99 + 33 + i] = qkv[i * 99 + 66 + i] = 1.0f;
     }
     sumi_sequence whole = {.span = {{0, 33}}, .span_count = 1, .query_spans = 1};
     attention_case c = {33, {1, 1, 33, 1.0f, false, 0, &whole, 1}};
     scene s = {.build = build_attention, .context = &c, .inputs = {NULL, qkv}};
     float* got = scene_run(&s);
-    for (int i = 0; i < 6 * 33 && got != NULL; i++) { CHECK_NEAR((double)got[i], (double)want[i], 1e-6, 1e-5); }
+    for (int i = 0; i < 6 * 33 && got != NULL; i++) CHECK_NEAR((double)got[i], (double)want[i], 1e-6, 1e-5);
     free(got), free(qkv);
 
     for (int i = 0; i < 2; i++) {
@@ -323,16 +321,15 @@ TEST(golden_attention_rotary_and_times)
                       .rotary = i == 0 ? SUMI_ROTARY_INTERLEAVED : SUMI_ROTARY_HALVES};
         float rows[7 * 96] = {0}, rope[9 * 24] = {0}; // the scene's table begins two rows early
         const float* expect = golden_of(name, "expect", &count);
-        for (int k = 0; k < 7 * 72; k++) { rows[k / 72 * 96 + k % 72] = from[k]; }
+        for (int k = 0; k < 7 * 72; k++) rows[k / 72 * 96 + k % 72] = from[k];
         for (int k = 0; k < 7 * 12; k++) {
             rope[48 + 2 * k] = cosines[k];
             rope[48 + 2 * k + 1] = sines[k];
         }
         scene rotary = {.build = build_row, .context = &r, .inputs = {rows, rope, NULL}, .range_rows = 2};
         got = scene_run(&rotary);
-        for (int k = 0; k < 7 * 72 && got != NULL; k++) {
+        for (int k = 0; k < 7 * 72 && got != NULL; k++)
             CHECK_NEAR((double)got[k / 72 * 96 + k % 72], (double)expect[k], 1e-6, 1e-5);
-        }
         free(got);
     }
 
@@ -357,7 +354,7 @@ TEST(golden_attention_rotary_and_times)
             bench_write(&b, in, t);
             bench_run(&b, SPLIT_NONE, 0);
             float* e = bench_read(&b, out);
-            for (int k = 0; k < count; k++) { CHECK_NEAR((double)e[k], (double)expect[k], 1e-4, 0.0); }
+            for (int k = 0; k < count; k++) CHECK_NEAR((double)e[k], (double)expect[k], 1e-4, 0.0);
             free(e);
         }
         bench_end(&b);
@@ -371,7 +368,7 @@ int main(int argc, char** argv)
     RUN(golden_norms_and_activations);
     RUN(golden_products_and_convolutions);
     RUN(golden_attention_rotary_and_times);
-    for (int i = 0; i < s_golden_count; i++) { free(s_golden_tensors[i]); }
+    for (int i = 0; i < s_golden_count; i++) free(s_golden_tensors[i]);
     free(s_golden);
     TEST_END();
 }

@@ -43,7 +43,7 @@ static void build_latent(bench* b, scene* s)
         break;
     case SUMI_OP_SOLVE: // x, y, h, v, noise, clean, mask
         s->values[0] = x;
-        for (int i = 2; i < 7; i++) { s->values[i] = bench_value(b, ITEMS * CHANNELS, PLANE); }
+        for (int i = 2; i < 7; i++) s->values[i] = bench_value(b, ITEMS * CHANNELS, PLANE);
         s->values[7] = bench_value(b, ITEMS, PLANE);
         s->value_count = 8;
         sumi_plan_solve(p, &(sumi_plan_solve_args){.x = x,
@@ -100,7 +100,7 @@ static void build_latent(bench* b, scene* s)
                                                                        .per_item = c->flag != 0});
         break;
     }
-    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
+    if (s->values[0].id != 0) p->values[s->values[0].id - 1].bound = true;
 }
 
 TEST(noise_guidance_and_preview_agree_with_the_reference)
@@ -111,7 +111,7 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
     double expect[ALL];
     double sigma = (double)steps[14 + 2];
     latent_case c = {.kind = SUMI_OP_ADD_NOISE};
-    for (int i = 0; i < ALL; i++) { expect[i] = sigma * (double)a[i] + (1.0 - sigma) * (double)d[i]; }
+    for (int i = 0; i < ALL; i++) expect[i] = sigma * (double)a[i] + (1.0 - sigma) * (double)d[i];
     scene noise = {.build = build_latent,
                    .context = &c,
                    .inputs = {NULL, steps, a, d},
@@ -132,7 +132,7 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
             after += expect[i] * expect[i];
             expect[4 * PLANE + i] = (double)a[i]; // no negative
         }
-        for (int i = 0; limited && i < 4 * PLANE; i++) { expect[i] *= sqrt(before / after) * (double)0.9f; }
+        for (int i = 0; limited && i < 4 * PLANE; i++) expect[i] *= sqrt(before / after) * (double)0.9f;
         scene guide = {.build = build_latent,
                        .context = &c,
                        .inputs = {NULL, steps, a},
@@ -187,7 +187,7 @@ static void build_rescale(bench* b, scene* s)
                                                                      .rule = SUMI_GUIDANCE_NORM_RESCALE,
                                                                      .width = c->width,
                                                                      .patch_size = c->patch});
-    if (s->values[0].id != 0) { b->plan.values[s->values[0].id - 1].bound = true; }
+    if (s->values[0].id != 0) b->plan.values[s->values[0].id - 1].bound = true;
 }
 
 // Each token ends as long as the positive prediction's, in the direction of the guided one; one that guidance makes
@@ -207,7 +207,7 @@ TEST(guidance_rescales_each_token)
                *after = calloc((size_t)token_count, sizeof(double));
         for (int i = 0; i < count; i++) { // positive is sequence 2, negative 1; the second item has no negative
             const int y = i % plane / c.width, column = i % c.width, t = y / c.patch * columns + column / c.patch;
-            if (t == 1) { x[2 * count + i] = x[count + i] = 0.0f; }
+            if (t == 1) x[2 * count + i] = x[count + i] = 0.0f;
             const double p = (double)x[2 * count + i], n = (double)x[count + i];
             expect[i] = p + 3.0 * (p - n);
             expect[count + i] = (double)x[i];
@@ -236,8 +236,8 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
 {
     enum { PLANE = 35, ALL = 8 * PLANE };
     float *v[6], *mask = random_floats(2 * PLANE, 1.0f), *steps = random_floats(3 * 14, 1.0f);
-    for (int i = 0; i < 6; i++) { v[i] = random_floats(ALL, 1.0f); }
-    for (int i = 0; i < 2 * PLANE; i++) { mask[i] = mask[i] > 0.0f ? 1.0f : 0.0f; }
+    for (int i = 0; i < 6; i++) v[i] = random_floats(ALL, 1.0f);
+    for (int i = 0; i < 2 * PLANE; i++) mask[i] = mask[i] > 0.0f ? 1.0f : 0.0f;
     double expect[ALL];
     for (int mode = 0; mode < 4; mode++) {
         float* r = steps + 14 + 2; // counter 1, column 2: cx cy cv ch hx hv hh keeps sigma blend ...
@@ -265,7 +265,7 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
             CHECK_NEAR((double)((float*)out[3])[i], h, 1e-6, 0.0);
             CHECK(((float*)out[2])[i] == (mode & 1 ? v[1][i] : ((float*)out[0])[i]));
         }
-        for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(out[i]); }
+        for (int i = 0; i < MAX_SCENE_VALUES; i++) free(out[i]);
     }
     // Euler, x' = x + d v: exactly the float result, with states that hold NaN
     memset(steps + 14 + 2, 0, 12 * sizeof(float));
@@ -285,7 +285,7 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
                .counter = 1,
                .expect = expect};
     free(scene_run(&s));
-    for (int i = 0; i < 6; i++) { free(v[i]); }
+    for (int i = 0; i < 6; i++) free(v[i]);
     free(mask), free(steps);
 }
 
@@ -391,15 +391,15 @@ static void build_tile(bench* b, scene* s)
                                                              .per_item = true});
         break;
     }
-    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
+    if (s->values[0].id != 0) p->values[s->values[0].id - 1].bound = true;
 }
 
 TEST(pixels_tiles_and_seams_agree_with_the_reference)
 {
     uint8_t bytes[126];
     double expect[168];
-    for (int i = 0; i < 126; i++) { bytes[i] = (uint8_t)(i * 2 + 5); }
-    for (int i = 0; i < 45; i++) { expect[i] = bytes[((2 + i / 15) * 7 + 1 + i / 3 % 5) * 3 + i % 3] / 127.5 - 1.0; }
+    for (int i = 0; i < 126; i++) bytes[i] = (uint8_t)(i * 2 + 5);
+    for (int i = 0; i < 45; i++) expect[i] = bytes[((2 + i / 15) * 7 + 1 + i / 3 % 5) * 3 + i % 3] / 127.5 - 1.0;
     tile_case c = {SUMI_OP_PIXELS_IN};
     scene in = {.build = build_tile,
                 .context = &c,
@@ -426,7 +426,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     void* all[MAX_SCENE_VALUES] = {0};
     scene_once(&out, SUMI_CPU_AUTO, 1, SPLIT_NONE, all);
     CHECK(all[2] != NULL && *(int32_t*)all[2] == 8);
-    for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(all[i]); }
+    for (int i = 0; i < MAX_SCENE_VALUES; i++) free(all[i]);
     free(picture);
 
     float* pictures = random_floats(63, 1.0f);
@@ -447,7 +447,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
 
     float *tile = random_floats(60, 1.0f), *above = random_floats(40, 1.0f), *left = random_floats(36, 1.0f),
           *whole = random_floats(168, 1.0f);
-    for (int i = 0; i < 60; i++) { expect[i] = (double)tile[i]; }
+    for (int i = 0; i < 60; i++) expect[i] = (double)tile[i];
     for (int i = 0; i < 4 * 10; i++) { // above: extent 4, all of it
         double t = i / 10 / 4.0;
         expect[i] = (double)above[i] * (1.0 - t) + expect[i] * t;

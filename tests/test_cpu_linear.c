@@ -16,11 +16,11 @@ static void check_linear(linear_case* c, const float* w, float tolerance)
     float* bias = random_floats((size_t)c->n, 1.0f);
     c->bias = float_weight(bias, 1, c->n);
     double* expect = malloc((size_t)(c->m + pad) * c->n * sizeof *expect);
-    for (int i = 0; i < (c->m + pad) * c->n; i++) { expect[i] = (double)y[i]; }
+    for (int i = 0; i < (c->m + pad) * c->n; i++) expect[i] = (double)y[i];
     for (int r = 0; r < c->m; r++) {
         for (int j = 0; j < c->n; j++) {
             double sum = 0.0;
-            for (int k = 0; k < c->k; k++) { sum += (double)x[(x_row + r) * c->k + k] * (double)w[j * c->k + k]; }
+            for (int k = 0; k < c->k; k++) sum += (double)x[(x_row + r) * c->k + k] * (double)w[j * c->k + k];
             double* out = &expect[(y_row + r) * c->n + j];
             if (c->accumulates) {
                 double gate = c->has_gate ? (double)gates[2 * (c->n + 5) + 5 + j] : 1.0;
@@ -53,7 +53,7 @@ static void linear_of_shape(int m, int n, int k, int variant)
     c.has_gate = variant & 1;
     c.is_into = (variant & 6) == 6;
     c.activation = variant == 1 ? SUMI_ACT_SILU : variant == 7 ? SUMI_ACT_GELU_TANH : SUMI_ACT_NONE;
-    if (c.accumulates) { c.has_bias = false; }
+    if (c.accumulates) c.has_bias = false;
     check_linear(&c, w, 2e-7f * (float)k + 1e-6f);
     free(w);
 }
@@ -63,9 +63,8 @@ TEST(linear_agrees_with_the_reference_at_odd_shapes)
     static const int shapes[][3] = {{1, 1, 1},   {1, 70, 33},   {5, 129, 300},  {8, 40, 17},   {9, 33, 257},
                                     {13, 3, 40}, {31, 65, 100}, {47, 300, 520}, {130, 31, 37}, {517, 40, 16}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        for (int variant = 0; variant < 8; variant++) {
+        for (int variant = 0; variant < 8; variant++)
             linear_of_shape(shapes[i][0], shapes[i][1], shapes[i][2], variant);
-        }
     }
 }
 
@@ -131,7 +130,7 @@ static void build_merged(bench* b, scene* s)
     sumi_plan_adapters(&b->plan, c->uses, c->delta_count);
     if (c->epilogue == MERGED_TWO_HALVES) {
         s->values[0] = sumi_plan_linear_gated(&b->plan, "linear", s->values[1], &c->weight, SUMI_ACT_SILU);
-        if (s->values[0].id != 0) { b->plan.values[s->values[0].id - 1].bound = true; }
+        if (s->values[0].id != 0) b->plan.values[s->values[0].id - 1].bound = true;
         return;
     }
     s->values[0] = bench_value(b, c->rows + (into_rows ? MERGED_Y_ROW + 1 : 0), merged_y_cols(c));
@@ -211,19 +210,17 @@ static void try_merged(merged_case* c)
         c->uses[d] = (sumi_adapter_use){&c->adapters[d], d == 1 ? -1.5f : 0.75f};
     }
     float* merged = malloc((size_t)MERGED_COLS * MERGED_DEPTH * sizeof *merged);
-    for (int j = 0; j < MERGED_COLS; j++) {
+    for (int j = 0; j < MERGED_COLS; j++)
         merged_row(&c->weight, c->uses, c->delta_count, j, merged + (size_t)j * MERGED_DEPTH);
-    }
-    for (int d = 0; d < c->delta_count && c->rank == 0; d++) { check_kronecker_rows(c, d, w); }
+    for (int d = 0; d < c->delta_count && c->rank == 0; d++) check_kronecker_rows(c, d, w);
     double* expect = malloc((size_t)y_rows * (size_t)y_cols * sizeof *expect);
-    for (int i = 0; i < y_rows * y_cols; i++) { expect[i] = (double)y[i]; }
+    for (int i = 0; i < y_rows * y_cols; i++) expect[i] = (double)y[i];
     for (int r = 0; r < c->rows; r++) {
         double p[MERGED_COLS];
         for (int j = 0; j < MERGED_COLS; j++) {
             p[j] = c->epilogue == MERGED_PLAIN || c->epilogue == MERGED_TWO_HALVES ? 0.0 : (double)bias[j];
-            for (int k = 0; k < MERGED_DEPTH; k++) {
+            for (int k = 0; k < MERGED_DEPTH; k++)
                 p[j] += (double)x[(x_row + r) * MERGED_DEPTH + k] * (double)merged[j * MERGED_DEPTH + k];
-            }
         }
         double* out = expect + (size_t)(y_row + r) * (size_t)y_cols;
         for (int j = 0; j < MERGED_COLS; j++) {
@@ -232,7 +229,7 @@ static void try_merged(merged_case* c)
             case MERGED_RESIDUAL: out[j] += p[j]; break;
             case MERGED_GATED_RESIDUAL: out[j] += (double)gates[2 * (MERGED_COLS + 5) + 5 + j] * p[j]; break;
             case MERGED_TWO_HALVES:
-                if (j < y_cols) { out[j] = act_double(SUMI_ACT_SILU, p[j]) * p[j + y_cols]; }
+                if (j < y_cols) out[j] = act_double(SUMI_ACT_SILU, p[j]) * p[j + y_cols];
                 break;
             default: out[j] = act_double(merged_activates(c) ? c->activation : SUMI_ACT_NONE, p[j]); break;
             }
@@ -252,7 +249,7 @@ static void try_merged(merged_case* c)
         printf("  epilogue %d, activation %d, %d rows, %d deltas, rank %d\n", (int)c->epilogue, (int)c->activation,
                c->rows, c->delta_count, c->rank);
     }
-    for (int d = 0; d < c->delta_count; d++) { free(down[d]), free(up[d]); }
+    for (int d = 0; d < c->delta_count; d++) free(down[d]), free(up[d]);
     free(w), free(bias), free(x), free(y), free(gates), free(merged), free(expect);
 }
 
@@ -354,7 +351,7 @@ TEST(an_adapter_counts_as_often_as_it_is_used)
         results[i] = bench_read(&b, y);
         bench_end(&b);
     }
-    for (int i = 0; i < ROWS * N; i++) { CHECK_NEAR(results[1][i], results[0][i], 2e-5, 1e-5); }
+    for (int i = 0; i < ROWS * N; i++) CHECK_NEAR(results[1][i], results[0][i], 2e-5, 1e-5);
     free(results[0]), free(results[1]), free(w), free(down), free(up), free(x);
 }
 
@@ -372,7 +369,7 @@ TEST(linear_reads_every_weight_type)
             size_t bytes = (size_t)sumi_dtype_bytes(types[t], (uint64_t)n * (uint64_t)k);
             unsigned char* data = malloc(bytes + 1); // read at an odd address
             float* w = malloc((size_t)n * k * sizeof *w);
-            for (size_t i = 0; i < bytes; i++) { data[1 + i] = (unsigned char)random_below(256); }
+            for (size_t i = 0; i < bytes; i++) data[1 + i] = (unsigned char)random_below(256);
             if (types[t] == SUMI_DTYPE_F64) {
                 for (size_t i = 0; i < bytes / 8; i++) {
                     double value = (double)random_float();
@@ -464,7 +461,7 @@ TEST(linear_reads_rotated_int8_rows)
         .tensors = {
             {.data = q, .dtype = SUMI_DTYPE_I8, .rows = Q, .scale = 1.0f, .row_scales = scales, .rotation = 256},
             {.data = w + Q * K, .dtype = SUMI_DTYPE_F32, .rows = N - Q, .scale = 1.0f}}};
-    for (int i = 0; i < Q * K; i++) { q[i] = (signed char)(random_below(255) - 127); }
+    for (int i = 0; i < Q * K; i++) q[i] = (signed char)(random_below(255) - 127);
     // element (i, j) of a regular Hadamard matrix of 4^n is 2^-n, negative where an odd number of i's and j's digits to
     // the base of 4 add up to 3
     for (int r = 0; r < Q; r++) {
@@ -472,7 +469,7 @@ TEST(linear_reads_rotated_int8_rows)
             double sum = 0.0;
             for (int j = 0; j < 256; j++) {
                 bool is_negative = false;
-                for (int digits = j ^ (k % 256); digits > 0; digits /= 4) { is_negative ^= digits % 4 == 3; }
+                for (int digits = j ^ (k % 256); digits > 0; digits /= 4) is_negative ^= digits % 4 == 3;
                 sum += (is_negative ? -1.0 : 1.0) / 16.0 * (double)q[r * K + k / 256 * 256 + j];
             }
             w[r * K + k] = (float)(sum * (double)scales[r]);

@@ -23,7 +23,7 @@ static void check_conv(sumi_op_conv conv, int ci, int co, bool has_residual)
                 double sum = (double)bias[o];
                 for (int t = 0; t < taps; t++) {
                     int iy = y * conv.stride + t / kernel - pad, ix = z * conv.stride + t % kernel - pad;
-                    if (iy < 0 || ix < 0 || iy >= conv.height * scale || ix >= conv.width * scale) { continue; }
+                    if (iy < 0 || ix < 0 || iy >= conv.height * scale || ix >= conv.width * scale) continue;
                     for (int i = 0; i < ci; i++) {
                         sum += (double)x[(iy / scale * conv.width + ix / scale) * ci + i]
                              * (double)w[(o * ci + i) * taps + t];
@@ -66,7 +66,7 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
         group_case c = {shapes[i / 2][0], shapes[i / 2][1], shapes[i / 2][2], i % 2 == 1, {0}, {0}, shapes[i / 2][3]};
         float *x = random_floats((size_t)c.rows * c.cols, 1.0f), *w = random_floats((size_t)c.cols, 1.0f),
               *bias = random_floats((size_t)c.cols, 1.0f);
-        for (int k = 0; k < c.rows * c.cols; k++) { x[k] += (float)(50 * (i % 3)); }
+        for (int k = 0; k < c.rows * c.cols; k++) x[k] += (float)(50 * (i % 3));
         c.w = float_weight(w, 1, c.cols);
         c.b = float_weight(bias, 1, c.cols);
         double* expect = malloc((size_t)c.rows * c.cols * sizeof *expect);
@@ -125,12 +125,12 @@ TEST(norms_agree_with_the_reference)
               *steps = random_floats((size_t)6 * (size_t)c.cols, 1.0f), *w = random_floats((size_t)c.cols, 1.0f);
         c.w = float_weight(w, 1, c.cols);
         double* expect = malloc(x_count * sizeof *expect);
-        for (size_t k = 0; k < x_count; k++) { expect[k] = (double)x[k]; }
+        for (size_t k = 0; k < x_count; k++) expect[k] = (double)x[k];
         for (int r = 0; r < c.rows; r++) {
             const float* from = is_modulate ? x + (r + c.row) * c.cols : branch + r * c.cols;
             double mean = 0.0, square = 0.0;
-            for (int k = 0; k < c.cols; k++) { mean += c.layer ? (double)from[k] / c.cols : 0.0; }
-            for (int k = 0; k < c.cols; k++) { square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols; }
+            for (int k = 0; k < c.cols; k++) mean += c.layer ? (double)from[k] / c.cols : 0.0;
+            for (int k = 0; k < c.cols; k++) square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols;
             for (int k = 0; k < c.cols; k++) {
                 double v = ((double)from[k] - mean) / sqrt(square + (is_modulate ? 1e-6 : 1e-5));
                 double plus = is_modulate && c.has_weight && !c.layer && c.has_steps ? 1.0 : 0.0;
@@ -170,15 +170,15 @@ TEST(norms_with_a_bias_agree_with_the_reference)
         size_t count = (size_t)c.rows * (size_t)c.cols;
         float *x = random_floats(count, 3.0f), *w = random_floats((size_t)c.cols, 1.0f),
               *bias = random_floats((size_t)c.cols, 1.0f);
-        for (size_t k = 0; k < count; k++) { x[k] += 20.0f; }
+        for (size_t k = 0; k < count; k++) x[k] += 20.0f;
         c.w = float_weight(w, 1, c.cols);
         c.w2 = float_weight(bias, 1, c.cols);
         double* expect = malloc(count * sizeof *expect);
         for (int r = 0; r < c.rows; r++) {
             const float* from = x + r * c.cols;
             double mean = 0.0, square = 0.0;
-            for (int k = 0; k < c.cols && c.layer; k++) { mean += (double)from[k] / c.cols; }
-            for (int k = 0; k < c.cols; k++) { square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols; }
+            for (int k = 0; k < c.cols && c.layer; k++) mean += (double)from[k] / c.cols;
+            for (int k = 0; k < c.cols; k++) square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols;
             for (int k = 0; k < c.cols; k++) {
                 double v = ((double)from[k] - mean) / sqrt(square + 1e-5);
                 expect[r * c.cols + k] = v * (c.has_weight ? (double)w[k] : 1.0) + (double)bias[k];
@@ -209,14 +209,14 @@ TEST(norms_with_silu_agree_with_the_reference)
         c.eps = c.layer ? 1e-6f : 1e-24f / (float)c.cols;
         size_t count = (size_t)c.rows * (size_t)c.cols;
         float *x = random_floats(count, 3.0f), *w = random_floats((size_t)c.cols, 1.0f);
-        for (int k = 0; k < c.cols; k++) { x[4 * c.cols + k] = 0.0f, x[5 * c.cols + k] = 1e-9f * (float)(1 + k % 3); }
+        for (int k = 0; k < c.cols; k++) x[4 * c.cols + k] = 0.0f, x[5 * c.cols + k] = 1e-9f * (float)(1 + k % 3);
         c.w = float_weight(w, 1, c.cols);
         double* expect = malloc(count * sizeof *expect);
         for (int r = 0; r < c.rows; r++) {
             const float* from = x + r * c.cols;
             double mean = 0.0, square = 0.0;
-            for (int k = 0; k < c.cols && c.layer; k++) { mean += (double)from[k] / c.cols; }
-            for (int k = 0; k < c.cols; k++) { square += ((double)from[k] - mean) * ((double)from[k] - mean); }
+            for (int k = 0; k < c.cols && c.layer; k++) mean += (double)from[k] / c.cols;
+            for (int k = 0; k < c.cols; k++) square += ((double)from[k] - mean) * ((double)from[k] - mean);
             double factor = c.layer ? 1.0 / sqrt(square / c.cols + 1e-6) : sqrt(c.cols) / fmax(sqrt(square), 1e-12);
             for (int k = 0; k < c.cols; k++) {
                 double v = ((double)from[k] - mean) * factor * (double)w[k];
@@ -254,15 +254,14 @@ TEST(qk_norm_rope_agrees_with_the_reference)
         c.w = float_weight(wq, 1, dim);
         c.w2 = float_weight(wk, 1, dim);
         double* expect = malloc(count * sizeof *expect);
-        for (size_t k = 0; k < count; k++) { expect[k] = (double)x[k]; }
+        for (size_t k = 0; k < count; k++) expect[k] = (double)x[k];
         for (int r = 0; r < c.rows; r++) {
             for (int h = 0; h < 6; h++) {
                 double* v = expect + (size_t)(r + c.row) * (size_t)cols + (size_t)(h * dim);
                 double square = 0.0;
-                for (int d = 0; d < dim; d++) { square += v[d] * v[d] / dim; }
-                for (int d = 0; d < dim && c.has_weight; d++) {
+                for (int d = 0; d < dim; d++) square += v[d] * v[d] / dim;
+                for (int d = 0; d < dim && c.has_weight; d++)
                     v[d] *= (double)(h < 4 ? wq : wk)[d] / sqrt(square + 1e-6);
-                }
                 for (int k = 0; k < pairs; k++) {
                     double cosine = (double)rope[(r + 2) * dim + 2 * k], sine = (double)rope[(r + 2) * dim + 2 * k + 1];
                     double *a = c.rotary == SUMI_ROTARY_HALVES ? v + k : v + 2 * k,

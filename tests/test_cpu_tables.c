@@ -51,7 +51,7 @@ static void build_misc(bench* b, scene* s)
                    .label = "add", .x = s->values[1], .y = s->values[0], .rows = 8, .scale = c->flag ? -1.0f : 1.0f});
         break;
     case SUMI_OP_RESIDUAL_CHANGE:
-        for (int i = 1; i < 4; i++) { s->values[i] = bench_value(b, 12 + i, CHANGED_COLS); }
+        for (int i = 1; i < 4; i++) s->values[i] = bench_value(b, 12 + i, CHANGED_COLS);
         s->value_count = 4;
         s->values[0] = sumi_plan_residual_change(p, &(sumi_plan_residual_change_args){.label = "change",
                                                                                       .x = s->values[1],
@@ -60,7 +60,7 @@ static void build_misc(bench* b, scene* s)
                                                                                       .rows = CHANGED_ROWS});
         break;
     case SUMI_OP_ADD_RESIDUAL:
-        for (int i = 0; i < 3; i++) { s->values[i] = bench_value(b, 9 + i, 21); }
+        for (int i = 0; i < 3; i++) s->values[i] = bench_value(b, 9 + i, 21);
         s->values[3] = bench_value(b, 2, 3);
         s->values[4] = bench_value(b, 5, 4);
         s->value_count = 5;
@@ -120,7 +120,7 @@ static void build_misc(bench* b, scene* s)
         s->values[0] = sumi_plan_unpatchify(p, s->values[2], &layout, -1.0f);
         break;
     }
-    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
+    if (s->values[0].id != 0) p->values[s->values[0].id - 1].bound = true;
 }
 
 TEST(embedding_filling_and_copying_move_the_right_rows)
@@ -131,7 +131,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .w = float_weight(table, 30, 21)};
     for (int i = 0; i < 9; i++) {
         ids[i] = i == 4 ? 29 : random_below(30);
-        for (int k = 0; k < 21; k++) { expect[i * 21 + k] = 0.5 * (double)table[ids[i] * 21 + k]; }
+        for (int k = 0; k < 21; k++) expect[i * 21 + k] = 0.5 * (double)table[ids[i] * 21 + k];
     }
     scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .range_rows = 2, .expect = expect};
     free(scene_run(&s));
@@ -154,7 +154,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     scene fill = {.build = build_misc, .context = &c, .inputs = {y}, .range_rows = 1, .expect = expect};
     free(scene_run(&fill));
     c.kind = SUMI_OP_COPY_ROWS;
-    for (int i = 0; i < 12 * 21; i++) { expect[i] = (double)(i / 21 >= 5 ? table[i - 3 * 21] : y[i]); }
+    for (int i = 0; i < 12 * 21; i++) expect[i] = (double)(i / 21 >= 5 ? table[i - 3 * 21] : y[i]);
     scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .range_rows = 2, .expect = expect};
     free(scene_run(&copy));
     free(table), free(y);
@@ -169,7 +169,7 @@ TEST(a_bias_is_added_to_every_embedded_row)
     c.w = float_weight(table, 30, 21);
     c.bias = float_weight(bias, 1, 21);
     for (int i = 0; i < 9 * 21; i++) {
-        if (i % 21 == 0) { ids[i / 21] = random_below(30); }
+        if (i % 21 == 0) ids[i / 21] = random_below(30);
         expect[i] = (double)(table[ids[i / 21] * 21 + i % 21] + bias[i % 21]);
     }
     scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .range_rows = 2, .expect = expect};
@@ -186,7 +186,7 @@ TEST(embedded_rows_and_their_bias_have_their_changes)
     make_changed(&bias, SUMI_DTYPE_BF16, 1, 21, 2);
     misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .flag = 1, .w = table.weight, .bias = bias.weight};
     for (int i = 0; i < 9 * 21; i++) {
-        if (i % 21 == 0) { ids[i / 21] = random_below(30); }
+        if (i % 21 == 0) ids[i / 21] = random_below(30);
         expect[i] = (double)table.merged[ids[i / 21] * 21 + i % 21] + (double)bias.merged[i % 21];
     }
     scene s = {.build = build_misc,
@@ -208,7 +208,7 @@ TEST(means_are_of_their_spans_alone)
     misc_case c = {.kind = SUMI_OP_MEAN_ROWS, .spans = {{40, 1}, {7, 290}}};
     for (int k = 0; k < 21; k++) {
         expect[k] = (double)x[40 * 21 + k];
-        for (int r = 7; r < 297; r++) { expect[21 + k] += (double)x[r * 21 + k] / 290; }
+        for (int r = 7; r < 297; r++) expect[21 + k] += (double)x[r * 21 + k] / 290;
     }
     scene s = {.build = build_misc, .context = &c, .inputs = {NULL, x}, .expect = expect, .absolute = 1e-6};
     free(scene_run(&s));
@@ -219,7 +219,7 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
 {
     int32_t positions[27];
     double expect[9 * 18];
-    for (int i = 0; i < 27; i++) { positions[i] = i * 37 % 500; }
+    for (int i = 0; i < 27; i++) positions[i] = i * 37 % 500;
     for (int r = 0; r < 9; r++) {
         int pair = 0;
         for (int axis = 0; axis < 3; axis++) {
@@ -254,9 +254,8 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
 
     float* table = random_floats(5 * 28, 2.0f);
     for (int has_gates = 0; has_gates < 2; has_gates++) {
-        for (int i = 0; i < 5 * 28; i++) {
+        for (int i = 0; i < 5 * 28; i++)
             expect[i] = has_gates && i % 28 / 7 % 2 == 1 ? tanh((double)table[i]) : 1.0 + (double)table[i];
-        }
         c = (misc_case){.kind = SUMI_OP_FINISH_MODULATION, .flag = has_gates};
         scene finish = {
             .build = build_misc, .context = &c, .inputs = {table}, .range_rows = 2, .expect = expect, .absolute = 1e-6};
@@ -292,7 +291,7 @@ TEST(patches_put_channels_or_pixels_fastest_and_come_back)
                 by_channel[(s_begins[s] + t) * 20 + channel * 4 + f / 5] = value;
             }
         }
-        for (int i = 0; i < 5 * 24; i++) { planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i]; }
+        for (int i = 0; i < 5 * 24; i++) planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i];
     }
     misc_case c = {.kind = SUMI_OP_PATCHIFY};
     scene there = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .range_rows = 1, .expect = rows};
@@ -350,7 +349,7 @@ TEST(the_change_of_a_residual_is_that_of_its_rows)
             break;
         }
     }
-    for (int i = 0; i < 4; i++) { free(out[i]); }
+    for (int i = 0; i < 4; i++) free(out[i]);
     free(x), free(before), free(kept);
 }
 

@@ -38,9 +38,7 @@ static uint32_t bits_of(float value)
 // Equal bits; for NaN any NaN of the same kind is right.
 static void check_bits(const char* what, size_t index, uint32_t got, uint32_t want, bool both_nan)
 {
-    if (got != want && !both_nan && t_errors++ < 8) {
-        printf("  %s %zu: got %08x, want %08x\n", what, index, got, want);
-    }
+    if (got != want && !both_nan && t_errors++ < 8) printf("  %s %zu: got %08x, want %08x\n", what, index, got, want);
 }
 
 TEST(conversions_equal_the_golden_bits)
@@ -114,7 +112,7 @@ TEST(conversions_round_trip_every_pattern)
 TEST(rows_equal_single_values_at_any_length_and_alignment)
 {
     unsigned char* source = malloc(70 * 8);
-    for (size_t i = 0; i < 70 * 8; i++) { source[i] = (unsigned char)(i * 37 + (i >> 3) * 101 + 11); }
+    for (size_t i = 0; i < 70 * 8; i++) source[i] = (unsigned char)(i * 37 + (i >> 3) * 101 + 11);
     for (size_t offset = 0; offset < 3; offset++) {
         for (size_t count = 0; count <= 67; count++) {
             float into[68];
@@ -133,9 +131,9 @@ TEST(rows_equal_single_values_at_any_length_and_alignment)
                 CHECK(bits_of(into[i]) == (uint32_t)bits << 16);
             }
             sumi_dtype_to_float(SUMI_DTYPE_F8_E4M3, row, into, count);
-            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(e4m3_to_float(row[i]))); }
+            for (size_t i = 0; i < count; i++) CHECK(bits_of(into[i]) == bits_of(e4m3_to_float(row[i])));
             sumi_dtype_to_float(SUMI_DTYPE_F8_E5M2, row, into, count);
-            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(e5m2_to_float(row[i]))); }
+            for (size_t i = 0; i < count; i++) CHECK(bits_of(into[i]) == bits_of(e5m2_to_float(row[i])));
             CHECK(into[count] == 77.0f);
             free(row);
         }

@@ -69,9 +69,8 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     note(sumi_image_memory(engine, &d, &memory));
     sumi_image image;
     if (wait_for(engine, sumi_submit_images(engine, &d, &job), job) == SUMI_OK
-        && note(sumi_fetch_images(engine, job, &image, 1)) == SUMI_OK) {
+        && note(sumi_fetch_images(engine, job, &image, 1)) == SUMI_OK)
         sumi_images_release(engine, &image, 1);
-    }
     d.targets = &target;
     d.profile = true;
     if (wait_for(engine, sumi_submit_images(engine, &d, &job), job) == SUMI_OK)

@@ -171,7 +171,7 @@ TEST(json_every_cut_of_a_valid_text_is_refused)
 {
     static const char s_text[] =
         "{\"a\":[1.5e3,-2,\"x\\u00e9\\ud83d\\ude42\xc3\xa9\",true,false,null,{}],\"b\":{\"c\":[]}}";
-    for (size_t i = 0; i < sizeof s_text - 1; i++) { CHECK(!walks(s_text, i)); }
+    for (size_t i = 0; i < sizeof s_text - 1; i++) CHECK(!walks(s_text, i));
     CHECK(walks(s_text, sizeof s_text - 1));
 }
 
@@ -304,7 +304,7 @@ TEST(json_numbers_are_correctly_rounded)
         snprintf(text, sizeof text, "%llu.%0*llue%d", (unsigned long long)(state >> 40), 1 + point % 9,
                  (unsigned long long)(state & 0x3ffffff) % 10000000, (int)(state >> 32 & 15) - 8);
         const double got = number_of(text, &good), want = strtod(text, NULL);
-        if ((!good || got != want) && t_errors++ < 8) { printf("  %s: got %.17g, want %.17g\n", text, got, want); }
+        if ((!good || got != want) && t_errors++ < 8) printf("  %s: got %.17g, want %.17g\n", text, got, want);
     }
     // far powers: near enough
     for (int power = -300; power <= 290; power += 7) {

@@ -68,7 +68,7 @@ static void store_factor(lokr_file* f, const lokr_case* c, int which, double* ou
     for (int i = 0; i < s->rows; i++) {
         for (int j = 0; j < s->cols; j++) {
             double sum = s->rank > 0 ? 0.0 : (double)a[i * s->cols + j];
-            for (int k = 0; k < s->rank; k++) { sum += (double)a[i * s->rank + k] * (double)b[k * s->cols + j]; }
+            for (int k = 0; k < s->rank; k++) sum += (double)a[i * s->rank + k] * (double)b[k * s->cols + j];
             out[i * s->cols + j] = sum;
         }
     }
@@ -105,7 +105,7 @@ static void try_lokr(const sumi_network* network, const lokr_case* c)
     CHECK_NEAR(delta->scale, c->scale, 1e-6, 0);
     const int rows = c->w1.rows * c->w2.rows, cols = c->w1.cols * c->w2.cols;
     CHECK_NUMBER(cols, weight->cols);
-    if (c->rank > 0) { CHECK_NUMBER(delta->down.rows, c->rank); }
+    if (c->rank > 0) CHECK_NUMBER(delta->down.rows, c->rank);
     const sumi_adapter_use use = {adapter, -0.7f};
     float merged[192], plain[192];
     for (int r = 0; r < weight->rows; r++) {
@@ -245,7 +245,7 @@ TEST(lokr_factors_become_the_change_that_they_describe)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int errors = t_errors;
         try_lokr(network, &cases[i]);
-        if (t_errors > errors) { printf("  case %d\n", (int)i); }
+        if (t_errors > errors) printf("  case %d\n", (int)i);
     }
     CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
     sumi_network_close(network);

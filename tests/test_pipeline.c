@@ -75,7 +75,7 @@ TEST(evaluations_reuse_the_residual_of_earlier_ones)
         set_schedule(&j, s->network, solvers[i / 2], 12, 3.0f);
         // With such short steps an evaluation is nearly the one before it.
         float sigmas[13];
-        for (int32_t e = 0; e <= 12; e++) { sigmas[e] = 0.7f - 2e-5f * (float)e; }
+        for (int32_t e = 0; e <= 12; e++) sigmas[e] = 0.7f - 2e-5f * (float)e;
         CHECK_NUMBER(sumi_solver_rows(solvers[i / 2], sigmas, 12, j.rows), 12);
         for (int32_t e = 0; e < 12; e++) {
             j.rows[e].guidance = 3.0f;

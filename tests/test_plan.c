@@ -87,7 +87,7 @@ TEST(plan_arena_has_no_overlaps_for_random_graphs)
         values[count++] = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 32);
         for (int i = 0; i < 39; i++) {
             state = state * 1664525u + 1013904223u;
-            if (i % 9 == 0) { sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1 + (int)(state >> 30), 0); }
+            if (i % 9 == 0) sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1 + (int)(state >> 30), 0);
             sumi_value from = values[(state >> 16) % (uint32_t)count];
             values[count++] = sumi_plan_activate(&plan, from, SUMI_ACT_SILU);
         }
@@ -351,7 +351,7 @@ static void check_slices(const sumi_plan* plan)
                 CHECK_NUMBER(piece->range_begin, part);
                 CHECK(piece->range_end > piece->range_begin);
                 part = piece->range_end;
-                if (part == plan->ops[op].range_count) { op++, part = 0; }
+                if (part == plan->ops[op].range_count) op++, part = 0;
             } else {
                 CHECK_NUMBER(part, 0);
                 op = piece->op_end;
@@ -672,7 +672,7 @@ TEST(plan_adds_adapters_under_every_epilogue)
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64),
                    table = sumi_plan_bound(&plan, "table", SUMI_ELEMENT_FLOAT, 2, 200);
         sumi_plan_linear_args args = {.label = "linear", .x = x, .weight = &a.weight};
-        if (is_activated) { args.activation = SUMI_ACT_GELU_TANH; }
+        if (is_activated) args.activation = SUMI_ACT_GELU_TANH;
         if (kind == ACTIVATED_ROWS) {
             args.y = sumi_plan_value(&plan, "y", SUMI_ELEMENT_FLOAT, 32, 64);
             args.x_row = 3, args.rows = 8, args.y_row = 5;
@@ -681,14 +681,14 @@ TEST(plan_adds_adapters_under_every_epilogue)
             args.y = sumi_plan_value(&plan, "y", SUMI_ELEMENT_FLOAT, 16, 96);
             args.writes_some_columns = true, args.y_column = 24;
         }
-        if (kind >= RESIDUAL) { args.residual = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 16, 64); }
+        if (kind >= RESIDUAL) args.residual = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 16, 64);
         if (kind == GATED) { args.gate = (sumi_step_row){table, 100, true}; }
         sumi_plan_linear(&plan, &args);
         check_finish(&plan);
         check_no_overlap(&plan);
         CHECK_NUMBER(plan.op_count, is_activated ? 6 : 5);
         CHECK_NUMBER(plan.ops[0].u.linear.activation, SUMI_ACT_NONE);
-        if (plan.op_count >= 5) { check_added(&plan, &args); }
+        if (plan.op_count >= 5) check_added(&plan, &args);
         if (plan.op_count == 6) {
             const sumi_op* op = &plan.ops[5];
             CHECK(op->kind == SUMI_OP_ACTIVATE && op->in[0].id == op->out.id && op->out.id == plan.ops[0].out.id);
@@ -721,7 +721,7 @@ TEST(plan_refuses_a_kronecker_product_of_padded_rows)
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, padded ? 24 : 20);
         sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &w});
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), padded ? SUMI_NOT_SUPPORTED : SUMI_OK);
-        if (padded) { CHECK(strstr(error.text, "use a LoRA") != NULL); }
+        if (padded) CHECK(strstr(error.text, "use a LoRA") != NULL);
         sumi_plan_end(&plan);
     }
 }
@@ -744,7 +744,7 @@ TEST(plan_makes_a_changed_norm_once)
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
         sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
         sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
-        if (how == 0) { CHECK(sumi_plan_changed_vector(&plan, &norm).id != 0); }
+        if (how == 0) CHECK(sumi_plan_changed_vector(&plan, &norm).id != 0);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 3, 0);
         for (int i = 0; i < 3; i++) {
             sumi_plan_norm(&plan, &(sumi_plan_norm_args){
@@ -758,7 +758,7 @@ TEST(plan_makes_a_changed_norm_once)
             CHECK(norms[2].weight == &other && norms[2].in[3].id == 0);
             const bool is_changed = how < 2;
             CHECK((norms[0].weight == NULL) == is_changed && (norms[0].in[3].id != 0) == is_changed);
-            if (how == 0) { CHECK(norms[1].in[3].id == norms[0].in[3].id); }
+            if (how == 0) CHECK(norms[1].in[3].id == norms[0].in[3].id);
             check_finish(&plan);
             check_no_overlap(&plan);
         }
@@ -798,7 +798,7 @@ TEST(plan_is_the_same_where_no_adapter_reaches)
         sumi_plan_begin(&plan, &s_heap, 4);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
         a.uses[0].scale = a.uses[1].scale = i == 1 ? 0.0f : 1.0f;
-        if (i > 0) { sumi_plan_adapters(&plan, a.uses, 2); }
+        if (i > 0) sumi_plan_adapters(&plan, a.uses, 2);
         sumi_plan_linear(&plan,
                          &(sumi_plan_linear_args){.label = "linear",
                                                   .x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64),
@@ -834,7 +834,7 @@ TEST(plan_survives_every_failing_allocation)
             x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "chain", .x = x, .weight = &w});
         }
         sumi_result result = sumi_plan_finish(&plan, &error);
-        if (result == SUMI_OK) { result = sumi_plan_slice(&plan, &s_rates, 1, &error); }
+        if (result == SUMI_OK) result = sumi_plan_slice(&plan, &s_rates, 1, &error);
         sumi_plan_end(&plan);
         CHECK_NUMBER(state.held, 0);
         if (result == SUMI_OK) {
@@ -865,9 +865,9 @@ static void check_changed(sumi_dtype dtype, const void* down, const float* down_
     enum { ROWS = 9, COLS = 608, RANK = 5 };
     static float first[4 * COLS], up[ROWS * RANK], rows[ROWS][COLS + 1], one[COLS], piece[ROWS][COLS];
     static uint16_t second[5 * COLS];
-    for (int i = 0; i < 4 * COLS; i++) { first[i] = (float)(i * 37 % 101) / 64.0f; }
-    for (int i = 0; i < 5 * COLS; i++) { second[i] = sumi_float_to_bf16((float)(i * 53 % 97) / 32.0f); }
-    for (int i = 0; i < ROWS * RANK; i++) { up[i] = (float)(i * 31 % 23 - 11) / 8.0f; }
+    for (int i = 0; i < 4 * COLS; i++) first[i] = (float)(i * 37 % 101) / 64.0f;
+    for (int i = 0; i < 5 * COLS; i++) second[i] = sumi_float_to_bf16((float)(i * 53 % 97) / 32.0f);
+    for (int i = 0; i < ROWS * RANK; i++) up[i] = (float)(i * 31 % 23 - 11) / 8.0f;
     const sumi_weight_change change = {.down = {.data = down, .dtype = dtype, .rows = RANK, .scale = 2.0f},
                                        .up = {.data = up, .dtype = SUMI_DTYPE_F32, .rows = ROWS, .scale = 0.25f}};
     sumi_weight weight = {.name = "changed",
@@ -882,9 +882,7 @@ static void check_changed(sumi_dtype dtype, const void* down, const float* down_
         for (int c = 0; c < COLS; c++) {
             double want =
                 r < 4 ? (double)first[r * COLS + c] : 0.5 * (double)sumi_bf16_to_float(second[(r - 4) * COLS + c]);
-            for (int k = 0; k < RANK; k++) {
-                want += 0.5 * (double)up[r * RANK + k] * (double)down_values[k * COLS + c];
-            }
+            for (int k = 0; k < RANK; k++) want += 0.5 * (double)up[r * RANK + k] * (double)down_values[k * COLS + c];
             CHECK(fabs((double)rows[r][c] - want) < 1e-5);
         }
         sumi_weight_to_float(&weight, r, 1, one, 0);
@@ -893,9 +891,8 @@ static void check_changed(sumi_dtype dtype, const void* down, const float* down_
     for (int column = 0; column < COLS; column += 256) {
         const int cols = COLS - column < 256 ? COLS - column : 256;
         sumi_weight_block_to_float(&weight, (sumi_weight_block){2, 6, column, cols}, &piece[0][0], COLS);
-        for (int r = 0; r < 6; r++) {
+        for (int r = 0; r < 6; r++)
             CHECK_NUMBER(memcmp(piece[r], &rows[2 + r][column], (size_t)cols * sizeof(float)), 0);
-        }
     }
     CHECK_NUMBER(sumi_weight_bytes(&weight),
                  4 * COLS * 4 + 5 * COLS * 2 + ROWS * RANK * 4 + (int)sumi_dtype_bytes(dtype, RANK * COLS));
@@ -912,7 +909,7 @@ TEST(weight_rows_have_their_change_however_they_are_read)
         values[i] = sumi_bf16_to_float(halves[i]);
     }
     check_changed(SUMI_DTYPE_BF16, halves, values);
-    for (int i = 0; i < (int)sizeof blocks; i++) { blocks[i] = (unsigned char)(i * 29); }
+    for (int i = 0; i < (int)sizeof blocks; i++) blocks[i] = (unsigned char)(i * 29);
     for (int b = 0; b < COUNT / 32; b++) { blocks[34 * b] = 0, blocks[34 * b + 1] = 0x24; } // a scale of 1 / 64
     sumi_dtype_to_float(SUMI_DTYPE_Q8_0, blocks, values, COUNT);
     check_changed(SUMI_DTYPE_Q8_0, blocks, values);

@@ -50,9 +50,8 @@ static void add(maker* m, const char* diffusers, const char* wan, const int64_t*
     }
     // about as large behind a layer as before it
     const float scale = rank < 3 ? 0.2f : 3.0f / sqrtf((float)inner);
-    for (size_t i = 0; i < count && !m->skips_data; i++) {
+    for (size_t i = 0; i < count && !m->skips_data; i++)
         m->data[m->used + i] = scale * next_random(m) + (strstr(diffusers, "gamma") != NULL ? 1.0f : 0.0f);
-    }
     tensor.data = m->data + m->used;
     tensor.bytes = count * sizeof(float);
     m->used += count;

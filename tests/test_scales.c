@@ -92,7 +92,7 @@ TEST(scales_of_fp8_and_int8_files_are_found)
         CHECK_TEXT(error.text, "");
         const bool is_same = got.scale == want->scale && got.row_scales == want->row_scales
                           && got.rotation == want->rotation && got.is_scaled == want->is_scaled;
-        if (!is_same) { printf("  in %s\n", s_cases[i].name); }
+        if (!is_same) printf("  in %s\n", s_cases[i].name);
         CHECK(is_same);
     }
     sumi_tensor_set_close(&s.set);

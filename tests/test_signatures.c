@@ -16,7 +16,7 @@ static void put_shaped(memory_files* files, const char* path, int32_t rank, int6
             .name = names[count], .dtype = SUMI_DTYPE_F32, .rank = 1, .shape = {1}, .data = s_zeros, .bytes = 4};
     }
     tensors[0].rank = rank;
-    for (int32_t i = 0; i < rank; i++) { tensors[0].shape[i] = i == 1 ? second : 1; }
+    for (int32_t i = 0; i < rank; i++) tensors[0].shape[i] = i == 1 ? second : 1;
     tensors[0].bytes = 4 * (uint64_t)(rank > 1 ? second : 1);
     const uint64_t bytes = sumi_safetensors_write(tensors, count, NULL, 0, NULL, 0);
     void* image = malloc((size_t)bytes);
@@ -188,9 +188,8 @@ TEST(signatures_tell_networks_and_refuse_by_name)
         sumi_error error;
         CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "one.safetensors"}, &error),
                      SUMI_OK);
-        for (int kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        for (int kind = 0; kind < SUMI_COMPONENT_COUNT; kind++)
             CHECK(c.components[kind].present == (kind == (int)s_cases[i].kind));
-        }
         const sumi_component* component = &c.components[s_cases[i].kind];
         CHECK_TEXT(sumi_component_network(component), s_cases[i].network);
         CHECK_TEXT(component->prefix, s_cases[i].prefix);

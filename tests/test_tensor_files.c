@@ -105,7 +105,7 @@ static void check_contents(const golden_case* c, const sumi_tensor_set* set)
 {
     sumi_json json;
     sumi_json_text key, text;
-    if (c->tensor_count >= 0) { CHECK_NUMBER(set->count, c->tensor_count); }
+    if (c->tensor_count >= 0) CHECK_NUMBER(set->count, c->tensor_count);
     if (c->tensors != NULL) {
         size_t count = 0;
         sumi_json_begin(&json, c->tensors, (size_t)(c->end - c->tensors), NULL);
@@ -164,14 +164,14 @@ static void run_manifest(const char* folder, bool wrapped, int want_count)
     snprintf(path, sizeof path, GOLDEN "%s/manifest.json", folder);
     unsigned char* manifest = read_whole(path, &bytes);
     CHECK(manifest != NULL);
-    if (manifest == NULL) { return; }
+    if (manifest == NULL) return;
     sumi_json json;
     sumi_json_text key;
     sumi_error manifest_error = {0};
     sumi_json_begin(&json, manifest, bytes, &manifest_error);
     if (wrapped) {
         sumi_json_object(&json);
-        while (sumi_json_key(&json, &key) && !sumi_json_is(&key, "files")) { sumi_json_skip(&json); }
+        while (sumi_json_key(&json, &key) && !sumi_json_is(&key, "files")) sumi_json_skip(&json);
     }
     int count = 0;
     sumi_json_array(&json);
@@ -185,7 +185,7 @@ static void run_manifest(const char* folder, bool wrapped, int want_count)
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &s_heap, NULL);
         const sumi_result result = sumi_tensor_set_open(&set, path, &error);
-        if (check_verdict(&c, result, &error, path) && result == SUMI_OK) { check_contents(&c, &set); }
+        if (check_verdict(&c, result, &error, path) && result == SUMI_OK) check_contents(&c, &set);
         sumi_tensor_set_close(&set);
         // the same bytes without anything behind them
         size_t file_bytes;
@@ -201,7 +201,7 @@ static void run_manifest(const char* folder, bool wrapped, int want_count)
         sumi_tensor_set_close(&set);
         free(copy);
         free(file);
-        if (t_errors != before) { printf("  in %s\n", path); }
+        if (t_errors != before) printf("  in %s\n", path);
     }
     CHECK_NUMBER(json.failed, 0);
     CHECK(count >= want_count);
@@ -216,7 +216,7 @@ TEST(index_golden_folders_get_their_verdicts)
     size_t bytes;
     unsigned char* manifest = read_whole(GOLDEN "index/manifest.json", &bytes);
     CHECK(manifest != NULL);
-    if (manifest == NULL) { return; }
+    if (manifest == NULL) return;
     sumi_json json;
     int count = 0;
     sumi_json_begin(&json, manifest, bytes, NULL);
@@ -261,14 +261,14 @@ TEST(gguf_values_equal_the_reference_exactly)
             snprintf(prefix, sizeof prefix, "%s.", s_files[f]);
             const sumi_tensor* want = sumi_tensor_find_prefixed(&expected, prefix, set.tensors[i].name);
             CHECK(want != NULL);
-            if (want == NULL) { continue; }
+            if (want == NULL) continue;
             const size_t count = (size_t)want->bytes / 4;
             float *got = malloc(count * 4 + 1), *expect = malloc(count * 4);
             memcpy(expect, want->data, count * 4);
             CHECK_NUMBER(sumi_dtype_bytes(set.tensors[i].dtype, count), set.tensors[i].bytes);
             sumi_dtype_to_float(set.tensors[i].dtype, set.tensors[i].data, got, count);
             size_t wrong = 0;
-            for (size_t k = 0; k < count; k++) { wrong += memcmp(&got[k], &expect[k], sizeof *got) != 0; }
+            for (size_t k = 0; k < count; k++) wrong += memcmp(&got[k], &expect[k], sizeof *got) != 0;
             if (wrong > 0) {
                 printf("  %s: %zu of %zu values differ, first %.9g, want %.9g\n", set.tensors[i].name, wrong, count,
                        (double)got[0], (double)expect[0]);
@@ -366,9 +366,8 @@ TEST(every_truncation_of_a_file_is_survived)
             if (f < 2) {
                 CHECK(result == SUMI_FILE_TRUNCATED);
             } else if (result == SUMI_OK) { // only the padding behind the last tensor is missing
-                for (size_t i = 0; i < set.count; i++) {
+                for (size_t i = 0; i < set.count; i++)
                     CHECK((const unsigned char*)set.tensors[i].data + set.tensors[i].bytes <= copy + n);
-                }
                 CHECK(n + 32 > bytes);
             } else {
                 CHECK(error.result == result && strncmp(error.text, "cut: ", 5) == 0);

@@ -37,9 +37,8 @@ TEST(many_tensors_are_found_by_name)
         CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes / 1000, &(sumi_tensor){.file_index = -1}, "memory", NULL),
                      SUMI_OK);
     }
-    for (size_t i = 20000; i < set.count; i++) {
+    for (size_t i = 20000; i < set.count; i++)
         CHECK(set.tensors[i].name[0] == 'n' && sumi_tensor_find(&set, set.tensors[i].name) == &set.tensors[i]);
-    }
     sumi_tensor_set_close(&set);
     // names that are beginnings of each other, the longest first
     sumi_tensor_set_init(&set, &s_heap, NULL);
@@ -95,9 +94,7 @@ TEST(safetensors_written_are_read_back)
             CHECK(found != NULL
                   && (found->bytes == 0 || memcmp(found->data, tensors[i].data, (size_t)found->bytes) == 0));
         }
-        for (size_t i = 0; i < count % 3; i++) {
-            CHECK_TEXT(sumi_metadata_find(&set, metadata[i].key), metadata[i].value);
-        }
+        for (size_t i = 0; i < count % 3; i++) CHECK_TEXT(sumi_metadata_find(&set, metadata[i].key), metadata[i].value);
         sumi_tensor_set_close(&set);
         free(image);
     }
@@ -141,7 +138,7 @@ TEST(host_files_serve_with_and_without_map)
         CHECK_NUMBER(files.open_count, 2); // the index is closed again
         const sumi_tensor* extra = sumi_tensor_find(&set, "extra");
         float value = 0;
-        if (extra != NULL) { sumi_dtype_to_float(extra->dtype, extra->data, &value, 1); }
+        if (extra != NULL) sumi_dtype_to_float(extra->dtype, extra->data, &value, 1);
         CHECK(value == 2.0f && extra->file_index == 1);
         CHECK(extra != NULL
               && extra->mapping == NULL); // memory of the host program's, which nobody but the host may lock

@@ -78,7 +78,7 @@ static void append_nfc(sumi_text_buffer* out, const char* text, size_t bytes, si
     sumi_nfc nfc = {0};
     for (size_t at = 0, shown = 0; shown < bytes || at < bytes;) {
         shown = shown + piece_bytes < bytes ? shown + piece_bytes : bytes;
-        while (shown < bytes && ((unsigned char)text[shown] & 0xC0) == 0x80) { shown++; }
+        while (shown < bytes && ((unsigned char)text[shown] & 0xC0) == 0x80) shown++;
         for (bool waits = false; !waits;) {
             sumi_text_piece piece = {.text = text + at, .bytes = shown - at, .is_last = shown == bytes, .work = work};
             CHECK_NUMBER(sumi_nfc_append(&s_heap, &nfc, out, &piece, NULL), SUMI_OK);
@@ -96,7 +96,7 @@ TEST(nfc_keeps_what_follows_many_marks)
         // a, marks of two classes in turn, two letters that do not compose, e with an acute
         char text[1024] = "a", want[1024];
         size_t bytes = 1, want_bytes = 0;
-        for (size_t i = 0; i < marks; i++, bytes += 2) { memcpy(text + bytes, i % 2 ? "\xCC\x81" : "\xCC\xA3", 2); }
+        for (size_t i = 0; i < marks; i++, bytes += 2) memcpy(text + bytes, i % 2 ? "\xCC\x81" : "\xCC\xA3", 2);
         memcpy(text + bytes,
                "\xE0\xB8\x81\xE0\xB8\x82"
                "e\xCC\x81",
@@ -104,9 +104,9 @@ TEST(nfc_keeps_what_follows_many_marks)
         bytes += 9;
         const size_t below = (marks + 1) / 2, above = marks / 2;
         want_bytes += (size_t)sprintf(want, "\xE1\xBA\xA1"); // a with a dot below; the acutes are behind other marks
-        for (size_t i = 1; i < below; i++) { want_bytes += (size_t)sprintf(want + want_bytes, "\xCC\xA3"); }
-        for (size_t i = 0; i < above; i++) { want_bytes += (size_t)sprintf(want + want_bytes, "\xCC\x81"); }
-        if (below == 1 && above == 1) { want_bytes = (size_t)sprintf(want, "\xE1\xBA\xA1\xCC\x81"); }
+        for (size_t i = 1; i < below; i++) want_bytes += (size_t)sprintf(want + want_bytes, "\xCC\xA3");
+        for (size_t i = 0; i < above; i++) want_bytes += (size_t)sprintf(want + want_bytes, "\xCC\x81");
+        if (below == 1 && above == 1) want_bytes = (size_t)sprintf(want, "\xE1\xBA\xA1\xCC\x81");
         want_bytes += (size_t)sprintf(want + want_bytes, "\xE0\xB8\x81\xE0\xB8\x82\xC3\xA9");
         for (size_t piece = 1; piece < 100; piece += 7) {
             sumi_text_buffer out = {0};
@@ -315,15 +315,15 @@ TEST(special_tokens_are_cut_out_as_their_map_says)
     static const char s_map[] = "{\"eos_token\":{\"content\":\"<e>\",\"lstrip\":true},\"pad_token\":\"ab\"}";
     static const char s_config[] = "{\"added_tokens_decoder\":{\"4\":{\"content\":\"<e>\",\"special\":true}}}";
     for (int32_t what = 0; what < 3; what++) { // without a map; with it; with a config, whose flags say more
-        if (what > 0) { files.special = bytes_of(s_map, "special_tokens_map.json"); }
-        if (what > 1) { files.config = bytes_of(s_config, "tokenizer_config.json"); }
+        if (what > 0) files.special = bytes_of(s_map, "special_tokens_map.json");
+        if (what > 1) files.config = bytes_of(s_config, "tokenizer_config.json");
         sumi_error error = {0};
         sumi_tokenizer* tokenizer = NULL;
         CHECK_NUMBER(sumi_tokenizer_begin_files(&s_heap, &files, &error, &tokenizer), SUMI_OK);
         CHECK_NUMBER(sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error), SUMI_OK);
-        if (what == 0) { GIVES(tokenizer, "ab <e>", true, 0, 1, 2, 4); }
-        if (what == 1) { GIVES(tokenizer, "ab <e>", true, 3, 4); }
-        if (what == 2) { GIVES(tokenizer, "ab <e>", true, 3, 2, 4); }
+        if (what == 0) GIVES(tokenizer, "ab <e>", true, 0, 1, 2, 4);
+        if (what == 1) GIVES(tokenizer, "ab <e>", true, 3, 4);
+        if (what == 2) GIVES(tokenizer, "ab <e>", true, 3, 2, 4);
         sumi_tokenizer_destroy(tokenizer);
     }
     CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
@@ -345,9 +345,8 @@ TEST(any_allocation_may_fail)
     while (bytes < 5000) {
         bytes += (size_t)snprintf(text + bytes, sizeof text - bytes,
                                   "e\xCC\xA3\xCC\x81 \xFF word  <mask> <|im_end|>\xEF\xBD\xB6\xEF\xBE\x9E %zu", bytes);
-        for (int32_t i = 0; i < 40; i++) {
+        for (int32_t i = 0; i < 40; i++)
             bytes += (size_t)snprintf(text + bytes, sizeof text - bytes, "%s", i % 2 ? "\xCC\x81" : "\xCC\xA3");
-        }
     }
     for (size_t i = 0; i < 6; i++) {
         char name[256];

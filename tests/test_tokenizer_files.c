@@ -210,7 +210,7 @@ TEST(malformed_older_files_are_refused)
         sumi_error error = {0};
         sumi_tokenizer* tokenizer = NULL;
         sumi_result result = sumi_tokenizer_begin_files(&s_heap, &files, &error, &tokenizer);
-        if (result == SUMI_OK) { result = sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error); }
+        if (result == SUMI_OK) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error);
         CHECK_NUMBER(result, s_files[i].result);
         CHECK(strstr(error.text, s_files[i].says) != NULL);
         sumi_tokenizer_destroy(tokenizer);
@@ -379,7 +379,7 @@ TEST(damaged_sentencepiece_models_are_survived)
         s_random = (uint32_t)i * 2654435761u;
         char* damaged = malloc(model.bytes);
         memcpy(damaged, model.data, model.bytes);
-        for (int32_t k = 0; k < 3; k++) { damaged[next_random() % model.bytes] = (char)next_random(); }
+        for (int32_t k = 0; k < 3; k++) damaged[next_random() % model.bytes] = (char)next_random();
         const sumi_result result = load_model(damaged, model.bytes, &tokenizer, &error);
         CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_NOT_SUPPORTED || result == SUMI_OK);
         if (tokenizer != NULL) {

@@ -67,7 +67,7 @@ static bool check_string(sumi_tokenizer* tokenizer, const golden_string* string)
 {
     size_t count = encode(tokenizer, string->text, string->bytes, true);
     bool same = count == string->count && (count == 0 || memcmp(s_ids, string->ids, count * sizeof *s_ids) == 0);
-    if (!same) { printf("  %s: \"%.60s\": %zu ids, want %zu\n", string->category, string->text, count, string->count); }
+    if (!same) printf("  %s: \"%.60s\": %zu ids, want %zu\n", string->category, string->text, count, string->count);
     CHECK(same);
     return same;
 }
@@ -205,7 +205,7 @@ TEST(gemma_from_sentencepiece_gives_the_same_ids)
     }
     sumi_tokenizer_destroy(tokenizer);
     tokenizer = load_golden_pieces(GEMMA_MODEL, "{\"add_bos_token\":false}");
-    if (tokenizer != NULL) { GIVES(tokenizer, "\n", true, 107); }
+    if (tokenizer != NULL) GIVES(tokenizer, "\n", true, 107);
     sumi_tokenizer_destroy(tokenizer);
     CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
@@ -236,7 +236,7 @@ TEST(qwen_with_every_file_beside_it_gives_the_same_ids)
         CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 678);
         sumi_tokenizer_destroy(tokenizer);
     }
-    for (size_t i = 0; i < 5; i++) { free(files[i].data); }
+    for (size_t i = 0; i < 5; i++) free(files[i].data);
 }
 
 static void visit_prompt(sumi_tokenizer* tokenizer, const golden_string* string)
@@ -277,9 +277,7 @@ TEST(qwen_image_strings)
     CHECK_TEXT(error.text, "");
     for (size_t i = 0; i < 3; i++) {
         CHECK(tokenizers[i] != NULL);
-        if (tokenizers[i] != NULL) {
-            CHECK(check_cases(tokenizers[i], "common/tokenizers/qwen-image/cases.jsonl") > 10);
-        }
+        if (tokenizers[i] != NULL) CHECK(check_cases(tokenizers[i], "common/tokenizers/qwen-image/cases.jsonl") > 10);
         sumi_tokenizer_destroy(tokenizers[i]);
     }
 }
@@ -290,7 +288,7 @@ static void visit_truncated(sumi_tokenizer* tokenizer, const golden_string* stri
     size_t with = encode(tokenizer, "", 0, true), count = encode(tokenizer, string->text, string->bytes, true);
     int32_t last = s_ids[count - 1];
     CHECK(count >= string->count && string->count == (size_t)string->max_length);
-    if (with == 2) { s_ids[string->count - 1] = last; }
+    if (with == 2) s_ids[string->count - 1] = last;
     CHECK(memcmp(s_ids, string->ids, string->count * sizeof *s_ids) == 0);
 }
 

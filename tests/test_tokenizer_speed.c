@@ -38,7 +38,7 @@ static void put_json_string(char** at, const token_text* token)
 {
     *(*at)++ = '"';
     for (size_t i = 0; i < token->bytes; i++) {
-        if (token->text[i] == '"' || token->text[i] == '\\') { *(*at)++ = '\\'; }
+        if (token->text[i] == '"' || token->text[i] == '\\') *(*at)++ = '\\';
         *(*at)++ = token->text[i];
     }
     *(*at)++ = '"';
@@ -47,7 +47,7 @@ static void put_json_string(char** at, const token_text* token)
 static uint32_t hash_token(const token_text* token)
 {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < token->bytes; i++) { hash = (hash ^ (unsigned char)token->text[i]) * 16777619u; }
+    for (size_t i = 0; i < token->bytes; i++) hash = (hash ^ (unsigned char)token->text[i]) * 16777619u;
     return hash ^ hash >> 15;
 }
 
@@ -79,16 +79,15 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
                                                : next_random() % count;
         uint32_t right = next_random() % 3 == 0 ? 64 + next_random() % 26 : next_random() % count;
         token_text* token = &tokens[count];
-        if (tokens[left].bytes + tokens[right].bytes > 14) { continue; }
+        if (tokens[left].bytes + tokens[right].bytes > 14) continue;
         memcpy(token->text, tokens[left].text, tokens[left].bytes);
         memcpy(token->text + tokens[left].bytes, tokens[right].text, tokens[right].bytes);
         token->bytes = (uint8_t)(tokens[left].bytes + tokens[right].bytes);
         uint32_t place = hash_token(token) & seen_mask;
         while (seen[place] != 0
                && (tokens[seen[place] - 1].bytes != token->bytes
-                   || memcmp(tokens[seen[place] - 1].text, token->text, token->bytes) != 0)) {
+                   || memcmp(tokens[seen[place] - 1].text, token->text, token->bytes) != 0))
             place = (place + 1) & seen_mask;
-        }
         if (seen[place] == 0) {
             seen[place] = count + 1;
             pairs[count][0] = left;
@@ -142,7 +141,7 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
         bool blank_first = bytes > 2 && memcmp(letters, tokens[blank].text, 2) == 0;
         letters += blank_first ? 2 : 0;
         bytes -= blank_first ? 2 : 0;
-        while (plain < bytes && letters[plain] >= 'a' && letters[plain] <= 'z') { plain++; }
+        while (plain < bytes && letters[plain] >= 'a' && letters[plain] <= 'z') plain++;
         if (plain == bytes && bytes >= 3) {
             out_prompt->data[out_prompt->bytes++] = written % 8 == 7 ? '.' : ' ';
             memcpy(out_prompt->data + out_prompt->bytes, letters, bytes);
@@ -193,15 +192,15 @@ static void put_big_model(model_writer* w, bool is_bpe)
         char text[16];
         size_t bytes = 0;
         // 1 to 6 letters that count in base 26, so that shorter ones begin longer ones
-        for (int32_t left = i; left > 0; left /= 26) { text[bytes++] = (char)('a' + left % 26); }
+        for (int32_t left = i; left > 0; left /= 26) text[bytes++] = (char)('a' + left % 26);
         text[bytes] = '\0';
         const bool is_unit = is_bpe && i % 41 == 0;
-        if (is_unit) { snprintf(text, sizeof text, "<u%d>", i); }
+        if (is_unit) snprintf(text, sizeof text, "<u%d>", i);
         // 'b' + 'a' is the number 1 again: other digits make other texts
-        if (!is_unit && text[bytes - 1] == 'a') { text[bytes - 1] = 'z'; }
+        if (!is_unit && text[bytes - 1] == 'a') text[bytes - 1] = 'z';
         put_piece(w, text, is_unit ? 0.0f : -(float)i, is_unit ? 4 : 1);
     }
-    if (is_bpe) { put_raw(w, BPE_SPECS, sizeof BPE_SPECS - 1); }
+    if (is_bpe) put_raw(w, BPE_SPECS, sizeof BPE_SPECS - 1);
 }
 
 TEST(a_sentencepiece_model_of_the_released_size_loads_in_small_steps)
@@ -287,9 +286,8 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
         bool done = false;
         CHECK(sumi_tokenizer_begin(&heap, json.data, json.bytes, "big.json", &error, &tokenizer) == SUMI_OK);
         for (double begin = worked_ms(); !done && sumi_tokenizer_step(tokenizer, 1000, &done, NULL, &error) == SUMI_OK;
-             begin = worked_ms()) {
+             begin = worked_ms())
             worst = worked_ms() - begin > worst ? worked_ms() - begin : worst;
-        }
         CHECK(done);
         least_worst = worst < least_worst ? worst : least_worst;
     }
@@ -346,7 +344,7 @@ TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
         sumi_tokenizer* tokenizer = load_golden(s_names[i]);
         for (size_t k = 0; k < sizeof s_patterns / sizeof *s_patterns; k++) {
             size_t length = strlen(s_patterns[k]);
-            for (size_t at = 0; at < TEXT_BYTES; at++) { text[at] = s_patterns[k][at % length]; }
+            for (size_t at = 0; at < TEXT_BYTES; at++) text[at] = s_patterns[k][at % length];
             double took = limit;
             // the first one may have to fetch its tables
             for (int attempt = 0; attempt < 3 && took >= limit; attempt++) {
@@ -355,7 +353,7 @@ TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
                 took = worked_ms() - begin;
             }
             worst = took > worst ? took : worst;
-            if (took >= limit) { printf("  %s: 100 kB of \"%s\" took %.0f ms\n", s_names[i], s_patterns[k], took); }
+            if (took >= limit) printf("  %s: 100 kB of \"%s\" took %.0f ms\n", s_names[i], s_patterns[k], took);
             CHECK(took < limit);
         }
         sumi_tokenizer_destroy(tokenizer);

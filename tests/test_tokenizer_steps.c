@@ -19,7 +19,7 @@ static const char* const s_names[TOKENIZER_COUNT] = {"common/tokenizers/qwen/tok
 
 static sumi_tokenizer* load_number(size_t number)
 {
-    if (strcmp(s_names[number], GEMMA_MODEL) != 0) { return load_golden(s_names[number]); }
+    if (strcmp(s_names[number], GEMMA_MODEL) != 0) return load_golden(s_names[number]);
     blob model = read_golden(GEMMA_MODEL);
     sumi_error error = {0};
     sumi_tokenizer* tokenizer = load_pieces(&s_heap, model.data, model.bytes, GEMMA_CONFIG, &error);
@@ -58,7 +58,7 @@ static void fill(char* text, size_t bytes, const char* pattern)
 {
     s_random = 5;
     const size_t length = pattern != NULL ? strlen(pattern) : 1;
-    for (size_t i = 0; i < bytes; i++) { text[i] = pattern != NULL ? pattern[i % length] : (char)next_random(); }
+    for (size_t i = 0; i < bytes; i++) text[i] = pattern != NULL ? pattern[i % length] : (char)next_random();
 }
 
 // Adds pieces of many kinds, up to `bytes`.
@@ -194,7 +194,7 @@ TEST(no_text_makes_a_step_long)
             CHECK_NUMBER(s_stepped[FIRST_IDS], -1);
             const bool is_early = sumi_tokenizer_run_work(run) * 5 < work,
                        must_be = s_texts[k].is_short[i] == 'y' && count > 8 * COUNTED_IDS;
-            if (must_be && !is_early) { printf("  %s: all of %s was read\n", s_names[i], s_texts[k].name); }
+            if (must_be && !is_early) printf("  %s: all of %s was read\n", s_names[i], s_texts[k].name);
             CHECK(is_early || !must_be);
         }
         sumi_tokenizer_destroy(tokenizer);
@@ -247,7 +247,7 @@ TEST(steps_and_parts_do_not_change_ids)
             size_t at = 0;
             for (int32_t p = 0; p < request.part_count; p++) {
                 size_t end = p + 1 == request.part_count ? bytes : at + next_random() % (bytes - at + 1);
-                while (end > at && end < bytes && (unsigned char)text[end] >= 0x80) { end--; }
+                while (end > at && end < bytes && (unsigned char)text[end] >= 0x80) end--;
                 request.parts[p] = (sumi_text_part){text + at, end - at};
                 at = end;
             }
@@ -270,23 +270,22 @@ TEST(a_text_can_be_given_up_at_any_step)
     fill_mixed(text, 20000);
     sumi_tokenizer_run* run = NULL;
     CHECK_NUMBER(sumi_tokenizer_run_create(&s_heap, NULL, &run), SUMI_OK);
-    for (size_t i = 0; i < TOKENIZER_COUNT; i++) { tokenizers[i] = load_number(i); }
+    for (size_t i = 0; i < TOKENIZER_COUNT; i++) tokenizers[i] = load_number(i);
     for (uint32_t steps = 0; steps < 60; steps++) {
         const sumi_tokenizer *first = tokenizers[steps % TOKENIZER_COUNT],
                              *second = tokenizers[(steps / TOKENIZER_COUNT) % TOKENIZER_COUNT];
         sumi_tokenizer_request request = request_of(text, 20000, s_stepped, MAX_IDS, SIZE_MAX);
         bool is_done = false;
         CHECK_NUMBER(sumi_tokenizer_run_begin(run, first, &request, NULL), SUMI_OK);
-        for (uint32_t i = 0; i < steps && !is_done; i++) {
+        for (uint32_t i = 0; i < steps && !is_done; i++)
             CHECK_NUMBER(sumi_tokenizer_run_step(run, 700, &is_done, NULL), SUMI_OK);
-        }
-        if (steps % 2 == 0) { sumi_tokenizer_run_end(run); }
+        if (steps % 2 == 0) sumi_tokenizer_run_end(run);
         request = request_of(text, 500, s_stepped, MAX_IDS, SIZE_MAX);
         const size_t count = run_steps(run, second, &request, 200);
         CHECK_NUMBER(encode((sumi_tokenizer*)second, text, 500, true), count);
         CHECK(memcmp(s_ids, s_stepped, count * sizeof *s_ids) == 0);
     }
-    for (size_t i = 0; i < TOKENIZER_COUNT; i++) { sumi_tokenizer_destroy(tokenizers[i]); }
+    for (size_t i = 0; i < TOKENIZER_COUNT; i++) sumi_tokenizer_destroy(tokenizers[i]);
     sumi_tokenizer_run_destroy(run);
     sumi_tokenizer_run_destroy(NULL);
     sumi_tokenizer_run_end(NULL);
@@ -361,10 +360,9 @@ TEST(any_allocation_of_a_run_may_fail)
                 sumi_error error = {0};
                 const sumi_tokenizer_request request = request_of(text, BYTES, s_stepped, MAX_IDS, SIZE_MAX);
                 sumi_result result = sumi_tokenizer_run_create(&heap, &error, &run);
-                if (result == SUMI_OK) { result = sumi_tokenizer_run_begin(run, tokenizer, &request, &error); }
-                for (bool is_done = false; result == SUMI_OK && !is_done;) {
+                if (result == SUMI_OK) result = sumi_tokenizer_run_begin(run, tokenizer, &request, &error);
+                for (bool is_done = false; result == SUMI_OK && !is_done;)
                     result = sumi_tokenizer_run_step(run, STEP, &is_done, &error);
-                }
                 CHECK(result == SUMI_OK || (result == SUMI_OUT_OF_HOST_MEMORY && error.text[0] != '\0'));
                 worked = result == SUMI_OK;
                 if (run != NULL && !worked) { // memory has come back: the same run works

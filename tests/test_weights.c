@@ -65,7 +65,7 @@ static void check_values(const sumi_weight* weight, const float* want, const cha
             CHECK(memcmp(one, row + c, (size_t)count * sizeof *row) == 0);
         }
     }
-    if (t_errors != before) { printf("  in %s\n", layer); }
+    if (t_errors != before) printf("  in %s\n", layer);
     free(all), free(one);
 }
 
@@ -81,7 +81,7 @@ TEST(int8_matrices_have_the_values_of_another_implementation)
         sumi_bind_matrix(&b.binder, weight, want->name, (int32_t)want->shape[0], (int32_t)want->shape[1]);
         CHECK_NUMBER(b.binder.result, SUMI_OK);
         CHECK_TEXT(b.error.text, "");
-        if (b.binder.result != SUMI_OK) { break; }
+        if (b.binder.result != SUMI_OK) break;
         CHECK_NUMBER(weight->tensors[0].dtype, SUMI_DTYPE_I8);
         check_values(weight, want->data, want->name);
     }
@@ -164,9 +164,8 @@ TEST(row_scales_are_for_matrices)
 
 TEST(rotations_are_of_few_sizes)
 {
-    for (int64_t group = -4; group <= 2048; group++) {
+    for (int64_t group = -4; group <= 2048; group++)
         CHECK(sumi_rotation_is_known(group) == (group == 4 || group == 16 || group == 64 || group == 256));
-    }
 }
 
 int main(int argc, char** argv)

@@ -54,10 +54,10 @@ static inline sumi_tokenizer* load_bytes(sumi_heap* heap, const char* json, size
 // The text of a tokenizer.json.
 static inline blob read_golden_tokenizer(const char* name)
 {
-    if (strcmp(name, XLMR_SPACES_TOKENIZER) != 0) { return read_golden(name); }
+    if (strcmp(name, XLMR_SPACES_TOKENIZER) != 0) return read_golden(name);
     blob xlmr = read_golden(XLMR_TOKENIZER), made = {NULL, 0};
-    if (xlmr.data != NULL) { made.data = xlmr_spaces_json(xlmr.data); }
-    if (made.data != NULL) { made.bytes = strlen(made.data); }
+    if (xlmr.data != NULL) made.data = xlmr_spaces_json(xlmr.data);
+    if (made.data != NULL) made.bytes = strlen(made.data);
     free(xlmr.data);
     return made;
 }
@@ -83,9 +83,8 @@ static inline size_t encode(sumi_tokenizer* tokenizer, const char* text, size_t 
 {
     size_t count = 0;
     sumi_error error = {0};
-    if (sumi_tokenizer_encode(tokenizer, text, bytes, special, s_ids, MAX_IDS, &count, &error) != SUMI_OK) {
+    if (sumi_tokenizer_encode(tokenizer, text, bytes, special, s_ids, MAX_IDS, &count, &error) != SUMI_OK)
         CHECK_TEXT(error.text, "");
-    }
     return count;
 }
 
@@ -96,7 +95,7 @@ static inline bool gives(sumi_tokenizer* tokenizer, const char* text, bool speci
     bool same = count == want_count && memcmp(s_ids, want, count * sizeof *want) == 0;
     if (!same) {
         printf("  \"%s\" gives", text);
-        for (size_t i = 0; i < count; i++) { printf(" %d", s_ids[i]); }
+        for (size_t i = 0; i < count; i++) printf(" %d", s_ids[i]);
         printf("\n");
     }
     return same;
@@ -169,12 +168,12 @@ static inline sumi_tokenizer* load_pieces(sumi_heap* heap, const void* data, siz
     sumi_tokenizer* tokenizer = NULL;
     float progress, last = 0.0f;
     bool done = false;
-    if (sumi_tokenizer_begin_sentencepiece(heap, &files, error, &tokenizer) != SUMI_OK) { return NULL; }
+    if (sumi_tokenizer_begin_sentencepiece(heap, &files, error, &tokenizer) != SUMI_OK) return NULL;
     while (!done && sumi_tokenizer_step(tokenizer, 20, &done, &progress, error) == SUMI_OK) {
         CHECK(progress >= last && progress <= 1.0f);
         last = progress;
     }
-    if (done) { return tokenizer; }
+    if (done) return tokenizer;
     sumi_tokenizer_destroy(tokenizer);
     return NULL;
 }

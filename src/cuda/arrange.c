@@ -40,18 +40,15 @@ typedef struct row_range {
 static bool meets_any(const row_range* ranges, int32_t count, row_range range)
 {
     bool is_any = false;
-    for (int32_t i = 0; i < count; i++) {
-        is_any = is_any || (range.begin < ranges[i].end && ranges[i].begin < range.end);
-    }
+    for (int32_t i = 0; i < count; i++) is_any = is_any || (range.begin < ranges[i].end && ranges[i].begin < range.end);
     return is_any;
 }
 
 static bool uses_value(const sumi_plan* plan, const sumi_op* op, int32_t id)
 {
     bool is_any = (op->out.id > 0 && sumi_device_base_id(plan, op->out) == id) || op->mask.id == id;
-    for (int32_t i = 0; i < SUMI_OP_MAX_INPUTS; i++) {
+    for (int32_t i = 0; i < SUMI_OP_MAX_INPUTS; i++)
         is_any = is_any || (op->in[i].id > 0 && sumi_device_base_id(plan, op->in[i]) == id);
-    }
     return is_any;
 }
 
@@ -140,9 +137,8 @@ static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
 static bool are_bands_equal(const sumi_op_norm_gate_add* add, const sumi_op_norm_modulate* norm)
 {
     bool are_equal = add->band_count == norm->band_count;
-    for (int32_t i = 0; i < add->band_count && are_equal; i++) {
+    for (int32_t i = 0; i < add->band_count && are_equal; i++)
         are_equal = add->bands[i].end == norm->bands[i].end && add->bands[i].table_row == norm->bands[i].table_row;
-    }
     return are_equal;
 }
 

@@ -19,7 +19,7 @@ typedef struct sumi_cuda_compiled {
 } sumi_cuda_compiled;
 
 // Begins. Images that take long should come first. `items` must stay where it is until the end. SUMI_OUT_OF_HOST_MEMORY:
-// there is no memory or no thread.
+// memory or threads have run out.
 sumi_result sumi_cuda_compile_begin(sumi_heap* heap, const sumi_cuda_device* device, sumi_cuda_compiled* items,
                                     int32_t count, sumi_error* error, sumi_cuda_compiler** out_compiler);
 int32_t sumi_cuda_compile_done(const sumi_cuda_compiler* compiler); // how many images it is done with

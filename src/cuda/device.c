@@ -65,12 +65,10 @@ static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine
                          "cuda.ordinal is %d, but cuda.context is of another device; leave -1",
                          (int)desc->cuda.ordinal);
     }
-    if (desc->cuda.uuid != NULL && !has_uuid(driver, device->device, desc->cuda.uuid)) {
+    if (desc->cuda.uuid != NULL && !has_uuid(driver, device->device, desc->cuda.uuid))
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "cuda.uuid is not that of cuda.context's device; leave NULL");
-    }
-    if (desc->cuda.luid != NULL && !has_luid(driver, device->device, desc->cuda.luid)) {
+    if (desc->cuda.luid != NULL && !has_luid(driver, device->device, desc->cuda.luid))
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "cuda.luid is not that of cuda.context's device; leave NULL");
-    }
     return SUMI_OK;
 }
 

@@ -112,7 +112,7 @@ typedef struct sumi_cuda_driver {
     int32_t version; // 13000 for CUDA 13.0
 } sumi_cuda_driver;
 
-// Opens and initialises the driver. SUMI_NO_DEVICE: there is no driver library or no device. SUMI_DRIVER_TOO_OLD: a
+// Opens and initialises the driver. SUMI_NO_DEVICE: without a driver library or a device. SUMI_DRIVER_TOO_OLD: a
 // needed entry is missing. The library is never closed, because other code in the process may use it and its threads
 // live on.
 sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* error);

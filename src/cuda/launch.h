@@ -1,5 +1,5 @@
 // What the launcher of an op gets, and what it may do: find addresses, find kernels, and put launches into the stream.
-// A launcher is called while the graph of a slice is captured, or at every run if there are no graphs. So it must not
+// A launcher is called while the graph of a slice is captured, or at every run without graphs. So it must not
 // allocate or synchronise, and must not read anything that changes between runs. Kernels find the rows of the current
 // step with the counter in device memory.
 //

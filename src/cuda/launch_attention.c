@@ -166,16 +166,14 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
         op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
     bool has_tensor_maps = run->device->driver.cuTensorMapEncodeTiled != NULL;
     if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0
-        || (d->is_causal && !d->has_one_span) || d->has_later_queries) {
+        || (d->is_causal && !d->has_one_span) || d->has_later_queries)
         return NULL;
-    }
     if (dim == 80) { // not for windows, because a tile of 192 rows would hold one window of 64
         return d->is_causal || count_query_rows(op, &s_sm90_d80) > 2 * count_query_rows(op, &s_d80_m1) ? NULL
                                                                                                        : &s_sm90_d80;
     }
-    if (dim == 384 || dim == 512) {
+    if (dim == 384 || dim == 512)
         return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
-    }
     if (sumi_cuda_is_qk_e4m3(run, op->in[0])) return &s_sm90_fp8_d128;
     // tiles of 192 rows are faster, unless their last round leaves too much of the device idle
     if (dim == 128 && !d->is_causal) {
@@ -200,7 +198,7 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
                    || 2 * count_query_rows(op, &s_d80) > 3 * count_query_rows(op, &s_d80_m1);
         return d->is_causal ? NULL : is_low ? &s_d80_m1 : &s_d80;
     }
-    if (dim == 256) { return fits_device(run, &s_d256_k4) ? &s_d256_k4 : fits_device(run, &s_d256) ? &s_d256 : NULL; }
+    if (dim == 256) return fits_device(run, &s_d256_k4) ? &s_d256_k4 : fits_device(run, &s_d256) ? &s_d256 : NULL;
     if (dim == 384 || dim == 512) {
         const attention_kernel* kernels = dim == 384 ? s_d384 : s_d512;
         return d->is_causal                  ? NULL
@@ -208,15 +206,15 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
              : fits_device(run, &kernels[0]) ? &kernels[0]
                                              : NULL;
     }
-    if (dim != 128) { return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL; }
+    if (dim != 128) return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL;
     int32_t tiles = count_tiles(op, &s_d128);
     if (d->is_causal) { // few tiles: lower tiles, and three blocks per multiprocessor
         return tiles < 2 * units || !fits_device(run, &s_d128_causal) ? &s_d128_m1_causal : &s_d128_causal;
     }
     int32_t shared = run->device->shared_per_multiprocessor;
     // two blocks of 4 warps share the 100 KiB of a multiprocessor
-    if (shared < 160 * 1024 || !fits_device(run, &s_d128)) { return tiles < 2 * units ? &s_d128_m1 : &s_d128_40k; }
-    if (tiles < units) { return &s_d128_m1; }
+    if (shared < 160 * 1024 || !fits_device(run, &s_d128)) return tiles < 2 * units ? &s_d128_m1 : &s_d128_40k;
+    if (tiles < units) return &s_d128_m1;
     // Where two blocks of 4 warps fit: one block of 8 warps, which share K and V, is better if its last round is nearly
     // full. On an H100 it takes 0.94 of the time if the rounds are filled to 0.97, 1.00 at 0.85, 1.03 at 0.77.
     int32_t high = count_tiles(op, &s_d128_w8), rounds = sumi_divide_up(high, units);
@@ -234,7 +232,7 @@ static const attention_kernel* choose_attention(const sumi_cuda_run* run, const 
     const attention_kernel* kernel = NULL;
     if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
         kernel = choose_hopper_attention(run, d);
-        if (kernel == NULL || !fits_device(run, kernel)) { kernel = choose_portable_attention(run, d); }
+        if (kernel == NULL || !fits_device(run, kernel)) kernel = choose_portable_attention(run, d);
     }
     return kernel != NULL ? kernel : &s_any[dim <= 64 ? 0 : dim <= 128 ? 1 : dim <= 256 ? 2 : 3];
 }
@@ -352,9 +350,8 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
                 .first_packed_tile = packed_tiles};
             if (!is_int8) continue;
             packed_tiles += packed_tiles_of(&t);
-            if (begin < after && before < end) {
+            if (begin < after && before < end)
                 SUMI_TRY(pack_keys(run, &args.sequences[i], key_heads_of(begin - before, end - before, tiles, run)));
-            }
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
@@ -502,9 +499,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
             const int32_t before = after;
             after += heads * tiles;
-            if (is_fp8 && begin < after && before < end) {
+            if (is_fp8 && begin < after && before < end)
                 SUMI_TRY(pack_values(run, &t, key_tiles, key_heads_of(begin - before, end - before, tiles, run)));
-            }
             values.first_tile[i] = key_tiles;
             key_tiles += key_tiles_of(&t);
             shape.sequences[i] = (sumi_attention_sm90_sequence){
@@ -517,9 +513,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
                 .last_tile_keys = (t.keys[last] - 1) % 128 + 1,
                 .boundary_tile = has_boundary ? first_span_key_tiles - 1 : -1,
                 .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
-            for (int32_t s = 0; s < t.span_count; s++) {
+            for (int32_t s = 0; s < t.span_count; s++)
                 SUMI_TRY(make_maps(run, &t, s, slabs, 128, &maps.q[i][s], &maps.kv[i][s], &maps.out[i][s]));
-            }
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
@@ -586,7 +581,7 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
     const attention_kernel* kernel = choose_attention(run, &d);
     int32_t begin, end;
     sumi_cuda_share(run, count_tiles(op, kernel), &begin, &end);
-    if (begin >= end) { return SUMI_OK; }
+    if (begin >= end) return SUMI_OK;
     return kernel->family == FAMILY_HOPPER ? launch_hopper_attention(run, kernel, begin, end)
          : kernel->family == FAMILY_WIDE   ? launch_wide(run, kernel, begin, end)
                                            : launch_portable_attention(run, kernel, &d, begin, end);

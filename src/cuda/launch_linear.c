@@ -161,7 +161,7 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     return sumi_cuda_launch(run, kernel->name, grid, params);
 }
 
-// There is no such scratch if no product of the plan shares k.
+// A plan without products that share k has no such scratch.
 static CUdeviceptr partial_sums_of(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
     if (c->split <= 1) return 0;
@@ -400,9 +400,8 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     if ((is_weight_gated && (op->bias != NULL || op->in[1].id != 0 || op->u.linear.y_column != 0))
         || (is_fused && !is_weight_gated) || (has_8bit_input && !is_8bit)
         || (op->in[1].id != 0 && sumi_cuda_element(run, op->in[1]) != sumi_cuda_element(run, op->out))
-        || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89)) {
+        || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89))
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
-    }
     // weight_forms.c never stores the weights of adapters in 8 bits
     SUMI_ASSERT(!op->u.linear.is_adapter_product || (op->in[1].id == op->out.id && !is_8bit));
     SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
@@ -429,9 +428,8 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         is_8bit || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
     if (is_8bit
         && (((depth | p.weight.pitch) & 15) != 0 || !p.epilogue.is_aligned
-            || ((p.epilogue.row_scale | p.epilogue.col_scale) & 15) != 0)) {
+            || ((p.epilogue.row_scale | p.epilogue.col_scale) & 15) != 0))
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: 8-bit rows that are not aligned to 16 bytes", op->label);
-    }
 
     const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
     if (is_8bit && c.method == SUMI_CUDA_METHOD_ANY)

@@ -87,24 +87,21 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, 
     bool is_strip = op->u.conv.above + op->u.conv.below > 0;
     if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 3 && !is_strip && s->y_pitch == s->out
         && s->x_pitch % 8 == 0 && s->in % 32 == 0 && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS
-        && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block) {
+        && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block)
         return CONV_NARROW;
-    }
     // a padded copy can be made only of tightly packed pixels
     bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0
                 && (s->in % 8 == 0 ? s->x_pitch % 8 == 0 : s->x_pitch == s->in && !is_strip);
-    if (!is_even || s->upsamples_plain || !begins_aligned(plan, op->in[0]) || !begins_aligned(plan, op->out)) {
+    if (!is_even || s->upsamples_plain || !begins_aligned(plan, op->in[0]) || !begins_aligned(plan, op->out))
         return CONV_ANY;
-    }
     // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are computed by the
     // portable kernels.
     bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4
                                : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
     if (allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
         && device->shared_per_block >= SUMI_CONV_SM90_N256_SHARED && op->bias != NULL && fits && s->tile_width >= 16
-        && s->tile_height >= 8) {
+        && s->tile_height >= 8)
         return CONV_HOPPER;
-    }
     return CONV_PORTABLE;
 }
 
@@ -140,7 +137,7 @@ static bool can_leave_sums(const sumi_cuda_device* device, const sumi_plan* plan
 static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, bool allows_hopper)
 {
     const sumi_op* sums = &plan->ops[op_index];
-    if (sums->kind != SUMI_OP_GROUP_SUMS || sums->u.group.groups != 32) { return false; }
+    if (sums->kind != SUMI_OP_GROUP_SUMS || sums->u.group.groups != 32) return false;
     sumi_value picture = sums->in[0];
     int32_t rows = sumi_plan_info(plan, picture)->rows, done = 0;
     // The last product that was asked for: strips have few shapes, and the question takes the most time.
@@ -150,13 +147,12 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
         if (writes_picture(plan, op, picture)) {
             conv_shape s = shape_of(plan, op);
             bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->cut_from_row + op->rows == rows;
-            if (!can_leave_sums(device, plan, op, allows_hopper)) { return false; }
-            if (is_all) { return i == op_index - 1; }
-            if (s.in != s.padded || first_row(plan, op, picture, &s) % 8 != 0 || (!ends && s.tile_height % 8 != 0)) {
+            if (!can_leave_sums(device, plan, op, allows_hopper)) return false;
+            if (is_all) return i == op_index - 1;
+            if (s.in != s.padded || first_row(plan, op, picture, &s) % 8 != 0 || (!ends && s.tile_height % 8 != 0))
                 return false;
-            }
             done += op->rows;
-            if (done >= rows) { return true; }
+            if (done >= rows) return true;
         } else if (op->kind == SUMI_OP_LINEAR && linear != NULL && linear->weight == op->weight
                    && linear->rows == op->rows) {
             continue;
@@ -175,10 +171,9 @@ static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, in
     const sumi_op* op = &plan->ops[op_index];
     for (int32_t i = op_index + 1; (size_t)i < plan->op_count && plan->ops[i].section == op->section; i++) {
         const sumi_op* next = &plan->ops[i];
-        if (next->kind == SUMI_OP_GROUP_SUMS) {
+        if (next->kind == SUMI_OP_GROUP_SUMS)
             return writes_picture(plan, op, next->in[0]) && finds_sums(device, plan, i, allows_hopper) ? i : -1;
-        }
-        if (next->kind != SUMI_OP_CONV && next->kind != SUMI_OP_GROUP_NORM && next->kind != SUMI_OP_LINEAR) { break; }
+        if (next->kind != SUMI_OP_CONV && next->kind != SUMI_OP_GROUP_NORM && next->kind != SUMI_OP_LINEAR) break;
     }
     return -1;
 }
@@ -289,8 +284,8 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
     int32_t pixel_tiles = sumi_divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 0;
     double best_cost = 0.0;
     for (int32_t i = 0; i < (int32_t)(sizeof tiles / sizeof *tiles); i++) { // the smallest rounds x work per round
-        if (i > 0 && tiles[i].shared > run->device->shared_per_block) { continue; }
-        if (tiles[i].k_block == 64 && (!takes_wide || s->in % 64 != 0)) { continue; }
+        if (i > 0 && tiles[i].shared > run->device->shared_per_block) continue;
+        if (tiles[i].k_block == 64 && (!takes_wide || s->in % 64 != 0)) continue;
         int32_t blocks = sumi_max_int(
             1, sumi_min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
         int64_t at_once = (int64_t)sumi_max_int(1, run->device->multiprocessors) * blocks,
@@ -374,11 +369,11 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
                             (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
 }
 
-// If the number of channels is no multiple of 8 (3 of a picture): makes a copy padded with zeros, like the weights.
+// If the number of channels is not a multiple of 8 (3 of a picture): makes a copy padded with zeros, like the weights.
 // Each slice makes it again, which costs few bytes compared with what the convolution writes.
 static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data* d)
 {
-    if (s->padded == s->in) { return SUMI_OK; }
+    if (s->padded == s->in) return SUMI_OK;
     sumi_conv_pad_args args = {
         .x = d->x, .y = run->scratch, .pixels = (int64_t)s->height * s->width, .channels = s->in, .pitch = s->padded};
     SUMI_TRY(
@@ -404,7 +399,7 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
                    .bias = sumi_cuda_find_weight(run, op->bias).data,
                    .sums = run->scratch + padded_bytes(&s),
                    .pitch = weight.pitch};
-    if (run->range_begin >= run->range_end) { return SUMI_OK; }
+    if (run->range_begin >= run->range_end) return SUMI_OK;
     switch (kind_of(run->device, run->plan, op, &s, run->allows_hopper)) {
     case CONV_NARROW: return launch_narrow(run, &s, &d);
     case CONV_ANY: return launch_any_conv(run, &s, &d);
@@ -433,7 +428,7 @@ static int32_t piece_count(const sumi_op* op, int32_t channels)
 static int32_t groups_of_eight(int32_t channels, int32_t groups)
 {
     int32_t size = channels / groups;
-    if (channels % 8 != 0 || channels > SUMI_GROUP_MAX_CHANNELS) { return 0; }
+    if (channels % 8 != 0 || channels > SUMI_GROUP_MAX_CHANNELS) return 0;
     return size % 8 == 0 ? 1 : size == 4 ? 2 : size == 2 ? 4 : 0;
 }
 
@@ -457,7 +452,7 @@ static uint64_t group_sum_bytes(const sumi_plan* plan, const sumi_op* op)
 
 uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
-    if (op->kind != SUMI_OP_GROUP_SUMS) { return 0; }
+    if (op->kind != SUMI_OP_GROUP_SUMS) return 0;
     uint64_t separate_bytes = group_sum_bytes(plan, op), joined_bytes = 0;
     int32_t index = (int32_t)(op - plan->ops);
     if (finds_sums(device, plan, index, true)) {
@@ -472,7 +467,7 @@ uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan
 static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;
-    if (run->range_begin > 0) { return SUMI_OK; }
+    if (run->range_begin > 0) return SUMI_OK;
     conv_shape s = shape_of(run->plan, conv);
     sumi_group_conv_args args = {.stats = run->scratch + padded_bytes(&s),
                                  .sums = sumi_cuda_value(run, op->out),
@@ -489,8 +484,8 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
 sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    if (run->range_begin >= run->range_end) { return SUMI_OK; }
-    if (finds_sums(run->device, run->plan, run->op_index, run->allows_hopper)) { return join_conv_sums(run); }
+    if (run->range_begin >= run->range_end) return SUMI_OK;
+    if (finds_sums(run->device, run->plan, run->op_index, run->allows_hopper)) return join_conv_sums(run);
     int32_t channels = sumi_cuda_cols(run, op->in[0]), each = sums_groups(run->plan, op);
     sumi_group_sums_args args = {.x = sumi_cuda_value(run, op->in[0]),
                                  .sums = sumi_cuda_value(run, op->out),
@@ -516,9 +511,8 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
 static bool reads_conv_sums(const sumi_cuda_run* run)
 {
     int32_t i = run->op_index - 1;
-    while (i >= 0 && (run->plan->ops[i].kind != SUMI_OP_GROUP_SUMS || run->plan->ops[i].out.id != run->op->in[1].id)) {
+    while (i >= 0 && (run->plan->ops[i].kind != SUMI_OP_GROUP_SUMS || run->plan->ops[i].out.id != run->op->in[1].id))
         i--;
-    }
     return i >= 0 && finds_sums(run->device, run->plan, i, run->allows_hopper);
 }
 
@@ -570,16 +564,13 @@ sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
                                  .above_height = op->u.blend.above_height,
                                  .left_width = op->u.blend.left_width,
                                  .is_float = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT};
-    if (args.above != 0) {
+    if (args.above != 0)
         args.above_count = sumi_min_int(op->u.blend.extent, sumi_min_int(args.height, args.above_height));
-    }
-    if (args.left != 0) {
-        args.left_count = sumi_min_int(op->u.blend.extent, sumi_min_int(args.width, args.left_width));
-    }
+    if (args.left != 0) args.left_count = sumi_min_int(op->u.blend.extent, sumi_min_int(args.width, args.left_width));
     int64_t values =
         ((int64_t)args.above_count * args.width + (int64_t)(args.height - args.above_count) * args.left_count)
         * args.channels;
-    if (run->range_begin >= run->range_end) { return SUMI_OK; }
+    if (run->range_begin >= run->range_end) return SUMI_OK;
     return launch_blocks(run, "sumi_tile_blend", blocks_for(values), 1, SUMI_PICTURES_THREADS, 0, &args);
 }
 
@@ -588,9 +579,8 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
     const sumi_op* op = run->op;
     int64_t bytes = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT ? 4 : 2,
             pixel = sumi_cuda_cols(run, op->out) * bytes;
-    if (sumi_cuda_element(run, op->in[0]) != sumi_cuda_element(run, op->out)) {
+    if (sumi_cuda_element(run, op->in[0]) != sumi_cuda_element(run, op->out))
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: tile and image have other elements", op->label);
-    }
     int64_t tile_pitch = op->u.tile_place.tile_width * pixel, picture_pitch = op->u.tile_place.picture_width * pixel,
             row = op->u.tile_place.width * pixel;
     int64_t first = op->u.tile_place.y * picture_pitch + op->u.tile_place.x * pixel,
@@ -679,6 +669,6 @@ sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)
                                  .not_finite = sumi_cuda_value(run, op->in[1]),
                                  .begin = (int64_t)begin * SUMI_PICTURES_VALUES,
                                  .end = (int64_t)end * SUMI_PICTURES_VALUES};
-    if (args.end > values) { args.end = values; }
+    if (args.end > values) args.end = values;
     return launch_blocks(run, "sumi_pixels_out", blocks_for(end - begin), 1, SUMI_PICTURES_THREADS, 0, &args);
 }

@@ -24,7 +24,7 @@ static sumi_rows_matrix matrix_of(const sumi_cuda_run* run, sumi_value value)
     return (sumi_rows_matrix){sumi_cuda_value(run, value), sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT, 0};
 }
 
-// One block per unit of work, at most `most` per multiprocessor. Zero blocks if there is no work.
+// One block per unit of work, at most `most` per multiprocessor. Zero blocks without work.
 static sumi_cuda_grid row_grid(const sumi_cuda_run* run, int64_t units, int32_t max_blocks)
 {
     return (sumi_cuda_grid){(uint32_t)sumi_min_int64(units, (int64_t)run->device->multiprocessors * max_blocks), 1, 1,
@@ -115,18 +115,16 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
     const uint64_t y =
         sumi_cuda_value(run, op->out) + (uint64_t)((op->u.copy.to + (int64_t)rows.begin) * cols) * to_bytes;
     if (op->in[0].id == op->out.id && op->u.copy.from < op->u.copy.to + op->rows
-        && op->u.copy.to < op->u.copy.from + op->rows) {
+        && op->u.copy.to < op->u.copy.from + op->rows)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: rows are copied onto themselves", op->label);
-    }
     if (from == to) {
         sumi_copy_bytes_args args = {x, y, (uint64_t)count * from_bytes};
         return sumi_cuda_launch_args(
             run, "sumi_copy_bytes",
             row_grid(run, blocks_of(count * (int64_t)from_bytes, 16 * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
     }
-    if (from == SUMI_ELEMENT_BYTE || from == SUMI_ELEMENT_INT || to == SUMI_ELEMENT_BYTE || to == SUMI_ELEMENT_INT) {
+    if (from == SUMI_ELEMENT_BYTE || from == SUMI_ELEMENT_INT || to == SUMI_ELEMENT_BYTE || to == SUMI_ELEMENT_INT)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: rows of integers are copied to another type", op->label);
-    }
     sumi_activate_args args = {
         .x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
     return sumi_cuda_launch_args(run, "sumi_activate",
@@ -432,9 +430,8 @@ static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_a
                                      rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT), &pair);
     }
     sumi_norm_gate_add_args copy = *args;
-    if (!fits_registers(args->cols, !args->x.is_float && !args->b.is_float)) {
+    if (!fits_registers(args->cols, !args->x.is_float && !args->b.is_float))
         return sumi_cuda_launch_args(run, "sumi_norm_gate_add_any", row_grid(run, rows, ANY_BLOCKS), &copy);
-    }
     return sumi_cuda_launch_args(run, "sumi_norm_gate_add_rows", rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT),
                                  &copy);
 }
@@ -504,9 +501,8 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     args.eps = op->u.qk.eps;
     const int64_t count = rows.end - rows.begin;
     const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->out); // then heads have 128 channels
-    if (args.x.is_float || args.dim % (args.is_halves ? 16 : 8) != 0 || args.dim > 256 || args.pitch % 8 != 0) {
+    if (args.x.is_float || args.dim % (args.is_halves ? 16 : 8) != 0 || args.dim > 256 || args.pitch % 8 != 0)
         return sumi_cuda_launch_args(run, "sumi_qk_norm_rope_any", row_grid(run, count, ANY_BLOCKS), &args);
-    }
     int32_t size = 0; // 4 << size lanes hold a head
     while ((32 << size) < args.dim) size++;
     const int32_t groups = SUMI_ROWS_THREADS / (4 << size), blocks = args.is_halves ? 2 : 3;

@@ -106,9 +106,8 @@ sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cud
 SUMI_ONLY_ASSERTED static bool has_slices_in_flight(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     bool is_any = false;
-    for (uint32_t i = 0; i < cuda->flight_count; i++) {
+    for (uint32_t i = 0; i < cuda->flight_count; i++)
         is_any = is_any || cuda->flights[(cuda->flight_first + i) % SUMI_CUDA_FLIGHTS].plan == record;
-    }
     return is_any;
 }
 

@@ -199,8 +199,8 @@ void sumi_device_set_budget(sumi_device_stock* stock, uint64_t bytes)
     stock->budget = bytes;
 }
 
-// Allocates the new block first. If there is no memory for both, frees the old block and tries again. If that fails
-// too, there is no block, and a later call may succeed.
+// Allocates the new block first. If memory does not suffice for both, frees the old block and tries again. If that
+// fails too, neither exists, and a later call may succeed.
 static sumi_result grow_block(sumi_device_stock* stock, sumi_device_block* block, uint64_t bytes, const char* what,
                               sumi_error* error)
 {

@@ -14,7 +14,7 @@ typedef struct sumi_device_pinned {
     int32_t count, made;         // pieces [0, made) exist
     uint64_t bytes, piece_bytes; // the last piece may be shorter
     int32_t piece_rows;
-    sumi_device_block list; // uint64 addresses of the pieces; address 0: there is no list
+    sumi_device_block list; // uint64 addresses of the pieces; address 0: without a list
 } sumi_device_pinned;
 
 // Makes the next piece, and more until the time is over. *out_done: all pieces exist, and the list if `lists`.

@@ -74,7 +74,7 @@ typedef struct sumi_device_port_functions {
     sumi_result (*copy_within)(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error);
     // Submits a copy from the device to the host.
     sumi_result (*copy_out)(sumi_device_port* port, const sumi_device_copy* copy, sumi_error* error);
-    // Submits a kernel. SUMI_INTERNAL if there is no kernel of this name.
+    // Submits a kernel. SUMI_INTERNAL if no kernel has this name.
     sumi_result (*launch)(sumi_device_port* port, const sumi_device_launch* launch, sumi_error* error);
 
     // ---- Events -----------------------------------------------------------------------------------------------------

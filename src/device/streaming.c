@@ -364,7 +364,7 @@ static bool is_streamed(const sumi_device_weight_streaming* streaming, int32_t r
     return is_any;
 }
 
-// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it;
+// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or pinned memory has run out;
 // the weight is then read from its file at each use.
 static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_device_weight_streaming* streaming, int32_t index,
                                     bool is_table, uint64_t until_ns, uint32_t budget_us, bool* out_done,

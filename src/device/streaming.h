@@ -86,7 +86,7 @@ typedef struct sumi_device_weight_streaming {
     int32_t load_count;
     int32_t* list;
     int32_t list_count; // weights that are streamed or pinned, each once
-    // Weights of the list before pinned_cursor have their pinned copy, or there is no pinned memory for one. Of the
+    // Weights of the list before pinned_cursor have their pinned copy, or pinned memory has run out for it. Of the
     // next weight the rows before pinned_row were made.
     int32_t pinned_cursor, pinned_row;
     sumi_device_event* begun; // recorded after the earlier work of the compute stream

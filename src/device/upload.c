@@ -207,8 +207,7 @@ static sumi_result open_upload(sumi_device_weights* weights, const int32_t* list
     return SUMI_OK;
 }
 
-// ---- Filling a buffer
-// -------------------------------------------------------------------------------------------------
+// ---- Filling a buffer -----------------------------------------------------------------------------------------------
 
 static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {

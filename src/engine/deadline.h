@@ -31,8 +31,8 @@ typedef struct sumi_deadline_state {
 // Called in phase PLAN, after a plan for step_count steps was found. Returns the step count that fits the deadline, at
 // most step_count. Returns step_count unchanged for solvers whose steps can be left out later.
 int32_t sumi_deadline_step_count(const sumi_engine* engine, struct sumi_job_slot* slot, int32_t step_count);
-// Called when an update with this budget begins, or, with SUMI_FOREVER, a call without a budget. It is called also when
-// there is no work, because it measures the time between updates.
+// Called when an update with this budget begins, or, with SUMI_FOREVER, a call without a budget. It is called even
+// without work, because it measures the time between updates.
 void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_ns);
 // Called when a run of the job's plan begins: once per batch, and again after a pause.
 void sumi_deadline_begin(sumi_engine* engine, struct sumi_job_slot* slot);

@@ -24,7 +24,7 @@
 uint64_t sumi_engine_budget(const sumi_engine* engine);
 // Called with every result of the runner that may be an out-of-memory failure; records the state of the device.
 void sumi_limit_note(sumi_engine* engine, sumi_result result);
-// After such a failure: sets a lower limit. False: there is no lower one. `plan` is the plan that was to run; NULL:
+// After such a failure: sets a lower limit. False: it cannot be lower. `plan` is the plan that was to run; NULL:
 // unknown.
 bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan);
 // After a plan that did not fit the limit: raises or removes the limit if the device has more memory now. False: the

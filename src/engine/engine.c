@@ -144,9 +144,8 @@ static sumi_result create_members(sumi_engine* engine, sumi_error* error)
     memcpy(engine->overhead_us, first_guess_us, sizeof first_guess_us);
     SUMI_TRY(sumi_workers_create(heap, &engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
     SUMI_TRY(create_runner(engine, error));
-    if (engine->desc.pump == SUMI_PUMP_THREAD && !sumi_pump_start_thread(engine)) {
+    if (engine->desc.pump == SUMI_PUMP_THREAD && !sumi_pump_start_thread(engine))
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread for SUMI_PUMP_THREAD");
-    }
     return SUMI_OK;
 }
 

@@ -122,9 +122,8 @@ sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, 
 sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
 {
     if (out_size != NULL) *out_size = (sumi_size){0, 0};
-    if (desc == NULL || desc->cookie != SUMI_COOKIE_IMAGE || desc->model == NULL) {
+    if (desc == NULL || desc->cookie != SUMI_COOKIE_IMAGE || desc->model == NULL)
         return desc != NULL && desc->cookie != SUMI_COOKIE_IMAGE ? SUMI_DESC_NOT_INITIALIZED : SUMI_INVALID_ARGUMENT;
-    }
     const sumi_engine* engine = desc->model->engine;
     SUMI_TRY(sumi_call_begin(engine, "sumi_image_size"));
     sumi_error error = {0};

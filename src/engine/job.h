@@ -29,9 +29,9 @@ typedef enum sumi_job_kind {
     SUMI_JOB_KIND_ENCODE
 } sumi_job_kind;
 
-// A turn is one call of a job's `advance` function by the pump: a slice, or a piece of the work that is no slice. After
-// it: MORE: another turn can follow at once. WAITS: nothing can be done before the device has finished something. DONE:
-// the job is complete. YIELDS: the job gives way to others and will begin again (pause.c).
+// A turn is one call of a job's `advance` function by the pump: a slice, or a piece of other work. After it: MORE:
+// another turn can follow at once. WAITS: nothing can be done before the device has finished something. DONE: the job
+// is complete. YIELDS: the job gives way to others and will begin again (pause.c).
 typedef enum sumi_turn_end { SUMI_TURN_MORE, SUMI_TURN_WAITS, SUMI_TURN_DONE, SUMI_TURN_YIELDS } sumi_turn_end;
 
 typedef struct sumi_job_functions {

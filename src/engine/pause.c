@@ -64,7 +64,7 @@ static bool is_before_denoising(const sumi_run* run)
 
 // Saves the state before this evaluation, or with a step cache before the last whole ones, from which the evaluations
 // after them follow. The CPU does it at once; on a device the first call starts the copies and the second one reads
-// them. If there is no memory, the job will begin anew.
+// them. If memory runs out, the job will start again.
 static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {

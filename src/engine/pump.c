@@ -1,5 +1,5 @@
 // The pump takes the next job and advances it, turn by turn, to its end. A turn is one call of the job's `advance`
-// function: a slice, or a piece of the work that is no slice (job.h). Before every turn the pump looks whether the host
+// function: a slice, or a piece of other work (job.h). Before every turn the pump looks whether the host
 // program has cancelled or paused the job. It is called by updates, by waits, or by sumi's own thread. What it does is
 // the same for all callers, so results do not depend on them.
 //
@@ -113,7 +113,7 @@ static void publish(sumi_engine* engine, sumi_job_slot* slot, sumi_stage stage)
 }
 
 // After a turn: something was done, so another turn may follow; nothing can be done before the device has finished
-// something; there is no job.
+// something; no job is left.
 typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS, PUMP_HAS_NOTHING } pump_state;
 
 // Reads what the host program has asked for since the last turn: a pause is passed on to the job, a cancelled job ends.
@@ -184,7 +184,7 @@ static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
     return PUMP_HAS_MORE;
 }
 
-// Lets the next job begin beside the last slices of the running one, if there is a next job that is no load.
+// Lets the next job begin beside the last slices of the running one, if a next job exists and is not a load.
 static void drain_running(sumi_engine* engine)
 {
     sumi_job_slot* slot = engine->jobs.running;
@@ -378,8 +378,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     return sumi_call_end(engine, result, NULL);
 }
 
-// ---- The thread of SUMI_PUMP_THREAD
-// ----------------------------------------------------------------------------------
+// ---- The thread of SUMI_PUMP_THREAD ---------------------------------------------------------------------------------
 
 static void pump_main(void* context)
 {
@@ -390,9 +389,8 @@ static void pump_main(void* context)
         while (!engine->pump.is_closing
                && (engine->pump_lock.is_locked || engine->pump_lock.waiters > 0
                    || (engine->jobs.queued_count == 0 && !engine->jobs.has_running
-                       && engine->jobs.pending_completion_count == 0))) {
+                       && engine->jobs.pending_completion_count == 0)))
             sumi_condition_wait(&engine->state_changed, &engine->state_lock);
-        }
         if (engine->pump.is_closing) break;
         sumi_pump_lock_take(engine);
         sumi_mutex_unlock(&engine->state_lock);

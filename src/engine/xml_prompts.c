@@ -1,4 +1,4 @@
-// The public functions of prompts in XML (text/xml_prompt.h). There is no engine, so the desc contains a log.
+// The public functions of prompts in XML (text/xml_prompt.h). They take no engine, so the desc contains a log.
 #include "engine/calls.h"
 #include "text/xml_prompt.h"
 #include <stdio.h>

@@ -26,7 +26,7 @@ bool sumi_work_is_guess(const sumi_work_us* work); // most of it was never measu
 // Slices in flight count as part of `end`.
 typedef struct sumi_remaining_work {
     sumi_work_us evaluation, end;
-    double later_us; // 0: there is no evaluation after this one
+    double later_us; // 0: this evaluation is the last
 } sumi_remaining_work;
 
 // Deviations to assume before anything was noted. Decoders whose time was guessed took 0.7 to 1.2 of the guess (the

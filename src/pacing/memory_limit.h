@@ -7,7 +7,7 @@
 // whether the next job succeeds. If an allocation then fails again, a limit returns, and the next review comes after 4
 // jobs, then after twice as many each time (at most 256).
 //
-// A budget of 0 bytes is no budget. The caller protects the structs. None of the functions blocks or fails.
+// A budget of 0 bytes stands for no limit. The caller protects the structs. None of the functions blocks or fails.
 #ifndef SUMI_PACING_MEMORY_LIMIT_H
 #define SUMI_PACING_MEMORY_LIMIT_H
 #include <stdbool.h>
@@ -39,7 +39,7 @@ void sumi_memory_limit_note(sumi_memory_limit* limit, const sumi_memory_capacity
 // A job that met the shortage needs so many device bytes when nothing limits it.
 void sumi_memory_limit_note_request(sumi_memory_limit* limit, uint64_t device_bytes);
 // After a failed allocation: sets a lower limit. *out_was_raised: the limit before had been raised, and the device has
-// no memory for more. False: there is no lower limit.
+// no memory for more. False: it cannot be lower.
 bool sumi_memory_limit_lower(sumi_memory_limit* limit, uint64_t budget, bool* out_was_raised);
 // Removes the limit if the device has as much memory as the job requested or as the budget allows, or if the free
 // memory is not known. Otherwise raises the limit if the usable memory is more than least_bytes: a smaller gain does

@@ -16,8 +16,8 @@ typedef struct sumi_work_share {
     double update_interval_us; // moving average of the time between updates; 0: not known yet
 } sumi_work_share;
 
-// On a processor: an update with this budget begins, or, with SUMI_FOREVER, a call without a budget. It is called also
-// when there is no work, because it measures the time between updates.
+// On a processor: an update with this budget begins, or, with SUMI_FOREVER, a call without a budget. It is called even
+// without work, because it measures the time between updates.
 void sumi_work_share_follow(sumi_work_share* share, uint32_t budget_us, uint64_t now_ns);
 // Begins a measurement. begin_ns 0: it begins with the next sumi_work_share_measure. slice_us is the length of slices;
 // 0: they are whole ops.

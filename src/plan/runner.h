@@ -105,7 +105,7 @@ typedef struct sumi_runner_functions {
     // Bytes that the backend needs beside the arena to run this plan (packing buffers, memory per worker). They are
     // included in the memory figures that sumi reports. Any thread, also while any other function runs.
     uint64_t (*scratch_bytes)(const sumi_runner* runner, const sumi_plan* plan);
-    // Computes the plan's need within a budget (0: no limit). That it does not fit is no failure. Any thread, also
+    // Computes the plan's need within a budget (0: no limit). Not fitting does not count as a failure. Any thread, also
     // while any other function runs. Fails with SUMI_OUT_OF_HOST_MEMORY.
     sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need,
                         sumi_error* error);

@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 
 static void check(bool good)
 {
-    if (!good) { abort(); }
+    if (!good) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
         check((const uint8_t*)t->data >= data && (const uint8_t*)t->data + t->bytes <= data + bytes);
         check(sumi_tensor_find(&set, t->name) == t);
         uint64_t count = 1;
-        for (int32_t k = 0; k < t->rank; k++) { count *= (uint64_t)t->shape[k]; }
+        for (int32_t k = 0; k < t->rank; k++) count *= (uint64_t)t->shape[k];
         check(sumi_dtype_bytes(t->dtype, count) == t->bytes);
         if (t->bytes > 0 && count <= 4096) {
             float* values = malloc((size_t)count * sizeof *values);

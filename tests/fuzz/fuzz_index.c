@@ -87,8 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
     sumi_error error = {0};
     sumi_tensor_set_init(&set, &heap, &files);
     const sumi_result result = sumi_index_read(&set, data, bytes, "the folder", "the folder/index", &error);
-    if ((result == SUMI_OK) != (error.text[0] == '\0')) { abort(); }
+    if ((result == SUMI_OK) != (error.text[0] == '\0')) abort();
     sumi_tensor_set_close(&set);
-    if (f.open_count != 0 || heap.allocated_bytes != 0) { abort(); }
+    if (f.open_count != 0 || heap.allocated_bytes != 0) abort();
     return 0;
 }

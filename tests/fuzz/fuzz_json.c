@@ -28,15 +28,15 @@ static void read_value(sumi_json* json, int32_t depth)
         break;
     case SUMI_JSON_ARRAY:
         sumi_json_array(json);
-        while (sumi_json_item(json)) { read_value(json, depth + 1); }
+        while (sumi_json_item(json)) read_value(json, depth + 1);
         break;
     case SUMI_JSON_STRING:
         if (sumi_json_string(json, &text)) {
             char* whole = malloc(text.bytes + 1);
             const size_t needed = sumi_json_decode(&text, whole, text.bytes);
-            if (needed > text.bytes || !sumi_utf8_is_valid(whole, needed)) { abort(); }
+            if (needed > text.bytes || !sumi_utf8_is_valid(whole, needed)) abort();
             whole[needed] = '\0';
-            if (strlen(whole) == needed && !sumi_json_is(&text, whole)) { abort(); }
+            if (strlen(whole) == needed && !sumi_json_is(&text, whole)) abort();
             free(whole);
         }
         break;
@@ -63,10 +63,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
     sumi_json_begin(&json, data, bytes, &error);
     sumi_json_skip(&json);
     const sumi_result skipped = sumi_json_end(&json);
-    if ((skipped == SUMI_OK) != (error.text[0] == '\0')) { abort(); }
+    if ((skipped == SUMI_OK) != (error.text[0] == '\0')) abort();
     sumi_json_begin(&json, data, bytes, NULL);
     read_value(&json, 0);
     const sumi_result read = sumi_json_end(&json);
-    if (read == SUMI_OK && skipped != SUMI_OK) { abort(); }
+    if (read == SUMI_OK && skipped != SUMI_OK) abort();
     return 0;
 }

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
     char message[PICTURE_MESSAGE_BYTES];
     // Sizes that a small file may promise and that would take seconds each are for the tests.
     const bool is_read = picture_read_memory(data, bytes, "input", bytes % 2 ? 0 : 3, &image, message);
-    if (is_read != (image.pixels != NULL) || is_read != (message[0] == '\0')) { abort(); }
+    if (is_read != (image.pixels != NULL) || is_read != (message[0] == '\0')) abort();
     if (image.parameters) read_text(image.parameters);
     picture_free(&image);
     char* text = malloc(bytes + 1);

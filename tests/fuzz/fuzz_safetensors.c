@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 
 static void check(bool good)
 {
-    if (!good) { abort(); }
+    if (!good) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
             check(sumi_tensor_find(&set, t->name) == t);
             sum += t->bytes;
             float first;
-            if (t->bytes > 0) { sumi_dtype_to_float(t->dtype, t->data, &first, 1); }
+            if (t->bytes > 0) sumi_dtype_to_float(t->dtype, t->data, &first, 1);
         }
         check(sum <= bytes);
         const uint64_t needed =

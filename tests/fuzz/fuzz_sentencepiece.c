@@ -9,7 +9,7 @@ static sumi_tokenizer* load(const sumi_tokenizer_files* files)
 {
     sumi_tokenizer* tokenizer = NULL;
     sumi_error error = {0};
-    if (sumi_tokenizer_begin_sentencepiece(&s_heap, files, &error, &tokenizer) != SUMI_OK) { abort(); }
+    if (sumi_tokenizer_begin_sentencepiece(&s_heap, files, &error, &tokenizer) != SUMI_OK) abort();
     return finish(tokenizer);
 }
 

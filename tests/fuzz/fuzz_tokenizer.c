@@ -25,7 +25,7 @@ static sumi_tokenizer* load_older(const char* text, size_t bytes)
     for (size_t i = 0; i < 4; i++) {
         const char* begin = part[i].data;
         const char* zero = part[i].bytes > 0 ? memchr(begin, '\0', part[i].bytes) : NULL;
-        if (zero == NULL) { break; }
+        if (zero == NULL) break;
         part[i + 1] = (sumi_tokenizer_bytes){zero + 1, part[i].bytes - (size_t)(zero + 1 - begin), s_names[i + 1]};
         part[i].bytes = (size_t)(zero - begin);
     }
@@ -51,22 +51,22 @@ static void open_golden(void)
         s_golden[i] = load(json, bytes);
         if (i == 2) {
             char* spaces = xlmr_spaces_json(json);
-            if (spaces == NULL) { abort(); }
+            if (spaces == NULL) abort();
             s_golden[3] = load(spaces, strlen(spaces));
             free(spaces);
         }
         free(json);
-        if (s_golden[i] == NULL) { abort(); }
+        if (s_golden[i] == NULL) abort();
     }
-    if (s_golden[3] == NULL) { abort(); }
+    if (s_golden[3] == NULL) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
 {
     static const char s_text[] = "ab  abc\tcafe\xCC\x81 \xEF\xBC\xA1 <e>\xE2\x96\x81 \n\xFF 12 A\r\nthe "
                                  "\xF0\x9F\x91\xA8\xE2\x80\x8D\xF0\x9F\x91\xA9 '\xC5\xBF   <s>";
-    if (s_golden[0] == NULL) { open_golden(); }
-    if (bytes == 0) { return 0; }
+    if (s_golden[0] == NULL) open_golden();
+    if (bytes == 0) return 0;
     const char* text = (const char*)data;
     if (text[0] != '{' && text[0] != 'V') {
         char* tight = malloc(bytes); // the input's own buffer may have room behind it
