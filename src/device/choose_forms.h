@@ -1,6 +1,6 @@
-// Which form of a weight an op reads. sumi_device_choose_forms decides it once, when the plan is finished, and records it
-// in the marks of ops and values, where residency, streaming and launchers find it. A plan without marks runs too: in
-// bfloat16.
+// Which form of a weight an op reads. sumi_device_choose_forms decides it once, when the plan is finished, and records
+// it in the marks of ops and values, where residency, streaming and launchers find it. A plan without marks runs too:
+// in bfloat16.
 //
 // The rules depend on the weight, not on the rows of the product, because a weight must have the same form in every
 // plan, or the device would hold it twice.

@@ -5,8 +5,8 @@
 #include "device/stock.h"
 #include "plan/runner.h"
 
-// What a plan needs under a budget (0: no limit). Of the record only `plan` and `scratch_bytes` are read; it need not be
-// in the stock. The pinned bytes are those of weights, to which the runner adds its own.
+// What a plan needs under a budget (0: no limit). Of the record only `plan` and `scratch_bytes` are read; it need not
+// be in the stock. The pinned bytes are those of weights, to which the runner adds its own.
 sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_device_plan* record, uint64_t budget,
                                      sumi_device_need* out_need, sumi_error* error);
 // Decides which weights of the plan are resident under the present budget.

@@ -1,14 +1,14 @@
 // The device port: all that the rooms which keep weights on a device ask of the device itself. A backend implements it
-// once (cuda/port_cuda.c), tests a second time in host memory (tests/toy_device.c).
+// once (cuda/port_cuda.c), tests a second time in host memory (tests/device_stock/toy_device.c).
 //
 //   stream COPIES     copies of weights and the kernels that convert them, in order
 //   stream COMPUTE    the work of plans, which the runner submits; here only events are recorded in it and waited for
 //
 // Addresses are uint64_t, 0 for none. Pinned memory is page-locked host memory, which kernels read at the address that
-// it has for the host. Sizes are in bytes. Every function is called inside the backend's context, by the thread that
-// runs slices; `can_lock_pages` only while the backend is created. A function that submits returns at once, and what it
-// submitted may fail later: then a later call reports the failure. Functions with an `error` return SUMI_OK or write
-// result and text into it; SUMI_DEVICE_LOST means that no later call can succeed.
+// it has for the host. Sizes are in bytes. Every function is called inside the backend's context, by one thread at a
+// time: the one that runs slices, or one that is inside a call of the engine. A function that submits returns at once,
+// and what it submitted may fail later: then a later call reports the failure. Functions with an `error` return SUMI_OK
+// or write result and text into it; SUMI_DEVICE_LOST means that no later call can succeed.
 #ifndef SUMI_DEVICE_PORT_H
 #define SUMI_DEVICE_PORT_H
 #include "base/result.h"
@@ -29,8 +29,8 @@ typedef struct sumi_device_block {
 
 static inline uint64_t sumi_device_address(const void* memory) { return (uint64_t)(uintptr_t)memory; }
 
-// A copy in the stream COPIES. An address of the host's is one of pinned or page-locked memory, which must stay as it is
-// until the copy has ended.
+// A copy in the stream COPIES. An address of the host's is one of pinned or page-locked memory, which must stay as it
+// is until the copy has ended.
 typedef struct sumi_device_copy {
     uint64_t to, from, bytes;
     const char* what;
@@ -99,6 +99,7 @@ typedef struct sumi_device_port_functions {
 
     // ---- Page locks -------------------------------------------------------------------------------------------------
     // Whether mappings of files, which are read-only, can be page-locked so that copy_in and copy_rows_in read them.
+    // Asked once.
     bool (*can_lock_pages)(sumi_device_port* port);
     // Page-locks memory, which reads what is not in memory yet. *out_locked false and SUMI_OK: this memory cannot be
     // locked. SUMI_DEVICE_LOST is the only failure. Blocks.

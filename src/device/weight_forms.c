@@ -81,8 +81,8 @@ bool sumi_device_keeps_bytes(const sumi_weight* weight, sumi_device_form form, c
     return traits->keeps_bytes || (is_bf16 && traits->keeps_bf16);
 }
 
-// The tensors of a form that keeps all bytes follow each other if they are of one type and their rows are multiples of 16 bytes,
-// which the pieces of pinned memory require too.
+// The tensors of a form that keeps all bytes follow each other if they are of one type and their rows are multiples of
+// 16 bytes, which the pieces of pinned memory require too.
 bool sumi_device_form_is_made_on_cpu(const sumi_weight* weight, sumi_device_form form)
 {
     const sumi_device_form_traits* traits = sumi_device_traits(form);

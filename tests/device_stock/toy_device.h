@@ -5,8 +5,8 @@
 // host, waits for them. TOY_WORK_LATE is the other way round. So a wait that is missing shows as wrong bytes: in the
 // first case a weight is read before its copy, in the second its memory is written before the read.
 //
-// The kernel that uploads rows as bfloat16 does so. All others write 8 bytes for each row, a hash of the row as it came:
-// enough to see that every row came once, in the type that was announced.
+// The kernel that uploads rows as bfloat16 does so. All others write 8 bytes for each row, a hash of the row as it
+// came: enough to see that every row came once, in the type that was announced.
 #ifndef TOY_DEVICE_H
 #define TOY_DEVICE_H
 #include "device/port.h"
