@@ -44,8 +44,8 @@ typedef struct sumi_unpack_args {
     uint64_t from;    // the tensor's first byte, 16-byte aligned
     uint64_t to;      // the whole weight, bf16 [stack_rows][cols], 16-byte aligned
     int64_t elements; // of the tensor
-    // row_begin: the tensor's first row in the stack. is_gated: rows of `to` are interleaved as SUMI_CUDA_FORM_GATED
-    // says (src/cuda/form.h)
+    // row_begin: the tensor's first row in the stack. is_gated: rows of `to` are interleaved as SUMI_DEVICE_FORM_GATED
+    // says (src/device/form.h)
     int32_t cols, row_begin, stack_rows, is_gated;
     float scale; // of the tensor, in fp8 files; otherwise 1
     int32_t reserved;
@@ -120,7 +120,7 @@ typedef struct sumi_gemm_stored_args {
     // arrivals: uint32 [tiles] counters, zero before and after the launch. Hopper: [grid.y][tiles of w].
     uint64_t partial_sums, arrivals;
     int32_t m, n, k, ldx, row_bytes; // row_bytes: of a row of w; a multiple of 16 for types whose chunks are
-    // Column c of the product is row c of w in the order of SUMI_CUDA_FORM_GATED: w itself is not interleaved.
+    // Column c of the product is row c of w in the order of SUMI_DEVICE_FORM_GATED: w itself is not interleaved.
     int32_t is_gated;
     // swiglu: 1: y = silu(gate) * up, only with is_gated. Without it y has the product's columns, interleaved.
     int32_t swiglu, split; // split: blocks that share a tile's k (grid.z); Hopper does not read it

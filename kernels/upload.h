@@ -1,6 +1,6 @@
 // Launch parameters of the upload kernels, which convert one piece of a weight (some of its rows) from its file's type
-// and layout to the form that the other kernels read. src/cuda/form.h describes the forms. Shared by the kernels and
-// src/cuda/upload.c.
+// and layout to the form that the other kernels read. src/device/form.h describes the forms. Shared by the kernels and
+// src/device/upload.c.
 #ifndef SUMI_KERNELS_UPLOAD_H
 #define SUMI_KERNELS_UPLOAD_H
 #include <stdint.h>
@@ -20,7 +20,7 @@ typedef struct sumi_upload_args {
     uint64_t to;     // the whole destination, 256-byte aligned
     uint64_t scales; // 8-bit forms: float [stack_rows]
     // float [cols], 16-byte aligned, or 0. Rows that become int8 are divided by it, a vector is multiplied by it
-    // (src/cuda/balance.h).
+    // (src/device/balance.h).
     uint64_t balance;
     int32_t type; // SUMI_UPLOAD_*
     int32_t row_begin, row_count, stack_rows;
