@@ -11,13 +11,14 @@
 # be so generous for the slowest machine that it would notice nothing on the others.
 #
 # What exceeds its time is printed. What takes twice its time, and at least 5 s, is run once more, with the yardstick before and after it: a neighbour may have been busy when no
-# yardstick was looking. It fails if it exceeds twice its time again. The sum fails when it is more than the budget. Fuzzers run for a time that is given to them and count in the sum alone.
+# yardstick was looking. It fails if it exceeds twice its time again. The sum fails when it is a quarter more than the budget. Fuzzers run for a time that is given to them and count in the sum alone.
 # The last line is "budget: N passed, N failed, N skipped".
 set -uo pipefail
 folder=${1:-} yardstick=${2:-}
 [ -e "$folder/times" ] && [ -x "$yardstick" ] || { sed -n '2p' "$0"; exit 2; }
 normal_yardstick=${NORMAL_YARDSTICK:-0.50} # s, on the machine of list.txt's times: an AMD EPYC with AVX-512, two programs at once on two cores
 most_seconds=1200                          # 600 s on two cores
+failing_seconds=1500                       # a quarter more, which is more than a run differs from the next: list.sh holds the times themselves to the budget
 least_seconds=5                            # nothing fails that takes less
 passed=0 failed=0
 
@@ -49,8 +50,13 @@ done < <(awk -v least="$least_seconds" '$1 !~ /^fuzz\// && $3 >= 2 * $2 && $3 >=
 sum=$(awk '{ sum += $3 } END { printf "%.0f", sum }' <<<"$scaled")
 echo "$(wc -l <<<"$scaled") programs took $sum s of $most_seconds: $((sum / 2)) s on two cores of $((most_seconds / 2))"
 if [ "$sum" -le $most_seconds ]; then passed=$((passed + 1)); else
-    failed=$((failed + 1))
-    echo "FAILED: the programs take more than the budget. Those that took longest:"
+    if [ "$sum" -gt $failing_seconds ]; then
+        failed=$((failed + 1))
+        echo "FAILED: the programs take a quarter more than the budget. Those that took longest:"
+    else
+        passed=$((passed + 1))
+        echo "         this is more than the budget. Those that took longest:"
+    fi
     sort -k3 -rn <<<"$scaled" | head -n 12 | awk '{ printf "  %-36s %.1f s\n", $1, $3 }'
 fi
 echo "budget: $passed passed, $failed failed, 0 skipped"

@@ -7,7 +7,7 @@
 #   JOBS=<cores>       programs and compilers at once
 #
 # tests/list.txt says what runs in which build and how long that takes. What each program printed is in build/log/<build>/<program>.txt. A program that ran nothing counts as failed, and so does
-# one that was to run and did not. What exceeds its time is printed at the end; what takes twice its time fails, and so do all programs together when they exceed the budget (tests/budget.sh).
+# one that was to run and did not. What exceeds its time is printed at the end; what takes twice its time fails, and so do all programs together when they exceed the budget by a quarter (tests/budget.sh).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export FUZZ_SECONDS=${FUZZ_SECONDS:-20} TEST_SECONDS=${TEST_SECONDS:-900}

@@ -67,8 +67,9 @@ says "twice its time is four times there" 1 "FAILED: gcc/test_a takes" run 41 10
 says "on one that is twice as fast it has half the time" 0 "12.0 s of 10 s" run 6 10 0.5
 says "a fuzzer runs as long as it is told to" 0 "fuzz/fuzz_c                          60.0 s of 20 s" run 9 10 1
 says "the sum" 0 "3 programs took 1160 s of 1200: 580 s on two cores of 600" run 1100 1200 1
-says "above the budget it fails" 1 "FAILED: the programs take more than the budget" run 1150 1200 1
-says "and not on a machine that is slower by that much" 0 "budget: 2 passed, 0 failed" run 1150 1200 1.5
+says "above the budget it is printed" 0 "this is more than the budget" run 1150 1200 1
+says "and by a quarter more it fails" 1 "FAILED: the programs take a quarter more than the budget" run 1450 1500 1
+says "and not on a machine that is slower by that much" 0 "budget: 2 passed, 0 failed" run 1450 1500 1.5
 says "without a run there is nothing to hold" 2 "usage" tests/budget.sh "$folder/tests" "$folder/yardstick"
 
 echo "test_budget: $passed passed, $failed failed, 0 skipped"
