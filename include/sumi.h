@@ -134,7 +134,7 @@
 // Failure     Every failure is a sumi_result. sumi_result_text() says in a sentence what to do. Details (file, tensor,
 //             number) go to the engine's log and, for jobs, to sumi_job_status.message. After any failure but
 //             SUMI_DEVICE_LOST the engine still works. After that one, destroy the engine and create another; a host
-//             program with a CUDA context of its own creates that anew first. Out arguments are written on SUMI_OK;
+//             program with its own CUDA context first creates that again. Out arguments are written on SUMI_OK;
 //             otherwise do not read them, except where the function says what it writes (sumi_image_memory,
 //             sumi_xml_prompt_write). With NULL for the engine a function returns SUMI_INVALID_ARGUMENT, zeros, or, if
 //             it returns nothing, does nothing. A defaults function with a model of NULL returns a desc that the submit
@@ -1184,7 +1184,7 @@ typedef struct sumi_target {
 //                          over an image that is still waiting to be copied. Host programs that hold images for long
 //                          alternate between two externals.
 //     on the GPU           The host program's command queue waits for target.signal, or the host program reads the
-//                          semaphore's counter on the CPU and goes on showing the last image meanwhile.
+//                          semaphore's counter on the CPU and continues to show the last image meanwhile.
 //
 // With one external, timelines `ready` and `drawn`, and images numbered from 1: image n waits for `drawn` n - 1 and signals
 // `ready` n; the queue signals `drawn` n behind its commands that read image n. Then no image is overwritten while it is
@@ -1460,7 +1460,7 @@ SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_des
 //
 // A batch for which the GPU has too little memory is run as smaller batches: half of its images at a time, then half of
 // that, then one by one, and only then with streamed weights. The log says so. When that is not enough either, the job
-// fails with SUMI_OUT_OF_DEVICE_MEMORY and the engine continues to work. `step` of the job's status counts anew in each
+// fails with SUMI_OUT_OF_DEVICE_MEMORY and the engine continues to work. `step` of the job's status starts again in each
 // smaller batch. The kernels on a GPU depend on the number of rows, so an image's bits may differ a little between
 // batch sizes, and so between a batch that was run whole and one that was divided. On the CPU the bits are those of
 // single images, except with texts of fewer than 8 tokens. The CPU backend divides no batch, and memory_budget_bytes

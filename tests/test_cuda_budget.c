@@ -1,4 +1,4 @@
-// Memory budgets on a driver that is none (fake_cuda): which weights stay, whether the others are in their places when
+// Memory budgets on the fake driver (fake_cuda): which weights stay, whether the others are in their places when
 // the kernels that read them run, and whether more is ever held than is allowed. Kernels do nothing there, but copies
 // are real.
 #include "engine_fixture.h"

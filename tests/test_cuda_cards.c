@@ -1,4 +1,4 @@
-// Cards that are not there: every family's plans, at widths for which there are fast kernels, run on a driver that is none
+// Cards that are not there: every family's plans, at widths for which there are fast kernels, run on the fake driver
 // (fake_cuda) as on GPUs of other compute capabilities. The driver refuses images that are for another card, more shared
 // memory than a block of the card has, and launches that a kernel was not compiled for. So a run that ends well has
 // chosen kernels that fit. The products of plans at the released sizes, too large to run here, are only chosen. What

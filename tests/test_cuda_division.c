@@ -1,5 +1,5 @@
 // Which weights stay where a budget has no room for all of them, which leave when another plan wants the room, and how
-// many bytes a run copies, on a driver that is none (fake_cuda): what steps read stays longest, and what a run reads
+// many bytes a run copies, on the fake driver (fake_cuda): what steps read stays longest, and what a run reads
 // once is copied once at most.
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA

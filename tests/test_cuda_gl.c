@@ -1,6 +1,6 @@
 // Pictures into OpenGL textures, with a GPU's own drivers: an EGL context without a surface, textures that can be
 // shared and textures that cannot, every order in which things go.
-// Skipped where there is no such GPU. (test_cuda_targets holds the rules of the calls, on a driver that is none.)
+// Skipped where there is no such GPU. (test_cuda_targets holds the rules of the calls, on the fake driver.)
 #include "engine_fixture.h"
 #if defined SUMI_HAS_CUDA && defined SUMI_TEST_HAS_EGL
 #include <EGL/egl.h>

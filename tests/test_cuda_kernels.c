@@ -1,4 +1,4 @@
-// Which kernels the CUDA backend chooses, on a driver that is none (fake_cuda): every name that a launcher has is in an
+// Which kernels the CUDA backend chooses, on the fake driver (fake_cuda): every name that a launcher has is in an
 // image and the other way round, and the golden data of real widths goes through the kernels that a released model goes
 // through. What they compute is shown on a GPU by test_cuda_ops and golden_run, whose lists tests/check_kernels.sh adds
 // up.

@@ -1,4 +1,4 @@
-// Weights in mapped files, page-locked chunk by chunk and copied from there, on a driver that is none (fake_cuda):
+// Weights in mapped files, page-locked chunk by chunk and copied from there, on the fake driver (fake_cuda):
 // copies are real there.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA

@@ -1,4 +1,4 @@
-// NewBie-image on a driver that is none (fake_cuda): two text encoders, heads of 96, modulation that differs from
+// NewBie-image on the fake driver (fake_cuda): two text encoders, heads of 96, modulation that differs from
 // prompt to prompt. Kernels do nothing there, but what is launched, copied and held is real.
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA

@@ -1,4 +1,4 @@
-// Jobs that follow each other on a GPU, on a driver that is none (fake_cuda): the next one's slices are submitted while
+// Jobs that follow each other on a GPU, on the fake driver (fake_cuda): the next one's slices are submitted while
 // the last of the one before are in flight, and nobody gets the other's results. Kernels do nothing there, so a
 // picture's latents are its noise.
 #include "engine_fixture.h"

@@ -1,4 +1,4 @@
-// Device memory that other programs take and give back, on a driver that is none (fake_cuda): jobs go on with less, the
+// Device memory that other programs take and give back, on the fake driver (fake_cuda): jobs go on with less, the
 // log says how much there is, and everything is as before once they are gone.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA

@@ -1,4 +1,4 @@
-// Pictures that stay on the device, with the CUDA backend on a driver that is none (fake_cuda): when memory of the
+// Pictures that stay on the device, with the CUDA backend on the fake driver (fake_cuda): when memory of the
 // host's is written, and that it never is after a job's end.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA

@@ -1,4 +1,4 @@
-// The whole engine with the CUDA backend on a driver that is none (fake_cuda): what works, and the host program's own
+// The whole engine with the CUDA backend on the fake driver (fake_cuda): what works, and the host program's own
 // CUDA beside it. Kernels do nothing there, so a picture's latents are its noise: enough to see that inputs and results
 // go where they should. What a GPU computes is shown by test_cuda_host.c, on one.
 #include "engine_fixture.h"

@@ -1,4 +1,4 @@
-// Step caching with the CUDA backend on a driver that is none (fake_cuda). Kernels do nothing there; the one that
+// Step caching with the CUDA backend on the fake driver (fake_cuda). Kernels do nothing there; the one that
 // measures the change of a residual is played by this test, so that evaluations are reused.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA

@@ -1,5 +1,6 @@
-// What sumi bench measures with (samples/shared/measure.h), on a driver that is none and a clock that the test turns: which
-// formats are chosen for a card, that the limit of time holds on devices of any speed, and what failures leave behind.
+// What sumi bench measures with (samples/shared/measure.h), on a fake driver, with a clock that the test turns:
+// which formats are chosen for a card, that the limit of time holds on devices of any speed, and what failures leave
+// behind.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "fake_clock.h"

@@ -35,7 +35,7 @@ bool sumi_file_is_folder(const sumi_files* files, const char* path);
 //
 //     for (;;) {
 //         if (sumi_file_cache_is_reading(&cache)) r = sumi_file_cache_read(&cache, budget_us, error); // one piece
-//         else r = open_something(sumi_file_cache_files(&cache)); // SUMI_TIMEOUT: the loop goes on
+//         else r = open_something(sumi_file_cache_files(&cache)); // SUMI_TIMEOUT: the loop continues
 //     }
 //
 // A caller that gets SUMI_TIMEOUT undoes what it has begun and begins again when the file has been read.

@@ -533,7 +533,7 @@ int32_t sumi_descriptor_copy(int32_t descriptor) { return fcntl(descriptor, F_DU
 void sumi_descriptor_close(int32_t descriptor) { (void)close(descriptor); }
 
 // What is wrong with a path that does not exist: the bytes at its beginning that are a link to nothing, or that are no
-// folder although the path goes on. 0: there is just nothing.
+// folder although the path continues. 0: there is just nothing.
 static size_t find_broken_part(const char* path)
 {
     char part[4096];

@@ -2,7 +2,7 @@
 //
 // WGMMA and SPLIT are compared by one cost: the number of rounds of the resident clusters, times the time of one work
 // item. PORTABLE counts rounds if m is large, and fills the multiprocessors by sharing k if m is small. The numbers for
-// 9.0 were measured on an H100; to set them anew, edit the constants below and run tests/tune_cuda_linear.c. Method,
+// 9.0 were measured on an H100; to set them again, edit the constants below and run tests/tune_cuda_linear.c. Method,
 // tile and split follow from the shape of the whole op, so that slices give the same bits. A slice computes a range of
 // rows at multiples of the method's unit; a product of one unit is computed by the slice that contains the unit.
 #include "base/integers.h"

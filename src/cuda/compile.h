@@ -1,4 +1,4 @@
-// Compiles images of PTX on a few threads of its own, while the host program goes on. For cards that are newer than the
+// Compiles images of PTX on a few extra threads, while the host program continues. For cards that are newer than the
 // library, or whose driver refuses its machine code: an image takes up to ten seconds the first time, and milliseconds
 // once the driver has it in its cache.
 #ifndef SUMI_CUDA_COMPILE_H

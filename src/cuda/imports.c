@@ -93,7 +93,7 @@ static sumi_result graphics_failure(const sumi_cuda* cuda, sumi_external_kind ki
         what, name_of(kind), (int)failure);
 }
 
-// The failure of a call with a handle of the host program's. What drivers say of a handle that is none, of another
+// The failure of a call with a handle of the host program's. What drivers say of an invalid handle, of one of another
 // device's or of another kind's differs (invalid value, invalid handle, operating system call failed, unknown), and the
 // device is not lost.
 static sumi_result handle_failure(const sumi_cuda* cuda, sumi_external_kind kind, CUresult failure, sumi_error* error)
@@ -214,7 +214,7 @@ static sumi_result use_registered(const sumi_cuda* cuda, const sumi_import_copy*
     sumi_result result = SUMI_OK;
     if (storage_result != CUDA_SUCCESS)
         result = sumi_cuda_failure(driver, storage_result, "finding the storage of a texture or buffer", error);
-    // a buffer may be made anew between two copies
+    // a buffer may be made again between two copies
     else if (array == NULL) result = check_buffer(bytes, import, error);
     else if (!copies) result = check_texture(cuda, array, import, error);
     if (result == SUMI_OK && copies) result = copy_image(cuda, copy, array, rows + import->mapped, error);

@@ -399,7 +399,7 @@ static sumi_result wait_for_buffer(const sumi_device_weights* weights, buffer* s
 static bool may_make_buffer(const sumi_device_weights* weights)
 {
     const sumi_device_upload* upload = weights->upload;
-    // An upload that began without a budget has large buffers. In a frame it goes on with those that it has.
+    // An upload that began without a budget has large buffers. In a frame it continues with those that it has.
     const bool has_time = !weights->is_paced || upload->made == 0 || upload->buffer_bytes <= BUFFER_BYTES;
     return upload->may_pin && has_time && upload->next == upload->made && upload->made < upload->buffer_count;
 }

@@ -38,7 +38,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
     if (!job->has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
     job->has_reviewed = true;
     engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
-    // The number of steps is decided with the first batch, and not again when a paused job goes on.
+    // The number of steps is decided with the first batch, and not again when a paused job continues.
     const bool is_new = job->batch_begin == 0 && job->saved_evaluation == 0;
     if (is_new) job->decided_steps = job->step_count;
     SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->decided_steps, &request,

@@ -207,7 +207,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         return async->health(engine->runner, error);
     }
     const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->entry->noise_section;
-    // A job that goes on after a pause copies its saved state back before its first evaluation (pause.h).
+    // A job that continues after a pause copies its saved state back before its first evaluation (pause.h).
     const bool restores = slot != engine->jobs.draining && !needs_noise && sumi_plan_job_restores(engine, job);
     if (!*out_over && restores && run->pending_count == 0) {
         sumi_plan_job_restore(engine, job);

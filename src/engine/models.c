@@ -156,7 +156,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     const sumi_result result =
         runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);
     sumi_limit_note(engine, result);
-    // The job goes on with less: weights are streamed. If that does not suffice either, later jobs fail and say so.
+    // The job continues with less: weights are streamed. If that does not suffice either, later jobs fail and say so.
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) {
         const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
         if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_TURN_DONE;

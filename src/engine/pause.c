@@ -81,7 +81,7 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
         job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
         if (job->saved_state == NULL) {
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
-                           "there is no memory to keep what a paused job has done: it will begin anew");
+                           "there is no memory to keep what a paused job has done: it will start again");
             return SUMI_OK;
         }
         for (int32_t i = 0; i < count; i++) {

@@ -13,6 +13,6 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
 // last piece the run continues where it stopped. False: there is nothing to copy, or not yet.
 bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job);
 void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job);
-// Frees what a pause has saved, if anything. The job then begins anew.
+// Frees what a pause has saved, if anything. The job then starts again.
 void sumi_plan_job_free_saved_state(sumi_engine* engine, sumi_plan_job* job);
 #endif

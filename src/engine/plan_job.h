@@ -146,7 +146,7 @@ typedef struct sumi_plan_job {
     bool is_publishing;      // the device may be writing to device memory of the host program
 
     // The state of denoising when the job gave way: the solver's values for the items of this batch, before evaluation
-    // saved_evaluation. saved_evaluation 0: nothing was saved, and the job begins anew.
+    // saved_evaluation. saved_evaluation 0: nothing was saved, and the job starts again.
     float* saved_state;
     int32_t saved_evaluation;
     // With a step cache: the evaluation to repeat before saved_evaluation, because that one needs its residual; the

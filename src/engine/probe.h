@@ -11,7 +11,7 @@
 #include "engine/pieces.h"
 
 // Called before the first piece of each job. The job before it may have left an op half done, because it was paused or
-// cancelled; this op begins anew. What was measured is kept.
+// cancelled; this op starts again. What was measured is kept.
 void sumi_probe_begin(sumi_plan_entry* entry);
 // Runs the next piece, which is as long as a piece of a slice may be. *out_done: nothing is left to do.
 sumi_result sumi_probe_run(sumi_engine* engine, sumi_plan_entry* entry, bool* out_done, sumi_error* error);

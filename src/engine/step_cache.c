@@ -125,7 +125,7 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
     }
     cache->section_counter = section_counter;
     const float sigma = job->rows[counter].sigma;
-    // The whole evaluation at which a paused job goes on is whole again.
+    // The whole evaluation at which a paused job continues is whole again.
     const bool is_repeated = counter == cache->whole_evaluation;
     if (!is_edge(job, counter) && !is_repeated && sumi_reuse_allows(&cache->reuse, sigma)) {
         sumi_reuse_note_reused(&cache->reuse);

@@ -33,8 +33,8 @@ double sumi_step_cache_share_after(const sumi_plan_job* job, int32_t counter, in
 bool sumi_step_cache_lacks_speed(const sumi_plan_job* job);
 // Reads this value. The slice was collected.
 void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_value change);
-// Where a job can go on that is paused before the evaluation `counter`, whose decision was not made. Residuals are not
-// saved: the last whole evaluation is computed again, and the one before it first, because the later one needs the
+// Where a job that is paused before the evaluation `counter`, whose decision was not made, can continue. Residuals are
+// not saved: the last whole evaluation is computed again, and the one before it first, because the later one needs the
 // difference of their residuals.
 typedef struct sumi_step_cache_resumption {
     int32_t evaluation; // 0: only from the beginning

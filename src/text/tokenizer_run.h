@@ -56,7 +56,7 @@ typedef enum sumi_stage_kind {
 // Positions are counted from the begin of the stage's input piece. The input window begins at `base`.
 typedef struct sumi_stage_added {
     size_t at;                     // where the search continues
-    size_t from;                   // end of the last token: begin of the text that goes on
+    size_t from;                   // end of the last token: begin of the text that continues
     size_t solid;                  // behind the last character before `at` that is not white space; not below `from`
     bool before_is_word;           // of the character before the window
     size_t token_begin, token_end; // of the token that was found, white space that it strips included
@@ -66,7 +66,7 @@ typedef struct sumi_stage_added {
 
 typedef struct sumi_stage_replace {
     size_t run;       // bytes at the window's begin that are repetitions of the pattern
-    bool is_replaced; // the run that goes on at the window's begin has been replaced
+    bool is_replaced; // the run that continues at the window's begin has been replaced
 } sumi_stage_replace;
 
 typedef struct sumi_stage_cut {

@@ -115,7 +115,7 @@ CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERN
          "cuImportExternalMemory: a resource of Direct3D is dedicated");
     NEED(has_descriptor || desc->handle.win32.name == NULL, "cuImportExternalMemory: a name");
     fake_shared* shared = find_shared(has_descriptor, desc->handle.fd, desc->handle.win32.handle);
-    if (shared == NULL) return leave(CUDA_ERROR_UNKNOWN); // as the real driver says of handles that are none
+    if (shared == NULL) return leave(CUDA_ERROR_UNKNOWN); // as the real driver says of invalid handles
     if (shared->type != (int)desc->type || shared->memory == NULL) return leave(CUDA_ERROR_INVALID_HANDLE);
     if (shared->bytes != desc->size
         || (!is_resource && shared->is_dedicated != (desc->flags == CUDA_EXTERNAL_MEMORY_DEDICATED)))
