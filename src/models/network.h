@@ -58,7 +58,8 @@ typedef struct sumi_network_info {
     const sumi_size* sizes;
     int32_t size_count;
     int32_t sample_size; // side of the pictures that the checkpoint was made for, in pixels: 1024
-    // Side of a tile in tiled decoding, in latents: sample_size / vae_factor, as in the reference.
+    // Side of a tile in tiled decoding, in latents: sample_size / vae_factor, as diffusers has it for the Flux
+    // autoencoder. Its tiles for Qwen-Image are smaller, 32 latents.
     int32_t tile_latent;
     uint64_t weight_bytes; // of all weights in use, in the types of the files
     // The same for the denoiser alone, and its number of values.
