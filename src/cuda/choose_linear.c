@@ -291,9 +291,7 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
 
 static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* device, const sumi_cuda_shape* s)
 {
-    const bool has_wide_multiprocessors =
-        // more tensor throughput per byte of shared memory: longer k-blocks
-        device->capability == 80 || device->capability == 90;
+    const bool has_wide_multiprocessors = sumi_cuda_has_wide_multiprocessors(device);
     const int64_t processors = sumi_max_int(device->multiprocessors, 1);
     sumi_cuda_linear_choice best = {SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     if (s->operands != SUMI_CUDA_E4M3 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)

@@ -31,6 +31,12 @@ static inline double sumi_cuda_flops_per_clock(const sumi_cuda_device* device)
     return family == 9 ? 4096.0 : family == 10 || family == 11 ? 8192.0 : device->capability == 80 ? 2048.0 : 512.0;
 }
 
+// Whether longer k-blocks pay: these chips have more tensor throughput per byte of shared memory than others.
+static inline bool sumi_cuda_has_wide_multiprocessors(const sumi_cuda_device* device)
+{
+    return device->capability == 80 || device->capability == 90;
+}
+
 // Whether the kernels for Hopper (TMA and wgmma) are to be used. allows_hopper: false in tests of the portable kernels.
 bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper);
 

@@ -279,8 +279,7 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
                  {"sumi_conv_n128", 128, SUMI_CONV_N128_THREADS, SUMI_CONV_N128_SHARED, 2, 32, 1.10},
                  {"sumi_conv_n128w", 128, SUMI_CONV_N128W_THREADS, SUMI_CONV_N128W_SHARED, 2, 64, 1.03},
                  {"sumi_conv_n256", 256, SUMI_CONV_N256_THREADS, SUMI_CONV_N256_SHARED, 1, 32, 1.0}};
-    // Longer k-blocks pay where tensor cores are fast beside shared memory, and where two blocks of them fit.
-    const bool takes_wide = (run->device->capability == 80 || run->device->capability == 90);
+    const bool takes_wide = sumi_cuda_has_wide_multiprocessors(run->device);
     int32_t pixel_tiles = sumi_divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 0;
     double best_cost = 0.0;
     for (int32_t i = 0; i < (int32_t)(sizeof tiles / sizeof *tiles); i++) { // the smallest rounds x work per round
