@@ -94,8 +94,9 @@ bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan)
 
 bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes)
 {
-    size_t free_bytes = 0, total_bytes = 0;
-    if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
+    sumi_device_port* port = cuda->stock.memory.port;
+    uint64_t free_bytes = 0, total_bytes = 0;
+    if (!port->functions->count_free(port, &free_bytes, &total_bytes)) return false;
     const uint64_t counted_bytes = free_bytes + sumi_device_held_bytes(&cuda->stock.memory);
     atomic_store(&cuda->uncounted_bytes, counted_bytes < total_bytes ? total_bytes - counted_bytes : 0);
     *out_free_bytes = free_bytes;
