@@ -177,9 +177,8 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
     }
     SUMI_ASSERT(stride >= 1 && counter + stride <= job->evaluation_count);
     const bool skips = stride > 1;
-    if (skips
-        || job->deadline_adaptation
-               .row_is_changed) { // row_is_changed: a multistep solver's row depends on the step before
+    // row_is_changed: a multistep solver's row depends on the step before.
+    if (skips || job->deadline_adaptation.row_is_changed) {
         sumi_solver_row row;
         write_row(job, counter, counter + stride, &row);
         engine->runner->functions->write(engine->runner, &job->entry->plan, job->entry->pipeline.solver,
