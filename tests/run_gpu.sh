@@ -124,7 +124,7 @@ has() { [[ " $parts " == *" $1 "* ]]; }
 
 # ---- Counting ---------------------------------------------------------------------------------------------------------------------------
 # Believes both the counts and the exit code, as tests/run.sh does: a crash, a time-out or missing counts are a failure. With NO_SKIPS a skip is a failure, too: it means that the GPU was not found.
-# Programs of one part run beside each other, as many as JOBS says, and are reported in the order that they were started in.
+# Programs of one part run beside each other, as many as JOBS says, and are reported in the order that they were started in, each as soon as it and those before it have ended.
 output_of() { echo "$log/${1//[ \/]/_}.txt"; }
 skip_missing_golden() {
     [ ${#golden_missing[@]} -gt 0 ] || return 0
@@ -132,6 +132,12 @@ skip_missing_golden() {
     skipped=$((skipped + ${#golden_missing[@]}))
 }
 started=()
+report_ended() { # those at the head of `started` that have ended, so that a run which is stopped early has said what it knows
+    while [ ${#started[@]} -gt 0 ] && [ -s "$(output_of "${started[0]:2}").status" ]; do
+        report "${started[0]:2}" "${started[0]:0:1}" "${started[0]:1:1}"
+        started=("${started[@]:1}")
+    done
+}
 start() { # name command..
     local name=$1 output; shift
     output=$(output_of "$name")
@@ -142,11 +148,11 @@ start() { # name command..
       status=$?
       echo "$status $((SECONDS - began))" >"$output.status"; } &
     while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-8}" ]; do wait -n; done
+    report_ended
 }
 finish() {
     wait
-    for one in "${started[@]}"; do report "${one:2}" "${one:0:1}" "${one:1:1}"; done
-    started=()
+    report_ended
 }
 run() { start "$@"; finish; }
 report() { # name, whether a skip is a failure, whether there may be no counts
