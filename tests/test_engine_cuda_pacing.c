@@ -192,7 +192,7 @@ TEST(noise_is_drawn_while_the_device_works)
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         // a step in each
         int32_t frames = 0;
-        while ((engine->jobs.running == NULL || engine->jobs.running->u.plan.phase != SUMI_PHASE_RUN)
+        while ((engine->jobs.running == NULL || engine->jobs.running->u.plan.progress.phase != SUMI_PHASE_RUN)
                && count_frame(&frames))
             sumi_engine_update(engine, 1);
         if (frames > MAX_FRAMES) return;
@@ -204,7 +204,7 @@ TEST(noise_is_drawn_while_the_device_works)
         if (late)
             CHECK(engine->runs.current.pending_count > 0
                   && engine->runs.current.section < engine->runs.current.entry->noise_section
-                  && (plan->cursor > 0 || plan->drawn_values > 0) && plan->cursor < 4);
+                  && (plan->progress.cursor > 0 || plan->progress.drawn_values > 0) && plan->progress.cursor < 4);
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
         fake_complete_after(0);
         fake_finish();

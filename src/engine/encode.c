@@ -32,35 +32,35 @@ static sumi_result check_encode_desc(const sumi_engine* engine, const sumi_encod
     return sumi_check_finite(desc->noise_values, count, "noise_values", error);
 }
 
-static void pack_encoding(sumi_packer* packer, const sumi_encode_desc* desc, sumi_plan_job* job)
+static void pack_encoding(sumi_packer* packer, const sumi_encode_desc* desc, sumi_job_request* request)
 {
-    const uint64_t latent_bytes =
-        (uint64_t)job->latent_channels * (uint64_t)job->latent_height * (uint64_t)job->latent_width * sizeof(float);
-    job->items = sumi_pack(packer, NULL, sizeof *job->items);
-    job->start_image = sumi_pixels_copy(packer, desc->image);
-    if (desc->noise_values != NULL) job->start_noise = sumi_pack(packer, desc->noise_values, latent_bytes);
+    const uint64_t latent_bytes = (uint64_t)request->latent_channels * (uint64_t)request->latent_height
+                                * (uint64_t)request->latent_width * sizeof(float);
+    request->items = sumi_pack(packer, NULL, sizeof *request->items);
+    request->start_image = sumi_pixels_copy(packer, desc->image);
+    if (desc->noise_values != NULL) request->start_noise = sumi_pack(packer, desc->noise_values, latent_bytes);
 }
 
 static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     const sumi_encode_desc* desc = source;
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_job_request* request = &slot->u.plan.request;
     const sumi_network_info* info = &desc->model->info;
-    job->goal = SUMI_GOAL_ENCODE;
-    job->width = desc->width;
-    job->height = desc->height;
-    job->latent_channels = info->latent_channels;
-    job->latent_height = desc->height / info->vae_factor;
-    job->latent_width = desc->width / info->vae_factor;
-    job->posterior = desc->posterior;
-    job->noise = SUMI_NOISE_TORCH_CPU;
+    request->goal = SUMI_GOAL_ENCODE;
+    request->width = desc->width;
+    request->height = desc->height;
+    request->latent_channels = info->latent_channels;
+    request->latent_height = desc->height / info->vae_factor;
+    request->latent_width = desc->width / info->vae_factor;
+    request->posterior = desc->posterior;
+    request->noise = SUMI_NOISE_TORCH_CPU;
     sumi_packer packer = {NULL, 0};
-    pack_encoding(&packer, desc, job);
+    pack_encoding(&packer, desc, request);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "an image to encode", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack_encoding(&packer, desc, job);
-    job->items[0] = (sumi_job_item){.positive = -1, .negative = -1, .seed = desc->seed};
-    job->item_count = 1;
+    pack_encoding(&packer, desc, request);
+    request->items[0] = (sumi_job_item){.positive = -1, .negative = -1, .seed = desc->seed};
+    request->item_count = 1;
     return SUMI_OK;
 }
 
@@ -90,11 +90,12 @@ static sumi_result fetch_latents(sumi_engine* engine, sumi_job job, float* into,
     const sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         const sumi_plan_job* plan = &slot->u.plan;
-        const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
+        const size_t count = (size_t)plan->request.latent_channels * (size_t)plan->request.latent_height
+                           * (size_t)plan->request.latent_width;
         SUMI_REFUSE(into == NULL || capacity < count, SUMI_INVALID_ARGUMENT,
                     "sumi_fetch_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0,
                     count);
-        memcpy(into, plan->latents, count * sizeof *into);
+        memcpy(into, plan->products.latents, count * sizeof *into);
     }
     sumi_job_free(engine, slot);
     return result;

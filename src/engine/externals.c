@@ -235,9 +235,9 @@ static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
         sumi_job_slot* slot = &engine->jobs.slots[i];
-        if (slot->id == 0 || slot->kind != SUMI_JOB_KIND_IMAGES || slot->u.plan.items == NULL) continue;
-        for (int32_t k = 0; k < slot->u.plan.item_count; k++) {
-            sumi_target* target = &slot->u.plan.items[k].target;
+        if (slot->id == 0 || slot->kind != SUMI_JOB_KIND_IMAGES || slot->u.plan.request.items == NULL) continue;
+        for (int32_t k = 0; k < slot->u.plan.request.item_count; k++) {
+            sumi_target* target = &slot->u.plan.request.items[k].target;
             if (!sumi_target_uses(target, external)) continue;
             atomic_store(&target->external->is_used, false);
             sumi_target_forget_externals(target);

@@ -347,26 +347,26 @@ void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc
 
 // Returns the index of a prompt in the job's list, and adds the prompt if it is not there. Items with the same text, or
 // the same encoded prompt, share an entry, so each text is encoded once.
-static int32_t add_prompt(sumi_plan_job* job, const char* text, const sumi_prompt* source)
+static int32_t add_prompt(sumi_job_request* request, const char* text, const sumi_prompt* source)
 {
     SUMI_ASSERT(source != NULL || text != NULL);
-    for (int32_t i = 0; i < job->prompt_count; i++) {
-        const sumi_job_prompt* listed = &job->prompts[i];
+    for (int32_t i = 0; i < request->prompt_count; i++) {
+        const sumi_job_prompt* listed = &request->prompts[i];
         if (source != NULL ? listed->source == source : listed->source == NULL && strcmp(listed->text, text) == 0)
             return i;
     }
-    job->prompts[job->prompt_count] = (sumi_job_prompt){.text = source == NULL ? text : NULL, .source = source};
-    return job->prompt_count++;
+    request->prompts[request->prompt_count] = (sumi_job_prompt){.text = source == NULL ? text : NULL, .source = source};
+    return request->prompt_count++;
 }
 
-static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
+static void collect_prompts(const sumi_image_desc* desc, sumi_job_request* request)
 {
     for (int32_t i = 0; i < desc->item_count; i++) {
         const sumi_image_item* item = &desc->items[i];
-        job->items[i] =
-            (sumi_job_item){.positive = add_prompt(job, item->text, item->prompt), .negative = -1, .seed = item->seed};
+        request->items[i] = (sumi_job_item){
+            .positive = add_prompt(request, item->text, item->prompt), .negative = -1, .seed = item->seed};
         if (desc->targets == NULL) continue;
-        sumi_target* target = &job->items[i].target;
+        sumi_target* target = &request->items[i].target;
         *target = desc->targets[i];
         // The picture is written to this device memory. sumi_fetch_images copies it into the external.
         if (target->external != NULL) target->device_address = target->external->import.address;
@@ -374,18 +374,18 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
     for (int32_t i = 0; i < desc->item_count && is_guided(desc); i++) {
         const sumi_image_item* item = &desc->items[i];
         const char* text = item->negative_text != NULL ? item->negative_text : sumi_model_negative_text(desc->model);
-        job->items[i].negative = add_prompt(job, text, item->negative_prompt);
+        request->items[i].negative = add_prompt(request, text, item->negative_prompt);
     }
 }
 
 // Packs copies of all arrays of the desc (buffers.h). The measuring pass leaves the pointers to the texts of the host
 // program in place; the second pass replaces them by the copies.
 static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const sumi_references* references,
-                       sumi_plan_job* job)
+                       sumi_job_request* request)
 {
     const bool copies = packer->base != NULL;
-    for (int32_t i = 0; i < job->prompt_count; i++) {
-        sumi_job_prompt* prompt = &job->prompts[i];
+    for (int32_t i = 0; i < request->prompt_count; i++) {
+        sumi_job_prompt* prompt = &request->prompts[i];
         const sumi_prompt* source = prompt->source;
         if (source == NULL) {
             prompt->text_bytes = strlen(prompt->text);
@@ -400,73 +400,74 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const s
                           (uint64_t)source->token_count[e] * (uint64_t)source->width[e] * sizeof(float));
         }
     }
-    const uint64_t latent_bytes =
-        (uint64_t)job->latent_channels * (uint64_t)job->latent_height * (uint64_t)job->latent_width * sizeof(float);
+    const uint64_t latent_bytes = (uint64_t)request->latent_channels * (uint64_t)request->latent_height
+                                * (uint64_t)request->latent_width * sizeof(float);
     if (desc->sigmas != NULL)
-        job->sigmas = sumi_pack(packer, desc->sigmas, ((uint64_t)desc->step_count + 1) * sizeof(float));
+        request->sigmas = sumi_pack(packer, desc->sigmas, ((uint64_t)desc->step_count + 1) * sizeof(float));
     if (desc->noise_values != NULL)
-        job->noise_values = sumi_pack(packer, desc->noise_values, (uint64_t)desc->item_count * latent_bytes);
-    if (desc->start_latents != NULL) job->start_latents = sumi_pack(packer, desc->start_latents, latent_bytes);
-    if (desc->start_noise_values != NULL) job->start_noise = sumi_pack(packer, desc->start_noise_values, latent_bytes);
-    if (desc->start_image != NULL) job->start_image = sumi_pixels_copy(packer, desc->start_image);
-    if (desc->mask != NULL) job->mask = sumi_pixels_copy(packer, desc->mask);
-    job->references = sumi_references_copy(packer, references);
+        request->noise_values = sumi_pack(packer, desc->noise_values, (uint64_t)desc->item_count * latent_bytes);
+    if (desc->start_latents != NULL) request->start_latents = sumi_pack(packer, desc->start_latents, latent_bytes);
+    if (desc->start_noise_values != NULL)
+        request->start_noise = sumi_pack(packer, desc->start_noise_values, latent_bytes);
+    if (desc->start_image != NULL) request->start_image = sumi_pixels_copy(packer, desc->start_image);
+    if (desc->mask != NULL) request->mask = sumi_pixels_copy(packer, desc->mask);
+    request->references = sumi_references_copy(packer, references);
 }
 
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,
-                                 sumi_plan_job* job, sumi_error* error)
+                                 sumi_job_request* request, sumi_error* error)
 {
-    SUMI_ASSERT(job->item_count == 0 && job->prompt_count == 0 && job->lora_count == 0);
+    SUMI_ASSERT(request->item_count == 0 && request->prompt_count == 0 && request->lora_count == 0);
     const sumi_network_info* info = &desc->model->info;
     sumi_references references;
     SUMI_TRY(find_references(desc, &references, error));
-    const uint64_t item_bytes = (uint64_t)desc->item_count * sizeof *job->items,
-                   prompt_bytes = 2 * (uint64_t)desc->item_count * sizeof *job->prompts;
+    const uint64_t item_bytes = (uint64_t)desc->item_count * sizeof *request->items,
+                   prompt_bytes = 2 * (uint64_t)desc->item_count * sizeof *request->prompts;
     sumi_packer packer = {NULL, 0};
     (void)sumi_pack(&packer, NULL, item_bytes);
     (void)sumi_pack(&packer, NULL, prompt_bytes);
     SUMI_TRY(sumi_block_reserve(heap, lists, packer.used, "a job's items", error));
     packer = (sumi_packer){lists->data, 0};
-    job->items = sumi_pack(&packer, NULL, item_bytes);
-    job->prompts = sumi_pack(&packer, NULL, prompt_bytes);
-    job->item_count = desc->item_count;
-    collect_prompts(desc, job);
-    SUMI_ASSERT(job->prompt_count >= 1 && job->prompt_count <= 2 * job->item_count);
+    request->items = sumi_pack(&packer, NULL, item_bytes);
+    request->prompts = sumi_pack(&packer, NULL, prompt_bytes);
+    request->item_count = desc->item_count;
+    collect_prompts(desc, request);
+    SUMI_ASSERT(request->prompt_count >= 1 && request->prompt_count <= 2 * request->item_count);
 
-    job->goal = SUMI_GOAL_IMAGES;
-    job->latent_channels = info->latent_channels;
-    job->latent_height = desc->height / info->vae_factor;
-    job->latent_width = desc->width / info->vae_factor;
+    request->goal = SUMI_GOAL_IMAGES;
+    request->latent_channels = info->latent_channels;
+    request->latent_height = desc->height / info->vae_factor;
+    request->latent_width = desc->width / info->vae_factor;
     packer = (sumi_packer){NULL, 0};
-    pack_input(&packer, desc, &references, job);
+    pack_input(&packer, desc, &references, request);
     SUMI_TRY(sumi_block_reserve(heap, input, packer.used, "a job's inputs", error));
     packer = (sumi_packer){input->data, 0};
-    pack_input(&packer, desc, &references, job);
+    pack_input(&packer, desc, &references, request);
 
-    job->width = desc->width;
-    job->height = desc->height;
-    job->step_count = desc->step_count;
-    job->guidance = desc->guidance - info->guidance_off;
-    job->guidance_begin = desc->guidance_begin;
-    job->guidance_end = desc->guidance_end;
-    job->guidance_rule = guidance_rule_of(desc);
-    job->norm_limit = desc->guidance_norm_limit;
-    job->solver = desc->solver;
-    job->shift = desc->shift;
-    job->noise = desc->noise;
-    job->multiprocessors = desc->noise_multiprocessors;
-    job->threads_per_multiprocessor = desc->noise_threads_per_multiprocessor;
-    job->posterior = desc->start_posterior;
-    job->strength = desc->strength;
-    job->mask_feather = desc->mask_feather;
+    request->width = desc->width;
+    request->height = desc->height;
+    request->step_count = desc->step_count;
+    request->guidance = desc->guidance - info->guidance_off;
+    request->guidance_begin = desc->guidance_begin;
+    request->guidance_end = desc->guidance_end;
+    request->guidance_rule = guidance_rule_of(desc);
+    request->norm_limit = desc->guidance_norm_limit;
+    request->solver = desc->solver;
+    request->shift = desc->shift;
+    request->noise = desc->noise;
+    request->multiprocessors = desc->noise_multiprocessors;
+    request->threads_per_multiprocessor = desc->noise_threads_per_multiprocessor;
+    request->posterior = desc->start_posterior;
+    request->strength = desc->strength;
+    request->mask_feather = desc->mask_feather;
     for (int32_t i = 0; i < desc->lora_count; i++) {
         if (desc->loras[i].scale == 0.0f) continue; // an adapter with scale 0 has no effect
-        job->loras[job->lora_count] = desc->loras[i].lora;
-        job->lora_scales[job->lora_count++] = desc->loras[i].scale;
+        request->loras[request->lora_count] = desc->loras[i].lora;
+        request->lora_scales[request->lora_count++] = desc->loras[i].scale;
     }
-    job->deadline_ms = desc->deadline_ms;
-    job->step_cache_threshold = desc->step_cache;
-    job->preview_every = desc->preview_every;
-    job->profiles = desc->profile;
+    request->deadline_ms = desc->deadline_ms;
+    request->step_cache_threshold = desc->step_cache;
+    request->preview_every = desc->preview_every;
+    request->profiles = desc->profile;
     return SUMI_OK;
 }

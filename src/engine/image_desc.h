@@ -1,4 +1,4 @@
-// From sumi_image_desc to a plan job: every member is checked, and everything that the desc points to is copied.
+// From sumi_image_desc to the request of a job: every member is checked, and everything that the desc points to is copied.
 //
 // The functions run inside public calls on the thread of the host program. They take no lock except the one of the log;
 // the copy calls the host program's allocator.
@@ -14,8 +14,8 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
                                   sumi_image_desc* out_resolved_desc, sumi_error* error);
 // Logs a warning if a desc that passed the checks has members without effect: negative prompts while guidance is off.
 void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc* desc);
-// Fills a zeroed job from a desc that passed the checks. The arrays are copied into the blocks `lists` and `input`,
+// Fills a zeroed request from a desc that passed the checks. The arrays are copied into the blocks `lists` and `input`,
 // which the caller owns and which must outlive the job. Fails with SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,
-                                 sumi_plan_job* job, sumi_error* error);
+                                 sumi_job_request* request, sumi_error* error);
 #endif

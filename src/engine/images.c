@@ -53,19 +53,20 @@ static sumi_result query_memory(sumi_engine* engine, const sumi_image_desc* desc
 {
     sumi_heap* heap = &query->heap;
     sumi_plan_job* job = &query->job;
-    SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, job, error));
-    for (int32_t i = 0; i < job->prompt_count; i++) {
+    SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, &job->request, error));
+    for (int32_t i = 0; i < job->request.prompt_count; i++) {
         bool is_done;
         SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, UINT64_MAX, &is_done, error));
         SUMI_ASSERT(is_done);
     }
     sumi_plan_request request;
-    SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
+    SUMI_TRY(
+        sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->request.step_count, &request, error));
     const uint64_t held_bytes_before = atomic_load(&heap->allocated_bytes);
     SUMI_TRY(sumi_plan_entry_write_for_query(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->allocated_bytes) - held_bytes_before + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
-              + sumi_references_resize_bytes(&job->references);
+              + sumi_references_resize_bytes(&job->request.references);
     out->weights = desc->model->info.weight_bytes;
     out->arena = query->entry.plan.arena_bytes;
     out->staging = query->entry.scratch_bytes;
@@ -137,11 +138,12 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
 
 static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
-    SUMI_TRY(sumi_image_desc_copy(&engine->heap, source, &slot->lists, &slot->input, &slot->u.plan, error));
+    SUMI_TRY(sumi_image_desc_copy(&engine->heap, source, &slot->lists, &slot->input, &slot->u.plan.request, error));
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_job_mark_targets(job, true);
     // A host's progress bar wants the number while the job still waits. A deadline that the job cannot keep lowers it.
-    slot->status.step_count = slot->live.step_count = job->step_count - sumi_plan_job_first_step(job, job->step_count);
+    slot->status.step_count = slot->live.step_count =
+        job->request.step_count - sumi_plan_job_first_step(job, job->request.step_count);
     sumi_image_desc_log_unused(engine, source);
     return SUMI_OK;
 }
@@ -173,7 +175,7 @@ static sumi_result find_preview(const sumi_engine* engine, sumi_job job, int32_t
     const sumi_job_slot* slot = *out_slot = sumi_job_find(engine, job);
     if (slot == NULL) return SUMI_STALE_HANDLE;
     if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) return SUMI_WRONG_STATE;
-    return item < 0 || item >= slot->u.plan.item_count ? SUMI_INVALID_ARGUMENT : SUMI_OK;
+    return item < 0 || item >= slot->u.plan.request.item_count ? SUMI_INVALID_ARGUMENT : SUMI_OK;
 }
 
 sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity,
@@ -188,17 +190,17 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
     sumi_result result = find_preview(engine, job, item, &slot);
     if (result == SUMI_OK) {
         const sumi_plan_job* plan = &slot->u.plan;
-        const size_t bytes = (size_t)plan->latent_height * (size_t)plan->latent_width * 4;
+        const size_t bytes = (size_t)plan->request.latent_height * (size_t)plan->request.latent_width * 4;
         if (capacity < bytes) {
             result = SUMI_INVALID_ARGUMENT;
         } else {
-            memcpy(into, plan->previews[plan->preview_front] + (size_t)item * bytes, bytes);
+            memcpy(into, plan->products.previews[plan->products.preview_front] + (size_t)item * bytes, bytes);
             *out_image = (sumi_image){.pixels = into,
-                                      .width = plan->latent_width,
-                                      .height = plan->latent_height,
-                                      .row_bytes = plan->latent_width * 4,
+                                      .width = plan->request.latent_width,
+                                      .height = plan->request.latent_height,
+                                      .row_bytes = plan->request.latent_width * 4,
                                       .format = SUMI_FORMAT_RGBA8,
-                                      .seed = plan->items[item].seed,
+                                      .seed = plan->request.items[item].seed,
                                       .step_count = slot->status.step};
         }
     }
@@ -237,12 +239,12 @@ static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item,
     sumi_result result = find_preview(engine, job, item, &slot);
     if (result == SUMI_OK) {
         const sumi_plan_job* plan = &slot->u.plan;
-        size = (sumi_size){plan->latent_width, plan->latent_height};
+        size = (sumi_size){plan->request.latent_width, plan->request.latent_height};
         if (size.width != external->import.width || size.height != external->import.height) {
             result = SUMI_INVALID_ARGUMENT;
         } else {
             const size_t bytes = (size_t)size.width * (size_t)size.height * 4;
-            write_preview(plan->previews[plan->preview_front] + (size_t)item * bytes, target,
+            write_preview(plan->products.previews[plan->products.preview_front] + (size_t)item * bytes, target,
                           (unsigned char*)(uintptr_t)external->import.staging);
         }
     }
@@ -272,9 +274,9 @@ sumi_result sumi_job_show_preview(sumi_engine* engine, sumi_job job, int32_t ite
 static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
 {
     SUMI_ASSERT(image->pixels == NULL && image->handle == 0);
-    const int32_t row = job->width * sumi_format_bytes(item->target.format);
-    *image = (sumi_image){.width = job->width,
-                          .height = job->height,
+    const int32_t row = job->request.width * sumi_format_bytes(item->target.format);
+    *image = (sumi_image){.width = job->request.width,
+                          .height = job->request.height,
                           .row_bytes = row,
                           .format = item->target.format,
                           .seed = item->seed,
@@ -290,7 +292,7 @@ static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image
         return;
     }
     unsigned char* to = item->target.host_memory;
-    for (int32_t y = 0; y < job->height; y++)
+    for (int32_t y = 0; y < job->request.height; y++)
         memcpy(to + (size_t)y * (size_t)image->row_bytes, item->pixels + (size_t)y * (size_t)row, (size_t)row);
     image->pixels = to;
 }
@@ -303,19 +305,20 @@ static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* o
     sumi_plan_job* plan = &slot->u.plan;
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
-        if (out_images == NULL || capacity < plan->item_count) {
+        if (out_images == NULL || capacity < plan->request.item_count) {
             return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d images",
-                             out_images != NULL ? (int)capacity : 0, (int)plan->item_count);
+                             out_images != NULL ? (int)capacity : 0, (int)plan->request.item_count);
         }
         // Copies into externals come first, because they can fail: the job is then still complete and can be fetched
         // again.
-        for (int32_t i = 0; i < plan->item_count; i++) {
-            sumi_job_item* item = &plan->items[i];
+        for (int32_t i = 0; i < plan->request.item_count; i++) {
+            sumi_job_item* item = &plan->request.items[i];
             if (item->target.external == NULL || item->is_copied) continue;
             SUMI_TRY(sumi_external_copy(engine, &item->target, false, error));
             item->is_copied = true;
         }
-        for (int32_t i = 0; i < plan->item_count; i++) fill_image(plan, &plan->items[i], &out_images[i]);
+        for (int32_t i = 0; i < plan->request.item_count; i++)
+            fill_image(plan, &plan->request.items[i], &out_images[i]);
     }
     sumi_job_free(engine, slot);
     return result;
@@ -346,13 +349,14 @@ static sumi_result job_latents(const sumi_engine* engine, sumi_job job, int32_t 
     sumi_job_slot* slot;
     SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
     const sumi_plan_job* plan = &slot->u.plan;
-    const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
+    const size_t count = (size_t)plan->request.latent_channels * (size_t)plan->request.latent_height
+                       * (size_t)plan->request.latent_width;
     if (slot->error.result != SUMI_OK) return slot->error.result;
-    SUMI_REFUSE(item < 0 || item >= plan->item_count, SUMI_INVALID_ARGUMENT, "sumi_job_latents: item is %d of %d",
-                (int)item, (int)plan->item_count);
+    SUMI_REFUSE(item < 0 || item >= plan->request.item_count, SUMI_INVALID_ARGUMENT,
+                "sumi_job_latents: item is %d of %d", (int)item, (int)plan->request.item_count);
     SUMI_REFUSE(into == NULL || capacity < count, SUMI_INVALID_ARGUMENT,
                 "sumi_job_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0, count);
-    memcpy(into, plan->latents + (size_t)item * count, count * sizeof *into);
+    memcpy(into, plan->products.latents + (size_t)item * count, count * sizeof *into);
     return SUMI_OK;
 }
 

@@ -252,8 +252,8 @@ void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)
 static bool uses_lora(const sumi_job_slot* slot, const sumi_lora* lora)
 {
     if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
-    for (int32_t i = 0; i < slot->u.plan.lora_count; i++) {
-        if (slot->u.plan.loras[i] == lora) return true;
+    for (int32_t i = 0; i < slot->u.plan.request.lora_count; i++) {
+        if (slot->u.plan.request.loras[i] == lora) return true;
     }
     return false;
 }
@@ -261,8 +261,8 @@ static bool uses_lora(const sumi_job_slot* slot, const sumi_lora* lora)
 static bool uses_external(const sumi_job_slot* slot, const sumi_external* external)
 {
     if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
-    for (int32_t i = 0; i < slot->u.plan.item_count; i++) {
-        if (sumi_target_uses(&slot->u.plan.items[i].target, external)) return true;
+    for (int32_t i = 0; i < slot->u.plan.request.item_count; i++) {
+        if (sumi_target_uses(&slot->u.plan.request.items[i].target, external)) return true;
     }
     return false;
 }

@@ -13,26 +13,29 @@
 // Bytes of the two blocks that reserve_mask reserves.
 static uint64_t mask_value_bytes(const sumi_plan_job* job)
 {
-    return sumi_plan_job_latent_size(job) * sizeof(float) + 2 * (uint64_t)job->width * (uint64_t)job->height;
+    return sumi_plan_job_latent_size(job) * sizeof(float)
+         + 2 * (uint64_t)job->request.width * (uint64_t)job->request.height;
 }
 static uint64_t mask_edge_bytes(const sumi_plan_job* job)
 {
-    return job->mask_feather > 0 ? (uint64_t)job->width * (uint64_t)job->height * sizeof(uint16_t) : 0;
+    return job->request.mask_feather > 0
+             ? (uint64_t)job->request.width * (uint64_t)job->request.height * sizeof(uint16_t)
+             : 0;
 }
 
 uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
 {
-    const int32_t width = job->width, height = job->height;
+    const int32_t width = job->request.width, height = job->request.height;
     uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
-    if (job->start_image.data != NULL) {
-        const sumi_resize_args resize = {&job->start_image, width, height, SUMI_FILTER_LANCZOS};
+    if (job->request.start_image.data != NULL) {
+        const sumi_resize_args resize = {&job->request.start_image, width, height, SUMI_FILTER_LANCZOS};
         bytes += sumi_resize_bytes(&resize) + (uint64_t)width * (uint64_t)height * 3;
     }
-    if (job->mask.data != NULL) {
-        const sumi_resize_args resize = {&job->mask, width, height, SUMI_FILTER_LANCZOS};
+    if (job->request.mask.data != NULL) {
+        const sumi_resize_args resize = {&job->request.mask, width, height, SUMI_FILTER_LANCZOS};
         bytes += mask_value_bytes(job) + mask_edge_bytes(job);
-        bytes += sumi_pixels_mask_bytes(&job->mask, width, height);
-        if (job->mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
+        bytes += sumi_pixels_mask_bytes(&job->request.mask, width, height);
+        if (job->request.mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
     }
     return bytes;
 }
@@ -40,7 +43,7 @@ uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
 static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
                         const void* data, uint64_t bytes)
 {
-    engine->runner->functions->write(engine->runner, &job->entry->plan, value, offset, data, bytes);
+    engine->runner->functions->write(engine->runner, &job->progress.entry->plan, value, offset, data, bytes);
 }
 
 // Writes float32 values to a value of activations, from element `first` on. The runner decides whether activations are
@@ -49,8 +52,8 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
                                      const float* data, size_t count, sumi_error* error)
 {
     SUMI_ASSERT(count > 0);
-    SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
-    if (job->entry->plan.activation_bytes == 4) {
+    SUMI_ASSERT(job->progress.entry->plan.activation_bytes == 4 || job->progress.entry->plan.activation_bytes == 2);
+    if (job->progress.entry->plan.activation_bytes == 4) {
         write_value(engine, job, value, first * 4, data, count * 4);
         return SUMI_OK;
     }
@@ -65,10 +68,10 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
 static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->plan_prompt_count <= job->prompt_count);
-    const sumi_pipeline* pipeline = &job->entry->pipeline;
-    for (int32_t p = 0; p < job->plan_prompt_count; p++) {
-        const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
+    SUMI_ASSERT(job->progress.plan_prompt_count <= job->request.prompt_count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    for (int32_t p = 0; p < job->progress.plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[p]];
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
             sumi_pipeline_rows ids = pipeline->ids[p][e];
             if (prompt->text == NULL || ids.value.id == 0) continue;
@@ -76,35 +79,35 @@ static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
             // computes shared tokens once (shared_tokens in job_request.c).
             const int32_t skipped = prompt->token_count[e] - ids.count;
             const int32_t* from =
-                sumi_plan_job_ids(&engine->workspace, slot->model, job, job->plan_prompts[p], e) + skipped;
+                sumi_plan_job_ids(&engine->workspace, slot->model, job, job->progress.plan_prompts[p], e) + skipped;
             write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
                         (uint64_t)ids.count * sizeof *from);
         }
     }
-    if (job->goal != SUMI_GOAL_IMAGES) return;
-    const size_t count = (size_t)job->evaluation_count;
-    write_value(engine, job, pipeline->times, 0, job->times, count * sizeof *job->times);
-    write_value(engine, job, pipeline->solver, 0, job->rows, count * sizeof *job->rows);
+    if (job->request.goal != SUMI_GOAL_IMAGES) return;
+    const size_t count = (size_t)job->progress.evaluation_count;
+    write_value(engine, job, pipeline->times, 0, job->progress.times, count * sizeof *job->progress.times);
+    write_value(engine, job, pipeline->solver, 0, job->progress.rows, count * sizeof *job->progress.rows);
 }
 
 // Writes the next piece of the features of prompts that the host program gave encoded.
 static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job, bool* out_done,
                                   sumi_error* error)
 {
-    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     size_t before = 0;
-    for (int32_t p = 0; p < job->plan_prompt_count; p++) {
-        const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
+    for (int32_t p = 0; p < job->progress.plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[p]];
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
             const sumi_pipeline_rows features = pipeline->features[p][e];
             if (prompt->text != NULL || features.value.id == 0) continue;
             const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
-            if (job->moved_values < before + count) {
-                const size_t offset = job->moved_values - before, piece = count - offset < SUMI_FEATURE_PIECE_VALUES
-                                                                            ? count - offset
-                                                                            : SUMI_FEATURE_PIECE_VALUES;
+            if (job->progress.moved_values < before + count) {
+                const size_t offset = job->progress.moved_values - before,
+                             piece = count - offset < SUMI_FEATURE_PIECE_VALUES ? count - offset
+                                                                                : SUMI_FEATURE_PIECE_VALUES;
                 *out_done = false;
-                job->moved_values += piece;
+                job->progress.moved_values += piece;
                 return write_activations(engine, job, features.value, (uint64_t)features.row * width + offset,
                                          prompt->features[e] + offset, piece, error);
             }
@@ -119,24 +122,27 @@ static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot
 // resize.
 static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
-    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    SUMI_ASSERT(job->progress.entry != NULL && job->progress.phase == SUMI_PHASE_INPUT);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     *out_done = true;
-    if (job->start_latents != NULL) {
+    if (job->request.start_latents != NULL) {
         const uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
-        for (int32_t i = 0; i < job->batch_count; i++)
-            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->start_latents, bytes);
+        for (int32_t i = 0; i < job->progress.batch_count; i++)
+            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->request.start_latents, bytes);
     }
-    if (job->start_image.data == NULL) return SUMI_OK;
+    if (job->request.start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
-    const sumi_resize_args resize = {&job->start_image, job->width, job->height, SUMI_FILTER_LANCZOS};
-    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
+    const sumi_resize_args resize = {&job->request.start_image, job->request.width, job->request.height,
+                                     SUMI_FILTER_LANCZOS};
+    SUMI_TRY(
+        sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture, error));
     if (!*out_done) return SUMI_OK;
-    const uint64_t bytes = (uint64_t)job->width * (uint64_t)job->height * 3;
+    const uint64_t bytes = (uint64_t)job->request.width * (uint64_t)job->request.height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
     SUMI_TRY(
         // The picture has the right size already, so this allocates nothing.
-        sumi_pixels_to_rgb(&engine->heap, &picture, job->width, job->height, engine->workspace.values.data, error));
+        sumi_pixels_to_rgb(&engine->heap, &picture, job->request.width, job->request.height,
+                           engine->workspace.values.data, error));
     write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
     return SUMI_OK;
 }
@@ -150,14 +156,14 @@ typedef struct mask_blocks {
 
 static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, mask_blocks* out, sumi_error* error)
 {
-    const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
+    const uint64_t pixels = (uint64_t)job->request.width * (uint64_t)job->request.height;
     sumi_block *values = &engine->workspace.values, *between = &engine->workspace.intermediate;
     SUMI_TRY(sumi_block_reserve(&engine->heap, values, mask_value_bytes(job), "a mask", error));
     out->latent = values->data;
     out->mask = (uint8_t*)(out->latent + sumi_plan_job_latent_size(job));
     out->opacity = out->mask + pixels;
     out->distances = NULL;
-    if (job->mask_feather > 0) {
+    if (job->request.mask_feather > 0) {
         SUMI_TRY(sumi_block_reserve(&engine->heap, between, mask_edge_bytes(job), "a mask's edge", error));
         out->distances = between->data;
     }
@@ -168,24 +174,26 @@ static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, m
 // also in the workspace, where reserve_mask finds it.
 static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    sumi_pixels picture = job->mask;
+    sumi_pixels picture = job->request.mask;
     *out_done = true;
     // The alpha channel of a mask is used, so colours must be premultiplied before the resize. sumi_pixels_to_mask does
     // that in one piece; masks without alpha are resized here in several pieces.
-    if (job->mask.channel_count != 4) {
-        const sumi_resize_args resize = {&job->mask, job->width, job->height, SUMI_FILTER_LANCZOS};
-        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
+    if (job->request.mask.channel_count != 4) {
+        const sumi_resize_args resize = {&job->request.mask, job->request.width, job->request.height,
+                                         SUMI_FILTER_LANCZOS};
+        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture,
+                                  error));
         if (!*out_done) return SUMI_OK;
     }
     mask_blocks blocks;
     SUMI_TRY(reserve_mask(engine, job, &blocks, error));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
-    sumi_result result =
-        sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, blocks.mask, blocks.latent, error);
+    sumi_result result = sumi_pixels_to_mask(&temporary.heap, &picture, job->request.width, job->request.height,
+                                             blocks.mask, blocks.latent, error);
     sumi_temporary_end(&temporary);
     if (result == SUMI_OK) {
-        write_value(engine, job, job->entry->pipeline.mask, 0, blocks.latent,
+        write_value(engine, job, job->progress.entry->pipeline.mask, 0, blocks.latent,
                     sumi_plan_job_latent_size(job) * sizeof(float));
     }
     return result;
@@ -194,37 +202,37 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
 #define DISTANCE_PIXELS 500000 // pixels per piece: about two milliseconds
 
 // Writes the next piece of the mask: first the latent mask, then, if the start image is put back over the result
-// (opacity), the distances downward, the distances upward, and the opacity. job->mask_rows counts the rows of both
+// (opacity), the distances downward, the distances upward, and the opacity. job->progress.mask_rows counts the rows of both
 // passes over the distances.
 
 static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
-    const sumi_value opacity = job->entry->pipeline.opacity;
+    SUMI_ASSERT(job->progress.entry != NULL && job->progress.phase == SUMI_PHASE_INPUT);
+    const sumi_value opacity = job->progress.entry->pipeline.opacity;
     *out_done = true;
-    if (job->mask.data == NULL) return SUMI_OK;
-    if (job->mask_rows == 0) {
+    if (job->request.mask.data == NULL) return SUMI_OK;
+    if (job->progress.mask_rows == 0) {
         SUMI_TRY(write_latent_mask(engine, job, out_done, error));
         if (!*out_done || opacity.id == 0) return SUMI_OK;
     }
     mask_blocks blocks;
     SUMI_TRY(reserve_mask(engine, job, &blocks, error));
-    const int32_t height = job->height, width = job->width;
-    if (blocks.distances != NULL && job->mask_rows < 2 * height) {
-        const bool upward = job->mask_rows >= height;
-        const int32_t first = upward ? job->mask_rows - height : job->mask_rows;
+    const int32_t height = job->request.height, width = job->request.width;
+    if (blocks.distances != NULL && job->progress.mask_rows < 2 * height) {
+        const bool upward = job->progress.mask_rows >= height;
+        const int32_t first = upward ? job->progress.mask_rows - height : job->progress.mask_rows;
         int32_t count = DISTANCE_PIXELS / width + 1;
         count = count < height - first ? count : height - first;
         sumi_mask_distances(blocks.mask, width, height, upward ? height - first - count : first,
                             upward ? height - first : first + count, upward, blocks.distances);
-        job->mask_rows += count;
+        job->progress.mask_rows += count;
         *out_done = false;
         return SUMI_OK;
     }
     const size_t pixels = (size_t)width * (size_t)height;
-    sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->mask_feather, blocks.opacity);
+    sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->request.mask_feather, blocks.opacity);
     write_value(engine, job, opacity, 0, blocks.opacity, pixels);
-    job->mask_rows = 0;
+    job->progress.mask_rows = 0;
     return SUMI_OK;
 }
 
@@ -236,7 +244,8 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
                                     sumi_block* block, bool* out_done, sumi_error* error)
 {
     sumi_pixels picture;
-    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, args, &job->resize, out_done, &picture, error));
+    SUMI_TRY(
+        sumi_resize_step(&engine->heap, &engine->workspace, args, &job->progress.resize, out_done, &picture, error));
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference image", error));
@@ -249,9 +258,9 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
 static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
                                    bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(job->entry != NULL && index >= 0 && index < job->references.count);
-    const sumi_pipeline* pipeline = &job->entry->pipeline;
-    const sumi_reference* reference = &job->references.list[index];
+    SUMI_ASSERT(job->progress.entry != NULL && index >= 0 && index < job->request.references.count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const sumi_reference* reference = &job->request.references.list[index];
     const sumi_picture_size read = reference->sizes.autoencoder, first = reference->sizes.first,
                             seen = reference->sizes.vision;
     sumi_workspace* workspace = &engine->workspace;
@@ -263,8 +272,8 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
         SUMI_TRY(resize_reference(engine, job, &args, &workspace->first, out_done, error));
         if (!*out_done) return SUMI_OK;
         const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
-        if (job->goal == SUMI_GOAL_PROMPTS)
-            memcpy(job->prompt->references[index], workspace->first.data, (size_t)bytes);
+        if (job->request.goal == SUMI_GOAL_PROMPTS)
+            memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
         else write_value(engine, job, pipeline->reference_pixels[index], 0, workspace->first.data, bytes);
         return SUMI_OK;
     }
@@ -281,23 +290,23 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     return SUMI_OK;
 }
 
-// job->cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each reference.
+// job->progress.cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each reference.
 #define FIRST_REFERENCE_PIECE 3
 
 sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = true;
-    const int32_t reference_piece = job->cursor - FIRST_REFERENCE_PIECE;
-    if (job->cursor == 0 && job->moved_values == 0) write_ids_and_steps(engine, slot);
-    if (job->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
-    else if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
-    else if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
+    const int32_t reference_piece = job->progress.cursor - FIRST_REFERENCE_PIECE;
+    if (job->progress.cursor == 0 && job->progress.moved_values == 0) write_ids_and_steps(engine, slot);
+    if (job->progress.cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
+    else if (job->progress.cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
+    else if (job->progress.cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
     else
         SUMI_TRY(write_reference(engine, job, reference_piece / REFERENCE_STAGES,
                                  (reference_stage)(reference_piece % REFERENCE_STAGES), &is_over, error));
-    if (is_over) job->cursor++;
-    *out_done = job->cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->references.count;
+    if (is_over) job->progress.cursor++;
+    *out_done = job->progress.cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->request.references.count;
     return SUMI_OK;
 }
 
@@ -311,7 +320,7 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
 static size_t noise_piece(const sumi_plan_job* job)
 {
     const size_t count = sumi_plan_job_latent_values(job),
-                 piece = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
+                 piece = job->request.noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
     // If the number of values is not a multiple of 16, torch draws the last values of a call differently, so such noise
     // is drawn in one piece.
     return count % 16 != 0 || piece > count ? count : piece;
@@ -320,49 +329,51 @@ static size_t noise_piece(const sumi_plan_job* job)
 size_t sumi_plan_job_noise_values(const sumi_plan_job* job)
 {
     return sumi_plan_job_latent_values(job)
-         * ((sumi_plan_job_draws_posterior(job) ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0));
+         * ((sumi_plan_job_draws_posterior(job) ? 1 : 0) + (job->request.goal == SUMI_GOAL_IMAGES ? 1 : 0));
 }
 
 // Each item has its own generator, seeded with the item's seed. The generator draws the posterior's noise first and the
 // main noise second, in the order of the reference.
 sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(job->cursor >= 0 && job->cursor < job->batch_count);
-    const sumi_pipeline* pipeline = &job->entry->pipeline;
-    const size_t count = sumi_plan_job_latent_values(job), item = (size_t)(job->batch_begin + job->cursor);
-    const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA,
-               is_posterior = samples && job->drawn_values < count;
+    SUMI_ASSERT(job->progress.cursor >= 0 && job->progress.cursor < job->progress.batch_count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const size_t count = sumi_plan_job_latent_values(job),
+                 item = (size_t)(job->progress.batch_begin + job->progress.cursor);
+    const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = job->request.noise == SUMI_NOISE_TORCH_CUDA,
+               is_posterior = samples && job->progress.drawn_values < count;
     const size_t total = sumi_plan_job_noise_values(job),
-                 offset = samples && !is_posterior ? job->drawn_values - count : job->drawn_values;
-    *out_done = job->drawn_values >= total;
+                 offset = samples && !is_posterior ? job->progress.drawn_values - count : job->progress.drawn_values;
+    *out_done = job->progress.drawn_values >= total;
     if (*out_done) return SUMI_OK;
-    if (job->drawn_values == 0 && is_cuda)
-        sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors,
-                             job->threads_per_multiprocessor);
-    else if (job->drawn_values == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
+    if (job->progress.drawn_values == 0 && is_cuda)
+        sumi_torch_cuda_seed(&job->progress.generator.cuda, job->request.items[item].seed, job->request.multiprocessors,
+                             job->request.threads_per_multiprocessor);
+    else if (job->progress.drawn_values == 0)
+        sumi_torch_cpu_seed(&job->progress.generator.cpu, job->request.items[item].seed);
 
-    const float* source = is_posterior                   ? job->start_noise
-                        : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count
-                                                         : NULL;
+    const float* source = is_posterior                           ? job->request.start_noise
+                        : job->request.noise == SUMI_NOISE_GIVEN ? job->request.noise_values + item * count
+                                                                 : NULL;
     const size_t piece = noise_piece(job) < count - offset ? noise_piece(job) : count - offset;
     SUMI_ASSERT(piece > 0 && offset + piece <= count);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, piece * sizeof(float), "noise", error));
     float* values = engine->workspace.values.data;
     if (source == NULL && is_cuda) {
-        sumi_torch_cuda_randn_range(&job->generator.cuda, values, count, offset, piece);
-        if (offset + piece == count) sumi_torch_cuda_skip(&job->generator.cuda, count);
+        sumi_torch_cuda_randn_range(&job->progress.generator.cuda, values, count, offset, piece);
+        if (offset + piece == count) sumi_torch_cuda_skip(&job->progress.generator.cuda, count);
     } else if (source == NULL) {
-        sumi_torch_cpu_randn(&job->generator.cpu, values, piece);
+        sumi_torch_cpu_randn(&job->progress.generator.cpu, values, piece);
     }
     write_value(engine, job,
                 is_posterior                   ? pipeline->eps
                 : sumi_plan_job_has_start(job) ? pipeline->noise
                                                : pipeline->x,
-                ((size_t)job->cursor * count + offset) * sizeof(float), source != NULL ? source + offset : values,
-                piece * sizeof(float));
-    job->drawn_values += piece;
-    SUMI_ASSERT(job->drawn_values <= total);
-    *out_done = job->drawn_values >= total;
+                ((size_t)job->progress.cursor * count + offset) * sizeof(float),
+                source != NULL ? source + offset : values, piece * sizeof(float));
+    job->progress.drawn_values += piece;
+    SUMI_ASSERT(job->progress.drawn_values <= total);
+    *out_done = job->progress.drawn_values >= total;
     return SUMI_OK;
 }
 

@@ -17,7 +17,7 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, struct sumi_job_slot*
 
 // How many noise values one item needs, the posterior's included; 0: none. Any thread.
 size_t sumi_plan_job_noise_values(const sumi_plan_job* job);
-// Draws and writes the next piece of the noise of batch item job->cursor. *out_done: it was the item's last.
+// Draws and writes the next piece of the noise of batch item job->progress.cursor. *out_done: it was the item's last.
 sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error);
 // Predicted time of the pump's thread for the noise of one item, in microseconds.
 double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job);

@@ -33,28 +33,28 @@
 static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(slot == engine->jobs.running && job->batch_begin >= 0);
+    SUMI_ASSERT(slot == engine->jobs.running && job->progress.batch_begin >= 0);
     sumi_plan_request request;
-    if (!job->has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
-    job->has_reviewed = true;
+    if (!job->shortage.has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
+    job->shortage.has_reviewed = true;
     engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
     // The number of steps is decided with the first batch, and not again when a paused job continues.
-    const bool is_new = job->batch_begin == 0 && job->saved_evaluation == 0;
-    if (is_new) job->decided_steps = job->step_count;
-    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->decided_steps, &request,
-                                   error));
-    SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
-    if (job->deadline_ms > 0 && is_new) {
-        int32_t steps = sumi_deadline_step_count(engine, slot, job->step_count);
-        if (steps < job->step_count) {
+    const bool is_new = job->progress.batch_begin == 0 && job->saved.evaluation == 0;
+    if (is_new) job->progress.decided_steps = job->request.step_count;
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->progress.decided_steps,
+                                   &request, error));
+    SUMI_TRY(sumi_plan_get(engine, &request, &job->progress.entry, error));
+    if (job->request.deadline_ms > 0 && is_new) {
+        int32_t steps = sumi_deadline_step_count(engine, slot, job->request.step_count);
+        if (steps < job->request.step_count) {
             char text[128];
-            snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps,
-                     (int)job->step_count);
+            snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->request.deadline_ms,
+                     (int)steps, (int)job->request.step_count);
             sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
-            job->decided_steps = steps;
+            job->progress.decided_steps = steps;
             SUMI_TRY(
                 sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
-            SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
+            SUMI_TRY(sumi_plan_get(engine, &request, &job->progress.entry, error));
         }
     }
     return SUMI_OK;
@@ -63,11 +63,11 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
 static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->entry != NULL);
+    SUMI_ASSERT(job->progress.entry != NULL);
     SUMI_TRY(sumi_plan_job_reserve_products(engine, slot, error));
-    SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
-    sumi_probe_begin(job->entry);
-    slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
+    SUMI_TRY(sumi_engine_reserve(engine, job->progress.entry, error));
+    sumi_probe_begin(job->progress.entry);
+    slot->live.step_count = job->request.goal == SUMI_GOAL_IMAGES ? job->progress.run_steps : 0;
     slot->live.compiling_since_ns = 0; // the job may have been paused meanwhile
     return SUMI_OK;
 }
@@ -99,7 +99,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
                                   sumi_turn_end* out_end, bool* out_done, sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_plan_entry* entry = slot->u.plan.entry;
+    sumi_plan_entry* entry = slot->u.plan.progress.entry;
     SUMI_ASSERT(slot == engine->jobs.running && entry != NULL);
     const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     float progress = 0.0f;
@@ -107,7 +107,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
     sumi_limit_note(engine, result);
     if (result != SUMI_OK) return result;
-    slot->u.plan.has_prepared = slot->u.plan.has_prepared || !*out_done;
+    slot->u.plan.progress.has_prepared = slot->u.plan.progress.has_prepared || !*out_done;
     if (note_compiling(engine, slot)) {
         *out_stage = SUMI_STAGE_COMPILE;
         *out_end = SUMI_TURN_WAITS;
@@ -115,7 +115,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     }
     if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
     if (!*out_done) return SUMI_OK;
-    if (slot->u.plan.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
+    if (slot->u.plan.request.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
     sumi_run_begin(engine, entry);
     sumi_deadline_begin(engine, slot);
     sumi_step_cache_begin(engine, &slot->u.plan);
@@ -125,19 +125,19 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
 // Called when a batch has ended. If items are left, sets up the next batch, returns to phase PLAN and returns true.
 static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 {
-    SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
-    for (int32_t i = 0; i < job->batch_count; i++) {
-        sumi_job_item* item = &job->items[job->batch_begin + i];
-        item->step_count = job->run_steps - job->deadline_adaptation.skipped_count;
-        item->evaluation_count = job->step_cache.evaluation_count;
-        item->reused_count = job->step_cache.reused_count;
+    SUMI_ASSERT(job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
+    for (int32_t i = 0; i < job->progress.batch_count; i++) {
+        sumi_job_item* item = &job->request.items[job->progress.batch_begin + i];
+        item->step_count = job->progress.run_steps - job->progress.deadline_adaptation.skipped_count;
+        item->evaluation_count = job->progress.step_cache.evaluation_count;
+        item->reused_count = job->progress.step_cache.reused_count;
     }
-    job->batch_begin += job->batch_count;
-    const int32_t remaining_count = job->item_count - job->batch_begin;
+    job->progress.batch_begin += job->progress.batch_count;
+    const int32_t remaining_count = job->request.item_count - job->progress.batch_begin;
     if (remaining_count <= 0) return false;
-    if (job->batch_count > remaining_count) job->batch_count = remaining_count;
+    if (job->progress.batch_count > remaining_count) job->progress.batch_count = remaining_count;
     engine->runs.current = (sumi_run){.entry = NULL}; // the plan cache may now drop the batch's plan
-    job->entry = NULL;
+    job->progress.entry = NULL;
     sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
     return true;
 }
@@ -151,8 +151,9 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
     sumi_plan_request request;
     sumi_error none = {0};
     // With a deadline the job may need another plan, for fewer steps.
-    if (job->deadline_ms > 0 || !sumi_run_is_only_draining(engine)) return false;
-    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none)
+    if (job->request.deadline_ms > 0 || !sumi_run_is_only_draining(engine)) return false;
+    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->request.step_count, &request,
+                              &none)
         != SUMI_OK)
         return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
@@ -160,7 +161,7 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
     const bool is_limited = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
     // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
     // whether the device has more memory again.
-    if (is_limited && !job->has_reviewed) return false;
+    if (is_limited && !job->shortage.has_reviewed) return false;
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
@@ -169,8 +170,9 @@ static void log_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
     const int32_t previous_cut_tokens = slot->live.cut_tokens;
-    for (int32_t i = 0; i < job->prompt_count; i++) {
-        if (job->prompts[i].cut_tokens > slot->live.cut_tokens) slot->live.cut_tokens = job->prompts[i].cut_tokens;
+    for (int32_t i = 0; i < job->request.prompt_count; i++) {
+        if (job->request.prompts[i].cut_tokens > slot->live.cut_tokens)
+            slot->live.cut_tokens = job->request.prompts[i].cut_tokens;
     }
     if (slot->live.cut_tokens == previous_cut_tokens) return;
     char text[160];
@@ -189,20 +191,20 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     sumi_result result;
     sumi_yield_answer yield = SUMI_YIELD_NOT_NOW;
     *out_stage = SUMI_STAGE_PREPARE;
-    if ((slot->must_yield || job->save_is_pending) && slot == engine->jobs.running)
+    if ((slot->must_yield || job->saved.is_pending) && slot == engine->jobs.running)
         SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
     if (yield == SUMI_YIELDED) {
         *out_end = SUMI_TURN_YIELDS;
         return SUMI_OK;
     }
-    switch (job->phase) {
+    switch (job->progress.phase) {
     case SUMI_PHASE_TEXT:
-        if (job->cursor < job->prompt_count) {
-            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, TEXT_WORK,
-                                            &is_over, error));
+        if (job->progress.cursor < job->request.prompt_count) {
+            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->progress.cursor,
+                                            TEXT_WORK, &is_over, error));
             if (!is_over) return SUMI_OK;
         }
-        if (++job->cursor < job->prompt_count) return SUMI_OK;
+        if (++job->progress.cursor < job->request.prompt_count) return SUMI_OK;
         log_cut_tokens(engine, slot);
         sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
@@ -214,9 +216,9 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
             return SUMI_OK;
         }
         // Each of the two pieces takes a millisecond or two.
-        result = job->cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
+        result = job->progress.cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
         if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
-        if (job->cursor++ == 0) return SUMI_OK;
+        if (job->progress.cursor++ == 0) return SUMI_OK;
         sumi_plan_job_enter(job, SUMI_PHASE_PREPARE_DEVICE);
         return SUMI_OK;
     case SUMI_PHASE_PREPARE_DEVICE:
@@ -231,7 +233,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     case SUMI_PHASE_RUN:
         SUMI_TRY(sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_PENDING, out_stage, out_end, &is_over, error));
         if (is_over) {
-            job->is_publishing = false;
+            job->progress.is_publishing = false;
             sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);
         }
         return SUMI_OK;
@@ -240,24 +242,26 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         SUMI_TRY(sumi_plan_job_read_output(engine, slot, job, &is_over, error));
         // Reads from the runner report no failure, so the device is checked here.
         SUMI_TRY(engine->runner->async->health(engine->runner, error));
-        if (is_over && job->goal == SUMI_GOAL_IMAGES) {
+        if (is_over && job->request.goal == SUMI_GOAL_IMAGES) {
             sumi_deadline_end(engine, slot);
             sumi_step_cache_end(job, slot->model);
         }
-        if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job))) *out_end = SUMI_TURN_DONE;
+        if (is_over && (job->request.goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job)))
+            *out_end = SUMI_TURN_DONE;
         return SUMI_OK;
     }
-    return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
+    return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->progress.phase);
 }
 
 bool sumi_plan_job_works_next(const sumi_plan_job* job)
 {
-    return job->phase != SUMI_PHASE_TEXT || job->cursor >= job->prompt_count || job->prompts[job->cursor].text != NULL;
+    return job->progress.phase != SUMI_PHASE_TEXT || job->progress.cursor >= job->request.prompt_count
+        || job->request.prompts[job->progress.cursor].text != NULL;
 }
 
 double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot)
 {
-    switch (slot->u.plan.phase) {
+    switch (slot->u.plan.progress.phase) {
     case SUMI_PHASE_TEXT: return engine->overhead_us[SUMI_OVERHEAD_TEXT];
     case SUMI_PHASE_PLAN: return engine->overhead_us[SUMI_OVERHEAD_PLAN];
     case SUMI_PHASE_PREPARE_DEVICE: return engine->overhead_us[SUMI_OVERHEAD_PREPARE_DEVICE];
@@ -275,34 +279,35 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
     if (slot == engine->jobs.running) sumi_plan_job_end_reading(&engine->workspace, &slot->u.plan);
     // After a job's end the device must not write to memory of the host program. This blocks until its copies have
     // ended.
-    if (slot->u.plan.is_publishing) engine->runner->async->wait_all(engine->runner);
-    slot->u.plan.is_publishing = false;
+    if (slot->u.plan.progress.is_publishing) engine->runner->async->wait_all(engine->runner);
+    slot->u.plan.progress.is_publishing = false;
     if (slot == engine->jobs.draining) {
         engine->runs.draining.entry = NULL; // slices still in flight stay in runs.draining until they are reported
     } else {
         engine->runs.current = (sumi_run){.entry = NULL};
     }
-    slot->u.plan.entry = NULL;
+    slot->u.plan.progress.entry = NULL;
 }
 
 void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
 {
-    for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
-        if (job->items[i].target.external != NULL) atomic_store(&job->items[i].target.external->is_used, is_used);
+    for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
+        if (job->request.items[i].target.external != NULL)
+            atomic_store(&job->request.items[i].target.external->is_used, is_used);
         // The host program may release the external while the job slot still exists.
-        if (!is_used) sumi_target_forget_externals(&job->items[i].target);
+        if (!is_used) sumi_target_forget_externals(&job->request.items[i].target);
     }
 }
 
 void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
 {
     sumi_plan_job* job = &slot->u.plan;
-    for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
-        if (job->items[i].picture != NULL) sumi_picture_release(engine, job->items[i].picture->handle);
-        job->items[i].picture = NULL;
+    for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
+        if (job->request.items[i].picture != NULL) sumi_picture_release(engine, job->request.items[i].picture->handle);
+        job->request.items[i].picture = NULL;
     }
     sumi_plan_job_mark_targets(job, false);
     sumi_plan_job_free_saved_state(engine, job);
-    sumi_prompt_free(job->prompt);
-    job->prompt = NULL;
+    sumi_prompt_free(job->products.prompt);
+    job->products.prompt = NULL;
 }

@@ -23,21 +23,22 @@ static void fill_in_denoising_step(const sumi_plan_job* job, sumi_run_slice* sli
 {
     slice->denoising_step = -1;
     if (slice->section != SUMI_SECTION_DENOISE) return;
-    const int32_t evaluation = slice->counter, denoising_step = job->rows[evaluation].step;
-    SUMI_ASSERT(evaluation >= 0 && evaluation < job->evaluation_count && denoising_step >= 0
-                && denoising_step < job->run_steps);
+    const int32_t evaluation = slice->counter, denoising_step = job->progress.rows[evaluation].step;
+    SUMI_ASSERT(evaluation >= 0 && evaluation < job->progress.evaluation_count && denoising_step >= 0
+                && denoising_step < job->progress.run_steps);
     slice->denoising_step = denoising_step;
-    const sumi_plan* plan = &job->entry->plan;
+    const sumi_plan* plan = &job->progress.entry->plan;
     if (sumi_plan_has_alternative(plan, slice->section_index))
         slice->change = sumi_step_cache_measured(plan, &plan->slices[slice->slice]);
-    if (!slice->ends_iteration || job->repeats) return; // of the section that repeats: one evaluation
+    if (!slice->ends_iteration || job->saved.repeats) return; // of the section that repeats: one evaluation
     // An evaluation does not end the step if others of the same step follow.
-    if (evaluation + 1 < job->evaluation_count && job->rows[evaluation + 1].step == denoising_step) return;
+    if (evaluation + 1 < job->progress.evaluation_count && job->progress.rows[evaluation + 1].step == denoising_step)
+        return;
     slice->ends_step = true;
     // A preview follows if a multiple of preview_every lies among the steps that end here, those left out included.
-    slice->has_preview =
-        job->preview_every > 0
-        && (denoising_step + 1 + slice->skip_count) / job->preview_every > denoising_step / job->preview_every;
+    slice->has_preview = job->request.preview_every > 0
+                      && (denoising_step + 1 + slice->skip_count) / job->request.preview_every
+                             > denoising_step / job->request.preview_every;
 }
 
 static sumi_run* run_of(sumi_engine* engine, const sumi_job_slot* slot)
@@ -53,16 +54,16 @@ static void update_progress(const sumi_engine* engine, sumi_job_slot* slot, cons
     // Prompt jobs have no items: item_count is 0. 0.99 leaves the last hundredth to the outputs, and + 1 us keeps the
     // quotient finite. The pump publishes the progress, and never a smaller one than before (pump.c).
     const double remaining_us = sumi_run_remaining_us(run), done_us = run->done_us + run->cursor.believed_us,
-                 item_count = job->item_count > 0 ? job->item_count : 1;
-    const double batch_share = job->batch_count > 0 ? job->batch_count / item_count : 1.0,
-                 later_share = 1.0 - batch_share - job->batch_begin / item_count;
+                 item_count = job->request.item_count > 0 ? job->request.item_count : 1;
+    const double batch_share = job->progress.batch_count > 0 ? job->progress.batch_count / item_count : 1.0,
+                 later_share = 1.0 - batch_share - job->progress.batch_begin / item_count;
     SUMI_ASSERT(batch_share > 0.0 && batch_share <= 1.0 && remaining_us >= 0.0);
     slot->live.progress =
-        (float)(job->batch_begin / item_count + batch_share * 0.99 * done_us / (done_us + remaining_us + 1.0));
+        (float)(job->progress.batch_begin / item_count + batch_share * 0.99 * done_us / (done_us + remaining_us + 1.0));
     slot->live.seconds_left = (float)((remaining_us + (remaining_us + done_us) * later_share / batch_share
-                                       + job->item_count * sumi_plan_job_output_us(engine, job))
+                                       + job->request.item_count * sumi_plan_job_output_us(engine, job))
                                       * 1e-6);
-    const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_remaining_seconds(slot) : 0.0;
+    const double until_deadline = job->request.deadline_ms > 0 ? sumi_deadline_remaining_seconds(slot) : 0.0;
     // The job will leave out steps to end before its deadline.
     if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left)
         slot->live.seconds_left = (float)until_deadline;
@@ -73,12 +74,12 @@ static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const su
                               const sumi_run_slice* slice, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    if (job->profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
+    if (job->request.profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
     if (slice->ends_step) slot->live.step = slice->denoising_step + 1 + slice->skip_count;
     if (slice->change.id != 0) sumi_step_cache_read(engine, job, slice->change);
     if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
-        job->preview_is_pending = false;
+        job->progress.preview_is_pending = false;
     }
     update_progress(engine, slot, run);
     return SUMI_OK;
@@ -122,17 +123,17 @@ static void note_piece(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_
 static sumi_result submit_slice(sumi_engine* engine, sumi_job_slot* slot, sumi_run_slice* slice, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(!job->preview_is_pending || !slice->has_preview);
+    SUMI_ASSERT(!job->progress.preview_is_pending || !slice->has_preview);
     SUMI_TRY(sumi_run_submit(engine, slice, error));
     if (!engine->runner->traits.has_device) note_piece(engine, slot, slice);
     if (!slice->is_submitted) return SUMI_OK;
     SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->change, error));
     if (slice->has_preview) {
-        SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->entry->pipeline.preview, error));
-        job->preview_is_pending = true;
+        SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->progress.entry->pipeline.preview, error));
+        job->progress.preview_is_pending = true;
     }
     if (!slice->ends_run) return SUMI_OK;
-    if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(sumi_plan_job_publish_pictures(engine, job, error));
+    if (job->request.goal == SUMI_GOAL_IMAGES) SUMI_TRY(sumi_plan_job_publish_pictures(engine, job, error));
     // Submitted last, so that publications have ended when these copies have.
     return sumi_plan_job_fetch_products(engine, job, error);
 }
@@ -141,7 +142,7 @@ static sumi_result submit_slice(sumi_engine* engine, sumi_job_slot* slot, sumi_r
 // one that reads noise.
 static bool lacks_noise(const sumi_plan_job* job)
 {
-    return sumi_plan_job_noise_values(job) > 0 && job->cursor < job->batch_count;
+    return sumi_plan_job_noise_values(job) > 0 && job->progress.cursor < job->progress.batch_count;
 }
 
 // The most pieces of noise that are written while slices are in flight. Writes wait in the runner's ring buffer for
@@ -153,9 +154,9 @@ bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* sl
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run* run = &engine->runs.current;
-    if (job->phase != SUMI_PHASE_RUN || slot != engine->jobs.running || !lacks_noise(job)) return false;
+    if (job->progress.phase != SUMI_PHASE_RUN || slot != engine->jobs.running || !lacks_noise(job)) return false;
     const bool is_busy = run->pending_count + engine->runs.draining.pending_count > 0;
-    if (is_busy && job->pieces_in_flight >= MAX_PIECES_IN_FLIGHT) return false;
+    if (is_busy && job->progress.pieces_in_flight >= MAX_PIECES_IN_FLIGHT) return false;
     // Now, if the next slice needs the noise, or if no slice can be submitted anyway.
     return run->section >= run->entry->noise_section || !sumi_run_can_submit(engine);
 }
@@ -168,7 +169,7 @@ static sumi_result draw_noise(sumi_engine* engine, sumi_job_slot* slot, sumi_err
     bool is_over = false;
     const uint64_t begin = sumi_clock_ns();
     const bool is_busy = engine->runs.current.pending_count + engine->runs.draining.pending_count > 0;
-    job->pieces_in_flight = is_busy ? job->pieces_in_flight + 1 : 0;
+    job->progress.pieces_in_flight = is_busy ? job->progress.pieces_in_flight + 1 : 0;
     SUMI_TRY(sumi_plan_job_write_noise(engine, job, &is_over, error));
     const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
     engine->overhead_us[SUMI_OVERHEAD_NOISE] = 0.5 * (engine->overhead_us[SUMI_OVERHEAD_NOISE] + us);
@@ -179,8 +180,8 @@ static sumi_result draw_noise(sumi_engine* engine, sumi_job_slot* slot, sumi_err
     slot->live.trace_name = "noise";
     slot->live.trace_step = -1;
     if (!is_over) return SUMI_OK;
-    job->drawn_values = 0;
-    job->cursor++;
+    job->progress.drawn_values = 0;
+    job->progress.cursor++;
     return SUMI_OK;
 }
 
@@ -206,7 +207,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         *out_end = SUMI_TURN_MORE;
         return async->health(engine->runner, error);
     }
-    const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->entry->noise_section;
+    const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->progress.entry->noise_section;
     // A job that continues after a pause copies its saved state back before its first evaluation (pause.h).
     const bool restores = slot != engine->jobs.draining && !needs_noise && sumi_plan_job_restores(engine, job);
     if (!*out_over && restores && run->pending_count == 0) {
@@ -215,14 +216,14 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         *out_end = SUMI_TURN_MORE;
     } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
                && sumi_run_can_submit(engine) && sumi_step_cache_choose(engine, job)) {
-        if (!job->repeats) sumi_deadline_adapt(engine, slot);
+        if (!job->saved.repeats) sumi_deadline_adapt(engine, slot);
         sumi_run_slice next = sumi_run_next(engine);
         fill_in_denoising_step(job, &next);
         // Copies to host memory use the staging memory of the draining job's results, so none may be submitted until
         // that job has ended. A preview has one copy, which must have been published before the next one.
         const bool copies = next.has_preview || next.ends_run || next.change.id != 0;
         const bool is_blocked =
-            (copies && engine->jobs.draining != NULL) || (next.has_preview && job->preview_is_pending);
+            (copies && engine->jobs.draining != NULL) || (next.has_preview && job->progress.preview_is_pending);
         if (!is_blocked) {
             if (*out_end == SUMI_TURN_WAITS && run->pending_count == 0)
                 *out_stage = sumi_stage_of_section(next.section);
@@ -243,7 +244,8 @@ bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slo
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run *run = &engine->runs.current, *older = &engine->runs.draining;
-    const bool is_last_batch = job->goal != SUMI_GOAL_IMAGES || job->batch_begin + job->batch_count >= job->item_count;
-    return engine->runner->traits.has_device && job->phase == SUMI_PHASE_RUN && run->is_submitted
+    const bool is_last_batch = job->request.goal != SUMI_GOAL_IMAGES
+                            || job->progress.batch_begin + job->progress.batch_count >= job->request.item_count;
+    return engine->runner->traits.has_device && job->progress.phase == SUMI_PHASE_RUN && run->is_submitted
         && run->pending_count > 0 && older->pending_count == 0 && is_last_batch;
 }

@@ -12,8 +12,8 @@
 
 static size_t values_of(const sumi_plan_job* job)
 {
-    return (size_t)job->batch_count * (size_t)job->latent_channels * (size_t)job->latent_height
-         * (size_t)job->latent_width;
+    return (size_t)job->progress.batch_count * (size_t)job->request.latent_channels * (size_t)job->request.latent_height
+         * (size_t)job->request.latent_width;
 }
 
 typedef enum state_age { PRESENT = -1, BEFORE_LAST_WHOLE = 0, BEFORE_EARLIER_WHOLE = 1 } state_age;
@@ -22,7 +22,7 @@ typedef enum state_age { PRESENT = -1, BEFORE_LAST_WHOLE = 0, BEFORE_EARLIER_WHO
 // holds them. Returns how many there are.
 static int32_t states_of(const sumi_plan_job* job, state_age age, sumi_value* out)
 {
-    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     const sumi_value values[3] = {age == PRESENT ? pipeline->x : pipeline->kept_x[age],
                                   age == PRESENT ? pipeline->base : pipeline->kept_base[age],
                                   age == PRESENT ? pipeline->history : pipeline->kept_history[age]};
@@ -35,22 +35,22 @@ static int32_t states_of(const sumi_plan_job* job, state_age age, sumi_value* ou
 
 void sumi_plan_job_free_saved_state(sumi_engine* engine, sumi_plan_job* job)
 {
-    sumi_free(&engine->heap, job->saved_state);
-    job->saved_state = NULL;
-    job->saved_evaluation = 0;
-    job->save_is_pending = job->repeats = false;
-    job->repeated_evaluation = -1;
-    job->restored_values = 0;
+    sumi_free(&engine->heap, job->saved.state);
+    job->saved.state = NULL;
+    job->saved.evaluation = 0;
+    job->saved.is_pending = job->saved.repeats = false;
+    job->saved.repeated_evaluation = -1;
+    job->saved.restored_values = 0;
 }
 
 static void enter_first_phase(sumi_plan_job* job)
 {
-    job->phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
-    job->text_encoder = 0;
-    job->cursor = job->row = job->mask_rows = job->pieces_in_flight = 0;
-    job->drawn_values = job->moved_values = job->restored_values = 0;
-    job->resize = (sumi_resize){0};
-    job->preview_is_pending = job->repeats = false;
+    job->progress.phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
+    job->progress.text_encoder = 0;
+    job->progress.cursor = job->progress.row = job->progress.mask_rows = job->progress.pieces_in_flight = 0;
+    job->progress.drawn_values = job->progress.moved_values = job->saved.restored_values = 0;
+    job->progress.resize = (sumi_resize){0};
+    job->progress.preview_is_pending = job->saved.repeats = false;
 }
 
 static bool is_before_denoising(const sumi_run* run)
@@ -76,29 +76,31 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     const size_t values = values_of(job);
     *out_done = true;
     if (at.evaluation == 0) return SUMI_OK;
-    if (!job->save_is_pending) {
+    if (!job->saved.is_pending) {
         sumi_plan_job_free_saved_state(engine, job);
-        job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
-        if (job->saved_state == NULL) {
+        job->saved.state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved.state);
+        if (job->saved.state == NULL) {
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
                            "there is no memory to keep what a paused job has done: it will start again");
             return SUMI_OK;
         }
         for (int32_t i = 0; i < count; i++) {
-            SUMI_TRY(engine->runner->async->start_read(engine->runner, &job->entry->plan, states[i], error));
-            job->save_is_pending = engine->runner->traits.has_device;
+            SUMI_TRY(engine->runner->async->start_read(engine->runner, &job->progress.entry->plan, states[i], error));
+            job->saved.is_pending = engine->runner->traits.has_device;
         }
-        *out_done = !job->save_is_pending;
-        if (job->save_is_pending) return SUMI_OK;
+        *out_done = !job->saved.is_pending;
+        if (job->saved.is_pending) return SUMI_OK;
     }
     for (int32_t i = 0; i < count; i++)
-        engine->runner->functions->read(engine->runner, &job->entry->plan, states[i], 0,
-                                        job->saved_state + (size_t)i * values, values * sizeof *job->saved_state);
-    job->save_is_pending = false;
-    job->saved_evaluation = at.evaluation;
-    job->repeated_evaluation = at.repeated;
-    job->saved_step_cache = at.uses_kept ? sumi_step_cache_rewound(&job->step_cache) : job->step_cache;
-    job->saved_deadline_adaptation = at.uses_kept ? job->step_cache.adaptation_before : job->deadline_adaptation;
+        engine->runner->functions->read(engine->runner, &job->progress.entry->plan, states[i], 0,
+                                        job->saved.state + (size_t)i * values, values * sizeof *job->saved.state);
+    job->saved.is_pending = false;
+    job->saved.evaluation = at.evaluation;
+    job->saved.repeated_evaluation = at.repeated;
+    job->saved.step_cache =
+        at.uses_kept ? sumi_step_cache_rewound(&job->progress.step_cache) : job->progress.step_cache;
+    job->saved.deadline_adaptation =
+        at.uses_kept ? job->progress.step_cache.adaptation_before : job->progress.deadline_adaptation;
     return engine->runner->async->health(engine->runner, error);
 }
 
@@ -108,21 +110,22 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
     sumi_plan_job* job = &slot->u.plan;
     const sumi_run* run = &engine->runs.current;
     *out = SUMI_YIELD_NOT_NOW;
-    if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
-    if (job->repeats) { // what was saved before still holds
+    if (job->progress.phase == SUMI_PHASE_OUTPUT || (job->progress.phase == SUMI_PHASE_RUN && run->is_submitted))
+        return SUMI_OK;
+    if (job->saved.repeats) { // what was saved before still holds
         *out = run->pending_count > 0 ? SUMI_YIELD_PENDING : SUMI_YIELDED;
         if (run->pending_count == 0) enter_first_phase(job);
         return SUMI_OK;
     }
     int32_t counter = 0, left_in_section;
     bool is_over = true; // nothing was done yet that could be saved
-    if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
+    if (job->progress.phase == SUMI_PHASE_RUN && job->request.goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
         // In the middle of an evaluation, or after the deadline has decided the next one, the job continues until the
         // next evaluation begins.
         if (!sumi_run_begins_evaluation(engine, &counter, &left_in_section)
-            || job->deadline_adaptation.next_evaluation > counter)
+            || job->progress.deadline_adaptation.next_evaluation > counter)
             return SUMI_OK;
-        if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
+        if (counter > 0 && (run->pending_count > 0 || job->progress.preview_is_pending)) {
             *out = SUMI_YIELD_PENDING;
             return SUMI_OK;
         }
@@ -136,8 +139,8 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
 bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job)
 {
     int32_t counter, left_in_section;
-    return job->saved_evaluation > 0 && sumi_run_begins_evaluation(engine, &counter, &left_in_section)
-        && (job->repeats ? counter > job->repeated_evaluation : counter == 0);
+    return job->saved.evaluation > 0 && sumi_run_begins_evaluation(engine, &counter, &left_in_section)
+        && (job->saved.repeats ? counter > job->saved.repeated_evaluation : counter == 0);
 }
 
 // First the state before the evaluation that is repeated, if there is one, and after it that before the saved one.
@@ -146,19 +149,20 @@ void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
     SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->runs.current.pending_count == 0);
     sumi_value states[3];
     const size_t values = values_of(job), total = (size_t)states_of(job, PRESENT, states) * values,
-                 offset = job->restored_values % values;
-    const bool begins_repeating = job->repeated_evaluation >= 0 && !job->repeats;
-    const float* saved = job->saved_state + (begins_repeating ? total : 0) + job->restored_values;
+                 offset = job->saved.restored_values % values;
+    const bool begins_repeating = job->saved.repeated_evaluation >= 0 && !job->saved.repeats;
+    const float* saved = job->saved.state + (begins_repeating ? total : 0) + job->saved.restored_values;
     const size_t piece = values - offset < RESTORED_VALUES ? values - offset : RESTORED_VALUES;
-    engine->runner->functions->write(engine->runner, &job->entry->plan, states[job->restored_values / values],
-                                     offset * sizeof *saved, saved, piece * sizeof *saved);
-    job->restored_values += piece;
-    if (job->restored_values < total) return;
-    job->restored_values = 0;
-    sumi_run_jump(engine, begins_repeating ? job->repeated_evaluation : job->saved_evaluation);
-    job->repeats = begins_repeating;
+    engine->runner->functions->write(engine->runner, &job->progress.entry->plan,
+                                     states[job->saved.restored_values / values], offset * sizeof *saved, saved,
+                                     piece * sizeof *saved);
+    job->saved.restored_values += piece;
+    if (job->saved.restored_values < total) return;
+    job->saved.restored_values = 0;
+    sumi_run_jump(engine, begins_repeating ? job->saved.repeated_evaluation : job->saved.evaluation);
+    job->saved.repeats = begins_repeating;
     if (begins_repeating) return;
-    job->deadline_adaptation = job->saved_deadline_adaptation;
-    job->step_cache = job->saved_step_cache;
+    job->progress.deadline_adaptation = job->saved.deadline_adaptation;
+    job->progress.step_cache = job->saved.step_cache;
     sumi_plan_job_free_saved_state(engine, job);
 }

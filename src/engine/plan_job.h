@@ -67,14 +67,16 @@ typedef enum sumi_phase {
     SUMI_PHASE_OUTPUT
 } sumi_phase;
 
-typedef struct sumi_plan_job {
+// What the host program asked for. Submit fills it and nothing changes it afterwards, except the members of prompts and
+// items that are noted above. Arrays lie in the blocks of the job slot.
+typedef struct sumi_job_request {
     sumi_pipeline_goal goal;
-    // The following members are copied by submit. Arrays lie in the blocks of the job slot.
     sumi_job_prompt* prompts;
     int32_t prompt_count;
     sumi_job_item* items;
     int32_t item_count;
     int32_t width, height, step_count;
+    int32_t latent_channels, latent_height, latent_width; // of the model's latents for this size
     // The factor of (positive - negative) that is added to the positive prediction, whatever the model's own formula
     // is. 0: no guidance.
     float guidance;
@@ -99,8 +101,10 @@ typedef struct sumi_plan_job {
     float step_cache_threshold; // 0: nothing is reused
     int32_t preview_every;
     bool profiles;
+} sumi_job_request;
 
-    // The following members change while the job runs.
+// How far a running job is, and what it works with.
+typedef struct sumi_job_progress {
     sumi_phase phase;
     sumi_resize resize; // of the start image, the mask or a reference
     // Progress of the mask's distances: rows done from top to bottom, then from bottom to top. Above 0 while the mask
@@ -123,13 +127,7 @@ typedef struct sumi_plan_job {
     } generator; // for the noise of the item
     sumi_plan_entry* entry;
     int32_t batch_begin, batch_count; // The items that are run together. All items, unless the device lacks the memory.
-    int32_t evictions;                // how often weights were evicted that other jobs need again
-    // how often the job began again because device memory was short; how often it then lowered the limit
-    int32_t attempts, lowered_limits;
-    // whether the limit was reviewed when the job began; whether it was raised when the plan did not fit
-    bool has_reviewed, has_raised;
-    bool has_tried_smallest; // the job was tried in its smallest form
-    bool has_prepared;       // on a device: its plan had no graphs or lacked weights there. Usually the first of a size
+    bool has_prepared; // on a device: its plan had no graphs or lacked weights there. Usually the first of a size
     const sumi_solver_row* rows;
     const float* times;
     int32_t evaluation_count; // length of `rows` and `times`, which lie in the workspace
@@ -144,44 +142,65 @@ typedef struct sumi_plan_job {
     sumi_forecast forecast;
     bool preview_is_pending; // the copy from the device was started, and the preview is not published yet
     bool is_publishing;      // the device may be writing to device memory of the host program
+} sumi_job_progress;
 
-    // The state of denoising when the job gave way: the solver's values for the items of this batch, before evaluation
-    // saved_evaluation. saved_evaluation 0: nothing was saved, and the job starts again.
-    float* saved_state;
-    int32_t saved_evaluation;
-    // With a step cache: the evaluation to repeat before saved_evaluation, because that one needs its residual; the
-    // solver's values before it follow those before saved_evaluation. -1: none.
+// What was done because the device had less memory than the job needs (job_shortage.h).
+typedef struct sumi_job_shortage {
+    int32_t evictions; // how often weights were evicted that other jobs need again
+    // how often the job began again because device memory was short; how often it then lowered the limit
+    int32_t attempts, lowered_limits;
+    // whether the limit was reviewed when the job began; whether it was raised when the plan did not fit
+    bool has_reviewed, has_raised;
+    bool has_tried_smallest; // the job was tried in its smallest form
+} sumi_job_shortage;
+
+// The state of denoising when the job gave way (pause.h).
+typedef struct sumi_job_saved {
+    // The solver's values for the items of this batch, before `evaluation`.
+    float* state;
+    int32_t evaluation; // 0: nothing was saved, and the job starts again
+    // With a step cache: the evaluation to repeat before `evaluation`, because that one needs its residual; in `state`
+    // the solver's values before it follow those before `evaluation`. -1: none.
     int32_t repeated_evaluation;
-    bool repeats;           // repeated_evaluation has been restored, and saved_evaluation not yet
-    bool save_is_pending;   // the copies from the device were started and not read yet
+    bool repeats;           // repeated_evaluation has been restored, and `evaluation` not yet
+    bool is_pending;        // the copies from the device were started and not read yet
     size_t restored_values; // values that were copied back to the device
-    sumi_deadline_adaptation saved_deadline_adaptation;
-    sumi_step_cache saved_step_cache;
+    sumi_deadline_adaptation deadline_adaptation;
+    sumi_step_cache step_cache;
+} sumi_job_saved;
 
-    // The products.
-    int32_t latent_channels, latent_height, latent_width;
+// What the job makes, except what each item has of its own.
+typedef struct sumi_job_products {
     float* latents;             // [item][channel][h * w]
     unsigned char* previews[2]; // [item][h * w][4]; preview_front is the one to read, under `state_lock`
     int32_t preview_front;
     sumi_prompt* prompt;
+} sumi_job_products;
+
+typedef struct sumi_plan_job {
+    sumi_job_request request;
+    sumi_job_progress progress;
+    sumi_job_shortage shortage;
+    sumi_job_saved saved;
+    sumi_job_products products;
 } sumi_plan_job;
 
 static inline bool sumi_plan_job_has_start(const sumi_plan_job* job)
 {
-    return job->start_image.data != NULL || job->start_latents != NULL;
+    return job->request.start_image.data != NULL || job->request.start_latents != NULL;
 }
 static inline bool sumi_plan_job_draws_posterior(const sumi_plan_job* job)
 {
-    return job->start_image.data != NULL && job->posterior == SUMI_POSTERIOR_SAMPLE;
+    return job->request.start_image.data != NULL && job->request.posterior == SUMI_POSTERIOR_SAMPLE;
 }
 static inline size_t sumi_plan_job_latent_size(const sumi_plan_job* job)
 {
-    return (size_t)job->latent_height * (size_t)job->latent_width;
+    return (size_t)job->request.latent_height * (size_t)job->request.latent_width;
 }
 // Values of one item.
 static inline size_t sumi_plan_job_latent_values(const sumi_plan_job* job)
 {
-    return sumi_plan_job_latent_size(job) * (size_t)job->latent_channels;
+    return sumi_plan_job_latent_size(job) * (size_t)job->request.latent_channels;
 }
 // Whether the item's picture is written to device memory of the host program.
 static inline bool sumi_job_item_has_device_target(const sumi_job_item* item)
@@ -192,11 +211,11 @@ static inline bool sumi_job_item_has_device_target(const sumi_job_item* item)
 // Begins a phase: the next one, or PLAN again.
 static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
 {
-    SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->phase + 1);
-    job->phase = phase;
-    job->cursor = job->mask_rows = 0;
-    job->drawn_values = job->moved_values = 0;
-    job->pieces_in_flight = 0;
+    SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->progress.phase + 1);
+    job->progress.phase = phase;
+    job->progress.cursor = job->progress.mask_rows = 0;
+    job->progress.drawn_values = job->progress.moved_values = 0;
+    job->progress.pieces_in_flight = 0;
 }
 
 // Values of prompt features that are copied in one piece. The features of a prompt take up to some dozen megabytes, too

@@ -14,8 +14,8 @@
 
 static void* take_prompt(sumi_job_slot* slot)
 {
-    sumi_prompt* prompt = slot->u.plan.prompt;
-    slot->u.plan.prompt = NULL;
+    sumi_prompt* prompt = slot->u.plan.products.prompt;
+    slot->u.plan.products.prompt = NULL;
     return prompt;
 }
 
@@ -44,25 +44,25 @@ typedef struct prompt_source {
     sumi_references references;
 } prompt_source;
 
-static void pack_prompt_job(sumi_packer* packer, const prompt_source* source, sumi_plan_job* job)
+static void pack_prompt_job(sumi_packer* packer, const prompt_source* source, sumi_job_request* request)
 {
-    job->prompts = sumi_pack(packer, NULL, sizeof *job->prompts);
+    request->prompts = sumi_pack(packer, NULL, sizeof *request->prompts);
     const size_t bytes = strlen(source->text);
     const char* copy = sumi_pack(packer, source->text, bytes + 1);
-    if (job->prompts != NULL) job->prompts[0] = (sumi_job_prompt){.text = copy, .text_bytes = bytes};
-    job->references = sumi_references_copy(packer, &source->references);
+    if (request->prompts != NULL) request->prompts[0] = (sumi_job_prompt){.text = copy, .text_bytes = bytes};
+    request->references = sumi_references_copy(packer, &source->references);
 }
 
 static sumi_result copy_prompt(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_job_request* request = &slot->u.plan.request;
     sumi_packer packer = {NULL, 0};
-    pack_prompt_job(&packer, source, job);
+    pack_prompt_job(&packer, source, request);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack_prompt_job(&packer, source, job);
-    job->goal = SUMI_GOAL_PROMPTS;
-    job->prompt_count = 1;
+    pack_prompt_job(&packer, source, request);
+    request->goal = SUMI_GOAL_PROMPTS;
+    request->prompt_count = 1;
     return SUMI_OK;
 }
 

@@ -151,7 +151,7 @@ static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
 {
     if (take_requests(engine, slot) || (slot == engine->jobs.running && goes_back(engine, slot))) return PUMP_HAS_MORE;
 
-    sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan.phase;
+    sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan.progress.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
     sumi_turn_end end = SUMI_TURN_MORE;
     slot->live.device_us = -1.0;
@@ -243,7 +243,7 @@ static void wait_for_device(sumi_engine* engine)
 
 static bool is_ending(const sumi_job_slot* draining)
 {
-    return draining != NULL && draining->u.plan.phase == SUMI_PHASE_OUTPUT;
+    return draining != NULL && draining->u.plan.progress.phase == SUMI_PHASE_OUTPUT;
 }
 
 // Predicted time of the next turn, in microseconds. Without a running job it begins one, whose first turn is tokens.
@@ -257,7 +257,7 @@ static bool submits_next(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
     if (slot == NULL || sumi_job_is_load(slot) || is_ending(engine->jobs.draining)) return false;
-    return slot->u.plan.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
+    return slot->u.plan.progress.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
 }
 
 // What this thread does in the next turn.
@@ -270,7 +270,8 @@ static sumi_own_work next_own_work(const sumi_engine* engine)
         const sumi_plan_entry* entry = engine->runs.current.entry;
         return entry != NULL && entry->need.streamed_bytes > 0 ? SUMI_OWN_STREAMING : SUMI_OWN_SUBMITTING;
     }
-    const bool prepares = slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE || slot->u.plan.has_prepared;
+    const bool prepares =
+        slot->u.plan.progress.phase == SUMI_PHASE_PREPARE_DEVICE || slot->u.plan.progress.has_prepared;
     return prepares ? SUMI_OWN_PREPARING : SUMI_OWN_PIECE;
 }
 

@@ -6,15 +6,15 @@
 // Evaluations of the first and of the last step are always whole.
 static bool is_edge(const sumi_plan_job* job, int32_t counter)
 {
-    const int32_t step = job->rows[counter].step;
-    return step == job->rows[0].step || step == job->rows[job->evaluation_count - 1].step;
+    const int32_t step = job->progress.rows[counter].step;
+    return step == job->progress.rows[0].step || step == job->progress.rows[job->progress.evaluation_count - 1].step;
 }
 
 // ---- Predictions ----------------------------------------------------------------------------------------------------
 
 static bool reuses(const sumi_plan_job* job)
 {
-    return job->goal == SUMI_GOAL_IMAGES && job->step_cache_threshold > 0.0f;
+    return job->request.goal == SUMI_GOAL_IMAGES && job->request.step_cache_threshold > 0.0f;
 }
 
 static size_t section_of(const sumi_plan* plan, int32_t counter)
@@ -34,18 +34,18 @@ static size_t section_of(const sumi_plan* plan, int32_t counter)
 static int32_t count_reused(const sumi_plan_job* job, sumi_reuse reuse, int32_t section_counter, double speed,
                             int32_t begin, int32_t count)
 {
-    const sumi_plan* plan = &job->entry->plan;
-    const int32_t last_count = job->evaluation_count / job->run_steps; // evaluations of the last step
+    const sumi_plan* plan = &job->progress.entry->plan;
+    const int32_t last_count = job->progress.evaluation_count / job->progress.run_steps; // evaluations of the last step
     int32_t reused_count = 0;
     for (int32_t i = 0; i < count; i++) {
-        const int32_t counter = begin + (int32_t)((int64_t)i * (job->evaluation_count - begin) / count);
+        const int32_t counter = begin + (int32_t)((int64_t)i * (job->progress.evaluation_count - begin) / count);
         const size_t section = section_of(plan, counter);
         if (!sumi_plan_has_alternative(plan, section)) continue;
         if (plan->sections[section].first_counter != section_counter) {
-            sumi_reuse_begin(&reuse, job->step_cache_threshold);
+            sumi_reuse_begin(&reuse, job->request.step_cache_threshold);
             section_counter = plan->sections[section].first_counter;
         }
-        const float sigma = job->rows[counter].sigma;
+        const float sigma = job->progress.rows[counter].sigma;
         if (!is_edge(job, counter) && i < count - last_count && sumi_reuse_allows(&reuse, sigma)) {
             sumi_reuse_note_reused(&reuse);
             reused_count++;
@@ -60,71 +60,76 @@ static int32_t count_reused(const sumi_plan_job* job, sumi_reuse reuse, int32_t 
 
 double sumi_step_cache_share_of_all(const sumi_plan_job* job, int32_t count)
 {
-    SUMI_ASSERT(count >= 1 && count <= job->evaluation_count);
-    const double speed = job->entry->model->residual_speed;
+    SUMI_ASSERT(count >= 1 && count <= job->progress.evaluation_count);
+    const double speed = job->progress.entry->model->residual_speed;
     if (!reuses(job) || speed <= 0.0) return 0.0;
     sumi_reuse reuse;
-    sumi_reuse_begin(&reuse, job->step_cache_threshold);
+    sumi_reuse_begin(&reuse, job->request.step_cache_threshold);
     return (double)count_reused(job, reuse, -1, speed, 0, count) / count;
 }
 
 double sumi_step_cache_share_after(const sumi_plan_job* job, int32_t counter, int32_t count)
 {
-    const sumi_step_cache* cache = &job->step_cache;
-    SUMI_ASSERT(count >= 0 && count < job->evaluation_count - counter);
+    const sumi_step_cache* cache = &job->progress.step_cache;
+    SUMI_ASSERT(count >= 0 && count < job->progress.evaluation_count - counter);
     if (!reuses(job) || cache->speed <= 0.0 || count == 0) return 0.0;
     sumi_reuse reuse = cache->reuse;
     // The change of this evaluation will be known when the next one is chosen.
     if (cache->lacks_change && reuse.sigma_change > 0.0f) reuse.speed = cache->speed;
-    const int32_t stride = (job->evaluation_count - counter) / (count + 1);
+    const int32_t stride = (job->progress.evaluation_count - counter) / (count + 1);
     return (double)count_reused(job, reuse, cache->section_counter, cache->speed, counter + stride, count) / count;
 }
 
-bool sumi_step_cache_lacks_speed(const sumi_plan_job* job) { return reuses(job) && job->step_cache.speed <= 0.0; }
+bool sumi_step_cache_lacks_speed(const sumi_plan_job* job)
+{
+    return reuses(job) && job->progress.step_cache.speed <= 0.0;
+}
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
 void sumi_step_cache_begin(sumi_engine* engine, sumi_plan_job* job)
 {
-    SUMI_ASSERT(sumi_pump_is_locked(engine) && job->entry == engine->runs.current.entry);
-    job->step_cache = (sumi_step_cache){.section_counter = -1, .whole_evaluation = -1, .earlier_evaluation = -1};
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && job->progress.entry == engine->runs.current.entry);
+    job->progress.step_cache =
+        (sumi_step_cache){.section_counter = -1, .whole_evaluation = -1, .earlier_evaluation = -1};
     if (!reuses(job)) return;
-    sumi_reuse_begin(&job->step_cache.reuse, job->step_cache_threshold);
-    job->step_cache.speed = job->entry->model->residual_speed;
-    engine->runs.current.alternative_share = sumi_step_cache_share_of_all(job, job->evaluation_count);
+    sumi_reuse_begin(&job->progress.step_cache.reuse, job->request.step_cache_threshold);
+    job->progress.step_cache.speed = job->progress.entry->model->residual_speed;
+    engine->runs.current.alternative_share = sumi_step_cache_share_of_all(job, job->progress.evaluation_count);
 }
 
 void sumi_step_cache_end(const sumi_plan_job* job, sumi_model* model)
 {
-    const sumi_step_cache* cache = &job->step_cache;
+    const sumi_step_cache* cache = &job->progress.step_cache;
     if (cache->sigma_sum > 0.0) model->residual_speed = cache->change_sum / cache->sigma_sum;
 }
 
 static void predict_rest(sumi_run* run, const sumi_plan_job* job, int32_t counter)
 {
-    run->alternative_share = sumi_step_cache_share_after(job, counter, job->evaluation_count - counter - 1);
+    run->alternative_share = sumi_step_cache_share_after(job, counter, job->progress.evaluation_count - counter - 1);
 }
 
 bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    sumi_step_cache* cache = &job->step_cache;
+    sumi_step_cache* cache = &job->progress.step_cache;
     sumi_run* run = &engine->runs.current;
     int32_t counter, left_in_section;
-    if (job->goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return true;
+    if (job->request.goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section))
+        return true;
     if (counter < cache->next_evaluation) return true;
-    SUMI_ASSERT(counter < job->evaluation_count && !run->entry->plan.sections[run->section].is_alternative);
+    SUMI_ASSERT(counter < job->progress.evaluation_count && !run->entry->plan.sections[run->section].is_alternative);
     if (cache->lacks_change) return false;
     cache->next_evaluation = counter + 1;
     cache->evaluation_count++;
     if (!sumi_plan_has_alternative(&run->entry->plan, run->section)) return true;
     const int32_t section_counter = run->entry->plan.sections[run->section].first_counter;
     if (section_counter != cache->section_counter) {
-        sumi_reuse_begin(&cache->reuse, job->step_cache_threshold);
+        sumi_reuse_begin(&cache->reuse, job->request.step_cache_threshold);
         cache->whole_evaluation = cache->earlier_evaluation = -1;
     }
     cache->section_counter = section_counter;
-    const float sigma = job->rows[counter].sigma;
+    const float sigma = job->progress.rows[counter].sigma;
     // The whole evaluation at which a paused job continues is whole again.
     const bool is_repeated = counter == cache->whole_evaluation;
     if (!is_edge(job, counter) && !is_repeated && sumi_reuse_allows(&cache->reuse, sigma)) {
@@ -137,7 +142,7 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
     sumi_reuse_note_whole(&cache->reuse, sigma);
     if (!is_repeated) cache->earlier_evaluation = cache->whole_evaluation;
     cache->whole_evaluation = counter;
-    cache->adaptation_before = job->deadline_adaptation;
+    cache->adaptation_before = job->progress.deadline_adaptation;
     cache->lacks_change = true;
     predict_rest(run, job, counter);
     return true;
@@ -155,8 +160,8 @@ sumi_value sumi_step_cache_measured(const sumi_plan* plan, const sumi_slice* sli
 
 void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_value change)
 {
-    SUMI_ASSERT(job->step_cache.lacks_change && job->entry != NULL);
-    const sumi_plan* plan = &job->entry->plan;
+    SUMI_ASSERT(job->progress.step_cache.lacks_change && job->progress.entry != NULL);
+    const sumi_plan* plan = &job->progress.entry->plan;
     const int32_t rows = sumi_plan_rows(plan, change);
     enum { PIECE = 64 }; // rows that are read at once
     float sums[PIECE][2];
@@ -170,7 +175,7 @@ void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_va
             size += (double)sums[i][1];
         }
     }
-    sumi_step_cache* cache = &job->step_cache;
+    sumi_step_cache* cache = &job->progress.step_cache;
     sumi_reuse_note_change(&cache->reuse, changed, size);
     cache->lacks_change = false;
     if (cache->reuse.sigma_change <= 0.0f || cache->reuse.speed < 0.0) return;
@@ -182,7 +187,7 @@ void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_va
 sumi_step_cache_resumption sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job,
                                                       int32_t counter)
 {
-    const sumi_step_cache* cache = &job->step_cache;
+    const sumi_step_cache* cache = &job->progress.step_cache;
     const sumi_run* run = &engine->runs.current;
     SUMI_ASSERT(!cache->lacks_change && counter >= cache->next_evaluation);
     const sumi_plan* plan = &run->entry->plan;
