@@ -6,7 +6,6 @@
 #include "engine/job.h"
 #include "engine/job_phases.h"
 #include "engine/plan_job.h"
-#include "engine/submission.h"
 #include "pictures/pixels.h"
 #include <string.h>
 
@@ -41,9 +40,9 @@ static void pack_encoding(sumi_packer* packer, const sumi_encode_desc* desc, sum
     if (desc->noise_values != NULL) request->start_noise = sumi_pack(packer, desc->noise_values, latent_bytes);
 }
 
-static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
+static sumi_result fill_encoding(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job_slot* slot,
+                                 sumi_error* error)
 {
-    const sumi_encode_desc* desc = source;
     sumi_job_request* request = &slot->u.plan.request;
     const sumi_network_info* info = &desc->model->info;
     request->goal = SUMI_GOAL_ENCODE;
@@ -64,23 +63,31 @@ static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sum
     return SUMI_OK;
 }
 
-static sumi_result submit_encode(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job,
+                                 sumi_error* error)
 {
-    const sumi_encode_desc* desc = public_desc;
+    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_encode: desc or out_job is NULL");
     SUMI_TRY(check_encode_desc(engine, desc, error));
-    const sumi_submission submission = {.kind = SUMI_JOB_KIND_ENCODE,
-                                        .functions = &s_functions,
-                                        .model = desc->model,
-                                        .copy = copy_encode_desc,
-                                        .source = desc,
-                                        .priority = desc->priority,
-                                        .user_data = desc->user_data};
-    return sumi_job_submit(engine, &submission, out_job, error);
+    sumi_job_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_ENCODE, &s_functions, &slot, error));
+    const sumi_result result = fill_encoding(engine, desc, slot, error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    slot->model = desc->model;
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
+    return SUMI_OK;
 }
 
 sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job)
 {
-    return sumi_call_submit(engine, "sumi_submit_encode", submit_encode, desc, out_job);
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_encode"));
+    sumi_error error = {0};
+    const sumi_result result = submit_encode(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 static sumi_result fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity, sumi_error* error)

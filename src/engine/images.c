@@ -17,7 +17,6 @@
 #include "engine/plan_key.h"
 #include "engine/pool.h"
 #include "engine/references.h"
-#include "engine/submission.h"
 #include <string.h>
 
 static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job_predict, sumi_plan_job_advance,
@@ -136,35 +135,45 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
     return sumi_call_end(engine, result, &error);
 }
 
-static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
+static sumi_result fill_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job_slot* slot, sumi_error* error)
 {
-    SUMI_TRY(sumi_image_desc_copy(&engine->heap, source, &slot->lists, &slot->input, &slot->u.plan.request, error));
+    SUMI_TRY(sumi_image_desc_copy(&engine->heap, desc, &slot->lists, &slot->input, &slot->u.plan.request, error));
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_job_mark_targets(job, true);
     // A host's progress bar wants the number while the job still waits. A deadline that the job cannot keep lowers it.
     slot->status.step_count = slot->live.step_count =
         job->request.step_count - sumi_plan_job_first_step(job, job->request.step_count);
-    sumi_image_desc_log_unused(engine, source);
+    sumi_image_desc_log_unused(engine, desc);
     return SUMI_OK;
 }
 
-static sumi_result submit_images(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_images(sumi_engine* engine, const sumi_image_desc* public_desc, sumi_job* out_job,
+                                 sumi_error* error)
 {
+    SUMI_REFUSE(public_desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT,
+                "sumi_submit_images: desc or out_job is NULL");
     sumi_image_desc desc;
     SUMI_TRY(sumi_image_desc_check(engine, public_desc, &desc, error));
-    const sumi_submission submission = {.kind = SUMI_JOB_KIND_IMAGES,
-                                        .functions = &s_functions,
-                                        .model = desc.model,
-                                        .copy = copy_image_desc,
-                                        .source = &desc,
-                                        .priority = desc.priority,
-                                        .user_data = desc.user_data};
-    return sumi_job_submit(engine, &submission, out_job, error);
+    sumi_job_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_IMAGES, &s_functions, &slot, error));
+    const sumi_result result = fill_images(engine, &desc, slot, error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    slot->model = desc.model;
+    sumi_job_queue(engine, slot, desc.priority, desc.user_data, out_job);
+    return SUMI_OK;
 }
 
 sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job)
 {
-    return sumi_call_submit(engine, "sumi_submit_images", submit_images, desc, out_job);
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_images"));
+    sumi_error error = {0};
+    const sumi_result result = submit_images(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 // ---- While the job runs ---------------------------------------------------------------------------------------------

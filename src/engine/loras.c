@@ -5,13 +5,13 @@
 #include "engine/calls.h"
 #include "engine/engine.h"
 #include "engine/engine_memory.h"
+#include "engine/fetch_object.h"
 #include "engine/frame_budget.h"
 #include "engine/job.h"
 #include "engine/object_list.h"
 #include "engine/plan_cache.h"
 #include "engine/pump_lock.h"
 #include "engine/run.h"
-#include "engine/submission.h"
 #include <string.h>
 
 void sumi_lora_close(sumi_lora* lora)
@@ -98,9 +98,19 @@ static void* take_lora(sumi_job_slot* slot)
 static const sumi_job_functions s_functions = {
     "an adapter job", sumi_job_predict_load, advance_reading, stop_reading, drop_lora, take_lora};
 
-static sumi_result copy_lora_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
+static sumi_result check_lora_desc(const sumi_engine* engine, const sumi_lora_desc* desc, sumi_error* error)
 {
-    const sumi_lora_desc* desc = source;
+    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_LORA, "sumi_lora_desc", "sumi_lora_defaults", error));
+    if (desc->model == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: an adapter is read for an opened model");
+    if (desc->model->engine != engine)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
+    if (desc->path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL: say where the adapter is");
+    return SUMI_OK;
+}
+
+static sumi_result fill_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job_slot* slot, sumi_error* error)
+{
     const size_t bytes = strlen(desc->path) + 1;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, bytes, "an adapter's path", error));
     memcpy(slot->input.data, desc->path, bytes);
@@ -108,28 +118,30 @@ static sumi_result copy_lora_desc(sumi_engine* engine, const void* source, sumi_
     return SUMI_OK;
 }
 
-static sumi_result submit_lora(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job, sumi_error* error)
 {
-    const sumi_lora_desc* desc = public_desc;
-    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_LORA, "sumi_lora_desc", "sumi_lora_defaults", error));
-    if (desc->model == NULL)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: an adapter is read for an opened model");
-    if (desc->model->engine != engine)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
-    if (desc->path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL: say where the adapter is");
-    const sumi_submission submission = {.kind = SUMI_JOB_KIND_LORA,
-                                        .functions = &s_functions,
-                                        .model = desc->model,
-                                        .copy = copy_lora_desc,
-                                        .source = desc,
-                                        .priority = desc->priority,
-                                        .user_data = desc->user_data};
-    return sumi_job_submit(engine, &submission, out_job, error);
+    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
+    SUMI_TRY(check_lora_desc(engine, desc, error));
+    sumi_job_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_LORA, &s_functions, &slot, error));
+    const sumi_result result = fill_lora(engine, desc, slot, error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    slot->model = desc->model;
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
+    return SUMI_OK;
 }
 
 sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job)
 {
-    return sumi_call_submit(engine, "sumi_submit_lora", submit_lora, desc, out_job);
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_lora"));
+    sumi_error error = {0};
+    const sumi_result result = submit_lora(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora)

@@ -6,6 +6,7 @@
 #include "engine/device_limit.h"
 #include "engine/engine.h"
 #include "engine/engine_memory.h"
+#include "engine/fetch_object.h"
 #include "engine/frame_budget.h"
 #include "engine/job.h"
 #include "engine/load_kernels.h"
@@ -15,7 +16,6 @@
 #include "engine/plan_key.h"
 #include "engine/pump_lock.h"
 #include "engine/run.h"
-#include "engine/submission.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -313,9 +313,8 @@ static void pack_paths(sumi_packer* packer, const sumi_model_desc* desc, sumi_ne
     out->without_vae_encoder = desc->without_vae_encoder;
 }
 
-static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
+static sumi_result fill_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job_slot* slot, sumi_error* error)
 {
-    const sumi_model_desc* desc = source;
     sumi_packer packer = {NULL, 0};
     pack_paths(&packer, desc, &slot->u.model.desc);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a model's paths", error));
@@ -327,22 +326,29 @@ static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi
     return SUMI_OK;
 }
 
-static sumi_result submit_model(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job, sumi_error* error)
 {
-    const sumi_model_desc* desc = public_desc;
+    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
     SUMI_TRY(check_model_desc(engine, desc, error));
-    const sumi_submission submission = {.kind = SUMI_JOB_KIND_MODEL,
-                                        .functions = &s_functions,
-                                        .copy = copy_model_desc,
-                                        .source = desc,
-                                        .priority = desc->priority,
-                                        .user_data = desc->user_data};
-    return sumi_job_submit(engine, &submission, out_job, error);
+    sumi_job_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_MODEL, &s_functions, &slot, error));
+    const sumi_result result = fill_model(engine, desc, slot, error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
+    return SUMI_OK;
 }
 
 sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job)
 {
-    return sumi_call_submit(engine, "sumi_submit_model", submit_model, desc, out_job);
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_model"));
+    sumi_error error = {0};
+    const sumi_result result = submit_model(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model)

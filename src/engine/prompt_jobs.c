@@ -4,12 +4,12 @@
 #include "engine/calls.h"
 #include "engine/desc_checks.h"
 #include "engine/engine.h"
+#include "engine/fetch_object.h"
 #include "engine/job.h"
 #include "engine/job_phases.h"
 #include "engine/plan_job.h"
 #include "engine/prompts.h"
 #include "engine/references.h"
-#include "engine/submission.h"
 #include <string.h>
 
 static void* take_prompt(sumi_job_slot* slot)
@@ -39,51 +39,56 @@ static sumi_result check_prompt_desc(const sumi_engine* engine, const sumi_promp
     return sumi_references_check_vision(desc->model, out_references, error);
 }
 
-typedef struct prompt_source {
-    const char* text;
-    sumi_references references;
-} prompt_source;
-
-static void pack_prompt_job(sumi_packer* packer, const prompt_source* source, sumi_job_request* request)
+static void pack_prompt_job(sumi_packer* packer, const char* text, const sumi_references* references,
+                            sumi_job_request* request)
 {
     request->prompts = sumi_pack(packer, NULL, sizeof *request->prompts);
-    const size_t bytes = strlen(source->text);
-    const char* copy = sumi_pack(packer, source->text, bytes + 1);
+    const size_t bytes = strlen(text);
+    const char* copy = sumi_pack(packer, text, bytes + 1);
     if (request->prompts != NULL) request->prompts[0] = (sumi_job_prompt){.text = copy, .text_bytes = bytes};
-    request->references = sumi_references_copy(packer, &source->references);
+    request->references = sumi_references_copy(packer, references);
 }
 
-static sumi_result copy_prompt(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
+static sumi_result fill_prompt(sumi_engine* engine, const char* text, const sumi_references* references,
+                               sumi_job_slot* slot, sumi_error* error)
 {
     sumi_job_request* request = &slot->u.plan.request;
     sumi_packer packer = {NULL, 0};
-    pack_prompt_job(&packer, source, request);
+    pack_prompt_job(&packer, text, references, request);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack_prompt_job(&packer, source, request);
+    pack_prompt_job(&packer, text, references, request);
     request->goal = SUMI_GOAL_PROMPTS;
     request->prompt_count = 1;
     return SUMI_OK;
 }
 
-static sumi_result submit_prompt(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job,
+                                 sumi_error* error)
 {
-    const sumi_prompt_desc* desc = public_desc;
-    prompt_source source = {.text = desc->text};
-    SUMI_TRY(check_prompt_desc(engine, desc, &source.references, error));
-    const sumi_submission submission = {.kind = SUMI_JOB_KIND_PROMPT,
-                                        .functions = &s_functions,
-                                        .model = desc->model,
-                                        .copy = copy_prompt,
-                                        .source = &source,
-                                        .priority = desc->priority,
-                                        .user_data = desc->user_data};
-    return sumi_job_submit(engine, &submission, out_job, error);
+    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
+    sumi_references references;
+    SUMI_TRY(check_prompt_desc(engine, desc, &references, error));
+    sumi_job_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_PROMPT, &s_functions, &slot, error));
+    const sumi_result result = fill_prompt(engine, desc->text, &references, slot, error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    slot->model = desc->model;
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
+    return SUMI_OK;
 }
 
 sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job)
 {
-    return sumi_call_submit(engine, "sumi_submit_prompt", submit_prompt, desc, out_job);
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_prompt"));
+    sumi_error error = {0};
+    const sumi_result result = submit_prompt(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt)
