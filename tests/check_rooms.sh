@@ -26,7 +26,8 @@ declare -A may_include=(
     [device]="base plan kernels"
     [cuda]="base plan device interop kernels"
     [pacing]="base"
-    [engine]="base files text sampling pictures plan models interop cpu cuda pacing"
+    [jobs]="base sampling pictures plan models interop pacing"
+    [engine]="base files text sampling pictures plan models interop cpu cuda pacing jobs"
 )
 
 for folder in src/*/; do
@@ -63,7 +64,7 @@ check "headers of src/pacing name no engine, job, plan or runner" \
 
 # A network is put together in src/models: the rooms that run it see counts, shapes and rules.
 check "no family of networks is named outside src/models (src/text and src/files name formats of tokenizers and files)" \
-    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/device src/cuda src/sampling src/pictures src/pacing kernels)"
+    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/jobs src/plan src/cpu src/device src/cuda src/sampling src/pictures src/pacing kernels)"
 
 echo "rooms: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

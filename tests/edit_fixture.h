@@ -6,8 +6,9 @@
 //   denoiser       the checkpoint's, on latents into which those of references of the picture's size are mixed
 #ifndef EDIT_FIXTURE_H
 #define EDIT_FIXTURE_H
-#include "engine/engine.h"
 #include "engine_fixture.h"
+#include "jobs/engine_state.h"
+#include "jobs/model.h"
 #include "models/language_model.h"
 #include "models/network_state.h"
 #include "models/next_dit.h"

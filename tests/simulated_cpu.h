@@ -2,9 +2,9 @@
 // test says of a hundred jobs then holds on every machine, however busy it is.
 #ifndef SIMULATED_CPU_H
 #define SIMULATED_CPU_H
-#include "engine/engine.h"
 #include "engine_fixture.h"
 #include "fake_clock.h"
+#include "jobs/engine_state.h"
 #include <math.h>
 
 static uint32_t s_random;

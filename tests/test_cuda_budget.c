@@ -7,8 +7,8 @@
 #include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "device_meter.h"
-#include "engine/engine.h"
 #include "fake_cuda.h"
+#include "jobs/engine_state.h"
 #include "plan_runner.h"
 
 #define WIDTH 64

@@ -9,8 +9,9 @@
 #include "cuda/state.h"
 #include "device/device_memory.h"
 #include "device/weight_forms.h"
-#include "engine/engine.h"
 #include "fake_cuda.h"
+#include "jobs/engine_state.h"
+#include "jobs/model.h"
 #include "models/network_state.h"
 #include "plan_runner.h"
 

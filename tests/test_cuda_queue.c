@@ -5,8 +5,8 @@
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
 #include "cuda_fixture.h"
-#include "engine/engine.h"
 #include "fake_cuda.h"
+#include "jobs/engine_state.h"
 
 #define VALUES (16 * 4 * 4)
 

@@ -1,10 +1,13 @@
 // The engine through the public header, with the tiny checkpoint: golden pipelines, same bits, prompts, adapters,
 // targets.
 #include "base/dtype.h"
-#include "engine/models.h"
-#include "engine/prompts.h"
 #include "engine_fixture.h"
+#include "jobs/model.h"
+#include "jobs/prompt.h"
+#include "models/network.h"
+#include "pictures/pixels.h"
 #include "sampling/noise.h"
+#include "sampling/schedule.h"
 
 // ---- Texts and defaults ---------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 // Calls that would wait for themselves or for nobody: out of the host program's callbacks, in a child after a fork, of
 // a job that is cancelled during a pause.
 #include "base/platform.h"
-#include "engine/engine.h"
 #include "engine_fixture.h"
+#include "jobs/engine_state.h"
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -5,8 +5,8 @@
 #include "fake_clock.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda_fixture.h"
-#include "engine/engine.h"
 #include "fake_cuda.h"
+#include "jobs/engine_state.h"
 #include "synthetic.h"
 #include <math.h>
 

@@ -4,9 +4,9 @@
 #ifdef SUMI_HAS_CUDA
 #include "cuda/graphs.h"
 #include "cuda_fixture.h"
-#include "engine/engine.h"
 #include "fake_clock.h"
 #include "fake_cuda.h"
+#include "jobs/engine_state.h"
 #include <math.h>
 
 TEST(no_more_than_the_budget_is_on_its_way)

@@ -3,8 +3,8 @@
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda_fixture.h"
-#include "engine/engine.h"
 #include "fake_cuda.h"
+#include "jobs/engine_state.h"
 #include "kernels/residuals.h"
 #include "sampling/reuse.h"
 

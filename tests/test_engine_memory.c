@@ -1,7 +1,7 @@
 // Memory: known beforehand, nothing allocated by a warm job, budgets, pictures that are reused, the host program's
 // files.
-#include "engine/engine.h"
 #include "engine_fixture.h"
+#include "jobs/engine_state.h"
 #include "pictures/pixels.h"
 
 // ---- Pictures in flight in ---------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 // NewBie-image through the public functions: a model of two text encoders, one of which gives one row per prompt, from
 // opening to pictures. Modulation differs from prompt to prompt here.
-#include "engine/engine.h"
 #include "family_fixture.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
+#include "jobs/engine_state.h"
+#include "jobs/prompt.h"
 
 #define NEWBIE "tests/golden/newbie/"
 #define NEWBIE_MODEL NEWBIE "model"

@@ -1,7 +1,9 @@
 // The key of a plan: by the tables that the key is made of, every member of a request is changed, and every byte that
 // is in no member.
-#include "engine/engine.h"
-#include "engine/plan_key.h"
+#include "jobs/engine_state.h"
+#include "jobs/lora.h"
+#include "jobs/model.h"
+#include "jobs/plan_key.h"
 #include "test.h"
 
 // ---- A request ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 // Qwen-Image through the public functions: the tiny text-to-image checkpoint from opening to pictures. The edit models
 // draw with references, which are not tested here.
-#include "engine/engine.h"
 #include "family_fixture.h"
+#include "jobs/engine_state.h"
+#include "jobs/prompt.h"
 #include "picture.h"
 
 #define QWEN "tests/golden/qwen-image/"

@@ -1,6 +1,8 @@
 // Reference pictures from the public API into a job's plan: their sizes and tokens, their pixels, and all that a job
 // may ask for beside them.
 #include "edit_fixture.h"
+#include "jobs/model.h"
+#include "jobs/prompt.h"
 #include "models/prompt_reader.h"
 #include "reference_fixture.h"
 

@@ -1,8 +1,9 @@
 // Texts of a megabyte are tokenised in turns of a bounded amount of work: updates keep their budget, and cancels, pauses
 // and closed models take effect in the middle of a text.
-#include "engine/engine.h"
 #include "engine_fixture.h"
 #include "fake_clock.h"
+#include "jobs/engine_state.h"
+#include "jobs/model.h"
 #include "models/prompt_reader.h"
 
 enum { TEXT_BYTES = 1000 * 1000 };

@@ -1,8 +1,9 @@
 // The files that Qwen-Image comes in: every layout in circulation is made of the tiny checkpoint's tensors, opened, and
 // draws what the diffusers folder draws. Where values are the same, so are the pictures' bits. Quantised files are held
 // against files that have the quantised values in float32.
-#include "engine/engine.h"
 #include "files_fixture.h"
+#include "jobs/engine_state.h"
+#include "jobs/model.h"
 #include "models/network_state.h"
 
 #define QWEN "tests/golden/qwen-image/"

@@ -1,8 +1,10 @@
 #include "engine/desc_checks.h"
-#include "engine/buffers.h"
+#include "base/result.h"
 #include "engine/calls.h"
-#include "engine/engine.h"
-#include "engine/models.h"
+#include "jobs/buffers.h"
+#include "jobs/model.h"
+#include "models/network.h"
+#include "pictures/pixels.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,8 +2,8 @@
 // program, take no lock and do not block. Checks return SUMI_INVALID_ARGUMENT; the text names the member.
 #ifndef SUMI_ENGINE_DESC_CHECKS_H
 #define SUMI_ENGINE_DESC_CHECKS_H
-#include "engine/buffers.h"
-#include "pictures/pixels.h"
+#include "base/result.h"
+#include "jobs/buffers.h"
 
 sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error);
 sumi_result sumi_check_size(const sumi_model* model, int32_t width, int32_t height, sumi_error* error);

@@ -1,6 +1,9 @@
 // The defaults functions of all descs. They keep no state: any thread may call them at any time.
 #include "engine/calls.h"
 #include "engine/models.h"
+#include "jobs/model.h"
+#include "models/network.h"
+#include "sampling/presets.h"
 
 sumi_engine_desc sumi_engine_defaults(void)
 {

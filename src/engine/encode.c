@@ -1,11 +1,15 @@
 // Encoding jobs: a picture becomes latents. The public functions submit and fetch; job_phases.h runs the job.
-#include "engine/buffers.h"
+#include "base/result.h"
 #include "engine/calls.h"
 #include "engine/desc_checks.h"
-#include "engine/engine.h"
-#include "engine/job.h"
-#include "engine/job_phases.h"
-#include "engine/plan_job.h"
+#include "jobs/buffers.h"
+#include "jobs/engine_state.h"
+#include "jobs/job.h"
+#include "jobs/job_phases.h"
+#include "jobs/model.h"
+#include "jobs/plan_job.h"
+#include "models/network.h"
+#include "models/pipeline.h"
 #include "pictures/pixels.h"
 #include <string.h>
 

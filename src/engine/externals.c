@@ -2,13 +2,20 @@
 // and when it may go.
 #include "engine/externals.h"
 #include "base/assert.h"
+#include "base/memory.h"
 #include "base/pixel_formats.h"
+#include "base/platform.h"
+#include "base/result.h"
 #include "engine/calls.h"
-#include "engine/engine.h"
-#include "engine/job.h"
-#include "engine/object_list.h"
-#include "engine/pump_lock.h"
+#include "interop/interop.h"
+#include "jobs/engine_state.h"
+#include "jobs/external.h"
+#include "jobs/job.h"
+#include "jobs/job_targets.h"
+#include "jobs/object_list.h"
+#include "jobs/pump_lock.h"
 #include "pictures/pixels.h"
+#include "plan/runner.h"
 
 static bool is_memory_kind(sumi_external_kind kind)
 {
@@ -191,17 +198,6 @@ sumi_result sumi_external_copy(sumi_engine* engine, const sumi_target* target, b
     return engine->runner->interop->copy_to_import(engine->runner, &copy, error);
 }
 
-bool sumi_target_uses(const sumi_target* target, const sumi_external* external)
-{
-    return target->external != NULL
-        && (target->external == external || target->wait.semaphore == external || target->signal.semaphore == external);
-}
-
-void sumi_target_forget_externals(sumi_target* target)
-{
-    target->external = target->wait.semaphore = target->signal.semaphore = NULL;
-}
-
 // ---- Releasing ------------------------------------------------------------------------------------------------------
 
 void sumi_external_free(sumi_external* external)
@@ -235,13 +231,7 @@ static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
         sumi_job_slot* slot = &engine->jobs.slots[i];
-        if (slot->id == 0 || slot->kind != SUMI_JOB_KIND_IMAGES || slot->u.plan.request.items == NULL) continue;
-        for (int32_t k = 0; k < slot->u.plan.request.item_count; k++) {
-            sumi_target* target = &slot->u.plan.request.items[k].target;
-            if (!sumi_target_uses(target, external)) continue;
-            atomic_store(&target->external->is_used, false);
-            sumi_target_forget_externals(target);
-        }
+        if (slot->id != 0 && slot->kind == SUMI_JOB_KIND_IMAGES) sumi_plan_job_forget_external(&slot->u.plan, external);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "engine/fetch_object.h"
+#include "base/result.h"
 #include "engine/calls.h"
-#include "engine/job.h"
+#include "jobs/job.h"
 
 void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job job, sumi_job_kind kind,
                              const char* member, bool has_out_parameter, sumi_result* out_result)

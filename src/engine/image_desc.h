@@ -1,11 +1,14 @@
-// From sumi_image_desc to the request of a job: every member is checked, and everything that the desc points to is copied.
+// From sumi_image_desc to the request of a job: every member is checked, and everything that the desc points to is
+// copied.
 //
 // The functions run inside public calls on the thread of the host program. They take no lock except the one of the log;
 // the copy calls the host program's allocator.
 #ifndef SUMI_ENGINE_IMAGE_DESC_H
 #define SUMI_ENGINE_IMAGE_DESC_H
-#include "engine/buffers.h"
-#include "engine/plan_job.h"
+#include "base/memory.h"
+#include "base/result.h"
+#include "jobs/buffers.h"
+#include "jobs/plan_job.h"
 
 // Checks a desc and copies it to *out_resolved_desc. If its size is 0 x 0, the copy has the size that follows from the
 // references, or without any the model's native size. Failures: SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED,

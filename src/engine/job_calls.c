@@ -1,13 +1,34 @@
-// Public functions for jobs of any kind: status, cancel, pause, priority, list, discard. They run on any thread of the
-// host program. All but sumi_job_discard lock `state_lock` for a moment and never wait for the pump lock.
+// Public functions for jobs of any kind: update, wait, status, cancel, pause, priority, list, discard. They run on any
+// thread of the host program. All but the first two and sumi_job_discard lock `state_lock` for a moment and never wait
+// for the pump lock.
 #include "base/assert.h"
+#include "base/platform.h"
+#include "base/result.h"
 #include "engine/calls.h"
-#include "engine/engine.h"
-#include "engine/engine_memory.h"
-#include "engine/job.h"
-#include "engine/pump_lock.h"
+#include "jobs/engine_state.h"
+#include "jobs/held_memory.h"
+#include "jobs/job.h"
+#include "jobs/log.h"
+#include "jobs/pump.h"
+#include "jobs/pump_lock.h"
 #include <stdio.h>
 #include <string.h>
+
+void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
+{
+    if (engine == NULL || engine->desc.pump == SUMI_PUMP_THREAD) return;
+    if (sumi_call_begin(engine, "sumi_engine_update") != SUMI_OK) return;
+    sumi_pump_update(engine, budget_us);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
+}
+
+sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_job_wait"));
+    const sumi_result result = sumi_pump_wait(engine, job, timeout_ms);
+    return sumi_call_end(engine, result, NULL);
+}
 
 // How many jobs come before a queued job: those that run, and the queued ones that are not paused and are before it in
 // the order. Hold `state_lock`.

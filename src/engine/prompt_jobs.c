@@ -1,15 +1,18 @@
 // Jobs that encode prompts.
-#include "base/assert.h"
-#include "engine/buffers.h"
+#include "base/result.h"
 #include "engine/calls.h"
 #include "engine/desc_checks.h"
-#include "engine/engine.h"
 #include "engine/fetch_object.h"
-#include "engine/job.h"
-#include "engine/job_phases.h"
-#include "engine/plan_job.h"
-#include "engine/prompts.h"
-#include "engine/references.h"
+#include "engine/reference_checks.h"
+#include "jobs/buffers.h"
+#include "jobs/engine_state.h"
+#include "jobs/job.h"
+#include "jobs/job_phases.h"
+#include "jobs/model.h"
+#include "jobs/plan_job.h"
+#include "jobs/references.h"
+#include "models/network.h"
+#include "models/pipeline.h"
 #include <string.h>
 
 static void* take_prompt(sumi_job_slot* slot)

@@ -4,104 +4,25 @@
 // bytes "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with; metadata with
 // the version of the format, the family and the number of tokens. Reading trusts nothing: sizes, types, names and
 // metadata are all checked.
-#include "engine/prompts.h"
 #include "base/assert.h"
-#include "engine/buffers.h"
+#include "base/dtype.h"
+#include "base/result.h"
 #include "engine/calls.h"
-#include "engine/engine.h"
-#include "engine/models.h"
-#include "engine/object_list.h"
 #include "files/safetensors_write.h"
+#include "files/tensors.h"
+#include "jobs/engine_state.h"
+#include "jobs/model.h"
+#include "jobs/prompt.h"
+#include "models/limits.h"
+#include "models/network.h"
+#include "pictures/picture_sizes.h"
+#include "pictures/pixels.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define FORMAT_VERSION "1"
 #define MAX_TOKENS 65536
-
-void sumi_prompt_free(sumi_prompt* prompt)
-{
-    if (prompt == NULL) return;
-    sumi_engine* engine = prompt->engine;
-    sumi_mutex_lock(&engine->state_lock);
-    SUMI_LIST_REMOVE(prompt);
-    sumi_prompt* unused = engine->spare_prompt; // of the two, the larger block is kept
-    if (unused == NULL || unused->block_bytes <= prompt->block_bytes) engine->spare_prompt = prompt;
-    else unused = prompt;
-    sumi_mutex_unlock(&engine->state_lock);
-    sumi_free(&engine->heap, unused);
-}
-
-void sumi_prompts_close(sumi_engine* engine)
-{
-    SUMI_ASSERT(engine->prompts == NULL);
-    sumi_free(&engine->heap, engine->spare_prompt);
-    engine->spare_prompt = NULL;
-}
-
-// Takes the spare block if it is large enough. A block of more than four times the size stays: the next long prompt
-// needs it, and a short one that is kept for long would keep it all. *out_bytes: its size.
-static void* take_spare(sumi_engine* engine, uint64_t bytes, uint64_t* out_bytes)
-{
-    sumi_mutex_lock(&engine->state_lock);
-    sumi_prompt* spare = engine->spare_prompt;
-    if (spare != NULL && (spare->block_bytes < bytes || spare->block_bytes / 4 > bytes)) spare = NULL;
-    if (spare != NULL) {
-        *out_bytes = spare->block_bytes;
-        engine->spare_prompt = NULL;
-    }
-    sumi_mutex_unlock(&engine->state_lock);
-    return spare;
-}
-
-static sumi_prompt* pack_prompt(sumi_packer* packer, const sumi_prompt_shape* shape)
-{
-    sumi_prompt* prompt = sumi_pack(packer, NULL, sizeof *prompt);
-    if (prompt != NULL) memset(prompt, 0, sizeof *prompt);
-    for (int32_t e = 0; e < shape->encoder_count; e++) {
-        float* features =
-            sumi_pack(packer, NULL, (uint64_t)shape->token_count[e] * (uint64_t)shape->width[e] * sizeof *features);
-        if (prompt == NULL) continue;
-        prompt->features[e] = features;
-        prompt->token_count[e] = shape->token_count[e];
-        prompt->width[e] = shape->width[e];
-    }
-    for (int32_t i = 0; i < shape->reference_count; i++) {
-        const sumi_picture_size size = shape->references[i];
-        unsigned char* pixels = sumi_pack(packer, NULL, (uint64_t)size.width * (uint64_t)size.height * 3);
-        if (prompt == NULL) continue;
-        prompt->references[i] = pixels;
-        prompt->reference_sizes[i] = size;
-    }
-    return prompt;
-}
-
-sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* shape, sumi_prompt** out_prompt,
-                               sumi_error* error)
-{
-    SUMI_ASSERT(shape->encoder_count >= 1 && shape->encoder_count <= SUMI_MAX_TEXT_ENCODERS);
-    SUMI_ASSERT(shape->reference_count >= 0 && shape->reference_count <= SUMI_MAX_REFERENCES);
-    SUMI_ASSERT(strlen(shape->family) < SUMI_FAMILY_BYTES);
-    *out_prompt = NULL;
-    sumi_packer packer = {NULL, 0};
-    (void)pack_prompt(&packer, shape);
-    uint64_t block_bytes = packer.used;
-    void* block = take_spare(engine, packer.used, &block_bytes);
-    if (block == NULL && packer.used < SIZE_MAX / 2) block = sumi_alloc(&engine->heap, (size_t)packer.used);
-    if (block == NULL) return sumi_out_of_memory(error, (size_t)packer.used, "an encoded prompt");
-    packer = (sumi_packer){block, 0};
-    sumi_prompt* prompt = pack_prompt(&packer, shape);
-    prompt->engine = engine;
-    prompt->block_bytes = block_bytes;
-    prompt->encoder_count = shape->encoder_count;
-    prompt->reference_count = shape->reference_count;
-    snprintf(prompt->family, sizeof prompt->family, "%s", shape->family);
-    sumi_mutex_lock(&engine->state_lock);
-    SUMI_LIST_INSERT(engine->prompts, prompt);
-    sumi_mutex_unlock(&engine->state_lock);
-    *out_prompt = prompt;
-    return SUMI_OK;
-}
 
 sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
 {

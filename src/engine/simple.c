@@ -1,8 +1,8 @@
 // The simple calls: each submits one job, waits for it and fetches it, for tools that may wait. They use only public
 // functions, so they behave like these with either pump and beside other jobs.
-#include "engine/calls.h"
-#include "engine/engine.h"
-#include "engine/models.h"
+#include "base/assert.h"
+#include "base/result.h"
+#include "jobs/log.h"
 #include <string.h>
 
 // Waits for the job. The result of the wait is not used: without a timeout a wait fails only with the job's own

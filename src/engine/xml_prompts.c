@@ -1,4 +1,5 @@
 // The public functions of prompts in XML (text/xml_prompt.h). They take no engine, so the desc contains a log.
+#include "base/result.h"
 #include "engine/calls.h"
 #include "text/xml_prompt.h"
 #include <stdio.h>

@@ -18,7 +18,7 @@
 #include "models/network.h"
 #include "sampling/solver.h"
 
-// The structs of a request have no gaps, and each of their members is in a table of engine/plan_key.c, because plans
+// The structs of a request have no gaps, and each of their members is in a table of jobs/plan_key.c, because plans
 // are cached by them.
 
 // A reference picture, in the sizes to which it is resized before it is written.

@@ -128,7 +128,7 @@ typedef struct sumi_weight_options {
     sumi_attention_format attention; // of the denoising sections
     // The plan uses its weights once, and they should not stay on the device: other plans need the memory.
     bool streams_weights;
-    bool unused[3]; // explicit padding, see engine/plan_key.h
+    bool unused[3]; // explicit padding, see jobs/plan_key.h
 } sumi_weight_options;
 
 // A vector that adapters change. sum: the changed vector as a value, one row of floats.

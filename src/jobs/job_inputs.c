@@ -1,0 +1,397 @@
+#include "jobs/job_inputs.h"
+#include "base/assert.h"
+#include "base/dtype.h"
+#include "base/result.h"
+#include "jobs/buffers.h"
+#include "jobs/engine_state.h"
+#include "jobs/job.h"
+#include "jobs/job_request.h"
+#include "jobs/model.h"
+#include "jobs/plan_cache.h"
+#include "jobs/plan_job.h"
+#include "jobs/prompt.h"
+#include "jobs/references.h"
+#include "jobs/resize.h"
+#include "models/network.h"
+#include "models/pipeline.h"
+#include "pictures/masks.h"
+#include "pictures/picture_sizes.h"
+#include "pictures/pixels.h"
+#include "plan/ops.h"
+#include "plan/plan.h"
+#include "plan/runner.h"
+#include "sampling/noise.h"
+#include <string.h>
+
+// Bytes of the two blocks that reserve_mask reserves.
+static uint64_t mask_value_bytes(const sumi_plan_job* job)
+{
+    return sumi_plan_job_latent_size(job) * sizeof(float)
+         + 2 * (uint64_t)job->request.width * (uint64_t)job->request.height;
+}
+static uint64_t mask_edge_bytes(const sumi_plan_job* job)
+{
+    return job->request.mask_feather > 0
+             ? (uint64_t)job->request.width * (uint64_t)job->request.height * sizeof(uint16_t)
+             : 0;
+}
+
+uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
+{
+    const int32_t width = job->request.width, height = job->request.height;
+    uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
+    if (job->request.start_image.data != NULL) {
+        const sumi_resize_args resize = {&job->request.start_image, width, height, SUMI_FILTER_LANCZOS};
+        bytes += sumi_resize_bytes(&resize) + (uint64_t)width * (uint64_t)height * 3;
+    }
+    if (job->request.mask.data != NULL) {
+        const sumi_resize_args resize = {&job->request.mask, width, height, SUMI_FILTER_LANCZOS};
+        bytes += mask_value_bytes(job) + mask_edge_bytes(job);
+        bytes += sumi_pixels_mask_bytes(&job->request.mask, width, height);
+        if (job->request.mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
+    }
+    return bytes;
+}
+
+static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
+                        const void* data, uint64_t bytes)
+{
+    engine->runner->functions->write(engine->runner, &job->progress.entry->plan, value, offset, data, bytes);
+}
+
+// Writes float32 values to a value of activations, from element `first` on. The runner decides whether activations are
+// float32 or bfloat16; values are converted to bfloat16 in the workspace.
+static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
+                                     const float* data, size_t count, sumi_error* error)
+{
+    SUMI_ASSERT(count > 0);
+    SUMI_ASSERT(job->progress.entry->plan.activation_bytes == 4 || job->progress.entry->plan.activation_bytes == 2);
+    if (job->progress.entry->plan.activation_bytes == 4) {
+        write_value(engine, job, value, first * 4, data, count * 4);
+        return SUMI_OK;
+    }
+    SUMI_TRY(
+        sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features to be copied in", error));
+    sumi_floats_to_bf16(data, engine->workspace.values.data, count);
+    write_value(engine, job, value, first * 2, engine->workspace.values.data, count * 2);
+    return SUMI_OK;
+}
+
+// Writes the token ids of the prompts that the plan encodes, and the times and solver rows of all evaluations.
+static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->progress.plan_prompt_count <= job->request.prompt_count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    for (int32_t p = 0; p < job->progress.plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[p]];
+        for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
+            sumi_pipeline_rows ids = pipeline->ids[p][e];
+            if (prompt->text == NULL || ids.value.id == 0) continue;
+            // The prompt's first tokens are missing here if they are equal to those of the first prompt: the plan
+            // computes shared tokens once (shared_tokens in job_request.c).
+            const int32_t skipped = prompt->token_count[e] - ids.count;
+            const int32_t* from =
+                sumi_plan_job_ids(&engine->workspace, slot->model, job, job->progress.plan_prompts[p], e) + skipped;
+            write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
+                        (uint64_t)ids.count * sizeof *from);
+        }
+    }
+    if (job->request.goal != SUMI_GOAL_IMAGES) return;
+    const size_t count = (size_t)job->progress.evaluation_count;
+    write_value(engine, job, pipeline->times, 0, job->progress.times, count * sizeof *job->progress.times);
+    write_value(engine, job, pipeline->solver, 0, job->progress.rows, count * sizeof *job->progress.rows);
+}
+
+// Writes the next piece of the features of prompts that the host program gave encoded.
+static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job, bool* out_done,
+                                  sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    size_t before = 0;
+    for (int32_t p = 0; p < job->progress.plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[p]];
+        for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
+            const sumi_pipeline_rows features = pipeline->features[p][e];
+            if (prompt->text != NULL || features.value.id == 0) continue;
+            const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
+            if (job->progress.moved_values < before + count) {
+                const size_t offset = job->progress.moved_values - before,
+                             piece = count - offset < SUMI_FEATURE_PIECE_VALUES ? count - offset
+                                                                                : SUMI_FEATURE_PIECE_VALUES;
+                *out_done = false;
+                job->progress.moved_values += piece;
+                return write_activations(engine, job, features.value, (uint64_t)features.row * width + offset,
+                                         prompt->features[e] + offset, piece, error);
+            }
+            before += count;
+        }
+    }
+    *out_done = true;
+    return SUMI_OK;
+}
+
+// Writes the next piece of the start: start latents in one piece, a start image over several pieces, because of its
+// resize.
+static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->progress.entry != NULL && job->progress.phase == SUMI_PHASE_INPUT);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    *out_done = true;
+    if (job->request.start_latents != NULL) {
+        const uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
+        for (int32_t i = 0; i < job->progress.batch_count; i++)
+            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->request.start_latents, bytes);
+    }
+    if (job->request.start_image.data == NULL) return SUMI_OK;
+    sumi_pixels picture;
+    const sumi_resize_args resize = {&job->request.start_image, job->request.width, job->request.height,
+                                     SUMI_FILTER_LANCZOS};
+    SUMI_TRY(
+        sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture, error));
+    if (!*out_done) return SUMI_OK;
+    const uint64_t bytes = (uint64_t)job->request.width * (uint64_t)job->request.height * 3;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
+    SUMI_TRY(
+        // The picture has the right size already, so this allocates nothing.
+        sumi_pixels_to_rgb(&engine->heap, &picture, job->request.width, job->request.height,
+                           engine->workspace.values.data, error));
+    write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
+    return SUMI_OK;
+}
+
+// The mask and what is computed from it. They lie in the workspace until the last piece of the mask is written.
+typedef struct mask_blocks {
+    float* latent;           // the mask in the latents' size
+    uint8_t *mask, *opacity; // the mask and the opacity in the picture's size
+    uint16_t* distances;     // distances to the mask's edge, in the picture's size; NULL: no feather
+} mask_blocks;
+
+static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, mask_blocks* out, sumi_error* error)
+{
+    const uint64_t pixels = (uint64_t)job->request.width * (uint64_t)job->request.height;
+    sumi_block *values = &engine->workspace.values, *between = &engine->workspace.intermediate;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, values, mask_value_bytes(job), "a mask", error));
+    out->latent = values->data;
+    out->mask = (uint8_t*)(out->latent + sumi_plan_job_latent_size(job));
+    out->opacity = out->mask + pixels;
+    out->distances = NULL;
+    if (job->request.mask_feather > 0) {
+        SUMI_TRY(sumi_block_reserve(&engine->heap, between, mask_edge_bytes(job), "a mask's edge", error));
+        out->distances = between->data;
+    }
+    return SUMI_OK;
+}
+
+// Writes the mask in the latents' size, as the solver reads it, over one or more pieces. With *out_done the mask is
+// also in the workspace, where reserve_mask finds it.
+static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    sumi_pixels picture = job->request.mask;
+    *out_done = true;
+    // The alpha channel of a mask is used, so colours must be premultiplied before the resize. sumi_pixels_to_mask does
+    // that in one piece; masks without alpha are resized here in several pieces.
+    if (job->request.mask.channel_count != 4) {
+        const sumi_resize_args resize = {&job->request.mask, job->request.width, job->request.height,
+                                         SUMI_FILTER_LANCZOS};
+        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture,
+                                  error));
+        if (!*out_done) return SUMI_OK;
+    }
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
+    sumi_temporary temporary;
+    sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
+    sumi_result result = sumi_pixels_to_mask(&temporary.heap, &picture, job->request.width, job->request.height,
+                                             blocks.mask, blocks.latent, error);
+    sumi_temporary_end(&temporary);
+    if (result == SUMI_OK) {
+        write_value(engine, job, job->progress.entry->pipeline.mask, 0, blocks.latent,
+                    sumi_plan_job_latent_size(job) * sizeof(float));
+    }
+    return result;
+}
+
+#define DISTANCE_PIXELS 500000 // pixels per piece: about two milliseconds
+
+// Writes the next piece of the mask: first the latent mask, then, if the start image is put back over the result
+// (opacity), the distances downward, the distances upward, and the opacity. job->progress.mask_rows counts the rows of both
+// passes over the distances.
+
+static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->progress.entry != NULL && job->progress.phase == SUMI_PHASE_INPUT);
+    const sumi_value opacity = job->progress.entry->pipeline.opacity;
+    *out_done = true;
+    if (job->request.mask.data == NULL) return SUMI_OK;
+    if (job->progress.mask_rows == 0) {
+        SUMI_TRY(write_latent_mask(engine, job, out_done, error));
+        if (!*out_done || opacity.id == 0) return SUMI_OK;
+    }
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
+    const int32_t height = job->request.height, width = job->request.width;
+    if (blocks.distances != NULL && job->progress.mask_rows < 2 * height) {
+        const bool upward = job->progress.mask_rows >= height;
+        const int32_t first = upward ? job->progress.mask_rows - height : job->progress.mask_rows;
+        int32_t count = DISTANCE_PIXELS / width + 1;
+        count = count < height - first ? count : height - first;
+        sumi_mask_distances(blocks.mask, width, height, upward ? height - first - count : first,
+                            upward ? height - first : first + count, upward, blocks.distances);
+        job->progress.mask_rows += count;
+        *out_done = false;
+        return SUMI_OK;
+    }
+    const size_t pixels = (size_t)width * (size_t)height;
+    sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->request.mask_feather, blocks.opacity);
+    write_value(engine, job, opacity, 0, blocks.opacity, pixels);
+    job->progress.mask_rows = 0;
+    return SUMI_OK;
+}
+
+// The pieces of a reference, in this order: see references.h.
+typedef enum reference_stage { FOR_AUTOENCODER, BEFORE_VISION, FOR_VISION, REFERENCE_STAGES } reference_stage;
+
+// Does the next piece of a resize. With *out_done the result is in `block` of the workspace: RGB, 3 bytes per pixel.
+static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, const sumi_resize_args* args,
+                                    sumi_block* block, bool* out_done, sumi_error* error)
+{
+    sumi_pixels picture;
+    SUMI_TRY(
+        sumi_resize_step(&engine->heap, &engine->workspace, args, &job->progress.resize, out_done, &picture, error));
+    if (!*out_done) return SUMI_OK;
+    const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference image", error));
+    // The picture has the right size already, so this allocates nothing.
+    return sumi_pixels_to_rgb(&engine->heap, &picture, args->width, args->height, block->data, error);
+}
+
+// Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
+// tower use the same block; if both have the same size, the first is used for both.
+static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
+                                   bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->progress.entry != NULL && index >= 0 && index < job->request.references.count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const sumi_reference* reference = &job->request.references.list[index];
+    const sumi_picture_size read = reference->sizes.autoencoder, first = reference->sizes.first,
+                            seen = reference->sizes.vision;
+    sumi_workspace* workspace = &engine->workspace;
+    const sumi_value vision = pipeline->vision_pixels[index];
+    *out_done = true;
+    if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
+    if (stage == FOR_AUTOENCODER) {
+        const sumi_resize_args args = {&reference->source, read.width, read.height, SUMI_FILTER_LANCZOS};
+        SUMI_TRY(resize_reference(engine, job, &args, &workspace->first, out_done, error));
+        if (!*out_done) return SUMI_OK;
+        const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
+        if (job->request.goal == SUMI_GOAL_PROMPTS)
+            memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
+        else write_value(engine, job, pipeline->reference_pixels[index], 0, workspace->first.data, bytes);
+        return SUMI_OK;
+    }
+    if (stage == BEFORE_VISION) {
+        if (first.width == read.width && first.height == read.height) return SUMI_OK;
+        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS};
+        return resize_reference(engine, job, &args, &workspace->first, out_done, error);
+    }
+    const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
+    const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
+    SUMI_TRY(resize_reference(engine, job, &args, &workspace->values, out_done, error));
+    if (*out_done)
+        write_value(engine, job, vision, 0, workspace->values.data, (uint64_t)seen.width * (uint64_t)seen.height * 3);
+    return SUMI_OK;
+}
+
+// job->progress.cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each reference.
+#define FIRST_REFERENCE_PIECE 3
+
+sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    bool is_over = true;
+    const int32_t reference_piece = job->progress.cursor - FIRST_REFERENCE_PIECE;
+    if (job->progress.cursor == 0 && job->progress.moved_values == 0) write_ids_and_steps(engine, slot);
+    if (job->progress.cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
+    else if (job->progress.cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
+    else if (job->progress.cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
+    else
+        SUMI_TRY(write_reference(engine, job, reference_piece / REFERENCE_STAGES,
+                                 (reference_stage)(reference_piece % REFERENCE_STAGES), &is_over, error));
+    if (is_over) job->progress.cursor++;
+    *out_done = job->progress.cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->request.references.count;
+    return SUMI_OK;
+}
+
+// ---- Noise ----------------------------------------------------------------------------------------------------------
+
+// Values per piece of noise; a piece takes a few dozen microseconds. The noise of torch on CUDA needs sines in double
+// precision, so its pieces are smaller.
+#define NOISE_VALUES (16 * 1024)
+#define NOISE_VALUES_CUDA (2 * 1024)
+
+static size_t noise_piece(const sumi_plan_job* job)
+{
+    const size_t count = sumi_plan_job_latent_values(job),
+                 piece = job->request.noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
+    // If the number of values is not a multiple of 16, torch draws the last values of a call differently, so such noise
+    // is drawn in one piece.
+    return count % 16 != 0 || piece > count ? count : piece;
+}
+
+size_t sumi_plan_job_noise_values(const sumi_plan_job* job)
+{
+    return sumi_plan_job_latent_values(job)
+         * ((sumi_plan_job_draws_posterior(job) ? 1 : 0) + (job->request.goal == SUMI_GOAL_IMAGES ? 1 : 0));
+}
+
+// Each item has its own generator, seeded with the item's seed. The generator draws the posterior's noise first and the
+// main noise second, in the order of the reference.
+sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->progress.cursor >= 0 && job->progress.cursor < job->progress.batch_count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const size_t count = sumi_plan_job_latent_values(job),
+                 item = (size_t)(job->progress.batch_begin + job->progress.cursor);
+    const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = job->request.noise == SUMI_NOISE_TORCH_CUDA,
+               is_posterior = samples && job->progress.drawn_values < count;
+    const size_t total = sumi_plan_job_noise_values(job),
+                 offset = samples && !is_posterior ? job->progress.drawn_values - count : job->progress.drawn_values;
+    *out_done = job->progress.drawn_values >= total;
+    if (*out_done) return SUMI_OK;
+    if (job->progress.drawn_values == 0 && is_cuda)
+        sumi_torch_cuda_seed(&job->progress.generator.cuda, job->request.items[item].seed, job->request.multiprocessors,
+                             job->request.threads_per_multiprocessor);
+    else if (job->progress.drawn_values == 0)
+        sumi_torch_cpu_seed(&job->progress.generator.cpu, job->request.items[item].seed);
+
+    const float* source = is_posterior                           ? job->request.start_noise
+                        : job->request.noise == SUMI_NOISE_GIVEN ? job->request.noise_values + item * count
+                                                                 : NULL;
+    const size_t piece = noise_piece(job) < count - offset ? noise_piece(job) : count - offset;
+    SUMI_ASSERT(piece > 0 && offset + piece <= count);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, piece * sizeof(float), "noise", error));
+    float* values = engine->workspace.values.data;
+    if (source == NULL && is_cuda) {
+        sumi_torch_cuda_randn_range(&job->progress.generator.cuda, values, count, offset, piece);
+        if (offset + piece == count) sumi_torch_cuda_skip(&job->progress.generator.cuda, count);
+    } else if (source == NULL) {
+        sumi_torch_cpu_randn(&job->progress.generator.cpu, values, piece);
+    }
+    write_value(engine, job,
+                is_posterior                   ? pipeline->eps
+                : sumi_plan_job_has_start(job) ? pipeline->noise
+                                               : pipeline->x,
+                ((size_t)job->progress.cursor * count + offset) * sizeof(float),
+                source != NULL ? source + offset : values, piece * sizeof(float));
+    job->progress.drawn_values += piece;
+    SUMI_ASSERT(job->progress.drawn_values <= total);
+    *out_done = job->progress.drawn_values >= total;
+    return SUMI_OK;
+}
+
+double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job)
+{
+    return engine->overhead_us[SUMI_OVERHEAD_NOISE]
+         * (double)((sumi_plan_job_noise_values(job) + noise_piece(job) - 1) / noise_piece(job));
+}

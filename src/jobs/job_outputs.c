@@ -1,0 +1,399 @@
+#include "jobs/job_outputs.h"
+#include "base/assert.h"
+#include "base/dtype.h"
+#include "base/pixel_formats.h"
+#include "base/platform.h"
+#include "base/result.h"
+#include "jobs/buffers.h"
+#include "jobs/engine_state.h"
+#include "jobs/external.h"
+#include "jobs/held_memory.h"
+#include "jobs/job.h"
+#include "jobs/model.h"
+#include "jobs/plan_cache.h"
+#include "jobs/plan_job.h"
+#include "jobs/pool.h"
+#include "jobs/prompt.h"
+#include "jobs/references.h"
+#include "models/limits.h"
+#include "models/network.h"
+#include "models/pipeline.h"
+#include "pictures/pixels.h"
+#include "plan/async.h"
+#include "plan/ops.h"
+#include "plan/plan.h"
+#include "plan/runner.h"
+#include <math.h>
+#include <string.h>
+
+static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
+{
+    if (sumi_job_item_has_device_target(item)) return 0;
+    return (uint64_t)job->request.width * (uint64_t)job->request.height
+         * (uint64_t)sumi_format_bytes(item->target.format);
+}
+
+static void pack_products(sumi_packer* packer, sumi_plan_job* job)
+{
+    if (job->request.goal == SUMI_GOAL_PROMPTS) return;
+    job->products.latents =
+        sumi_pack(packer, NULL, (uint64_t)job->request.item_count * sumi_plan_job_latent_values(job) * sizeof(float));
+    if (job->request.preview_every > 0) {
+        for (int i = 0; i < 2; i++)
+            job->products.previews[i] =
+                sumi_pack(packer, NULL, (uint64_t)job->request.item_count * sumi_plan_job_latent_size(job) * 4);
+    }
+    for (int32_t i = 0; i < job->request.item_count && job->request.goal == SUMI_GOAL_IMAGES; i++) {
+        if (job->request.items[i].target.host_memory != NULL)
+            job->request.items[i].pixels = sumi_pack(packer, NULL, picture_bytes(job, &job->request.items[i]));
+    }
+}
+
+uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
+{
+    sumi_plan_job measured = *job; // a copy, because packing sets pointers of the job, to NULL while it measures
+    sumi_packer packer = {NULL, 0};
+    if (job->request.goal == SUMI_GOAL_IMAGES && job->request.items == NULL) return 0;
+    pack_products(&packer, &measured);
+    uint64_t bytes = packer.used;
+    for (int32_t i = 0; i < job->request.item_count && job->request.goal == SUMI_GOAL_IMAGES; i++) {
+        if (job->request.items[i].target.host_memory == NULL) bytes += picture_bytes(job, &job->request.items[i]);
+    }
+    return bytes;
+}
+
+sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    sumi_plan_job* job = &slot->u.plan;
+    const size_t previous_bytes = slot->products.bytes;
+    sumi_packer packer = {NULL, 0};
+    pack_products(&packer, job);
+    sumi_result result = sumi_block_reserve(&engine->heap, &slot->products, packer.used, "finished images", error);
+    atomic_fetch_add(&engine->memory.image_bytes, slot->products.bytes);
+    atomic_fetch_sub(&engine->memory.image_bytes, previous_bytes);
+    SUMI_TRY(result);
+    packer = (sumi_packer){slot->products.data, 0};
+    pack_products(&packer, job);
+
+    for (int32_t i = 0; i < job->request.item_count && job->request.goal == SUMI_GOAL_IMAGES; i++) {
+        sumi_job_item* item = &job->request.items[i];
+        // A picture is there already if the job has returned to phase PLAN, for its next batch or after a shortage.
+        if (item->target.host_memory != NULL || sumi_job_item_has_device_target(item) || item->picture != NULL)
+            continue;
+        SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
+        item->pixels = item->picture->pixels;
+    }
+    if (job->request.goal == SUMI_GOAL_PROMPTS && job->products.prompt == NULL) {
+        const sumi_network_info* info = &slot->model->info;
+        int32_t rows[SUMI_MAX_TEXT_ENCODERS];
+        for (int32_t e = 0; e < info->text_encoder_count; e++)
+            rows[e] = sumi_network_feature_rows(slot->model->network, e, job->request.prompts[0].token_count[e]);
+        sumi_prompt_shape shape = {.family = info->family,
+                                   .encoder_count = info->text_encoder_count,
+                                   .token_count = rows,
+                                   .width = info->feature_width,
+                                   .reference_count = job->request.references.count};
+        for (int32_t i = 0; i < shape.reference_count; i++)
+            shape.references[i] = job->request.references.list[i].sizes.autoencoder;
+        SUMI_TRY(sumi_prompt_create(engine, &shape, &job->products.prompt, error));
+    }
+    return SUMI_OK;
+}
+
+// ---- Submitted after the last slice ---------------------------------------------------------------------------------
+
+static void read_plan_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
+                            void* into, uint64_t bytes)
+{
+    engine->runner->functions->read(engine->runner, &job->progress.entry->plan, value, offset, into, bytes);
+}
+
+sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value,
+                                      sumi_error* error)
+{
+    SUMI_ASSERT(job->progress.entry != NULL);
+    if (value.id == 0) return SUMI_OK;
+    return engine->runner->async->start_read(engine->runner, &job->progress.entry->plan, value, error);
+}
+
+// Whether the device converts an item's picture from three channels to four. On the processor the conversion would take
+// longer than the copy from the device.
+static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
+{
+    const sumi_format format = item->target.format;
+    return engine->runner->traits.has_device && !sumi_job_item_has_device_target(item)
+        && (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8);
+}
+
+// The byte offset of an item's four-channel picture in the plan's value `picture`. It overwrites the item's
+// activations, which are not read after the value `bytes` was computed from them.
+static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
+{
+    SUMI_ASSERT(item >= job->progress.batch_begin && item < job->progress.batch_begin + job->progress.batch_count);
+    return (uint64_t)(item - job->progress.batch_begin) * (uint64_t)job->request.width * (uint64_t)job->request.height
+         * 3 * (uint64_t)job->progress.entry->plan.activation_bytes;
+}
+
+// Submits conversions of pictures to formats that the plan does not write, and copies of pictures to device memory of
+// the host program.
+sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
+{
+    SUMI_ASSERT(job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const uint64_t pixels = (uint64_t)job->request.width * (uint64_t)job->request.height;
+    for (int32_t i = 0; i < job->progress.batch_count; i++) {
+        const sumi_job_item* item = &job->request.items[job->progress.batch_begin + i];
+        const sumi_target* target = &item->target;
+        if (!sumi_job_item_has_device_target(item) && !widens_on_device(engine, item)) continue;
+        const bool is_given = sumi_job_item_has_device_target(item) && target->row_bytes != 0,
+                   is_upward = sumi_job_item_has_device_target(item) && target->bottom_up;
+        const uint64_t row =
+            (uint64_t)(is_given ? target->row_bytes : job->request.width * sumi_format_bytes(target->format));
+        const sumi_publication picture = {
+            .value = sumi_format_is_float(target->format) ? pipeline->picture : pipeline->bytes,
+            .first_pixel = (uint64_t)i * pixels,
+            .width = job->request.width,
+            .height = job->request.height,
+            .format = target->format,
+            .address = target->device_address + (is_upward ? (uint64_t)(job->request.height - 1) * row : 0),
+            .into = pipeline->picture,
+            .into_offset = wide_offset(job, job->progress.batch_begin + i),
+            .row_bytes = is_upward ? 0 - row : row,
+            .event = target->event,
+            .import = target->external != NULL ? &target->external->import : NULL};
+        job->progress.is_publishing = job->progress.is_publishing || sumi_job_item_has_device_target(item);
+        SUMI_TRY(engine->runner->async->publish(engine->runner, &job->progress.entry->plan, &picture, error));
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    if (job->request.goal == SUMI_GOAL_ENCODE) return sumi_plan_job_fetch_value(engine, job, pipeline->clean, error);
+    if (job->request.goal == SUMI_GOAL_PROMPTS) {
+        for (int32_t e = 0; e < job->products.prompt->encoder_count; e++)
+            SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->features[0][e].value, error));
+        return SUMI_OK;
+    }
+    bool has_picture = false, has_bytes = false;
+    for (int32_t i = job->progress.batch_begin; i < job->progress.batch_begin + job->progress.batch_count; i++) {
+        const bool is_picture = sumi_format_is_float(job->request.items[i].target.format)
+                             || widens_on_device(engine, &job->request.items[i]);
+        if (sumi_job_item_has_device_target(&job->request.items[i])) continue;
+        has_picture = has_picture || is_picture;
+        has_bytes = has_bytes || !is_picture;
+    }
+    SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->x, error));
+    SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->not_finite, error));
+    if (has_bytes) SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->bytes, error));
+    return has_picture ? sumi_plan_job_fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
+}
+
+// Fills the preview buffer that sumi_job_preview does not read, then exchanges the two buffers under `state_lock`.
+sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
+    SUMI_ASSERT(job->request.preview_every > 0
+                && (job->products.preview_front == 0 || job->products.preview_front == 1));
+    const size_t size = sumi_plan_job_latent_size(job);
+    const uint64_t bytes = (uint64_t)job->progress.batch_count * 3 * size * sizeof(float);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
+    const float* rgb = engine->workspace.values.data;
+    read_plan_value(engine, job, job->progress.entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
+    const int32_t back = 1 - job->products.preview_front;
+    // The previews of items in other batches are kept.
+    if (job->progress.batch_count < job->request.item_count)
+        memcpy(job->products.previews[back], job->products.previews[job->products.preview_front],
+               (size_t)job->request.item_count * size * 4);
+    unsigned char* to = job->products.previews[back] + (size_t)job->progress.batch_begin * size * 4;
+    for (int32_t i = 0; i < job->progress.batch_count; i++)
+        sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
+    sumi_mutex_lock(&engine->state_lock);
+    job->products.preview_front = back;
+    slot->status.preview_version++;
+    sumi_mutex_unlock(&engine->state_lock);
+    return SUMI_OK;
+}
+
+// ---- After the run --------------------------------------------------------------------------------------------------
+
+// Reads activations as float32, from element `first` on. bfloat16 is read and converted in pieces of 8 KiB, which stay
+// in the L1 cache between the copy and the conversion.
+static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
+                             float* into, size_t count)
+{
+    SUMI_ASSERT(job->progress.entry->plan.activation_bytes == 4 || job->progress.entry->plan.activation_bytes == 2);
+    if (job->progress.entry->plan.activation_bytes == 4) {
+        read_plan_value(engine, job, value, first * 4, into, count * 4);
+        return;
+    }
+    uint16_t halves[4096];
+    for (size_t done = 0, piece; done < count; done += piece) {
+        piece = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
+        read_plan_value(engine, job, value, (first + done) * 2, halves, piece * 2);
+        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, piece);
+    }
+}
+
+// Rows [row, row + row_count) of an item's picture in the target's format.
+static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count,
+                      unsigned char* pixels)
+{
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const size_t width = (size_t)job->request.width, count = width * (size_t)row_count, from = width * (size_t)row;
+    const uint64_t first =
+        ((uint64_t)(item - job->progress.batch_begin) * width * (uint64_t)job->request.height + from) * 3;
+    const sumi_format format = job->request.items[item].target.format;
+    if (format == SUMI_FORMAT_RGB8) {
+        read_plan_value(engine, job, pipeline->bytes, first, pixels, count * 3);
+    } else if (format == SUMI_FORMAT_RGB32F) {
+        float* values = (float*)(void*)pixels; // aligned: `pixels` is memory of sumi
+        read_activations(engine, job, pipeline->picture, first, values, count * 3);
+        for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
+    } else if (format == SUMI_FORMAT_RGBA16F) {
+        uint16_t* values = (uint16_t*)(void*)pixels; // aligned, as above
+        float rgb[3 * 512];
+        for (size_t done = 0, piece; done < count; done += piece) {
+            piece = count - done < 512 ? count - done : 512;
+            read_activations(engine, job, pipeline->picture, first + 3 * done, rgb, 3 * piece);
+            for (size_t i = 0; i < piece; i++, values += 4) {
+                for (int c = 0; c < 3; c++) values[c] = sumi_float_to_f16(rgb[3 * i + (size_t)c] * 0.5f + 0.5f);
+                values[3] = sumi_float_to_f16(1.0f);
+            }
+        }
+    } else if (widens_on_device(engine, &job->request.items[item])) {
+        read_plan_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
+    } else {
+        // The RGB bytes are read into the last three quarters of the rows, then widened to four channels from the
+        // front. The read position stays ahead of the write position.
+        const unsigned char* rgb = pixels + count;
+        read_plan_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
+        for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
+            const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
+            pixels[0] = format == SUMI_FORMAT_BGRA8 ? b : r, pixels[1] = g;
+            pixels[2] = format == SUMI_FORMAT_BGRA8 ? r : b, pixels[3] = 255;
+        }
+    }
+}
+
+// Reads rows [row, row + row_count) to their places in the item's picture in host memory. Its rows have no gaps; with
+// bottom_up the last row comes first.
+static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
+{
+    SUMI_ASSERT(item >= job->progress.batch_begin && item < job->progress.batch_begin + job->progress.batch_count);
+    SUMI_ASSERT(row >= 0 && row_count >= 1 && row + row_count <= job->request.height);
+    SUMI_ASSERT(job->request.items[item].pixels != NULL);
+    const sumi_target* target = &job->request.items[item].target;
+    const size_t row_bytes = (size_t)job->request.width * (size_t)sumi_format_bytes(target->format);
+    unsigned char* pixels = job->request.items[item].pixels;
+    if (!target->bottom_up) read_rows(engine, job, item, row, row_count, pixels + (size_t)row * row_bytes);
+    for (int32_t r = row; r < row + row_count && target->bottom_up; r++)
+        read_rows(engine, job, item, r, 1, pixels + (size_t)(job->request.height - 1 - r) * row_bytes);
+}
+
+static sumi_result check_finite(const float* values, size_t count, const char* what, sumi_error* error)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < count; i++) bad += !isfinite(values[i]);
+    if (bad == 0) return SUMI_OK;
+    return sumi_fail(error, SUMI_NOT_FINITE,
+                     "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged", bad, count,
+                     what);
+}
+
+// Reads the next piece of the encoded features into the prompt object.
+static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    size_t before = 0;
+    for (int32_t e = 0; e < job->products.prompt->encoder_count; e++) {
+        const size_t width = (size_t)job->products.prompt->width[e],
+                     count = (size_t)job->products.prompt->token_count[e] * width;
+        if (job->progress.moved_values < before + count) {
+            const size_t offset = job->progress.moved_values - before,
+                         piece =
+                             count - offset < SUMI_FEATURE_PIECE_VALUES ? count - offset : SUMI_FEATURE_PIECE_VALUES;
+            float* into = job->products.prompt->features[e] + offset;
+            read_activations(engine, job, pipeline->features[0][e].value,
+                             (uint64_t)pipeline->features[0][e].row * width + offset, into, piece);
+            job->progress.moved_values += piece;
+            *out_done = offset + piece == count && e + 1 == job->products.prompt->encoder_count;
+            return check_finite(into, piece, "the prompt's features", error);
+        }
+        before += count;
+    }
+    *out_done = true;
+    return SUMI_OK;
+}
+
+// Reads an item's latents. For the first item of a batch of pictures it also reads the plan's count of values that are
+// not finite, which covers the whole batch.
+static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int32_t index, sumi_error* error)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->request.goal != SUMI_GOAL_PROMPTS && index >= job->progress.batch_begin
+                && index < job->request.item_count);
+    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const size_t count = sumi_plan_job_latent_values(job);
+    float* latents = job->products.latents + (size_t)index * count;
+    read_plan_value(engine, job, job->request.goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
+                    (uint64_t)(index - job->progress.batch_begin) * count * sizeof(float), latents,
+                    count * sizeof(float));
+    if (job->request.goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
+    if (index == job->progress.batch_begin) {
+        int32_t bad = 0;
+        read_plan_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
+        if (bad != 0) {
+            const bool is_given = job->request.noise_values != NULL || job->request.start_latents != NULL
+                               || job->request.start_noise != NULL;
+            return sumi_fail(error, SUMI_NOT_FINITE,
+                             "%d of %lld values of the images are NaN or infinite: the weights or an adapter are "
+                             "damaged, or a scale is far too large%s",
+                             (int)bad,
+                             (long long)job->progress.batch_count * job->request.width * job->request.height * 3,
+                             is_given ? ", or so are values of the noise or the latents that were given" : "");
+        }
+    }
+    return SUMI_OK;
+}
+
+// Pixels per piece of output. Copying a piece takes a few dozen microseconds, and three times as long where the
+// processor converts the format.
+#define OUTPUT_PIXELS (32 * 1024)
+
+static int32_t output_rows(const sumi_plan_job* job)
+{
+    return OUTPUT_PIXELS / job->request.width > 1 ? OUTPUT_PIXELS / job->request.width : 1;
+}
+
+sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job,
+                                      bool* out_done, sumi_error* error)
+{
+    if (job->request.goal == SUMI_GOAL_PROMPTS) return read_features(engine, job, out_done, error);
+    SUMI_ASSERT(job->progress.row >= 0 && job->progress.row < job->request.height);
+    const int32_t item = job->progress.batch_begin + job->progress.cursor;
+    if (job->progress.row == 0) SUMI_TRY(read_item(engine, slot, item, error));
+    if (job->request.goal == SUMI_GOAL_IMAGES && !sumi_job_item_has_device_target(&job->request.items[item])) {
+        const int32_t remaining_rows = job->request.height - job->progress.row,
+                      rows = output_rows(job) < remaining_rows ? output_rows(job) : remaining_rows;
+        read_picture(engine, job, item, job->progress.row, rows);
+        job->progress.row += rows;
+        if (job->progress.row < job->request.height) return SUMI_OK;
+        job->progress.row = 0;
+    }
+    *out_done = ++job->progress.cursor >= job->progress.batch_count;
+    return SUMI_OK;
+}
+
+double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job)
+{
+    int32_t pieces = 1;
+    for (int32_t i = 0; i < job->request.item_count && job->request.goal == SUMI_GOAL_IMAGES; i++) {
+        if (!sumi_job_item_has_device_target(&job->request.items[i]))
+            pieces = (job->request.height + output_rows(job) - 1) / output_rows(job);
+    }
+    return engine->overhead_us[SUMI_OVERHEAD_OUTPUT] * pieces;
+}

@@ -1,0 +1,311 @@
+#include "jobs/job_phases.h"
+#include "base/assert.h"
+#include "base/platform.h"
+#include "base/result.h"
+#include "jobs/deadline.h"
+#include "jobs/device_limit.h"
+#include "jobs/engine_state.h"
+#include "jobs/frame_budget.h"
+#include "jobs/held_memory.h"
+#include "jobs/job.h"
+#include "jobs/job_inputs.h"
+#include "jobs/job_outputs.h"
+#include "jobs/job_request.h"
+#include "jobs/job_shortage.h"
+#include "jobs/job_slices.h"
+#include "jobs/job_targets.h"
+#include "jobs/load_kernels.h"
+#include "jobs/log.h"
+#include "jobs/pause.h"
+#include "jobs/plan_cache.h"
+#include "jobs/plan_job.h"
+#include "jobs/plan_key.h"
+#include "jobs/pool.h"
+#include "jobs/probe.h"
+#include "jobs/prompt.h"
+#include "jobs/run.h"
+#include "jobs/step_cache.h"
+#include "models/pipeline.h"
+#include "models/prompt_reader.h"
+#include "pacing/memory_limit.h"
+#include "plan/async.h"
+#include "plan/runner.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// Of one turn of phase TEXT: 0.1 to 0.2 ms. Most prompts take a tenth of it.
+#define TEXT_WORK 65536u
+
+// Finds or writes the plan, for fewer steps if the deadline requires it.
+static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(slot == engine->jobs.running && job->progress.batch_begin >= 0);
+    sumi_plan_request request;
+    if (!job->shortage.has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
+    job->shortage.has_reviewed = true;
+    engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
+    // The number of steps is decided with the first batch, and not again when a paused job continues.
+    const bool is_new = job->progress.batch_begin == 0 && job->saved.evaluation == 0;
+    if (is_new) job->progress.decided_steps = job->request.step_count;
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->progress.decided_steps,
+                                   &request, error));
+    SUMI_TRY(sumi_plan_get(engine, &request, &job->progress.entry, error));
+    if (job->request.deadline_ms > 0 && is_new) {
+        int32_t steps = sumi_deadline_step_count(engine, slot, job->request.step_count);
+        if (steps < job->request.step_count) {
+            char text[128];
+            snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->request.deadline_ms,
+                     (int)steps, (int)job->request.step_count);
+            sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+            job->progress.decided_steps = steps;
+            SUMI_TRY(
+                sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
+            SUMI_TRY(sumi_plan_get(engine, &request, &job->progress.entry, error));
+        }
+    }
+    return SUMI_OK;
+}
+
+static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->progress.entry != NULL);
+    SUMI_TRY(sumi_plan_job_reserve_products(engine, slot, error));
+    SUMI_TRY(sumi_engine_reserve(engine, job->progress.entry, error));
+    sumi_probe_begin(job->progress.entry);
+    slot->live.step_count = job->request.goal == SUMI_GOAL_IMAGES ? job->progress.run_steps : 0;
+    slot->live.compiling_since_ns = 0; // the job may have been paused meanwhile
+    return SUMI_OK;
+}
+
+// Whether the driver compiles kernels. The first time the log says why the image has to wait.
+static bool note_compiling(sumi_engine* engine, sumi_job_slot* slot)
+{
+    const int32_t count = engine->runner->functions->compiling(engine->runner, &slot->live.compiled);
+    slot->live.compile_count = count;
+    if (count == 0 && slot->live.compiling_since_ns == 0) return false;
+    const uint64_t now_ns = sumi_clock_ns();
+    if (slot->live.compiling_since_ns != 0)
+        slot->stage_seconds[SUMI_STAGE_COMPILE] += 1e-9 * (double)(now_ns - slot->live.compiling_since_ns);
+    slot->live.compiling_since_ns = count > 0 ? now_ns : 0;
+    if (count == 0 || engine->kernels.has_told_compiling) return count > 0;
+    engine->kernels.has_told_compiling = true;
+    char text[200];
+    snprintf(text, sizeof text,
+             "the driver compiles %d files of kernels for this GPU, for which the library has no machine code: this "
+             "happens once, and again after an update of the driver",
+             (int)count);
+    sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+    return true;
+}
+
+// Does the next piece of copying weights and making graphs; on the processor, of finding out how fast its ops are. After
+// the last piece the run begins.
+static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                  sumi_turn_end* out_end, bool* out_done, sumi_error* error)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    sumi_plan_entry* entry = slot->u.plan.progress.entry;
+    SUMI_ASSERT(slot == engine->jobs.running && entry != NULL);
+    const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
+    float progress = 0.0f;
+    runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
+    const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
+    sumi_limit_note(engine, result);
+    if (result != SUMI_OK) return result;
+    slot->u.plan.progress.has_prepared = slot->u.plan.progress.has_prepared || !*out_done;
+    if (note_compiling(engine, slot)) {
+        *out_stage = SUMI_STAGE_COMPILE;
+        *out_end = SUMI_TURN_WAITS;
+        return SUMI_OK;
+    }
+    if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
+    if (!*out_done) return SUMI_OK;
+    if (slot->u.plan.request.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
+    sumi_run_begin(engine, entry);
+    sumi_deadline_begin(engine, slot);
+    sumi_step_cache_begin(engine, &slot->u.plan);
+    return SUMI_OK;
+}
+
+// Called when a batch has ended. If items are left, sets up the next batch, returns to phase PLAN and returns true.
+static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
+{
+    SUMI_ASSERT(job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
+    for (int32_t i = 0; i < job->progress.batch_count; i++) {
+        sumi_job_item* item = &job->request.items[job->progress.batch_begin + i];
+        item->step_count = job->progress.run_steps - job->progress.deadline_adaptation.skipped_count;
+        item->evaluation_count = job->progress.step_cache.evaluation_count;
+        item->reused_count = job->progress.step_cache.reused_count;
+    }
+    job->progress.batch_begin += job->progress.batch_count;
+    const int32_t remaining_count = job->request.item_count - job->progress.batch_begin;
+    if (remaining_count <= 0) return false;
+    if (job->progress.batch_count > remaining_count) job->progress.batch_count = remaining_count;
+    engine->runs.current = (sumi_run){.entry = NULL}; // the plan cache may now drop the batch's plan
+    job->progress.entry = NULL;
+    sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
+    return true;
+}
+
+// Whether the job may take its plan while another job drains: the plan is in the cache, and the device has everything
+// that the plan needs.
+static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->jobs.draining != NULL);
+    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_request request;
+    sumi_error none = {0};
+    // With a deadline the job may need another plan, for fewer steps.
+    if (job->request.deadline_ms > 0 || !sumi_run_is_only_draining(engine)) return false;
+    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->request.step_count, &request,
+                              &none)
+        != SUMI_OK)
+        return false;
+    const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
+    if (entry == NULL) return false;
+    const bool is_limited = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
+    // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
+    // whether the device has more memory again.
+    if (is_limited && !job->shortage.has_reviewed) return false;
+    return engine->runner->functions->is_ready(engine->runner, &entry->plan);
+}
+
+// Logs a warning if a text was cut off. Called when the tokens of all the job's texts are known.
+static void log_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const int32_t previous_cut_tokens = slot->live.cut_tokens;
+    for (int32_t i = 0; i < job->request.prompt_count; i++) {
+        if (job->request.prompts[i].cut_tokens > slot->live.cut_tokens)
+            slot->live.cut_tokens = job->request.prompts[i].cut_tokens;
+    }
+    if (slot->live.cut_tokens == previous_cut_tokens) return;
+    char text[160];
+    snprintf(text, sizeof text,
+             "a text is %d%s tokens longer than the model reads: its end is cut off; make it shorter",
+             (int)slot->live.cut_tokens, slot->live.cut_tokens < SUMI_MAX_CUT_TOKENS ? "" : " or more");
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+}
+
+sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                  sumi_turn_end* out_end, sumi_error* error)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->status.state == SUMI_JOB_RUNNING);
+    sumi_plan_job* job = &slot->u.plan;
+    bool is_over = false;
+    sumi_result result;
+    sumi_yield_answer yield = SUMI_YIELD_NOT_NOW;
+    *out_stage = SUMI_STAGE_PREPARE;
+    if ((slot->must_yield || job->saved.is_pending) && slot == engine->jobs.running)
+        SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
+    if (yield == SUMI_YIELDED) {
+        *out_end = SUMI_TURN_YIELDS;
+        return SUMI_OK;
+    }
+    switch (job->progress.phase) {
+    case SUMI_PHASE_TEXT:
+        if (job->progress.cursor < job->request.prompt_count) {
+            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->progress.cursor,
+                                            TEXT_WORK, &is_over, error));
+            if (!is_over) return SUMI_OK;
+        }
+        if (++job->progress.cursor < job->request.prompt_count) return SUMI_OK;
+        log_cut_tokens(engine, slot);
+        sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
+        return SUMI_OK;
+    case SUMI_PHASE_PLAN:
+        // Slices of a job that drains or was cancelled may be in flight. Until they end, this job must not change the
+        // arena, weights or plans that they use.
+        if (engine->jobs.draining != NULL ? !can_follow(engine, slot) : !sumi_run_is_idle(engine)) {
+            *out_end = SUMI_TURN_WAITS;
+            return SUMI_OK;
+        }
+        // Each of the two pieces takes a millisecond or two.
+        result = job->progress.cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
+        if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
+        if (job->progress.cursor++ == 0) return SUMI_OK;
+        sumi_plan_job_enter(job, SUMI_PHASE_PREPARE_DEVICE);
+        return SUMI_OK;
+    case SUMI_PHASE_PREPARE_DEVICE:
+        result = prepare_device(engine, slot, out_stage, out_end, &is_over, error);
+        if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
+        if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_INPUT);
+        return SUMI_OK;
+    case SUMI_PHASE_INPUT:
+        SUMI_TRY(sumi_plan_job_write_input(engine, slot, &is_over, error));
+        if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_RUN);
+        return SUMI_OK;
+    case SUMI_PHASE_RUN:
+        SUMI_TRY(sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_PENDING, out_stage, out_end, &is_over, error));
+        if (is_over) {
+            job->progress.is_publishing = false;
+            sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);
+        }
+        return SUMI_OK;
+    case SUMI_PHASE_OUTPUT:
+        *out_stage = SUMI_STAGE_TRANSFER; // the copies that follow the last slice have ended too
+        SUMI_TRY(sumi_plan_job_read_output(engine, slot, job, &is_over, error));
+        // Reads from the runner report no failure, so the device is checked here.
+        SUMI_TRY(engine->runner->async->health(engine->runner, error));
+        if (is_over && job->request.goal == SUMI_GOAL_IMAGES) {
+            sumi_deadline_end(engine, slot);
+            sumi_step_cache_end(job, slot->model);
+        }
+        if (is_over && (job->request.goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job)))
+            *out_end = SUMI_TURN_DONE;
+        return SUMI_OK;
+    }
+    return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->progress.phase);
+}
+
+bool sumi_plan_job_works_next(const sumi_plan_job* job)
+{
+    return job->progress.phase != SUMI_PHASE_TEXT || job->progress.cursor >= job->request.prompt_count
+        || job->request.prompts[job->progress.cursor].text != NULL;
+}
+
+double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot)
+{
+    switch (slot->u.plan.progress.phase) {
+    case SUMI_PHASE_TEXT: return engine->overhead_us[SUMI_OVERHEAD_TEXT];
+    case SUMI_PHASE_PLAN: return engine->overhead_us[SUMI_OVERHEAD_PLAN];
+    case SUMI_PHASE_PREPARE_DEVICE: return engine->overhead_us[SUMI_OVERHEAD_PREPARE_DEVICE];
+    case SUMI_PHASE_INPUT: return engine->overhead_us[SUMI_OVERHEAD_INPUT];
+    case SUMI_PHASE_OUTPUT: return engine->overhead_us[SUMI_OVERHEAD_OUTPUT];
+    default:
+        return sumi_plan_job_draws_next(engine, slot) ? engine->overhead_us[SUMI_OVERHEAD_NOISE]
+                                                      : sumi_run_predict_us(engine);
+    }
+}
+
+void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && (slot == engine->jobs.running || slot == engine->jobs.draining));
+    if (slot == engine->jobs.running) sumi_plan_job_end_reading(&engine->workspace, &slot->u.plan);
+    // After a job's end the device must not write to memory of the host program. This blocks until its copies have
+    // ended.
+    if (slot->u.plan.progress.is_publishing) engine->runner->async->wait_all(engine->runner);
+    slot->u.plan.progress.is_publishing = false;
+    if (slot == engine->jobs.draining) {
+        engine->runs.draining.entry = NULL; // slices still in flight stay in runs.draining until they are reported
+    } else {
+        engine->runs.current = (sumi_run){.entry = NULL};
+    }
+    slot->u.plan.progress.entry = NULL;
+}
+
+void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
+        if (job->request.items[i].picture != NULL) sumi_picture_release(engine, job->request.items[i].picture->handle);
+        job->request.items[i].picture = NULL;
+    }
+    sumi_plan_job_mark_targets(job, false);
+    sumi_plan_job_free_saved_state(engine, job);
+    sumi_prompt_free(job->products.prompt);
+    job->products.prompt = NULL;
+}

@@ -1,0 +1,315 @@
+#include "jobs/job_request.h"
+#include "base/assert.h"
+#include "base/memory.h"
+#include "base/result.h"
+#include "jobs/buffers.h"
+#include "jobs/model.h"
+#include "jobs/plan_job.h"
+#include "jobs/plan_key.h"
+#include "jobs/references.h"
+#include "models/network.h"
+#include "models/pipeline.h"
+#include "models/prompt_reader.h"
+#include "pictures/picture_sizes.h"
+#include "sampling/schedule.h"
+#include "sampling/solver.h"
+#include <math.h>
+#include <string.h>
+
+// The most token ids that a prompt of the job can have: those of its text and those of the references.
+static int32_t max_ids(const sumi_model* model, const sumi_plan_job* job)
+{
+    return model->info.max_prompt_tokens + sumi_references_tokens(&job->request.references);
+}
+
+int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
+                           int32_t prompt, int32_t encoder)
+{
+    SUMI_ASSERT(prompt >= 0 && encoder >= 0 && encoder < model->info.text_encoder_count);
+    size_t list_index = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
+    return (int32_t*)workspace->ids.data + list_index * (size_t)max_ids(model, job);
+}
+
+// Begins to read the prompt for the next text encoder.
+static sumi_result begin_reading(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                 int32_t prompt, sumi_error* error)
+{
+    const int32_t max_count = max_ids(model, job), encoder = job->progress.text_encoder;
+    // The size is the same for every prompt of the job, so the block grows at most with the first one and keeps its
+    // content.
+    const uint64_t bytes = (uint64_t)job->request.prompt_count * (uint64_t)model->info.text_encoder_count
+                         * (uint64_t)max_count * sizeof(int32_t);
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
+    if (workspace->reader == NULL) SUMI_TRY(sumi_prompt_reader_create(heap, error, &workspace->reader));
+    sumi_job_prompt* p = &job->request.prompts[prompt];
+    for (int32_t i = 0; i < job->request.references.count; i++)
+        job->progress.picture_tokens[i] = job->request.references.list[i].sizes.tokens;
+    const sumi_prompt_text text = {.text = p->text,
+                                   .bytes = p->text_bytes,
+                                   .picture_tokens = job->progress.picture_tokens,
+                                   .picture_count = job->request.references.count};
+    // Only the ids of the first encoder have places for the references.
+    const sumi_prompt_ids ids = {.ids = sumi_plan_job_ids(workspace, model, job, prompt, encoder),
+                                 .capacity = max_count,
+                                 .picture_rows = encoder == 0 ? p->picture_row : job->progress.other_picture_rows};
+    SUMI_TRY(sumi_prompt_reader_begin(workspace->reader, model->network, encoder, &text, &ids, error));
+    job->progress.is_reading = true;
+    return SUMI_OK;
+}
+
+sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                   int32_t prompt, uint64_t max_work, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(prompt >= 0 && prompt < job->request.prompt_count);
+    sumi_job_prompt* p = &job->request.prompts[prompt];
+    uint64_t work = 0;
+    if (job->progress.text_encoder == 0 && !job->progress.is_reading) p->cut_tokens = 0;
+    while (p->text != NULL && job->progress.text_encoder < model->info.text_encoder_count) {
+        *out_done = false;
+        if (work >= max_work) return SUMI_OK;
+        if (!job->progress.is_reading) SUMI_TRY(begin_reading(heap, workspace, model, job, prompt, error));
+        sumi_prompt_reader* reader = workspace->reader;
+        const uint64_t before = sumi_prompt_reader_work(reader);
+        bool is_read;
+        SUMI_TRY(sumi_prompt_reader_step(reader, max_work - work, &is_read, error));
+        work += sumi_prompt_reader_work(reader) - before;
+        if (!is_read) continue;
+        p->token_count[job->progress.text_encoder] = sumi_prompt_reader_count(reader);
+        const int32_t cut = sumi_prompt_reader_cut(reader);
+        if (cut > p->cut_tokens) p->cut_tokens = cut;
+        sumi_plan_job_end_reading(workspace, job);
+        job->progress.text_encoder++;
+    }
+    job->progress.text_encoder = 0;
+    *out_done = true;
+    return SUMI_OK;
+}
+
+void sumi_plan_job_end_reading(sumi_workspace* workspace, sumi_plan_job* job)
+{
+    if (job->progress.is_reading) sumi_prompt_reader_end(workspace->reader);
+    job->progress.is_reading = false;
+}
+
+// The decimal number that a float was written as, rounded to 6 digits after the point. 0.2f is 0.200000003, but the
+// reference compares with 0.2.
+static double as_written(float value) { return floor((double)value * 1e6 + 0.5) / 1e6; }
+
+// The guidance at a sigma. The reference computes with the model time t = 1 - sigma, where 1000 * sigma is rounded to
+// float32 in between, and turns guidance off while t > cfg_truncation.
+static float guidance_at(const sumi_plan_job* job, float sigma)
+{
+    const float timestep = 1000.0f * sigma;
+    const double t = (double)((1000.0f - timestep) / 1000.0f);
+    bool is_on = t >= as_written(job->request.guidance_begin)
+              && !(job->request.guidance_end <= 1.0f && t > as_written(job->request.guidance_end));
+    return is_on ? job->request.guidance : 0.0f;
+}
+
+typedef struct request_tables {
+    float *sigmas, *times;
+    sumi_solver_row* rows;
+    bool* guided;
+    sumi_pipeline_prompt* prompts;
+    sumi_pipeline_item* items;
+    sumi_pipeline_reference* references;
+    int32_t* plan_prompts;
+} request_tables;
+
+// Packs the tables of a plan request (buffers.h): the same code measures and fills in the addresses.
+static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
+{
+    SUMI_ASSERT(step_count >= 0 && job->request.prompt_count >= 0 && job->request.item_count >= 0);
+    const uint64_t max_evaluations = (uint64_t)sumi_solver_max_rows(job->request.solver) * (uint64_t)step_count;
+    out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
+    out->times = sumi_pack(packer, NULL, max_evaluations * sizeof *out->times);
+    out->rows = sumi_pack(packer, NULL, max_evaluations * sizeof *out->rows);
+    out->guided = sumi_pack(packer, NULL, max_evaluations * sizeof *out->guided);
+    out->prompts = sumi_pack(packer, NULL, (uint64_t)job->request.prompt_count * sizeof *out->prompts);
+    out->items = sumi_pack(packer, NULL, (uint64_t)job->request.item_count * sizeof *out->items);
+    out->references = sumi_pack(packer, NULL, (uint64_t)job->request.references.count * sizeof *out->references);
+    out->plan_prompts = sumi_pack(packer, NULL, (uint64_t)job->request.prompt_count * sizeof *out->plan_prompts);
+}
+
+// Returns the index of a prompt of the job in the plan's list of prompts, and adds it if it is not there.
+static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt)
+{
+    SUMI_ASSERT(prompt >= 0 && prompt < job->request.prompt_count
+                && job->progress.plan_prompt_count <= job->request.prompt_count);
+    for (int32_t i = 0; i < job->progress.plan_prompt_count; i++) {
+        if (list[i] == prompt) return i;
+    }
+    list[job->progress.plan_prompt_count] = prompt;
+    return job->progress.plan_prompt_count++;
+}
+
+// Lists the batch's items and the prompts that they use: first the positive prompts, then, with guidance, the negative
+// ones. If the batch is the whole job, these are all the job's prompts in the job's order.
+static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tables* tables, sumi_pipeline_request* p)
+{
+    SUMI_ASSERT(job->progress.batch_begin >= 0 && job->progress.batch_count >= 1
+                && job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
+    const sumi_job_item* items = &job->request.items[job->progress.batch_begin];
+    job->progress.plan_prompt_count = 0;
+    for (int32_t i = 0; i < job->progress.batch_count; i++)
+        tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
+    for (int32_t i = 0; i < job->progress.batch_count && is_guided;
+         i++) { // without guidance negative prompts are not used
+        if (items[i].negative >= 0)
+            tables->items[i].negative = add_plan_prompt(job, tables->plan_prompts, items[i].negative);
+    }
+    p->prompt_count = job->progress.plan_prompt_count;
+    p->item_count = job->progress.batch_count;
+}
+
+// Writes step_count + 1 sigmas: the model's own schedule, or the static shift that the job asks for.
+static sumi_result write_sigmas(const sumi_network_info* info, const sumi_plan_job* job, int32_t step_count,
+                                float* sigmas, sumi_error* error)
+{
+    SUMI_ASSERT(info->patch_size >= 1 && job->request.latent_height >= info->patch_size);
+    const sumi_sigma_rule job_rule = {.kind = SUMI_SHIFT_STATIC, .shift = job->request.shift};
+    const int32_t tokens =
+        (job->request.latent_height / info->patch_size) * (job->request.latent_width / info->patch_size);
+    return sumi_schedule_write(job->request.shift > 0.0f ? &job_rule : &info->sigmas, tokens, step_count, sigmas,
+                               error);
+}
+
+int32_t sumi_plan_job_first_step(const sumi_plan_job* job, int32_t step_count)
+{
+    return sumi_plan_job_has_start(job) ? sumi_schedule_first_index(step_count, job->request.strength) : 0;
+}
+
+// Fills the tables of sigmas, solver rows, guidance and times, and the members of the pipeline request that depend on
+// them.
+static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
+                                  const request_tables* tables, sumi_pipeline_request* p, sumi_error* error)
+{
+    SUMI_ASSERT(step_count >= 1);
+    if (job->request.sigmas != NULL)
+        memcpy(tables->sigmas, job->request.sigmas, ((size_t)step_count + 1) * sizeof(float));
+    else SUMI_TRY(write_sigmas(&model->info, job, step_count, tables->sigmas, error));
+    const int32_t first = sumi_plan_job_first_step(job, step_count);
+    job->progress.run_steps = step_count - first;
+    if (job->progress.run_steps < 1) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "strength %g of %d steps leaves no step to run: raise strength or step_count",
+                         (double)job->request.strength, (int)step_count);
+    }
+    const int32_t count =
+        sumi_solver_rows(job->request.solver, tables->sigmas + first, job->progress.run_steps, tables->rows);
+    SUMI_ASSERT(count >= job->progress.run_steps
+                && count <= sumi_solver_max_rows(job->request.solver) * job->progress.run_steps);
+    bool is_guided = false;
+    for (int32_t i = 0; i < count; i++) {
+        sumi_solver_row* row = &tables->rows[i];
+        row->guidance = guidance_at(job, row->sigma);
+        tables->guided[i] = row->guidance != 0.0f;
+        is_guided = is_guided || tables->guided[i];
+        tables->times[i] = sumi_network_time(model->network, row->sigma);
+    }
+    job->progress.rows = tables->rows;
+    job->progress.times = tables->times;
+    job->progress.evaluation_count = count;
+    p->evaluation_count = count;
+    p->guided = is_guided ? tables->guided : NULL;
+    // Without guidance the rule and the norm limit have no effect. Fixed values let all such jobs share one plan.
+    p->guidance_rule = is_guided ? job->request.guidance_rule : SUMI_GUIDANCE_PLAIN;
+    p->norm_limit = is_guided ? job->request.norm_limit : 0.0f;
+    sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
+    choose_prompts(job, is_guided, tables, p);
+    return SUMI_OK;
+}
+
+// Lists the sizes of each reference. Sizes that the plan does not use are 0, so that jobs that differ only in them
+// share one plan.
+static void list_references(const sumi_plan_job* job, bool encodes_text, sumi_pipeline_request* p,
+                            sumi_pipeline_reference* list)
+{
+    const bool reads = job->request.goal == SUMI_GOAL_IMAGES;
+    for (int32_t i = 0; i < job->request.references.count; i++) {
+        const sumi_reference_sizes* sizes = &job->request.references.list[i].sizes;
+        list[i] = (sumi_pipeline_reference){0};
+        if (encodes_text) {
+            list[i].vision_width = sizes->vision.width;
+            list[i].vision_height = sizes->vision.height;
+        }
+        if (reads) {
+            list[i].width = sizes->autoencoder.width;
+            list[i].height = sizes->autoencoder.height;
+        }
+    }
+    p->references = list;
+    p->reference_count = job->request.references.count;
+}
+
+// The number of first tokens that the plan computes once for all its prompts. It is the number for which this pays off,
+// or 0 if the prompts' ids differ within these tokens.
+static int32_t shared_tokens(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
+                             const sumi_pipeline_request* request, int32_t encoder)
+{
+    const int32_t shared = sumi_pipeline_shared(model->network, request, encoder);
+    const int32_t* first = NULL;
+    for (int32_t i = 0; i < job->progress.plan_prompt_count && shared > 0; i++) {
+        if (request->prompts[i].has_features) continue;
+        const int32_t* ids = sumi_plan_job_ids(workspace, model, job, job->progress.plan_prompts[i], encoder);
+        if (first == NULL) first = ids;
+        else if (memcmp(first, ids, (size_t)shared * sizeof *ids) != 0) return 0;
+    }
+    return shared;
+}
+
+sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                  int32_t step_count, sumi_plan_request* out_request, sumi_error* error)
+{
+    request_tables tables;
+    sumi_packer packer = {NULL, 0};
+    pack_tables(&packer, job, step_count, &tables);
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->tables, packer.used, "a job's tables", error));
+    packer = (sumi_packer){workspace->tables.data, 0};
+    pack_tables(&packer, job, step_count, &tables);
+
+    memset(out_request, 0, sizeof *out_request);
+    SUMI_ASSERT(packer.used <= workspace->tables.bytes);
+    sumi_pipeline_request* p = &out_request->pipeline;
+    p->goal = job->request.goal;
+    p->prompts = tables.prompts;
+    p->prompt_count = job->request.prompt_count;
+    p->items = tables.items;
+    p->item_count = job->request.item_count;
+    p->width = job->request.width;
+    p->height = job->request.height;
+    p->samples_posterior = sumi_plan_job_draws_posterior(job);
+    // With a step cache every image decides for itself, so that its bits do not depend on the others.
+    if (job->progress.batch_count == 0)
+        job->progress.batch_count = job->request.step_cache_threshold > 0.0f ? 1 : job->request.item_count;
+    job->progress.plan_prompts = tables.plan_prompts;
+    job->progress.plan_prompt_count = 0;
+    for (int32_t i = 0; i < job->request.prompt_count; i++) tables.plan_prompts[job->progress.plan_prompt_count++] = i;
+    if (job->request.goal == SUMI_GOAL_IMAGES) {
+        SUMI_TRY(write_schedule(model, job, step_count, &tables, p, error));
+        p->starts_from_image = job->request.start_image.data != NULL;
+        p->starts_from_latents = job->request.start_latents != NULL;
+        p->inpaints = job->request.mask.data != NULL;
+        p->composites = p->inpaints && p->starts_from_image && job->request.mask_feather >= 0;
+        p->previews = job->request.preview_every > 0;
+        p->caches_steps = job->request.step_cache_threshold > 0.0f;
+    }
+    bool encodes_text = false;
+    for (int32_t i = 0; i < job->progress.plan_prompt_count; i++) {
+        const sumi_job_prompt* prompt = &job->request.prompts[tables.plan_prompts[i]];
+        tables.prompts[i] = (sumi_pipeline_prompt){.has_features = prompt->text == NULL};
+        encodes_text = encodes_text || prompt->text != NULL;
+        memcpy(tables.prompts[i].token_count, prompt->token_count, sizeof tables.prompts[i].token_count);
+        memcpy(tables.prompts[i].reference_row, prompt->picture_row, sizeof tables.prompts[i].reference_row);
+    }
+    list_references(job, encodes_text, p, tables.references);
+    SUMI_ASSERT(p->prompt_count == job->progress.plan_prompt_count);
+    for (int32_t e = 0; e < model->info.text_encoder_count && encodes_text; e++)
+        p->shared_tokens[e] = shared_tokens(workspace, model, job, p, e);
+    out_request->model = model;
+    out_request->loras = job->request.loras;
+    out_request->lora_scales = job->request.lora_scales;
+    out_request->lora_count = job->request.lora_count;
+    out_request->whole_ops = job->request.profiles;
+    return SUMI_OK;
+}

@@ -1,0 +1,21 @@
+// Phase RUN of a job: slices are submitted and collected, and noise is drawn meanwhile.
+//
+// The functions are called by the thread that holds the pump lock (engine_state.h), for the running or the draining
+// job. On the processor a slice is computed inside the call; on a GPU none of the functions waits for the device.
+#ifndef SUMI_JOBS_JOB_SLICES_H
+#define SUMI_JOBS_JOB_SLICES_H
+#include "base/result.h"
+#include "jobs/job.h"
+
+// Does one turn of phase RUN: collects the slices that have ended, then either draws a piece of noise or submits one
+// slice. may_submit false: the job is about to give way to others (pause.h) and submits nothing. *out_end: whether
+// anything was done (SUMI_TURN_MORE) or the job waits for the device (SUMI_TURN_WAITS). *out_stage and *out_over keep
+// the caller's values unless there is news: the stage of the work, and that all slices have ended.
+sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_stage* out_stage,
+                                  sumi_turn_end* out_end, bool* out_over, sumi_error* error);
+// Whether the next step of phase RUN draws a piece of noise. False in all other phases.
+bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot);
+// Whether all slices of the running job are submitted, so that it may drain while the next job begins. False on the
+// processor.
+bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slot);
+#endif

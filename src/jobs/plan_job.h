@@ -1,0 +1,227 @@
+// The record of a job that runs a plan: prompts, image jobs, encodings. These kinds differ in what submit copies and in
+// what a fetch returns; their phases are the same (job_phases.h). The functions that work on the record are in the
+// files job_*.c.
+#ifndef SUMI_JOBS_PLAN_JOB_H
+#define SUMI_JOBS_PLAN_JOB_H
+#include "base/assert.h"
+#include "jobs/plan_cache.h"
+#include "jobs/plan_key.h"
+#include "jobs/pool.h"
+#include "jobs/references.h"
+#include "jobs/resize.h"
+#include "models/limits.h"
+#include "models/pipeline.h"
+#include "pacing/forecast.h"
+#include "sampling/noise.h"
+#include "sampling/reuse.h"
+#include "sampling/solver.h"
+
+typedef struct sumi_job_prompt {
+    const char* text;
+    size_t text_bytes; // NULL: the features are given
+    const float* features[SUMI_MAX_TEXT_ENCODERS];
+    int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // of texts: known after phase TEXT
+    int32_t picture_row[SUMI_MAX_REFERENCES];    // known after phase TEXT: the first token row of each reference
+    int32_t cut_tokens;        // known after phase TEXT: tokens beyond what the encoders read, the most of any encoder
+    const sumi_prompt* source; // used only while submit looks for equal prompts
+} sumi_job_prompt;
+
+typedef struct sumi_job_item {
+    int32_t positive, negative; // indices of prompts; negative -1: none
+    uint64_t seed;
+    sumi_target target;
+    sumi_picture* picture;                  // memory of sumi; NULL if the target has memory
+    unsigned char* pixels;                  // the finished picture until the fetch
+    int32_t step_count;                     // steps that were run
+    int32_t evaluation_count, reused_count; // evaluations of these steps, and how many of them were reused
+    bool is_copied;                         // the copy into the external was submitted by a fetch that failed later
+} sumi_job_item;
+
+// Which evaluations were left out so that the job meets its deadline (deadline.h).
+typedef struct sumi_deadline_adaptation {
+    float previous_sigma;    // sigma of the step before; 0: none
+    int32_t next_evaluation; // the next evaluation to decide
+    int32_t skipped_count;   // evaluations that were left out so far
+    bool row_is_changed;     // the solver row of this step or of the step before differs from the schedule's
+} sumi_deadline_adaptation;
+
+// Which evaluations of this run were whole and which were reused (step_cache.h).
+typedef struct sumi_step_cache {
+    sumi_reuse reuse;
+    int32_t next_evaluation; // the next evaluation to decide
+    // Of the section with an alternative to which the last decided evaluation belongs: its first counter. -1: none.
+    int32_t section_counter;
+    int32_t whole_evaluation;   // the last whole evaluation of that section; -1: none
+    int32_t earlier_evaluation; // the whole evaluation before it, of the same section; -1: none
+    bool lacks_change;          // the change of that evaluation was not read yet
+    // For predictions: the newest speed of any section or, before one was measured, of an earlier job; 0: not known.
+    double speed;
+    double change_sum, sigma_sum;               // of all changes that were read
+    int32_t evaluation_count, reused_count;     // evaluations decided, and how many of them are reused
+    sumi_deadline_adaptation adaptation_before; // before whole_evaluation
+} sumi_step_cache;
+
+typedef enum sumi_phase {
+    SUMI_PHASE_TEXT,
+    SUMI_PHASE_PLAN,
+    SUMI_PHASE_PREPARE_DEVICE,
+    SUMI_PHASE_INPUT,
+    SUMI_PHASE_RUN,
+    SUMI_PHASE_OUTPUT
+} sumi_phase;
+
+// What the host program asked for. Submit fills it and nothing changes it afterwards, except the members of prompts and
+// items that are noted above. Arrays lie in the blocks of the job slot.
+typedef struct sumi_job_request {
+    sumi_pipeline_goal goal;
+    sumi_job_prompt* prompts;
+    int32_t prompt_count;
+    sumi_job_item* items;
+    int32_t item_count;
+    int32_t width, height, step_count;
+    int32_t latent_channels, latent_height, latent_width; // of the model's latents for this size
+    // The factor of (positive - negative) that is added to the positive prediction, whatever the model's own formula
+    // is. 0: no guidance.
+    float guidance;
+    float guidance_begin, guidance_end;
+    sumi_guidance_rule guidance_rule; // never SUMI_GUIDANCE_MODEL
+    float norm_limit;
+    sumi_solver solver;
+    float shift;
+    const float* sigmas;
+    sumi_noise noise;
+    int32_t multiprocessors, threads_per_multiprocessor;
+    const float *noise_values, *start_latents, *start_noise;
+    sumi_pixels start_image, mask; // data NULL: none
+    int32_t mask_feather;          // below 0: the pixels that the mask keeps are not copied back
+    sumi_references references;    // the references that all prompts and items use
+    sumi_posterior posterior;
+    float strength;
+    const sumi_lora* loras[SUMI_MAX_LORAS];
+    float lora_scales[SUMI_MAX_LORAS];
+    int32_t lora_count;
+    uint32_t deadline_ms;
+    float step_cache_threshold; // 0: nothing is reused
+    int32_t preview_every;
+    bool profiles;
+} sumi_job_request;
+
+// How far a running job is, and what it works with.
+typedef struct sumi_job_progress {
+    sumi_phase phase;
+    sumi_resize resize; // of the start image, the mask or a reference
+    // Progress of the mask's distances: rows done from top to bottom, then from bottom to top. Above 0 while the mask
+    // is written.
+    int32_t mask_rows;
+    // cursor: the prompt or item of the phase; in INPUT the piece; in RUN the item whose noise is drawn. row: in OUTPUT
+    // the row of the picture.
+    int32_t cursor, row;
+    // In TEXT: the text encoder for which the prompt is read next; whether the workspace's reader is reading it; the
+    // tokens of the references; and where the tokens of further encoders would have the references.
+    int32_t text_encoder;
+    bool is_reading;
+    int32_t picture_tokens[SUMI_MAX_REFERENCES], other_picture_rows[SUMI_MAX_REFERENCES];
+    size_t drawn_values;      // values of noise drawn for the item, those of the posterior included
+    size_t moved_values;      // values of prompt features that were copied in or out in this phase
+    int32_t pieces_in_flight; // pieces of noise that were drawn since the device was last idle
+    union {
+        sumi_torch_cpu_generator cpu;
+        sumi_torch_cuda_generator cuda;
+    } generator; // for the noise of the item
+    sumi_plan_entry* entry;
+    int32_t batch_begin, batch_count; // The items that are run together. All items, unless the device lacks the memory.
+    bool has_prepared; // on a device: its plan had no graphs or lacked weights there. Usually the first of a size
+    const sumi_solver_row* rows;
+    const float* times;
+    int32_t evaluation_count; // length of `rows` and `times`, which lie in the workspace
+    const int32_t* plan_prompts;
+    // length of plan_prompts, which lies in the workspace: indices in `prompts`, in the plan's order
+    int32_t plan_prompt_count;
+    int32_t decided_steps; // step_count after the deadline was considered; the same for all batches
+    // The steps that are run. Fewer than step_count if a start image gets only a part of the noise.
+    int32_t run_steps;
+    sumi_deadline_adaptation deadline_adaptation;
+    sumi_step_cache step_cache;
+    sumi_forecast forecast;
+    bool preview_is_pending; // the copy from the device was started, and the preview is not published yet
+    bool is_publishing;      // the device may be writing to device memory of the host program
+} sumi_job_progress;
+
+// What was done because the device had less memory than the job needs (job_shortage.h).
+typedef struct sumi_job_shortage {
+    int32_t evictions; // how often weights were evicted that other jobs need again
+    // how often the job began again because device memory was short; how often it then lowered the limit
+    int32_t attempts, lowered_limits;
+    // whether the limit was reviewed when the job began; whether it was raised when the plan did not fit
+    bool has_reviewed, has_raised;
+    bool has_tried_smallest; // the job was tried in its smallest form
+} sumi_job_shortage;
+
+// The state of denoising when the job gave way (pause.h).
+typedef struct sumi_job_saved {
+    // The solver's values for the items of this batch, before `evaluation`.
+    float* state;
+    int32_t evaluation; // 0: nothing was saved, and the job starts again
+    // With a step cache: the evaluation to repeat before `evaluation`, because that one needs its residual; in `state`
+    // the solver's values before it follow those before `evaluation`. -1: none.
+    int32_t repeated_evaluation;
+    bool repeats;           // repeated_evaluation has been restored, and `evaluation` not yet
+    bool is_pending;        // the copies from the device were started and not read yet
+    size_t restored_values; // values that were copied back to the device
+    sumi_deadline_adaptation deadline_adaptation;
+    sumi_step_cache step_cache;
+} sumi_job_saved;
+
+// What the job makes. What belongs to one item lies in the item.
+typedef struct sumi_job_products {
+    float* latents;             // [item][channel][h * w]
+    unsigned char* previews[2]; // [item][h * w][4]; preview_front is the one to read, under `state_lock`
+    int32_t preview_front;
+    sumi_prompt* prompt;
+} sumi_job_products;
+
+typedef struct sumi_plan_job {
+    sumi_job_request request;
+    sumi_job_progress progress;
+    sumi_job_shortage shortage;
+    sumi_job_saved saved;
+    sumi_job_products products;
+} sumi_plan_job;
+
+static inline bool sumi_plan_job_has_start(const sumi_plan_job* job)
+{
+    return job->request.start_image.data != NULL || job->request.start_latents != NULL;
+}
+static inline bool sumi_plan_job_draws_posterior(const sumi_plan_job* job)
+{
+    return job->request.start_image.data != NULL && job->request.posterior == SUMI_POSTERIOR_SAMPLE;
+}
+static inline size_t sumi_plan_job_latent_size(const sumi_plan_job* job)
+{
+    return (size_t)job->request.latent_height * (size_t)job->request.latent_width;
+}
+// Values of one item.
+static inline size_t sumi_plan_job_latent_values(const sumi_plan_job* job)
+{
+    return sumi_plan_job_latent_size(job) * (size_t)job->request.latent_channels;
+}
+// Whether the item's picture is written to device memory of the host program.
+static inline bool sumi_job_item_has_device_target(const sumi_job_item* item)
+{
+    return item->target.device_address != 0;
+}
+
+// Begins a phase: the next one, or PLAN again.
+static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
+{
+    SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->progress.phase + 1);
+    job->progress.phase = phase;
+    job->progress.cursor = job->progress.mask_rows = 0;
+    job->progress.drawn_values = job->progress.moved_values = 0;
+    job->progress.pieces_in_flight = 0;
+}
+
+// Values of prompt features that are copied in one piece. The features of a prompt take up to some dozen megabytes, too
+// much for one call within a frame's budget; copying and converting one piece takes some dozen microseconds.
+#define SUMI_FEATURE_PIECE_VALUES ((size_t)64 * 1024)
+#endif
