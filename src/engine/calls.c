@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "jobs/engine_state.h"
 #include "jobs/log.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 

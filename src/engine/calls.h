@@ -1,11 +1,10 @@
-// What every public function does first and last, and the log.
+// What every public function does first and last, and the checks that all descs have.
 //
 // The functions may run on any thread, with or without the pump lock (engine_state.h), but never while the thread holds
 // `state_lock`, which they may lock for a moment.
 #ifndef SUMI_ENGINE_CALLS_H
 #define SUMI_ENGINE_CALLS_H
 #include "base/result.h"
-#include <stdatomic.h>
 #include <sumi.h>
 
 // Every public function begins and ends with these two, except those that may be called beside any other call.

@@ -24,6 +24,7 @@
 #include "jobs/run.h"
 #include "pacing/frame_limits.h"
 #include "plan/runner.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include "jobs/job.h"
 #include "jobs/pump_lock.h"
 #include "plan/runner.h"
+#include <stdatomic.h>
 #include <string.h>
 
 sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)

@@ -16,6 +16,7 @@
 #include "jobs/pump_lock.h"
 #include "pictures/pixels.h"
 #include "plan/runner.h"
+#include <stdatomic.h>
 
 static bool is_memory_kind(sumi_external_kind kind)
 {

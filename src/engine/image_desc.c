@@ -28,7 +28,6 @@
 #include "plan/runner.h"
 #include "sampling/schedule.h"
 #include "sampling/solver.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -28,6 +28,7 @@
 #include "pictures/pixels.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
+#include <stdatomic.h>
 #include <string.h>
 
 static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job_predict, sumi_plan_job_advance,

@@ -27,6 +27,7 @@
 #include "plan/runner.h"
 #include "plan/weight.h"
 #include "sampling/presets.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -45,6 +45,7 @@
 #include "pacing/frame_limits.h"
 #include "pacing/memory_limit.h"
 #include "pacing/tempo.h"
+#include <stdatomic.h>
 #include <sumi.h>
 
 // Kinds of work that the pump's thread does itself, other than slices of a plan. The times are measured, so that a

@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include "plan/weight.h"
-#include <string.h>
+#include <stdatomic.h>
 
 // The bytes that the memory budget counts.
 static uint64_t counted_bytes(const sumi_engine* engine)

@@ -10,7 +10,7 @@
 #include "jobs/job_targets.h"
 #include "jobs/log.h"
 #include "jobs/plan_job.h"
-#include <stdio.h>
+#include <stdatomic.h>
 #include <string.h>
 
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,

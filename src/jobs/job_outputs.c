@@ -24,6 +24,7 @@
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)

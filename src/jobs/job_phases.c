@@ -30,9 +30,7 @@
 #include "pacing/memory_limit.h"
 #include "plan/async.h"
 #include "plan/runner.h"
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 // Of one turn of phase TEXT: 0.1 to 0.2 ms. Most prompts take a tenth of it.
 #define TEXT_WORK 65536u

@@ -5,6 +5,7 @@
 #include "jobs/engine_state.h"
 #include "jobs/log.h"
 #include "plan/runner.h"
+#include <stdatomic.h>
 
 static void load_main(void* context)
 {

@@ -5,6 +5,7 @@
 #include "base/result_text.h"
 #include "base/utf8.h"
 #include "jobs/engine_state.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "jobs/engine_state.h"
 #include "jobs/held_memory.h"
+#include <stdatomic.h>
 
 static void free_picture(sumi_engine* engine, sumi_picture* picture)
 {

@@ -29,6 +29,7 @@
 #include "pacing/frame_limits.h"
 #include "plan/async.h"
 #include "plan/runner.h"
+#include <stdatomic.h>
 
 // Whether slices run on a device, beside this thread.
 static bool is_device(const sumi_engine* engine) { return engine->runner->traits.has_device; }

@@ -6,6 +6,7 @@
 #include "base/platform.h"
 #include "jobs/engine_state.h"
 #include "jobs/plan_cache.h"
+#include <stdatomic.h>
 
 void sumi_pump_lock_take(sumi_engine* engine)
 {
