@@ -73,7 +73,8 @@ static double section_us(const sumi_engine* engine, const sumi_plan_entry* entry
 int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot, int32_t step_count)
 {
     sumi_plan_job* job = &slot->u.plan;
-    const sumi_plan_entry* entry = job->progress.entry;
+    sumi_job_progress* progress = &job->progress;
+    const sumi_plan_entry* entry = progress->entry;
     if (can_skip(job->request.solver)) return step_count;
     const double budgeted = sumi_work_share_budgeted(&engine->deadline.work, engine->frame.slice_us),
                  current = sumi_work_share_now(&engine->deadline.work, engine->frame.slice_us),
@@ -81,7 +82,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
     double fixed_us = sumi_frame_limits_own_us_in_frames(
         &engine->frame,
         3.0 * engine->overhead_us[SUMI_OVERHEAD_INPUT]
-            + job->progress.batch_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
+            + progress->batch_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
     double whole_us = 0.0, reused_us = 0.0; // if every evaluation is whole, and if every one that can be is reused
     for (size_t s = 0; s < entry->plan.section_count; s++) {
         if (entry->plan.sections[s].is_alternative) continue;
@@ -96,27 +97,26 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
     // The step count is not changed later, so the margin covers the whole job.
     const double largest_factor =
         sumi_accuracy_largest_factor(&engine->deadline.accuracy.job, SUMI_FIRST_GUESS_DEVIATION);
-    const sumi_deadline_job times = {.run_steps = job->progress.run_steps,
-                                     .evaluation_count = job->progress.evaluation_count,
+    const sumi_deadline_job times = {.run_steps = progress->run_steps,
+                                     .evaluation_count = progress->evaluation_count,
                                      .fixed_us = fixed_us,
                                      .remaining_seconds = sumi_deadline_remaining_seconds(slot) * share
                                                         / batches_left(job) / largest_factor};
     // With fewer steps a smaller share of them is reused, so the number is lowered until it fits the time that it takes
     // itself.
-    int32_t allowed = job->progress.run_steps, fitting = allowed;
+    int32_t allowed = progress->run_steps, fitting = allowed;
     double denoise_us;
     do {
         allowed = fitting;
-        const int32_t evaluations =
-            (int32_t)((int64_t)allowed * job->progress.evaluation_count / job->progress.run_steps);
+        const int32_t evaluations = (int32_t)((int64_t)allowed * progress->evaluation_count / progress->run_steps);
         denoise_us = whole_us + sumi_step_cache_share_of_all(job, evaluations) * (reused_us - whole_us);
         fitting = sumi_deadline_steps_of_job(&times, denoise_us);
     } while (fitting < allowed);
-    job->progress.forecast.planned_ns = sumi_clock_ns();
-    job->progress.forecast.job_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->progress.run_steps) / share;
-    if (allowed >= job->progress.run_steps) return step_count;
+    progress->forecast.planned_ns = sumi_clock_ns();
+    progress->forecast.job_seconds = 1e-6 * (fixed_us + denoise_us * allowed / progress->run_steps) / share;
+    if (allowed >= progress->run_steps) return step_count;
     // With a strength below 1 only run_steps of step_count steps run; the same ratio holds for the smaller step count.
-    int32_t steps = (int32_t)((int64_t)step_count * allowed / job->progress.run_steps);
+    int32_t steps = (int32_t)((int64_t)step_count * allowed / progress->run_steps);
     return steps > 1 ? steps : 1;
 }
 
@@ -156,24 +156,25 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_plan_job* job = &slot->u.plan;
+    sumi_job_progress* progress = &job->progress;
     int32_t counter, left_in_section;
     if (job->request.goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section))
         return;
-    if (counter < job->progress.deadline_adaptation.next_evaluation) return;
+    if (counter < progress->deadline_adaptation.next_evaluation) return;
     sumi_remaining_work work;
     const double share = look_ahead(engine, job, &work);
     int32_t stride = 1;
     if (job->request.deadline_ms > 0 && can_skip(job->request.solver)) {
-        const int32_t remaining_count = job->progress.evaluation_count - counter;
-        const sumi_deadline_evaluation evaluation = {.run_steps = job->progress.run_steps,
-                                                     .evaluation_count = job->progress.evaluation_count,
+        const int32_t remaining_count = progress->evaluation_count - counter;
+        const sumi_deadline_evaluation evaluation = {.run_steps = progress->run_steps,
+                                                     .evaluation_count = progress->evaluation_count,
                                                      .counter = counter,
-                                                     .skipped_count = job->progress.deadline_adaptation.skipped_count,
+                                                     .skipped_count = progress->deadline_adaptation.skipped_count,
                                                      .lacks_speed = sumi_step_cache_lacks_speed(job),
                                                      .remaining_seconds = sumi_deadline_remaining_seconds(slot) * share
                                                                         / batches_left(job),
                                                      .accuracy = &engine->deadline.accuracy,
-                                                     .step_accuracy = &job->progress.entry->step};
+                                                     .step_accuracy = &progress->entry->step};
         int32_t fitting = 1;
         do {
             stride = fitting;
@@ -186,21 +187,20 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
         // A step must not skip over the end of its section: where guidance begins or ends, another section follows.
         if (stride > left_in_section) stride = left_in_section;
     }
-    SUMI_ASSERT(stride >= 1 && counter + stride <= job->progress.evaluation_count);
+    SUMI_ASSERT(stride >= 1 && counter + stride <= progress->evaluation_count);
     const bool skips = stride > 1;
     // row_is_changed: a multistep solver's row depends on the step before.
-    if (skips || job->progress.deadline_adaptation.row_is_changed) {
+    if (skips || progress->deadline_adaptation.row_is_changed) {
         sumi_solver_row row;
         write_row(job, counter, counter + stride, &row);
-        engine->runner->functions->write(engine->runner, &job->progress.entry->plan,
-                                         job->progress.entry->pipeline.solver, (uint64_t)counter * sizeof row, &row,
-                                         sizeof row);
+        engine->runner->functions->write(engine->runner, &progress->entry->plan, progress->entry->pipeline.solver,
+                                         (uint64_t)counter * sizeof row, &row, sizeof row);
         sumi_run_skip(engine, stride - 1);
-        job->progress.deadline_adaptation.skipped_count += stride - 1;
+        progress->deadline_adaptation.skipped_count += stride - 1;
     }
-    if (counter + stride == job->progress.evaluation_count)
-        job->progress.forecast.end_seconds = 1e-6 * sumi_work_total_us(&work.end) / share;
-    job->progress.deadline_adaptation.next_evaluation = counter + stride;
-    job->progress.deadline_adaptation.row_is_changed = skips;
-    job->progress.deadline_adaptation.previous_sigma = job->progress.rows[counter].sigma;
+    if (counter + stride == progress->evaluation_count)
+        progress->forecast.end_seconds = 1e-6 * sumi_work_total_us(&work.end) / share;
+    progress->deadline_adaptation.next_evaluation = counter + stride;
+    progress->deadline_adaptation.row_is_changed = skips;
+    progress->deadline_adaptation.previous_sigma = progress->rows[counter].sigma;
 }

@@ -38,17 +38,18 @@ static uint64_t mask_edge_bytes(const sumi_plan_job* job)
 
 uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
 {
-    const int32_t width = job->request.width, height = job->request.height;
+    const sumi_job_request* request = &job->request;
+    const int32_t width = request->width, height = request->height;
     uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
-    if (job->request.start_image.data != NULL) {
-        const sumi_resize_args resize = {&job->request.start_image, width, height, SUMI_FILTER_LANCZOS};
+    if (request->start_image.data != NULL) {
+        const sumi_resize_args resize = {&request->start_image, width, height, SUMI_FILTER_LANCZOS};
         bytes += sumi_resize_bytes(&resize) + (uint64_t)width * (uint64_t)height * 3;
     }
-    if (job->request.mask.data != NULL) {
-        const sumi_resize_args resize = {&job->request.mask, width, height, SUMI_FILTER_LANCZOS};
+    if (request->mask.data != NULL) {
+        const sumi_resize_args resize = {&request->mask, width, height, SUMI_FILTER_LANCZOS};
         bytes += mask_value_bytes(job) + mask_edge_bytes(job);
-        bytes += sumi_pixels_mask_bytes(&job->request.mask, width, height);
-        if (job->request.mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
+        bytes += sumi_pixels_mask_bytes(&request->mask, width, height);
+        if (request->mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
     }
     return bytes;
 }
@@ -81,10 +82,11 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
 static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->progress.plan_prompt_count <= job->request.prompt_count);
-    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
-    for (int32_t p = 0; p < job->progress.plan_prompt_count; p++) {
-        const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[p]];
+    const sumi_job_progress* progress = &job->progress;
+    SUMI_ASSERT(progress->plan_prompt_count <= job->request.prompt_count);
+    const sumi_pipeline* pipeline = &progress->entry->pipeline;
+    for (int32_t p = 0; p < progress->plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->request.prompts[progress->plan_prompts[p]];
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
             sumi_pipeline_rows ids = pipeline->ids[p][e];
             if (prompt->text == NULL || ids.value.id == 0) continue;
@@ -92,15 +94,15 @@ static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
             // computes shared tokens once (shared_tokens in job_request.c).
             const int32_t skipped = prompt->token_count[e] - ids.count;
             const int32_t* from =
-                sumi_plan_job_ids(&engine->workspace, slot->model, job, job->progress.plan_prompts[p], e) + skipped;
+                sumi_plan_job_ids(&engine->workspace, slot->model, job, progress->plan_prompts[p], e) + skipped;
             write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
                         (uint64_t)ids.count * sizeof *from);
         }
     }
     if (job->request.goal != SUMI_GOAL_IMAGES) return;
-    const size_t count = (size_t)job->progress.evaluation_count;
-    write_value(engine, job, pipeline->times, 0, job->progress.times, count * sizeof *job->progress.times);
-    write_value(engine, job, pipeline->solver, 0, job->progress.rows, count * sizeof *job->progress.rows);
+    const size_t count = (size_t)progress->evaluation_count;
+    write_value(engine, job, pipeline->times, 0, progress->times, count * sizeof *progress->times);
+    write_value(engine, job, pipeline->solver, 0, progress->rows, count * sizeof *progress->rows);
 }
 
 // Writes the next piece of the features of prompts that the host program gave encoded.
@@ -135,27 +137,27 @@ static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot
 // resize.
 static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
+    const sumi_job_request* request = &job->request;
     SUMI_ASSERT(job->progress.entry != NULL && job->progress.phase == SUMI_PHASE_INPUT);
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     *out_done = true;
-    if (job->request.start_latents != NULL) {
+    if (request->start_latents != NULL) {
         const uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
         for (int32_t i = 0; i < job->progress.batch_count; i++)
-            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->request.start_latents, bytes);
+            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, request->start_latents, bytes);
     }
-    if (job->request.start_image.data == NULL) return SUMI_OK;
+    if (request->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
-    const sumi_resize_args resize = {&job->request.start_image, job->request.width, job->request.height,
-                                     SUMI_FILTER_LANCZOS};
+    const sumi_resize_args resize = {&request->start_image, request->width, request->height, SUMI_FILTER_LANCZOS};
     SUMI_TRY(
         sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture, error));
     if (!*out_done) return SUMI_OK;
-    const uint64_t bytes = (uint64_t)job->request.width * (uint64_t)job->request.height * 3;
+    const uint64_t bytes = (uint64_t)request->width * (uint64_t)request->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
     SUMI_TRY(
         // The picture has the right size already, so this allocates nothing.
-        sumi_pixels_to_rgb(&engine->heap, &picture, job->request.width, job->request.height,
-                           engine->workspace.values.data, error));
+        sumi_pixels_to_rgb(&engine->heap, &picture, request->width, request->height, engine->workspace.values.data,
+                           error));
     write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
     return SUMI_OK;
 }
@@ -187,13 +189,13 @@ static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, m
 // also in the workspace, where reserve_mask finds it.
 static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    sumi_pixels picture = job->request.mask;
+    const sumi_job_request* request = &job->request;
+    sumi_pixels picture = request->mask;
     *out_done = true;
     // The alpha channel of a mask is used, so colours must be premultiplied before the resize. sumi_pixels_to_mask does
     // that in one piece; masks without alpha are resized here in several pieces.
-    if (job->request.mask.channel_count != 4) {
-        const sumi_resize_args resize = {&job->request.mask, job->request.width, job->request.height,
-                                         SUMI_FILTER_LANCZOS};
+    if (request->mask.channel_count != 4) {
+        const sumi_resize_args resize = {&request->mask, request->width, request->height, SUMI_FILTER_LANCZOS};
         SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture,
                                   error));
         if (!*out_done) return SUMI_OK;
@@ -202,8 +204,8 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
     SUMI_TRY(reserve_mask(engine, job, &blocks, error));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
-    sumi_result result = sumi_pixels_to_mask(&temporary.heap, &picture, job->request.width, job->request.height,
-                                             blocks.mask, blocks.latent, error);
+    sumi_result result = sumi_pixels_to_mask(&temporary.heap, &picture, request->width, request->height, blocks.mask,
+                                             blocks.latent, error);
     sumi_temporary_end(&temporary);
     if (result == SUMI_OK) {
         write_value(engine, job, job->progress.entry->pipeline.mask, 0, blocks.latent,
@@ -220,32 +222,33 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
 
 static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(job->progress.entry != NULL && job->progress.phase == SUMI_PHASE_INPUT);
-    const sumi_value opacity = job->progress.entry->pipeline.opacity;
+    sumi_job_progress* progress = &job->progress;
+    SUMI_ASSERT(progress->entry != NULL && progress->phase == SUMI_PHASE_INPUT);
+    const sumi_value opacity = progress->entry->pipeline.opacity;
     *out_done = true;
     if (job->request.mask.data == NULL) return SUMI_OK;
-    if (job->progress.mask_rows == 0) {
+    if (progress->mask_rows == 0) {
         SUMI_TRY(write_latent_mask(engine, job, out_done, error));
         if (!*out_done || opacity.id == 0) return SUMI_OK;
     }
     mask_blocks blocks;
     SUMI_TRY(reserve_mask(engine, job, &blocks, error));
     const int32_t height = job->request.height, width = job->request.width;
-    if (blocks.distances != NULL && job->progress.mask_rows < 2 * height) {
-        const bool upward = job->progress.mask_rows >= height;
-        const int32_t first = upward ? job->progress.mask_rows - height : job->progress.mask_rows;
+    if (blocks.distances != NULL && progress->mask_rows < 2 * height) {
+        const bool upward = progress->mask_rows >= height;
+        const int32_t first = upward ? progress->mask_rows - height : progress->mask_rows;
         int32_t count = DISTANCE_PIXELS / width + 1;
         count = count < height - first ? count : height - first;
         sumi_mask_distances(blocks.mask, width, height, upward ? height - first - count : first,
                             upward ? height - first : first + count, upward, blocks.distances);
-        job->progress.mask_rows += count;
+        progress->mask_rows += count;
         *out_done = false;
         return SUMI_OK;
     }
     const size_t pixels = (size_t)width * (size_t)height;
     sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->request.mask_feather, blocks.opacity);
     write_value(engine, job, opacity, 0, blocks.opacity, pixels);
-    job->progress.mask_rows = 0;
+    progress->mask_rows = 0;
     return SUMI_OK;
 }
 
@@ -309,17 +312,18 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
 sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
+    sumi_job_progress* progress = &job->progress;
     bool is_over = true;
-    const int32_t reference_piece = job->progress.cursor - FIRST_REFERENCE_PIECE;
-    if (job->progress.cursor == 0 && job->progress.moved_values == 0) write_ids_and_steps(engine, slot);
-    if (job->progress.cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
-    else if (job->progress.cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
-    else if (job->progress.cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
+    const int32_t reference_piece = progress->cursor - FIRST_REFERENCE_PIECE;
+    if (progress->cursor == 0 && progress->moved_values == 0) write_ids_and_steps(engine, slot);
+    if (progress->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
+    else if (progress->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
+    else if (progress->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
     else
         SUMI_TRY(write_reference(engine, job, reference_piece / REFERENCE_STAGES,
                                  (reference_stage)(reference_piece % REFERENCE_STAGES), &is_over, error));
-    if (is_over) job->progress.cursor++;
-    *out_done = job->progress.cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->request.references.count;
+    if (is_over) progress->cursor++;
+    *out_done = progress->cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->request.references.count;
     return SUMI_OK;
 }
 
@@ -349,44 +353,44 @@ size_t sumi_plan_job_noise_values(const sumi_plan_job* job)
 // main noise second, in the order of the reference.
 sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(job->progress.cursor >= 0 && job->progress.cursor < job->progress.batch_count);
-    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
-    const size_t count = sumi_plan_job_latent_values(job),
-                 item = (size_t)(job->progress.batch_begin + job->progress.cursor);
-    const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = job->request.noise == SUMI_NOISE_TORCH_CUDA,
-               is_posterior = samples && job->progress.drawn_values < count;
+    sumi_job_progress* progress = &job->progress;
+    const sumi_job_request* request = &job->request;
+    SUMI_ASSERT(progress->cursor >= 0 && progress->cursor < progress->batch_count);
+    const sumi_pipeline* pipeline = &progress->entry->pipeline;
+    const size_t count = sumi_plan_job_latent_values(job), item = (size_t)(progress->batch_begin + progress->cursor);
+    const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = request->noise == SUMI_NOISE_TORCH_CUDA,
+               is_posterior = samples && progress->drawn_values < count;
     const size_t total = sumi_plan_job_noise_values(job),
-                 offset = samples && !is_posterior ? job->progress.drawn_values - count : job->progress.drawn_values;
-    *out_done = job->progress.drawn_values >= total;
+                 offset = samples && !is_posterior ? progress->drawn_values - count : progress->drawn_values;
+    *out_done = progress->drawn_values >= total;
     if (*out_done) return SUMI_OK;
-    if (job->progress.drawn_values == 0 && is_cuda)
-        sumi_torch_cuda_seed(&job->progress.generator.cuda, job->request.items[item].seed, job->request.multiprocessors,
-                             job->request.threads_per_multiprocessor);
-    else if (job->progress.drawn_values == 0)
-        sumi_torch_cpu_seed(&job->progress.generator.cpu, job->request.items[item].seed);
+    if (progress->drawn_values == 0 && is_cuda)
+        sumi_torch_cuda_seed(&progress->generator.cuda, request->items[item].seed, request->multiprocessors,
+                             request->threads_per_multiprocessor);
+    else if (progress->drawn_values == 0) sumi_torch_cpu_seed(&progress->generator.cpu, request->items[item].seed);
 
-    const float* source = is_posterior                           ? job->request.start_noise
-                        : job->request.noise == SUMI_NOISE_GIVEN ? job->request.noise_values + item * count
-                                                                 : NULL;
+    const float* source = is_posterior                       ? request->start_noise
+                        : request->noise == SUMI_NOISE_GIVEN ? request->noise_values + item * count
+                                                             : NULL;
     const size_t piece = noise_piece(job) < count - offset ? noise_piece(job) : count - offset;
     SUMI_ASSERT(piece > 0 && offset + piece <= count);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, piece * sizeof(float), "noise", error));
     float* values = engine->workspace.values.data;
     if (source == NULL && is_cuda) {
-        sumi_torch_cuda_randn_range(&job->progress.generator.cuda, values, count, offset, piece);
-        if (offset + piece == count) sumi_torch_cuda_skip(&job->progress.generator.cuda, count);
+        sumi_torch_cuda_randn_range(&progress->generator.cuda, values, count, offset, piece);
+        if (offset + piece == count) sumi_torch_cuda_skip(&progress->generator.cuda, count);
     } else if (source == NULL) {
-        sumi_torch_cpu_randn(&job->progress.generator.cpu, values, piece);
+        sumi_torch_cpu_randn(&progress->generator.cpu, values, piece);
     }
     write_value(engine, job,
                 is_posterior                   ? pipeline->eps
                 : sumi_plan_job_has_start(job) ? pipeline->noise
                                                : pipeline->x,
-                ((size_t)job->progress.cursor * count + offset) * sizeof(float),
-                source != NULL ? source + offset : values, piece * sizeof(float));
-    job->progress.drawn_values += piece;
-    SUMI_ASSERT(job->progress.drawn_values <= total);
-    *out_done = job->progress.drawn_values >= total;
+                ((size_t)progress->cursor * count + offset) * sizeof(float), source != NULL ? source + offset : values,
+                piece * sizeof(float));
+    progress->drawn_values += piece;
+    SUMI_ASSERT(progress->drawn_values <= total);
+    *out_done = progress->drawn_values >= total;
     return SUMI_OK;
 }
 

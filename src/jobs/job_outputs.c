@@ -36,17 +36,18 @@ static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* ite
 
 static void pack_products(sumi_packer* packer, sumi_plan_job* job)
 {
-    if (job->request.goal == SUMI_GOAL_PROMPTS) return;
+    const sumi_job_request* request = &job->request;
+    if (request->goal == SUMI_GOAL_PROMPTS) return;
     job->products.latents =
-        sumi_pack(packer, NULL, (uint64_t)job->request.item_count * sumi_plan_job_latent_values(job) * sizeof(float));
-    if (job->request.preview_every > 0) {
+        sumi_pack(packer, NULL, (uint64_t)request->item_count * sumi_plan_job_latent_values(job) * sizeof(float));
+    if (request->preview_every > 0) {
         for (int i = 0; i < 2; i++)
             job->products.previews[i] =
-                sumi_pack(packer, NULL, (uint64_t)job->request.item_count * sumi_plan_job_latent_size(job) * 4);
+                sumi_pack(packer, NULL, (uint64_t)request->item_count * sumi_plan_job_latent_size(job) * 4);
     }
-    for (int32_t i = 0; i < job->request.item_count && job->request.goal == SUMI_GOAL_IMAGES; i++) {
-        if (job->request.items[i].target.host_memory != NULL)
-            job->request.items[i].pixels = sumi_pack(packer, NULL, picture_bytes(job, &job->request.items[i]));
+    for (int32_t i = 0; i < request->item_count && request->goal == SUMI_GOAL_IMAGES; i++) {
+        if (request->items[i].target.host_memory != NULL)
+            request->items[i].pixels = sumi_pack(packer, NULL, picture_bytes(job, &request->items[i]));
     }
 }
 
@@ -67,6 +68,7 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_plan_job* job = &slot->u.plan;
+    const sumi_job_request* request = &job->request;
     const size_t previous_bytes = slot->products.bytes;
     sumi_packer packer = {NULL, 0};
     pack_products(&packer, job);
@@ -77,26 +79,26 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
     packer = (sumi_packer){slot->products.data, 0};
     pack_products(&packer, job);
 
-    for (int32_t i = 0; i < job->request.item_count && job->request.goal == SUMI_GOAL_IMAGES; i++) {
-        sumi_job_item* item = &job->request.items[i];
+    for (int32_t i = 0; i < request->item_count && request->goal == SUMI_GOAL_IMAGES; i++) {
+        sumi_job_item* item = &request->items[i];
         // A picture is there already if the job has returned to phase PLAN, for its next batch or after a shortage.
         if (item->target.host_memory != NULL || sumi_job_item_has_device_target(item) || item->picture != NULL)
             continue;
         SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
         item->pixels = item->picture->pixels;
     }
-    if (job->request.goal == SUMI_GOAL_PROMPTS && job->products.prompt == NULL) {
+    if (request->goal == SUMI_GOAL_PROMPTS && job->products.prompt == NULL) {
         const sumi_network_info* info = &slot->model->info;
         int32_t rows[SUMI_MAX_TEXT_ENCODERS];
         for (int32_t e = 0; e < info->text_encoder_count; e++)
-            rows[e] = sumi_network_feature_rows(slot->model->network, e, job->request.prompts[0].token_count[e]);
+            rows[e] = sumi_network_feature_rows(slot->model->network, e, request->prompts[0].token_count[e]);
         sumi_prompt_shape shape = {.family = info->family,
                                    .encoder_count = info->text_encoder_count,
                                    .token_count = rows,
                                    .width = info->feature_width,
-                                   .reference_count = job->request.references.count};
+                                   .reference_count = request->references.count};
         for (int32_t i = 0; i < shape.reference_count; i++)
-            shape.references[i] = job->request.references.list[i].sizes.autoencoder;
+            shape.references[i] = request->references.list[i].sizes.autoencoder;
         SUMI_TRY(sumi_prompt_create(engine, &shape, &job->products.prompt, error));
     }
     return SUMI_OK;
@@ -140,31 +142,33 @@ static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
 // the host program.
 sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
 {
-    SUMI_ASSERT(job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
-    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
-    const uint64_t pixels = (uint64_t)job->request.width * (uint64_t)job->request.height;
-    for (int32_t i = 0; i < job->progress.batch_count; i++) {
-        const sumi_job_item* item = &job->request.items[job->progress.batch_begin + i];
+    sumi_job_progress* progress = &job->progress;
+    const sumi_job_request* request = &job->request;
+    SUMI_ASSERT(progress->batch_begin + progress->batch_count <= request->item_count);
+    const sumi_pipeline* pipeline = &progress->entry->pipeline;
+    const uint64_t pixels = (uint64_t)request->width * (uint64_t)request->height;
+    for (int32_t i = 0; i < progress->batch_count; i++) {
+        const sumi_job_item* item = &request->items[progress->batch_begin + i];
         const sumi_target* target = &item->target;
         if (!sumi_job_item_has_device_target(item) && !widens_on_device(engine, item)) continue;
         const bool is_given = sumi_job_item_has_device_target(item) && target->row_bytes != 0,
                    is_upward = sumi_job_item_has_device_target(item) && target->bottom_up;
         const uint64_t row =
-            (uint64_t)(is_given ? target->row_bytes : job->request.width * sumi_format_bytes(target->format));
+            (uint64_t)(is_given ? target->row_bytes : request->width * sumi_format_bytes(target->format));
         const sumi_publication picture = {
             .value = sumi_format_is_float(target->format) ? pipeline->picture : pipeline->bytes,
             .first_pixel = (uint64_t)i * pixels,
-            .width = job->request.width,
-            .height = job->request.height,
+            .width = request->width,
+            .height = request->height,
             .format = target->format,
-            .address = target->device_address + (is_upward ? (uint64_t)(job->request.height - 1) * row : 0),
+            .address = target->device_address + (is_upward ? (uint64_t)(request->height - 1) * row : 0),
             .into = pipeline->picture,
-            .into_offset = wide_offset(job, job->progress.batch_begin + i),
+            .into_offset = wide_offset(job, progress->batch_begin + i),
             .row_bytes = is_upward ? 0 - row : row,
             .event = target->event,
             .import = target->external != NULL ? &target->external->import : NULL};
-        job->progress.is_publishing = job->progress.is_publishing || sumi_job_item_has_device_target(item);
-        SUMI_TRY(engine->runner->async->publish(engine->runner, &job->progress.entry->plan, &picture, error));
+        progress->is_publishing = progress->is_publishing || sumi_job_item_has_device_target(item);
+        SUMI_TRY(engine->runner->async->publish(engine->runner, &progress->entry->plan, &picture, error));
     }
     return SUMI_OK;
 }
@@ -196,24 +200,25 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
 sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
-    SUMI_ASSERT(job->request.preview_every > 0
-                && (job->products.preview_front == 0 || job->products.preview_front == 1));
+    sumi_job_products* products = &job->products;
+    sumi_job_progress* progress = &job->progress;
+    SUMI_ASSERT(progress->batch_begin + progress->batch_count <= job->request.item_count);
+    SUMI_ASSERT(job->request.preview_every > 0 && (products->preview_front == 0 || products->preview_front == 1));
     const size_t size = sumi_plan_job_latent_size(job);
-    const uint64_t bytes = (uint64_t)job->progress.batch_count * 3 * size * sizeof(float);
+    const uint64_t bytes = (uint64_t)progress->batch_count * 3 * size * sizeof(float);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
     const float* rgb = engine->workspace.values.data;
-    read_plan_value(engine, job, job->progress.entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
-    const int32_t back = 1 - job->products.preview_front;
+    read_plan_value(engine, job, progress->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
+    const int32_t back = 1 - products->preview_front;
     // The previews of items in other batches are kept.
-    if (job->progress.batch_count < job->request.item_count)
-        memcpy(job->products.previews[back], job->products.previews[job->products.preview_front],
+    if (progress->batch_count < job->request.item_count)
+        memcpy(products->previews[back], products->previews[products->preview_front],
                (size_t)job->request.item_count * size * 4);
-    unsigned char* to = job->products.previews[back] + (size_t)job->progress.batch_begin * size * 4;
-    for (int32_t i = 0; i < job->progress.batch_count; i++)
+    unsigned char* to = products->previews[back] + (size_t)progress->batch_begin * size * 4;
+    for (int32_t i = 0; i < progress->batch_count; i++)
         sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
     sumi_mutex_lock(&engine->state_lock);
-    job->products.preview_front = back;
+    products->preview_front = back;
     slot->status.preview_version++;
     sumi_mutex_unlock(&engine->state_lock);
     return SUMI_OK;
@@ -335,26 +340,26 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
 static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int32_t index, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->request.goal != SUMI_GOAL_PROMPTS && index >= job->progress.batch_begin
-                && index < job->request.item_count);
+    const sumi_job_request* request = &job->request;
+    SUMI_ASSERT(request->goal != SUMI_GOAL_PROMPTS && index >= job->progress.batch_begin
+                && index < request->item_count);
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     const size_t count = sumi_plan_job_latent_values(job);
     float* latents = job->products.latents + (size_t)index * count;
-    read_plan_value(engine, job, job->request.goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
+    read_plan_value(engine, job, request->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
                     (uint64_t)(index - job->progress.batch_begin) * count * sizeof(float), latents,
                     count * sizeof(float));
-    if (job->request.goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
+    if (request->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
     if (index == job->progress.batch_begin) {
         int32_t bad = 0;
         read_plan_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
         if (bad != 0) {
-            const bool is_given = job->request.noise_values != NULL || job->request.start_latents != NULL
-                               || job->request.start_noise != NULL;
+            const bool is_given =
+                request->noise_values != NULL || request->start_latents != NULL || request->start_noise != NULL;
             return sumi_fail(error, SUMI_NOT_FINITE,
                              "%d of %lld values of the images are NaN or infinite: the weights or an adapter are "
                              "damaged, or a scale is far too large%s",
-                             (int)bad,
-                             (long long)job->progress.batch_count * job->request.width * job->request.height * 3,
+                             (int)bad, (long long)job->progress.batch_count * request->width * request->height * 3,
                              is_given ? ", or so are values of the noise or the latents that were given" : "");
         }
     }
@@ -373,19 +378,20 @@ static int32_t output_rows(const sumi_plan_job* job)
 sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job,
                                       bool* out_done, sumi_error* error)
 {
+    sumi_job_progress* progress = &job->progress;
     if (job->request.goal == SUMI_GOAL_PROMPTS) return read_features(engine, job, out_done, error);
-    SUMI_ASSERT(job->progress.row >= 0 && job->progress.row < job->request.height);
-    const int32_t item = job->progress.batch_begin + job->progress.cursor;
-    if (job->progress.row == 0) SUMI_TRY(read_item(engine, slot, item, error));
+    SUMI_ASSERT(progress->row >= 0 && progress->row < job->request.height);
+    const int32_t item = progress->batch_begin + progress->cursor;
+    if (progress->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
     if (job->request.goal == SUMI_GOAL_IMAGES && !sumi_job_item_has_device_target(&job->request.items[item])) {
-        const int32_t remaining_rows = job->request.height - job->progress.row,
+        const int32_t remaining_rows = job->request.height - progress->row,
                       rows = output_rows(job) < remaining_rows ? output_rows(job) : remaining_rows;
-        read_picture(engine, job, item, job->progress.row, rows);
-        job->progress.row += rows;
-        if (job->progress.row < job->request.height) return SUMI_OK;
-        job->progress.row = 0;
+        read_picture(engine, job, item, progress->row, rows);
+        progress->row += rows;
+        if (progress->row < job->request.height) return SUMI_OK;
+        progress->row = 0;
     }
-    *out_done = ++job->progress.cursor >= job->progress.batch_count;
+    *out_done = ++progress->cursor >= progress->batch_count;
     return SUMI_OK;
 }
 

@@ -39,17 +39,18 @@
 static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(slot == engine->jobs.running && job->progress.batch_begin >= 0);
+    sumi_job_progress* progress = &job->progress;
+    SUMI_ASSERT(slot == engine->jobs.running && progress->batch_begin >= 0);
     sumi_plan_request request;
     if (!job->shortage.has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
     job->shortage.has_reviewed = true;
     engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
     // The number of steps is decided with the first batch, and not again when a paused job continues.
-    const bool is_new = job->progress.batch_begin == 0 && job->saved.evaluation == 0;
-    if (is_new) job->progress.decided_steps = job->request.step_count;
-    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->progress.decided_steps,
+    const bool is_new = progress->batch_begin == 0 && job->saved.evaluation == 0;
+    if (is_new) progress->decided_steps = job->request.step_count;
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, progress->decided_steps,
                                    &request, error));
-    SUMI_TRY(sumi_plan_get(engine, &request, &job->progress.entry, error));
+    SUMI_TRY(sumi_plan_get(engine, &request, &progress->entry, error));
     if (job->request.deadline_ms > 0 && is_new) {
         int32_t steps = sumi_deadline_step_count(engine, slot, job->request.step_count);
         if (steps < job->request.step_count) {
@@ -57,10 +58,10 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
             snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->request.deadline_ms,
                      (int)steps, (int)job->request.step_count);
             sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
-            job->progress.decided_steps = steps;
+            progress->decided_steps = steps;
             SUMI_TRY(
                 sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
-            SUMI_TRY(sumi_plan_get(engine, &request, &job->progress.entry, error));
+            SUMI_TRY(sumi_plan_get(engine, &request, &progress->entry, error));
         }
     }
     return SUMI_OK;
@@ -131,19 +132,20 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
 // Called when a batch has ended. If items are left, sets up the next batch, returns to phase PLAN and returns true.
 static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 {
-    SUMI_ASSERT(job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
-    for (int32_t i = 0; i < job->progress.batch_count; i++) {
-        sumi_job_item* item = &job->request.items[job->progress.batch_begin + i];
-        item->step_count = job->progress.run_steps - job->progress.deadline_adaptation.skipped_count;
-        item->evaluation_count = job->progress.step_cache.evaluation_count;
-        item->reused_count = job->progress.step_cache.reused_count;
+    sumi_job_progress* progress = &job->progress;
+    SUMI_ASSERT(progress->batch_begin + progress->batch_count <= job->request.item_count);
+    for (int32_t i = 0; i < progress->batch_count; i++) {
+        sumi_job_item* item = &job->request.items[progress->batch_begin + i];
+        item->step_count = progress->run_steps - progress->deadline_adaptation.skipped_count;
+        item->evaluation_count = progress->step_cache.evaluation_count;
+        item->reused_count = progress->step_cache.reused_count;
     }
-    job->progress.batch_begin += job->progress.batch_count;
-    const int32_t remaining_count = job->request.item_count - job->progress.batch_begin;
+    progress->batch_begin += progress->batch_count;
+    const int32_t remaining_count = job->request.item_count - progress->batch_begin;
     if (remaining_count <= 0) return false;
-    if (job->progress.batch_count > remaining_count) job->progress.batch_count = remaining_count;
+    if (progress->batch_count > remaining_count) progress->batch_count = remaining_count;
     engine->runs.current = (sumi_run){.entry = NULL}; // the plan cache may now drop the batch's plan
-    job->progress.entry = NULL;
+    progress->entry = NULL;
     sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
     return true;
 }
@@ -193,6 +195,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->status.state == SUMI_JOB_RUNNING);
     sumi_plan_job* job = &slot->u.plan;
+    sumi_job_progress* progress = &job->progress;
     bool is_over = false;
     sumi_result result;
     sumi_yield_answer yield = SUMI_YIELD_NOT_NOW;
@@ -203,14 +206,14 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         *out_end = SUMI_TURN_YIELDS;
         return SUMI_OK;
     }
-    switch (job->progress.phase) {
+    switch (progress->phase) {
     case SUMI_PHASE_TEXT:
-        if (job->progress.cursor < job->request.prompt_count) {
-            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->progress.cursor,
+        if (progress->cursor < job->request.prompt_count) {
+            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, progress->cursor,
                                             TEXT_WORK, &is_over, error));
             if (!is_over) return SUMI_OK;
         }
-        if (++job->progress.cursor < job->request.prompt_count) return SUMI_OK;
+        if (++progress->cursor < job->request.prompt_count) return SUMI_OK;
         log_cut_tokens(engine, slot);
         sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
@@ -222,9 +225,9 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
             return SUMI_OK;
         }
         // Each of the two pieces takes a millisecond or two.
-        result = job->progress.cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
+        result = progress->cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
         if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
-        if (job->progress.cursor++ == 0) return SUMI_OK;
+        if (progress->cursor++ == 0) return SUMI_OK;
         sumi_plan_job_enter(job, SUMI_PHASE_PREPARE_DEVICE);
         return SUMI_OK;
     case SUMI_PHASE_PREPARE_DEVICE:
@@ -239,7 +242,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     case SUMI_PHASE_RUN:
         SUMI_TRY(sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_PENDING, out_stage, out_end, &is_over, error));
         if (is_over) {
-            job->progress.is_publishing = false;
+            progress->is_publishing = false;
             sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);
         }
         return SUMI_OK;
@@ -256,7 +259,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
             *out_end = SUMI_TURN_DONE;
         return SUMI_OK;
     }
-    return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->progress.phase);
+    return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)progress->phase);
 }
 
 bool sumi_plan_job_works_next(const sumi_plan_job* job)

@@ -60,27 +60,28 @@ static sumi_result begin_reading(sumi_heap* heap, sumi_workspace* workspace, sum
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                    int32_t prompt, uint64_t max_work, bool* out_done, sumi_error* error)
 {
+    sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(prompt >= 0 && prompt < job->request.prompt_count);
     sumi_job_prompt* p = &job->request.prompts[prompt];
     uint64_t work = 0;
-    if (job->progress.text_encoder == 0 && !job->progress.is_reading) p->cut_tokens = 0;
-    while (p->text != NULL && job->progress.text_encoder < model->info.text_encoder_count) {
+    if (progress->text_encoder == 0 && !progress->is_reading) p->cut_tokens = 0;
+    while (p->text != NULL && progress->text_encoder < model->info.text_encoder_count) {
         *out_done = false;
         if (work >= max_work) return SUMI_OK;
-        if (!job->progress.is_reading) SUMI_TRY(begin_reading(heap, workspace, model, job, prompt, error));
+        if (!progress->is_reading) SUMI_TRY(begin_reading(heap, workspace, model, job, prompt, error));
         sumi_prompt_reader* reader = workspace->reader;
         const uint64_t before = sumi_prompt_reader_work(reader);
         bool is_read;
         SUMI_TRY(sumi_prompt_reader_step(reader, max_work - work, &is_read, error));
         work += sumi_prompt_reader_work(reader) - before;
         if (!is_read) continue;
-        p->token_count[job->progress.text_encoder] = sumi_prompt_reader_count(reader);
+        p->token_count[progress->text_encoder] = sumi_prompt_reader_count(reader);
         const int32_t cut = sumi_prompt_reader_cut(reader);
         if (cut > p->cut_tokens) p->cut_tokens = cut;
         sumi_plan_job_end_reading(workspace, job);
-        job->progress.text_encoder++;
+        progress->text_encoder++;
     }
-    job->progress.text_encoder = 0;
+    progress->text_encoder = 0;
     *out_done = true;
     return SUMI_OK;
 }
@@ -119,16 +120,17 @@ typedef struct request_tables {
 // Packs the tables of a plan request (buffers.h): the same code measures and fills in the addresses.
 static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
 {
-    SUMI_ASSERT(step_count >= 0 && job->request.prompt_count >= 0 && job->request.item_count >= 0);
-    const uint64_t max_evaluations = (uint64_t)sumi_solver_max_rows(job->request.solver) * (uint64_t)step_count;
+    const sumi_job_request* request = &job->request;
+    SUMI_ASSERT(step_count >= 0 && request->prompt_count >= 0 && request->item_count >= 0);
+    const uint64_t max_evaluations = (uint64_t)sumi_solver_max_rows(request->solver) * (uint64_t)step_count;
     out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
     out->times = sumi_pack(packer, NULL, max_evaluations * sizeof *out->times);
     out->rows = sumi_pack(packer, NULL, max_evaluations * sizeof *out->rows);
     out->guided = sumi_pack(packer, NULL, max_evaluations * sizeof *out->guided);
-    out->prompts = sumi_pack(packer, NULL, (uint64_t)job->request.prompt_count * sizeof *out->prompts);
-    out->items = sumi_pack(packer, NULL, (uint64_t)job->request.item_count * sizeof *out->items);
-    out->references = sumi_pack(packer, NULL, (uint64_t)job->request.references.count * sizeof *out->references);
-    out->plan_prompts = sumi_pack(packer, NULL, (uint64_t)job->request.prompt_count * sizeof *out->plan_prompts);
+    out->prompts = sumi_pack(packer, NULL, (uint64_t)request->prompt_count * sizeof *out->prompts);
+    out->items = sumi_pack(packer, NULL, (uint64_t)request->item_count * sizeof *out->items);
+    out->references = sumi_pack(packer, NULL, (uint64_t)request->references.count * sizeof *out->references);
+    out->plan_prompts = sumi_pack(packer, NULL, (uint64_t)request->prompt_count * sizeof *out->plan_prompts);
 }
 
 // Returns the index of a prompt of the job in the plan's list of prompts, and adds it if it is not there.
@@ -147,19 +149,19 @@ static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt
 // ones. If the batch is the whole job, these are all the job's prompts in the job's order.
 static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tables* tables, sumi_pipeline_request* p)
 {
-    SUMI_ASSERT(job->progress.batch_begin >= 0 && job->progress.batch_count >= 1
-                && job->progress.batch_begin + job->progress.batch_count <= job->request.item_count);
-    const sumi_job_item* items = &job->request.items[job->progress.batch_begin];
-    job->progress.plan_prompt_count = 0;
-    for (int32_t i = 0; i < job->progress.batch_count; i++)
+    sumi_job_progress* progress = &job->progress;
+    SUMI_ASSERT(progress->batch_begin >= 0 && progress->batch_count >= 1
+                && progress->batch_begin + progress->batch_count <= job->request.item_count);
+    const sumi_job_item* items = &job->request.items[progress->batch_begin];
+    progress->plan_prompt_count = 0;
+    for (int32_t i = 0; i < progress->batch_count; i++)
         tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
-    for (int32_t i = 0; i < job->progress.batch_count && is_guided;
-         i++) { // without guidance negative prompts are not used
+    for (int32_t i = 0; i < progress->batch_count && is_guided; i++) { // without guidance negative prompts are not used
         if (items[i].negative >= 0)
             tables->items[i].negative = add_plan_prompt(job, tables->plan_prompts, items[i].negative);
     }
-    p->prompt_count = job->progress.plan_prompt_count;
-    p->item_count = job->progress.batch_count;
+    p->prompt_count = progress->plan_prompt_count;
+    p->item_count = progress->batch_count;
 }
 
 // Writes step_count + 1 sigmas: the model's own schedule, or the static shift that the job asks for.
@@ -184,21 +186,20 @@ int32_t sumi_plan_job_first_step(const sumi_plan_job* job, int32_t step_count)
 static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
                                   const request_tables* tables, sumi_pipeline_request* p, sumi_error* error)
 {
+    sumi_job_progress* progress = &job->progress;
+    const sumi_job_request* request = &job->request;
     SUMI_ASSERT(step_count >= 1);
-    if (job->request.sigmas != NULL)
-        memcpy(tables->sigmas, job->request.sigmas, ((size_t)step_count + 1) * sizeof(float));
+    if (request->sigmas != NULL) memcpy(tables->sigmas, request->sigmas, ((size_t)step_count + 1) * sizeof(float));
     else SUMI_TRY(write_sigmas(&model->info, job, step_count, tables->sigmas, error));
     const int32_t first = sumi_plan_job_first_step(job, step_count);
-    job->progress.run_steps = step_count - first;
-    if (job->progress.run_steps < 1) {
+    progress->run_steps = step_count - first;
+    if (progress->run_steps < 1) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "strength %g of %d steps leaves no step to run: raise strength or step_count",
-                         (double)job->request.strength, (int)step_count);
+                         (double)request->strength, (int)step_count);
     }
-    const int32_t count =
-        sumi_solver_rows(job->request.solver, tables->sigmas + first, job->progress.run_steps, tables->rows);
-    SUMI_ASSERT(count >= job->progress.run_steps
-                && count <= sumi_solver_max_rows(job->request.solver) * job->progress.run_steps);
+    const int32_t count = sumi_solver_rows(request->solver, tables->sigmas + first, progress->run_steps, tables->rows);
+    SUMI_ASSERT(count >= progress->run_steps && count <= sumi_solver_max_rows(request->solver) * progress->run_steps);
     bool is_guided = false;
     for (int32_t i = 0; i < count; i++) {
         sumi_solver_row* row = &tables->rows[i];
@@ -207,14 +208,14 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
         is_guided = is_guided || tables->guided[i];
         tables->times[i] = sumi_network_time(model->network, row->sigma);
     }
-    job->progress.rows = tables->rows;
-    job->progress.times = tables->times;
-    job->progress.evaluation_count = count;
+    progress->rows = tables->rows;
+    progress->times = tables->times;
+    progress->evaluation_count = count;
     p->evaluation_count = count;
     p->guided = is_guided ? tables->guided : NULL;
     // Without guidance the rule and the norm limit have no effect. Fixed values let all such jobs share one plan.
-    p->guidance_rule = is_guided ? job->request.guidance_rule : SUMI_GUIDANCE_PLAIN;
-    p->norm_limit = is_guided ? job->request.norm_limit : 0.0f;
+    p->guidance_rule = is_guided ? request->guidance_rule : SUMI_GUIDANCE_PLAIN;
+    p->norm_limit = is_guided ? request->norm_limit : 0.0f;
     sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
     choose_prompts(job, is_guided, tables, p);
     return SUMI_OK;
@@ -261,6 +262,8 @@ static int32_t shared_tokens(const sumi_workspace* workspace, const sumi_model* 
 sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                   int32_t step_count, sumi_plan_request* out_request, sumi_error* error)
 {
+    sumi_job_progress* progress = &job->progress;
+    const sumi_job_request* request = &job->request;
     request_tables tables;
     sumi_packer packer = {NULL, 0};
     pack_tables(&packer, job, step_count, &tables);
@@ -271,45 +274,45 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     memset(out_request, 0, sizeof *out_request);
     SUMI_ASSERT(packer.used <= workspace->tables.bytes);
     sumi_pipeline_request* p = &out_request->pipeline;
-    p->goal = job->request.goal;
+    p->goal = request->goal;
     p->prompts = tables.prompts;
-    p->prompt_count = job->request.prompt_count;
+    p->prompt_count = request->prompt_count;
     p->items = tables.items;
-    p->item_count = job->request.item_count;
-    p->width = job->request.width;
-    p->height = job->request.height;
+    p->item_count = request->item_count;
+    p->width = request->width;
+    p->height = request->height;
     p->samples_posterior = sumi_plan_job_draws_posterior(job);
     // With a step cache every image decides for itself, so that its bits do not depend on the others.
-    if (job->progress.batch_count == 0)
-        job->progress.batch_count = job->request.step_cache_threshold > 0.0f ? 1 : job->request.item_count;
-    job->progress.plan_prompts = tables.plan_prompts;
-    job->progress.plan_prompt_count = 0;
-    for (int32_t i = 0; i < job->request.prompt_count; i++) tables.plan_prompts[job->progress.plan_prompt_count++] = i;
-    if (job->request.goal == SUMI_GOAL_IMAGES) {
+    if (progress->batch_count == 0)
+        progress->batch_count = request->step_cache_threshold > 0.0f ? 1 : request->item_count;
+    progress->plan_prompts = tables.plan_prompts;
+    progress->plan_prompt_count = 0;
+    for (int32_t i = 0; i < request->prompt_count; i++) tables.plan_prompts[progress->plan_prompt_count++] = i;
+    if (request->goal == SUMI_GOAL_IMAGES) {
         SUMI_TRY(write_schedule(model, job, step_count, &tables, p, error));
-        p->starts_from_image = job->request.start_image.data != NULL;
-        p->starts_from_latents = job->request.start_latents != NULL;
-        p->inpaints = job->request.mask.data != NULL;
-        p->composites = p->inpaints && p->starts_from_image && job->request.mask_feather >= 0;
-        p->previews = job->request.preview_every > 0;
-        p->caches_steps = job->request.step_cache_threshold > 0.0f;
+        p->starts_from_image = request->start_image.data != NULL;
+        p->starts_from_latents = request->start_latents != NULL;
+        p->inpaints = request->mask.data != NULL;
+        p->composites = p->inpaints && p->starts_from_image && request->mask_feather >= 0;
+        p->previews = request->preview_every > 0;
+        p->caches_steps = request->step_cache_threshold > 0.0f;
     }
     bool encodes_text = false;
-    for (int32_t i = 0; i < job->progress.plan_prompt_count; i++) {
-        const sumi_job_prompt* prompt = &job->request.prompts[tables.plan_prompts[i]];
+    for (int32_t i = 0; i < progress->plan_prompt_count; i++) {
+        const sumi_job_prompt* prompt = &request->prompts[tables.plan_prompts[i]];
         tables.prompts[i] = (sumi_pipeline_prompt){.has_features = prompt->text == NULL};
         encodes_text = encodes_text || prompt->text != NULL;
         memcpy(tables.prompts[i].token_count, prompt->token_count, sizeof tables.prompts[i].token_count);
         memcpy(tables.prompts[i].reference_row, prompt->picture_row, sizeof tables.prompts[i].reference_row);
     }
     list_references(job, encodes_text, p, tables.references);
-    SUMI_ASSERT(p->prompt_count == job->progress.plan_prompt_count);
+    SUMI_ASSERT(p->prompt_count == progress->plan_prompt_count);
     for (int32_t e = 0; e < model->info.text_encoder_count && encodes_text; e++)
         p->shared_tokens[e] = shared_tokens(workspace, model, job, p, e);
     out_request->model = model;
-    out_request->loras = job->request.loras;
-    out_request->lora_scales = job->request.lora_scales;
-    out_request->lora_count = job->request.lora_count;
-    out_request->whole_ops = job->request.profiles;
+    out_request->loras = request->loras;
+    out_request->lora_scales = request->lora_scales;
+    out_request->lora_count = request->lora_count;
+    out_request->whole_ops = request->profiles;
     return SUMI_OK;
 }

@@ -45,24 +45,25 @@ static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
 
 bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
 {
+    sumi_job_shortage* shortage = &job->shortage;
     SUMI_ASSERT(result != SUMI_OK);
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
     const bool allocation_failed = engine->limit.retry_is_pending;
     engine->limit.retry_is_pending = false;
-    bool goes_on = ++job->shortage.attempts <= MAX_TRIES;
+    bool goes_on = ++shortage->attempts <= MAX_TRIES;
     if (goes_on && allocation_failed && job->progress.batch_count > 1) {
         if (!evicts_weights(engine, job)) halve_batch(engine, job);
     } else if (goes_on && allocation_failed) {
         const sumi_plan* plan = job->progress.entry != NULL ? &job->progress.entry->plan : NULL;
         engine->limit.retry_is_pending = true;
-        goes_on = job->shortage.lowered_limits++ < SUMI_MAX_LOWERED && sumi_limit_lower(engine, plan);
-    } else if (goes_on && !job->shortage.has_raised && job->shortage.lowered_limits == 0 && sumi_limit_raise(engine)) {
-        job->shortage.has_raised = true;
+        goes_on = shortage->lowered_limits++ < SUMI_MAX_LOWERED && sumi_limit_lower(engine, plan);
+    } else if (goes_on && !shortage->has_raised && shortage->lowered_limits == 0 && sumi_limit_raise(engine)) {
+        shortage->has_raised = true;
     } else if (goes_on && job->progress.batch_count > 1) {
         halve_batch(engine, job);
     } else if (goes_on) {
-        goes_on = !job->shortage.has_tried_smallest && sumi_limit_raise_to_smallest_form(engine);
-        job->shortage.has_tried_smallest = true;
+        goes_on = !shortage->has_tried_smallest && sumi_limit_raise_to_smallest_form(engine);
+        shortage->has_tried_smallest = true;
     }
     if (!goes_on) {
         engine->limit = (sumi_memory_limit){0};

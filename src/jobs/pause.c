@@ -43,22 +43,24 @@ static int32_t states_of(const sumi_plan_job* job, state_age age, sumi_value* ou
 
 void sumi_plan_job_free_saved_state(sumi_engine* engine, sumi_plan_job* job)
 {
-    sumi_free(&engine->heap, job->saved.state);
-    job->saved.state = NULL;
-    job->saved.evaluation = 0;
-    job->saved.is_pending = job->saved.repeats = false;
-    job->saved.repeated_evaluation = -1;
-    job->saved.restored_values = 0;
+    sumi_job_saved* saved = &job->saved;
+    sumi_free(&engine->heap, saved->state);
+    saved->state = NULL;
+    saved->evaluation = 0;
+    saved->is_pending = saved->repeats = false;
+    saved->repeated_evaluation = -1;
+    saved->restored_values = 0;
 }
 
 static void enter_first_phase(sumi_plan_job* job)
 {
-    job->progress.phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
-    job->progress.text_encoder = 0;
-    job->progress.cursor = job->progress.row = job->progress.mask_rows = job->progress.pieces_in_flight = 0;
-    job->progress.drawn_values = job->progress.moved_values = job->saved.restored_values = 0;
-    job->progress.resize = (sumi_resize){0};
-    job->progress.preview_is_pending = job->saved.repeats = false;
+    sumi_job_progress* progress = &job->progress;
+    progress->phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
+    progress->text_encoder = 0;
+    progress->cursor = progress->row = progress->mask_rows = progress->pieces_in_flight = 0;
+    progress->drawn_values = progress->moved_values = job->saved.restored_values = 0;
+    progress->resize = (sumi_resize){0};
+    progress->preview_is_pending = job->saved.repeats = false;
 }
 
 static bool is_before_denoising(const sumi_run* run)
@@ -76,6 +78,7 @@ static bool is_before_denoising(const sumi_run* run)
 static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {
+    sumi_job_saved* saved = &job->saved;
     const sumi_step_cache_resumption at = sumi_step_cache_resumes_at(engine, job, counter);
     sumi_value states[6];
     int32_t count = states_of(job, at.uses_kept ? BEFORE_LAST_WHOLE : PRESENT, states);
@@ -84,30 +87,29 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     const size_t values = values_of(job);
     *out_done = true;
     if (at.evaluation == 0) return SUMI_OK;
-    if (!job->saved.is_pending) {
+    if (!saved->is_pending) {
         sumi_plan_job_free_saved_state(engine, job);
-        job->saved.state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved.state);
-        if (job->saved.state == NULL) {
+        saved->state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *saved->state);
+        if (saved->state == NULL) {
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
                            "there is no memory to keep what a paused job has done: it will start again");
             return SUMI_OK;
         }
         for (int32_t i = 0; i < count; i++) {
             SUMI_TRY(engine->runner->async->start_read(engine->runner, &job->progress.entry->plan, states[i], error));
-            job->saved.is_pending = engine->runner->traits.has_device;
+            saved->is_pending = engine->runner->traits.has_device;
         }
-        *out_done = !job->saved.is_pending;
-        if (job->saved.is_pending) return SUMI_OK;
+        *out_done = !saved->is_pending;
+        if (saved->is_pending) return SUMI_OK;
     }
     for (int32_t i = 0; i < count; i++)
         engine->runner->functions->read(engine->runner, &job->progress.entry->plan, states[i], 0,
-                                        job->saved.state + (size_t)i * values, values * sizeof *job->saved.state);
-    job->saved.is_pending = false;
-    job->saved.evaluation = at.evaluation;
-    job->saved.repeated_evaluation = at.repeated;
-    job->saved.step_cache =
-        at.uses_kept ? sumi_step_cache_rewound(&job->progress.step_cache) : job->progress.step_cache;
-    job->saved.deadline_adaptation =
+                                        saved->state + (size_t)i * values, values * sizeof *saved->state);
+    saved->is_pending = false;
+    saved->evaluation = at.evaluation;
+    saved->repeated_evaluation = at.repeated;
+    saved->step_cache = at.uses_kept ? sumi_step_cache_rewound(&job->progress.step_cache) : job->progress.step_cache;
+    saved->deadline_adaptation =
         at.uses_kept ? job->progress.step_cache.adaptation_before : job->progress.deadline_adaptation;
     return engine->runner->async->health(engine->runner, error);
 }
@@ -154,23 +156,24 @@ bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job)
 // First the state before the evaluation that is repeated, if there is one, and after it that before the saved one.
 void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
 {
+    sumi_job_saved* saved = &job->saved;
     SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->runs.current.pending_count == 0);
     sumi_value states[3];
     const size_t values = values_of(job), total = (size_t)states_of(job, PRESENT, states) * values,
-                 offset = job->saved.restored_values % values;
-    const bool begins_repeating = job->saved.repeated_evaluation >= 0 && !job->saved.repeats;
-    const float* saved = job->saved.state + (begins_repeating ? total : 0) + job->saved.restored_values;
+                 offset = saved->restored_values % values;
+    const bool begins_repeating = saved->repeated_evaluation >= 0 && !saved->repeats;
+    const float* from = saved->state + (begins_repeating ? total : 0) + saved->restored_values;
     const size_t piece = values - offset < RESTORED_VALUES ? values - offset : RESTORED_VALUES;
     engine->runner->functions->write(engine->runner, &job->progress.entry->plan,
-                                     states[job->saved.restored_values / values], offset * sizeof *saved, saved,
-                                     piece * sizeof *saved);
-    job->saved.restored_values += piece;
-    if (job->saved.restored_values < total) return;
-    job->saved.restored_values = 0;
-    sumi_run_jump(engine, begins_repeating ? job->saved.repeated_evaluation : job->saved.evaluation);
-    job->saved.repeats = begins_repeating;
+                                     states[saved->restored_values / values], offset * sizeof *from, from,
+                                     piece * sizeof *from);
+    saved->restored_values += piece;
+    if (saved->restored_values < total) return;
+    saved->restored_values = 0;
+    sumi_run_jump(engine, begins_repeating ? saved->repeated_evaluation : saved->evaluation);
+    saved->repeats = begins_repeating;
     if (begins_repeating) return;
-    job->progress.deadline_adaptation = job->saved.deadline_adaptation;
-    job->progress.step_cache = job->saved.step_cache;
+    job->progress.deadline_adaptation = saved->deadline_adaptation;
+    job->progress.step_cache = saved->step_cache;
     sumi_plan_job_free_saved_state(engine, job);
 }
