@@ -36,6 +36,7 @@ typedef enum sumi_job_kind {
 // is complete. YIELDS: the job gives way to others and will begin again (pause.c).
 typedef enum sumi_turn_end { SUMI_TURN_MORE, SUMI_TURN_WAITS, SUMI_TURN_DONE, SUMI_TURN_YIELDS } sumi_turn_end;
 
+// What differs between the kinds of jobs. Their functions that are in src/engine are called through this table alone.
 typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
     // Predicted time of the next turn, in microseconds. The caller holds the pump lock.
