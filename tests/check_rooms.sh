@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The arrows between the rooms of src/ point one way: a room includes its own headers and those of the rooms in its line below.
+# The arrows between the rooms of src/ point one way: a room includes its own headers and those of the rooms in its line below,
+# and calls no others. In a room the files' calls point one way too.
 # Also: file names are unique in the tree, only base/platform.c sees the operating system, and samples see the public header only.
 # The last line is "rooms: N passed, N failed, N skipped".
 set -uo pipefail
@@ -44,6 +45,56 @@ for folder in src/*/; do
             path ~ /\// && path !~ allowed { print $0 }
             path !~ /\// { if (system("test -e src/" room "/" path) != 0) print $0 "   (not in this room)" }')"
 done
+
+# By names, without objects: "FILE CALLER'S_ROOM FILE CALLED_ROOM NAME" for each function or table of a .c that another .c names.
+# What a file gives to others as a pointer, such as a table of functions, is named by the one that makes the pointer only.
+calls() {
+    awk '
+        FNR == 1 { is_second = seen[FILENAME]++ }
+        { line = $0; gsub(/\\./, "", line); gsub(/"[^"]*"/, "", line); sub(/\/\/.*/, "", line) }
+        !is_second && line ~ /^[a-z].*[ *]sumi_[a-z0-9_]+(\(|(\[.*\])? = )/ && line !~ /^(static|extern|typedef) / && line !~ /;$/ {
+            match(line, /sumi_[a-z0-9_]+(\(|(\[.*\])? = )/)
+            name = substr(line, RSTART)
+            sub(/[^a-z0-9_].*/, "", name)
+            owners[name] = owners[name] " " FILENAME
+        }
+        is_second {
+            while (match(line, /sumi_[a-z0-9_]+/)) {
+                name = substr(line, RSTART, RLENGTH)
+                line = substr(line, RSTART + RLENGTH)
+                if (!(name in owners) || index(owners[name] " ", " " FILENAME " ") || told[FILENAME, name]++) continue
+                count = split(owners[name], files, " ")
+                for (i = 1; i <= count; i++) {
+                    split(FILENAME, from, "/"); split(files[i], to, "/")
+                    print FILENAME, from[2], files[i], to[2], name
+                }
+            }
+        }' "$@" "$@"
+}
+mapfile -t sources < <(find src -name '*.c' | LC_ALL=C sort)
+all_calls=$(calls "${sources[@]}")
+check "there are calls between files" "$([ "$(wc -l <<<"$all_calls")" -gt 1000 ] || echo "only $(wc -l <<<"$all_calls") were found")"
+for room in "${!may_include[@]}"; do
+    allowed="^($room$(printf '|%s' ${may_include[$room]}))\$"
+    check "src/$room calls only: $room ${may_include[$room]}" "$(awk -v room="$room" -v allowed="$allowed" '$2 == room && $4 !~ allowed { print $1 " calls " $5 " of " $3 }' <<<"$all_calls")"
+done
+
+# Takes files away that call no other file of their room, or that none calls, until all that are left are in circles or between two.
+circles() {
+    awk '$2 == $4 { edges[$1 " " $3] = edges[$1 " " $3] " " $5 } END {
+        do {
+            split("", calls); split("", called)
+            for (edge in edges) { split(edge, ends, " "); calls[ends[1]] = called[ends[2]] = 1 }
+            changed = 0
+            for (edge in edges) { split(edge, ends, " "); if (!calls[ends[2]] || !called[ends[1]]) { delete edges[edge]; changed = 1 } }
+        } while (changed)
+        for (edge in edges) { split(edge, ends, " "); print ends[1] " -> " ends[2] ":" edges[edge] }
+    }' | LC_ALL=C sort
+}
+known_circles='^src/engine/(externals|job)\.c -> src/engine/(externals|job)\.c:' # a list that only shrinks
+found_circles=$(circles <<<"$all_calls")
+check "no files of a room call each other in a circle" "$(grep -vE "${known_circles:-^$}" <<<"$found_circles")"
+check "known_circles names no circle that is gone" "$([ -z "$known_circles" ] || grep -qE "$known_circles" <<<"$found_circles" || echo "take it out: $known_circles")"
 
 check "file names are unique in src/" "$(find src -name '*.[ch]' -printf '%f\n' | sort | uniq -d)"
 check "only base/platform.c includes headers of the operating system" \

@@ -39,6 +39,13 @@ typedef struct sumi_window {
     bool at_begin; // the piece begins where the text begins
 } sumi_window;
 
+// MORE: the stage shows more of its piece, or the next piece, or has found that the piece ends here. END: there is no
+// further piece. PAUSE: the step's work is done.
+typedef enum sumi_pull { SUMI_PULL_MORE, SUMI_PULL_END, SUMI_PULL_PAUSE } sumi_pull;
+
+// Does one pull of stage `index`; called by sumi_run_pull.
+typedef sumi_result sumi_stage_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull);
+
 typedef enum sumi_stage_kind {
     SUMI_STAGE_SOURCE,
     SUMI_STAGE_ADDED,
@@ -81,6 +88,7 @@ typedef struct sumi_stage_cut {
 
 typedef struct sumi_text_stage {
     sumi_stage_kind kind;
+    sumi_stage_pull* pull;
     const void* step; // sumi_normalize_step or sumi_split_step
     sumi_window out;
     // Of stages that change text: what they have made; `out` is its end. Kept from text to text.
@@ -128,13 +136,6 @@ struct sumi_tokenizer_run {
     sumi_error* error; // of the current step
 };
 
-// MORE: the stage shows more of its piece, or the next piece, or has found that the piece ends here. END: there is no
-// further piece. PAUSE: the step's work is done.
-typedef enum sumi_pull { SUMI_PULL_MORE, SUMI_PULL_END, SUMI_PULL_PAUSE } sumi_pull;
-
-// Pulls stage `index`. Its window must show a piece whose end is not known; or the end of one, of which all was taken.
-sumi_result sumi_run_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull);
-
 static inline bool sumi_run_must_pause(const sumi_tokenizer_run* run) { return run->work >= run->work_limit; }
 
 static inline void sumi_window_take(sumi_window* window, size_t bytes)
@@ -152,11 +153,12 @@ static inline size_t sumi_window_whole(const sumi_window* window, size_t at)
     return at;
 }
 
+// ---- What stages share (text_stage.c)
+
+// Pulls stage `index`. Its window must show a piece whose end is not known; or the end of one, of which all was taken.
+sumi_result sumi_run_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull);
 // The first occurrence of pattern at or after `at`; `bytes` if there is none.
 size_t sumi_pattern_find(const char* text, size_t bytes, size_t at, const sumi_short_text* pattern);
-
-// ---- What stages share (tokenizer_run.c)
-
 // Gets more input: more of the input piece, or, without one, the next piece.
 sumi_result sumi_stage_refill(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull);
 // Of stages that show parts of their input: drops what the next stage has taken.
@@ -171,7 +173,7 @@ sumi_result sumi_stage_room(sumi_tokenizer_run* run, size_t index, size_t bytes)
 // Of these: shows what was appended to the buffer.
 bool sumi_stage_show_buffer(sumi_tokenizer_run* run, size_t index, bool is_last);
 
-// ---- The kinds of stages; each does one pull
+// ---- The kinds of stages, for tokenizer_run.c alone; each does one pull
 
 sumi_result sumi_stage_added_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull);
 sumi_result sumi_stage_change_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull); // stages that make text
