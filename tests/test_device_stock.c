@@ -67,16 +67,16 @@ static sumi_result prepare(shelf* s)
 {
     sumi_device_stock* stock = &s->stock;
     sumi_device_plan* r = s->record;
+    const sumi_device_budget budget = {.until_ns = 0, .us = 1000};
     SUMI_TRY(sumi_device_divide_plan(stock, r, &s->error));
     SUMI_TRY(sumi_device_make_fit(stock, r, &s->error));
     SUMI_TRY(sumi_device_reserve_ring(stock, r, &s->error));
     stock->weights.uses_single_slabs = r->division.streams;
     for (bool is_done = false; !is_done;)
-        SUMI_TRY(sumi_device_weights_upload(&stock->weights, r->weights, r->weight_count, &r->weight_cursor, 0, 1000,
-                                            &is_done, &s->error));
+        SUMI_TRY(sumi_device_weights_upload(&stock->weights, &r->list, budget, &is_done, &s->error));
     for (bool is_done = r->streaming == NULL; !is_done;)
-        SUMI_TRY(sumi_device_make_pinned_copies(stock, r, 0, 1000, &is_done, &s->error));
-    while (!sumi_device_needs_pinned_copies(r) && r->unpinned_count < r->weight_count)
+        SUMI_TRY(sumi_device_make_pinned_copies(stock, r, budget, &is_done, &s->error));
+    while (!sumi_device_needs_pinned_copies(r) && r->unpinned_count < r->list.count)
         sumi_device_drop_pinned_copies(stock, r, 0);
     return sumi_device_reserve_blocks(stock, r, &s->error);
 }
@@ -412,7 +412,7 @@ TEST(two_models_take_turns)
     for (int i = 0; i < 2 && t_errors == 0; i++) {
         s.record = &s.records[i];
         draw(&s);
-        const sumi_weight* weight = s.stock.weights.residents[s.record->weights[0]].weight;
+        const sumi_weight* weight = s.stock.weights.residents[s.record->list.indices[0]].weight;
         sumi_device_forget_weights(&s.stock, &weight, 1);
         CHECK(!s.record->has_weights); // the plan finds out again what it needs
         if (!s.record->has_weights) draw(&s);
@@ -443,8 +443,8 @@ TEST(weights_without_pinned_memory_come_from_their_file)
         draw(&s);
         if (!is_short) pieces = -1 - s.toy.pieces_left;
         int32_t without = 0;
-        for (int32_t i = 0; s.record->streaming != NULL && i < s.record->streaming->list_count; i++)
-            without += !s.stock.weights.residents[s.record->streaming->list[i]].has_pinned_copy;
+        for (int32_t i = 0; s.record->streaming != NULL && i < s.record->streaming->list.count; i++)
+            without += !s.stock.weights.residents[s.record->streaming->list.indices[i]].has_pinned_copy;
         CHECK((without > 0) == (is_short == 1));
         close_shelf(&s);
     }

@@ -127,12 +127,12 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
         || record->held.division_budget != cuda->stock.budget)
         return false;
     if (cuda->stock.budget == 0 ? cuda->stock.weight_ring.address != 0 : !record->held.fits_budget) return false;
-    if (record->held.weight_cursor < record->held.weight_count
+    if (record->held.list.cursor < record->held.list.count
         || record->held.division.ring_bytes > cuda->stock.weight_ring.bytes)
         return false;
-    if (record->held.streaming != NULL && record->held.streaming->pinned_cursor < record->held.streaming->list_count)
+    if (record->held.streaming != NULL && record->held.streaming->list.cursor < record->held.streaming->list.count)
         return false;
-    if (!sumi_device_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count)
+    if (!sumi_device_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.list.count)
         return false;
     if (cuda->stock.scratch.bytes < record->held.scratch_bytes
         || cuda->stock.arena.bytes < record->held.plan->arena_bytes || !sumi_cuda_has_pages(cuda, record)
@@ -145,6 +145,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
                            float* out_progress, sumi_error* error)
 {
     const uint64_t until = sumi_clock_ns() + (uint64_t)budget_us * 1000;
+    const sumi_device_budget budget = {until, budget_us};
     *out_done = false;
     if (!cuda->is_loaded) return sumi_fail(error, SUMI_INTERNAL, "a plan is prepared before the kernels are loaded");
     sumi_cuda_plan* record;
@@ -156,26 +157,25 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (cuda->stock.budget == 0) sumi_device_release_ring(&cuda->stock); // nothing is streamed any more
     cuda->stock.weights.uses_single_slabs = record->held.division.streams;
     bool has_all = false;
-    const bool sends = record->held.weight_cursor < record->held.weight_count || cuda->stock.weights.upload != NULL;
-    SUMI_TRY(sumi_device_weights_upload(&cuda->stock.weights, record->held.weights, record->held.weight_count,
-                                        &record->held.weight_cursor, until, budget_us, &has_all, error));
-    const int32_t others = record->held.streaming != NULL ? record->held.streaming->list_count : 0,
-                  made = others > 0 ? record->held.streaming->pinned_cursor : 0;
-    const float sent = record->held.weight_count + others > 0
-                         ? (float)(record->held.weight_cursor + made) / (float)(record->held.weight_count + others)
+    const bool sends = record->held.list.cursor < record->held.list.count || cuda->stock.weights.upload != NULL;
+    SUMI_TRY(sumi_device_weights_upload(&cuda->stock.weights, &record->held.list, budget, &has_all, error));
+    const int32_t others = record->held.streaming != NULL ? record->held.streaming->list.count : 0,
+                  made = others > 0 ? record->held.streaming->list.cursor : 0;
+    const float sent = record->held.list.count + others > 0
+                         ? (float)(record->held.list.cursor + made) / (float)(record->held.list.count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
     // the next step does one piece, however little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
-    if (record->held.streaming != NULL && record->held.streaming->pinned_cursor < record->held.streaming->list_count) {
+    if (record->held.streaming != NULL && record->held.streaming->list.cursor < record->held.streaming->list.count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
-        SUMI_TRY(sumi_device_make_pinned_copies(&cuda->stock, &record->held, until, budget_us, &has_all, error));
+        SUMI_TRY(sumi_device_make_pinned_copies(&cuda->stock, &record->held, budget, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
     }
-    if (!sumi_device_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.weight_count) {
+    if (!sumi_device_needs_pinned_copies(&record->held) && record->held.unpinned_count < record->held.list.count) {
         if (cuda->flight_count > 0) return SUMI_OK; // the weights may be in use
         sumi_device_drop_pinned_copies(&cuda->stock, &record->held, until);
-        if (record->held.unpinned_count < record->held.weight_count || sumi_clock_ns() >= until) return SUMI_OK;
+        if (record->held.unpinned_count < record->held.list.count || sumi_clock_ns() >= until) return SUMI_OK;
     }
     if (!record->held.is_reserved) {
         *out_done = true;

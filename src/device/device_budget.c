@@ -46,10 +46,11 @@ sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* 
         weights, record->plan,
         budget_of_weights(stock->budget, bytes_without_weights(stock, record->plan, record->scratch_bytes)), division,
         error));
-    record->weights = sumi_alloc_array(stock->heap, (size_t)division->count + 1, sizeof *record->weights);
-    sumi_result result = record->weights == NULL ? sumi_out_of_memory(
-                             error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights")
-                                                 : SUMI_OK;
+    record->list.indices = sumi_alloc_array(stock->heap, (size_t)division->count + 1, sizeof *record->list.indices);
+    sumi_result result = record->list.indices == NULL
+                           ? sumi_out_of_memory(error, (size_t)division->count * sizeof *record->list.indices,
+                                                "the list of a plan's weights")
+                           : SUMI_OK;
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
         sumi_device_division_entry* entry = &division->entries[i];
         result = sumi_device_weights_add(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index,
@@ -57,7 +58,7 @@ sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* 
         if (result != SUMI_OK) break;
         if (entry->in_steps) weights->residents[entry->weight_index].in_steps = true;
         if (entry->residence == SUMI_DEVICE_WEIGHT_RESIDENT)
-            record->weights[record->weight_count++] = entry->weight_index;
+            record->list.indices[record->list.count++] = entry->weight_index;
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
@@ -80,14 +81,14 @@ bool sumi_device_needs_pinned_copies(const sumi_device_plan* record) { return re
 void sumi_device_drop_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns)
 {
     bool is_first = true;
-    for (; !sumi_device_needs_pinned_copies(record) && record->unpinned_count < record->weight_count;
+    for (; !sumi_device_needs_pinned_copies(record) && record->unpinned_count < record->list.count;
          record->unpinned_count++) {
-        sumi_device_resident* resident = &stock->weights.residents[record->weights[record->unpinned_count]];
+        sumi_device_resident* resident = &stock->weights.residents[record->list.indices[record->unpinned_count]];
         if (resident->pinned_copy.pieces == NULL && resident->chunks == 0) continue;
         if (is_first) sumi_device_settle(stock);
         for (size_t p = 0; p < stock->plan_count && resident->has_pinned_copy; p++) {
             sumi_device_weight_streaming* streaming = stock->plans[p]->streaming;
-            if (streaming != NULL) streaming->pinned_cursor = streaming->pinned_row = 0;
+            if (streaming != NULL) streaming->list.cursor = streaming->pinned_row = 0;
         }
         resident->has_pinned_copy = false;
         for (; resident->chunks > 0 || resident->pinned_copy.made > 0; is_first = false) {
@@ -106,10 +107,10 @@ static void reset_evicted_weights(sumi_device_stock* stock)
     for (size_t p = 0; p < stock->plan_count; p++) {
         sumi_device_plan* record = stock->plans[p];
         bool has_evicted = false;
-        for (int32_t i = 0; i < record->weight_count && !has_evicted; i++)
-            has_evicted = stock->weights.residents[record->weights[i]].on_device.data == 0;
+        for (int32_t i = 0; i < record->list.count && !has_evicted; i++)
+            has_evicted = stock->weights.residents[record->list.indices[i]].on_device.data == 0;
         if (has_evicted) stock->port->functions->drop_recordings(stock->port, record);
-        record->weight_cursor = 0;
+        record->list.cursor = 0;
         record->fits_budget = false;
     }
 }
@@ -139,14 +140,14 @@ sumi_result sumi_device_make_fit(sumi_device_stock* stock, sumi_device_plan* rec
     bool is_idle = false, has_evicted = false;
     sumi_result result = SUMI_OK;
     sumi_device_weights_settle(weights); // memory for conversions is then counted once only
-    for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].list_serial = serial;
+    for (int32_t i = 0; i < record->list.count; i++) weights->residents[record->list.indices[i]].list_serial = serial;
     // one slab is evicted each time, at the end the large blocks
     for (size_t tries = weights->slab_count + 2;; tries--) {
         uint64_t total_missing_bytes = record->division.staging_bytes + missing_bytes(arena_bytes, &stock->arena)
                                      + missing_bytes(scratch_bytes, &stock->scratch)
                                      + missing_bytes(ring_bytes, &stock->weight_ring);
-        for (int32_t i = 0; i < record->weight_count; i++) {
-            const sumi_device_resident* resident = &weights->residents[record->weights[i]];
+        for (int32_t i = 0; i < record->list.count; i++) {
+            const sumi_device_resident* resident = &weights->residents[record->list.indices[i]];
             total_missing_bytes += resident->on_device.data == 0 ? resident->bytes : 0;
         }
         if (sumi_device_held_bytes(&stock->memory) + total_missing_bytes <= stock->budget) break;
@@ -258,8 +259,8 @@ bool sumi_device_evict(sumi_device_stock* stock, const sumi_device_plan* record)
     sumi_device_weights* weights = &stock->weights;
     sumi_device_settle(stock);
     const uint64_t serial = ++weights->list_serial;
-    for (int32_t i = 0; record != NULL && i < record->weight_count; i++)
-        weights->residents[record->weights[i]].list_serial = serial;
+    for (int32_t i = 0; record != NULL && i < record->list.count; i++)
+        weights->residents[record->list.indices[i]].list_serial = serial;
     const bool takes_all = !sumi_device_weights_evict(weights, serial, false);
     const bool is_any = !takes_all || sumi_device_weights_evict(weights, serial, true);
     while (is_any && sumi_device_weights_evict(weights, serial, takes_all)) continue;

@@ -27,9 +27,10 @@ uint64_t sumi_device_pinned_list_bytes(uint64_t bytes, uint64_t row_bytes)
     return (count_pieces(bytes, row_bytes) * sizeof(uint64_t) + 511) / 512 * 512;
 }
 
-static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, sumi_device_pinned* pinned,
+static sumi_result begin(sumi_heap* heap, const sumi_device_pinned_size* size, sumi_device_pinned* pinned,
                          sumi_error* error)
 {
+    const uint64_t bytes = size->bytes, row_bytes = size->row_bytes;
     SUMI_ASSERT(bytes > 0 && pinned->pieces == NULL && pinned->made == 0);
     const uint64_t count = count_pieces(bytes, row_bytes);
     sumi_device_block* pieces = sumi_alloc_array(heap, (size_t)count, sizeof *pieces);
@@ -52,23 +53,23 @@ static sumi_result make_list(sumi_device_memory* memory, sumi_device_pinned* pin
     return SUMI_OK;
 }
 
-sumi_result sumi_device_pin(sumi_heap* heap, sumi_device_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists,
+sumi_result sumi_device_pin(sumi_heap* heap, sumi_device_memory* memory, const sumi_device_pinned_size* size,
                             uint64_t until_ns, sumi_device_pinned* pinned, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(row_bytes > 0 && row_bytes % 16 == 0);
-    SUMI_ASSERT(pinned->pieces == NULL || (pinned->bytes == bytes && pinned->made <= pinned->count));
+    SUMI_ASSERT(size->row_bytes > 0 && size->row_bytes % 16 == 0);
+    SUMI_ASSERT(pinned->pieces == NULL || (pinned->bytes == size->bytes && pinned->made <= pinned->count));
     *out_done = false;
-    if (pinned->pieces == NULL) SUMI_TRY(begin(heap, bytes, row_bytes, pinned, error));
+    if (pinned->pieces == NULL) SUMI_TRY(begin(heap, size, pinned, error));
     for (bool is_first = true; pinned->made < pinned->count && (is_first || sumi_clock_ns() < until_ns);
          is_first = false) {
-        const uint64_t remaining_bytes = bytes - (uint64_t)pinned->made * pinned->piece_bytes,
+        const uint64_t remaining_bytes = size->bytes - (uint64_t)pinned->made * pinned->piece_bytes,
                        piece = remaining_bytes < pinned->piece_bytes ? remaining_bytes : pinned->piece_bytes;
         SUMI_TRY(sumi_device_allocate(memory, piece, SUMI_MEMORY_STAGING, "weights that are streamed",
                                       &pinned->pieces[pinned->made], error));
         pinned->made++;
     }
     if (pinned->made < pinned->count) return SUMI_OK;
-    if (lists && pinned->list.address == 0) SUMI_TRY(make_list(memory, pinned, error));
+    if (size->has_list && pinned->list.address == 0) SUMI_TRY(make_list(memory, pinned, error));
     *out_done = true;
     return SUMI_OK;
 }

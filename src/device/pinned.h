@@ -17,9 +17,14 @@ typedef struct sumi_device_pinned {
     sumi_device_block list; // uint64 addresses of the pieces; address 0: without a list
 } sumi_device_pinned;
 
-// Makes the next piece, and more until the time is over. *out_done: all pieces exist, and the list if `lists`.
-// row_bytes: a multiple of 16. After a failure the existing pieces stay.
-sumi_result sumi_device_pin(sumi_heap* heap, sumi_device_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists,
+typedef struct sumi_device_pinned_size {
+    uint64_t bytes, row_bytes; // row_bytes: a multiple of 16
+    bool has_list;
+} sumi_device_pinned_size;
+
+// Makes the next piece, and more until the time is over. *out_done: all pieces exist, and the list if there is one.
+// After a failure the existing pieces stay.
+sumi_result sumi_device_pin(sumi_heap* heap, sumi_device_memory* memory, const sumi_device_pinned_size* size,
                             uint64_t until_ns, sumi_device_pinned* pinned, bool* out_done, sumi_error* error);
 // Accepts a zeroed struct. Zeroes it.
 void sumi_device_unpin(sumi_heap* heap, sumi_device_memory* memory, sumi_device_pinned* pinned);

@@ -205,22 +205,22 @@ static bool shares_slab(const sumi_device_weights* weights, const sumi_device_re
         && has_single_slab(weights, resident) == has_single_slab(weights, first);
 }
 
-sumi_result sumi_device_weights_allocate(sumi_device_weights* weights, const int32_t* list, int32_t from, int32_t count,
-                                         sumi_error* error)
+sumi_result sumi_device_weights_allocate(sumi_device_weights* weights, const sumi_device_list* list, sumi_error* error)
 {
-    SUMI_ASSERT(from >= 0 && from < count && weights->residents[list[from]].on_device.data == 0);
+    const int32_t from = list->cursor;
+    SUMI_ASSERT(from >= 0 && from < list->count && weights->residents[list->indices[from]].on_device.data == 0);
     size_t index = 0;
     while (index < weights->slab_count && weights->slabs[index].block.address != 0) index++;
     if (index == weights->slab_count)
         SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->slabs, &weights->slab_capacity, weights->slab_count + 1,
                            sizeof *weights->slabs, error));
-    const sumi_device_resident first = weights->residents[list[from]];
+    const sumi_device_resident first = weights->residents[list->indices[from]];
     sumi_device_slab slab = {.in_steps = first.in_steps};
     int32_t end = from;
     for (uint64_t limit = has_single_slab(weights, &first) ? first.bytes : SLAB_BYTES;;) {
         uint64_t bytes = 0;
-        for (end = from; end < count; end++) {
-            const sumi_device_resident* resident = &weights->residents[list[end]];
+        for (end = from; end < list->count; end++) {
+            const sumi_device_resident* resident = &weights->residents[list->indices[end]];
             if (!shares_slab(weights, &first, resident)) continue;
             if (bytes > 0 && bytes + resident->bytes > limit) break;
             bytes += resident->bytes;
@@ -235,7 +235,7 @@ sumi_result sumi_device_weights_allocate(sumi_device_weights* weights, const int
     uint64_t address = slab.block.address;
     SUMI_ASSERT(address % 512 == 0);
     for (int32_t i = from; i < end; i++) {
-        sumi_device_resident* resident = &weights->residents[list[i]];
+        sumi_device_resident* resident = &weights->residents[list->indices[i]];
         if (!shares_slab(weights, &first, resident)) continue;
         resident->on_device = sumi_device_weight_at(address, resident->weight, resident->form);
         resident->slab = (int32_t)index;

@@ -42,6 +42,18 @@ typedef struct sumi_device_slab {
     uint64_t newest;
 } sumi_device_slab;
 
+// Indices of residents, each once. Those before the cursor are done.
+typedef struct sumi_device_list {
+    int32_t* indices;
+    int32_t count, cursor;
+} sumi_device_list;
+
+// The time of one call: `us` long, which ends at until_ns of the steady clock.
+typedef struct sumi_device_budget {
+    uint64_t until_ns;
+    uint32_t us;
+} sumi_device_budget;
+
 struct sumi_device_upload; // upload.c; NULL: no upload is in progress
 
 typedef struct sumi_device_weights {
@@ -82,10 +94,9 @@ const sumi_device_resident* sumi_device_weights_find(const sumi_device_weights* 
 // `takes_all`, also if only weights are left that steps read or that are listed. Nothing may be using the weights, and
 // nothing may be in flight.
 bool sumi_device_weights_evict(sumi_device_weights* weights, uint64_t serial, bool takes_all);
-// Allocates memory for list[from], which has none yet, and for weights after it in the list that fit into the same
-// slab.
-sumi_result sumi_device_weights_allocate(sumi_device_weights* weights, const int32_t* list, int32_t from, int32_t count,
-                                         sumi_error* error);
+// Allocates memory for the weight at the cursor, which has none yet, and for weights after it in the list that fit into
+// the same slab.
+sumi_result sumi_device_weights_allocate(sumi_device_weights* weights, const sumi_device_list* list, sumi_error* error);
 // Frees the weight's pinned copy, or unlocks its chunks. Nothing may be reading them.
 void sumi_device_weights_drop_pinned_copy(sumi_device_weights* weights, sumi_device_resident* resident);
 // Removes all forms of a weight, and slabs that become empty. Nothing may be in flight.

@@ -30,9 +30,9 @@ void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* rec
 {
     stock->port->functions->drop_recordings(stock->port, record);
     sumi_device_streaming_destroy(stock, record);
-    sumi_free(stock->heap, record->weights);
-    record->weights = NULL;
-    record->weight_count = record->weight_cursor = record->unpinned_count = 0;
+    sumi_free(stock->heap, record->list.indices);
+    record->list = (sumi_device_list){.indices = NULL};
+    record->unpinned_count = 0;
     record->has_weights = record->fits_budget = false;
 }
 
@@ -44,10 +44,10 @@ void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* con
         sumi_device_plan* record = stock->plans[p];
         const sumi_device_weight_streaming* streaming = record->streaming;
         bool uses_weights = record->has_weights && stock->weights.residents == NULL;
-        for (int32_t i = 0; i < record->weight_count && !uses_weights; i++)
-            uses_weights = stock->weights.residents[record->weights[i]].weight == NULL;
-        for (int32_t i = 0; streaming != NULL && i < streaming->list_count && !uses_weights; i++)
-            uses_weights = stock->weights.residents[streaming->list[i]].weight == NULL;
+        for (int32_t i = 0; i < record->list.count && !uses_weights; i++)
+            uses_weights = stock->weights.residents[record->list.indices[i]].weight == NULL;
+        for (int32_t i = 0; streaming != NULL && i < streaming->list.count && !uses_weights; i++)
+            uses_weights = stock->weights.residents[streaming->list.indices[i]].weight == NULL;
         if (uses_weights) sumi_device_forget_division(stock, record);
     }
 }

@@ -8,9 +8,7 @@
 // What is kept of a plan. A runner's own record of the plan begins with it.
 typedef struct sumi_device_plan {
     const sumi_plan* plan;
-    int32_t* weights;
-    int32_t weight_count; // resident weights, in the order of their first use
-    int32_t weight_cursor;
+    sumi_device_list list;  // resident weights, in the order of their first use
     int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
     bool has_weights;       // the list is complete; it was made for the budget `division_budget`
     uint64_t division_budget;

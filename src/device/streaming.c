@@ -207,7 +207,7 @@ void sumi_device_streaming_destroy(sumi_device_stock* stock, sumi_device_plan* r
     sumi_free(stock->heap, streaming->op_loads);
     sumi_free(stock->heap, streaming->section_loads);
     sumi_free(stock->heap, streaming->loads);
-    sumi_free(stock->heap, streaming->list);
+    sumi_free(stock->heap, streaming->list.indices);
     sumi_free(stock->heap, streaming->history);
     sumi_free(stock->heap, streaming);
     record->streaming = NULL;
@@ -223,10 +223,11 @@ static const sumi_device_division_entry* entry_of(const sumi_device_division* di
 }
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
-static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, const sumi_device_division* division,
-                        const int32_t* entry_numbers, sumi_device_weight_streaming* streaming)
+static void place_loads(const sumi_device_weights* weights, const sumi_device_plan* record,
+                        const int32_t* entry_numbers)
 {
-    const sumi_device_weights* weights = &stock->weights;
+    const sumi_plan* plan = record->plan;
+    sumi_device_weight_streaming* streaming = record->streaming;
     uint64_t offset = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         streaming->section_loads[s] = streaming->load_count;
@@ -238,7 +239,7 @@ static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, c
                 const sumi_device_resident* resident = sumi_device_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
                 const sumi_device_division_entry* entry =
-                    entry_of(division, entry_numbers, weights->resident_count, index);
+                    entry_of(&record->division, entry_numbers, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
                 if (entry == NULL || entry->residence != SUMI_DEVICE_WEIGHT_STREAMED) continue;
                 sumi_device_load* newest = streaming->load_count > streaming->section_loads[s]
@@ -249,7 +250,7 @@ static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, c
                     newest = &streaming->loads[streaming->load_count++];
                     *newest = (sumi_device_load){.weight_index = index, .offset = offset, .bytes = entry->bytes};
                     int32_t listed = 0;
-                    while (listed + 1 < streaming->list_count && streaming->list[listed] != index) listed++;
+                    while (listed + 1 < streaming->list.count && streaming->list.indices[listed] != index) listed++;
                     newest->list_index = listed;
                     offset += entry->bytes;
                 }
@@ -261,27 +262,30 @@ static void place_loads(const sumi_device_stock* stock, const sumi_plan* plan, c
     streaming->section_loads[plan->section_count] = streaming->load_count;
 }
 
-static sumi_result make(sumi_device_stock* stock, const sumi_plan* plan, const sumi_device_division* division,
-                        int32_t* entry_numbers, sumi_device_weight_streaming* streaming, sumi_error* error)
+static sumi_result make(sumi_device_stock* stock, const sumi_device_plan* record, int32_t* entry_numbers,
+                        sumi_error* error)
 {
-    SUMI_ASSERT(streaming->loads == NULL && streaming->list == NULL);
+    const sumi_plan* plan = record->plan;
+    const sumi_device_division* division = &record->division;
+    sumi_device_weight_streaming* streaming = record->streaming;
+    SUMI_ASSERT(streaming->loads == NULL && streaming->list.indices == NULL);
     sumi_device_port* port = stock->port;
     sumi_heap* heap = stock->heap;
     streaming->ring_bytes = division->ring_bytes;
     streaming->op_loads = sumi_alloc_array(heap, plan->op_count, sizeof *streaming->op_loads);
     streaming->section_loads = sumi_alloc_array(heap, plan->section_count + 1, sizeof *streaming->section_loads);
     streaming->loads = sumi_alloc_zero(heap, (plan->op_count + 1) * sizeof *streaming->loads);
-    streaming->list = sumi_alloc_array(heap, (size_t)division->count + 1, sizeof *streaming->list);
+    streaming->list.indices = sumi_alloc_array(heap, (size_t)division->count + 1, sizeof *streaming->list.indices);
     if (streaming->op_loads == NULL || streaming->section_loads == NULL || streaming->loads == NULL
-        || streaming->list == NULL)
+        || streaming->list.indices == NULL)
         return sumi_out_of_memory(error, plan->op_count * sizeof *streaming->loads, "the list of streamed weights");
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->entries[i].weight_index >= 0); // known to the runner's weights
         entry_numbers[division->entries[i].weight_index] = i + 1;
         if (division->entries[i].residence != SUMI_DEVICE_WEIGHT_RESIDENT)
-            streaming->list[streaming->list_count++] = division->entries[i].weight_index;
+            streaming->list.indices[streaming->list.count++] = division->entries[i].weight_index;
     }
-    place_loads(stock, plan, division, entry_numbers, streaming);
+    place_loads(&stock->weights, record, entry_numbers);
     SUMI_ASSERT(streaming->load_count >= 0 && (size_t)streaming->load_count <= plan->op_count);
     streaming->history_size = 2 * streaming->load_count + 8;
     streaming->history = sumi_alloc_array(heap, (size_t)streaming->history_size, sizeof *streaming->history);
@@ -303,8 +307,7 @@ sumi_result sumi_device_streaming_create(sumi_device_stock* stock, sumi_device_p
     sumi_result result = entry_numbers == NULL || record->streaming == NULL
                            ? sumi_out_of_memory(error, sizeof *record->streaming, "the list of streamed weights")
                            : SUMI_OK;
-    if (result == SUMI_OK)
-        result = make(stock, record->plan, &record->division, entry_numbers, record->streaming, error);
+    if (result == SUMI_OK) result = make(stock, record, entry_numbers, error);
     sumi_free(stock->heap, entry_numbers);
     if (result != SUMI_OK) sumi_device_streaming_destroy(stock, record);
     return result;
@@ -323,8 +326,8 @@ bool sumi_device_streaming_find_weight(const sumi_device_stock* stock, const sum
         return true;
     }
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_pinned_copy) return false;
-    for (int32_t i = 0; i < streaming->list_count; i++) {
-        if (streaming->list[i] != index) continue;
+    for (int32_t i = 0; i < streaming->list.count; i++) {
+        if (streaming->list.indices[i] != index) continue;
         *out_place = sumi_device_weight_at(resident->pinned_copy.list.address, resident->weight, resident->form);
         out_place->piece_rows = resident->pinned_copy.piece_rows;
         return true;
@@ -341,8 +344,7 @@ static sumi_result make_copy_on_device(sumi_device_stock* stock, const sumi_devi
 {
     SUMI_ASSERT(stock->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     sumi_device_port* port = stock->port;
-    SUMI_TRY(sumi_device_weights_upload_to(&stock->weights, streaming->list, streaming->list_count,
-                                           streaming->pinned_cursor, stock->weight_ring.address, error));
+    SUMI_TRY(sumi_device_weights_upload_to(&stock->weights, &streaming->list, stock->weight_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_device_pinned_at(&resident->pinned_copy, done, &piece);
@@ -364,20 +366,22 @@ static bool is_streamed(const sumi_device_weight_streaming* streaming, int32_t r
     return is_any;
 }
 
-// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or pinned memory has run out;
-// the weight is then read from its file at each use.
-static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_device_weight_streaming* streaming, int32_t index,
-                                    bool is_table, uint64_t until_ns, uint32_t budget_us, bool* out_done,
-                                    sumi_error* error)
+// Makes the next piece of the pinned copy of the weight at the cursor. *out_done: the copy is complete, or pinned memory
+// has run out; the weight is then read from its file at each use.
+static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_device_weight_streaming* streaming,
+                                    sumi_device_budget budget, bool* out_done, sumi_error* error)
 {
+    const int32_t index = streaming->list.indices[streaming->list.cursor];
+    const bool is_table = !is_streamed(streaming, index);
     sumi_device_resident* resident = &stock->weights.residents[index];
     const bool is_made_on_cpu = sumi_device_form_is_made_on_cpu(resident->weight, resident->form);
     if (!sumi_device_has_pinned(&resident->pinned_copy, is_table)) {
-        const uint64_t row_bytes = sumi_device_pinned_row_bytes(resident->weight, resident->form);
+        const sumi_device_pinned_size size = {resident->bytes,
+                                              sumi_device_pinned_row_bytes(resident->weight, resident->form), is_table};
         sumi_error failure = {0};
         bool is_pinned = false;
-        const sumi_result result = sumi_device_pin(stock->heap, &stock->memory, resident->bytes, row_bytes, is_table,
-                                                   until_ns, &resident->pinned_copy, &is_pinned, &failure);
+        const sumi_result result = sumi_device_pin(stock->heap, &stock->memory, &size, budget.until_ns,
+                                                   &resident->pinned_copy, &is_pinned, &failure);
         // Pinned memory for a part of the weight is of no use.
         if (result != SUMI_OK && !resident->has_pinned_copy)
             sumi_device_weights_drop_pinned_copy(&stock->weights, resident);
@@ -390,16 +394,18 @@ static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_device_weight
         if (!is_pinned) return SUMI_OK;
     }
     if (!resident->has_pinned_copy && is_made_on_cpu)
-        sumi_device_weights_fill_pinned_copy(&stock->weights, index, &streaming->pinned_row, budget_us);
+        sumi_device_weights_fill_pinned_copy(&stock->weights, index, &streaming->pinned_row, budget.us);
     else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(stock, streaming, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
 
-// Makes the next piece of the source of a streamed weight: its file's mapping, page-locked, or its pinned copy.
-static sumi_result make_source(sumi_device_stock* stock, sumi_device_weight_streaming* streaming, int32_t index,
-                               uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+// Makes the next piece of the source of the streamed weight at the cursor: its file's mapping, page-locked, or its pinned
+// copy.
+static sumi_result make_source(sumi_device_stock* stock, sumi_device_weight_streaming* streaming,
+                               sumi_device_budget budget, bool* out_done, sumi_error* error)
 {
+    const int32_t index = streaming->list.indices[streaming->list.cursor];
     sumi_device_weights* weights = &stock->weights;
     sumi_device_resident* resident = &weights->residents[index];
     const bool is_table = !is_streamed(streaming, index);
@@ -407,32 +413,31 @@ static sumi_result make_source(sumi_device_stock* stock, sumi_device_weight_stre
     if (*out_done) return SUMI_OK;
     if (!is_table && resident->pinned_copy.pieces == NULL
         && sumi_device_streams_mapped(weights, resident->weight, resident->form)) {
-        SUMI_TRY(
-            sumi_device_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, out_done, error));
+        SUMI_TRY(sumi_device_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, budget.until_ns,
+                                         out_done, error));
         resident->has_pinned_copy = *out_done;
         if (weights->mapped.is_supported) return SUMI_OK;
     }
     // The device refused to lock the mapping, or the weight is a table, whose rows must be readable one by one.
     if (resident->chunks > 0) sumi_device_weights_drop_pinned_copy(weights, resident);
-    return make_pinned_copy(stock, streaming, index, is_table, until_ns, budget_us, out_done, error);
+    return make_pinned_copy(stock, streaming, budget, out_done, error);
 }
 
-sumi_result sumi_device_make_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record, uint64_t until_ns,
-                                           uint32_t budget_us, bool* out_done, sumi_error* error)
+sumi_result sumi_device_make_pinned_copies(sumi_device_stock* stock, sumi_device_plan* record,
+                                           sumi_device_budget budget, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(record->streaming != NULL && record->streaming->pinned_cursor <= record->streaming->list_count);
+    SUMI_ASSERT(record->streaming != NULL && record->streaming->list.cursor <= record->streaming->list.count);
     sumi_device_weight_streaming* streaming = record->streaming;
-    while (streaming->pinned_cursor < streaming->list_count) {
+    while (streaming->list.cursor < streaming->list.count) {
         bool is_over = false;
-        SUMI_TRY(make_source(stock, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over,
-                             error));
+        SUMI_TRY(make_source(stock, streaming, budget, &is_over, error));
         if (is_over) {
-            streaming->pinned_cursor++;
+            streaming->list.cursor++;
             streaming->pinned_row = 0;
         }
-        if (sumi_clock_ns() >= until_ns) break;
+        if (sumi_clock_ns() >= budget.until_ns) break;
     }
-    *out_done = streaming->pinned_cursor >= streaming->list_count;
+    *out_done = streaming->list.cursor >= streaming->list.count;
     if (*out_done) sumi_device_weights_settle(&stock->weights); // frees the buffers
     return SUMI_OK;
 }
@@ -581,10 +586,9 @@ static sumi_result issue(sumi_device_stock* stock, const sumi_device_plan* recor
     const sumi_device_resident* resident = &stock->weights.residents[load->weight_index];
     const uint64_t to = stock->weight_ring.address + load->offset;
     SUMI_ASSERT(load->offset + load->bytes <= stock->weight_ring.bytes && load->offset % RING_STEP == 0);
+    const sumi_device_list list = {streaming->list.indices, streaming->list.count, load->list_index};
     if (resident->has_pinned_copy) SUMI_TRY(sumi_device_weights_copy_out(&stock->weights, resident, to, error));
-    else
-        SUMI_TRY(sumi_device_weights_upload_to(&stock->weights, streaming->list, streaming->list_count,
-                                               load->list_index, to, error));
+    else SUMI_TRY(sumi_device_weights_upload_to(&stock->weights, &list, to, error));
     SUMI_TRY(port->functions->record(port, load->filled, SUMI_DEVICE_STREAM_COPIES, "streaming weights", error));
     streaming->history[streaming->issued++ % (uint64_t)streaming->history_size] = streaming->next_issued.load;
     advance(streaming, record->plan, &streaming->next_issued);

@@ -84,11 +84,10 @@ typedef struct sumi_device_weight_streaming {
     int32_t* section_loads; // for each section, and one more, the index of its first load
     sumi_device_load* loads;
     int32_t load_count;
-    int32_t* list;
-    int32_t list_count; // weights that are streamed or pinned, each once
-    // Weights of the list before pinned_cursor have their pinned copy, or pinned memory has run out for it. Of the
-    // next weight the rows before pinned_row were made.
-    int32_t pinned_cursor, pinned_row;
+    // Weights that are streamed or pinned, each once. Those before the cursor have their pinned copy, or pinned memory
+    // has run out for it. Of the next weight the rows before pinned_row were made.
+    sumi_device_list list;
+    int32_t pinned_row;
     sumi_device_event* begun; // recorded after the earlier work of the compute stream
     // Loads are numbered from 0 since `begun`, in the order of the run; a repeated section has its loads several times.
     // Loads [0, used) are not needed any more, loads [used, issued) are in the ring buffer or in flight.
@@ -109,7 +108,7 @@ sumi_result sumi_device_streaming_create(struct sumi_device_stock* stock, struct
 void sumi_device_streaming_destroy(struct sumi_device_stock* stock, struct sumi_device_plan* record);
 // Makes the next piece of pinned copies. Nothing may be running.
 sumi_result sumi_device_make_pinned_copies(struct sumi_device_stock* stock, struct sumi_device_plan* record,
-                                           uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error);
+                                           sumi_device_budget budget, bool* out_done, sumi_error* error);
 // Where an op finds a weight that is streamed or pinned. False: the weight is resident.
 bool sumi_device_streaming_find_weight(const struct sumi_device_stock* stock, const struct sumi_device_plan* record,
                                        int32_t op_index, const sumi_device_resident* resident,

@@ -184,20 +184,21 @@ static sumi_result make_buffer(sumi_device_weights* weights, sumi_error* error)
                             : SUMI_OK;
 }
 
-static sumi_result open_upload(sumi_device_weights* weights, const int32_t* list, int32_t from, int32_t count,
+// For the weights of the list from `from` on.
+static sumi_result open_upload(sumi_device_weights* weights, const sumi_device_list* list, int32_t from,
                                sumi_error* error)
 {
-    SUMI_ASSERT(weights->upload == NULL && from >= 0 && from < count);
+    SUMI_ASSERT(weights->upload == NULL && from >= 0 && from < list->count);
     sumi_device_staging staging = {0, 0, false};
-    for (int32_t i = from; i < count; i++) {
-        const sumi_device_resident* resident = &weights->residents[list[i]];
+    for (int32_t i = from; i < list->count; i++) {
+        const sumi_device_resident* resident = &weights->residents[list->indices[i]];
         if (resident->rows_sent < resident->weight->rows)
             sumi_device_staging_add(&staging, resident->weight, resident->form);
     }
     sumi_device_upload* upload = sumi_alloc_zero(weights->heap, sizeof *upload);
     if (upload == NULL) return sumi_out_of_memory(error, sizeof *upload, "weights that are uploaded");
     weights->upload = upload;
-    upload->list = list;
+    upload->list = list->indices;
     upload->buffer_bytes = buffer_bytes_of(&staging, weights->is_paced);
     upload->largest_row = staging.largest_row;
     upload->buffer_count = buffer_count_of(&staging, upload->buffer_bytes);
@@ -223,9 +224,11 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
     }
 }
 
-static void add_items(sumi_device_upload* upload, const sumi_weight* weight, sumi_device_form form, const piece* p,
+static void add_items(sumi_device_upload* upload, const sumi_device_resident* resident, const piece* p,
                       int32_t range_begin, unsigned char* buffer_memory)
 {
+    const sumi_weight* weight = resident->weight;
+    const sumi_device_form form = resident->form;
     SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= range_begin);
     const sumi_stacked_tensor* tensor = &weight->tensors[p->tensor_index];
     unsigned char* to = buffer_memory + p->offset;
@@ -299,7 +302,7 @@ static bool add_piece(sumi_device_weights* weights, int32_t index, unsigned char
         upload->items[upload->item_count++] = (item){.weight = sumi_device_form_balance(weight, resident->form),
                                                      .is_balance = true,
                                                      .to = buffer_memory + begin};
-    add_items(upload, weight, resident->form, it, range_begin, buffer_memory);
+    add_items(upload, resident, it, range_begin, buffer_memory);
     upload->used = offset + it->bytes;
     SUMI_ASSERT(upload->used <= upload->buffer_bytes);
     resident->rows_sent += (int32_t)rows;
@@ -418,20 +421,20 @@ static sumi_result take_buffer(sumi_device_weights* weights, uint64_t until_ns, 
     return wait_for_buffer(weights, *out_buffer, error);
 }
 
-// Adds rows of list[*cursor ..) until the buffer is full or, if takes_mapped, a weight comes that goes the other way.
-static sumi_result fill_buffer(sumi_device_weights* weights, buffer* s, const int32_t* list, int32_t count,
-                               int32_t* cursor, bool takes_mapped, sumi_error* error)
+// Adds rows from the cursor on until the buffer is full or, if takes_mapped, a weight comes that goes the other way.
+static sumi_result fill_buffer(sumi_device_weights* weights, buffer* s, sumi_device_list* list, bool takes_mapped,
+                               sumi_error* error)
 {
-    SUMI_ASSERT(!s->is_busy && *cursor >= 0 && *cursor <= count);
+    SUMI_ASSERT(!s->is_busy && list->cursor >= 0 && list->cursor <= list->count);
     sumi_device_upload* upload = weights->upload;
     s->piece_begin = s->piece_end = upload->piece_count;
     upload->used = 0;
-    for (; *cursor < count; ++*cursor) {
-        const sumi_device_resident* resident = &weights->residents[list[*cursor]];
-        if (resident->on_device.data == 0) SUMI_TRY(sumi_device_weights_allocate(weights, list, *cursor, count, error));
-        if (takes_mapped && sumi_device_mapped_upload_takes(weights, list[*cursor])) break;
-        while (resident->rows_sent < resident->weight->rows
-               && add_piece(weights, list[*cursor], sumi_device_host(&s->pinned)))
+    for (; list->cursor < list->count; list->cursor++) {
+        const int32_t index = list->indices[list->cursor];
+        const sumi_device_resident* resident = &weights->residents[index];
+        if (resident->on_device.data == 0) SUMI_TRY(sumi_device_weights_allocate(weights, list, error));
+        if (takes_mapped && sumi_device_mapped_upload_takes(weights, index)) break;
+        while (resident->rows_sent < resident->weight->rows && add_piece(weights, index, sumi_device_host(&s->pinned)))
             continue;
         if (resident->rows_sent < resident->weight->rows) break;
     }
@@ -440,44 +443,44 @@ static sumi_result fill_buffer(sumi_device_weights* weights, buffer* s, const in
 }
 
 // Uploads the next weight from the mapping of its file. *out_taken: it goes that way.
-static sumi_result upload_mapped(sumi_device_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
-                                 uint64_t until_ns, bool* out_taken, sumi_error* error)
+static sumi_result upload_mapped(sumi_device_weights* weights, sumi_device_list* list, uint64_t until_ns,
+                                 bool* out_taken, sumi_error* error)
 {
-    const int32_t index = list[*cursor];
+    const int32_t index = list->indices[list->cursor];
     *out_taken = sumi_device_mapped_upload_takes(weights, index);
     if (*out_taken && weights->residents[index].on_device.data == 0) {
-        SUMI_TRY(sumi_device_weights_allocate(weights, list, *cursor, count, error));
+        SUMI_TRY(sumi_device_weights_allocate(weights, list, error));
         *out_taken = sumi_device_mapped_upload_takes(weights, index); // its rows may be padded on the device
     }
     if (!*out_taken) return SUMI_OK;
     bool is_sent = false;
     SUMI_TRY(sumi_device_mapped_upload_step(weights, index, until_ns, &is_sent, error));
-    if (is_sent) ++*cursor;
+    if (is_sent) list->cursor++;
     return SUMI_OK;
 }
 
-// Uploads one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
+// Uploads one batch: buffers that the workers fill together, from the cursor on. A batch is at most half of all
 // buffers, so that the device copies the other half meanwhile.
-static sumi_result upload_batch(sumi_device_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
-                                uint64_t until_ns, uint32_t budget_us, bool takes_mapped, sumi_error* error)
+static sumi_result upload_batch(sumi_device_weights* weights, sumi_device_list* list, sumi_device_budget budget,
+                                bool takes_mapped, sumi_error* error)
 {
-    SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
+    SUMI_ASSERT(weights->upload != NULL && list->cursor >= 0 && list->cursor < list->count);
     sumi_device_upload* upload = weights->upload;
     buffer* batch[BUFFER_COUNT];
     const uint64_t max_bytes =
-        (uint64_t)budget_us * SUMI_DEVICE_SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
+        (uint64_t)budget.us * SUMI_DEVICE_SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
     const uint64_t max_buffers = (max_bytes < BATCH_BYTES ? max_bytes : BATCH_BYTES) / upload->buffer_bytes;
     const uint64_t frame_bytes = upload->largest_row > BUFFER_BYTES ? upload->largest_row : BUFFER_BYTES;
     upload->fill_bytes = weights->is_paced && frame_bytes < upload->buffer_bytes ? frame_bytes : upload->buffer_bytes;
     upload->piece_count = upload->item_count = 0;
     sumi_result result = SUMI_OK;
     const bool could_pin = upload->may_pin;
-    int32_t next_index = *cursor, batch_count = 0;
+    sumi_device_list next = *list; // the cursor moves when all was submitted
+    int32_t batch_count = 0;
     for (bool is_more = true; is_more && result == SUMI_OK;) {
         SUMI_ASSERT(batch_count < BUFFER_COUNT);
-        result = take_buffer(weights, until_ns, &batch[batch_count], error);
-        if (result == SUMI_OK)
-            result = fill_buffer(weights, batch[batch_count], list, count, &next_index, takes_mapped, error);
+        result = take_buffer(weights, budget.until_ns, &batch[batch_count], error);
+        if (result == SUMI_OK) result = fill_buffer(weights, batch[batch_count], &next, takes_mapped, error);
         // no rows are left, or no more pieces fit
         if (result != SUMI_OK || batch[batch_count]->piece_begin == batch[batch_count]->piece_end) break;
         batch_count++;
@@ -487,7 +490,7 @@ static sumi_result upload_batch(sumi_device_weights* weights, const int32_t* lis
         is_more = can_take_buffer && (uint64_t)batch_count < max_buffers && upload->may_pin == could_pin;
     }
     // impossible; without this check a caller would loop forever
-    if (result == SUMI_OK && batch_count == 0 && next_index == *cursor)
+    if (result == SUMI_OK && batch_count == 0 && next.cursor == list->cursor)
         result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit a staging buffer");
     if (result == SUMI_OK && batch_count > 0)
         sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
@@ -497,7 +500,7 @@ static sumi_result upload_batch(sumi_device_weights* weights, const int32_t* lis
             weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
         return result;
     }
-    *cursor = next_index;
+    list->cursor = next.cursor;
     return SUMI_OK;
 }
 
@@ -528,58 +531,61 @@ static sumi_result finish_upload(sumi_device_weights* weights, uint64_t until_ns
     return SUMI_OK;
 }
 
-sumi_result sumi_device_weights_upload(sumi_device_weights* weights, const int32_t* list, int32_t count,
-                                       int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done,
-                                       sumi_error* error)
+static bool was_sent(const sumi_device_weights* weights, int32_t index)
 {
-    SUMI_ASSERT(*cursor >= 0 && *cursor <= count);
+    return weights->residents[index].rows_sent >= weights->residents[index].weight->rows;
+}
+
+sumi_result sumi_device_weights_upload(sumi_device_weights* weights, sumi_device_list* list, sumi_device_budget budget,
+                                       bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(list->cursor >= 0 && list->cursor <= list->count);
     *out_done = false;
-    while (*cursor < count
-           && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows)
-        ++*cursor;
+    while (list->cursor < list->count && was_sent(weights, list->indices[list->cursor])) list->cursor++;
     // the unfinished list of another plan
-    if (*cursor < count && weights->upload != NULL && weights->upload->list != list) {
+    if (list->cursor < list->count && weights->upload != NULL && weights->upload->list != list->indices) {
         bool is_over = false;
-        SUMI_TRY(finish_upload(weights, until_ns, &is_over, error));
+        SUMI_TRY(finish_upload(weights, budget.until_ns, &is_over, error));
         if (!is_over) return SUMI_OK;
     }
-    sumi_result result =
-        *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
+    sumi_result result = list->cursor < list->count && weights->upload == NULL
+                           ? open_upload(weights, list, list->cursor, error)
+                           : SUMI_OK;
     if (weights->upload != NULL) weights->upload->may_pin = true;
-    while (result == SUMI_OK && *cursor < count) {
+    while (result == SUMI_OK && list->cursor < list->count) {
         bool is_mapped = false;
-        result = upload_mapped(weights, list, count, cursor, until_ns, &is_mapped, error);
-        if (result == SUMI_OK && !is_mapped)
-            result = upload_batch(weights, list, count, cursor, until_ns, budget_us, true, error);
-        if (result == SUMI_OK && sumi_clock_ns() >= until_ns) return SUMI_OK;
+        result = upload_mapped(weights, list, budget.until_ns, &is_mapped, error);
+        if (result == SUMI_OK && !is_mapped) result = upload_batch(weights, list, budget, true, error);
+        if (result == SUMI_OK && sumi_clock_ns() >= budget.until_ns) return SUMI_OK;
     }
     if (result != SUMI_OK) {
         close_upload(weights);
         return result;
     }
-    return finish_upload(weights, until_ns, out_done, error);
+    return finish_upload(weights, budget.until_ns, out_done, error);
 }
 
-sumi_result sumi_device_weights_upload_to(sumi_device_weights* weights, const int32_t* list, int32_t count,
-                                          int32_t list_index, uint64_t address, sumi_error* error)
+sumi_result sumi_device_weights_upload_to(sumi_device_weights* weights, const sumi_device_list* list, uint64_t address,
+                                          sumi_error* error)
 {
-    SUMI_ASSERT(list_index >= 0 && list_index < count && address != 0);
-    sumi_device_resident* resident = &weights->residents[list[list_index]];
+    SUMI_ASSERT(list->cursor >= 0 && list->cursor < list->count && address != 0);
+    sumi_device_resident* resident = &weights->residents[list->indices[list->cursor]];
     // a plan under a larger budget has left it on the device
-    if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
+    if (resident->on_device.data != 0 && was_sent(weights, list->indices[list->cursor])) {
         const sumi_device_copy copy = {address, resident->on_device.data, resident->bytes,
                                        "copying weights on the device"};
         return weights->port->functions->copy_within(weights->port, &copy, error);
     }
-    if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
-    sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
+    if (weights->upload != NULL && weights->upload->list != list->indices) close_upload(weights);
+    sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, error) : SUMI_OK;
     const sumi_device_weight previous_weight = resident->on_device;
     const int32_t previous_rows_sent = resident->rows_sent;
     resident->on_device = sumi_device_weight_at(address, resident->weight, resident->form);
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
-    for (int32_t cursor = list_index; result == SUMI_OK && cursor <= list_index;)
-        result = upload_batch(weights, list, list_index + 1, &cursor, 0, UINT32_MAX, false, error);
+    sumi_device_list one = {list->indices, list->cursor + 1, list->cursor};
+    while (result == SUMI_OK && one.cursor < one.count)
+        result = upload_batch(weights, &one, (sumi_device_budget){0, UINT32_MAX}, false, error);
     resident->on_device = previous_weight;
     resident->rows_sent = previous_rows_sent;
     if (result != SUMI_OK) close_upload(weights);
