@@ -150,27 +150,27 @@ sumi_result sumi_cuda_launch_clusters(const sumi_cuda_run* run, const char* kern
     return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, kernel, run->error);
 }
 
-sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type,
-                                 uint32_t rank, CUdeviceptr address, const uint64_t* dims, const uint64_t* strides,
-                                 const uint32_t* box, CUtensorMapSwizzle swizzle)
+sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, const sumi_cuda_tensor* tensor, CUtensorMap* out_map)
 {
+    const uint32_t rank = tensor->rank;
     SUMI_ASSERT(rank >= 2 && rank <= 5);
-    SUMI_ASSERT(address % 16 == 0); // required by TMA, like the multiples and the limit of the box
+    SUMI_ASSERT(tensor->address % 16 == 0); // required by TMA, like the multiples and the limit of the box
     const sumi_cuda_driver* driver = &run->device->driver;
     if (driver->cuTensorMapEncodeTiled == NULL)
         return sumi_fail(run->error, SUMI_DRIVER_TOO_OLD,
                          "the NVIDIA driver does not support tensor maps: install one for CUDA 12.0 or newer");
-    cuuint64_t size[5], stride[5];
-    cuuint32_t boxes[5], ones[5] = {1, 1, 1, 1, 1};
+    cuuint64_t dims[5], strides[5];
+    cuuint32_t box[5], ones[5] = {1, 1, 1, 1, 1};
     for (uint32_t i = 0; i < rank && i < 5; i++) {
-        size[i] = dims[i];
-        boxes[i] = box[i];
+        dims[i] = tensor->dims[i];
+        box[i] = tensor->box[i];
         SUMI_ASSERT(dims[i] >= 1 && box[i] >= 1 && box[i] <= 256);
-        if (i + 1 < rank) stride[i] = strides[i];
+        if (i + 1 < rank) strides[i] = tensor->strides[i];
         SUMI_ASSERT(i + 1 >= rank || strides[i] % 16 == 0);
     }
-    CUresult result = driver->cuTensorMapEncodeTiled(
-        out_map, type, rank, (void*)(uintptr_t)address, size, stride, boxes, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult result =
+        driver->cuTensorMapEncodeTiled(out_map, tensor->type, rank, (void*)(uintptr_t)tensor->address, dims, strides,
+                                       box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor->swizzle,
+                                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, "encoding a tensor map", run->error);
 }

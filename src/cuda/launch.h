@@ -83,11 +83,18 @@ static inline sumi_result sumi_cuda_launch_args(const sumi_cuda_run* run, const 
 {
     return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
 }
-// Makes a tiled tensor map of 2 to 5 dimensions, of bf16 or of bytes (e4m3, int8). dims[0] is innermost; strides[i] is
-// that of dimension i + 1 in bytes. Out-of-bounds elements are zero; no interleave; 256-byte L2 promotion.
-sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type,
-                                 uint32_t rank, CUdeviceptr address, const uint64_t* dims, const uint64_t* strides,
-                                 const uint32_t* box, CUtensorMapSwizzle swizzle);
+// A tensor of bf16 or of bytes (e4m3, int8) as kernels read it by TMA. dims[0] is innermost; strides[i] is that of
+// dimension i + 1 in bytes.
+typedef struct sumi_cuda_tensor {
+    CUdeviceptr address;
+    CUtensorMapDataType type;
+    CUtensorMapSwizzle swizzle;
+    uint32_t rank; // 2 to 5
+    uint64_t dims[5], strides[4];
+    uint32_t box[5];
+} sumi_cuda_tensor;
+// Makes its tiled tensor map. Out-of-bounds elements are zero; no interleave; 256-byte L2 promotion.
+sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, const sumi_cuda_tensor* tensor, CUtensorMap* out_map);
 
 // ---- The launchers, by file -----------------------------------------------------------------------------------------
 // launch_linear.c

@@ -369,61 +369,85 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
     return SUMI_OK;
 }
 
-// Makes a tensor map of `rows` rows from `row` on and the columns from `column` on, of a matrix with `cols` columns of
-// bfloat16: {slab, rows, slabs}.
-static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUdeviceptr matrix, int32_t cols,
-                            int32_t row, int32_t rows, int32_t column, int32_t columns, uint32_t slab,
-                            uint32_t box_rows, uint32_t box_slabs)
+// `rows` rows from `row` on and the columns from `column` on, of a matrix with `cols` columns of bfloat16.
+typedef struct map_part {
+    CUdeviceptr matrix;
+    int32_t cols, row, rows, column, columns;
+    uint32_t slab, box_rows, box_slabs;
+} map_part;
+
+static CUdeviceptr address_of(const map_part* p)
+{
+    return p->matrix + 2 * ((uint64_t)p->row * (uint64_t)p->cols + (uint64_t)p->column);
+}
+
+// Makes its tensor map: {slab, rows, slabs}.
+static sumi_result make_map(sumi_cuda_run* run, const map_part* p, sumi_attention_map* out_map)
 {
     CUtensorMap map;
-    CUdeviceptr address = matrix + 2 * ((uint64_t)row * (uint64_t)cols + (uint64_t)column);
-    const uint64_t dims[3] = {slab, (uint64_t)rows, (uint64_t)columns / slab},
-                   strides[2] = {2 * (uint64_t)cols, 2 * (uint64_t)slab};
-    const uint32_t box[3] = {slab, box_rows, box_slabs};
-    SUMI_TRY(sumi_cuda_tensor_map(run, &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, address, dims, strides, box,
-                                  slab == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-                                  : slab == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                               : CU_TENSOR_MAP_SWIZZLE_32B));
+    const sumi_cuda_tensor tensor = {.address = address_of(p),
+                                     .type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                     .swizzle = p->slab == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                              : p->slab == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                              : CU_TENSOR_MAP_SWIZZLE_32B,
+                                     .rank = 3,
+                                     .dims = {p->slab, (uint64_t)p->rows, (uint64_t)p->columns / p->slab},
+                                     .strides = {2 * (uint64_t)p->cols, 2 * (uint64_t)p->slab},
+                                     .box = {p->slab, p->box_rows, p->box_slabs}};
+    SUMI_TRY(sumi_cuda_tensor_map(run, &tensor, &map));
     memcpy(out_map, &map, sizeof *out_map);
     return SUMI_OK;
 }
 
 // The same of heads of 128 channels in e4m3, each in the first half of its bytes: {128, rows, heads}.
-static sumi_result make_e4m3_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUdeviceptr matrix, int32_t cols,
-                                 int32_t row, int32_t rows, int32_t column, int32_t columns, uint32_t box_rows)
+static sumi_result make_e4m3_map(sumi_cuda_run* run, const map_part* p, sumi_attention_map* out_map)
 {
     CUtensorMap map;
-    CUdeviceptr address = matrix + 2 * ((uint64_t)row * (uint64_t)cols + (uint64_t)column);
-    const uint64_t dims[3] = {128, (uint64_t)rows, (uint64_t)columns / 128}, strides[2] = {2 * (uint64_t)cols, 256};
-    const uint32_t box[3] = {128, box_rows, 1};
-    SUMI_TRY(sumi_cuda_tensor_map(run, &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, address, dims, strides, box,
-                                  CU_TENSOR_MAP_SWIZZLE_128B));
+    const sumi_cuda_tensor tensor = {.address = address_of(p),
+                                     .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                                     .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+                                     .rank = 3,
+                                     .dims = {128, (uint64_t)p->rows, (uint64_t)p->columns / 128},
+                                     .strides = {2 * (uint64_t)p->cols, 256},
+                                     .box = {128, p->box_rows, 1}};
+    SUMI_TRY(sumi_cuda_tensor_map(run, &tensor, &map));
     memcpy(out_map, &map, sizeof *out_map);
     return SUMI_OK;
 }
 
+// Where the maps of a span go, and the boxes in which a kernel reads.
+typedef struct span_maps {
+    uint32_t box_slabs, key_box_rows;
+    sumi_attention_map *q, *kv, *out;
+} span_maps;
+
 // Makes the maps of span `s` of a sequence: queries, keys and values, outputs.
-static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uint32_t box_slabs, uint32_t key_box_rows,
-                             sumi_attention_map* out_q, sumi_attention_map* out_kv, sumi_attention_map* out_out)
+static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, const span_maps* maps)
 {
     const sumi_op* op = run->op;
-    int32_t cols = sumi_cuda_cols(run, op->in[0]), out_cols = sumi_cuda_cols(run, op->out),
-            width = op->u.attention.q_heads * op->u.attention.dim;
-    uint32_t slab = (uint32_t)slab_of(op->u.attention.dim);
-    CUdeviceptr qkv = sumi_cuda_value(run, op->in[0]), out = sumi_cuda_value(run, op->out);
+    const int32_t width = op->u.attention.q_heads * op->u.attention.dim;
+    const map_part kv = {.matrix = sumi_cuda_value(run, op->in[0]),
+                         .cols = sumi_cuda_cols(run, op->in[0]),
+                         .row = t->begin[s],
+                         .rows = t->keys[s],
+                         .columns = sumi_cuda_cols(run, op->in[0]),
+                         .slab = (uint32_t)slab_of(op->u.attention.dim),
+                         .box_rows = maps->key_box_rows,
+                         .box_slabs = maps->box_slabs};
+    map_part q = kv;
+    q.rows = t->queries[s];
+    q.column = op->u.attention.q_column;
+    q.columns = width;
+    q.box_rows = 64;
+    map_part out = q;
+    out.matrix = sumi_cuda_value(run, op->out);
+    out.cols = sumi_cuda_cols(run, op->out);
+    out.column = 0;
     const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->in[0]);
-    if (is_e4m3) SUMI_TRY(make_e4m3_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, key_box_rows));
-    else SUMI_TRY(make_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, slab, key_box_rows, box_slabs));
-    if (t->queries[s] == 0) { // this span has only keys
-        return SUMI_OK;
-    }
-    if (is_e4m3) {
-        SUMI_TRY(make_e4m3_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, 64));
-    } else {
-        SUMI_TRY(make_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, slab, 64,
-                          box_slabs));
-    }
-    return make_map(run, out_out, out, out_cols, t->begin[s], t->queries[s], 0, width, slab, 64, box_slabs);
+    SUMI_TRY(is_e4m3 ? make_e4m3_map(run, &kv, maps->kv) : make_map(run, &kv, maps->kv));
+    if (t->queries[s] == 0) return SUMI_OK; // this span has only keys
+    SUMI_TRY(is_e4m3 ? make_e4m3_map(run, &q, maps->q) : make_map(run, &q, maps->q));
+    return make_map(run, &out, maps->out);
 }
 
 // ---- v in e4m3 ------------------------------------------------------------------------------------------------------
@@ -513,8 +537,10 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
                 .last_tile_keys = (t.keys[last] - 1) % 128 + 1,
                 .boundary_tile = has_boundary ? first_span_key_tiles - 1 : -1,
                 .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
-            for (int32_t s = 0; s < t.span_count; s++)
-                SUMI_TRY(make_maps(run, &t, s, slabs, 128, &maps.q[i][s], &maps.kv[i][s], &maps.out[i][s]));
+            for (int32_t s = 0; s < t.span_count; s++) {
+                const span_maps to = {slabs, 128, &maps.q[i][s], &maps.kv[i][s], &maps.out[i][s]};
+                SUMI_TRY(make_maps(run, &t, s, &to));
+            }
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
@@ -551,7 +577,7 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
                 to = sumi_min_int(end, before + heads * pairs);
         if (from < to) {
             sumi_attention_map q, kv, out;
-            SUMI_TRY(make_maps(run, &t, 0, (uint32_t)op->u.attention.dim / 128, 64, &q, &kv, &out));
+            SUMI_TRY(make_maps(run, &t, 0, &(span_maps){(uint32_t)op->u.attention.dim / 128, 64, &q, &kv, &out}));
             shape.keys = t.keys[0];
             shape.pairs_per_head = pairs;
             shape.pair_begin = from - before;

@@ -90,17 +90,50 @@ typedef struct product {
     sumi_gemm_epilogue epilogue;
 } product;
 
-static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, sumi_cuda_operands operands,
-                              CUdeviceptr address, int32_t cols, int32_t rows, int32_t pitch, int32_t box_cols,
-                              int32_t box_rows, bool is_swizzled)
+// A matrix whose rows are `pitch` elements apart, read in boxes.
+typedef struct mapped_matrix {
+    sumi_cuda_operands operands;
+    CUdeviceptr address;
+    int32_t cols, rows, pitch, box_cols, box_rows;
+    bool is_plain; // without a swizzle of 128 bytes
+} mapped_matrix;
+
+static sumi_result map_matrix(const sumi_cuda_run* run, const mapped_matrix* m, CUtensorMap* out_map)
 {
-    SUMI_ASSERT(cols >= 1 && rows >= 1 && pitch >= cols);
-    const uint64_t dims[2] = {(uint64_t)cols, (uint64_t)rows},
-                   strides[1] = {(uint64_t)pitch * (operands != SUMI_CUDA_BF16 ? 1 : 2)};
-    const uint32_t box[2] = {(uint32_t)box_cols, (uint32_t)box_rows};
-    return sumi_cuda_tensor_map(
-        run, map, operands != SUMI_CUDA_BF16 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-        address, dims, strides, box, is_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE);
+    SUMI_ASSERT(m->cols >= 1 && m->rows >= 1 && m->pitch >= m->cols);
+    const bool is_bf16 = m->operands == SUMI_CUDA_BF16;
+    const sumi_cuda_tensor tensor = {.address = m->address,
+                                     .type = is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                                     .swizzle = m->is_plain ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                                     .rank = 2,
+                                     .dims = {(uint64_t)m->cols, (uint64_t)m->rows},
+                                     .strides = {(uint64_t)m->pitch * (is_bf16 ? 2 : 1)},
+                                     .box = {(uint32_t)m->box_cols, (uint32_t)m->box_rows}};
+    return sumi_cuda_tensor_map(run, &tensor, out_map);
+}
+
+// The operands of a product: rows of x, rows of w.
+static mapped_matrix rows_of_x(const product* p, int32_t box_rows)
+{
+    const sumi_cuda_shape* s = &p->shape;
+    return (mapped_matrix){.operands = s->operands,
+                           .address = p->x,
+                           .cols = s->k,
+                           .rows = s->m,
+                           .pitch = p->ldx,
+                           .box_cols = s->operands != SUMI_CUDA_BF16 ? 128 : 64,
+                           .box_rows = box_rows};
+}
+static mapped_matrix rows_of_weight(const product* p, int32_t box_rows)
+{
+    const sumi_cuda_shape* s = &p->shape;
+    return (mapped_matrix){.operands = s->operands,
+                           .address = p->weight.data,
+                           .cols = s->k,
+                           .rows = s->n,
+                           .pitch = p->weight.pitch,
+                           .box_cols = s->operands != SUMI_CUDA_BF16 ? 128 : 64,
+                           .box_rows = box_rows};
 }
 
 static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
@@ -129,19 +162,22 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_epilogue* f = &p->epilogue;
-    const int32_t k_box = s->operands != SUMI_CUDA_BF16 ? 128 : 64, out_cols = p->is_fused ? s->n / 2 : s->n;
-    const CUdeviceptr y = f->y + 2 * (uint64_t)f->column, residual = f->residual + 2 * (uint64_t)f->column;
-    const bool is_swizzled = kernel->slab_cols == 64;
+    const mapped_matrix x = rows_of_x(p, kernel->rows / 2), w = rows_of_weight(p, kernel->cols / 2);
+    mapped_matrix y = {.operands = SUMI_CUDA_BF16,
+                       .address = f->y + 2 * (uint64_t)f->column,
+                       .cols = p->is_fused ? s->n / 2 : s->n,
+                       .rows = s->m,
+                       .pitch = f->ldy,
+                       .box_cols = kernel->slab_cols,
+                       .box_rows = kernel->slab_rows,
+                       .is_plain = kernel->slab_cols != 64};
     CUtensorMap mx, mw, my, mr;
-    SUMI_TRY(map_matrix(run, &mx, s->operands, p->x, s->k, s->m, p->ldx, k_box, kernel->rows / 2, true));
-    SUMI_TRY(
-        map_matrix(run, &mw, s->operands, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
-    SUMI_TRY(map_matrix(run, &my, SUMI_CUDA_BF16, y, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows,
-                        is_swizzled));
+    SUMI_TRY(map_matrix(run, &x, &mx));
+    SUMI_TRY(map_matrix(run, &w, &mw));
+    SUMI_TRY(map_matrix(run, &y, &my));
     mr = my;
-    if (f->residual != 0)
-        SUMI_TRY(map_matrix(run, &mr, SUMI_CUDA_BF16, residual, out_cols, s->m, f->ldy, kernel->slab_cols,
-                            kernel->slab_rows, is_swizzled));
+    y.address = f->residual + 2 * (uint64_t)f->column; // a residual has the shape of y
+    if (f->residual != 0) SUMI_TRY(map_matrix(run, &y, &mr));
     const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
                   whole = sumi_cuda_whole_items(kernel, items, sumi_max_int(run->device->multiprocessors / 2, 1));
     sumi_gemm_sm90_args args = {.bias = f->bias,
@@ -174,11 +210,10 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
     const sumi_cuda_split* kernel = &sumi_cuda_split_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     SUMI_ASSERT(kernel->operands == s->operands);
-    const int32_t k_box = s->operands != SUMI_CUDA_BF16 ? 128 : 64;
+    const mapped_matrix x = rows_of_x(p, 64), w = rows_of_weight(p, kernel->cols / 2);
     CUtensorMap mx, mw;
-    SUMI_TRY(map_matrix(run, &mx, s->operands, p->x, s->k, s->m, p->ldx, k_box, 64, true));
-    SUMI_TRY(
-        map_matrix(run, &mw, s->operands, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
+    SUMI_TRY(map_matrix(run, &x, &mx));
+    SUMI_TRY(map_matrix(run, &w, &mw));
     sumi_gemm_split_args args = {.partial_sums = partial_sums_of(run, p, c),
                                  .arrivals = run->arrivals,
                                  .m = s->m,

@@ -27,12 +27,6 @@ static uint32_t blocks_for(int64_t count)
     return (uint32_t)(blocks > 65535 ? 65535 : blocks);
 }
 
-static sumi_result launch_blocks(const sumi_cuda_run* run, const char* kernel, uint32_t x, uint32_t y, uint32_t block,
-                                 uint32_t shared_bytes, void* args)
-{
-    return sumi_cuda_launch_args(run, kernel, (sumi_cuda_grid){x, y, 1, block, shared_bytes}, args);
-}
-
 // ---- CONV -----------------------------------------------------------------------------------------------------------
 
 typedef struct conv_shape {
@@ -227,8 +221,10 @@ static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, 
                                   .weight_pitch = d->pitch,
                                   .unit_begin = begin,
                                   .x_pitch = s->x_pitch};
-    return launch_blocks(run, "sumi_conv_narrow", (uint32_t)(end - begin), 1, SUMI_CONV_NARROW_THREADS,
-                         (uint32_t)SUMI_CONV_NARROW_SHARED(s->in), &args);
+    return sumi_cuda_launch_args(run, "sumi_conv_narrow",
+                                 (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, SUMI_CONV_NARROW_THREADS,
+                                                  (uint32_t)SUMI_CONV_NARROW_SHARED(s->in)},
+                                 &args);
 }
 
 static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int32_t unit_begin)
@@ -261,8 +257,11 @@ static sumi_result launch_any_conv(const sumi_cuda_run* run, const conv_shape* s
     sumi_cuda_share(run, run->op->rows, &begin, &end);
     sumi_conv_any_args args = {
         .conv = portable_args(s, d, begin), .upsamples_plain = s->upsamples_plain, .pixel_end = end};
-    return launch_blocks(run, "sumi_conv_any", (uint32_t)sumi_divide_up(end - begin, SUMI_CONV_ANY_PIXELS),
-                         (uint32_t)sumi_divide_up(s->out, SUMI_CONV_ANY_COLUMNS), SUMI_CONV_ANY_THREADS, 0, &args);
+    return sumi_cuda_launch_args(run, "sumi_conv_any",
+                                 (sumi_cuda_grid){(uint32_t)sumi_divide_up(end - begin, SUMI_CONV_ANY_PIXELS),
+                                                  (uint32_t)sumi_divide_up(s->out, SUMI_CONV_ANY_COLUMNS), 1,
+                                                  SUMI_CONV_ANY_THREADS, 0},
+                                 &args);
 }
 
 static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
@@ -298,15 +297,10 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
     int32_t begin, end;
     sumi_cuda_share(run, pixel_tiles * s->parities * sumi_divide_up(s->out, tiles[best].columns), &begin, &end);
     sumi_conv_args args = portable_args(s, d, begin);
-    return launch_blocks(run, tiles[best].name, (uint32_t)(end - begin), 1, (uint32_t)tiles[best].threads,
-                         (uint32_t)tiles[best].shared, &args);
-}
-
-static sumi_result map(const sumi_cuda_run* run, CUtensorMap* out_map, uint32_t rank, CUdeviceptr address,
-                       const uint64_t* dims, const uint64_t* strides, const uint32_t* box)
-{
-    return sumi_cuda_tensor_map(run, out_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, address, dims, strides, box,
-                                CU_TENSOR_MAP_SWIZZLE_128B);
+    return sumi_cuda_launch_args(
+        run, tiles[best].name,
+        (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, (uint32_t)tiles[best].threads, (uint32_t)tiles[best].shared},
+        &args);
 }
 
 static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
@@ -321,23 +315,44 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
                    h = (uint64_t)s->tile_height, p = s->parities == 4 ? 2 : 1;
     const uint64_t px = (uint64_t)s->x_pitch, py = (uint64_t)s->y_pitch;
     const int32_t columns = hopper_columns(s), patches = SUMI_CONV_SM90_PATCHES(s->tile_width, s->tile_height);
-    CUtensorMap x_map, weight_map, y_map, residual_map;
-    if (s->stride == 2) {
-        const uint64_t dims[5] = {in, 2, w, 2, h}, strides[4] = {px * 2, px * 4, px * 4 * w, px * 8 * w};
-        SUMI_TRY(map(run, &x_map, 5, d->x, dims, strides, (const uint32_t[5]){64, 1, 16, 1, 8}));
-    } else {
-        const uint64_t dims[4] = {in, w, (uint64_t)s->height, 1},
-                       strides[3] = {px * 2, px * 2 * w, px * 2 * w * (uint64_t)s->height};
-        SUMI_TRY(map(run, &x_map, 4, d->x, dims, strides, (const uint32_t[4]){64, 16, 8, 1}));
-    }
+    const CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    const CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+    const sumi_cuda_tensor x = s->stride == 2
+                                 ? (sumi_cuda_tensor){.address = d->x,
+                                                      .type = type,
+                                                      .swizzle = swizzle,
+                                                      .rank = 5,
+                                                      .dims = {in, 2, w, 2, h},
+                                                      .strides = {px * 2, px * 4, px * 4 * w, px * 8 * w},
+                                                      .box = {64, 1, 16, 1, 8}}
+                                 : (sumi_cuda_tensor){.address = d->x,
+                                                      .type = type,
+                                                      .swizzle = swizzle,
+                                                      .rank = 4,
+                                                      .dims = {in, w, (uint64_t)s->height, 1},
+                                                      .strides = {px * 2, px * 2 * w, px * 2 * w * (uint64_t)s->height},
+                                                      .box = {64, 16, 8, 1}};
     const uint64_t taps = (uint64_t)s->kernel * (uint64_t)s->kernel;
-    const uint64_t weight_dims[2] = {taps * in, p * p * out}, weight_strides[1] = {taps * in * 2};
-    SUMI_TRY(map(run, &weight_map, 2, d->weight, weight_dims, weight_strides,
-                 (const uint32_t[2]){64, (uint32_t)columns / 2}));
-    const uint64_t dims[5] = {out, p, w, p, h}, strides[4] = {py * 2, py * 2 * p, py * 2 * p * w, py * 2 * p * p * w};
-    const uint32_t box[5] = {64, 1, 16, 1, 4};
-    SUMI_TRY(map(run, &y_map, 5, d->y, dims, strides, box));
-    SUMI_TRY(map(run, &residual_map, 5, d->residual != 0 ? d->residual : d->y, dims, strides, box));
+    const sumi_cuda_tensor weight = {.address = d->weight,
+                                     .type = type,
+                                     .swizzle = swizzle,
+                                     .rank = 2,
+                                     .dims = {taps * in, p * p * out},
+                                     .strides = {taps * in * 2},
+                                     .box = {64, (uint32_t)columns / 2}};
+    sumi_cuda_tensor y = {.address = d->y,
+                          .type = type,
+                          .swizzle = swizzle,
+                          .rank = 5,
+                          .dims = {out, p, w, p, h},
+                          .strides = {py * 2, py * 2 * p, py * 2 * p * w, py * 2 * p * p * w},
+                          .box = {64, 1, 16, 1, 4}};
+    CUtensorMap x_map, weight_map, y_map, residual_map;
+    SUMI_TRY(sumi_cuda_tensor_map(run, &x, &x_map));
+    SUMI_TRY(sumi_cuda_tensor_map(run, &weight, &weight_map));
+    SUMI_TRY(sumi_cuda_tensor_map(run, &y, &y_map));
+    if (d->residual != 0) y.address = d->residual;
+    SUMI_TRY(sumi_cuda_tensor_map(run, &y, &residual_map));
 
     const int32_t sums = sums_op(run->device, run->plan, run->op_index, run->allows_hopper), stats = sums < 0      ? 0
                                                                                                    : s->out == 128 ? 1
@@ -375,8 +390,9 @@ static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data*
     if (s->padded == s->in) return SUMI_OK;
     sumi_conv_pad_args args = {
         .x = d->x, .y = run->scratch, .pixels = (int64_t)s->height * s->width, .channels = s->in, .pitch = s->padded};
-    SUMI_TRY(
-        launch_blocks(run, "sumi_conv_pad_channels", blocks_for((args.pixels * args.pitch + 7) / 8), 1, 256, 0, &args));
+    SUMI_TRY(sumi_cuda_launch_args(run, "sumi_conv_pad_channels",
+                                   (sumi_cuda_grid){blocks_for((args.pixels * args.pitch + 7) / 8), 1, 1, 256, 0},
+                                   &args));
     d->x = run->scratch;
     s->in = s->x_pitch = s->padded;
     return SUMI_OK;
@@ -477,7 +493,8 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
                                  .block_rows = op->rows,
                                  .block_count = 1};
     args.block_sums = args.stats + sums_bytes(&s, op->rows);
-    return launch_blocks(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_BLOCKS, 1, SUMI_GROUP_THREADS, 0, &args);
+    return sumi_cuda_launch_args(run, "sumi_group_sums_conv",
+                                 (sumi_cuda_grid){SUMI_GROUP_CONV_BLOCKS, 1, 1, SUMI_GROUP_THREADS, 0}, &args);
 }
 
 sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
@@ -502,8 +519,11 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
                      : each == 2 ? "sumi_group_sums_2"
                      : each == 4 ? "sumi_group_sums_4"
                                  : "sumi_group_sums_any";
-    return launch_blocks(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups),
-                         (uint32_t)(run->range_end - run->range_begin), SUMI_GROUP_THREADS, 0, &args);
+    return sumi_cuda_launch_args(run, name,
+                                 (sumi_cuda_grid){(uint32_t)(each != 0 ? args.pieces : args.groups),
+                                                  (uint32_t)(run->range_end - run->range_begin), 1, SUMI_GROUP_THREADS,
+                                                  0},
+                                 &args);
 }
 
 // Whether the sums that a GROUP_NORM reads come from convolutions.
@@ -545,8 +565,9 @@ sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
     args.unit_begin = begin;
     bool is_fast = channels % 8 == 0 && channels <= SUMI_GROUP_MAX_CHANNELS && is_even(run->plan, op->in[0])
                 && is_even(run->plan, op->out);
-    return launch_blocks(run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any", (uint32_t)(end - begin), 1,
-                         SUMI_GROUP_THREADS, (uint32_t)groups * 8, &args);
+    return sumi_cuda_launch_args(
+        run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any",
+        (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, SUMI_GROUP_THREADS, (uint32_t)groups * 8}, &args);
 }
 
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
@@ -570,7 +591,8 @@ sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
         ((int64_t)args.above_count * args.width + (int64_t)(args.height - args.above_count) * args.left_count)
         * args.channels;
     if (run->range_begin >= run->range_end) return SUMI_OK;
-    return launch_blocks(run, "sumi_tile_blend", blocks_for(values), 1, SUMI_PICTURES_THREADS, 0, &args);
+    return sumi_cuda_launch_args(run, "sumi_tile_blend",
+                                 (sumi_cuda_grid){blocks_for(values), 1, 1, SUMI_PICTURES_THREADS, 0}, &args);
 }
 
 sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
@@ -597,9 +619,11 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
                                  .per_item = op->u.tile_place.per_item,
                                  .element_bytes = (int32_t)element};
     sumi_cuda_share(run, op->u.tile_place.height, &args.row_begin, &args.row_end);
-    return launch_blocks(run, "sumi_tile_place",
-                         blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1,
-                         SUMI_PICTURES_THREADS, 0, &args);
+    return sumi_cuda_launch_args(
+        run, "sumi_tile_place",
+        (sumi_cuda_grid){blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1, 1,
+                         SUMI_PICTURES_THREADS, 0},
+        &args);
 }
 
 // ---- PIXELS_IN, PATCHES_IN, COMPOSITE, PIXELS_OUT -------------------------------------------------------------------
@@ -617,8 +641,10 @@ sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
                                 .picture_width = op->u.pixels.picture_width,
                                 .per_item = op->u.pixels.per_item};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return launch_blocks(run, "sumi_pixels_in", blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1,
-                         SUMI_PICTURES_THREADS, 0, &args);
+    return sumi_cuda_launch_args(
+        run, "sumi_pixels_in",
+        (sumi_cuda_grid){blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1, 1, SUMI_PICTURES_THREADS, 0},
+        &args);
 }
 
 sumi_result sumi_cuda_patches_in(sumi_cuda_run* run)
@@ -639,9 +665,11 @@ sumi_result sumi_cuda_patches_in(sumi_cuda_run* run)
         args.deviation[c] = p->deviation[c];
     }
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return launch_blocks(run, "sumi_patches_in",
-                         blocks_for((int64_t)(args.row_end - args.row_begin) * 3 * p->patch * p->patch), 1,
-                         SUMI_PICTURES_THREADS, 0, &args);
+    return sumi_cuda_launch_args(
+        run, "sumi_patches_in",
+        (sumi_cuda_grid){blocks_for((int64_t)(args.row_end - args.row_begin) * 3 * p->patch * p->patch), 1, 1,
+                         SUMI_PICTURES_THREADS, 0},
+        &args);
 }
 
 sumi_result sumi_cuda_composite(sumi_cuda_run* run)
@@ -652,8 +680,9 @@ sumi_result sumi_cuda_composite(sumi_cuda_run* run)
                                 .opacity = sumi_cuda_value(run, op->in[2]),
                                 .rows = sumi_cuda_rows(run, op->in[1])};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return launch_blocks(run, "sumi_composite", blocks_for(args.row_end - args.row_begin), 1, SUMI_PICTURES_THREADS, 0,
-                         &args);
+    return sumi_cuda_launch_args(
+        run, "sumi_composite",
+        (sumi_cuda_grid){blocks_for(args.row_end - args.row_begin), 1, 1, SUMI_PICTURES_THREADS, 0}, &args);
 }
 
 sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)
@@ -669,5 +698,6 @@ sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)
                                  .begin = (int64_t)begin * SUMI_PICTURES_VALUES,
                                  .end = (int64_t)end * SUMI_PICTURES_VALUES};
     if (args.end > values) args.end = values;
-    return launch_blocks(run, "sumi_pixels_out", blocks_for(end - begin), 1, SUMI_PICTURES_THREADS, 0, &args);
+    return sumi_cuda_launch_args(run, "sumi_pixels_out",
+                                 (sumi_cuda_grid){blocks_for(end - begin), 1, 1, SUMI_PICTURES_THREADS, 0}, &args);
 }

@@ -193,10 +193,14 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
         return sumi_cuda_launch(run, name, grid, (void*[]){args});
     }
     CUtensorMap x;
-    const uint64_t dims[2] = {(uint64_t)weight->cols, (uint64_t)args->m}, strides[1] = {2 * (uint64_t)args->ldx};
-    const uint32_t box[2] = {64, (uint32_t)choice->unit_rows};
-    SUMI_TRY(sumi_cuda_tensor_map(run, &x, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, args->x, dims, strides, box,
-                                  CU_TENSOR_MAP_SWIZZLE_128B));
+    const sumi_cuda_tensor tensor = {.address = args->x,
+                                     .type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                     .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+                                     .rank = 2,
+                                     .dims = {(uint64_t)weight->cols, (uint64_t)args->m},
+                                     .strides = {2 * (uint64_t)args->ldx},
+                                     .box = {64, (uint32_t)choice->unit_rows}};
+    SUMI_TRY(sumi_cuda_tensor_map(run, &tensor, &x));
     const sumi_cuda_grid grid = {(uint32_t)choice->blocks, across, 1,
                                  (uint32_t)SUMI_GEMM_STORED_SM90_THREADS(s_tiles[choice->tile].groups), shared};
     return sumi_cuda_launch_clusters(run, name, grid, choice->cluster > 1 ? (uint32_t)choice->cluster : 0,
