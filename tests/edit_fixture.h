@@ -72,8 +72,8 @@ static void edit_prepare(const void* model, sumi_plan* plan, sumi_denoising* job
     job->reference_count = count;
 }
 
-static sumi_value edit_evaluation(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                                  sumi_value latents, const sumi_evaluation* list, int32_t count)
+static sumi_value edit_evaluation(const void* model, sumi_plan* plan, sumi_denoising* job,
+                                  const sumi_evaluation_list* list, sumi_value latents)
 {
     const int32_t rows = sumi_plan_info(plan, latents)->rows, cols = sumi_plan_info(plan, latents)->cols;
     for (int32_t i = 0; i < job->reference_count; i++) {
@@ -90,7 +90,7 @@ static sumi_value edit_evaluation(const void* model, sumi_plan* plan, sumi_denoi
         }
         latents = mixed;
     }
-    return sumi_next_dit_module.write_evaluation(model, plan, job, slot, latents, list, count);
+    return sumi_next_dit_module.write_evaluation(model, plan, job, list, latents);
 }
 
 // How Edit-Plus does it, in small: pictures for the autoencoder and the vision tower of two areas, up to three of them

@@ -148,9 +148,10 @@ static bool run_dit(golden_case* c, dit_run* r)
                           .computes_unused_rows = r->whole,
                           .state = calloc(1, part->state_bytes)};
     part->write_prepare(r->model, &plan, &job);
-    part->write_layout(r->model, &plan, &job, 1, r->list, r->list_count);
+    part->write_layout(r->model, &plan, &job, &(sumi_evaluation_list){r->list, r->list_count, 1});
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, r->time_count, 0);
-    sumi_value v = part->write_evaluation(r->model, &plan, &job, 1, r->x, r->list, r->list_count);
+    sumi_value v =
+        part->write_evaluation(r->model, &plan, &job, &(sumi_evaluation_list){r->list, r->list_count, 1}, r->x);
     if (v.id != 0) plan.values[v.id - 1].bound = true;
     free(job.state);
     plan_run run = {.c = c, .write = write_values, .probe = probe_values, .context = r};
@@ -433,7 +434,7 @@ static void run_positions(golden_case* c, const char* what)
         table_run t = {.times = NULL};
         begin_plan(c, &plan);
         sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
-        sumi_two_stream_module.write_layout(&model, &plan, &job, 0, &list, 1);
+        sumi_two_stream_module.write_layout(&model, &plan, &job, &(sumi_evaluation_list){&list, 1, 0});
         run_table(c, &plan, plan.op_count > 0 ? plan.ops[plan.op_count - 1].out : SUMI_NO_VALUE, &t);
         end_plan(c, &plan);
         for (int k = 0; k < 4 && t.out.values != NULL; k++) {

@@ -232,12 +232,12 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
     if (decodes) {
         from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, vae->channels, latents);
         to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
-        sumi_qwen_vae_module.write_decode(vae, &plan, from, height, width, tile, to);
+        sumi_qwen_vae_module.write_decode(vae, &plan, &(sumi_tile_source){from, height, width}, tile, to);
     } else {
         from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3);
         to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, vae->channels, latents);
-        const sumi_value moments =
-            sumi_qwen_vae_module.write_encode(vae, &plan, from, height * vae->factor, width * vae->factor, tile);
+        const sumi_value moments = sumi_qwen_vae_module.write_encode(
+            vae, &plan, &(sumi_tile_source){from, height * vae->factor, width * vae->factor}, tile);
         sumi_qwen_vae_module.write_posterior(vae, &plan, moments, SUMI_NO_VALUE, to);
     }
     sumi_result result = sumi_plan_finish(&plan, &error);
@@ -426,7 +426,7 @@ TEST(tiles_that_the_rule_does_not_divide_are_refused)
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, 80),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 80 * 64, 3);
-        sumi_qwen_vae_module.write_decode(b.vae, &plan, from, 8, 10, tile, to);
+        sumi_qwen_vae_module.write_decode(b.vae, &plan, &(sumi_tile_source){from, 8, 10}, tile, to);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(error.text, "multiple of 4") != NULL);
         sumi_plan_end(&plan);
@@ -448,12 +448,13 @@ static double arena_of(const sumi_qwen_vae* vae, bool decodes, int32_t side, int
     if (decodes) {
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
-        sumi_qwen_vae_module.write_decode(vae, &plan, from, side / 8, side / 8, tile, to);
+        sumi_qwen_vae_module.write_decode(vae, &plan, &(sumi_tile_source){from, side / 8, side / 8}, tile, to);
     } else {
         const sumi_value from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3),
                          to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents);
         sumi_qwen_vae_module.write_posterior(
-            vae, &plan, sumi_qwen_vae_module.write_encode(vae, &plan, from, side, side, tile), SUMI_NO_VALUE, to);
+            vae, &plan, sumi_qwen_vae_module.write_encode(vae, &plan, &(sumi_tile_source){from, side, side}, tile),
+            SUMI_NO_VALUE, to);
     }
     CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
     CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);

@@ -297,10 +297,10 @@ static void write_big(const sumi_two_stream* model, const big_job* b, sumi_plan*
                           .computes_unused_rows = b->whole,
                           .state = calloc(1, PART->state_bytes)};
     PART->write_prepare(model, plan, &job);
-    PART->write_layout(model, plan, &job, 0, list, count);
+    PART->write_layout(model, plan, &job, &(sumi_evaluation_list){list, count, 0});
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, b->evaluation_count, 0);
     sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_FLOAT, 16 * b->item_count, size * size);
-    sumi_value v = PART->write_evaluation(model, plan, &job, 0, x, list, count);
+    sumi_value v = PART->write_evaluation(model, plan, &job, &(sumi_evaluation_list){list, count, 0}, x);
     if (v.id != 0) plan->values[v.id - 1].bound = true;
     free(job.state);
     sumi_error error = {0};
@@ -471,10 +471,10 @@ TEST(every_failing_allocation_is_survived)
                                   .times = sumi_plan_bound(&plan, "times", SUMI_ELEMENT_FLOAT, 2, 1),
                                   .state = calloc(1, PART->state_bytes)};
             PART->write_prepare(&b->model, &plan, &job);
-            PART->write_layout(&b->model, &plan, &job, 0, list, 3);
+            PART->write_layout(&b->model, &plan, &job, &(sumi_evaluation_list){list, 3, 0});
             sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
             sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 32, 16);
-            PART->write_evaluation(&b->model, &plan, &job, 0, x, list, 3);
+            PART->write_evaluation(&b->model, &plan, &job, &(sumi_evaluation_list){list, 3, 0}, x);
             free(job.state);
             result = sumi_plan_finish(&plan, &b->error);
             sumi_plan_end(&plan);

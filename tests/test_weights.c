@@ -102,7 +102,7 @@ TEST(int8_matrices_are_stacked_with_their_own_scales_and_rotations)
         memcpy(want + row * 512, one->data, (size_t)s_rows[i] * 512 * sizeof *want);
     }
     sumi_weight stack;
-    sumi_bind_stack(&b.binder, &stack, "qkv", s_modules, s_rows, 3, 512);
+    sumi_bind_stack(&b.binder, &stack, &(sumi_module_stack){"qkv", s_modules, s_rows, 3}, 512);
     CHECK_NUMBER(b.binder.result, SUMI_OK);
     check_values(&stack, want, "the stack");
     CHECK_NUMBER(sumi_weight_bytes(&stack), 14 * 512 + 14 * 4); // to_v's three scales are its rows', too

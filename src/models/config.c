@@ -97,15 +97,16 @@ static void read_config_object(sumi_json* json, const char* outer, const sumi_co
     }
 }
 
-sumi_result sumi_config_read(const void* json_text, size_t bytes, const char* path, const sumi_config_field* fields,
-                             int32_t field_count, sumi_error* error)
+sumi_result sumi_config_read(const sumi_module_config* config, const sumi_config_field* fields, int32_t field_count,
+                             sumi_error* error)
 {
     SUMI_ASSERT(field_count >= 1);
-    if (json_text == NULL) return SUMI_OK;
+    if (config->data == NULL) return SUMI_OK;
     sumi_error detail = {.result = SUMI_OK};
     sumi_json json;
-    sumi_json_begin(&json, json_text, bytes, &detail);
+    sumi_json_begin(&json, config->data, config->bytes, &detail);
     read_config_object(&json, "", fields, field_count);
-    if (sumi_json_end(&json) != SUMI_OK) return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s", path, detail.text);
+    if (sumi_json_end(&json) != SUMI_OK)
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s", config->path, detail.text);
     return SUMI_OK;
 }

@@ -23,8 +23,15 @@ typedef struct sumi_config_field {
     int32_t* count;   // of lists: the number of elements, at most capacity; longer lists are refused
 } sumi_config_field;
 
-// json NULL: nothing is read. Members that are absent or null keep their defaults. A member of another type is
-// SUMI_FILE_MALFORMED, with path and key in the message.
-sumi_result sumi_config_read(const void* json, size_t bytes, const char* path, const sumi_config_field* fields,
-                             int32_t field_count, sumi_error* error);
+// A component's config.json. data NULL: there is none, and shapes and settings give everything.
+typedef struct sumi_module_config {
+    const void* data;
+    size_t bytes;
+    const char* path; // for messages; without a config.json that of the tensors' file
+} sumi_module_config;
+
+// Without a config.json nothing is read. Members that are absent or null keep their defaults. A member of another type
+// is SUMI_FILE_MALFORMED, with path and key in the message.
+sumi_result sumi_config_read(const sumi_module_config* config, const sumi_config_field* fields, int32_t field_count,
+                             sumi_error* error);
 #endif

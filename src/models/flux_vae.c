@@ -55,16 +55,16 @@ static bool flux_alias(const void* context, const char* canonical, int32_t which
     return length >= 0 && (size_t)length < out_bytes;
 }
 
-// Binds a convolution with its bias. Returns its output channels, which the file determines if out_channels is 0; later
+// Binds a convolution with its bias. Returns its output channels, which the file determines if size.out is 0; later
 // layers check them.
 static int32_t bind_flux_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
-                              int32_t in_channels, int32_t out_channels, int32_t kernel)
+                              sumi_conv_size size)
 {
     char name[SUMI_NAME_BYTES];
-    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
-    sumi_bind_conv(b, weight, module, channels, in_channels, kernel);
-    sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), channels);
-    return channels;
+    if (size.out == 0) size.out = sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
+    sumi_bind_conv(b, weight, module, size);
+    sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), size.out);
+    return size.out;
 }
 
 static void bind_flux_norm(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t channels)
@@ -78,14 +78,15 @@ static int32_t bind_flux_block(sumi_binder* b, sumi_vae_block* w, const char* mo
 {
     char name[SUMI_NAME_BYTES];
     bind_flux_norm(b, &w->norm1, &w->norm1_bias, sumi_bind_join(name, module, "norm1"), in_channels);
-    int32_t out_channels =
-        bind_flux_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0, 3);
+    int32_t out_channels = bind_flux_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"),
+                                          (sumi_conv_size){.in = in_channels, .out = 0, .kernel = 3});
     bind_flux_norm(b, &w->norm2, &w->norm2_bias, sumi_bind_join(name, module, "norm2"), out_channels);
-    bind_flux_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels, 3);
+    bind_flux_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"),
+                   (sumi_conv_size){.in = out_channels, .out = out_channels, .kernel = 3});
     w->has_shortcut = in_channels != out_channels;
     if (w->has_shortcut) {
-        bind_flux_conv(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"), in_channels,
-                       out_channels, 1);
+        bind_flux_conv(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"),
+                       (sumi_conv_size){.in = in_channels, .out = out_channels, .kernel = 1});
     }
     return out_channels;
 }
@@ -109,8 +110,9 @@ static void bind_flux_middle(sumi_binder* b, sumi_vae_half* half, const char* si
     }
     const int32_t rows[] = {channels, channels, channels};
     snprintf(n[3], sizeof n[3], "%s.mid_block.attentions.0.qkv", side);
-    sumi_bind_stack(b, &half->attention.qkv, n[3], qkv, rows, 3, channels);
-    sumi_bind_stacked_bias(b, &half->attention.qkv_bias, n[3], qkv, rows, 3);
+    const sumi_module_stack stack = {n[3], qkv, rows, 3};
+    sumi_bind_stack(b, &half->attention.qkv, &stack, channels);
+    sumi_bind_stacked_bias(b, &half->attention.qkv_bias, &stack);
     snprintf(name, sizeof name, "%s.mid_block.attentions.0.to_out.0", side);
     sumi_bind_matrix(b, &half->attention.out, name, channels, channels);
     sumi_bind_vector(b, &half->attention.out_bias, sumi_bind_join(n[3], name, "bias"), channels);
@@ -150,7 +152,8 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
         stage->resamples = sumi_bind_has_prefix(b, prefix);
         if (stage->resamples) {
             snprintf(module, sizeof module, "%s_blocks.%d.%srs.0.conv", side, (int)s, sampler);
-            channels = bind_flux_conv(b, &stage->resample, &stage->resample_bias, module, channels, channels, 3);
+            channels = bind_flux_conv(b, &stage->resample, &stage->resample_bias, module,
+                                      (sumi_conv_size){.in = channels, .out = channels, .kernel = 3});
         }
     }
     return channels;
@@ -159,23 +162,26 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
 static void bind_flux_decoder(sumi_flux_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->decoder;
-    int32_t channels =
-        bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->latent_channels, 0, 3);
+    int32_t channels = bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in",
+                                      (sumi_conv_size){.in = vae->latent_channels, .out = 0, .kernel = 3});
     bind_flux_middle(b, half, "decoder", channels);
     channels = bind_stages(vae, b, half, true, channels);
     bind_flux_norm(b, &half->norm_out, &half->norm_out_bias, "decoder.conv_norm_out", channels);
-    bind_flux_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3, 3);
+    bind_flux_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out",
+                   (sumi_conv_size){.in = channels, .out = 3, .kernel = 3});
     half->is_present = b->result == SUMI_OK;
 }
 
 static void bind_flux_encoder(sumi_flux_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->encoder;
-    int32_t channels = bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0, 3);
+    int32_t channels = bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in",
+                                      (sumi_conv_size){.in = 3, .out = 0, .kernel = 3});
     channels = bind_stages(vae, b, half, false, channels);
     bind_flux_middle(b, half, "encoder", channels);
     bind_flux_norm(b, &half->norm_out, &half->norm_out_bias, "encoder.conv_norm_out", channels);
-    bind_flux_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->latent_channels, 3);
+    bind_flux_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out",
+                   (sumi_conv_size){.in = channels, .out = 2 * vae->latent_channels, .kernel = 3});
     half->is_present = b->result == SUMI_OK;
 }
 
@@ -228,9 +234,11 @@ static void check_flux_config(const sumi_flux_vae* vae, sumi_binder* b, const co
     if (vae->encoder.is_present) check_flux_half(&vae->encoder, false, b, c, path);
 }
 
-sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes,
-                               const char* config_path, bool without_encoder)
+static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder* b, const sumi_module_config* config,
+                                 bool without_encoder)
 {
+    sumi_flux_vae* vae = model;
+    (void)settings;
     b->alias = flux_alias;
     b->alias_context = vae;
     b->result = SUMI_OK;
@@ -253,14 +261,14 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
         {"out_channels", SUMI_CONFIG_INTEGER, &c.out_channels, 0, NULL},
         {"layers_per_block", SUMI_CONFIG_INTEGER, &c.blocks, 0, NULL},
         {"block_out_channels", SUMI_CONFIG_INTEGERS, c.channels, SUMI_VAE_MAX_STAGES, &c.stage_count}};
-    b->result = sumi_config_read(config, config_bytes, config_path, fields, sizeof fields / sizeof *fields, b->error);
+    b->result = sumi_config_read(config, fields, sizeof fields / sizeof *fields, b->error);
     // an old config does not mention the quantisation convolutions, but the tensors are there
     if (quant || post_quant || !attends || vae->groups < 1 || !((float)scaling > 0)
         || sumi_bind_has_prefix(b, "quant_conv.") || sumi_bind_has_prefix(b, "post_quant_conv.")) {
         sumi_bind_fail(
             b, SUMI_NOT_SUPPORTED,
             "%s: this is not a Flux VAE (no quantisation convolutions, attention in the middle, positive scaling)",
-            config != NULL ? config_path : b->component->path);
+            config->data != NULL ? config->path : b->component->path);
     }
     vae->scaling = (float)scaling;
     vae->shift = (float)shift;
@@ -280,7 +288,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     }
     if (b->result == SUMI_OK) check_groups(vae, b, &vae->decoder);
     if (b->result == SUMI_OK && vae->encoder.is_present) check_groups(vae, b, &vae->encoder);
-    if (b->result == SUMI_OK) check_flux_config(vae, b, &c, config_path);
+    if (b->result == SUMI_OK) check_flux_config(vae, b, &c, config->path);
     return b->result;
 }
 
@@ -311,17 +319,11 @@ typedef struct picture {
     uint64_t min_bytes; // flux_min_bytes of the half
 } picture;
 
-static sumi_value write_flux_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x,
-                                  const sumi_weight* weight, const sumi_weight* bias, bool silu, bool in_place)
+static sumi_value write_flux_norm(const sumi_flux_vae* vae, sumi_plan* plan, sumi_plan_group_norm_args norm)
 {
-    return sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = label,
-                                                                   .x = x,
-                                                                   .weight = weight,
-                                                                   .bias = bias,
-                                                                   .groups = vae->groups,
-                                                                   .eps = NORM_EPS,
-                                                                   .silu = silu,
-                                                                   .y = in_place ? x : SUMI_NO_VALUE});
+    norm.groups = vae->groups;
+    norm.eps = NORM_EPS;
+    return sumi_plan_group_norm(plan, &norm);
 }
 
 static sumi_value write_flux_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
@@ -344,21 +346,28 @@ static uint64_t flux_min_bytes(const sumi_plan* plan, const sumi_vae_block* larg
 
 // Rows of a strip of normed x: all rows if they fit, beside x and h, into what the half needs anyway; otherwise as many
 // as strip_bytes allow, with all strips of about equal size.
-static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width,
-                               int32_t in, int32_t out, uint64_t min_bytes)
+static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, picture x, int32_t in, int32_t out)
 {
-    uint64_t column = (uint64_t)width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION),
+    uint64_t column = (uint64_t)x.width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION),
              row = column * (uint64_t)in;
     uint64_t fit = vae->strip_bytes / (row > 0 ? row : 1); // rows
-    if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= min_bytes) return height;
-    return sumi_vae_strip_rows(height, fit);
+    if (fit >= (uint64_t)x.height || (uint64_t)x.height * (2 * row + column * (uint64_t)out) <= x.min_bytes)
+        return x.height;
+    return sumi_vae_strip_rows(x.height, fit);
 }
 
-// Writes conv1(silu(norm1(x))) to h in strips. With `wide`, also writes shortcut(x): h and the shortcut are columns of
-// `wide`.
+// Strips of so many rows that are written to h. wide: of which h and the shortcut are columns; or none.
+typedef struct flux_strips {
+    int32_t rows;
+    sumi_value h, wide;
+} flux_strips;
+
+// Writes conv1(silu(norm1(x))) to h in strips. With `wide`, also writes shortcut(x).
 static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x,
-                              int32_t rows, sumi_value h, sumi_value wide)
+                              flux_strips to)
 {
+    const sumi_value h = to.h, wide = to.wide;
+    const int32_t rows = to.rows;
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, width = x.width;
     sumi_value sums = sumi_plan_group_sums(plan, "norm1", x.value, vae->groups);
     sumi_value strip = sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, in);
@@ -368,15 +377,14 @@ static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const s
         const sumi_span strip_rows = {row * width, count * width}, read_rows = {(row - above) * width, height * width};
         sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, (sumi_span){0, in});
         sumi_value normed = sumi_plan_view(plan, "strip", strip, (sumi_span){0, height * width}, (sumi_span){0, in});
-        sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = "norm1",
-                                                                .x = from,
-                                                                .sums = sums,
-                                                                .weight = &w->norm1,
-                                                                .bias = &w->norm1_bias,
-                                                                .groups = vae->groups,
-                                                                .eps = NORM_EPS,
-                                                                .silu = true,
-                                                                .y = normed});
+        write_flux_norm(vae, plan,
+                        (sumi_plan_group_norm_args){.label = "norm1",
+                                                    .x = from,
+                                                    .sums = sums,
+                                                    .weight = &w->norm1,
+                                                    .bias = &w->norm1_bias,
+                                                    .silu = true,
+                                                    .y = normed});
         if (wide.id != 0) {
             sumi_value x_rows = sumi_plan_view(plan, "strip", x.value, strip_rows, (sumi_span){0, in});
             sumi_value wide_rows = sumi_plan_view(plan, "strip", wide, strip_rows, (sumi_span){0, in});
@@ -399,16 +407,10 @@ static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const s
 }
 
 // y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
-static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x,
-                                const char* side, int32_t stage, int32_t index)
+static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x)
 {
-    if (stage < 0) {
-        sumi_plan_prefix(plan, "%s.mid.%d.", side, (int)index);
-    } else {
-        sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)stage, (int)index);
-    }
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, pixels = x.height * x.width,
-            rows = flux_strip_rows(vae, plan, x.height, x.width, in, out, x.min_bytes);
+            rows = flux_strip_rows(vae, plan, x, in, out);
     picture h = {.height = x.height, .width = x.width};
     sumi_value residual = x.value;
     if (x.shared_block.id != 0) {
@@ -416,20 +418,26 @@ static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const
             sumi_plan_view(plan, "h_and_shortcut", x.shared_block, (sumi_span){0, pixels}, (sumi_span){0, in});
         h.value = sumi_plan_view(plan, "h", wide, (sumi_span){0, pixels}, (sumi_span){0, out});
         residual = sumi_plan_view(plan, "shortcut", wide, (sumi_span){0, pixels}, (sumi_span){out, out});
-        write_flux_strips(vae, plan, w, x, x.free_rows - 1, h.value, wide);
+        write_flux_strips(vae, plan, w, x, (flux_strips){x.free_rows - 1, h.value, wide});
     } else {
         if (rows < x.height) {
             h.value = x.spare.id != 0 && !w->has_shortcut
                         ? x.spare
                         : sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, pixels, out);
-            write_flux_strips(vae, plan, w, x, rows, h.value, SUMI_NO_VALUE);
+            write_flux_strips(vae, plan, w, x, (flux_strips){rows, h.value, SUMI_NO_VALUE});
         } else {
-            h.value = write_flux_norm(vae, plan, "norm1", x.value, &w->norm1, &w->norm1_bias, true, false);
+            h.value = write_flux_norm(
+                vae, plan,
+                (sumi_plan_group_norm_args){
+                    .label = "norm1", .x = x.value, .weight = &w->norm1, .bias = &w->norm1_bias, .silu = true});
             h.value = write_flux_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
         }
     }
     // directly after conv1, which may have left its sums
-    write_flux_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true);
+    write_flux_norm(
+        vae, plan,
+        (sumi_plan_group_norm_args){
+            .label = "norm2", .x = h.value, .weight = &w->norm2, .bias = &w->norm2_bias, .silu = true, .y = h.value});
     if (w->has_shortcut && x.shared_block.id == 0) {
         residual = sumi_plan_linear(
             plan, &(sumi_plan_linear_args){
@@ -450,20 +458,30 @@ static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const
 static picture write_flux_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
                                  const char* side)
 {
-    x = write_flux_block(vae, plan, &half->middle[0], x, side, -1, 0);
+    sumi_plan_prefix(plan, "%s.mid.0.", side);
+    x = write_flux_block(vae, plan, &half->middle[0], x);
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
-    sumi_value n =
-        write_flux_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
+    sumi_value n = write_flux_norm(
+        vae, plan,
+        (sumi_plan_group_norm_args){
+            .label = "norm", .x = x.value, .weight = &half->attention_norm, .bias = &half->attention_norm_bias});
     x.value = sumi_vae_attention_write(&half->attention, plan, n, x.value, x.height * x.width);
     x.spare = SUMI_NO_VALUE; // attention uses its memory
-    return write_flux_block(vae, plan, &half->middle[1], x, side, -1, 1);
+    sumi_plan_prefix(plan, "%s.mid.1.", side);
+    return write_flux_block(vae, plan, &half->middle[1], x);
 }
 
 static sumi_value write_flux_end(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
                                  const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
-    x.value = write_flux_norm(vae, plan, "norm_out", x.value, &half->norm_out, &half->norm_out_bias, true, true);
+    x.value = write_flux_norm(vae, plan,
+                              (sumi_plan_group_norm_args){.label = "norm_out",
+                                                          .x = x.value,
+                                                          .weight = &half->norm_out,
+                                                          .bias = &half->norm_out_bias,
+                                                          .silu = true,
+                                                          .y = x.value});
     return write_flux_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
@@ -474,7 +492,7 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
 {
     int32_t channels = stage->resample.rows, out = next != NULL ? next->blocks[0].conv1.rows : 0;
     picture y = {.height = 2 * x.height, .width = 2 * x.width, .min_bytes = x.min_bytes};
-    int32_t rows = flux_strip_rows(vae, plan, y.height, y.width, channels, out, x.min_bytes);
+    int32_t rows = flux_strip_rows(vae, plan, y, channels, out);
     bool has_shared_block = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
                          && channels % 8 == 0 && out % 8 == 0;
     // a product cannot read columns of a shared block
@@ -527,8 +545,10 @@ static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, const sum
     x = write_flux_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
-        for (int32_t i = 0; i < stage->block_count; i++)
-            x = write_flux_block(vae, plan, &stage->blocks[i], x, "decoder", s, i);
+        for (int32_t i = 0; i < stage->block_count; i++) {
+            sumi_plan_prefix(plan, "decoder.%d.%d.", (int)s, (int)i);
+            x = write_flux_block(vae, plan, &stage->blocks[i], x);
+        }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "decoder.%d.", (int)s);
             x = write_flux_upsample(vae, plan, stage, x, s + 2 == half->stage_count ? &half->stages[s + 1] : NULL);
@@ -548,8 +568,10 @@ static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sum
     x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
-        for (int32_t i = 0; i < stage->block_count; i++)
-            x = write_flux_block(vae, plan, &stage->blocks[i], x, "encoder", s, i);
+        for (int32_t i = 0; i < stage->block_count; i++) {
+            sumi_plan_prefix(plan, "encoder.%d.%d.", (int)s, (int)i);
+            x = write_flux_block(vae, plan, &stage->blocks[i], x);
+        }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "encoder.%d.", (int)s);
             sumi_value half_size = sumi_plan_conv(
@@ -579,29 +601,6 @@ static sumi_vae_tiling flux_tiling_of(const sumi_flux_vae* vae)
                              .encode = encode_flux_tile};
 }
 
-void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
-                                int32_t width, int32_t tile, sumi_value picture_out)
-{
-    sumi_vae_tiling tiling = flux_tiling_of(vae);
-    sumi_vae_tiles_decode(&tiling, plan, &(sumi_tile_source){latents, height, width}, tile, picture_out);
-}
-
-sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
-                                      int32_t width, int32_t tile)
-{
-    sumi_vae_tiling tiling = flux_tiling_of(vae);
-    return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
-}
-
-// ---- The network module ---------------------------------------------------------------------------------------------
-
-static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder* b, const sumi_module_config* config,
-                                 bool without_encoder)
-{
-    (void)settings;
-    return sumi_flux_vae_bind(model, b, config->data, config->bytes, config->path, without_encoder);
-}
-
 static sumi_autoencoder_properties flux_properties(const void* model)
 {
     const sumi_flux_vae* vae = model;
@@ -612,16 +611,17 @@ static sumi_autoencoder_properties flux_properties(const void* model)
                                          .has_decoder = vae->decoder.is_present};
 }
 
-static void write_decode(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
-                         int32_t tile, sumi_value picture_out)
+static void write_decode(const void* model, sumi_plan* plan, const sumi_tile_source* latents, int32_t tile,
+                         sumi_value picture_out)
 {
-    sumi_flux_vae_write_decode(model, plan, latents, height, width, tile, picture_out);
+    const sumi_vae_tiling tiling = flux_tiling_of(model);
+    sumi_vae_tiles_decode(&tiling, plan, latents, tile, picture_out);
 }
 
-static sumi_value write_encode(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
-                               int32_t tile)
+static sumi_value write_encode(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, int32_t tile)
 {
-    return sumi_flux_vae_write_encode(model, plan, pixels, height, width, tile);
+    const sumi_vae_tiling tiling = flux_tiling_of(model);
+    return sumi_vae_tiles_encode(&tiling, plan, pixels, tile);
 }
 
 static void write_posterior(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents)

@@ -20,19 +20,7 @@ typedef struct sumi_flux_vae {
     int32_t level_count; // for names of LDM, whose decoder counts stages backwards
 } sumi_flux_vae;
 
-// Names: those of diffusers or of LDM. config: vae/config.json, or NULL (then 32 groups, 0.3611, 0.1159). The encoder
-// may be missing.
-sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* binder, const void* config, size_t config_bytes,
-                               const char* config_path, bool without_encoder);
-
-// Decodes item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side of a
-// tile in latents, a multiple of 4; 0: no tiles. Tiles are used only for latents larger than one tile.
-void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
-                                int32_t width, int32_t tile, sumi_value picture);
-// Encodes 8-bit RGB [H * W, 3] to moments [h * w, 2 * channels].
-sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
-                                      int32_t width, int32_t tile);
-
-// The same as a network module; it has no settings.
+// Names: those of diffusers or of LDM. Without a config.json it has 32 groups, scaling 0.3611 and shift 0.1159. The
+// encoder may be missing. It has no settings.
 extern const sumi_autoencoder_module sumi_flux_vae_module;
 #endif

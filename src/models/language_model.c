@@ -80,10 +80,11 @@ static void bind_language_layer(sumi_language_model* model, sumi_binder* b, int3
     const char* qkv[] = {language_name_in(n[0], layer, "self_attn.q_proj"),
                          language_name_in(n[1], layer, "self_attn.k_proj"),
                          language_name_in(n[2], layer, "self_attn.v_proj")};
-    sumi_bind_stack(b, &l->qkv, language_name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3, model->width);
+    sumi_module_stack stack = {language_name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3};
+    sumi_bind_stack(b, &l->qkv, &stack, model->width);
     l->qkv.balance = &l->input_norm;
-    if (settings->has_qkv_bias)
-        sumi_bind_stacked_bias(b, &l->qkv_bias, language_name_in(n[3], layer, "self_attn.qkv.bias"), qkv, qkv_rows, 3);
+    stack.label = language_name_in(n[3], layer, "self_attn.qkv.bias");
+    if (settings->has_qkv_bias) sumi_bind_stacked_bias(b, &l->qkv_bias, &stack);
     if (settings->has_qk_norm) {
         bind_language_norm(model, b, &l->q_norm, language_name_in(n[0], layer, "self_attn.q_norm.weight"),
                            model->head_dim);
@@ -104,8 +105,9 @@ static void bind_language_layer(sumi_language_model* model, sumi_binder* b, int3
     }
     const char* gate_up[] = {language_name_in(n[0], layer, "mlp.gate_proj"),
                              language_name_in(n[1], layer, "mlp.up_proj")};
-    sumi_bind_stack(b, &l->gate_up, language_name_in(n[3], layer, "mlp.gate_up"), gate_up,
-                    (const int32_t[]){model->hidden, model->hidden}, 2, model->width);
+    const int32_t gate_up_rows[] = {model->hidden, model->hidden};
+    stack = (sumi_module_stack){language_name_in(n[3], layer, "mlp.gate_up"), gate_up, gate_up_rows, 2};
+    sumi_bind_stack(b, &l->gate_up, &stack, model->width);
     l->gate_up.balance = &l->mlp_norm;
     sumi_bind_matrix(b, &l->down, language_name_in(n[0], layer, "mlp.down_proj"), model->width, model->hidden);
 }
@@ -155,7 +157,7 @@ static sumi_result read_keys(config_values* c, const sumi_module_config* config,
         snprintf(names[i], sizeof names[i], "%s%s", outer, keys[i].key);
         fields[i] = (sumi_config_field){names[i], keys[i].kind, keys[i].into, keys[i].capacity, keys[i].count};
     }
-    return sumi_config_read(config->data, config->bytes, config->path, fields, KEY_COUNT, error);
+    return sumi_config_read(config, fields, KEY_COUNT, error);
 }
 
 static void read_language_config(sumi_language_model* model, sumi_binder* b, config_values* c,
@@ -309,15 +311,15 @@ static sumi_text_encoder_properties language_properties(const void* memory)
 // Writes the positions of one prompt's tokens, `axes` numbers each, as Qwen2.5-VL counts them. The position of a text
 // token is one more than the position before it, on all axes. The tokens of a picture have the same frame, and their
 // row and column counted from there; the text after it continues after the longer side.
-static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int32_t count,
-                           const sumi_text_picture* pictures, int32_t picture_count)
+static void fill_positions(int32_t* positions, int32_t axes, sumi_span rows, const sumi_text_batch* batch)
 {
+    const int32_t count = rows.count;
     SUMI_ASSERT(axes == 1 || axes == 3);
     int32_t next = 0, row = 0;
     while (row < count) {
         const sumi_text_picture* picture = NULL;
-        for (int32_t i = 0; i < picture_count && picture == NULL && axes == 3; i++)
-            picture = pictures[i].row == begin + row ? &pictures[i] : NULL;
+        for (int32_t i = 0; i < batch->picture_count && picture == NULL && axes == 3; i++)
+            picture = batch->pictures[i].row == rows.begin + row ? &batch->pictures[i] : NULL;
         int32_t* position = positions + (int64_t)row * axes;
         if (picture == NULL) {
             for (int32_t a = 0; a < axes; a++) position[a] = next;
@@ -358,8 +360,7 @@ static sumi_value write_positions(const sumi_language_model* model, sumi_plan* p
     for (int32_t p = 0, row = 0; p < batch->prompt_count; row += unshared_rows(batch, p++)) {
         const bool shares = p > 0 && batch->shared > 0;
         int32_t* prompt_positions = positions + (int64_t)row * axes;
-        fill_positions(prompt_positions, axes, shares ? 0 : row, batch->counts[p], batch->pictures,
-                       batch->picture_count);
+        fill_positions(prompt_positions, axes, (sumi_span){shares ? 0 : row, batch->counts[p]}, batch);
         if (shares)
             memmove(prompt_positions, prompt_positions + (int64_t)batch->shared * axes,
                     (size_t)unshared_rows(batch, p) * (size_t)axes * sizeof *prompt_positions);

@@ -14,16 +14,11 @@
 #ifndef SUMI_MODELS_NETWORK_MODULES_H
 #define SUMI_MODELS_NETWORK_MODULES_H
 #include "models/block_residuals.h"
+#include "models/config.h"
 #include "models/limits.h"
+#include "models/vae_tiles.h"
 #include "models/weights.h"
 #include "plan/plan.h"
-
-// A component's config.json. data NULL: there is none, and shapes and settings give everything.
-typedef struct sumi_module_config {
-    const void* data;
-    size_t bytes;
-    const char* path; // for messages; without a config.json that of the tensors' file
-} sumi_module_config;
 
 // ---- Text encoders --------------------------------------------------------------------------------------------------
 
@@ -97,6 +92,12 @@ typedef struct sumi_evaluation {
     int32_t item, prompt;
 } sumi_evaluation;
 
+// Evaluations that are written as one. A job has two such lists, slots 0 and 1.
+typedef struct sumi_evaluation_list {
+    const sumi_evaluation* evaluations;
+    int32_t count, slot;
+} sumi_evaluation_list;
+
 // A reference picture as latents.
 typedef struct sumi_reference_latents {
     sumi_value latents;    // [channels, height * width], clean
@@ -146,14 +147,12 @@ typedef struct sumi_denoiser_module {
     // Writes what depends neither on latents nor on the list of evaluations: captions, and the modulation tables of all
     // evaluations.
     void (*write_prepare)(const void* model, sumi_plan* plan, sumi_denoising* job);
-    // Writes what depends only on the list of evaluations, such as rotary tables and residuals. `slot` (0 or 1) names
-    // the list, for write_evaluation.
-    void (*write_layout)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                         const sumi_evaluation* list, int32_t count);
+    // Writes what depends only on the list of evaluations, such as rotary tables and residuals.
+    void (*write_layout)(const void* model, sumi_plan* plan, sumi_denoising* job, const sumi_evaluation_list* list);
     // Writes one evaluation of the whole batch: latents [items * channels, h * w] -> velocities d x / d sigma [count *
     // channels, h * w], in the order of the list.
-    sumi_value (*write_evaluation)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                                   sumi_value latents, const sumi_evaluation* list, int32_t count);
+    sumi_value (*write_evaluation)(const void* model, sumi_plan* plan, sumi_denoising* job,
+                                   const sumi_evaluation_list* list, sumi_value latents);
 } sumi_denoiser_module;
 
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
@@ -172,11 +171,10 @@ typedef struct sumi_autoencoder_module {
     sumi_autoencoder_properties (*properties)(const void* model);
     // Decodes item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side
     // of a tile in latents, a multiple of 4; 0: no tiles.
-    void (*write_decode)(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
-                         int32_t tile, sumi_value picture);
+    void (*write_decode)(const void* model, sumi_plan* plan, const sumi_tile_source* latents, int32_t tile,
+                         sumi_value picture);
     // Encodes 8-bit RGB [height * width, 3] to a picture of moments [h * w, 2 * channels]. tile: as above.
-    sumi_value (*write_encode)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
-                               int32_t tile);
+    sumi_value (*write_encode)(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, int32_t tile);
     // Computes latents [channels, h * w], as the denoiser reads them, from moments and noise (SUMI_NO_VALUE: the mode).
     void (*write_posterior)(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents);
 } sumi_autoencoder_module;

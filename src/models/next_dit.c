@@ -76,7 +76,7 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_bl
     bool is_fused = sumi_bind_find(binder, names[3]) != NULL;
     sumi_bind_join(names[3], prefix, "attention.qkv");
     if (!is_fused) {
-        sumi_bind_stack(binder, &block->qkv, names[3], split, rows, 3, model->dim);
+        sumi_bind_stack(binder, &block->qkv, &(sumi_module_stack){names[3], split, rows, 3}, model->dim);
         sumi_bind_target(binder, &block->qkv, names[3], 0, q + 2 * kv);
         return;
     }
@@ -90,12 +90,12 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_bl
     for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) sumi_bind_target(binder, &block->qkv, split[i], row, rows[i]);
 }
 
-static void bind_dit_block(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_block* block, const char* kind,
-                           int32_t index, bool is_modulated, int32_t table_index)
+// table_index: of its modulation among the tables; -1: the block is not modulated.
+static void bind_dit_block(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_block* block, const char* prefix,
+                           int32_t table_index)
 {
-    char prefix[64], names[3][SUMI_NAME_BYTES];
-    snprintf(prefix, sizeof prefix, "%s.%d", kind, (int)index);
-    block->is_modulated = is_modulated;
+    char names[3][SUMI_NAME_BYTES];
+    block->is_modulated = table_index >= 0;
     block->table_index = table_index;
     int32_t dim = model->dim;
     sumi_bind_norm(binder, &block->attention_norm1, sumi_bind_join(names[0], prefix, "attention_norm1.weight"), dim);
@@ -112,11 +112,12 @@ static void bind_dit_block(sumi_next_dit* model, sumi_binder* binder, sumi_next_
                      model->heads * model->head_dim);
     const char* gate_up[] = {sumi_bind_join(names[0], prefix, "feed_forward.w1"),
                              sumi_bind_join(names[1], prefix, "feed_forward.w3")};
-    sumi_bind_stack(binder, &block->gate_up, sumi_bind_join(names[2], prefix, "feed_forward.w1w3"), gate_up,
-                    (const int32_t[]){model->hidden, model->hidden}, 2, dim);
+    const int32_t rows[] = {model->hidden, model->hidden};
+    const sumi_module_stack stack = {sumi_bind_join(names[2], prefix, "feed_forward.w1w3"), gate_up, rows, 2};
+    sumi_bind_stack(binder, &block->gate_up, &stack, dim);
     block->gate_up.balance = &block->ffn_norm1;
     sumi_bind_matrix(binder, &block->down, sumi_bind_join(names[0], prefix, "feed_forward.w2"), dim, model->hidden);
-    if (is_modulated) {
+    if (block->is_modulated) {
         sumi_bind_linear(binder, &block->modulation, &block->modulation_bias,
                          sumi_bind_join(names[0], prefix, model->settings->modulation), 4 * dim,
                          model->condition_width);
@@ -158,8 +159,7 @@ static void read_dit_config(const sumi_next_dit_settings* settings, sumi_binder*
         {"norm_eps", SUMI_CONFIG_NUMBER, &values->eps, 0, NULL},
         {"rope_theta", SUMI_CONFIG_NUMBER, &values->theta, 0, NULL},
         {"t_scale", SUMI_CONFIG_NUMBER, &values->time_scale, 0, NULL}};
-    binder->result = sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields,
-                                      binder->error);
+    binder->result = sumi_config_read(config, fields, sizeof fields / sizeof *fields, binder->error);
     if (!values->qk_norm || values->patch != 2
         || (values->patch_count != 0 && (values->patch_count != 1 || values->patches[0] != 2)) || !(values->eps > 0)
         || !(values->theta > 1) || !(values->time_scale > 0)) {
@@ -292,11 +292,15 @@ static sumi_result bind_dit_model(void* memory, const void* settings, sumi_binde
                      sumi_bind_join(name, model->settings->final_layer, "linear"), patch, dim);
     int32_t table_index = 0;
     for (int32_t i = 0; i < model->refiner_count; i++) {
-        bind_dit_block(model, binder, &model->noise_refiner[i], "noise_refiner", i, true, table_index++);
-        bind_dit_block(model, binder, &model->context_refiner[i], "context_refiner", i, false, -1);
+        snprintf(name, sizeof name, "noise_refiner.%d", (int)i);
+        bind_dit_block(model, binder, &model->noise_refiner[i], name, table_index++);
+        snprintf(name, sizeof name, "context_refiner.%d", (int)i);
+        bind_dit_block(model, binder, &model->context_refiner[i], name, -1);
     }
-    for (int32_t i = 0; i < model->layer_count; i++)
-        bind_dit_block(model, binder, &model->layers[i], "layers", i, true, table_index++);
+    for (int32_t i = 0; i < model->layer_count; i++) {
+        snprintf(name, sizeof name, "layers.%d", (int)i);
+        bind_dit_block(model, binder, &model->layers[i], name, table_index++);
+    }
     sumi_weight* precise[] = {&model->x_embedder,       &model->time_in,         &model->time_out,
                               &model->caption_embedder, &model->pooled_embedder, &model->fusion,
                               &model->final_modulation, &model->final_linear};
@@ -349,12 +353,20 @@ typedef struct modulated_rows {
     int32_t band_count;
 } modulated_rows;
 
-// Writes one block on the first in.count rows of x, in place. Attention reads all of them; only the first out.count
-// rows are updated.
-static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block, sumi_value x,
-                            modulated_rows in, modulated_rows out, const sumi_attention* attention, sumi_value rope,
-                            sumi_value modulation)
+// What a block works on. Attention reads the first in.count rows of x; only the first out.count rows are updated.
+typedef struct block_rows {
+    sumi_value x;
+    modulated_rows in, out;
+    const sumi_attention* attention;
+    sumi_value rope, modulation;
+} block_rows;
+
+// Writes one block on x, in place.
+static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                            const block_rows* b)
 {
+    const sumi_value x = b->x, modulation = b->modulation;
+    const modulated_rows in = b->in, out = b->out;
     const int32_t rows = in.count, out_rows = out.count;
     SUMI_ASSERT(out_rows >= 1 && out_rows <= rows);
     SUMI_ASSERT(block->is_modulated == (modulation.id != 0) || plan->error.result != SUMI_OK);
@@ -378,9 +390,9 @@ static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const s
                                                       .q_norm = &block->q_norm,
                                                       .k_norm = &block->k_norm,
                                                       .eps = model->qk_eps,
-                                                      .rope = rope,
+                                                      .rope = b->rope,
                                                       .rotary = SUMI_ROTARY_INTERLEAVED});
-    sumi_value attended = sumi_plan_attention(plan, "attention", qkv, attention);
+    sumi_value attended = sumi_plan_attention(plan, "attention", qkv, b->attention);
     sumi_value branch = sumi_plan_value(plan, "attention_branch", SUMI_ELEMENT_ACTIVATION, out_rows, model->dim);
     sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
@@ -488,8 +500,9 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
     for (int32_t i = 0; i < model->refiner_count; i++) {
         sumi_plan_prefix(plan, "context_refiner.%d.", (int)i);
         const modulated_rows all_rows = {.count = rows};
-        write_dit_block(model, plan, &model->context_refiner[i], captions, all_rows, all_rows, &attention, rope,
-                        SUMI_NO_VALUE);
+        write_dit_block(
+            model, plan, &model->context_refiner[i],
+            &(block_rows){.x = captions, .in = all_rows, .out = all_rows, .attention = &attention, .rope = rope});
     }
 }
 
@@ -630,38 +643,39 @@ static void write_dit_prepare(const void* memory, sumi_plan* plan, sumi_denoisin
 // a condition of their own come in reverse order: the last image and the first caption then have one prompt, and so one
 // band of modulation (rows_of_prompts) where the two meet.
 typedef struct joint_layout {
+    const sumi_evaluation_list* list;
     int32_t height, width, tokens; // of an image, in patches
     int32_t image_rows;            // tokens and pads of an image
     int32_t caption_begin[MAX_ENTRIES];
     int32_t rows; // in all
 } joint_layout;
 
-static joint_layout layout_of(const sumi_next_dit* model, const sumi_denoising* job, const sumi_evaluation* list,
-                              int32_t count)
+static joint_layout layout_of(const sumi_next_dit* model, const sumi_denoising* job, const sumi_evaluation_list* list)
 {
+    const int32_t count = list->count;
     const sumi_next_dit_state* state = job->state;
-    joint_layout layout = {.height = job->height / 2, .width = job->width / 2};
+    joint_layout layout = {.list = list, .height = job->height / 2, .width = job->width / 2};
     layout.tokens = layout.height * layout.width;
     layout.image_rows = padded(model, layout.tokens);
     layout.rows = count * layout.image_rows;
     for (int32_t i = 0; i < count; i++) {
         const int32_t entry = model->settings->reads_pooled ? count - 1 - i : i;
         layout.caption_begin[entry] = layout.rows;
-        layout.rows += state->caption_rows[list[entry].prompt];
+        layout.rows += state->caption_rows[list->evaluations[entry].prompt];
     }
     return layout;
 }
 
 // The rows up to `end`, in bands of one prompt each. No bands if the modulation is the same for all rows.
 static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_denoising* job, const joint_layout* layout,
-                                      const sumi_evaluation* list, int32_t count, int32_t end,
-                                      sumi_row_band bands[2 * MAX_ENTRIES])
+                                      int32_t end, sumi_row_band bands[2 * MAX_ENTRIES])
 {
+    const int32_t count = layout->list->count;
     modulated_rows rows = {.count = end, .bands = bands};
     int32_t row = 0; // the end of band i
     for (int32_t i = 0; i < 2 * count && row < end && model->settings->reads_pooled; i++) {
         const sumi_next_dit_state* state = job->state;
-        const int32_t prompt = list[i < count ? i : 2 * count - 1 - i].prompt,
+        const int32_t prompt = layout->list->evaluations[i < count ? i : 2 * count - 1 - i].prompt,
                       table_row = prompt * job->evaluation_count;
         row += i < count ? layout->image_rows : state->caption_rows[prompt];
         const bool continues_band = rows.band_count > 0 && bands[rows.band_count - 1].table_row == table_row;
@@ -672,19 +686,19 @@ static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_den
     return rows;
 }
 
-static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                             const sumi_evaluation* list, int32_t count)
+static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, const sumi_evaluation_list* list)
 {
     const sumi_next_dit* model = memory;
+    const int32_t count = list->count, slot = list->slot;
     SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_ENTRIES);
     sumi_next_dit_state* state = job->state;
-    joint_layout layout = layout_of(model, job, list, count);
+    joint_layout layout = layout_of(model, job, list);
     int32_t* positions = take_positions(plan, layout.rows);
     if (positions == NULL) return;
     for (int32_t entry = 0; entry < count; entry++) {
         // The image's frame follows the last one of the padded caption; the image's pads are at (0, 0, 0).
         int32_t* position = positions + 3 * (size_t)entry * (size_t)layout.image_rows;
-        int32_t caption_rows = state->caption_rows[list[entry].prompt];
+        int32_t caption_rows = state->caption_rows[list->evaluations[entry].prompt];
         for (int32_t i = 0; i < layout.tokens; i++) {
             position[3 * i] = model->settings->first_frame + caption_rows;
             position[3 * i + 1] = i / layout.width;
@@ -700,13 +714,13 @@ static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising
 
 // Writes 2x2 patches through x_embedder to the leading rows. Pad rows get the learned token.
 static void write_dit_patches(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
-                              const joint_layout* layout, sumi_value latents, const sumi_evaluation* list,
-                              int32_t count, sumi_value x)
+                              const joint_layout* layout, sumi_value latents, sumi_value x)
 {
+    const int32_t count = layout->list->count;
     int32_t items[MAX_ENTRIES], row_begin[MAX_ENTRIES];
     sumi_span pads[MAX_ENTRIES];
     for (int32_t entry = 0; entry < count; entry++) {
-        items[entry] = list[entry].item;
+        items[entry] = layout->list->evaluations[entry].item;
         row_begin[entry] = entry * layout->tokens;
         pads[entry] = (sumi_span){entry * layout->image_rows + layout->tokens, layout->image_rows - layout->tokens};
     }
@@ -729,19 +743,20 @@ static void write_dit_patches(const sumi_next_dit* model, sumi_plan* plan, const
     sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
 }
 
-static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                                       sumi_value latents, const sumi_evaluation* list, int32_t count)
+static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,
+                                       const sumi_evaluation_list* list, sumi_value latents)
 {
     const sumi_next_dit* model = memory;
+    const int32_t count = list->count, slot = list->slot;
     SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_ENTRIES);
     const sumi_next_dit_state* state = job->state;
-    joint_layout layout = layout_of(model, job, list, count);
+    joint_layout layout = layout_of(model, job, list);
     int32_t image_rows = count * layout.image_rows;
     sumi_sequence images[MAX_ENTRIES], joint[MAX_ENTRIES], last[MAX_ENTRIES];
     int32_t order[MAX_ENTRIES], row_begin[MAX_ENTRIES];
     for (int32_t entry = 0; entry < count; entry++) {
         sumi_span image = {entry * layout.image_rows, layout.image_rows},
-                  caption = {layout.caption_begin[entry], state->caption_rows[list[entry].prompt]};
+                  caption = {layout.caption_begin[entry], state->caption_rows[list->evaluations[entry].prompt]};
         images[entry] = (sumi_sequence){.span = {image}, .span_count = 1, .query_spans = 1};
         joint[entry] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 2};
         last[entry] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 1};
@@ -750,29 +765,34 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
     }
     sumi_row_band bands[3][2 * MAX_ENTRIES];
     const int32_t final_rows = job->computes_unused_rows ? layout.rows : image_rows;
-    const modulated_rows modulated_images = rows_of_prompts(model, job, &layout, list, count, image_rows, bands[0]),
-                         modulated_all = rows_of_prompts(model, job, &layout, list, count, layout.rows, bands[1]),
-                         modulated_final = rows_of_prompts(model, job, &layout, list, count, final_rows, bands[2]);
+    const modulated_rows modulated_images = rows_of_prompts(model, job, &layout, image_rows, bands[0]),
+                         modulated_all = rows_of_prompts(model, job, &layout, layout.rows, bands[1]),
+                         modulated_final = rows_of_prompts(model, job, &layout, final_rows, bands[2]);
     sumi_attention image_attention = attention_over(model, images, count),
                    joint_attention = attention_over(model, joint, count),
                    last_attention = attention_over(model, last, count);
 
     sumi_plan_prefix(plan, "%s", "");
     sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, layout.rows, model->dim);
-    write_dit_patches(model, plan, job, &layout, latents, list, count, x);
+    write_dit_patches(model, plan, job, &layout, latents, x);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_next_dit_block* block = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        write_dit_block(model, plan, block, x, modulated_images, modulated_images, &image_attention, state->rope[slot],
-                        state->modulation[block->table_index]);
+        write_dit_block(model, plan, block,
+                        &(block_rows){.x = x,
+                                      .in = modulated_images,
+                                      .out = modulated_images,
+                                      .attention = &image_attention,
+                                      .rope = state->rope[slot],
+                                      .modulation = state->modulation[block->table_index]});
     }
     sumi_plan_prefix(plan, "caption_");
     for (int32_t entry = 0; entry < count; entry++) {
         sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = state->captions,
-                                                         .x_row = state->caption_begin[list[entry].prompt],
+                                                         .x_row = state->caption_begin[list->evaluations[entry].prompt],
                                                          .y = x,
                                                          .y_row = layout.caption_begin[entry],
-                                                         .rows = state->caption_rows[list[entry].prompt]});
+                                                         .rows = state->caption_rows[list->evaluations[entry].prompt]});
     }
     const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
     const int32_t layer_count = reuses ? 1 : model->layer_count;
@@ -782,9 +802,13 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
         const sumi_next_dit_block* block = &model->layers[i];
         bool is_last = i == layer_count - 1 && !job->computes_unused_rows;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        write_dit_block(model, plan, block, x, modulated_all, is_last ? modulated_images : modulated_all,
-                        is_last ? &last_attention : &joint_attention, state->rope[slot],
-                        state->modulation[block->table_index]);
+        write_dit_block(model, plan, block,
+                        &(block_rows){.x = x,
+                                      .in = modulated_all,
+                                      .out = is_last ? modulated_images : modulated_all,
+                                      .attention = is_last ? &last_attention : &joint_attention,
+                                      .rope = state->rope[slot],
+                                      .modulation = state->modulation[block->table_index]});
         if (keeps && i == 0) sumi_block_residuals_after_first(plan, &job->residuals[slot], x);
     }
     if (keeps) sumi_block_residuals_after_last(plan, &job->residuals[slot], x);

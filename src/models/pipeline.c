@@ -370,8 +370,9 @@ static void write_references(writer* w)
         into->width = reference->width / w->info->vae_factor;
         w->out->reference_pixels[i] =
             sumi_plan_bound(w->plan, "reference_pixels", SUMI_ELEMENT_BYTE, reference->height * reference->width, 3);
-        sumi_value moments = autoencoder->write_encode(w->network->autoencoder, w->plan, w->out->reference_pixels[i],
-                                                       reference->height, reference->width, r->tile_latent);
+        sumi_value moments = autoencoder->write_encode(
+            w->network->autoencoder, w->plan,
+            &(sumi_tile_source){w->out->reference_pixels[i], reference->height, reference->width}, r->tile_latent);
         into->latents = sumi_plan_value(w->plan, "reference_latents", SUMI_ELEMENT_FLOAT, w->info->latent_channels,
                                         into->height * into->width);
         autoencoder->write_posterior(w->network->autoencoder, w->plan, moments, SUMI_NO_VALUE, into->latents);
@@ -392,8 +393,8 @@ static void write_start_image(writer* w, int32_t item_count)
     out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, item_count * channels, size);
     if (r->samples_posterior)
         out->eps = sumi_plan_bound(w->plan, "eps", SUMI_ELEMENT_FLOAT, item_count * channels, size);
-    sumi_value moments = w->network->recipe->autoencoder->write_encode(w->network->autoencoder, w->plan, out->pixels,
-                                                                       r->height, r->width, r->tile_latent);
+    sumi_value moments = w->network->recipe->autoencoder->write_encode(
+        w->network->autoencoder, w->plan, &(sumi_tile_source){out->pixels, r->height, r->width}, r->tile_latent);
     sumi_value latents = sumi_plan_value(w->plan, "item_latents", SUMI_ELEMENT_FLOAT, channels, size);
     for (int32_t i = 0; i < item_count; i++) {
         if (r->samples_posterior || i == 0) { // the mode is the same for all items
@@ -500,15 +501,20 @@ static void write_kept(const writer* w)
     sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = row, .y = sigmas, .y_row = 1});
 }
 
+static sumi_evaluation_list evaluations_of(const writer* w, bool guides)
+{
+    return (sumi_evaluation_list){w->evaluation_lists[guides], w->r->item_count * (guides ? 2 : 1), guides};
+}
+
 // Writes one evaluation of the batch and the solver's update into the section that was begun. Returns the guided
 // prediction.
 static sumi_value write_step(writer* w, const sumi_plan_solve_args* states, bool guides)
 {
     const sumi_pipeline_request* r = w->r;
     int32_t channels = w->info->latent_channels;
-    const sumi_evaluation* list = w->evaluation_lists[guides];
-    sumi_value v = w->network->recipe->denoiser->write_evaluation(w->network->denoiser, w->plan, &w->denoising, guides,
-                                                                  w->out->x, list, r->item_count * (guides ? 2 : 1));
+    const sumi_evaluation_list list = evaluations_of(w, guides);
+    sumi_value v =
+        w->network->recipe->denoiser->write_evaluation(w->network->denoiser, w->plan, &w->denoising, &list, w->out->x);
     if (guides) {
         v = sumi_plan_guide(w->plan, &(sumi_plan_guide_args){.predictions = v,
                                                              .item_count = r->item_count,
@@ -573,8 +579,8 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];
         if (!has_layout[guides]) { // still in the section before the first evaluation
-            w->network->recipe->denoiser->write_layout(w->network->denoiser, w->plan, &w->denoising, guides,
-                                                       w->evaluation_lists[guides], r->item_count * (guides ? 2 : 1));
+            const sumi_evaluation_list list = evaluations_of(w, guides);
+            w->network->recipe->denoiser->write_layout(w->network->denoiser, w->plan, &w->denoising, &list);
             has_layout[guides] = true;
         }
     }
@@ -597,8 +603,9 @@ static void write_pictures(writer* w)
     out->bytes = sumi_plan_bound(w->plan, "bytes", SUMI_ELEMENT_BYTE, rows, 3);
     out->not_finite = sumi_plan_constant(w->plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
     sumi_plan_section(w->plan, SUMI_SECTION_DECODE, r->item_count, 0);
-    w->network->recipe->autoencoder->write_decode(w->network->autoencoder, w->plan, out->x, out->latent_height,
-                                                  out->latent_width, r->tile_latent, out->picture);
+    w->network->recipe->autoencoder->write_decode(w->network->autoencoder, w->plan,
+                                                  &(sumi_tile_source){out->x, out->latent_height, out->latent_width},
+                                                  r->tile_latent, out->picture);
     sumi_plan_section(w->plan, SUMI_SECTION_TRANSFER, 1, 0);
     if (r->composites) {
         out->opacity = sumi_plan_bound(w->plan, "opacity", SUMI_ELEMENT_BYTE, r->height * r->width, 1);

@@ -87,13 +87,14 @@ static bool wan_alias(const void* context, const char* canonical, int32_t which,
 // Binds a 3x3 convolution over time with its bias. Returns its output channels, which the file determines if the given
 // number is 0; later layers check them.
 static int32_t bind_wan_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
-                             int32_t in_channels, int32_t out_channels)
+                             sumi_conv_size size)
 {
     char name[SUMI_NAME_BYTES];
-    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
-    sumi_bind_causal_conv(b, weight, module, channels, in_channels, 3);
-    sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), channels);
-    return channels;
+    size.kernel = 3;
+    if (size.out == 0) size.out = sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
+    sumi_bind_causal_conv(b, weight, module, size);
+    sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), size.out);
+    return size.out;
 }
 
 // The same for a convolution of a single picture, which resamples.
@@ -101,7 +102,7 @@ static int32_t bind_resample(sumi_binder* b, sumi_vae_stage* stage, const char* 
 {
     char name[SUMI_NAME_BYTES];
     int32_t channels = sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
-    sumi_bind_conv(b, &stage->resample, module, channels, in_channels, 3);
+    sumi_bind_conv(b, &stage->resample, module, (sumi_conv_size){.in = in_channels, .out = channels, .kernel = 3});
     sumi_bind_vector(b, &stage->resample_bias, sumi_bind_join(name, module, "bias"), channels);
     return channels;
 }
@@ -110,10 +111,11 @@ static int32_t bind_wan_block(sumi_binder* b, sumi_vae_block* w, const char* mod
 {
     char name[SUMI_NAME_BYTES];
     sumi_bind_vector(b, &w->norm1, sumi_bind_join(name, module, "norm1.gamma"), in_channels);
-    int32_t out_channels =
-        bind_wan_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0);
+    int32_t out_channels = bind_wan_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"),
+                                         (sumi_conv_size){.in = in_channels});
     sumi_bind_vector(b, &w->norm2, sumi_bind_join(name, module, "norm2.gamma"), out_channels);
-    bind_wan_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels);
+    bind_wan_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"),
+                  (sumi_conv_size){.in = out_channels, .out = out_channels});
     w->has_shortcut = in_channels != out_channels;
     if (w->has_shortcut) {
         sumi_bind_linear(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"),
@@ -213,22 +215,26 @@ static void bind_wan_decoder(sumi_qwen_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->decoder;
     sumi_bind_linear(b, &half->quant, &half->quant_bias, "post_quant_conv", vae->channels, vae->channels);
-    int32_t channels = bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->channels, 0);
+    int32_t channels =
+        bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", (sumi_conv_size){.in = vae->channels});
     bind_wan_middle(b, half, "decoder", channels);
     channels = bind_decoder_stages(vae, b, half, channels);
     sumi_bind_vector(b, &half->norm_out, "decoder.norm_out.gamma", channels);
-    bind_wan_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3);
+    bind_wan_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out",
+                  (sumi_conv_size){.in = channels, .out = 3});
     half->is_present = b->result == SUMI_OK;
 }
 
 static void bind_wan_encoder(sumi_qwen_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->encoder;
-    int32_t channels = bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0);
+    int32_t channels =
+        bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", (sumi_conv_size){.in = 3});
     channels = bind_encoder_stages(vae, b, half, channels);
     bind_wan_middle(b, half, "encoder", channels);
     sumi_bind_vector(b, &half->norm_out, "encoder.norm_out.gamma", channels);
-    bind_wan_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->channels);
+    bind_wan_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out",
+                  (sumi_conv_size){.in = channels, .out = 2 * vae->channels});
     sumi_bind_linear(b, &half->quant, &half->quant_bias, "quant_conv", 2 * vae->channels, 2 * vae->channels);
     half->is_present = b->result == SUMI_OK;
 }
@@ -298,8 +304,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         {"base_dim", SUMI_CONFIG_INTEGER, &values->base, 0, NULL},
         {"num_res_blocks", SUMI_CONFIG_INTEGER, &values->blocks, 0, NULL},
         {"dim_mult", SUMI_CONFIG_INTEGERS, values->factors, SUMI_VAE_MAX_STAGES, &values->factor_count}};
-    b->result =
-        sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
+    b->result = sumi_config_read(config, fields, sizeof fields / sizeof *fields, b->error);
     if (b->result != SUMI_OK) return;
     const sumi_tensor *in = sumi_bind_find(b, "encoder.conv_in.weight"),
                       *out = sumi_bind_find(b, "decoder.conv_out.weight");
@@ -418,12 +423,10 @@ static picture new_picture(sumi_value value, int32_t height, int32_t width, uint
 // square; below, it is all there is, and zeros stay zeros.
 static float eps_of(int32_t channels) { return 1e-24f / (float)channels; }
 
-static sumi_value write_wan_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, bool silu,
-                                 sumi_value y)
+static sumi_value write_wan_norm(sumi_plan* plan, sumi_plan_norm_args norm)
 {
-    return sumi_plan_norm(
-        plan, &(sumi_plan_norm_args){
-                  .label = label, .x = x, .weight = weight, .eps = eps_of(weight->cols), .silu = silu, .y = y});
+    norm.eps = eps_of(norm.weight->cols);
+    return sumi_plan_norm(plan, &norm);
 }
 
 static sumi_value write_wan_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
@@ -465,7 +468,11 @@ static void write_wan_strips(sumi_plan* plan, const sumi_vae_block* w, picture x
             int32_t from = sumi_max_int(begin - 1, 0), to = sumi_min_int(end + 1, height);
             sumi_value n = sumi_vae_rows(plan, n_base, width, 0, to - from),
                        fresh = sumi_vae_rows(plan, h, width, carried_rows, h_rows);
-            write_wan_norm(plan, "norm1", sumi_vae_rows(plan, x.value, width, from, to), &w->norm1, true, n);
+            write_wan_norm(plan, (sumi_plan_norm_args){.label = "norm1",
+                                                       .x = sumi_vae_rows(plan, x.value, width, from, to),
+                                                       .weight = &w->norm1,
+                                                       .silu = true,
+                                                       .y = n});
             sumi_plan_conv(plan,
                            &(sumi_plan_conv_args){
                                .label = "conv1",
@@ -474,7 +481,8 @@ static void write_wan_strips(sumi_plan* plan, const sumi_vae_block* w, picture x
                                .bias = &w->conv1_bias,
                                .shape = {.height = to - from, .width = width, .above = begin - from, .below = to - end},
                                .y = fresh});
-            write_wan_norm(plan, "norm2", fresh, &w->norm2, true, fresh);
+            write_wan_norm(plan, (sumi_plan_norm_args){
+                                     .label = "norm2", .x = fresh, .weight = &w->norm2, .silu = true, .y = fresh});
         }
         sumi_value into = sumi_vae_rows(plan, residual, width, a, b);
         sumi_plan_conv(plan, &(sumi_plan_conv_args){
@@ -510,9 +518,11 @@ static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const 
         return y;
     }
     picture h = x;
-    h.value = write_wan_norm(plan, "norm1", x.value, &w->norm1, true, SUMI_NO_VALUE);
+    h.value =
+        write_wan_norm(plan, (sumi_plan_norm_args){.label = "norm1", .x = x.value, .weight = &w->norm1, .silu = true});
     h.value = write_wan_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
-    write_wan_norm(plan, "norm2", h.value, &w->norm2, true, h.value);
+    write_wan_norm(
+        plan, (sumi_plan_norm_args){.label = "norm2", .x = h.value, .weight = &w->norm2, .silu = true, .y = h.value});
     sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv2",
                                                 .x = h.value,
                                                 .weight = &w->conv2,
@@ -541,7 +551,8 @@ static picture write_wan_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const
     sumi_plan_prefix(plan, "%s.mid.0.", side);
     x = write_wan_block(vae, plan, &half->middle[0], x);
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
-    sumi_value n = write_wan_norm(plan, "norm", x.value, &half->attention_norm, false, SUMI_NO_VALUE);
+    sumi_value n =
+        write_wan_norm(plan, (sumi_plan_norm_args){.label = "norm", .x = x.value, .weight = &half->attention_norm});
     sumi_vae_attention_write(&half->attention, plan, n, x.value, x.height * x.width);
     sumi_plan_prefix(plan, "%s.mid.1.", side);
     return write_wan_block(vae, plan, &half->middle[1], x);
@@ -552,7 +563,8 @@ static picture write_wan_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const
 static sumi_value write_wan_end(sumi_plan* plan, const sumi_vae_half* half, picture x, const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
-    write_wan_norm(plan, "norm_out", x.value, &half->norm_out, true, x.value);
+    write_wan_norm(plan, (sumi_plan_norm_args){
+                             .label = "norm_out", .x = x.value, .weight = &half->norm_out, .silu = true, .y = x.value});
     return write_wan_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
@@ -669,18 +681,17 @@ static sumi_vae_tiling wan_tiling_of(const sumi_qwen_vae* vae)
                              .encode = encode_wan_tile};
 }
 
-static void qwen_vae_decode(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
-                            int32_t tile, sumi_value out)
+static void qwen_vae_decode(const void* model, sumi_plan* plan, const sumi_tile_source* latents, int32_t tile,
+                            sumi_value out)
 {
-    sumi_vae_tiling tiling = wan_tiling_of(model);
-    sumi_vae_tiles_decode(&tiling, plan, &(sumi_tile_source){latents, height, width}, tile, out);
+    const sumi_vae_tiling tiling = wan_tiling_of(model);
+    sumi_vae_tiles_decode(&tiling, plan, latents, tile, out);
 }
 
-static sumi_value qwen_vae_encode(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
-                                  int32_t tile)
+static sumi_value qwen_vae_encode(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, int32_t tile)
 {
-    sumi_vae_tiling tiling = wan_tiling_of(model);
-    return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
+    const sumi_vae_tiling tiling = wan_tiling_of(model);
+    return sumi_vae_tiles_encode(&tiling, plan, pixels, tile);
 }
 
 static void qwen_vae_posterior(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps,

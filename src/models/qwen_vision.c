@@ -75,11 +75,10 @@ static void read_configs(file_values* t, sumi_binder* b, const sumi_module_confi
         {"rescale_factor", SUMI_CONFIG_NUMBER, &t->rescale, 0, NULL},
         {"do_rescale", SUMI_CONFIG_BOOL, &t->rescales, 0, NULL},
         {"do_normalize", SUMI_CONFIG_BOOL, &t->normalises, 0, NULL}};
-    b->result =
-        sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
+    b->result = sumi_config_read(config, fields, sizeof fields / sizeof *fields, b->error);
     if (b->result == SUMI_OK && processor != NULL) {
-        b->result = sumi_config_read(processor->data, processor->bytes, processor->path, processor_fields,
-                                     sizeof processor_fields / sizeof *processor_fields, b->error);
+        b->result =
+            sumi_config_read(processor, processor_fields, sizeof processor_fields / sizeof *processor_fields, b->error);
     }
 }
 
@@ -119,9 +118,10 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
     const bool is_padded = padding > 0;
     const char* const modules[] = {gate, is_padded ? NULL : up, up, NULL};
     const int32_t rows[] = {hidden, is_padded ? padding : hidden, hidden, padding}, count = is_padded ? 4 : 2;
-    sumi_bind_stack(b, &w->gate_up, label, modules, rows, count, width);
+    const sumi_module_stack stack = {label, modules, rows, count};
+    sumi_bind_stack(b, &w->gate_up, &stack, width);
     snprintf(n[2], sizeof n[2], "blocks.%d.mlp.gate_up.bias", (int)index);
-    sumi_bind_stacked_bias(b, &w->gate_up_bias, label, modules, rows, count);
+    sumi_bind_stacked_bias(b, &w->gate_up_bias, &stack); // under the new name
     sumi_bind_linear(b, &w->down, &w->down_bias, vision_name_in(n[0], index, "mlp.down_proj"), width, hidden);
 }
 
@@ -259,6 +259,7 @@ int32_t sumi_qwen_vision_windows(int32_t high, int32_t wide, int32_t window, int
 
 // What a plan needs for the order of the rows.
 typedef struct layout {
+    int32_t height, width;  // of the picture in pixels
     int32_t rows;           // patches
     sumi_value cells;       // the picture's cells in the order of their rows
     sumi_value cell_rows;   // for each cell of the picture its row
@@ -305,10 +306,13 @@ static bool write_vision_layout(const sumi_qwen_vision* model, sumi_plan* plan, 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
 static sumi_value write_vision_patches(const sumi_qwen_vision* model, sumi_plan* plan, const layout* row_layout,
-                                       sumi_value pixels, int32_t height, int32_t width)
+                                       sumi_value pixels)
 {
-    sumi_op_patches_in patches = {
-        .height = height, .width = width, .patch = model->patch, .cell = model->merge, .frames = model->frames};
+    sumi_op_patches_in patches = {.height = row_layout->height,
+                                  .width = row_layout->width,
+                                  .patch = model->patch,
+                                  .cell = model->merge,
+                                  .frames = model->frames};
     for (int32_t c = 0; c < 3; c++) {
         patches.mean[c] = model->mean[c];
         patches.deviation[c] = model->deviation[c];
@@ -388,7 +392,7 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
                   (int)width, (int)height, (int)cell);
         return SUMI_NO_VALUE;
     }
-    layout row_layout = {0};
+    layout row_layout = {.height = height, .width = width};
     sumi_value out = SUMI_NO_VALUE;
     if (write_vision_layout(model, plan, height / cell, width / cell, &row_layout)) {
         const int32_t quarter = model->width / model->heads / 4;
@@ -396,7 +400,7 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
         sumi_value rope = sumi_plan_rope_table(
             plan, &(sumi_plan_rope_args){
                       .positions = row_layout.positions, .axes = 2, .pairs = {quarter, quarter}, .theta = ROPE_THETA});
-        sumi_value x = write_vision_patches(model, plan, &row_layout, pixels, height, width);
+        sumi_value x = write_vision_patches(model, plan, &row_layout, pixels);
         for (int32_t i = 0; i < model->block_count; i++) {
             sumi_plan_prefix(plan, "vision.blocks.%d.", (int)i);
             write_vision_block(model, plan, &model->blocks[i], &row_layout, rope, x);

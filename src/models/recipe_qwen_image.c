@@ -74,8 +74,9 @@ static bool has_zero_cond(const sumi_checkpoint* checkpoint)
     bool is_set = false;
     const sumi_config_field field = {"zero_cond_t", SUMI_CONFIG_BOOL, &is_set, 0, NULL};
     sumi_error ignored = {0}; // the transformer reads the same file and reports what is wrong with it
-    (void)sumi_config_read(transformer->config.data, (size_t)transformer->config.bytes, transformer->config.path,
-                           &field, 1, &ignored);
+    const sumi_module_config config = {transformer->config.data, (size_t)transformer->config.bytes,
+                                       transformer->config.path};
+    (void)sumi_config_read(&config, &field, 1, &ignored);
     return is_set || sumi_component_find(transformer, "__index_timestep_zero__") != NULL;
 }
 

@@ -74,7 +74,8 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
                                         {names[2], SUMI_CONFIG_BOOL, &is_set[2], 0, NULL},
                                         {names[3], SUMI_CONFIG_BOOL, &is_set[3], 0, NULL},
                                         {names[4], SUMI_CONFIG_BOOL, &is_set[4], 0, NULL}};
-    SUMI_TRY(sumi_config_read(json, bytes, path, fields, (int32_t)(sizeof fields / sizeof *fields), error));
+    SUMI_TRY(sumi_config_read(&(sumi_module_config){json, bytes, path}, fields,
+                              (int32_t)(sizeof fields / sizeof *fields), error));
     scheduler_texts texts = {.ends_at_zero = false};
     SUMI_TRY(read_texts(json, bytes, path, &texts, error));
     if (texts.class_name[0] != '\0' && strcmp(texts.class_name, "FlowMatchEulerDiscreteScheduler") != 0) {

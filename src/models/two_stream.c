@@ -62,8 +62,9 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     const char* qkv[] = {sumi_bind_join(n[0], block, names->q), sumi_bind_join(n[1], block, names->k),
                          sumi_bind_join(n[2], block, names->v)};
     const int32_t rows[] = {dim, dim, dim};
-    sumi_bind_stack(b, &w->qkv, sumi_bind_join(n[3], block, names->qkv), qkv, rows, 3, dim);
-    sumi_bind_stacked_bias(b, &w->qkv_bias, n[3], qkv, rows, 3);
+    const sumi_module_stack stack = {sumi_bind_join(n[3], block, names->qkv), qkv, rows, 3};
+    sumi_bind_stack(b, &w->qkv, &stack, dim);
+    sumi_bind_stacked_bias(b, &w->qkv_bias, &stack);
     sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
     sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
     // The last block's output of the text stream is not used, and quantised files may lack those weights.
@@ -97,8 +98,7 @@ static void read_two_stream_config(sumi_binder* b, config_values* c, const sumi_
                                         {"zero_cond_t", SUMI_CONFIG_BOOL, &c->zero_cond, 0, NULL},
                                         {"use_additional_t_cond", SUMI_CONFIG_BOOL, &c->additional_t_cond, 0, NULL},
                                         {"use_layer3d_rope", SUMI_CONFIG_BOOL, &c->layer3d_rope, 0, NULL}};
-    b->result =
-        sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
+    b->result = sumi_config_read(config, fields, sizeof fields / sizeof *fields, b->error);
     if (c->guidance_embeds) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: guidance_embeds is true, but transformers of this kind that take the guidance as an input "
@@ -287,31 +287,12 @@ static void write_two_stream_condition(const sumi_two_stream* model, sumi_plan* 
     state->condition = sumi_plan_activate(plan, c, SUMI_ACT_SILU);
 }
 
-// Rows of the condition through a modulation layer.
-static sumi_value write_two_stream_layer(sumi_plan* plan, const char* label, sumi_value condition, sumi_span rows,
-                                         const sumi_weight* weight, const sumi_weight* bias, sumi_element element)
+// Rows of the condition through a modulation layer, as a table of this element.
+static sumi_value write_two_stream_layer(sumi_plan* plan, sumi_element element, sumi_plan_linear_args layer)
 {
-    sumi_value table = sumi_plan_value(plan, "modulation", element, rows.count, weight->rows);
-    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label,
-                                                    .x = condition,
-                                                    .x_row = rows.begin,
-                                                    .rows = rows.count,
-                                                    .weight = weight,
-                                                    .bias = bias,
-                                                    .y = table});
-    return table;
-}
-
-// All rows of a table except that of time 0, as floats that ops can read.
-static sumi_value convert_table(sumi_plan* plan, const char* label, sumi_value table, int32_t rows,
-                                int32_t vector_count, uint32_t adds_one)
-{
-    return sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = label,
-                                                                   .table = table,
-                                                                   .vector_count = vector_count,
-                                                                   .adds_one = adds_one,
-                                                                   .rows = rows,
-                                                                   .element = SUMI_ELEMENT_FLOAT});
+    layer.y = sumi_plan_value(plan, "modulation", element, layer.rows, layer.weight->rows);
+    sumi_plan_linear(plan, &layer);
+    return layer.y;
 }
 
 // Writes the blocks' tables. The row of the references, if there is one, goes through the image's layer together with
@@ -328,13 +309,22 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
             sumi_span rows = {0, count + (has_zero ? 1 : 0)};
             if (!state->has_tables) { rows = (sumi_span){count, has_zero ? 1 : 0}; }
             if (rows.count == 0) continue;
-            sumi_value table = write_two_stream_layer(plan, s_sides[side].modulation, state->condition, rows,
-                                                      &w->modulation, &w->modulation_bias, SUMI_ELEMENT_ACTIVATION);
-            if (state->has_tables) {
-                state->tables[i][side] = state->has_float_tables
-                                           ? convert_table(plan, side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
-                                                           table, count, MODULATION_VECTORS, BLOCK_ADDS_ONE)
-                                           : table;
+            sumi_value table = write_two_stream_layer(plan, SUMI_ELEMENT_ACTIVATION,
+                                                      (sumi_plan_linear_args){.label = s_sides[side].modulation,
+                                                                              .x = state->condition,
+                                                                              .x_row = rows.begin,
+                                                                              .rows = rows.count,
+                                                                              .weight = &w->modulation,
+                                                                              .bias = &w->modulation_bias});
+            if (state->has_tables) state->tables[i][side] = table;
+            if (state->has_float_tables) {
+                state->tables[i][side] = sumi_plan_modulation(
+                    plan, &(sumi_plan_modulation_args){.label = side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
+                                                       .table = table,
+                                                       .vector_count = MODULATION_VECTORS,
+                                                       .adds_one = BLOCK_ADDS_ONE,
+                                                       .rows = count,
+                                                       .element = SUMI_ELEMENT_FLOAT});
             }
             if (has_zero) {
                 state->zero[i] =
@@ -350,12 +340,20 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
     }
     if (state->has_tables) {
         sumi_plan_prefix(plan, "%s", "");
-        state->final_table =
-            write_two_stream_layer(plan, "norm_out.linear", state->condition, (sumi_span){0, count},
-                                   &model->final_modulation, &model->final_modulation_bias, SUMI_ELEMENT_ACTIVATION);
+        state->final_table = write_two_stream_layer(plan, SUMI_ELEMENT_ACTIVATION,
+                                                    (sumi_plan_linear_args){.label = "norm_out.linear",
+                                                                            .x = state->condition,
+                                                                            .rows = count,
+                                                                            .weight = &model->final_modulation,
+                                                                            .bias = &model->final_modulation_bias});
         if (state->has_float_tables) {
             state->final_table =
-                convert_table(plan, "norm_out.modulation", state->final_table, count, FINAL_PARTS, FINAL_ADDS_ONE);
+                sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "norm_out.modulation",
+                                                                        .table = state->final_table,
+                                                                        .vector_count = FINAL_PARTS,
+                                                                        .adds_one = FINAL_ADDS_ONE,
+                                                                        .rows = count,
+                                                                        .element = SUMI_ELEMENT_FLOAT});
         }
     }
 }
@@ -411,8 +409,10 @@ static bool is_first_of_item(const sumi_evaluation* list, int32_t evaluation)
 
 // The evaluations of an item follow each other, and every second one of them has its text first. So what attention sums
 // for an evaluation, and in which order, depends on its item alone, and not on the other items of the batch.
-static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int32_t count, layout* l)
+static void lay_out(const sumi_denoising* job, const sumi_evaluation_list* evaluations, layout* l)
 {
+    const sumi_evaluation* list = evaluations->evaluations;
+    const int32_t count = evaluations->count;
     SUMI_ASSERT(count >= 1 && count <= MAX_EVALUATIONS && job->height % 2 == 0 && job->width % 2 == 0);
     *l = (layout){.count = count, .height = job->height / 2, .width = job->width / 2};
     l->tokens = l->height * l->width;
@@ -458,13 +458,14 @@ static int32_t first_text_position(const sumi_denoising* job)
     return max_position;
 }
 
-static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                                    const sumi_evaluation* list, int32_t count)
+static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_denoising* job,
+                                    const sumi_evaluation_list* list)
 {
     const sumi_two_stream* model = memory;
+    const int32_t count = list->count, slot = list->slot;
     two_stream_state* state = job->state;
     layout l;
-    lay_out(job, list, count, &l);
+    lay_out(job, list, &l);
     size_t bytes = (size_t)l.rows * 3 * sizeof(int32_t);
     int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
     if (positions == NULL) {
@@ -658,8 +659,10 @@ static sumi_step_row write_two_stream_modulation(const writer* w, sumi_plan_modu
     args->rows = 1;
     args->per_step = true;
     if (args->table.id == 0) {
-        args->table = write_two_stream_layer(w->plan, args->label, w->condition, (sumi_span){0, 1}, weight, bias,
-                                             SUMI_ELEMENT_FLOAT);
+        args->table = write_two_stream_layer(
+            w->plan, SUMI_ELEMENT_FLOAT,
+            (sumi_plan_linear_args){
+                .label = args->label, .x = w->condition, .rows = 1, .weight = weight, .bias = bias});
         args->rows = 0;
         args->per_step = false;
     }
@@ -671,25 +674,32 @@ static sumi_step_row modulation_vector(sumi_step_row row, int32_t vector, int32_
     return (sumi_step_row){row.table, vector * vector_cols, row.per_step};
 }
 
+// A stream in one block, whose weights and modulation it goes through.
+typedef struct block_stream {
+    const stream* s;
+    const sumi_two_stream_weights* weights;
+    sumi_step_row row;
+} block_stream;
+
 // Writes q, k and v of a stream's rows to the joint matrix.
-static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
-                      sumi_value qkv)
+static void write_qkv(const writer* w, const block_stream* b, sumi_value qkv)
 {
+    const stream* s = b->s;
     const sumi_two_stream* model = w->model;
     sumi_value a =
         sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_1,
                                                        .x = s->x,
                                                        .norm = SUMI_NORM_LAYER,
                                                        .eps = EPS,
-                                                       .scale = modulation_vector(row, SCALE_1, model->dim),
-                                                       .shift = modulation_vector(row, SHIFT_1, model->dim)});
+                                                       .scale = modulation_vector(b->row, SCALE_1, model->dim),
+                                                       .shift = modulation_vector(b->row, SHIFT_1, model->dim)});
     for (int32_t i = 0; i < s->run_count; i++) {
         sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->qkv,
                                                            .x = a,
                                                            .x_row = s->runs[i].row,
                                                            .rows = s->runs[i].rows,
-                                                           .weight = &weights->qkv,
-                                                           .bias = &weights->qkv_bias,
+                                                           .weight = &b->weights->qkv,
+                                                           .bias = &b->weights->qkv_bias,
                                                            .y = qkv,
                                                            .y_row = s->runs[i].joint_row});
     }
@@ -701,8 +711,8 @@ static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_we
                                                              .q_heads = model->heads,
                                                              .kv_heads = model->heads,
                                                              .dim = model->head_dim,
-                                                             .q_norm = &weights->q_norm,
-                                                             .k_norm = &weights->k_norm,
+                                                             .q_norm = &b->weights->q_norm,
+                                                             .k_norm = &b->weights->k_norm,
                                                              .eps = EPS,
                                                              .rotary = SUMI_ROTARY_INTERLEAVED,
                                                              .rope = w->rope,
@@ -711,48 +721,44 @@ static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_we
 }
 
 // Adds the output of attention to the rows of a run: x += gate * linear(o).
-static void write_out(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
-                      sumi_value attention, const run* of, sumi_value into)
+static void write_out(const writer* w, const block_stream* b, sumi_value attention, const run* of, sumi_value into)
 {
     sumi_value o = sumi_plan_view(w->plan, "attended", attention, (sumi_span){of->joint_row, of->rows},
                                   (sumi_span){0, w->model->dim});
-    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->out,
+    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = b->s->names->out,
                                                        .x = o,
-                                                       .weight = &weights->out,
-                                                       .bias = &weights->out_bias,
+                                                       .weight = &b->weights->out,
+                                                       .bias = &b->weights->out_bias,
                                                        .residual = into,
-                                                       .gate = modulation_vector(row, GATE_1, w->model->dim)});
+                                                       .gate = modulation_vector(b->row, GATE_1, w->model->dim)});
 }
 
 // Writes what follows attention, for the whole stream or, in the last block, for its first rows.
-static void write_after_attention(const writer* w, const stream* s, const sumi_two_stream_weights* weights,
-                                  sumi_step_row row, sumi_value attention, bool is_last)
+static void write_after_attention(const writer* w, const block_stream* b, sumi_value attention, bool is_last)
 {
+    const stream* s = b->s;
     bool is_partial = is_last && s->last_block_rows < s->rows;
     sumi_value x = is_partial ? s->last_view : s->x;
-    if (is_partial) {
-        write_out(w, s, weights, row, attention, &(run){0, s->runs[0].joint_row, s->last_block_rows}, x);
-    }
-    for (int32_t i = 0; i < s->run_count && !is_partial; i++)
-        write_out(w, s, weights, row, attention, &s->runs[i], s->views[i]);
+    if (is_partial) { write_out(w, b, attention, &(run){0, s->runs[0].joint_row, s->last_block_rows}, x); }
+    for (int32_t i = 0; i < s->run_count && !is_partial; i++) write_out(w, b, attention, &s->runs[i], s->views[i]);
     sumi_value f =
         sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_2,
                                                        .x = x,
                                                        .norm = SUMI_NORM_LAYER,
                                                        .eps = EPS,
-                                                       .scale = modulation_vector(row, SCALE_2, w->model->dim),
-                                                       .shift = modulation_vector(row, SHIFT_2, w->model->dim)});
+                                                       .scale = modulation_vector(b->row, SCALE_2, w->model->dim),
+                                                       .shift = modulation_vector(b->row, SHIFT_2, w->model->dim)});
     sumi_value g = sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->mlp_in,
                                                                       .x = f,
-                                                                      .weight = &weights->mlp_in,
-                                                                      .bias = &weights->mlp_in_bias,
+                                                                      .weight = &b->weights->mlp_in,
+                                                                      .bias = &b->weights->mlp_in_bias,
                                                                       .activation = SUMI_ACT_GELU_TANH});
     sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->mlp_out,
                                                        .x = g,
-                                                       .weight = &weights->mlp_out,
-                                                       .bias = &weights->mlp_out_bias,
+                                                       .weight = &b->weights->mlp_out,
+                                                       .bias = &b->weights->mlp_out_bias,
                                                        .residual = x,
-                                                       .gate = modulation_vector(row, GATE_2, w->model->dim)});
+                                                       .gate = modulation_vector(b->row, GATE_2, w->model->dim)});
 }
 
 // In the last block only the targets have queries in attention. q of the text is computed there too: leaving it out
@@ -763,11 +769,11 @@ static void write_two_stream_block(writer* w, int32_t index, bool is_last)
     const sumi_two_stream_block* block = &model->blocks[index];
     sumi_plan_prefix(w->plan, "transformer_blocks.%d.", (int)index);
     sumi_value qkv = sumi_plan_value(w->plan, "qkv", SUMI_ELEMENT_ACTIVATION, w->layout.rows, 3 * model->dim);
-    sumi_step_row rows[3];
+    block_stream streams[3];
     for (int32_t k = 0; k < w->stream_count; k++) {
         const stream* s = &w->streams[k];
         const sumi_two_stream_weights* weights = &block->side[s->side];
-        rows[k] =
+        const sumi_step_row row =
             s->is_at_zero
                 ? (sumi_step_row){w->state->zero[index], 0, false}
                 : write_two_stream_modulation(w,
@@ -776,7 +782,8 @@ static void write_two_stream_block(writer* w, int32_t index, bool is_last)
                                                                            .vector_count = MODULATION_VECTORS,
                                                                            .adds_one = BLOCK_ADDS_ONE},
                                               &weights->modulation, &weights->modulation_bias);
-        write_qkv(w, s, weights, rows[k], qkv);
+        streams[k] = (block_stream){s, weights, row};
+        write_qkv(w, &streams[k], qkv);
     }
     for (int32_t s = 0; s < w->layout.count; s++)
         w->sequences[s].query_spans = is_last && !w->job->computes_unused_rows ? 1 : 2;
@@ -788,8 +795,7 @@ static void write_two_stream_block(writer* w, int32_t index, bool is_last)
                                                          .sequences = w->sequences,
                                                          .sequence_count = w->layout.count});
     for (int32_t k = 0; k < w->stream_count; k++) {
-        const stream* s = &w->streams[k];
-        if (!is_last || s->last_block_rows > 0) write_after_attention(w, s, &block->side[s->side], rows[k], o, is_last);
+        if (!is_last || w->streams[k].last_block_rows > 0) write_after_attention(w, &streams[k], o, is_last);
     }
 }
 
@@ -859,8 +865,8 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
         &(sumi_patch_layout){w->job->height, w->job->width, model->channels, l->count, order, row_begin, true}, 1.0f);
 }
 
-static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                                              sumi_value latents, const sumi_evaluation* list, int32_t count)
+static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,
+                                              const sumi_evaluation_list* list, sumi_value latents)
 {
     two_stream_state* state = job->state;
     // too large for the stack, which may be the host program's
@@ -873,10 +879,10 @@ static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* pla
     w->plan = plan;
     w->job = job;
     w->state = state;
-    w->rope = state->rope[slot];
-    w->residuals = &job->residuals[slot];
-    lay_out(job, list, count, &w->layout);
-    sumi_value velocity = write_evaluation_with(w, latents, list);
+    w->rope = state->rope[list->slot];
+    w->residuals = &job->residuals[list->slot];
+    lay_out(job, list, &w->layout);
+    sumi_value velocity = write_evaluation_with(w, latents, list->evaluations);
     sumi_free(plan->heap, w);
     return velocity;
 }

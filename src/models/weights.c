@@ -323,9 +323,10 @@ static bool set_zeros(sumi_binder* binder, sumi_stacked_tensor* stacked, int32_t
     return stacked->data != NULL;
 }
 
-void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
-                     const int32_t* rows, int32_t count, int32_t cols)
+void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack, int32_t cols)
 {
+    const char* const* modules = stack->modules;
+    const int32_t *rows = stack->rows, count = stack->count;
     SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_TENSORS);
     memset(weight, 0, sizeof *weight);
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
@@ -349,7 +350,7 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
     }
     weight->cols = cols;
     weight->tensor_count = count;
-    if (binder->result == SUMI_OK) add_weight(binder, weight, label);
+    if (binder->result == SUMI_OK) add_weight(binder, weight, stack->label);
     int32_t row = 0;
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
         if (modules[i] != NULL) sumi_bind_target(binder, weight, modules[i], row, rows[i]);
@@ -359,7 +360,7 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
 
 void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t rows, int32_t cols)
 {
-    sumi_bind_stack(binder, weight, module, &module, &rows, 1, cols);
+    sumi_bind_stack(binder, weight, &(sumi_module_stack){module, &module, &rows, 1}, cols);
 }
 
 void sumi_bind_linear(sumi_binder* binder, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
@@ -370,27 +371,27 @@ void sumi_bind_linear(sumi_binder* binder, sumi_weight* weight, sumi_weight* bia
     sumi_bind_vector(binder, bias, sumi_bind_join(name, module, "bias"), rows);
 }
 
-void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
-                    int32_t in_channels, int32_t kernel)
+void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, sumi_conv_size size)
 {
+    const int32_t kernel = size.kernel;
     SUMI_ASSERT(kernel == 1 || kernel == 3);
     char name[SUMI_NAME_BYTES], required_shape[64];
     snprintf(name, sizeof name, "%s.weight", module);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
     if (tensor == NULL) return;
-    if (tensor->rank != 4 || tensor->shape[0] != out_channels || tensor->shape[1] != in_channels
-        || tensor->shape[2] != kernel || tensor->shape[3] != kernel) {
-        snprintf(required_shape, sizeof required_shape, "[%d, %d, %d, %d]", (int)out_channels, (int)in_channels,
-                 (int)kernel, (int)kernel);
+    if (tensor->rank != 4 || tensor->shape[0] != size.out || tensor->shape[1] != size.in || tensor->shape[2] != kernel
+        || tensor->shape[3] != kernel) {
+        snprintf(required_shape, sizeof required_shape, "[%d, %d, %d, %d]", (int)size.out, (int)size.in, (int)kernel,
+                 (int)kernel);
         refuse_shape(binder, tensor, required_shape);
         return;
     }
-    sumi_bind_matrix(binder, weight, module, out_channels, in_channels * kernel * kernel);
+    sumi_bind_matrix(binder, weight, module, size.out, size.in * kernel * kernel);
 }
 
-void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
-                           int32_t in_channels, int32_t kernel)
+void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, sumi_conv_size size)
 {
+    const int32_t kernel = size.kernel;
     memset(weight, 0, sizeof *weight);
     char name[SUMI_NAME_BYTES], required_shape[96];
     snprintf(name, sizeof name, "%s.weight", module);
@@ -398,15 +399,15 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
     if (tensor == NULL) return;
     const int64_t* shape = tensor->shape;
     int32_t taps = kernel * kernel;
-    if (tensor->rank != 5 || shape[0] != out_channels || shape[1] != in_channels || shape[3] != kernel
-        || shape[4] != kernel || shape[2] < 1 || shape[2] > 16) {
-        snprintf(required_shape, sizeof required_shape, "[%d, %d, %d, %d, %d]", (int)out_channels, (int)in_channels,
+    if (tensor->rank != 5 || shape[0] != size.out || shape[1] != size.in || shape[3] != kernel || shape[4] != kernel
+        || shape[2] < 1 || shape[2] > 16) {
+        snprintf(required_shape, sizeof required_shape, "[%d, %d, %d, %d, %d]", (int)size.out, (int)size.in,
                  (int)kernel, (int)kernel, (int)kernel);
         refuse_shape(binder, tensor, required_shape);
         return;
     }
     sumi_stacked_tensor* stacked = &weight->tensors[0];
-    if (!set_stacked_tensor(binder, stacked, tensor, out_channels)) return;
+    if (!set_stacked_tensor(binder, stacked, tensor, size.out)) return;
     if (shape[2] > 1) {
         const sumi_dtype_info* type = sumi_dtype_get(stacked->dtype);
         if (type->block != 1) {
@@ -422,8 +423,8 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
         stacked->data = (const unsigned char*)stacked->data
                       + sumi_dtype_bytes(stacked->dtype, (uint64_t)(stacked->chunk_stride - stacked->chunk));
     }
-    weight->rows = out_channels;
-    weight->cols = in_channels * taps;
+    weight->rows = size.out;
+    weight->cols = size.in * taps;
     weight->tensor_count = 1;
     add_weight(binder, weight, module);
 }
@@ -499,9 +500,10 @@ void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const cha
     add_weight(binder, weight, name);
 }
 
-void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
-                            const int32_t* rows, int32_t count)
+void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack)
 {
+    const char* const* modules = stack->modules;
+    const int32_t *rows = stack->rows, count = stack->count;
     int32_t total = 0;
     for (int32_t i = 0; i < count; i++) total += rows[i];
     float* data = new_float_row(binder, weight, total, "a stacked bias");
@@ -523,7 +525,7 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
         if (!set_stacked_tensor(binder, &stacked, tensor, 1)) return;
         sumi_dtype_to_float(stacked.dtype, stacked.data, data + row, (size_t)rows[i]);
     }
-    add_weight(binder, weight, label);
+    add_weight(binder, weight, stack->label);
 }
 
 // Binds one factor of a change. False after a failure.

@@ -70,13 +70,14 @@ void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* modu
 // The same with its bias, `module`.bias.
 void sumi_bind_linear(sumi_binder* binder, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
                       int32_t cols);
-void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
-                    int32_t in_channels, int32_t kernel);
+typedef struct sumi_conv_size {
+    int32_t out, in, kernel; // channels; the side of the kernel
+} sumi_conv_size;
+void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, sumi_conv_size size);
 // Binds a convolution over time and picture, [out, in, time, kernel, kernel], for which the frames before the first are
 // zeros. For a single frame it is the convolution of the picture with the last slice in time. Only that slice is bound,
 // in place.
-void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
-                           int32_t in_channels, int32_t kernel);
+void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, sumi_conv_size size);
 // Binds a tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n]
 // and [n, 1, 1] are accepted. `name` is the whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
@@ -85,13 +86,17 @@ void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, 
 // Like sumi_bind_vector, with `offset` added, copied as floats: for norms whose weights are stored without the one that
 // is added to them.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
-// Stacks the weights of several modules by rows into one matrix named `label`. NULL in place of a module: the same
-// number of rows of zeros (in a bias below: zeros).
-void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
-                     const int32_t* rows, int32_t count, int32_t cols);
-// Biases of the same modules, copied into one row of floats.
-void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
-                            const int32_t* rows, int32_t count);
+// Several modules whose weights lie in one matrix named `label`, one below the other. NULL in place of a module: rows of
+// zeros.
+typedef struct sumi_module_stack {
+    const char* label;
+    const char* const* modules;
+    const int32_t* rows; // of each module
+    int32_t count;
+} sumi_module_stack;
+void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack, int32_t cols);
+// Their biases, copied into one row of floats.
+void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack);
 // Binds the change that a file has beside a weight that is bound already: W + scale * up @ down (plan/weight.h). `up`
 // and `down` are whole tensor names of [rows, rank] and [rank, cols], or [1, rows, rank] and so on, as one of several
 // adapters.

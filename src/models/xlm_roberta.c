@@ -87,11 +87,9 @@ static void bind_change(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weig
             .up = is_table ? left : right, .down = is_table ? right : left, .rank = rank, .scale = model->scaling});
 }
 
-static void bind_linear(const sumi_xlm_roberta* model, sumi_binder* b, sumi_xlm_roberta_weights* linear, int32_t layer,
-                        const char* suffix, int32_t rows, int32_t cols)
+static void bind_linear(const sumi_xlm_roberta* model, sumi_binder* b, sumi_xlm_roberta_weights* linear,
+                        const char* module, int32_t rows, int32_t cols)
 {
-    char module[SUMI_NAME_BYTES];
-    roberta_name_in(module, layer, suffix);
     sumi_bind_linear(b, &linear->weight, &linear->bias, module, rows, cols);
     bind_change(model, b, &linear->weight, module, false);
 }
@@ -122,11 +120,11 @@ static void bind_roberta_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t 
     sumi_xlm_roberta_layer* l = &model->layers[layer];
     const int32_t width = model->width;
     char name[SUMI_NAME_BYTES];
-    bind_linear(model, b, &l->qkv, layer, "mixer.Wqkv", 3 * width, width);
-    bind_linear(model, b, &l->out, layer, "mixer.out_proj", width, width);
+    bind_linear(model, b, &l->qkv, roberta_name_in(name, layer, "mixer.Wqkv"), 3 * width, width);
+    bind_linear(model, b, &l->out, roberta_name_in(name, layer, "mixer.out_proj"), width, width);
     bind_roberta_norm(b, &l->norm1, roberta_name_in(name, layer, "norm1"), width);
-    bind_linear(model, b, &l->fc1, layer, "mlp.fc1", model->hidden, width);
-    bind_linear(model, b, &l->fc2, layer, "mlp.fc2", width, model->hidden);
+    bind_linear(model, b, &l->fc1, roberta_name_in(name, layer, "mlp.fc1"), model->hidden, width);
+    bind_linear(model, b, &l->fc2, roberta_name_in(name, layer, "mlp.fc2"), width, model->hidden);
     bind_roberta_norm(b, &l->norm2, roberta_name_in(name, layer, "norm2"), width);
 }
 
@@ -146,8 +144,7 @@ static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const 
         {"text_config.hf_model_config_kwargs.lora_alpha", SUMI_CONFIG_NUMBER, &alpha, 0, NULL}};
     model->scaling = 1.0f;
     if (b->result == SUMI_OK) {
-        b->result = sumi_config_read(config->data, config->bytes, config->path, fields,
-                                     (int32_t)(sizeof fields / sizeof *fields), b->error);
+        b->result = sumi_config_read(config, fields, (int32_t)(sizeof fields / sizeof *fields), b->error);
     }
     const int32_t stored_rank = find_rank(b, ROOT "embeddings.word_embeddings", 0);
     if (b->result != SUMI_OK) return;
@@ -214,17 +211,21 @@ static sumi_text_encoder_properties roberta_properties(const void* memory)
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// Writes activation(x W^T + bias), or residual + x W^T + bias in place of the residual.
+// Writes activation(x W^T + bias).
 static sumi_value write_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_xlm_roberta_weights* w,
-                               sumi_activation activation, sumi_value residual)
+                               sumi_activation activation)
 {
-    SUMI_ASSERT(activation == SUMI_ACT_NONE || residual.id == 0);
-    return sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label,
-                                                           .x = x,
-                                                           .weight = &w->weight,
-                                                           .bias = &w->bias,
-                                                           .activation = activation,
-                                                           .residual = residual});
+    return sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = label, .x = x, .weight = &w->weight, .bias = &w->bias, .activation = activation});
+}
+
+// Writes residual + x W^T + bias in place of the residual.
+static void write_linear_onto(sumi_plan* plan, const char* label, sumi_value x, const sumi_xlm_roberta_weights* w,
+                              sumi_value residual)
+{
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){
+                               .label = label, .x = x, .weight = &w->weight, .bias = &w->bias, .residual = residual});
 }
 
 static void write_roberta_norm(const sumi_xlm_roberta* model, sumi_plan* plan, const char* label, sumi_value h,
@@ -250,7 +251,7 @@ static sumi_value write_embeddings(const sumi_xlm_roberta* model, sumi_plan* pla
 static void write_roberta_layer(const sumi_xlm_roberta* model, sumi_plan* plan, const sumi_xlm_roberta_layer* w,
                                 sumi_value h, const sumi_attention* attention, sumi_value rope)
 {
-    sumi_value qkv = write_linear(plan, "attention.qkv", h, &w->qkv, SUMI_ACT_NONE, SUMI_NO_VALUE);
+    sumi_value qkv = write_linear(plan, "attention.qkv", h, &w->qkv, SUMI_ACT_NONE);
     sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attention.rope",
                                                       .qkv = qkv,
                                                       .q_heads = attention->q_heads,
@@ -259,10 +260,10 @@ static void write_roberta_layer(const sumi_xlm_roberta* model, sumi_plan* plan, 
                                                       .rope = rope,
                                                       .rotary = SUMI_ROTARY_HALVES});
     sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
-    write_linear(plan, "attention.out", o, &w->out, SUMI_ACT_NONE, h);
+    write_linear_onto(plan, "attention.out", o, &w->out, h);
     write_roberta_norm(model, plan, "norm1", h, &w->norm1);
-    sumi_value g = write_linear(plan, "mlp.fc1", h, &w->fc1, SUMI_ACT_GELU_ERF, SUMI_NO_VALUE);
-    write_linear(plan, "mlp.fc2", g, &w->fc2, SUMI_ACT_NONE, h);
+    sumi_value g = write_linear(plan, "mlp.fc1", h, &w->fc1, SUMI_ACT_GELU_ERF);
+    write_linear_onto(plan, "mlp.fc2", g, &w->fc2, h);
     write_roberta_norm(model, plan, "norm2", h, &w->norm2);
 }
 

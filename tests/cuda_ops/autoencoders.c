@@ -60,9 +60,9 @@ static void build_autoencoder(scene* s, const op_case* c)
         sumi_value out;
         if (decodes) {
             out = sumi_plan_value(&s->plan, "picture", SUMI_ELEMENT_ACTIVATION, c->m * c->n, 3);
-            sumi_flux_vae_write_decode(vae, &s->plan, from, c->m / 2, c->n / 2, 0, out);
+            sumi_flux_vae_module.write_decode(vae, &s->plan, &(sumi_tile_source){from, c->m / 2, c->n / 2}, 0, out);
         } else {
-            out = sumi_flux_vae_write_encode(vae, &s->plan, from, c->m, c->n, 0);
+            out = sumi_flux_vae_module.write_encode(vae, &s->plan, &(sumi_tile_source){from, c->m, c->n}, 0);
         }
         expect(s, out, c->bound);
     }
@@ -123,9 +123,9 @@ static void build_pixel_autoencoder(scene* s, const op_case* c)
         sumi_value out;
         if (decodes) {
             out = sumi_plan_value(&s->plan, "picture", SUMI_ELEMENT_ACTIVATION, c->m * c->n, 3);
-            sumi_qwen_vae_module.write_decode(vae, &s->plan, from, c->m / 2, c->n / 2, 0, out);
+            sumi_qwen_vae_module.write_decode(vae, &s->plan, &(sumi_tile_source){from, c->m / 2, c->n / 2}, 0, out);
         } else {
-            out = sumi_qwen_vae_module.write_encode(vae, &s->plan, from, c->m, c->n, 0);
+            out = sumi_qwen_vae_module.write_encode(vae, &s->plan, &(sumi_tile_source){from, c->m, c->n}, 0);
         }
         expect(s, out, c->bound);
     }
