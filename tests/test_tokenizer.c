@@ -81,7 +81,7 @@ static void append_nfc(sumi_text_buffer* out, const char* text, size_t bytes, si
         while (shown < bytes && ((unsigned char)text[shown] & 0xC0) == 0x80) shown++;
         for (bool waits = false; !waits;) {
             sumi_text_piece piece = {.text = text + at, .bytes = shown - at, .is_last = shown == bytes, .work = work};
-            CHECK_NUMBER(sumi_nfc_append(&s_heap, &nfc, out, &piece, NULL), SUMI_OK);
+            CHECK_NUMBER(sumi_nfc_append(&nfc, &piece, &(sumi_text_output){&s_heap, out, NULL}), SUMI_OK);
             CHECK(piece.done <= work + 16 || work < 16);
             at += piece.taken;
             waits = piece.done < work;

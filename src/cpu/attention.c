@@ -115,11 +115,19 @@ static void begin_queries(const head* h, int32_t queries, const partial* sums)
     memset(sums->o, 0, (size_t)queries * (size_t)h->o_stride * sizeof(float));
 }
 
-// Adds a block of keys to the sums of a tile of queries: `rows` queries from `first` on. a and s are tiles for q and for
-// the scores.
-static void add_block(const head* h, int32_t first, int32_t rows, int32_t key, int32_t keys, const float* k_panels,
-                      const float* v_panels, const partial* sums, float* a, float* s)
+// A block of keys, `keys` of them from `key` on, with their packed k and v.
+typedef struct key_block {
+    int32_t key, keys;
+    const float *k_panels, *v_panels;
+} key_block;
+
+// Adds a block of keys to the sums of a tile of queries: `rows` queries from `first` on. a: memory for a tile of q, and
+// behind it one of scores.
+static void add_block(const head* h, int32_t first, int32_t rows, const key_block* block, const partial* sums, float* a)
 {
+    const int32_t key = block->key, keys = block->keys;
+    const float *k_panels = block->k_panels, *v_panels = block->v_panels;
+    float* s = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
     const sumi_cpu_kernels* kernels = h->loop->run->kernels;
     const sumi_op_attention* op = &h->loop->run->op->u.attention;
     const int32_t dim = op->dim, tile_cols = kernels->tile_cols, window = op->window;
@@ -169,9 +177,8 @@ static void attend(const head* h, int32_t query_begin, int32_t query_end, float*
     SUMI_ASSERT(query_begin >= 0 && queries >= 1 && queries <= group); // the capacity of the worker's memory
     const bool causal = op->causal;
     float* a = memory; // q tile
-    // scores, then probabilities: operand A of the second product
-    float* s = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
-    float* k_panels = s + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
+    // behind it scores, then probabilities: operand A of the second product
+    float* k_panels = a + 2 * SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
     float* v_panels = k_panels + (size_t)h->block * (size_t)op->dim;
     float* o = v_panels + (size_t)h->block * (size_t)h->o_stride;
     float* max = o + (size_t)group * (size_t)h->o_stride;
@@ -184,13 +191,14 @@ static void attend(const head* h, int32_t query_begin, int32_t query_end, float*
         if ((causal && key > query_end - 1) || (window > 0 && !causal && key >= query_end - 1 + window)) break;
         if (window > 0 && key + keys - 1 <= query_begin - window) continue;
         pack_block(h, key, keys, k_panels, v_panels);
+        const key_block block = {key, keys, k_panels, v_panels};
         for (int32_t t = 0; t < queries; t += height) {
             int32_t rows = sumi_min_int(height, queries - t), first = query_begin + t, last = first + rows - 1;
             if ((causal && key > last) || (window > 0 && !causal && key >= last + window)
                 || (window > 0 && key + keys - 1 <= first - window))
                 continue;
             const partial tile_sums = partial_at(&sums, t, h->o_stride);
-            add_block(h, first, rows, key, keys, k_panels, v_panels, &tile_sums, a, s);
+            add_block(h, first, rows, &block, &tile_sums, a);
         }
     }
     end_queries(h, query_begin, queries, &sums);
@@ -321,7 +329,7 @@ static void cut_attend(int32_t begin, int32_t end, int32_t worker_index, void* c
     const head* h = loop->h;
     const sumi_cpu_run* run = h->loop->run;
     const int32_t tile_rows = run->kernels->tile_rows, dim = run->op->u.attention.dim;
-    float *a = sumi_cpu_worker(run, worker_index), *s = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
+    float* a = sumi_cpu_worker(run, worker_index);
     for (int32_t t = begin; t < end; t++) {
         const int32_t unit = t / loop->c.unit_tiles, first = loop->group * loop->c.group_queries + t * tile_rows,
                       rows = sumi_min_int(tile_rows, loop->c.queries - first),
@@ -332,8 +340,9 @@ static void cut_attend(int32_t begin, int32_t end, int32_t worker_index, void* c
         if (block_begin == 0) begin_queries(h, rows, &sums);
         for (int32_t b = block_begin; b < block_end; b++) {
             const float* k_panels = run->shared + (size_t)b * cut_block_floats(run->kernels, &run->op->u.attention);
-            add_block(h, first, rows, b * h->block, sumi_min_int(h->block, h->key_count - b * h->block), k_panels,
-                      k_panels + (size_t)h->block * (size_t)dim, &sums, a, s);
+            const key_block block = {b * h->block, sumi_min_int(h->block, h->key_count - b * h->block), k_panels,
+                                     k_panels + (size_t)h->block * (size_t)dim};
+            add_block(h, first, rows, &block, &sums, a);
         }
         if (block_end == loop->c.blocks) end_queries(h, first, rows, &sums);
     }

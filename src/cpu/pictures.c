@@ -235,11 +235,17 @@ sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const s
 }
 
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
-// Blends the first `count` rows (or columns) of b, in place: b[i] = a[its last ones][i] (1 - i / count) + b[i] (i /
-// count). Strides are in floats: *_step from one blended row to the next, *_along from pixel to pixel of it.
-static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a, int64_t a_step, int64_t a_along,
-                       int32_t count, int32_t length, int32_t channels)
+// Where rows (or columns) of pixels lie. Strides in floats: `step` from one row to the next, `along` from pixel to pixel.
+typedef struct edge {
+    int64_t step, along;
+    int32_t count, length, channels; // rows, pixels of a row
+} edge;
+
+// Blends the first rows of b, in place: b[i] = a[i] (1 - i / count) + b[i] (i / count). a: its last rows.
+static void blend_edge(float* b, const edge* to_b, const float* a, const edge* to_a)
 {
+    const int64_t b_step = to_b->step, b_along = to_b->along, a_step = to_a->step, a_along = to_a->along;
+    const int32_t count = to_b->count, length = to_b->length, channels = to_b->channels;
     SUMI_ASSERT(count >= 0 && length >= 0 && channels >= 1);
     for (int32_t i = 0; i < count; i++) {
         float new_weight = (float)((double)i / (double)count), old_weight = (float)(1.0 - (double)i / (double)count);
@@ -261,14 +267,15 @@ sumi_result sumi_cpu_tile_blend(sumi_cpu_run* run)
     if (run->row_begin >= run->row_end) return SUMI_OK;
     if (above != NULL) {
         int32_t count = sumi_min_int(op->u.blend.extent, sumi_min_int(height, op->u.blend.above_height));
-        blend_edge(tile, row, channels, above + (op->u.blend.above_height - count) * row, row, channels, count, width,
-                   channels);
+        const edge rows = {row, channels, count, width, channels};
+        blend_edge(tile, &rows, above + (op->u.blend.above_height - count) * row, &rows);
     }
     if (left != NULL) {
         int32_t left_width = op->u.blend.left_width,
                 count = sumi_min_int(op->u.blend.extent, sumi_min_int(width, left_width));
-        blend_edge(tile, channels, row, left + (int64_t)(left_width - count) * channels, channels,
-                   (int64_t)left_width * channels, count, height, channels);
+        const edge columns = {channels, row, count, height, channels};
+        const edge left_columns = {channels, (int64_t)left_width * channels, count, height, channels};
+        blend_edge(tile, &columns, left + (int64_t)(left_width - count) * channels, &left_columns);
     }
     return SUMI_OK;
 }

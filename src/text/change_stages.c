@@ -17,11 +17,11 @@ static sumi_result change_by_characters(sumi_tokenizer_run* run, size_t index, b
     sumi_window* in = &run->stages[index - 1].out;
     sumi_text_piece piece = {
         .text = in->text, .bytes = in->bytes, .is_last = in->is_last, .work = 2 * SUMI_STAGE_BYTES};
+    const sumi_text_output out = {run->heap, &stage->buffer, run->error};
     if (stage->kind == SUMI_STAGE_NFC) {
-        SUMI_TRY(sumi_nfc_append(run->heap, stage->s.nfc, &stage->buffer, &piece, run->error));
+        SUMI_TRY(sumi_nfc_append(stage->s.nfc, &piece, &out));
     } else {
-        SUMI_TRY(sumi_charsmap_append(run->heap, &stage->s.charsmap, &stage->buffer, &run->tokenizer->charsmap, &piece,
-                                      run->error));
+        SUMI_TRY(sumi_charsmap_append(&run->tokenizer->charsmap, &stage->s.charsmap, &piece, &out));
     }
     sumi_window_take(in, piece.taken);
     run->work += 4 + piece.done;

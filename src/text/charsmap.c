@@ -144,8 +144,8 @@ void sumi_charsmap_destroy(sumi_charsmap* map)
     *map = (sumi_charsmap){0};
 }
 
-static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text,
-                                    size_t bytes, sumi_error* error)
+static sumi_result append_character(const sumi_charsmap* map, const char* text, size_t bytes,
+                                    const sumi_text_output* out)
 {
     SUMI_ASSERT(bytes >= 1);
     size_t begin = 0, length = 0;
@@ -158,28 +158,27 @@ static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, cons
     } else {
         found = find_shortest_key(map, text, bytes, &begin, &length);
     }
-    return found ? sumi_text_append(heap, out, replacements(map) + begin, length, error)
-                 : sumi_text_append(heap, out, text, bytes, error);
+    return found ? sumi_text_put(out, replacements(map) + begin, length) : sumi_text_put(out, text, bytes);
 }
 
 enum { MAX_WHOLE_CLUSTER = 5, CLUSTER_WORK = 8 }; // longer clusters are looked up character by character
 
-static sumi_result append_characters(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map,
-                                     sumi_text_piece* piece, size_t end, sumi_error* error)
+static sumi_result append_characters(const sumi_charsmap* map, sumi_text_piece* piece, size_t end,
+                                     const sumi_text_output* out)
 {
-    const size_t before = out->bytes;
+    const size_t before = out->buffer->bytes;
     while (piece->taken < end) {
         const size_t length = sumi_utf8_length(piece->text + piece->taken);
-        SUMI_TRY(append_character(heap, out, map, piece->text + piece->taken, length, error));
+        SUMI_TRY(append_character(map, piece->text + piece->taken, length, out));
         piece->taken += length;
     }
-    piece->done += CLUSTER_WORK + (out->bytes - before) / 8;
+    piece->done += CLUSTER_WORK + (out->buffer->bytes - before) / 8;
     return SUMI_OK;
 }
 
 // Appends the next characters of a long cluster, up to its end or the piece's.
-static sumi_result append_long_cluster(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
-                                       const sumi_charsmap* map, sumi_text_piece* piece, sumi_error* error)
+static sumi_result append_long_cluster(const sumi_charsmap* map, sumi_charsmap_state* state, sumi_text_piece* piece,
+                                       const sumi_text_output* out)
 {
     while (piece->taken < piece->bytes && piece->done < piece->work) {
         size_t length;
@@ -189,14 +188,14 @@ static sumi_result append_long_cluster(sumi_heap* heap, sumi_charsmap_state* sta
             return SUMI_OK;
         }
         state->before = after;
-        SUMI_TRY(append_characters(heap, out, map, piece, piece->taken + length, error));
+        SUMI_TRY(append_characters(map, piece, piece->taken + length, out));
     }
     return SUMI_OK;
 }
 
 // Appends a cluster, or the begin of a long one. False: more text has to tell where the cluster ends.
-static sumi_result append_cluster(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
-                                  const sumi_charsmap* map, sumi_text_piece* piece, bool* out_known, sumi_error* error)
+static sumi_result append_cluster(const sumi_charsmap* map, sumi_charsmap_state* state, sumi_text_piece* piece,
+                                  const sumi_text_output* out, bool* out_known)
 {
     const char* text = piece->text;
     size_t length, at = piece->taken, end = at;
@@ -219,9 +218,9 @@ static sumi_result append_cluster(sumi_heap* heap, sumi_charsmap_state* state, s
     if (end - at <= MAX_WHOLE_CLUSTER && find_shortest_key(map, text + at, end - at, &begin, &replaced)) {
         piece->taken = end;
         piece->done += CLUSTER_WORK + replaced / 8;
-        return sumi_text_append(heap, out, replacements(map) + begin, replaced, error);
+        return sumi_text_put(out, replacements(map) + begin, replaced);
     }
-    return append_characters(heap, out, map, piece, end, error);
+    return append_characters(map, piece, end, out);
 }
 
 // How many of the next bytes are ASCII characters that the map leaves alone and that are whole clusters, because an
@@ -236,19 +235,19 @@ static size_t unchanged_bytes(const sumi_charsmap* map, const sumi_text_piece* p
     return at > 0 && (at == rest ? !piece->is_last : text[at] >= 0x80) ? at - 1 : at;
 }
 
-sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
-                                 const sumi_charsmap* map, sumi_text_piece* piece, sumi_error* error)
+sumi_result sumi_charsmap_append(const sumi_charsmap* map, sumi_charsmap_state* state, sumi_text_piece* piece,
+                                 const sumi_text_output* out)
 {
     SUMI_ASSERT(map->blob != NULL && map->unit_count > 0);
     const char* text = piece->text;
     while (piece->taken < piece->bytes && piece->done < piece->work) {
         if (state->is_inside) {
-            SUMI_TRY(append_long_cluster(heap, state, out, map, piece, error));
+            SUMI_TRY(append_long_cluster(map, state, piece, out));
             continue;
         }
         const size_t at = piece->taken, same = unchanged_bytes(map, piece);
         if (same > 0) {
-            SUMI_TRY(sumi_text_append(heap, out, text + at, same, error));
+            SUMI_TRY(sumi_text_put(out, text + at, same));
             piece->taken += same;
             piece->done += 1 + same / 2;
             continue;
@@ -257,13 +256,13 @@ sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_charsmap_state* state, su
         // an ASCII character before another ASCII character is a whole cluster, except CR before LF
         if ((unsigned char)text[at] < 0x80
             && (is_end ? piece->is_last : ((unsigned char)text[at + 1] < 0x80 && text[at] != '\r'))) {
-            SUMI_TRY(append_character(heap, out, map, text + at, 1, error));
+            SUMI_TRY(append_character(map, text + at, 1, out));
             piece->taken++;
             piece->done++;
             continue;
         }
         bool is_known;
-        SUMI_TRY(append_cluster(heap, state, out, map, piece, &is_known, error));
+        SUMI_TRY(append_cluster(map, state, piece, out, &is_known));
         if (!is_known) break;
     }
     return SUMI_OK;

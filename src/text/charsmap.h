@@ -32,6 +32,6 @@ typedef struct sumi_charsmap_state {
 
 // Appends the normalised form of a piece of a text, which must be valid UTF-8. The whole text has been written when the
 // last piece is taken.
-sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_charsmap_state* state, sumi_text_buffer* out,
-                                 const sumi_charsmap* map, sumi_text_piece* piece, sumi_error* error);
+sumi_result sumi_charsmap_append(const sumi_charsmap* map, sumi_charsmap_state* state, sumi_text_piece* piece,
+                                 const sumi_text_output* out);
 #endif

@@ -29,6 +29,18 @@ static inline sumi_result sumi_text_append(sumi_heap* heap, sumi_text_buffer* bu
     return SUMI_OK;
 }
 
+// Where a function appends text, and where it says why it failed.
+typedef struct sumi_text_output {
+    sumi_heap* heap;
+    sumi_text_buffer* buffer;
+    sumi_error* error;
+} sumi_text_output;
+
+static inline sumi_result sumi_text_put(const sumi_text_output* out, const char* text, size_t bytes)
+{
+    return sumi_text_append(out->heap, out->buffer, text, bytes, out->error);
+}
+
 static inline void sumi_text_release(sumi_heap* heap, sumi_text_buffer* buffer)
 {
     sumi_free(heap, buffer->memory);

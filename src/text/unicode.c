@@ -216,19 +216,19 @@ static bool compose_letter(sumi_nfc* nfc, sumi_text_piece* piece)
 }
 
 // Writes the letter with its marks. The letter behind it is the next one. False: the work is done.
-static sumi_result write_letter(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* out, sumi_text_piece* piece,
-                                bool* out_ended, sumi_error* error)
+static sumi_result write_letter(sumi_nfc* nfc, sumi_text_piece* piece, const sumi_text_output* to, bool* out_ended)
 {
+    sumi_text_buffer* out = to->buffer;
     *out_ended = false;
     if (nfc->has_letter) {
-        SUMI_TRY(sumi_text_reserve(heap, out, 4, error));
+        SUMI_TRY(sumi_text_reserve(to->heap, out, 4, to->error));
         out->bytes += sumi_utf8_encode((uint32_t)nfc->letter, sumi_text_data(out) + out->bytes);
         nfc->has_letter = false;
     }
     int32_t class = 0;
     for (;;) {
         if (piece->done >= piece->work) return SUMI_OK;
-        SUMI_TRY(sumi_text_reserve(heap, out, 4, error)); // before the mark is taken from its list
+        SUMI_TRY(sumi_text_reserve(to->heap, out, 4, to->error)); // before the mark is taken from its list
         const sumi_nfc_mark* mark = next_mark(nfc, &class);
         if (mark == NULL) break;
         piece->done += POINT_WORK;
@@ -259,8 +259,7 @@ static sumi_result decompose(sumi_nfc* nfc, int32_t code_point, sumi_error* erro
 
 // Copies plain and standalone characters, as many as the work allows. A plain character stays if the next one is not
 // known or may compose with it; then it is *out_next_bytes long.
-static sumi_result copy_plain(sumi_heap* heap, sumi_text_buffer* out, sumi_text_piece* piece, size_t* out_next_bytes,
-                              sumi_error* error)
+static sumi_result copy_plain(sumi_text_piece* piece, const sumi_text_output* out, size_t* out_next_bytes)
 {
     const size_t room = (piece->work - piece->done) * PLAIN_PER_WORK, begin = piece->taken,
                  end = piece->bytes - begin < room ? piece->bytes : begin + room;
@@ -287,11 +286,10 @@ static sumi_result copy_plain(sumi_heap* heap, sumi_text_buffer* out, sumi_text_
     if (at == piece->bytes && piece->is_last) last_plain = at;
     if (last_plain > begin || *out_next_bytes > 0) piece->done += (at - begin) / PLAIN_PER_WORK + 1;
     piece->taken = last_plain;
-    return sumi_text_append(heap, out, piece->text + begin, last_plain - begin, error);
+    return sumi_text_put(out, piece->text + begin, last_plain - begin);
 }
 
-sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* out, sumi_text_piece* piece,
-                            sumi_error* error)
+sumi_result sumi_nfc_append(sumi_nfc* nfc, sumi_text_piece* piece, const sumi_text_output* out)
 {
     while (piece->done < piece->work) {
         if (nfc->phase == SUMI_NFC_COMPOSE) {
@@ -300,14 +298,14 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* ou
         }
         if (nfc->phase == SUMI_NFC_WRITE) {
             bool ended;
-            SUMI_TRY(write_letter(heap, nfc, out, piece, &ended, error));
+            SUMI_TRY(write_letter(nfc, piece, out, &ended));
             if (!ended) break;
             continue;
         }
         if (nfc->point_index < nfc->point_count) {
             const int32_t point = nfc->points[nfc->point_index], class = combining_class(point);
             if (class != 0) {
-                SUMI_TRY(add_mark(heap, nfc, point, (uint32_t) class, error));
+                SUMI_TRY(add_mark(out->heap, nfc, point, (uint32_t) class, out->error));
             } else if (nfc->has_letter || nfc->mark_count > 0) {
                 nfc->next_letter = point;
                 nfc->has_next_letter = true;
@@ -327,7 +325,7 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* ou
             if (piece->taken == piece->bytes) break;
             clear_marks(nfc);
             const size_t before = piece->taken;
-            SUMI_TRY(copy_plain(heap, out, piece, &length, error));
+            SUMI_TRY(copy_plain(piece, out, &length));
             if (length == 0 && piece->taken == before) { break; } // the next character decides
             if (length == 0) continue;
         } else if (piece->taken < piece->bytes) {
@@ -338,7 +336,7 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* ou
         }
         if (length != 0) {
             size_t unused;
-            SUMI_TRY(decompose(nfc, (int32_t)sumi_utf8_get(piece->text + piece->taken, &unused), error));
+            SUMI_TRY(decompose(nfc, (int32_t)sumi_utf8_get(piece->text + piece->taken, &unused), out->error));
             piece->taken += length;
             piece->done += POINT_WORK;
         } else {

@@ -82,8 +82,7 @@ typedef struct sumi_text_piece {
 } sumi_text_piece;
 
 // Appends the NFC of the piece. The whole text has been written when the last piece is taken and done < work.
-sumi_result sumi_nfc_append(sumi_heap* heap, sumi_nfc* nfc, sumi_text_buffer* out, sumi_text_piece* piece,
-                            sumi_error* error);
+sumi_result sumi_nfc_append(sumi_nfc* nfc, sumi_text_piece* piece, const sumi_text_output* out);
 void sumi_nfc_reset(sumi_nfc* nfc);                    // gives up the text; keeps memory
 void sumi_nfc_release(sumi_heap* heap, sumi_nfc* nfc); // the same, and frees it
 
