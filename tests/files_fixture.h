@@ -2,6 +2,7 @@
 // types and written as new files in a scratch folder, and pictures that are drawn from these.
 #ifndef FILES_FIXTURE_H
 #define FILES_FIXTURE_H
+#include "at_once.h"
 #include "engine_fixture.h"
 #include "files/safetensors_write.h"
 #include "number_formats.h"
@@ -117,7 +118,7 @@ static inline void take(bag* b, const char* folder, const char* stem, const char
     sumi_error error = {0};
     sumi_tensor_set set;
     sumi_tensor_set_init(&set, &t_heap, NULL);
-    CHECK_NUMBER(sumi_tensor_set_open_folder(&set, folder, stem, &error), SUMI_OK);
+    CHECK_NUMBER(open_tensor_folder(&set, folder, stem, &error), SUMI_OK);
     for (size_t i = 0; i < set.count; i++) {
         const sumi_tensor* t = &set.tensors[i];
         char name[192], full[256];

@@ -1,5 +1,6 @@
 // The common folder: tokenizers, random numbers, files good and bad, single operations, pictures. Manifests say what
 // there is.
+#include "at_once.h"
 #include "files/tensors.h"
 #include "golden_support.h"
 #include "number_formats.h"
@@ -310,7 +311,7 @@ static void run_cuda_noise(golden_case* c, const char* folder, const char* stem)
         sumi_torch_cuda_seed(&generator, seed_of(row), (int32_t)json_number(device, "sm_count", 0),
                              (int32_t)json_number(device, "max_threads_per_sm", 0));
         generator.offset = (uint64_t)json_number(row, "offset_before", 0);
-        sumi_torch_cuda_randn(&generator, made, count);
+        torch_cuda_randn(&generator, made, count);
         offsets = offsets && generator.offset == (uint64_t)json_number(row, "offset_after", (double)generator.offset);
         // a 16-bit draw is the rounded float32 draw: half a step of the type more
         double step = strcmp(dtype, "bfloat16") == 0 ? 1.0 / 128 : strcmp(dtype, "float16") == 0 ? 1.0 / 1024 : 0.0;
@@ -389,8 +390,8 @@ static void run_verdicts(golden_case* c, const char* folder, const char* what)
         sumi_tensor_set set;
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &c->g->heap, NULL);
-        sumi_result result = sub != NULL ? sumi_tensor_set_open_folder(&set, path, "model", &error)
-                                         : sumi_tensor_set_open(&set, path, &error);
+        sumi_result result =
+            sub != NULL ? open_tensor_folder(&set, path, "model", &error) : sumi_tensor_set_open(&set, path, &error);
         bool free_choice = expect == NULL || (strcmp(expect, "accept") != 0 && strcmp(expect, "reject") != 0);
         bool good = free_choice ? result == SUMI_OK || error.text[0] != 0
                   : strcmp(expect, "accept") == 0

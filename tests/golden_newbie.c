@@ -1,4 +1,5 @@
 // The kinds of NewBie-image cases: prompts through both text encoders, the transformer, adapters and whole pipelines.
+#include "at_once.h"
 #include "golden_flux_vae.h"
 #include "golden_qwen_image.h"
 #include "golden_watch.h"
@@ -38,7 +39,9 @@ static bool tokenise(golden_case* c, sumi_network* network, const char* text, si
 {
     sumi_error error = {0};
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
-        if (sumi_network_tokenise(network, e, text, bytes, out->ids[e], most, &out->count[e], &error) != SUMI_OK) {
+        if (read_prompt(network, e, &(sumi_prompt_text){.text = text, .bytes = bytes},
+                        &(sumi_prompt_ids){out->ids[e], most, NULL}, &out->count[e], &error)
+            != SUMI_OK) {
             case_fails(c, "%s", error.text);
             return false;
         }
@@ -592,10 +595,9 @@ static double recorded_field(double x, double t) { return -0.5 * x + sin(3.0 * t
 // A solver's table of rows on x, which holds `count` numbers; out: x after each step.
 static void follow(sumi_solver solver, const float* sigmas, int32_t steps, double* x, int64_t count, float* out)
 {
-    const int32_t evaluations = sumi_solver_evaluations(solver, sigmas, steps);
-    sumi_solver_row* rows = calloc((size_t)evaluations + 1, sizeof *rows);
+    sumi_solver_row* rows = calloc((size_t)(steps * sumi_solver_max_rows(solver)) + 1, sizeof *rows);
+    const int32_t evaluations = sumi_solver_rows(solver, sigmas, steps, rows);
     double *y = calloc((size_t)count, sizeof *y), *h = calloc((size_t)count, sizeof *h);
-    sumi_solver_rows(solver, sigmas, steps, rows);
     memcpy(y, x, (size_t)count * sizeof *y);
     for (int32_t e = 0; e < evaluations; e++) {
         const sumi_solver_row* r = &rows[e];
@@ -727,11 +729,10 @@ static bool make_schedule(golden_case* c, job* j)
         worst = off > worst ? off : worst;
     }
     if (!c->by_op) report(c, "the grid", worst, 1e-6, worst <= 1e-6); // the reference's tables are float32
-    j->evaluations = sumi_solver_evaluations(solver, sigmas, steps);
-    j->rows = calloc((size_t)j->evaluations, sizeof *j->rows);
+    j->rows = calloc((size_t)(steps * sumi_solver_max_rows(solver)), sizeof *j->rows);
+    j->evaluations = sumi_solver_rows(solver, sigmas, steps, j->rows);
     j->times = calloc((size_t)j->evaluations, sizeof *j->times);
     j->guided = calloc((size_t)j->evaluations, sizeof *j->guided);
-    sumi_solver_rows(solver, sigmas, steps, j->rows);
     const double end = truncation != NULL && truncation->type == NODE_NUMBER ? truncation->number : 2.0;
     for (int32_t e = 0; e < j->evaluations; e++) {
         j->times[e] = sumi_network_time(j->network, j->rows[e].sigma);

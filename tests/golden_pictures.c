@@ -50,8 +50,8 @@ static uint8_t* resize(golden_case* c, const uint8_t* rgb, sumi_picture_size fro
 {
     uint8_t* out = calloc(3 * (size_t)to.width * (size_t)to.height + 1, 1);
     sumi_error error = {0};
-    if (sumi_pixels_resize(&c->g->heap, rgb, from.width, from.height, 3 * from.width, 3, out, to.width, to.height,
-                           filter, &error)
+    if (sumi_pixels_resize(&c->g->heap, &(sumi_pixels){rgb, from.width, from.height, 3 * from.width, 3},
+                           &(sumi_resized_pixels){out, to.width, to.height, filter}, &error)
         != SUMI_OK)
         case_fails(c, "%s", error.text);
     return out;

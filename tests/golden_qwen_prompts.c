@@ -1,4 +1,5 @@
 // Prompts of the Qwen-Image family as a whole: text and pictures to token ids, positions and features.
+#include "at_once.h"
 #include "golden_qwen_image.h"
 #include "models/language_model.h"
 #include "models/network_state.h"
@@ -27,7 +28,7 @@ bool tokenise_prompt(golden_case* c, sumi_network* network, const node* text, co
     }
     out->ids = calloc((size_t)capacity, sizeof *out->ids);
     sumi_error error = {0};
-    if (sumi_network_tokenise_pictures(network, 0, &prompt, out->ids, capacity, &out->count, out->picture_rows, &error)
+    if (read_prompt(network, 0, &prompt, &(sumi_prompt_ids){out->ids, capacity, out->picture_rows}, &out->count, &error)
         == SUMI_OK)
         return true;
     case_fails(c, "%s", error.text);

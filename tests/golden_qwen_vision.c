@@ -20,8 +20,8 @@ static void compare_resize(golden_case* c, const char* label, const picture_file
     uint8_t* got = calloc(bytes + 1, 1);
     sumi_error error = {0};
     int64_t different = 0;
-    if (sumi_pixels_resize(&c->g->heap, from->pixels, from->width, from->height, 3 * from->width, 3, got, want->width,
-                           want->height, filter, &error)
+    if (sumi_pixels_resize(&c->g->heap, &(sumi_pixels){from->pixels, from->width, from->height, 3 * from->width, 3},
+                           &(sumi_resized_pixels){got, want->width, want->height, filter}, &error)
         != SUMI_OK)
         case_fails(c, "%s", error.text);
     for (size_t i = 0; i < bytes; i++) different += got[i] != want->pixels[i];

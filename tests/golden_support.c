@@ -1,4 +1,5 @@
 #include "golden_support.h"
+#include "at_once.h"
 #include "files/json.h"
 #include "models/network_state.h"
 #include "plan_runner.h"
@@ -583,8 +584,7 @@ bool run_plan(plan_run* run, sumi_plan* plan)
     int32_t* results = list_results(plan, &result_count);
     for (size_t v = 0; v < plan->value_count && by_op; v++) plan->values[v].bound = true;
     sumi_result result = by_op ? sumi_plan_finish(plan, &error) : SUMI_OK;
-    if (result == SUMI_OK)
-        result = sumi_plan_slice(plan, &rates, by_op ? 0 : sumi_engine_defaults().max_slice_us, &error);
+    if (result == SUMI_OK) result = plan_slice(plan, &rates, by_op ? 0 : sumi_engine_defaults().max_slice_us, &error);
     if (result == SUMI_OK) result = plan_ready(g->runner, plan, &error);
     if (result == SUMI_OK) {
         f->start(g->runner, plan);

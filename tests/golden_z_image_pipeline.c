@@ -1,4 +1,5 @@
 // Z-Image's pictures in, and whole pipelines: every step's latents, previews, pixels.
+#include "at_once.h"
 #include "golden_z_image.h"
 #include "models/network_state.h"
 #include "pictures/masks.h"
@@ -215,11 +216,10 @@ static void make_schedule(golden_case* c, job* j)
     memcpy(j->sigmas, all + first, ((size_t)j->steps + 1) * sizeof *all);
     free(all);
     sumi_solver solver = solver_of(c);
-    j->evaluations = sumi_solver_evaluations(solver, j->sigmas, j->steps);
-    j->rows = calloc((size_t)j->evaluations + 1, sizeof *j->rows);
+    j->rows = calloc((size_t)(j->steps * sumi_solver_max_rows(solver)) + 1, sizeof *j->rows);
+    j->evaluations = sumi_solver_rows(solver, j->sigmas, j->steps, j->rows);
     j->times = calloc((size_t)j->evaluations + 1, sizeof *j->times);
     j->guided = calloc((size_t)j->evaluations + 1, sizeof *j->guided);
-    sumi_solver_rows(solver, j->sigmas, j->steps, j->rows);
     for (int32_t e = 0; e < j->evaluations; e++) {
         j->times[e] = sumi_network_time(j->network, j->rows[e].sigma);
         j->guided[e] = scale > 0 && !(truncation <= 1.0 && j->times[e] > (float)truncation);
@@ -265,7 +265,7 @@ static void compare_pipeline(golden_case* c, job* j, plan_run* run)
             for (int64_t i = 0; i < pixels; i++)
                 for (int64_t k = 0; k < 3; k++)
                     bytes.values[(s * pixels + i) * 3 + k] =
-                        sumi_pixel_from_unit(j->previews.values[(s * 3 + k) * pixels + i]);
+                        pixel_from_unit(j->previews.values[(s * 3 + k) * pixels + i]);
         compare(c, "preview_u8", &bytes);
         array_free(&bytes);
     }

@@ -1,4 +1,5 @@
 // Z-Image's prompts: text to ids, ids to features, through the text encoder layer by layer.
+#include "at_once.h"
 #include "golden_z_image.h"
 #include "models/network_state.h"
 #include "models/prompt_reader.h"
@@ -10,7 +11,10 @@
 bool tokenise_text(golden_case* c, sumi_network* network, const char* text, size_t bytes, token_list* out)
 {
     sumi_error error = {0};
-    if (sumi_network_tokenise(network, 0, text, bytes, out->ids, 512, &out->count, &error) == SUMI_OK) return true;
+    if (read_prompt(network, 0, &(sumi_prompt_text){.text = text, .bytes = bytes},
+                    &(sumi_prompt_ids){out->ids, 512, NULL}, &out->count, &error)
+        == SUMI_OK)
+        return true;
     case_fails(c, "%s", error.text);
     return false;
 }

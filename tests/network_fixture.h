@@ -2,6 +2,7 @@
 // the CPU.
 #ifndef NETWORK_FIXTURE_H
 #define NETWORK_FIXTURE_H
+#include "at_once.h"
 #include "cpu/cpu.h"
 #include "files/safetensors_write.h"
 #include "models/network_state.h"
@@ -82,7 +83,7 @@ static inline bool read_tensors(sumi_tensor_set* set, const char* path, const ch
     sumi_error error = {0};
     sumi_tensor_set_init(set, &t_heap, NULL);
     sumi_result result =
-        stem != NULL ? sumi_tensor_set_open_folder(set, path, stem, &error) : sumi_tensor_set_open(set, path, &error);
+        stem != NULL ? open_tensor_folder(set, path, stem, &error) : sumi_tensor_set_open(set, path, &error);
     if (result != SUMI_OK) printf("  %s\n", error.text);
     return result == SUMI_OK;
 }
@@ -113,7 +114,7 @@ static inline float* run_job(const sumi_network* network, const job* j, uint32_t
     sumi_rates rates = {1e3, 1e3, 1.0};
     sumi_result result = j->stops_at_latents ? sumi_pipeline_write_latents(network, &j->r, false, &plan, &p, error)
                                              : sumi_pipeline_write(network, &j->r, &plan, &p, error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, max_us, error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, max_us, error);
     if (result == SUMI_OK) result = sumi_plan_validate(&plan, error);
     if (result == SUMI_OK) result = f->reserve(t_runner, &plan, error);
     if (result == SUMI_OK) {
@@ -262,9 +263,9 @@ static inline scene* open_scene(void)
     s->network = open_path(GOLDEN "model");
     sumi_error error = {0};
     for (int i = 0; i < 3 && s->network != NULL; i++)
-        CHECK_NUMBER(
-            sumi_network_tokenise(s->network, 0, texts[i], strlen(texts[i]), s->ids[i], 512, &s->counts[i], &error),
-            SUMI_OK);
+        CHECK_NUMBER(read_prompt(s->network, 0, &(sumi_prompt_text){.text = texts[i], .bytes = strlen(texts[i])},
+                                 &(sumi_prompt_ids){s->ids[i], 512, NULL}, &s->counts[i], &error),
+                     SUMI_OK);
     fill(s->noise, sizeof s->noise / sizeof *s->noise, 9);
     return s;
 }

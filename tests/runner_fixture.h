@@ -6,6 +6,7 @@
 //     close_small_plan  destroys all of it, and checks that no memory is left and that no rule of the driver was broken
 #ifndef RUNNER_FIXTURE_H
 #define RUNNER_FIXTURE_H
+#include "at_once.h"
 #include "base/memory.h"
 #include "cuda/cuda.h"
 #include "fake_cuda.h"
@@ -156,7 +157,7 @@ typedef struct small_plan {
 
 static const int32_t s_counts[4] = {3, 1, 4, 1};
 
-// slice_us: the longest predicted time of a slice, as in sumi_plan_slice()
+// slice_us: the longest predicted time of a slice, as in plan_slice()
 
 static inline sumi_result write_small_plan(small_plan* small, runner_setup* setup, small_model* model, int32_t tokens,
                                            uint32_t slice_us, sumi_error* error)
@@ -182,7 +183,7 @@ static inline sumi_result write_small_plan(small_plan* small, runner_setup* setu
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = small->y, .rows = tokens});
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = small->counts, .y = small->counts, .y_row = 1, .rows = 1});
     sumi_result result = sumi_plan_finish(plan, error);
-    return result == SUMI_OK ? sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error) : result;
+    return result == SUMI_OK ? plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error) : result;
 }
 
 // ---- All of it -----------------------------------------------------------------------------------------------------

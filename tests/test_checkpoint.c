@@ -1,5 +1,6 @@
 // Checkpoints: folders and single files become components, step by step; what is wrong is named; every allocation
 // fails; and the golden checkpoints open.
+#include "at_once.h"
 #include "failing.h"
 #include "files/checkpoint.h"
 #include "files/tensor_scaling.h"
@@ -335,7 +336,7 @@ TEST(every_failed_allocation_is_survived)
             if (what == 0) {
                 sumi_tensor_set set = {0};
                 sumi_tensor_set_init(&set, &heap, &host);
-                result = sumi_tensor_set_open_folder(&set, "m/transformer", "diffusion_pytorch_model", &error);
+                result = open_tensor_folder(&set, "m/transformer", "diffusion_pytorch_model", &error);
                 sumi_tensor_set_close(&set);
             } else if (what == 1) {
                 sumi_tensor_set set = {0};

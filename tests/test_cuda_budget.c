@@ -1,6 +1,7 @@
 // Memory budgets on the fake driver (fake_cuda): which weights stay, whether the others are in their places when
 // the kernels that read them run, and whether more is ever held than is allowed. Kernels do nothing there, but copies
 // are real.
+#include "at_once.h"
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/cuda.h"
@@ -133,7 +134,7 @@ static sumi_result write_network(const sumi_runner* runner, network* n, sumi_hea
     sumi_plan_section(plan, SUMI_SECTION_DECODE, 2, 0);
     write_layers(n, x, BLOCKS / 3 + BLOCKS, WEIGHTS);
     SUMI_TRY(sumi_plan_finish(plan, error));
-    return sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error);
+    return plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error);
 }
 
 // ---- What kernels find ----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 // memory than a block of the card has, and launches that a kernel was not compiled for. So a run that ends well has
 // chosen kernels that fit. The products of plans at the released sizes, too large to run here, are only chosen. What
 // kernels compute is shown on a GPU by programs that run as such a card (tests/pretend_cuda).
+#include "at_once.h"
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/cuda.h"
@@ -142,7 +143,7 @@ static int draw(bench* b, const sumi_network* network, const family* f, int size
     const sumi_rates rates = b->runner->functions->rates(b->runner);
     fake_count_launches(true);
     sumi_result result = write_plan(b, network, f, size, as, &plan, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, sumi_engine_defaults().max_slice_us, &error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, sumi_engine_defaults().max_slice_us, &error);
     if (result == SUMI_OK) result = plan_ready(b->runner, &plan, &error);
     if (result == SUMI_OK) {
         b->runner->functions->start(b->runner, &plan);

@@ -1,6 +1,7 @@
 // Which weights stay where a budget has no room for all of them, which leave when another plan wants the room, and how
 // many bytes a run copies, on the fake driver (fake_cuda): what steps read stays longest, and what a run reads
 // once is copied once at most.
+#include "at_once.h"
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/cuda.h"
@@ -89,7 +90,7 @@ static sumi_result write_network(const sumi_runner* runner, network* n, sumi_hea
     sumi_plan_section(plan, SUMI_SECTION_DECODE, PICTURES, 0);
     write_layers(n, x, DECODE_AT, WEIGHTS);
     SUMI_TRY(sumi_plan_finish(plan, error));
-    return sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, error);
+    return plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, error);
 }
 
 // ---- What a division must be ----------------------------------------------------------------------------------------
@@ -352,7 +353,7 @@ TEST(what_is_read_once_leaves_before_what_steps_read)
     sumi_plan_section(&other->plan, SUMI_SECTION_TEXT, 1, 0);
     write_layers(other, x, 0, TEXT_AT);
     CHECK(sumi_plan_finish(&other->plan, &error) == SUMI_OK);
-    CHECK(sumi_plan_slice(&other->plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, &error) == SUMI_OK);
+    CHECK(plan_slice(&other->plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, &error) == SUMI_OK);
     sumi_device_need need;
     CHECK(f->need(b.runner, &n->plan, 1ull << 40, &need, &error) == SUMI_OK && need.streamed_bytes == 0);
     f->set_budget(b.runner, need.device_bytes + 1000);

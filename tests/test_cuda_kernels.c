@@ -2,6 +2,7 @@
 // image and the other way round, and the golden data of real widths goes through the kernels that a released model goes
 // through. What they compute is shown on a GPU by test_cuda_ops and golden_run, whose lists tests/check_kernels.sh adds
 // up.
+#include "at_once.h"
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "base/file.h"
@@ -352,7 +353,7 @@ static void run_picture(bench* b, const sumi_network* network, sumi_weight_forma
     for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
     if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);
     if (result == SUMI_OK)
-        result = sumi_plan_slice(&plan, &rates, watches ? 0 : sumi_engine_defaults().max_slice_us, &error);
+        result = plan_slice(&plan, &rates, watches ? 0 : sumi_engine_defaults().max_slice_us, &error);
     if (result == SUMI_OK) result = plan_ready(b->runner, &plan, &error);
     if (result == SUMI_OK) {
         b->runner->functions->start(b->runner, &plan);
@@ -371,7 +372,7 @@ static void run_written(bench* b, sumi_plan* plan)
     sumi_error error = {0};
     const sumi_rates rates = b->runner->functions->rates(b->runner);
     sumi_result result = sumi_plan_finish(plan, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(plan, &rates, 0, &error);
+    if (result == SUMI_OK) result = plan_slice(plan, &rates, 0, &error);
     if (result == SUMI_OK) result = plan_ready(b->runner, plan, &error);
     if (result == SUMI_OK) {
         b->runner->functions->start(b->runner, plan);

@@ -3,6 +3,7 @@
 // finished slices, a lost device, and the context of the host program. How weights reach the device is in
 // test_cuda_uploads.c, what the backend marks in a plan in test_cuda_arrange.c. Kernels do nothing here; what they
 // compute is checked by test_cuda_ops.c.
+#include "at_once.h"
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/plan_records.h"
@@ -309,7 +310,7 @@ TEST(inputs_go_through_the_ring_whole)
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = x, .y = y, .rows = ROWS});
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = c, .y = c, .y_row = 1, .rows = 1});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    CHECK(sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
+    CHECK(plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
     CHECK(plan_ready(setup.runner, &plan, &error) == SUMI_OK);
     unsigned char *from = malloc((size_t)ROWS * COLS * 4), *into = malloc((size_t)ROWS * COLS * 4);
     for (size_t i = 0; i < (size_t)ROWS * COLS * 4; i++) from[i] = (unsigned char)(i * 2654435761u >> 11);

@@ -1,6 +1,7 @@
 // How the CUDA backend brings weights to the device, on the fake driver: in which form (device/form.h), in pieces and
 // over several calls, with adapters' factors and balances, again after a failure, and how they are released. Kernels do
 // nothing here, so forms that a kernel makes are checked by the parameters of its launches.
+#include "at_once.h"
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
@@ -464,7 +465,7 @@ TEST(no_call_pins_long)
     // an op writes x, so that x can be read back
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = x, .y = x, .y_row = 1, .rows = 1});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK
-          && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
+          && plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
     uint64_t longest = 0;
     for (int32_t round = 0; round < 2; round++) { // as loading a model (weights), then as an image job (all the rest)
         bool is_done = false;
@@ -524,7 +525,7 @@ TEST(a_frame_goes_on_with_the_buffers_of_a_wait)
         const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, COLS);
         (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK
-              && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
+              && plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
         bool is_done = false;
         float progress;
         uint64_t pinned_before = 0;

@@ -1,6 +1,7 @@
 // What lies on a device (src/device) without a device: plans of every family run on one in host memory (toy_device.h),
 // under budgets from all of their weights to hardly any. Whatever is resident, streamed or pinned, an op finds the same
 // bytes; no budget is exceeded; and a call that fails leaves nothing behind.
+#include "at_once.h"
 #include "device/choose_forms.h"
 #include "device/device_budget.h"
 #include "device/stored.h"
@@ -240,7 +241,7 @@ static bool write_plan(const sumi_network* network, sumi_weight_format format, s
     plan->arrange = arrange;
     plan->weight_options.weights = plan->weight_options.text_weights = format;
     sumi_result result = sumi_pipeline_write(network, &request, plan, &pipeline, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, &error);
+    if (result == SUMI_OK) result = plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, &error);
     CHECK_TEXT(error.text, "");
     return result == SUMI_OK;
 }

@@ -1,5 +1,6 @@
 // The engine through the public header, with the tiny checkpoint: golden pipelines, same bits, prompts, adapters,
 // targets.
+#include "at_once.h"
 #include "base/dtype.h"
 #include "engine_fixture.h"
 #include "jobs/model.h"
@@ -318,8 +319,8 @@ TEST(noise_is_the_generators_and_posterior_noise_comes_first)
             if (cuda) {
                 sumi_torch_cuda_generator generator;
                 sumi_torch_cuda_seed(&generator, s_item.seed, 108, 2048);
-                if (from_image) sumi_torch_cuda_randn(&generator, eps, COUNT);
-                sumi_torch_cuda_randn(&generator, noise, COUNT);
+                if (from_image) torch_cuda_randn(&generator, eps, COUNT);
+                torch_cuda_randn(&generator, noise, COUNT);
             } else {
                 sumi_torch_cpu_generator generator;
                 sumi_torch_cpu_seed(&generator, s_item.seed);

@@ -1,5 +1,6 @@
 // How the engine fills a frame's budget on a GPU: what is in flight, what it knows of slices, noise. On the fake
 // driver.
+#include "at_once.h"
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/graphs.h"
@@ -156,7 +157,7 @@ TEST(noise_in_pieces_is_the_noise_of_one_call)
         sumi_torch_cuda_generator cuda;
         sumi_torch_cpu_seed(&cpu, s_item.seed);
         sumi_torch_cuda_seed(&cuda, s_item.seed, 16, 2048); // fewer threads than values
-        if (is_cuda) sumi_torch_cuda_randn(&cuda, expected, COUNT);
+        if (is_cuda) torch_cuda_randn(&cuda, expected, COUNT);
         else sumi_torch_cpu_randn(&cpu, expected, COUNT);
         desc.noise = is_cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
         desc.noise_multiprocessors = 16;

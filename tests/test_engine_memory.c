@@ -29,8 +29,9 @@ TEST(an_image_resized_in_pieces_has_the_same_bits)
         if (cases[i].filter == SUMI_FILTER_LANCZOS)
             CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &picture, cases[i].width, cases[i].height, whole, &error), SUMI_OK);
         else
-            CHECK_NUMBER(sumi_pixels_resize(&heap, source, picture.width, picture.height, row, 3, whole, cases[i].width,
-                                            cases[i].height, cases[i].filter, &error),
+            CHECK_NUMBER(sumi_pixels_resize(
+                             &heap, &(sumi_pixels){source, picture.width, picture.height, row, 3},
+                             &(sumi_resized_pixels){whole, cases[i].width, cases[i].height, cases[i].filter}, &error),
                          SUMI_OK);
         const sumi_resize_args args = {&picture, cases[i].width, cases[i].height, cases[i].filter};
         sumi_workspace workspace = {0};

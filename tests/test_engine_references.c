@@ -1,5 +1,6 @@
 // Reference pictures from the public API into a job's plan: their sizes and tokens, their pixels, and all that a job
 // may ask for beside them.
+#include "at_once.h"
 #include "edit_fixture.h"
 #include "jobs/model.h"
 #include "jobs/prompt.h"
@@ -86,7 +87,7 @@ TEST(images_stand_in_the_prompt_as_their_tokens)
     int32_t ids[1024], literal[1024], rows[3] = {0}, count = 0, literal_count = 0;
     sumi_error error = {0};
     const sumi_prompt_text text = {.text = "make it red", .bytes = 11, .picture_tokens = tokens, .picture_count = 3};
-    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
+    CHECK_NUMBER(read_prompt(model->network, 0, &text, &(sumi_prompt_ids){ids, 1024, rows}, &count, &error), SUMI_OK);
     char written[2048] = "";
     for (int i = 0; i < 3; i++) {
         char piece[128];
@@ -96,9 +97,9 @@ TEST(images_stand_in_the_prompt_as_their_tokens)
         strcat(written, "<|vision_end|>");
     }
     strcat(written, "make it red");
-    CHECK_NUMBER(
-        sumi_network_tokenise(model->network, 0, written, strlen(written), literal, 1024, &literal_count, &error),
-        SUMI_OK);
+    CHECK_NUMBER(read_prompt(model->network, 0, &(sumi_prompt_text){.text = written, .bytes = strlen(written)},
+                             &(sumi_prompt_ids){literal, 1024, NULL}, &literal_count, &error),
+                 SUMI_OK);
     CHECK_NUMBER(count, literal_count);
     CHECK(memcmp(ids, literal, (size_t)count * sizeof *ids) == 0);
     for (int i = 0; i < 3; i++) {
@@ -112,9 +113,9 @@ TEST(images_stand_in_the_prompt_as_their_tokens)
     for (int i = 3; i < 8192; i += 4) long_text[i] = ' ';
     const sumi_prompt_text longer = {.text = long_text, .bytes = 8192, .picture_tokens = tokens, .picture_count = 3};
     CHECK(most <= 1024);
-    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &longer, ids, most, &count, rows, &error), SUMI_OK);
+    CHECK_NUMBER(read_prompt(model->network, 0, &longer, &(sumi_prompt_ids){ids, most, rows}, &count, &error), SUMI_OK);
     CHECK_NUMBER(count, most - 3);
-    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &longer, ids, most - 4, &count, rows, &error),
+    CHECK_NUMBER(read_prompt(model->network, 0, &longer, &(sumi_prompt_ids){ids, most - 4, rows}, &count, &error),
                  SUMI_TEXT_INVALID);
     free(long_text);
     close_engine(engine);
@@ -143,7 +144,7 @@ TEST(every_image_reaches_its_own_tokens_and_no_others)
     int32_t ids[1024], rows[3] = {0}, count = 0;
     sumi_error error = {0};
     const sumi_prompt_text text = {.text = "make it red", .bytes = 11, .picture_tokens = tokens, .picture_count = 3};
-    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
+    CHECK_NUMBER(read_prompt(model->network, 0, &text, &(sumi_prompt_ids){ids, 1024, rows}, &count, &error), SUMI_OK);
     CHECK_NUMBER(sumi_prompt_get_info(prompts[0]).encoders[0].token_count, count);
     for (int32_t row = 0; row < count; row++) {
         const bool is_its = row >= rows[1] && row < rows[1] + tokens[1],
@@ -192,8 +193,8 @@ static uint8_t* resized(const sumi_pixels* picture, sumi_picture_size size, sumi
             for (int32_t c = 0; c < 3; c++) rgb[(y * picture->width + x) * 3 + c] = from[channels == 1 ? 0 : c];
         }
     }
-    CHECK_NUMBER(sumi_pixels_resize(&heap, rgb, picture->width, picture->height, picture->width * 3, 3, into,
-                                    size.width, size.height, filter, &error),
+    CHECK_NUMBER(sumi_pixels_resize(&heap, &(sumi_pixels){rgb, picture->width, picture->height, picture->width * 3, 3},
+                                    &(sumi_resized_pixels){into, size.width, size.height, filter}, &error),
                  SUMI_OK);
     free(rgb);
     return into;

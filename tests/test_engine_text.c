@@ -1,5 +1,6 @@
 // Texts of a megabyte are tokenised in turns of a bounded amount of work: updates keep their budget, and cancels, pauses
 // and closed models take effect in the middle of a text.
+#include "at_once.h"
 #include "engine_fixture.h"
 #include "fake_clock.h"
 #include "jobs/engine_state.h"
@@ -170,7 +171,9 @@ TEST(the_mark_of_opening_words_is_found_anywhere_in_a_text)
     sumi_model* model = load_model_at(engine, "tests/golden/newbie/model");
     static int32_t want[512], got[512];
     int32_t want_count = 0, count = 0;
-    CHECK_NUMBER(sumi_network_tokenise(model->network, 1, "a fox", 5, want, 512, &want_count, NULL), SUMI_OK);
+    CHECK_NUMBER(read_prompt(model->network, 1, &(sumi_prompt_text){.text = "a fox", .bytes = 5},
+                             &(sumi_prompt_ids){want, 512, NULL}, &want_count, NULL),
+                 SUMI_OK);
     char* text = text_of("<<Prompt ", 20000); // the mark's begin, many times
     for (size_t at = 1; at<17000; at += at> 8150 && at < 8200 ? 1 : 811) {
         char saved[64];
@@ -178,7 +181,9 @@ TEST(the_mark_of_opening_words_is_found_anywhere_in_a_text)
         memcpy(saved, text + at, bytes);
         memcpy(text + at, s_mark, sizeof s_mark - 1);
         memcpy(text + at + sizeof s_mark - 1, "a fox", 5);
-        CHECK_NUMBER(sumi_network_tokenise(model->network, 1, text, at + bytes, got, 512, &count, NULL), SUMI_OK);
+        CHECK_NUMBER(read_prompt(model->network, 1, &(sumi_prompt_text){.text = text, .bytes = at + bytes},
+                                 &(sumi_prompt_ids){got, 512, NULL}, &count, NULL),
+                     SUMI_OK);
         CHECK(count == want_count && memcmp(got, want, (size_t)count * sizeof *got) == 0);
         memcpy(text + at, saved, bytes);
     }

@@ -1,5 +1,6 @@
 // Networks open in steps, from folders and from parts, and say what they are; schedulers and presets; what is refused;
 // every allocation fails.
+#include "at_once.h"
 #include "failing.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
@@ -197,7 +198,9 @@ TEST(network_opens_a_transformer_alone_and_refuses_what_it_lacks)
     CHECK(!network->info.has_text_encoder && !network->info.has_vae_decoder);
     sumi_error error = {0};
     int32_t ids[512], count;
-    CHECK_NUMBER(sumi_network_tokenise(network, 0, "a", 1, ids, 512, &count, &error), SUMI_NOT_SUPPORTED);
+    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = "a", .bytes = 1},
+                             &(sumi_prompt_ids){ids, 512, NULL}, &count, &error),
+                 SUMI_NOT_SUPPORTED);
     sumi_plan plan;
     sumi_pipeline p;
     sumi_pipeline_prompt prompt = {.token_count = {9}};
@@ -299,7 +302,9 @@ TEST(every_failing_allocation_is_survived)
             result = sumi_adapter_open(&heap, NULL, network, GOLDEN "lora/lora_peft.safetensors", &error, &adapter);
         if (result == SUMI_OK) result = sumi_adapter_open(&heap, NULL, network, scratch("lokr"), &error, &factors);
         int32_t ids[512], count = 0;
-        if (result == SUMI_OK) result = sumi_network_tokenise(network, 0, "a red fox", 9, ids, 512, &count, &error);
+        if (result == SUMI_OK)
+            result = read_prompt(network, 0, &(sumi_prompt_text){.text = "a red fox", .bytes = 9},
+                                 &(sumi_prompt_ids){ids, 512, NULL}, &count, &error);
         if (result == SUMI_OK) {
             sumi_plan plan;
             sumi_pipeline p;

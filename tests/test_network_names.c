@@ -1,4 +1,5 @@
 // One network under every naming scheme gives the same bits, and every missing or misshapen tensor is named.
+#include "at_once.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "network_fixture.h"
@@ -43,7 +44,9 @@ TEST(vae_with_ldm_names_decodes_and_encodes_the_same)
     fill(eps, 16 * 4 * 6, 2);
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 7);
     int32_t count;
-    CHECK_NUMBER(sumi_network_tokenise(network, 0, "a cat", 5, ids[0], 512, &count, &error), SUMI_OK);
+    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = "a cat", .bytes = 5},
+                             &(sumi_prompt_ids){ids[0], 512, NULL}, &count, &error),
+                 SUMI_OK);
     sumi_pipeline_prompt prompt = {.token_count = {count}};
     sumi_pipeline_item item = {0, -1};
     job j = {.r = {.prompts = &prompt,
@@ -171,7 +174,9 @@ TEST(all_in_one_file_gives_the_bits_of_its_parts)
         static int32_t ids[1][512];
         int32_t tokens;
         fill(noise, 16 * 4 * 6, 3);
-        CHECK_NUMBER(sumi_network_tokenise(one, 0, "a cat", 5, ids[0], 512, &tokens, &error), SUMI_OK);
+        CHECK_NUMBER(read_prompt(one, 0, &(sumi_prompt_text){.text = "a cat", .bytes = 5},
+                                 &(sumi_prompt_ids){ids[0], 512, NULL}, &tokens, &error),
+                     SUMI_OK);
         sumi_pipeline_prompt prompt = {.token_count = {tokens}};
         sumi_pipeline_item item = {0, -1};
         job j = {

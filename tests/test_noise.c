@@ -1,4 +1,5 @@
 // Noise is PyTorch's: its generator for processors bit for bit, the one for GPUs within a tolerance.
+#include "at_once.h"
 #include "base/file.h"
 #include "files/json.h"
 #include "files/tensors.h"
@@ -208,7 +209,7 @@ TEST(cuda_noise_is_within_tolerance_of_recorded_draws)
             sumi_torch_cuda_seed(&g, seed, 132, 2048);
             g.offset = before;
             float* got = malloc(((size_t)count + 1) * sizeof *got);
-            sumi_torch_cuda_randn(&g, got, (size_t)count);
+            torch_cuda_randn(&g, got, (size_t)count);
             CHECK_NUMBER(g.offset, after);
             for (size_t i = 0; i < n; i++) {
                 float x = got[(size_t)index[i]], want = value[i];
@@ -243,9 +244,9 @@ TEST(cuda_noise_depends_on_the_card_only_beyond_its_threads)
     float *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b);
     sumi_torch_cuda_generator g;
     sumi_torch_cuda_seed(&g, 42, 132, 2048);
-    sumi_torch_cuda_randn(&g, a, N);
+    torch_cuda_randn(&g, a, N);
     sumi_torch_cuda_seed(&g, 42, 128, 1536); // 196,608 threads
-    sumi_torch_cuda_randn(&g, b, N);
+    torch_cuda_randn(&g, b, N);
     CHECK(memcmp(a, b, 196608 * sizeof *a) == 0);
     CHECK(memcmp(a + 196608, b + 196608, (N - 196608) * sizeof *a) != 0);
     static const double first[] = {0.1940, 2.1614, -0.1721, 0.8491, -1.9244, 0.6530, -0.6494, -0.8175};
@@ -259,15 +260,15 @@ TEST(cuda_noise_survives_impossible_cards)
     float x[3000], y[3000];
     sumi_torch_cuda_generator g;
     sumi_torch_cuda_seed(&g, 1, 0, -5);
-    sumi_torch_cuda_randn(&g, x, 3000);
+    torch_cuda_randn(&g, x, 3000);
     CHECK_NUMBER(g.offset, 12); // one block of 256 threads: 1024 values a round
     sumi_torch_cuda_seed(&g, 1, 1, 256);
-    sumi_torch_cuda_randn(&g, y, 3000);
+    torch_cuda_randn(&g, y, 3000);
     CHECK(memcmp(x, y, sizeof x) == 0);
     sumi_torch_cuda_seed(&g, 1, INT32_MAX, INT32_MAX);
-    sumi_torch_cuda_randn(&g, x, 3000);
+    torch_cuda_randn(&g, x, 3000);
     CHECK_NUMBER(g.offset, 4);
-    sumi_torch_cuda_randn(&g, NULL, 0);
+    torch_cuda_randn(&g, NULL, 0);
     CHECK_NUMBER(g.offset, 4);
 }
 

@@ -1,5 +1,6 @@
 // What plans of jobs promise: the same bits for a batch, slices and previews; inpainting, tiles, prompts. The numbers
 // of every stage are golden_run's business; here is what golden data does not show.
+#include "at_once.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "network_fixture.h"
@@ -263,14 +264,22 @@ TEST(prompts_are_templated_and_cut_at_512_tokens)
     sumi_error error = {0};
     memset(text, 'x', sizeof text);
     for (size_t i = 0; i < sizeof text; i += 2) text[i] = ' ';
-    CHECK_NUMBER(sumi_network_tokenise(network, 0, text, sizeof text, ids, 600, &count, &error), SUMI_OK);
+    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = text, .bytes = sizeof text},
+                             &(sumi_prompt_ids){ids, 600, NULL}, &count, &error),
+                 SUMI_OK);
     CHECK_NUMBER(count, 512);
-    CHECK_NUMBER(sumi_network_tokenise(network, 0, text, sizeof text, first, 3, &short_count, &error), SUMI_OK);
+    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = text, .bytes = sizeof text},
+                             &(sumi_prompt_ids){first, 3, NULL}, &short_count, &error),
+                 SUMI_OK);
     CHECK_NUMBER(short_count, 3);
     CHECK(memcmp(ids, first, 3 * sizeof *ids) == 0);
-    CHECK_NUMBER(sumi_network_tokenise(network, 0, NULL, 0, ids, 600, &count, &error), SUMI_OK);
+    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = NULL, .bytes = 0},
+                             &(sumi_prompt_ids){ids, 600, NULL}, &count, &error),
+                 SUMI_OK);
     CHECK(count >= 8);
-    CHECK_NUMBER(sumi_network_tokenise(network, 1, "a", 1, ids, 600, &count, &error), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(read_prompt(network, 1, &(sumi_prompt_text){.text = "a", .bytes = 1},
+                             &(sumi_prompt_ids){ids, 600, NULL}, &count, &error),
+                 SUMI_INVALID_ARGUMENT);
     sumi_network_close(network);
 }
 

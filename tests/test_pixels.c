@@ -1,4 +1,5 @@
 // Pictures in flight in and out: resized as Pillow does it, masks, hostile sizes, previews.
+#include "at_once.h"
 #include "failing.h"
 #include "files/tensors.h"
 #include "models/preview_factors.h"
@@ -52,10 +53,12 @@ TEST(resize_equals_pillow_bit_for_bit)
                 size_t bytes = 3 * (size_t)want.width * (size_t)want.height;
                 uint8_t* got = malloc(bytes);
                 sumi_error error = {0};
-                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in.data, in.width, in.height, 3 * in.width, 3, got, want.width,
-                                                want.height, filter ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC,
-                                                &error),
-                             SUMI_OK);
+                CHECK_NUMBER(
+                    sumi_pixels_resize(&t_heap, &(sumi_pixels){in.data, in.width, in.height, 3 * in.width, 3},
+                                       &(sumi_resized_pixels){got, want.width, want.height,
+                                                              filter ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC},
+                                       &error),
+                    SUMI_OK);
                 CHECK(memcmp(got, want.data, bytes) == 0);
                 compared++;
                 free(got);
@@ -77,17 +80,19 @@ TEST(resize_treats_channels_alone_and_minds_row_bytes)
         for (int32_t c = 0; c < channels; c++) {
             for (int y = 0; y < H; y++)
                 for (int i = 0; i < W; i++) one[y * W + i] = source[y * (4 * W + 13) + i * channels + c];
-            CHECK_NUMBER(sumi_pixels_resize(&t_heap, one, W, H, W, 1, expected, NW, NH, SUMI_FILTER_LANCZOS, NULL),
+            CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){one, W, H, W, 1},
+                                            &(sumi_resized_pixels){expected, NW, NH, SUMI_FILTER_LANCZOS}, NULL),
                          SUMI_OK);
-            CHECK_NUMBER(
-                sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, channels, got, NW, NH, SUMI_FILTER_LANCZOS, NULL),
-                SUMI_OK);
+            CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){source, W, H, 4 * W + 13, channels},
+                                            &(sumi_resized_pixels){got, NW, NH, SUMI_FILTER_LANCZOS}, NULL),
+                         SUMI_OK);
             int wrong = 0;
             for (int i = 0; i < NW * NH; i++) wrong += got[i * channels + c] != expected[i];
             CHECK_NUMBER(wrong, 0);
         }
     uint8_t copy[4 * W * H];
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, 4, copy, W, H, SUMI_FILTER_LANCZOS, NULL),
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){source, W, H, 4 * W + 13, 4},
+                                    &(sumi_resized_pixels){copy, W, H, SUMI_FILTER_LANCZOS}, NULL),
                  SUMI_OK);
     for (int y = 0; y < H; y++) CHECK(memcmp(copy + y * 4 * W, source + y * (4 * W + 13), 4 * W) == 0);
 }
@@ -101,8 +106,10 @@ TEST(resize_keeps_flat_images_flat)
                 uint8_t* in = malloc((size_t)sizes[a] * 3);
                 uint8_t* out = malloc((size_t)sizes[b] * 5);
                 memset(in, f ? 255 : 93, (size_t)sizes[a] * 3);
-                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in, sizes[a], 3, sizes[a], 1, out, sizes[b], 5,
-                                                f ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC, NULL),
+                CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){in, sizes[a], 3, sizes[a], 1},
+                                                &(sumi_resized_pixels){out, sizes[b], 5,
+                                                                       f ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC},
+                                                NULL),
                              SUMI_OK);
                 int wrong = 0;
                 for (int i = 0; i < sizes[b] * 5; i++) wrong += out[i] != (f ? 255 : 93);
@@ -267,16 +274,20 @@ TEST(pixels_refuse_hostile_sizes_and_say_why)
         CHECK(error.text[0] != 0);
         CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, sizes[i][0], sizes[i][1], out, latent, NULL),
                      SUMI_INVALID_ARGUMENT);
-        CHECK_NUMBER(
-            sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, out, sizes[i][0], sizes[i][1], SUMI_FILTER_LANCZOS, NULL),
-            SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){data, 4, 4, 4, 1},
+                                        &(sumi_resized_pixels){out, sizes[i][0], sizes[i][1], SUMI_FILTER_LANCZOS},
+                                        NULL),
+                     SUMI_INVALID_ARGUMENT);
     }
     CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, NULL, 8, 8, out, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &good, 8, 8, NULL, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 8, 8, NULL, NULL, NULL), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, NULL, 8, 8, SUMI_FILTER_LANCZOS, NULL),
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){data, 4, 4, 4, 1},
+                                    &(sumi_resized_pixels){NULL, 8, 8, SUMI_FILTER_LANCZOS}, NULL),
                  SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, out, 8, 8, (sumi_filter)9, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){data, 4, 4, 4, 1},
+                                    &(sumi_resized_pixels){out, 8, 8, (sumi_filter)9}, NULL),
+                 SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 7, 7, out, latent, NULL), SUMI_OK); // no latent pixel at all
 }
 
@@ -307,20 +318,20 @@ TEST(pixels_survive_every_failing_allocation)
 
 TEST(unit_values_round_half_to_even)
 {
-    CHECK_NUMBER(sumi_pixel_from_unit(-1.0f), 0);
-    CHECK_NUMBER(sumi_pixel_from_unit(1.0f), 255);
-    CHECK_NUMBER(sumi_pixel_from_unit(-7.0f), 0);
-    CHECK_NUMBER(sumi_pixel_from_unit(INFINITY), 255);
-    CHECK_NUMBER(sumi_pixel_from_unit(-INFINITY), 0);
-    CHECK_NUMBER(sumi_pixel_from_unit(NAN), 0);
-    CHECK_NUMBER(sumi_pixel_from_unit(0.0f), 128); // 127.5 to even
+    CHECK_NUMBER(pixel_from_unit(-1.0f), 0);
+    CHECK_NUMBER(pixel_from_unit(1.0f), 255);
+    CHECK_NUMBER(pixel_from_unit(-7.0f), 0);
+    CHECK_NUMBER(pixel_from_unit(INFINITY), 255);
+    CHECK_NUMBER(pixel_from_unit(-INFINITY), 0);
+    CHECK_NUMBER(pixel_from_unit(NAN), 0);
+    CHECK_NUMBER(pixel_from_unit(0.0f), 128); // 127.5 to even
     int wrong = 0, ties = 0;
     for (int i = -70000; i <= 70000; i++) {
         float value = (float)i / 65536.0f, unit = value * 0.5f + 0.5f;
         unit = unit < 0.0f ? 0.0f : unit > 1.0f ? 1.0f : unit;
         float scaled = unit * 255.0f;
         ties += scaled - floorf(scaled) == 0.5f;
-        wrong += sumi_pixel_from_unit(value) != (int)rintf(scaled);
+        wrong += pixel_from_unit(value) != (int)rintf(scaled);
     }
     CHECK_NUMBER(wrong, 0);
     CHECK(ties > 0);
@@ -330,7 +341,7 @@ TEST(unit_values_round_half_to_even)
     planes[40] = NAN;
     sumi_planes_to_rgba(planes, 37, rgba);
     for (int i = 0; i < 37; i++) {
-        for (int c = 0; c < 3; c++) CHECK_NUMBER(rgba[4 * i + c], sumi_pixel_from_unit(planes[c * 37 + i]));
+        for (int c = 0; c < 3; c++) CHECK_NUMBER(rgba[4 * i + c], pixel_from_unit(planes[c * 37 + i]));
         CHECK_NUMBER(rgba[4 * i + 3], 255);
     }
 }

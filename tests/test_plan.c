@@ -1,3 +1,4 @@
+#include "at_once.h"
 #include "failing.h"
 #include "plan/op_kinds.h"
 #include "plan/validate.h"
@@ -377,7 +378,7 @@ TEST(parts_are_predicted_by_their_rows)
     const int32_t rest = op->rows - (op->range_count - 1) * op->range_rows;
     CHECK(op->range_count >= 3 && rest < op->range_rows);
     const float whole = sumi_plan_predict_us(&plan, op, &s_rates);
-    CHECK_NUMBER(sumi_plan_slice(&plan, &s_rates, 1, NULL), SUMI_OK); // every part alone
+    CHECK_NUMBER(plan_slice(&plan, &s_rates, 1, NULL), SUMI_OK); // every part alone
     CHECK_NUMBER(plan.slice_count, op->range_count);
     for (size_t i = 0; i < plan.slice_count; i++) {
         const int32_t rows = i + 1 < plan.slice_count ? op->range_rows : rest;
@@ -403,7 +404,7 @@ TEST(plan_slices_cover_all_work_and_respect_the_bound)
     check_finish(&plan);
     size_t before = 0;
     for (uint32_t bound = 0; bound <= 65536; bound = bound == 0 ? 1 : bound * 4) {
-        CHECK_NUMBER(sumi_plan_slice(&plan, &s_rates, bound, NULL), SUMI_OK);
+        CHECK_NUMBER(plan_slice(&plan, &s_rates, bound, NULL), SUMI_OK);
         check_slices(&plan);
         CHECK_NUMBER(sumi_plan_validate(&plan, NULL), SUMI_OK);
         for (size_t i = 0; i < plan.slice_count && bound > 0; i++) {
@@ -834,7 +835,7 @@ TEST(plan_survives_every_failing_allocation)
             x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "chain", .x = x, .weight = &w});
         }
         sumi_result result = sumi_plan_finish(&plan, &error);
-        if (result == SUMI_OK) result = sumi_plan_slice(&plan, &s_rates, 1, &error);
+        if (result == SUMI_OK) result = plan_slice(&plan, &s_rates, 1, &error);
         sumi_plan_end(&plan);
         CHECK_NUMBER(state.held, 0);
         if (result == SUMI_OK) {

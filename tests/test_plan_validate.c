@@ -1,5 +1,6 @@
 // Each invariant of plan.h, broken once on purpose in a plan that keeps them all: sumi_plan_validate says which one,
 // and where.
+#include "at_once.h"
 #include "plan/validate.h"
 #include "system.h"
 #include "test.h"
@@ -228,7 +229,7 @@ static bool make_plan(fixture* f)
     write_pictures(f);
     sumi_error error = {0};
     sumi_result result = sumi_plan_finish(plan, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(plan, &(sumi_rates){1e3, 1e3, 1.0}, 300, &error);
+    if (result == SUMI_OK) result = plan_slice(plan, &(sumi_rates){1e3, 1e3, 1.0}, 300, &error);
     if (result == SUMI_OK) result = sumi_plan_validate(plan, &error);
     CHECK_TEXT(error.text, "");
     return result == SUMI_OK;

@@ -1,5 +1,6 @@
 // The Qwen-Image autoencoder: every naming scheme, what is refused and how, that strips change no bit, and what memory
 // the released sizes need. The numbers are golden_run's business.
+#include "at_once.h"
 #include "cpu/cpu.h"
 #include "models/qwen_vae.h"
 #include "plan/validate.h"
@@ -241,7 +242,7 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
         sumi_qwen_vae_module.write_posterior(vae, &plan, moments, SUMI_NO_VALUE, to);
     }
     sumi_result result = sumi_plan_finish(&plan, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 2000, &error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, 2000, &error);
     if (result == SUMI_OK) result = plan_ready(t_runner, &plan, &error);
     const size_t in_bytes = (size_t)sumi_plan_info(&plan, from)->bytes,
                  out_bytes = (size_t)sumi_plan_info(&plan, to)->bytes;

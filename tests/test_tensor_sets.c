@@ -1,4 +1,5 @@
 // Sets of tensors: found by name, written and read back, mapped or served by the host, in folders.
+#include "at_once.h"
 #include "files/checkpoint.h"
 #include "files/safetensors_write.h"
 #include "memory_files.h"
@@ -132,7 +133,7 @@ TEST(host_files_serve_with_and_without_map)
         sumi_tensor_set set = {0};
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &s_heap, &host);
-        CHECK_NUMBER(sumi_tensor_set_open_folder(&set, "m/transformer", "diffusion_pytorch_model", &error), SUMI_OK);
+        CHECK_NUMBER(open_tensor_folder(&set, "m/transformer", "diffusion_pytorch_model", &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
         CHECK_NUMBER(set.count, 3);
         CHECK_NUMBER(files.open_count, 2); // the index is closed again
@@ -181,7 +182,9 @@ TEST(index_refuses_names_that_are_paths_before_it_opens_anything)
         sumi_tensor_set set = {0};
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &s_heap, &host);
-        CHECK_NUMBER(sumi_index_read(&set, text, strlen(text), "m/transformer", "m/transformer/the index", &error),
+        CHECK_NUMBER(read_index(&set,
+                                &(sumi_index_text){text, strlen(text), "m/transformer", "m/transformer/the index"},
+                                &error),
                      SUMI_FILE_MALFORMED);
         CHECK(strstr(error.text, "the shard name") != NULL && strstr(error.text, "m/transformer/the index") != NULL);
         CHECK_NUMBER(files.opened_ever, 0);
@@ -200,9 +203,9 @@ TEST(folders_are_searched_by_stem)
         const sumi_files host = callbacks(&files);
         sumi_tensor_set set = {0};
         sumi_tensor_set_init(&set, &s_heap, &host);
-        CHECK_NUMBER(sumi_tensor_set_open_folder(&set, "f", "model", NULL), SUMI_OK);
+        CHECK_NUMBER(open_tensor_folder(&set, "f", "model", NULL), SUMI_OK);
         CHECK_NUMBER(set.count, 1);
-        CHECK(sumi_tensor_set_open_folder(&set, "f", "other", NULL) == SUMI_FILE_NOT_FOUND);
+        CHECK(open_tensor_folder(&set, "f", "other", NULL) == SUMI_FILE_NOT_FOUND);
         sumi_tensor_set_close(&set);
         release(&files);
     }

@@ -1,5 +1,6 @@
 // The two-stream transformer beside its golden cases: what it refuses, which tensors it can do without, what adapters
 // find in it, and what its plans promise at the released sizes.
+#include "at_once.h"
 #include "failing.h"
 #include "models/two_stream.h"
 #include "plan/validate.h"
@@ -497,7 +498,7 @@ int main(int argc, char** argv)
     sumi_error error = {0};
     sumi_heap_init(&t_heap, NULL);
     sumi_tensor_set_init(&t_set, &t_heap, NULL);
-    if (sumi_tensor_set_open_folder(&t_set, GOLDEN "model/transformer", "diffusion_pytorch_model", &error) != SUMI_OK)
+    if (open_tensor_folder(&t_set, GOLDEN "model/transformer", "diffusion_pytorch_model", &error) != SUMI_OK)
         return printf("%s\n", error.text), 1;
     RUN(configs_that_are_not_supported_are_refused_by_name);
     RUN(references_at_time_zero_are_told_by_config_marker_or_settings);

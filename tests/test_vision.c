@@ -1,5 +1,6 @@
 // Pictures in flight into a prompt: the rules of sizes, the ops that cut a picture into patches and put rows in
 // order, the vision tower's files and its plan at the released size. The tower's numbers are golden_run's business.
+#include "at_once.h"
 #include "cpu/cpu.h"
 #include "failing.h"
 #include "models/qwen_vision.h"
@@ -118,7 +119,7 @@ static sumi_result ready(bench* b)
 {
     const sumi_rates rates = s_runner->functions->rates(s_runner);
     sumi_result result = sumi_plan_finish(&b->plan, &b->error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&b->plan, &rates, 1, &b->error); // parts one by one
+    if (result == SUMI_OK) result = plan_slice(&b->plan, &rates, 1, &b->error); // parts one by one
     if (result == SUMI_OK) result = plan_ready(s_runner, &b->plan, &b->error);
     if (result == SUMI_OK) s_runner->functions->start(s_runner, &b->plan);
     return result;

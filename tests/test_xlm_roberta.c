@@ -1,5 +1,6 @@
 // The text tower of Jina CLIP: its files under every name, the adapter in them, prompts in a batch. The numbers of
 // every stage are golden_run's business.
+#include "at_once.h"
 #include "cpu/cpu.h"
 #include "failing.h"
 #include "files/safetensors_write.h"
@@ -77,7 +78,7 @@ static float* encode(tower* t, const int32_t* ids, const int32_t* counts, int32_
     if (made.id != 0) plan.values[made.id - 1].bound = true;
     const sumi_rates rates = s_runner->functions->rates(s_runner);
     sumi_result result = sumi_plan_finish(&plan, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 1000, &error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, 1000, &error);
     if (result == SUMI_OK) result = plan_ready(s_runner, &plan, &error);
     if (result == SUMI_OK) {
         CHECK_NUMBER(sumi_plan_info(&plan, made)->rows, prompt_count);

@@ -8,6 +8,7 @@
 // them; one graph, timed whole. It goes through the runner, and so do all its costs. Per shape: one run to warm up,
 // then those within 1.6 of the best are run seven times, in turns; medians, in us per product. What is chosen stands
 // first.
+#include "at_once.h"
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cuda/cuda.h"
@@ -137,7 +138,7 @@ static sumi_result build(config* c, const group* g, int m, sumi_weight_format fo
     }
     sumi_rates rates = s_runner->functions->rates(s_runner);
     sumi_result result = sumi_plan_finish(plan, error);
-    if (result == SUMI_OK) result = sumi_plan_slice(plan, &rates, 0, error);
+    if (result == SUMI_OK) result = plan_slice(plan, &rates, 0, error);
     if (result != SUMI_OK) return result;
     plan->slices[0] = (sumi_slice){0, (int32_t)plan->op_count, 0, 0, 1.0f};
     plan->slice_count = 1;

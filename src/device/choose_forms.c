@@ -25,7 +25,9 @@ bool sumi_device_is_adapter_op(const sumi_plan* plan, size_t i)
 
 // ---- Products in 8 bits ---------------------------------------------------------------------------------------------
 
-sumi_weight_format sumi_device_requested_format(const sumi_plan* plan, const sumi_op* op)
+// The format that the plan requests for an op. It follows from the op's section: a weight is used in sections of one
+// kind only.
+static sumi_weight_format requested_format(const sumi_plan* plan, const sumi_op* op)
 {
     SUMI_ASSERT(op->section >= 0 && (size_t)op->section < plan->section_count);
     const sumi_section_kind kind = plan->sections[op->section].kind;
@@ -38,13 +40,13 @@ sumi_weight_format sumi_device_requested_format(const sumi_plan* plan, const sum
 sumi_device_form sumi_device_stored_form(const sumi_plan* plan, const sumi_op* op)
 {
     SUMI_ASSERT((op->marks & SUMI_DEVICE_OP_STORED) != 0);
-    return sumi_device_requested_format(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_DEVICE_FORM_INT4
+    return requested_format(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_DEVICE_FORM_INT4
                                                                        : SUMI_DEVICE_FORM_STORED;
 }
 
 sumi_device_operands sumi_device_8bit_operands(const sumi_plan* plan, const sumi_op* op)
 {
-    const sumi_weight_format requested = sumi_device_requested_format(plan, op);
+    const sumi_weight_format requested = requested_format(plan, op);
     return requested == SUMI_WEIGHTS_FP8  ? SUMI_DEVICE_E4M3
          : requested == SUMI_WEIGHTS_INT8 ? SUMI_DEVICE_INT8
                                           : SUMI_DEVICE_BF16;
@@ -93,7 +95,7 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
     const sumi_weight* w = op->weight;
     const bool is_product = op->kind == SUMI_OP_LINEAR && !sumi_device_is_adapter_op(plan, op_index);
     if (w == NULL || (!is_product && op->kind != SUMI_OP_EMBED_ROWS)) return false;
-    const sumi_weight_format requested = sumi_device_requested_format(plan, op);
+    const sumi_weight_format requested = requested_format(plan, op);
     if (requested == SUMI_WEIGHTS_AS_STORED) return sumi_device_is_storable(w) && (is_product || w->tensor_count == 1);
     return requested == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && w->cols % 32 == 0 && w->rows >= 256
         && w->cols >= 128;

@@ -11,8 +11,8 @@
 
 // Values of sumi_op.marks. A backend may use the bits from 8 on for marks of its own.
 enum {
-    // A LINEAR whose product is computed in 8 bits, in the format of sumi_device_requested_format. The device can do
-    // that, the weight may lose precision, and the product is large enough to gain from it.
+    // A LINEAR whose product is computed in 8 bits, in the format that the plan requests for its section. The device can
+    // do that, the weight may lose precision, and the product is large enough to gain from it.
     SUMI_DEVICE_OP_8BIT = 1,
     // A LINEAR that writes the input of a GATED. The rows of gate and up are interleaved by 8 (SUMI_DEVICE_FORM_GATED).
     SUMI_DEVICE_OP_GATED = 2,
@@ -44,9 +44,6 @@ bool sumi_device_op_weight(const sumi_plan* plan, int32_t op_index, int32_t whic
 // have to lie behind the tensors, be streamed with them, and be read by three kernels. Such files are about the size of
 // the formats FP8 and INT8, which have products in 8 bits.
 bool sumi_device_is_storable(const sumi_weight* weight);
-// The weight format that the plan requests for an op. It follows from the op's section: a weight is used in sections of
-// one kind only.
-sumi_weight_format sumi_device_requested_format(const sumi_plan* plan, const sumi_op* op);
 // The form of the weight of an op that has the mark STORED.
 sumi_device_form sumi_device_stored_form(const sumi_plan* plan, const sumi_op* op);
 // The operands of an op, BF16 unless the requested format is one of 8 bits. For a value that is stored in 8 bits, call

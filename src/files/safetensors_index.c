@@ -22,16 +22,29 @@ static const char* shard_name_fault(const char* name, size_t bytes)
     return NULL;
 }
 
-// Adds folder/name to the shards unless it is among them. `seen` is a tensor set that serves as a set of texts, because
-// an index may name a million tensors and a thousand shards.
-static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen, const char* folder, const char* name,
-                             const char* path, sumi_error* error)
+typedef struct walker {
+    sumi_heap* heap;
+    sumi_tensor_opening* opening; // not NULL: the shards are added here
+    const sumi_tensor_set* set;   // not NULL: every tensor of the index must be in this set
+    sumi_tensor_set seen;         // of the shards: it serves as a set of texts
+    char* scratch;
+    size_t scratch_bytes;
+    const sumi_index_text* index;
+    sumi_error* error;
+} walker;
+
+// Adds folder/name to the shards unless it is among them. They are kept in a tensor set too, because an index may name a
+// million tensors and a thousand shards.
+static sumi_result add_shard(walker* w, const char* name)
 {
+    sumi_tensor_opening* opening = w->opening;
+    const char *folder = w->index->folder, *path = w->index->path;
+    sumi_error* error = w->error;
     SUMI_ASSERT(*name != '\0' && strchr(name, '/') == NULL); // shard_name_fault has checked the name
-    if (sumi_tensor_find(seen, name) != NULL) return SUMI_OK;
+    if (sumi_tensor_find(&w->seen, name) != NULL) return SUMI_OK;
     if (opening->count == MAX_SHARDS)
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: names more than %u shards", path, MAX_SHARDS);
-    SUMI_TRY(sumi_tensor_set_add(seen, name, strlen(name), &(sumi_tensor){.file_index = -1}, path, error));
+    SUMI_TRY(sumi_tensor_set_add(&w->seen, name, strlen(name), &(sumi_tensor){.file_index = -1}, path, error));
     SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1,
                        sizeof *opening->paths, error));
     const size_t bytes = strlen(folder) + strlen(name) + 2;
@@ -41,17 +54,6 @@ static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen
     opening->paths[opening->count++] = joined;
     return SUMI_OK;
 }
-
-typedef struct walker {
-    sumi_heap* heap;
-    sumi_tensor_opening* opening; // not NULL: the shards are added here
-    const sumi_tensor_set* set;   // not NULL: every tensor of the index must be in this set
-    sumi_tensor_set seen;
-    char* scratch;
-    size_t scratch_bytes;
-    const char *folder, *path;
-    sumi_error* error;
-} walker;
 
 // Decodes a string into scratch and terminates it.
 static sumi_result decode_name(walker* w, const sumi_json_text* text, size_t* out_bytes)
@@ -72,24 +74,25 @@ static sumi_result walk_entry(walker* w, const sumi_json_text* name, const sumi_
         if (strlen(w->scratch) != bytes || sumi_tensor_find(w->set, w->scratch) == NULL) {
             return sumi_fail(w->error, SUMI_TENSOR_MISSING,
                              "%s: names tensor %.120s, which is in none of the shards; download the folder again",
-                             w->path, w->scratch);
+                             w->index->path, w->scratch);
         }
         return SUMI_OK;
     }
     SUMI_TRY(decode_name(w, shard, &bytes));
     const char* fault = shard_name_fault(w->scratch, bytes);
     if (fault != NULL)
-        return sumi_fail(w->error, SUMI_FILE_MALFORMED, "%s: the shard name \"%.120s\" %s", w->path, w->scratch, fault);
-    return add_shard(w->opening, &w->seen, w->folder, w->scratch, w->path, w->error);
+        return sumi_fail(w->error, SUMI_FILE_MALFORMED, "%s: the shard name \"%.120s\" %s", w->index->path, w->scratch,
+                         fault);
+    return add_shard(w, w->scratch);
 }
 
-static sumi_result walk_text(walker* w, const void* data, uint64_t bytes)
+static sumi_result walk_text(walker* w)
 {
     sumi_json json;
     sumi_json_text key, name, shard;
     bool found = false;
-    sumi_json_begin(&json, data, (size_t)bytes, w->error);
-    json.name = w->path;
+    sumi_json_begin(&json, w->index->data, (size_t)w->index->bytes, w->error);
+    json.name = w->index->path;
     sumi_json_object(&json);
     while (sumi_json_key(&json, &key)) {
         if (!sumi_json_is(&key, "weight_map")) {
@@ -107,29 +110,27 @@ static sumi_result walk_text(walker* w, const void* data, uint64_t bytes)
     SUMI_TRY(sumi_json_end(&json));
     if (!found) {
         return sumi_fail(w->error, SUMI_FILE_MALFORMED,
-                         "%s: has no weight_map, so it is not an index of safetensors shards", w->path);
+                         "%s: has no weight_map, so it is not an index of safetensors shards", w->index->path);
     }
     return SUMI_OK;
 }
 
-static sumi_result walk(walker* w, const void* data, uint64_t bytes)
+static sumi_result walk(walker* w)
 {
     sumi_tensor_set_init(&w->seen, w->heap, NULL);
-    const sumi_result result = walk_text(w, data, bytes);
+    const sumi_result result = walk_text(w);
     sumi_tensor_set_close(&w->seen);
     sumi_free(w->heap, w->scratch);
     return result;
 }
 
-sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const void* data, uint64_t bytes, const char* folder,
-                                   const char* path, sumi_error* error)
+sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const sumi_index_text* index, sumi_error* error)
 {
-    return walk(&(walker){.heap = opening->heap, .opening = opening, .folder = folder, .path = path, .error = error},
-                data, bytes);
+    return walk(&(walker){.heap = opening->heap, .opening = opening, .index = index, .error = error});
 }
 
-sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const void* data, uint64_t bytes,
-                             const char* path, sumi_error* error)
+sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const sumi_index_text* index,
+                             sumi_error* error)
 {
-    return walk(&(walker){.heap = heap, .set = set, .path = path, .error = error}, data, bytes);
+    return walk(&(walker){.heap = heap, .set = set, .index = index, .error = error});
 }

@@ -77,10 +77,8 @@ sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi
                 result = add_path(opening, path, error);
             } else {
                 result = sumi_file_open(&opening->index, heap, files, path, error);
-                if (result == SUMI_OK) {
-                    result =
-                        sumi_index_list_shards(opening, opening->index.data, opening->index.bytes, folder, path, error);
-                }
+                const sumi_index_text index = {opening->index.data, opening->index.bytes, folder, path};
+                if (result == SUMI_OK) result = sumi_index_list_shards(opening, &index, error);
             }
         }
         sumi_free(heap, path);
@@ -100,8 +98,9 @@ sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_s
     }
     if (opening->next == opening->count) {
         if (opening->index.path != NULL) {
-            SUMI_TRY(sumi_index_check(set, opening->heap, opening->index.data, opening->index.bytes,
-                                      opening->index.path, error));
+            const sumi_index_text index = {
+                .data = opening->index.data, .bytes = opening->index.bytes, .path = opening->index.path};
+            SUMI_TRY(sumi_index_check(set, opening->heap, &index, error));
         }
         *out_done = true;
     }
@@ -115,37 +114,4 @@ void sumi_tensor_opening_end(sumi_tensor_opening* opening)
     for (size_t i = 0; i < opening->count; i++) sumi_free(opening->heap, opening->paths[i]);
     sumi_free(opening->heap, opening->paths);
     memset(opening, 0, sizeof *opening);
-}
-
-static sumi_result run_opening(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error)
-{
-    for (bool done = false; !done;) SUMI_TRY(sumi_tensor_opening_step(opening, set, error, &done));
-    return SUMI_OK;
-}
-
-sumi_result sumi_tensor_set_open_folder(sumi_tensor_set* set, const char* folder, const char* stem, sumi_error* error)
-{
-    sumi_tensor_opening opening = {0};
-    bool found;
-    sumi_result result =
-        sumi_tensor_opening_locate_folder(&opening, set->heap, set->files, folder, stem, error, &found);
-    if (result == SUMI_OK && !found) {
-        result = sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                           "%s: holds neither %s.safetensors.index.json, %s.safetensors nor %s.gguf", folder, stem,
-                           stem, stem);
-    }
-    if (result == SUMI_OK) result = run_opening(&opening, set, error);
-    sumi_tensor_opening_end(&opening);
-    return result;
-}
-
-sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* folder,
-                            const char* path, sumi_error* error)
-{
-    sumi_tensor_opening opening = {.heap = set->heap};
-    sumi_result result = sumi_index_list_shards(&opening, data, bytes, folder, path, error);
-    for (bool done = false; result == SUMI_OK && !done;) result = sumi_tensor_opening_step(&opening, set, error, &done);
-    if (result == SUMI_OK) result = sumi_index_check(set, set->heap, data, bytes, path, error);
-    sumi_tensor_opening_end(&opening);
-    return result;
 }

@@ -53,20 +53,18 @@ void sumi_tensor_set_close(sumi_tensor_set* set); // accepts a zeroed or half-fi
 // Adds the tensors of a file. The content decides the format: GGUF if it begins with GGUF's magic bytes, otherwise
 // safetensors. A name that the set already has is SUMI_FILE_MALFORMED.
 sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_error* error);
-// Adds a folder's weights: the first that exists of `stem`.safetensors.index.json with its shards, `stem`.safetensors,
-// `stem`.bf16.safetensors, `stem`.fp16.safetensors, `stem`.gguf. (The host program's file callbacks cannot list
-// folders, so names are tried.) Refused shard names: empty ones, "." and "..", and those that contain '/', '\\', ':' or
-// a control character.
-sumi_result sumi_tensor_set_open_folder(sumi_tensor_set* set, const char* folder, const char* stem, sumi_error* error);
 const sumi_tensor* sumi_tensor_find(const sumi_tensor_set* set, const char* name); // NULL if there is none
 // The tensor named prefix + name; NULL if there is none.
 const sumi_tensor* sumi_tensor_find_prefixed(const sumi_tensor_set* set, const char* prefix, const char* name);
 // NULL if there is none. If a key occurs several times, the last value, as in other readers.
 const char* sumi_metadata_find(const sumi_tensor_set* set, const char* key);
 
-// Opens the same files with one file per step, for callers that may not block for long. Zero it, call a locate
-// function, step until done, then end (also after a failure or half-way). locate_file lists that one file.
-// locate_folder sets *out_found to false and succeeds if the folder has none of the names above.
+// Opens files with one file per step, for callers that may not block for long. Zero it, call a locate function, step
+// until done, then end (also after a failure or half-way). locate_file lists that one file. locate_folder lists a
+// folder's weights: the first that exists of `stem`.safetensors.index.json with its shards, `stem`.safetensors,
+// `stem`.bf16.safetensors, `stem`.fp16.safetensors, `stem`.gguf. (The host program's file callbacks cannot list
+// folders, so names are tried.) It sets *out_found to false and succeeds if the folder has none of them. Refused shard
+// names: empty ones, "." and "..", and those that contain '/', '\\', ':' or a control character.
 typedef struct sumi_tensor_opening {
     sumi_heap* heap;
     sumi_file index; // the index, open until sumi_tensor_opening_end
@@ -86,14 +84,17 @@ void sumi_tensor_opening_end(sumi_tensor_opening* opening);
 sumi_result sumi_safetensors_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* path,
                                   sumi_error* error);
 sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* path, sumi_error* error);
-// Opens the shards of an index, which are in `folder`, then checks that every tensor that the index names exists.
-sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* folder,
-                            const char* path, sumi_error* error);
-// The two halves of sumi_index_read: the first adds the shards' paths to opening->paths, the second checks the tensors.
-sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const void* data, uint64_t bytes, const char* folder,
-                                   const char* path, sumi_error* error);
-sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const void* data, uint64_t bytes,
-                             const char* path, sumi_error* error);
+// An index of shards, which are in `folder`.
+typedef struct sumi_index_text {
+    const void* data;
+    uint64_t bytes;
+    const char *folder, *path;
+} sumi_index_text;
+// Adds the shards' paths to opening->paths, whose heap is set.
+sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const sumi_index_text* index, sumi_error* error);
+// Checks that every tensor that the index names exists.
+sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const sumi_index_text* index,
+                             sumi_error* error);
 
 // How many bytes of a name a message shows.
 static inline int sumi_name_shown(uint64_t bytes) { return bytes < 120 ? (int)bytes : 120; }

@@ -254,8 +254,9 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
     // The CPU cuts slices while they run (pieces.h). A device gets them as they are.
     const bool is_device = w->runner->traits.has_device, are_cut = !is_device && request->slice_us > 0,
                gathers = is_device && request->slice_us == 0 && !request->whole_ops;
-    SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, are_cut ? 0 : request->slice_us,
-                                      gathers ? GATHERED_US : request->slice_us, error));
+    const sumi_slicing slicing = {&rates, entry->op_ratio, are_cut ? 0 : request->slice_us,
+                                  gathers ? GATHERED_US : request->slice_us};
+    SUMI_TRY(sumi_plan_slice(plan, &slicing, error));
     entry->range_us = are_cut ? sumi_alloc_zero(w->heap, 2 * plan->op_count * sizeof *entry->range_us) : NULL;
     entry->slice_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->slice_us);
     entry->doubts = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->doubts);

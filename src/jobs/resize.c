@@ -59,8 +59,8 @@ static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* worksp
         from = workspace->values.data;
     }
     uint8_t* to = (uint8_t*)workspace->intermediate.data + (size_t)resize->row * (size_t)width * (size_t)channels;
-    SUMI_TRY(sumi_pixels_resize(&temporary->heap, from, source->width, count, row_bytes, channels, to, width, count,
-                                args->filter, error));
+    SUMI_TRY(sumi_pixels_resize(&temporary->heap, &(sumi_pixels){from, source->width, count, row_bytes, channels},
+                                &(sumi_resized_pixels){to, width, count, args->filter}, error));
     resize->row += count;
     return SUMI_OK;
 }
@@ -80,8 +80,9 @@ static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* wor
                                 "an image's columns", error));
     uint8_t* block = workspace->values.data;
     const uint8_t* intermediate = workspace->intermediate.data;
-    SUMI_TRY(sumi_pixels_resize(&temporary->heap, intermediate + column_offset, count, from_height, (int32_t)row,
-                                channels, block, count, height, args->filter, error));
+    SUMI_TRY(sumi_pixels_resize(
+        &temporary->heap, &(sumi_pixels){intermediate + column_offset, count, from_height, (int32_t)row, channels},
+        &(sumi_resized_pixels){block, count, height, args->filter}, error));
     for (int32_t y = 0; y < height; y++)
         memcpy((uint8_t*)workspace->picture.data + (size_t)y * row + column_offset, block + (size_t)y * piece, piece);
     resize->column += count;

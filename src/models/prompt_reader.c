@@ -300,28 +300,3 @@ int32_t sumi_prompt_reader_count(const sumi_prompt_reader* reader) { return read
 int32_t sumi_prompt_reader_cut(const sumi_prompt_reader* reader) { return reader->cut; }
 
 uint64_t sumi_prompt_reader_work(const sumi_prompt_reader* reader) { return reader->work; }
-
-// ---- At once --------------------------------------------------------------------------------------------------------
-
-sumi_result sumi_network_tokenise_pictures(const sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
-                                           int32_t* ids, int32_t capacity, int32_t* out_count,
-                                           int32_t* out_picture_rows, sumi_error* error)
-{
-    const sumi_prompt_ids out = {ids, capacity, out_picture_rows};
-    *out_count = 0;
-    sumi_prompt_reader* reader;
-    SUMI_TRY(sumi_prompt_reader_create(network->heap, error, &reader));
-    sumi_result result = sumi_prompt_reader_begin(reader, network, encoder, prompt, &out, error);
-    for (bool is_done = false; result == SUMI_OK && !is_done;)
-        result = sumi_prompt_reader_step(reader, UINT64_MAX, &is_done, error);
-    if (result == SUMI_OK) *out_count = reader->count;
-    sumi_prompt_reader_destroy(reader);
-    return result;
-}
-
-sumi_result sumi_network_tokenise(const sumi_network* network, int32_t encoder, const char* text, size_t bytes,
-                                  int32_t* ids, int32_t capacity, int32_t* out_count, sumi_error* error)
-{
-    const sumi_prompt_text prompt = {.text = text, .bytes = bytes};
-    return sumi_network_tokenise_pictures(network, encoder, &prompt, ids, capacity, out_count, NULL, error);
-}

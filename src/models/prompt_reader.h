@@ -46,11 +46,4 @@ int32_t sumi_prompt_reader_count(const sumi_prompt_reader* reader);
 int32_t sumi_prompt_reader_cut(const sumi_prompt_reader* reader);
 uint64_t sumi_prompt_reader_work(const sumi_prompt_reader* reader); // done since begin
 void sumi_prompt_reader_end(sumi_prompt_reader* reader);            // forgets the text and the network; accepts NULL
-
-// A reader from begin to end. sumi_network_tokenise is for prompts without pictures.
-sumi_result sumi_network_tokenise_pictures(const sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
-                                           int32_t* ids, int32_t capacity, int32_t* out_count,
-                                           int32_t* out_picture_rows, sumi_error* error);
-sumi_result sumi_network_tokenise(const sumi_network* network, int32_t encoder, const char* text, size_t bytes,
-                                  int32_t* ids, int32_t capacity, int32_t* out_count, sumi_error* error);
 #endif

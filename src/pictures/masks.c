@@ -18,7 +18,7 @@ static inline uint8_t divide_by_alpha(uint32_t value, uint32_t alpha)
 
 // Pillow multiplies the colours of RGBA by alpha before it resizes, so that the colours of transparent pixels do not
 // show at edges. Needed for masks that are painted on a transparent layer.
-static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8_t* into, int32_t width, int32_t height,
+static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, const sumi_resized_pixels* resized,
                                sumi_error* error)
 {
     SUMI_ASSERT(pixels->channel_count == 4);
@@ -34,12 +34,12 @@ static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8
             to[3] = from[3];
         }
     }
-    sumi_result result = sumi_pixels_resize(heap, multiplied, pixels->width, pixels->height, 4 * pixels->width, 4, into,
-                                            width, height, SUMI_FILTER_LANCZOS, error);
+    const sumi_pixels source = {multiplied, pixels->width, pixels->height, 4 * pixels->width, 4};
+    sumi_result result = sumi_pixels_resize(heap, &source, resized, error);
     sumi_free(heap, multiplied);
     if (result != SUMI_OK) return result;
-    uint8_t* end = into + (size_t)width * (size_t)height * 4;
-    for (uint8_t* pixel = into; pixel < end; pixel += 4) {
+    uint8_t* end = resized->into + (size_t)resized->width * (size_t)resized->height * 4;
+    for (uint8_t* pixel = resized->into; pixel < end; pixel += 4) {
         for (int c = 0; c < 3; c++) pixel[c] = divide_by_alpha(pixel[c], pixel[3]);
     }
     return SUMI_OK;
@@ -63,10 +63,9 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
     const bool has_same_size = width == pixels->width && height == pixels->height;
     uint8_t* resized = channels == 1 ? mask : sumi_alloc_array(heap, count, (size_t)channels);
     if (resized == NULL) return sumi_out_of_memory(error, count * (size_t)channels, "a mask's colours");
-    sumi_result result = channels == 4 && !has_same_size
-                           ? resize_rgba(heap, pixels, resized, width, height, error)
-                           : sumi_pixels_resize(heap, pixels->data, pixels->width, pixels->height, pixels->row_bytes,
-                                                channels, resized, width, height, SUMI_FILTER_LANCZOS, error);
+    const sumi_resized_pixels to = {resized, width, height, SUMI_FILTER_LANCZOS};
+    sumi_result result = channels == 4 && !has_same_size ? resize_rgba(heap, pixels, &to, error)
+                                                         : sumi_pixels_resize(heap, pixels, &to, error);
     if (result == SUMI_OK) {
         for (size_t i = 0; i < count; i++) {
             uint8_t value = channels == 1 ? resized[i] : luma(resized + i * (size_t)channels);

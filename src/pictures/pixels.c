@@ -45,6 +45,7 @@ typedef struct axis {
     axis_window* windows;
     int32_t* weights;
     size_t stride;
+    int32_t length; // number of outputs
 } axis;
 
 static void axis_free(sumi_heap* heap, axis* a)
@@ -53,9 +54,10 @@ static void axis_free(sumi_heap* heap, axis* a)
     sumi_free(heap, a->weights);
 }
 
-static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t new_length, sumi_filter filter,
-                             sumi_error* error)
+// The axis has its length already; `length` is that of the input.
+static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, sumi_filter filter, sumi_error* error)
 {
+    const int32_t new_length = a->length;
     SUMI_ASSERT(length >= 1 && new_length >= 1 && length != new_length);
     double scale = (double)length / new_length;
     double filter_scale = scale < 1.0 ? 1.0 : scale;
@@ -102,11 +104,18 @@ static inline uint8_t from_fixed(int32_t sum)
     return (uint8_t)(sum > 255 ? 255 : sum);
 }
 
-static inline void pass_horizontal_of(const int32_t channels, const axis* a, const uint8_t* source, size_t row_bytes,
-                                      int32_t height, uint8_t* into, int32_t new_width)
+// Rows of bytes, row_bytes apart.
+typedef struct byte_rows {
+    const uint8_t* data;
+    size_t row_bytes;
+    int32_t count;
+} byte_rows;
+
+static inline void pass_horizontal_of(const int32_t channels, const axis* a, byte_rows source, uint8_t* into)
 {
-    for (int32_t y = 0; y < height; y++) {
-        const uint8_t* row = source + (size_t)y * row_bytes;
+    const int32_t new_width = a->length;
+    for (int32_t y = 0; y < source.count; y++) {
+        const uint8_t* row = source.data + (size_t)y * source.row_bytes;
         for (int32_t x = 0; x < new_width; x++) {
             axis_window window = a->windows[x];
             const int32_t* weights = a->weights + (size_t)x * a->stride;
@@ -123,29 +132,28 @@ static inline void pass_horizontal_of(const int32_t channels, const axis* a, con
 }
 
 // The loop exists once per channel count, so that the sums stay in registers.
-static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, int32_t channels,
-                            uint8_t* into, int32_t new_width)
+static void pass_horizontal(const axis* a, byte_rows source, int32_t channels, uint8_t* into)
 {
-    SUMI_ASSERT(channels >= 1 && channels <= 4 && height >= 1 && row_bytes > 0);
+    SUMI_ASSERT(channels >= 1 && channels <= 4 && source.count >= 1 && source.row_bytes > 0);
     switch (channels) {
-    case 1: pass_horizontal_of(1, a, source, row_bytes, height, into, new_width); break;
-    case 2: pass_horizontal_of(2, a, source, row_bytes, height, into, new_width); break;
-    case 3: pass_horizontal_of(3, a, source, row_bytes, height, into, new_width); break;
-    default: pass_horizontal_of(4, a, source, row_bytes, height, into, new_width); break;
+    case 1: pass_horizontal_of(1, a, source, into); break;
+    case 2: pass_horizontal_of(2, a, source, into); break;
+    case 3: pass_horizontal_of(3, a, source, into); break;
+    default: pass_horizontal_of(4, a, source, into); break;
     }
 }
 
 // Computes whole rows: `sums` holds the accumulators of one row.
-static void pass_vertical(const axis* a, const uint8_t* source, size_t source_row, size_t row_values, uint8_t* into,
-                          int32_t new_height, int32_t* sums)
+static void pass_vertical(const axis* a, byte_rows source, size_t row_values, uint8_t* into, int32_t* sums)
 {
-    SUMI_ASSERT(row_values > 0 && source_row >= row_values && new_height >= 1);
+    SUMI_ASSERT(row_values > 0 && source.row_bytes >= row_values && a->length >= 1);
+    const int32_t new_height = a->length;
     for (int32_t y = 0; y < new_height; y++) {
         axis_window window = a->windows[y];
         for (size_t i = 0; i < row_values; i++) sums[i] = 1 << (FRACTION_BITS - 1);
         for (int32_t j = 0; j < window.count; j++) {
             const int32_t weight = a->weights[(size_t)y * a->stride + (size_t)j];
-            const uint8_t* row = source + (size_t)(window.first + j) * source_row;
+            const uint8_t* row = source.data + (size_t)(window.first + j) * source.row_bytes;
             for (size_t i = 0; i < row_values; i++) sums[i] += weight * row[i];
         }
         for (size_t i = 0; i < row_values; i++) *into++ = from_fixed(sums[i]);
@@ -156,19 +164,19 @@ static void pass_vertical(const axis* a, const uint8_t* source, size_t source_ro
 
 static bool is_side(int32_t side) { return side >= 1 && side <= SUMI_PIXELS_MAX_SIDE; }
 
-static sumi_result check_source(const void* data, int32_t width, int32_t height, int32_t row_bytes, int32_t channels,
-                                const char* what, sumi_error* error)
+static sumi_result check_source(const sumi_pixels* pixels, const char* what, sumi_error* error)
 {
+    const int32_t width = pixels->width, height = pixels->height, channels = pixels->channel_count;
     SUMI_ASSERT(what != NULL && channels >= 1 && channels <= 4);
-    if (data == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no pixels: data is NULL", what);
+    if (pixels->data == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no pixels: data is NULL", what);
     if (!is_side(width) || !is_side(height)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d x %d: each side must be 1 to %d pixels", what,
                          (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
     }
-    if (row_bytes < width * channels) {
+    if (pixels->row_bytes < width * channels) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "%s has row_bytes %d, but a row of %d pixels with %d channels takes %d bytes", what,
-                         (int)row_bytes, (int)width, (int)channels, (int)(width * channels));
+                         (int)pixels->row_bytes, (int)width, (int)channels, (int)(width * channels));
     }
     return SUMI_OK;
 }
@@ -180,15 +188,18 @@ sumi_result sumi_pixels_check_size(int32_t width, int32_t height, const char* wh
                      what, (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
 }
 
-sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t width, int32_t height, int32_t row_bytes,
-                               int32_t channel_count, uint8_t* into, int32_t new_width, int32_t new_height,
-                               sumi_filter filter, sumi_error* error)
+sumi_result sumi_pixels_resize(sumi_heap* heap, const sumi_pixels* source, const sumi_resized_pixels* resized,
+                               sumi_error* error)
 {
+    const int32_t channel_count = source->channel_count, width = source->width, height = source->height;
+    const int32_t new_width = resized->width, new_height = resized->height;
+    const sumi_filter filter = resized->filter;
+    uint8_t* into = resized->into;
     if (channel_count < 1 || channel_count > 4) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "an image of %d channels cannot be resized: 1 to 4 are possible",
                          (int)channel_count);
     }
-    SUMI_TRY(check_source(source, width, height, row_bytes, channel_count, "the image to resize", error));
+    SUMI_TRY(check_source(source, "the image to resize", error));
     SUMI_TRY(sumi_pixels_check_size(new_width, new_height, "the image", error));
     if (into == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized image has no memory: into is NULL");
     if (filter != SUMI_FILTER_BICUBIC && filter != SUMI_FILTER_LANCZOS) {
@@ -196,19 +207,19 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
                          "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)filter);
     }
     const bool resizes_width = new_width != width, resizes_height = new_height != height;
-    const size_t new_row = (size_t)new_width * (size_t)channel_count;
+    const size_t new_row = (size_t)new_width * (size_t)channel_count, row_bytes = (size_t)source->row_bytes;
+    const uint8_t* data = source->data;
     if (!resizes_width && !resizes_height) {
-        for (int32_t y = 0; y < height; y++)
-            memcpy(into + (size_t)y * new_row, source + (size_t)y * (size_t)row_bytes, new_row);
+        for (int32_t y = 0; y < height; y++) memcpy(into + (size_t)y * new_row, data + (size_t)y * row_bytes, new_row);
         return SUMI_OK;
     }
 
-    axis horizontal = {0}, vertical = {0};
+    axis horizontal = {.length = new_width}, vertical = {.length = new_height};
     uint8_t* intermediate = NULL;
     int32_t* sums = NULL;
     const size_t intermediate_bytes = resizes_width && resizes_height ? new_row * (size_t)height : 0;
-    sumi_result result = resizes_width ? axis_make(heap, &horizontal, width, new_width, filter, error) : SUMI_OK;
-    if (result == SUMI_OK && resizes_height) result = axis_make(heap, &vertical, height, new_height, filter, error);
+    sumi_result result = resizes_width ? axis_make(heap, &horizontal, width, filter, error) : SUMI_OK;
+    if (result == SUMI_OK && resizes_height) result = axis_make(heap, &vertical, height, filter, error);
     if (result == SUMI_OK && resizes_height) {
         sums = sumi_alloc_array(heap, new_row, sizeof *sums);
         if (sums == NULL) result = sumi_out_of_memory(error, new_row * sizeof *sums, "a row of an image's resize");
@@ -219,15 +230,12 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
             result = sumi_out_of_memory(error, intermediate_bytes, "the first pass of an image's resize");
     }
     if (result == SUMI_OK) {
-        const uint8_t* rows = source;
-        size_t pitch_bytes = (size_t)row_bytes;
+        byte_rows rows = {data, row_bytes, height};
         if (resizes_width) {
-            pass_horizontal(&horizontal, source, (size_t)row_bytes, height, channel_count,
-                            resizes_height ? intermediate : into, new_width);
-            rows = intermediate;
-            pitch_bytes = new_row;
+            pass_horizontal(&horizontal, rows, channel_count, resizes_height ? intermediate : into);
+            rows = (byte_rows){intermediate, new_row, height};
         }
-        if (resizes_height) pass_vertical(&vertical, rows, pitch_bytes, new_row, into, new_height, sums);
+        if (resizes_height) pass_vertical(&vertical, rows, new_row, into, sums);
     }
     sumi_free(heap, intermediate);
     sumi_free(heap, sums);
@@ -245,8 +253,7 @@ sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has %d channels: give 1 (grey), 3 (RGB) or 4 (RGBA)", what,
                          (int)pixels->channel_count);
     }
-    return check_source(pixels->data, pixels->width, pixels->height, pixels->row_bytes, pixels->channel_count, what,
-                        error);
+    return check_source(pixels, what, error);
 }
 
 sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* rgb,
@@ -258,14 +265,14 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
     const uint8_t* data = pixels->data;
     const size_t count = (size_t)width * (size_t)height;
     if (pixels->channel_count == 3) {
-        return sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 3, rgb, width, height,
-                                  SUMI_FILTER_LANCZOS, error);
+        const sumi_resized_pixels resized = {rgb, width, height, SUMI_FILTER_LANCZOS};
+        return sumi_pixels_resize(heap, pixels, &resized, error);
     }
     // The grey picture is resized into the last third of rgb, then expanded from the start: reads stay ahead of writes.
     if (pixels->channel_count == 1) {
         uint8_t* grey = rgb + 2 * count;
-        SUMI_TRY(sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 1, grey, width,
-                                    height, SUMI_FILTER_LANCZOS, error));
+        const sumi_resized_pixels resized = {grey, width, height, SUMI_FILTER_LANCZOS};
+        SUMI_TRY(sumi_pixels_resize(heap, pixels, &resized, error));
         for (size_t i = 0; i < count; i++) {
             uint8_t value = grey[i];
             rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = value;
@@ -282,8 +289,9 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
         for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 3) memcpy(to, from, 3);
     }
     if (has_same_size) return SUMI_OK;
-    sumi_result result = sumi_pixels_resize(heap, colours, pixels->width, pixels->height, 3 * pixels->width, 3, rgb,
-                                            width, height, SUMI_FILTER_LANCZOS, error);
+    const sumi_pixels opaque = {colours, pixels->width, pixels->height, 3 * pixels->width, 3};
+    const sumi_resized_pixels resized = {rgb, width, height, SUMI_FILTER_LANCZOS};
+    sumi_result result = sumi_pixels_resize(heap, &opaque, &resized, error);
     sumi_free(heap, colours);
     return result;
 }
@@ -306,8 +314,6 @@ static inline uint8_t from_unit(float value)
                   fraction_bits = (int32_t)sumi_bits_of_float(scaled - (float)floor_value);
     return (uint8_t)(floor_value + ((fraction_bits > half) | ((fraction_bits == half) & (floor_value & 1))));
 }
-
-uint8_t sumi_pixel_from_unit(float value) { return from_unit(value); }
 
 void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba)
 {

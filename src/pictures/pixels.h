@@ -9,12 +9,15 @@
 #define SUMI_PIXELS_MAX_SIDE 32768
 
 typedef enum sumi_filter { SUMI_FILTER_BICUBIC, SUMI_FILTER_LANCZOS } sumi_filter;
-// Resizes a picture of 8-bit channels, channel_count 1 to 4, rows `row_bytes` bytes apart. `into` is tightly packed and
-// may not overlap `source`. The order of passes (horizontal, then vertical) and the rounding are those of Pillow 12. If
+typedef struct sumi_resized_pixels {
+    uint8_t* into; // tightly packed
+    int32_t width, height;
+    sumi_filter filter;
+} sumi_resized_pixels;
+// Resizes a picture of 1 to 4 channels, which may not overlap the resized one. The order of passes (horizontal, then vertical) and the rounding are those of Pillow 12. If
 // the sizes are equal, the picture is copied. Channels do not mix: alpha is resized like a colour.
-sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t width, int32_t height, int32_t row_bytes,
-                               int32_t channel_count, uint8_t* into, int32_t new_width, int32_t new_height,
-                               sumi_filter filter, sumi_error* error);
+sumi_result sumi_pixels_resize(sumi_heap* heap, const sumi_pixels* source, const sumi_resized_pixels* resized,
+                               sumi_error* error);
 // Checks that both sides lie in 1 .. SUMI_PIXELS_MAX_SIDE. `what` names the picture in the message.
 sumi_result sumi_pixels_check_size(int32_t width, int32_t height, const char* what, sumi_error* error);
 // Checks that a picture of the host program can be read: data is not NULL, valid size, 1, 3 or 4 channels, row_bytes
@@ -31,9 +34,8 @@ typedef struct sumi_preview_factors {
     const float (*factors)[3];
     float bias[3];
 } sumi_preview_factors;
-// [-1, 1] to 0 .. 255: clamp(x / 2 + 0.5, 0, 1) * 255, rounded to nearest, ties to even. NaN gives 0.
-uint8_t sumi_pixel_from_unit(float value);
-// Converts three planes of a picture in the same way. Alpha is 255.
+// Converts three planes of a picture, [-1, 1] to 0 .. 255: clamp(x / 2 + 0.5, 0, 1) * 255, rounded to nearest, ties to
+// even. NaN gives 0. Alpha is 255.
 void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba);
 // Converts 8-bit pixels to any format of images. `into` is aligned for the format and does not overlap `rgba`.
 void sumi_rgba_to_format(const uint8_t* rgba, size_t pixel_count, sumi_format format, void* into);

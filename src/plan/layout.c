@@ -336,13 +336,13 @@ static float range_share(const sumi_op* op, int32_t begin, int32_t end)
     return op->rows > 0 && rows > 0 ? (float)rows / (float)op->rows : 0.0f;
 }
 
-static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio,
-                                 float bound, float gathered, sumi_error* error)
+static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_slicing* slicing, sumi_error* error)
 {
+    const float *op_ratio = slicing->op_ratio, bound = (float)slicing->max_us, gathered = (float)slicing->gathered_us;
     sumi_slice gathered_ops = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
     for (int32_t i = section->op_begin; i < section->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
-        float time = sumi_plan_predict_us(plan, op, rates) * (op_ratio != NULL ? op_ratio[op->kind] : 1.0f);
+        float time = sumi_plan_predict_us(plan, op, slicing->rates) * (op_ratio != NULL ? op_ratio[op->kind] : 1.0f);
         bool has_own_slices = gathered <= 0.0f || time > gathered;
         if (gathered_ops.op_end > gathered_ops.op_begin
             && (has_own_slices || gathered_ops.predicted_us + time > gathered)) {
@@ -369,26 +369,20 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
-                                     uint32_t gathered_us, sumi_error* error)
+sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_error* error)
 {
     SUMI_ASSERT(plan->error.result == SUMI_OK && plan->op_count > 0); // the plan is finished
-    SUMI_ASSERT(max_us == 0 || gathered_us <= max_us);
+    SUMI_ASSERT(slicing->max_us == 0 || slicing->gathered_us <= slicing->max_us);
     plan->slice_count = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         sumi_section* section = &plan->sections[s];
         SUMI_ASSERT(section->op_begin <= section->op_end && section->repeat >= 1);
         section->slice_begin = (int32_t)plan->slice_count;
-        SUMI_TRY(slice_section(plan, section, rates, op_ratio, (float)max_us, (float)gathered_us, error));
+        SUMI_TRY(slice_section(plan, section, slicing, error));
         section->slice_end = (int32_t)plan->slice_count;
     }
 #ifdef SUMI_CHECKED
     SUMI_TRY(sumi_plan_validate_slices(plan, error));
 #endif
     return SUMI_OK;
-}
-
-sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error)
-{
-    return sumi_plan_slice_measured(plan, rates, NULL, max_us, max_us, error);
 }

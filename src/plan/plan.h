@@ -178,14 +178,15 @@ void sumi_plan_end(sumi_plan* plan); // frees the plan's memory; accepts a zeroe
 // Lets the backend mark pairs of ops and cut ops, and computes lifetimes, offsets and costs. Returns the first error
 // that occurred while the plan was written.
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
-// Cuts all sections into slices of a predicted time of at most max_us each (0: one slice per op, each op whole). An op
-// that takes longer is cut into work ranges.
-sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error);
-// As sumi_plan_slice, with measured corrections: op_ratio[kind] is the factor by which ops of this kind take longer
-// here than the rates predict. An op is cut if it takes more than max_us (0: never). Several ops share a slice of up to
-// gathered_us (0: one op per slice). sumi_plan_slice uses max_us for both.
-sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
-                                     uint32_t gathered_us, sumi_error* error);
+// How long slices may be. An op that takes more than max_us (0: no limit) is cut into work ranges. Several ops share a
+// slice of up to gathered_us (0: one op per slice), which is not more than max_us.
+typedef struct sumi_slicing {
+    const sumi_rates* rates;
+    const float* op_ratio; // [kind]: how much longer ops take here than the rates predict; NULL: not measured
+    uint32_t max_us, gathered_us;
+} sumi_slicing;
+// Cuts all sections into slices.
+sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_error* error);
 // The number of output channels for which the time of a convolution is predicted: at least 16. A convolution gathers
 // its taps no matter how many channels it computes, so 3 channels take about as long as 16 (the decoder's last
 // convolution on the CPU: 9 GFLOP/s, where others reach 60).

@@ -401,9 +401,3 @@ void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count)
     const uint64_t values_per_draw = 4 * (uint64_t)cuda_threads(generator, count);
     generator->offset += 4 * (count / values_per_draw + (count % values_per_draw != 0));
 }
-
-void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count)
-{
-    sumi_torch_cuda_randn_range(generator, into, count, 0, count);
-    sumi_torch_cuda_skip(generator, count);
-}

@@ -22,8 +22,8 @@ void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size
 // The same for bfloat16, as torch 2.13 and newer draw it.
 void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* into, size_t count);
 
-// offset: the number of values that each thread has drawn, a multiple of 4. sumi_torch_cuda_randn advances it, so that
-// a second call continues as PyTorch's does.
+// offset: the number of values that each thread has drawn, a multiple of 4. sumi_torch_cuda_skip advances it, so that
+// the next draw continues as PyTorch's does.
 typedef struct sumi_torch_cuda_generator {
     uint64_t seed, offset;
     int32_t multiprocessors, threads_per_multiprocessor;
@@ -32,10 +32,8 @@ typedef struct sumi_torch_cuda_generator {
 // 170 x 1536 for RTX 5090. Fewer threads than one block of 256 count as one block.
 void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, int32_t multiprocessors,
                           int32_t threads_per_multiprocessor);
-// The values of a bfloat16 draw are these values, rounded.
-void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count);
-// Values [first, first + range_count) of what sumi_torch_cuda_randn(count) would draw. The generator does not advance;
-// after all ranges, sumi_torch_cuda_skip(count) advances it as one such call does.
+// Values [first, first + range_count) of what torch.randn(count) draws; the values of a bfloat16 draw are these values,
+// rounded. The generator does not advance; after all ranges, sumi_torch_cuda_skip(count) advances it as the draw does.
 void sumi_torch_cuda_randn_range(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
                                  size_t range_count);
 void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count);

@@ -151,13 +151,6 @@ static int32_t evaluations_of_step(sumi_solver solver, float next_sigma)
 
 int32_t sumi_solver_max_rows(sumi_solver solver) { return evaluations_of_step(solver, 1.0f); }
 
-int32_t sumi_solver_evaluations(sumi_solver solver, const float* sigmas, int32_t step_count)
-{
-    int32_t count = 0;
-    for (int32_t i = 0; i < step_count; i++) count += evaluations_of_step(solver, sigmas[i + 1]);
-    return count;
-}
-
 int32_t sumi_solver_rows(sumi_solver solver, const float* sigmas, int32_t step_count, sumi_solver_row* rows)
 {
     int32_t count = 0;

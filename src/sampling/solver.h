@@ -40,8 +40,7 @@ typedef struct sumi_solver_row {
 bool sumi_solver_known(sumi_solver solver);
 int32_t sumi_solver_order(sumi_solver solver);    // order of convergence; 0 for an unknown solver
 int32_t sumi_solver_max_rows(sumi_solver solver); // the most rows of one step; 0 for an unknown solver
-// The number of rows for sigmas[0 .. step_count]. 0 for an unknown solver, and for no step.
-int32_t sumi_solver_evaluations(sumi_solver solver, const float* sigmas, int32_t step_count);
-// Writes the rows for sigmas[0 .. step_count], a table that passes sumi_schedule_check. Returns the number of rows.
+// Writes the rows for sigmas[0 .. step_count], a table that passes sumi_schedule_check. Returns the number
+// of rows: 0 for an unknown solver, and for no step.
 int32_t sumi_solver_rows(sumi_solver solver, const float* sigmas, int32_t step_count, sumi_solver_row* rows);
 #endif

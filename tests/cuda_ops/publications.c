@@ -1,5 +1,6 @@
 // Publications: conversion of an image to the format and the row length of memory that the host program shares
 // (sumi_async_functions.publish). Checked byte for byte.
+#include "at_once.h"
 #include "cuda_ops/run.h"
 
 enum { PUBLISHED_WIDTH = 77, PUBLISHED_HEIGHT = 5, PUBLISHED_ROW = PUBLISHED_WIDTH * 12 + 20, PUBLISHED_BEFORE = 9 };
@@ -55,7 +56,7 @@ static void check_publication(const machine* m, sumi_format format)
                out = sumi_plan_bound(&plan, "out", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW);
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = into, .y = out, .rows = PUBLISHED_HEIGHT});
     sumi_result result = sumi_plan_finish(&plan, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, 0, &error);
     if (result == SUMI_OK) result = plan_ready(m->runner, &plan, &error);
     if (result == SUMI_OK) {
         const sumi_publication picture = {.value = from,

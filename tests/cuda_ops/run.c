@@ -1,5 +1,6 @@
 // Runs cases and compares outputs.
 #include "cuda_ops/run.h"
+#include "at_once.h"
 #include "base/platform.h"
 
 run_settings g_run;
@@ -79,7 +80,7 @@ static sumi_result fill_arena_with_nan(const machine* m, uint64_t arena_bytes, s
         &(sumi_plan_copy_args){.x = x, .y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 1, 64), .rows = 1});
     sumi_rates rates = m->runner->functions->rates(m->runner);
     sumi_result result = sumi_plan_finish(&plan, error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, 0, error);
     if (result == SUMI_OK) result = plan_ready(m->runner, &plan, error);
     if (result == SUMI_OK) {
         uint64_t bytes = sumi_plan_info(&plan, all)->bytes;
@@ -170,7 +171,7 @@ bool run_case(const op_case* c, case_data* store, const machine* m, run_mode mod
     if (result == SUMI_OK)
         result = mode == RUN_PARTS
                    ? slice_by_parts(&s->plan, &error)
-                   : sumi_plan_slice(&s->plan, &rates, mode == RUN_SMALL ? (uint32_t)(us / 5.0) + 1 : 0, &error);
+                   : plan_slice(&s->plan, &rates, mode == RUN_SMALL ? (uint32_t)(us / 5.0) + 1 : 0, &error);
     if (result == SUMI_OK) result = fill_arena_with_nan(m, s->plan.arena_bytes, &error);
     if (result == SUMI_OK) result = plan_ready(m->runner, &s->plan, &error);
     for (int again = mode == RUN_AGAIN ? 0 : 1; again < 2 && result == SUMI_OK; again++) {

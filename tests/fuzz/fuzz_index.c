@@ -1,6 +1,7 @@
 // Any bytes as an index of shards, in a folder that has two good shards and one that is the input itself. Nothing
 // outside of the folder may be opened.
 // Seeds: tests/golden/common/files/index
+#include "at_once.h"
 #include "files/tensors.h"
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
     sumi_tensor_set set;
     sumi_error error = {0};
     sumi_tensor_set_init(&set, &heap, &files);
-    const sumi_result result = sumi_index_read(&set, data, bytes, "the folder", "the folder/index", &error);
+    const sumi_result result =
+        read_index(&set, &(sumi_index_text){data, bytes, "the folder", "the folder/index"}, &error);
     if ((result == SUMI_OK) != (error.text[0] == '\0')) abort();
     sumi_tensor_set_close(&set);
     if (f.open_count != 0 || heap.allocated_bytes != 0) abort();
