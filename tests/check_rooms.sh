@@ -96,6 +96,32 @@ found_circles=$(circles <<<"$all_calls")
 check "no files of a room call each other in a circle" "$(grep -vE "${known_circles:-^$}" <<<"$found_circles")"
 check "known_circles names no circle that is gone" "$([ -z "$known_circles" ] || grep -qE "$known_circles" <<<"$found_circles" || echo "take it out: $known_circles")"
 
+# "6 src/room/file.c: function" for each definition with at least so many parameters.
+parameters() { # at least, files
+    awk -v at_least="$1" '
+        function count(text,    i, character, depth, commas) {
+            for (i = 1; i <= length(text); i++) {
+                character = substr(text, i, 1)
+                if (character ~ /[(\[]/) depth++
+                if (character ~ /[)\]]/) depth--
+                if (character == "," && depth == 0) commas++
+            }
+            return commas + 1
+        }
+        { line = $0; sub(/ *\/\/.*/, "", line) }
+        line == "{" && head ~ /^[A-Za-z_][^=;{}]*\)$/ {
+            name = head; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+            text = head; sub(/^[^(]*\(/, "", text); sub(/\)$/, "", text)
+            number = count(text)
+            if (number >= at_least) print number, FILENAME ": " name
+        }
+        { head = line ~ /^[^ #}]/ ? line : line ~ /^ / ? head line : "" }' "${@:2}"
+}
+check "no function of src/ has more than 8 parameters (what always travels together is a struct with named members)" "$(parameters 9 "${sources[@]}")"
+many=$(parameters 6 "${sources[@]}") most_many=110
+check "at most $most_many functions of src/ have more than five parameters" \
+    "$([ "$(grep -c . <<<"$many")" -le $most_many ] || { echo "$(grep -c . <<<"$many") have:"; echo "$many"; })"
+
 check "file names are unique in src/" "$(find src -name '*.[ch]' -printf '%f\n' | sort | uniq -d)"
 check "only base/platform.c includes headers of the operating system" \
     "$(grep -nE '#[[:space:]]*include[[:space:]]*<(unistd|pthread|sched|dlfcn|windows|signal|dirent|fcntl|sys/[a-z]+|mach/[a-z_]+)\.h>' -r src --include='*.[ch]' | grep -v '^src/base/platform\.c:')"
