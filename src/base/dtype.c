@@ -95,7 +95,7 @@ uint16_t sumi_float_to_f16(float value)
     const uint32_t bits = sumi_bits_of_float(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
     if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); // 65520 and above round to infinity
-    if (magnitude < 0x38800000u) { // below 2^-14: multiples of 2^-24, to which the sum with 0.5 is rounded
+    if (magnitude < 0x38800000u) { // below 2^-14: multiples of 2^-24; adding 0.5 rounds to them
         const float sum = sumi_float_of_bits(magnitude) + 0.5f;
         return (uint16_t)(sign | (sumi_bits_of_float(sum) - 0x3f000000u));
     }

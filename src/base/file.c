@@ -104,8 +104,8 @@ sumi_result sumi_file_cache_read(sumi_file_cache* cache, uint32_t budget_us, sum
     }
     const double us = (double)(sumi_clock_ns() - begin_ns) * 1e-3;
     cached->read_bytes += bytes;
-    // The next piece is what takes the budget at this speed, but at most twice this piece: this piece may
-    // have come from a cache of the host program or of the operating system.
+    // The next piece is as long as the budget allows at this speed, but at most twice this piece, which may have come
+    // from a cache of the host program or of the operating system.
     const double fitting_bytes = us > 0.0 ? (double)bytes / us * budget_us : (double)MAX_PIECE;
     const size_t max_bytes = bytes < MAX_PIECE / 2 ? 2 * bytes : MAX_PIECE;
     const size_t next_bytes = fitting_bytes < (double)max_bytes ? (size_t)fitting_bytes : max_bytes;

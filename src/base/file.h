@@ -23,10 +23,10 @@ typedef struct sumi_file {
 sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* files, const char* path,
                            sumi_error* error);
 void sumi_file_close(sumi_file* file); // accepts a zeroed or half-open file
-// Whether there is anything at the path. With the built-in files that may be no regular file: sumi_file_open says so.
+// Whether anything exists at the path. With the built-in files it may not be a regular file: sumi_file_open says so.
 bool sumi_file_exists(const sumi_files* files, const char* path);
-// Whether a path that may be a file or a folder is taken for a folder: it is one, or there is nothing. The host
-// program's files know only files, so whatever they do not open is taken for a folder.
+// Whether a path is treated as a folder: it is one, or nothing exists there. The host program's files know only files,
+// so whatever they do not open is treated as a folder.
 bool sumi_file_is_folder(const sumi_files* files, const char* path);
 
 // A cache between the host program's files and the code that opens a model or an adapter. The cache asks for each path

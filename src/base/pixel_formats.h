@@ -1,4 +1,4 @@
-// What the formats of images have in common, for host memory, device memory and graphics APIs alike.
+// Properties of image formats, the same for host memory, device memory and graphics APIs.
 #ifndef SUMI_BASE_PIXEL_FORMATS_H
 #define SUMI_BASE_PIXEL_FORMATS_H
 #include <sumi.h>

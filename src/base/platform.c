@@ -385,16 +385,16 @@ static bool widen(const char* text, wchar_t* out, int capacity)
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, capacity) > 0;
 }
 
-// Windows takes paths of MAX_PATH characters (260) as they are, and longer ones, up to 32,767, only behind a prefix that
-// switches off everything that it does for paths: they must be absolute, with backslashes, without "." and "..".
-#define MOST_PATH 4096 // what a stack should hold
+// Windows accepts paths of up to MAX_PATH (260) characters as they are. Longer ones, up to 32,767, need a prefix that
+// switches off all processing of paths: they must be absolute, with backslashes, without "." and "..".
+#define MOST_PATH 4096 // as much as a stack should hold
 #define LONG_PREFIX L"\\\\?\\"
 #define LONG_SHARE_PREFIX L"\\\\?\\UNC" // instead of the first backslash of "\\server\share"
 typedef struct native_path {
     wchar_t text[MOST_PATH + 8];
 } native_path;
 
-// Converts a UTF-8 path to what Windows' functions take. False if the path is not valid UTF-8 or does not fit.
+// Converts a UTF-8 path to the form that Windows' functions take. False if the path is not valid UTF-8 or does not fit.
 static bool native_path_of(const char* path, native_path* out)
 {
     wchar_t given[MOST_PATH], full[MOST_PATH];
@@ -418,8 +418,8 @@ static DWORD attributes_of(const char* path)
     return native_path_of(path, &native) ? GetFileAttributesW(native.text) : INVALID_FILE_ATTRIBUTES;
 }
 
-// Whether the folder of a path that does not exist is there. The system reports a path in a good folder as another
-// error, so this one is a link to nothing, or no folder.
+// Whether the folder of a missing path exists. For a missing file in a good folder the system reports another error, so
+// an existing folder is a link to nothing, or not a folder.
 static bool has_broken_folder(const char* path)
 {
     char folder[4096];
@@ -532,8 +532,8 @@ int32_t sumi_descriptor_copy(int32_t descriptor) { return fcntl(descriptor, F_DU
 
 void sumi_descriptor_close(int32_t descriptor) { (void)close(descriptor); }
 
-// What is wrong with a path that does not exist: the bytes at its beginning that are a link to nothing, or that are no
-// folder although the path continues. 0: there is just nothing.
+// What is wrong with a path that does not exist: the length of the part at its beginning that is a link to nothing, or
+// that is not a folder although the path continues. 0: nothing exists there.
 static size_t find_broken_part(const char* path)
 {
     char part[4096];
@@ -541,7 +541,7 @@ static size_t find_broken_part(const char* path)
     if (path_bytes >= sizeof part) return 0;
     memcpy(part, path, path_bytes + 1);
     for (size_t bytes = path_bytes; bytes > 0;) {
-        while (bytes > 1 && part[bytes - 1] == '/') { bytes--; } // a link with a slash behind it is followed
+        while (bytes > 1 && part[bytes - 1] == '/') { bytes--; } // a link with a slash after it is followed
         part[bytes] = '\0';
         struct stat status;
         if (lstat(part, &status) == 0) {
@@ -587,8 +587,8 @@ static sumi_result check_regular(const char* path, const struct stat* status, su
                                       : "device");
 }
 
-// The only function that opens files. It looks at the path first, so that it never lets in a writer that waits at a pipe
-// and never touches a device. It looks at the open file again, because the path may mean another file by then. In that
+// The only function that opens files. It checks the path first, so that it never lets in a writer that waits at a pipe
+// and never touches a device. It checks the open file again, because the path may mean another file by then. In that
 // case O_NONBLOCK keeps a pipe without a writer from blocking, and O_NOCTTY a terminal from controlling the process.
 static sumi_result open_file(const char* path, int* out_file, uint64_t* out_bytes, sumi_error* error)
 {

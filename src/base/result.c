@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Bytes of the text without a character at its end that was cut in the middle.
+// The length of the text in bytes, without a last character that was cut in the middle.
 static size_t whole_bytes(const char* text, size_t bytes)
 {
     for (size_t back = 1; back < 4 && back <= bytes; back++) {
@@ -29,7 +29,7 @@ sumi_result sumi_fail_at(const char* file, int line, sumi_error* error, sumi_res
         va_start(arguments, format);
         const int bytes = vsnprintf(raw, sizeof raw, format, arguments);
         va_end(arguments);
-        // Names and paths come from files. Messages have no control characters of their own, so all of it is shown.
+        // Names and paths come from files. Messages themselves have no control characters, so all of it is shown.
         const bool is_cut = bytes < 0 || (size_t)bytes >= sizeof raw;
         const size_t raw_bytes = strlen(raw);
         sumi_utf8_show(error->text, sizeof error->text, raw, is_cut ? whole_bytes(raw, raw_bytes) : raw_bytes);

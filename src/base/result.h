@@ -32,7 +32,7 @@ typedef struct sumi_error {
 sumi_result sumi_fail_at(const char* file, int line, sumi_error* error, sumi_result result, const char* format, ...)
     SUMI_PRINTF(5, 6);
 
-// Reports a failure that was kept in `from`, such as that of another thread, with its file and line. Returns its result.
+// Reports a failure that was kept in `from`, such as another thread's, with its file and line. Returns its result.
 sumi_result sumi_fail_with(sumi_error* error, const sumi_error* from);
 
 // Evaluates the expression and returns its result from the calling function unless it is SUMI_OK.

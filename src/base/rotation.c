@@ -5,8 +5,8 @@
 
 bool sumi_rotation_is_known(int64_t group) { return group == 4 || group == 16 || group == 64 || group == 256; }
 
-// The first pass combines adjacent values. It is apart from the other passes because the vectoriser needs shuffles for
-// it.
+// The first pass combines adjacent values. It is separate from the other passes because the vectoriser needs shuffles
+// for it.
 static void rotate_neighbours(float* values, size_t count)
 {
     for (size_t i = 0; i < count; i += 4) {

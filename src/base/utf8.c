@@ -57,8 +57,8 @@ size_t sumi_utf8_encode(uint32_t code_point, char out[4])
 
 static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
-// The bytes of the next piece of the text that is copied whole: a character, or an escape that this function has
-// written before. 0: the byte there has to be escaped.
+// The length of the next piece of text that is copied whole: a character, or an escape that this function has written
+// before. 0: the next byte must be escaped.
 static size_t shown_part(const char* text, size_t bytes)
 {
     bool is_valid;

@@ -15,7 +15,7 @@ size_t sumi_utf8_encode(uint32_t code_point, char out[4]);
 // Copies a text that may come from a file for messages, logs and terminals, so that no terminal obeys it. Each byte of
 // a control character (U+0000 to U+001F, U+007F to U+009F, so line ends too) and each byte that is not UTF-8 becomes
 // \xNN; everything else stays. Shown text stays as it is when it is shown again. Writes at most `capacity` bytes, the
-// terminator included, and ends neither inside of a character nor of an escape. Returns the bytes of the whole copy
+// terminator included, and never ends inside a character or an escape. Returns the bytes of the whole copy
 // without the terminator.
 size_t sumi_utf8_show(char* out, size_t capacity, const char* text, size_t bytes);
 #endif

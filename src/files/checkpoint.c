@@ -8,8 +8,8 @@
 // A source is one path with its own tensor set. The sources are in order of preference: first the paths that the caller
 // gave for components, then the folders below `path`, then `path` itself. A component is taken from its own source if
 // that has weights: a path that was given must have the component's tensors, while a component's folder is used even if
-// no signature knows its tensors. Without a source of its own, the component is taken from the first other source that
-// has its tensors.
+// no signature knows its tensors. Without its own source, the component is taken from the first other source that has
+// its tensors.
 //
 // With the files of a sumi_file_cache a step may end with SUMI_TIMEOUT, which means that a file has to be read first
 // (base/file.h). The step is undone and repeated later.
@@ -32,8 +32,8 @@ typedef struct sumi_source source;
 static const char* const s_kind_names[SUMI_COMPONENT_COUNT] = {"transformer", "text_encoder", "text_encoder_2",
                                                                "vision", "vae"};
 
-// Folders of each component below a model's folder. A vision tower has no folder of its own: files keep it with its
-// text encoder.
+// Folders of each component below a model's folder. A vision tower has no separate folder: files keep it with its text
+// encoder.
 static const char* const s_folders[SUMI_COMPONENT_COUNT][2] = {
     {"transformer"}, {"text_encoder"}, {"text_encoder_2", "clip_model"}, {"text_encoder"}, {"vae"}};
 
@@ -63,7 +63,7 @@ static bool prefix_matches(const char* pattern, const char* text, size_t bytes)
     return text == end;
 }
 
-// Whether the set holds every tensor of the signature behind the prefix, and the first of them in the signature's
+// Whether the set holds every tensor of the signature after the prefix, and the first of them in the signature's
 // shape.
 static bool holds_all(const sumi_tensor_set* set, const sumi_signature* signature, const char* prefix,
                       size_t prefix_bytes)

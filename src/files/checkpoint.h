@@ -8,10 +8,10 @@
 //       tokenizer/ tokenizer_2/
 //       processor/ scheduler/
 //
-// A component is looked for first at its own path, or without one in its folder below `path`, then in every other file
-// that was opened: a transformer file that also holds the VAE provides both, and a vision tower is found in the files
-// of its text encoder. A missing component is not an error: component.present is false, and the model decides what it
-// needs.
+// A component is searched for first at its own path or, without one, in its folder below `path`, then in every other
+// file that was opened: a transformer file that also holds the VAE provides both, and a vision tower is found in the
+// files of its text encoder. A missing component is not an error: component.present is false, and the model decides
+// what it needs.
 //
 //     sumi_checkpoint c = {0};
 //     r = sumi_checkpoint_begin(&c, heap, files, &desc, error);
@@ -92,7 +92,7 @@ typedef struct sumi_checkpoint_tokenizer {
 
 // What the checkpoint's author says about making images, in the member "sumi" of model_index.json:
 //     "sumi": {"steps": 20, "guidance": 2}
-// Unknown members are ignored. The range of the numbers is not checked here. NaN: it is there but is not a number.
+// Unknown members are ignored. The range of the numbers is not checked here. NaN: the member is not a number.
 typedef struct sumi_author_values {
     bool has_steps, has_guidance;
     bool is_no_object; // "sumi" is something else

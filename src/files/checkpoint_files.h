@@ -21,7 +21,7 @@ sumi_result sumi_checkpoint_join(sumi_heap* heap, const char* folder, const char
 // The folder that contains a file or folder, in newly allocated memory: "a/b.txt" -> "a", "a/b/" -> "a", "b.txt" ->
 // ".".
 sumi_result sumi_checkpoint_parent(sumi_heap* heap, const char* path, sumi_error* error, char** out_folder);
-// A path at which there is nothing is taken for a folder (sumi_file_is_folder); opening fails later if nothing is found
+// A path where nothing exists is treated as a folder (sumi_file_is_folder); opening fails later if nothing is found
 // in it.
 bool sumi_checkpoint_is_folder(const sumi_checkpoint* checkpoint, const char* path);
 sumi_result sumi_checkpoint_copy_text(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy);

@@ -116,7 +116,7 @@ sumi_result sumi_checkpoint_open_tokenizer_path(sumi_checkpoint* checkpoint, sum
 
 // Finds the SentencePiece model among an encoder's tensors. In a file of several components its name has the encoder's
 // prefix or a shorter one: "text_encoders.X.transformer.", "text_encoders.X." or "text_encoders.". The last prefix is
-// shared by all encoders, so a model behind it is taken for the first encoder only.
+// shared by all encoders, so a model after it is taken for the first encoder only.
 static const sumi_tensor* find_pieces(const sumi_component* component, int32_t encoder)
 {
     static const char s_name[] = "spiece_model";
@@ -135,8 +135,8 @@ static const sumi_tensor* find_pieces(const sumi_component* component, int32_t e
     return pieces;
 }
 
-// Looks for a tokenizer at the text encoder's weights: in the weights' own file, in their folder, in the folder beside
-// that.
+// Looks for a tokenizer at the text encoder's weights: in the weights' own file, in their folder, and in the folder
+// beside it.
 static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
 {
     sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];

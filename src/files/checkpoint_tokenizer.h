@@ -4,7 +4,7 @@
 #include "files/checkpoint.h"
 
 // Searches the path that the caller gave, otherwise the model's folder, otherwise the folders around the encoder's
-// weights. That it is not found is a failure only if the caller gave its path; otherwise its form stays
+// weights. A missing tokenizer is a failure only if the caller gave its path; otherwise its form stays
 // SUMI_TOKENIZER_ABSENT.
 sumi_result sumi_checkpoint_resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encoder, sumi_error* error);
 // Opens the tokenizer from the file or folder `path`, which must exist.
