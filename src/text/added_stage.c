@@ -3,8 +3,8 @@
 //
 //     "<|im_start|>user\nA fox" -> id 151644, "user\nA fox"
 //
-// It is in front of the normalizer, where the text is as it was given, and again behind it for tokens that are matched in
-// normalised text. Each text that it passes on is normalised and split by itself: a combining mark behind an added token
+// It runs before the normalizer, where the text is as it was given, and again after it for tokens that are matched in
+// normalised text. Each text that it passes on is normalised and split by itself: a combining mark after an added token
 // has no base.
 #include "text/tokenizer_run.h"
 
@@ -22,7 +22,7 @@ static size_t trimmed_end(const char* text, size_t from, size_t end)
     return end;
 }
 
-// Whether the last character of text[0, end) is one of a word.
+// Whether the last character of text[0, end) belongs to a word.
 static bool ends_in_word(const char* text, size_t end)
 {
     size_t at = end - 1, length;
@@ -53,7 +53,7 @@ typedef struct added_match {
     const sumi_added_token* token;
 } added_match;
 
-// The longest token that the window has at `at`.
+// The longest token in the window at `at`.
 static bool match_at(sumi_tokenizer_run* run, const sumi_window* in, bool is_normalized, size_t at, added_match* out)
 {
     const sumi_tokenizer* t = run->tokenizer;
@@ -79,8 +79,8 @@ static bool touches_word(const sumi_stage_added* s, const sumi_window* in, const
         || (match->end < in->bytes && sumi_char_is_word(sumi_utf8_get(in->text + match->end, &length)));
 }
 
-// Searches on in what is there of the text, and not in the last bytes, in which a token may begin that is not whole.
-// Finds no more than one token.
+// Continues the search in the available text, except for the last bytes, where an incomplete token may begin. Finds no
+// more than one token.
 static void search(sumi_tokenizer_run* run, size_t index)
 {
     sumi_text_stage* stage = &run->stages[index];
@@ -126,7 +126,7 @@ static void search(sumi_tokenizer_run* run, size_t index)
     }
 }
 
-// White space behind the token is a part of it. False: more text is needed.
+// White space after the token is a part of it. False: more text is needed.
 static bool strip_behind(sumi_tokenizer_run* run, size_t index)
 {
     sumi_text_stage* stage = &run->stages[index];

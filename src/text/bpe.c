@@ -14,16 +14,16 @@
 // with the same key. n symbols make at most n + 2 (n - 1) heap entries.
 //
 // A merge makes a token of the text that its symbols stand for. So no merge crosses a place in the text that no token
-// crosses, and what is before such a cut can be encoded by itself. In long pieces cuts are looked for: the tokens that
-// begin at each character are found, and a character behind the ends of all of them begins a part of its own. A
+// crosses, and what is before such a cut can be encoded by itself. Long pieces are searched for cuts: the tokens that
+// begin at each character are found, and a character after the ends of all of them begins a new part. A
 // piece without a cut ("aaaa", if "aa" is a token) is one part, which is encoded in steps.
 #include "text/tokenizer_run.h"
 
 enum {
     SHORT = 48,
     PART_BYTES = 1024, // a piece of up to this size is not cut
-    // After so many bytes without a cut, as many are skipped before the search continues: a piece without any cut takes
-    // little more time than it would without the search.
+    // After this many bytes without a cut, as many are skipped before the search continues: a piece without any cut
+    // takes little more time than it would without the search.
     SWEPT_BYTES = 4096,
     SKIPPED_BYTES = 28672,
     SYMBOL_WORK = 4, // of one symbol, of one pair
@@ -77,8 +77,8 @@ static sumi_result add_unknown(sumi_tokenizer_run* run)
     return add_symbol(run, run->tokenizer->bpe.unknown_id, 0, 0);
 }
 
-// Adds the symbols of one character, which is `length` bytes of the part at `at`. The order of the checks is the
-// reference's; so is that byte fallback does not end a run of unknown characters.
+// Adds the symbols of one character, which is `length` bytes of the part at `at`. As in the reference are the order of
+// the checks, and that byte fallback does not end a run of unknown characters.
 static inline sumi_result add_character(sumi_tokenizer_run* run, const char* text, size_t bytes, size_t at,
                                         size_t length)
 {
@@ -327,7 +327,7 @@ static sumi_result find_piece(sumi_tokenizer_run* run, const char* piece, size_t
     return SUMI_OK;
 }
 
-// Byte level: the stand-in characters of the window's text behind what has them already.
+// Byte level: the stand-in characters for the part of the window's text that has none yet.
 static sumi_result map_window(sumi_tokenizer_run* run, const sumi_window* in)
 {
     sumi_bpe_state* s = &run->bpe;
@@ -341,7 +341,7 @@ static sumi_result map_window(sumi_tokenizer_run* run, const sumi_window* in)
     return SUMI_OK;
 }
 
-// Tokens that begin before `begin` reach no further than max_bytes behind it.
+// Tokens that begin before `begin` reach no further than max_bytes after it.
 static void begin_sweep(sumi_bpe_state* s, const sumi_bpe* bpe, const sumi_window* in, size_t begin)
 {
     s->is_sweeping = true;
@@ -374,7 +374,7 @@ static size_t longest_at_swept(sumi_tokenizer_run* run, const sumi_window* in, s
     return bytes;
 }
 
-// Looks for a cut behind `swept`, up to `end`. *out_cut: its position; 0: none in what is known of the text so far.
+// Looks for a cut after `swept`, up to `end`. *out_cut: its position; 0: none in the text that is known so far.
 static sumi_result sweep_to(sumi_tokenizer_run* run, const sumi_window* in, size_t end, size_t* out_cut)
 {
     sumi_bpe_state* s = &run->bpe;
@@ -413,7 +413,7 @@ static sumi_result sweep(sumi_tokenizer_run* run, const sumi_window* in, size_t*
     }
 }
 
-// Waits until there is a part of the piece that can be encoded by itself. *out_bytes: its bytes; 0: there is none yet.
+// Waits for a part of the piece that can be encoded by itself. *out_bytes: its bytes; 0: none yet.
 static sumi_result find_part(sumi_tokenizer_run* run, const sumi_window* in, size_t* out_bytes, sumi_pull* out_pull)
 {
     const sumi_bpe* bpe = &run->tokenizer->bpe;
@@ -461,7 +461,7 @@ static void end_part(sumi_tokenizer_run* run, sumi_window* in)
     s->phase = SUMI_BPE_READ;
 }
 
-// Encodes a short word of which every byte has a token, as most words are. Returns whether it is one.
+// Encodes a short word if every byte of it has a token, as in most words. Returns whether it did.
 static bool encode_word(sumi_tokenizer_run* run, sumi_window* in)
 {
     const sumi_bpe* bpe = &run->tokenizer->bpe;
@@ -476,7 +476,7 @@ static bool encode_word(sumi_tokenizer_run* run, sumi_window* in)
     return true;
 }
 
-// Goes through the phases of a part as far as the work of the step goes.
+// Goes through the phases of a part as far as the step's work allows.
 static sumi_result encode_part(sumi_tokenizer_run* run, sumi_window* in)
 {
     sumi_bpe_state* s = &run->bpe;

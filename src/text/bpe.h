@@ -1,11 +1,11 @@
-// What a run of BPE keeps between steps: the piece that is being encoded.
+// The state of a run of BPE between steps: the piece that is being encoded.
 #ifndef SUMI_TEXT_BPE_H
 #define SUMI_TEXT_BPE_H
 #include "text/pages.h"
 #include "text/text_buffer.h"
 
 typedef enum sumi_bpe_phase {
-    SUMI_BPE_READ,    // until the piece, or a part of it that can be encoded by itself, is there
+    SUMI_BPE_READ,    // until the piece, or a part of it that can be encoded by itself, is available
     SUMI_BPE_SYMBOLS, // its characters
     SUMI_BPE_RANK,    // the ranks of their pairs
     SUMI_BPE_MERGE,
@@ -23,7 +23,7 @@ typedef struct sumi_bpe_state {
     bool unknown_waits;
     sumi_pages symbols, queue;
     uint32_t symbol_count, queue_count, cursor;
-    // The search for a cut: the text before `swept` has been looked at; the tokens that begin in it reach to `reach`.
+    // The search for a cut: the text before `swept` has been examined; the tokens that begin in it reach to `reach`.
     bool is_sweeping;
     size_t sweep_begin, swept, reach;
     // Byte level: stand-in characters of the text from sweep_begin on; the position of `swept` in it; how many bytes of

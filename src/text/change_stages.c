@@ -1,5 +1,5 @@
-// The stages of a run that change text: the normalizer's steps, and the pre-tokenizer's that writes marks for spaces. A
-// piece that such a stage takes becomes one piece of what it makes.
+// The stages of a run that change text: the normalizer's steps, and the pre-tokenizer's that writes marks for spaces.
+// Each piece that such a stage takes becomes one piece of its output.
 #include "text/tokenizer_run.h"
 
 enum { WORD_BYTES = 64 };
@@ -10,7 +10,7 @@ static void put_text(sumi_tokenizer_run* run, sumi_window* in, size_t bytes)
     run->work += 1 + bytes / 4;
 }
 
-// One look at the text that is there. Returns with *out_waits if more of it is needed.
+// Examines the available text once. Sets *out_waits if more is needed.
 static sumi_result change_by_characters(sumi_tokenizer_run* run, size_t index, bool* out_waits)
 {
     sumi_text_stage* stage = &run->stages[index];
@@ -45,7 +45,7 @@ static sumi_result copy_to_pattern(sumi_tokenizer_run* run, size_t index, const 
     return SUMI_OK;
 }
 
-// Replaces the pattern where the window begins with it, and copies what is before the next one.
+// Replaces the pattern where the window begins with it, and copies the text before the next one.
 static sumi_result change_patterns(sumi_tokenizer_run* run, size_t index, bool* out_waits)
 {
     sumi_text_stage* stage = &run->stages[index];
@@ -67,7 +67,7 @@ static sumi_result change_patterns(sumi_tokenizer_run* run, size_t index, bool* 
         SUMI_TRY(sumi_text_append(run->heap, &stage->buffer, step->content.data, step->content.bytes, run->error));
         put_text(run, in, s->run);
         s->run = 0;
-        s->is_replaced = step->min_run > 0; // and so is what follows of the run
+        s->is_replaced = step->min_run > 0; // and so is the rest of the run
         return SUMI_OK;
     }
     const size_t rest = in->bytes - s->run;
@@ -136,7 +136,7 @@ static void begin_piece(sumi_tokenizer_run* run, size_t index)
     }
 }
 
-// A short piece without spaces, as words are that were split at white space before: a mark and its text.
+// A short piece without spaces, such as a word that was split at white space: a mark and its text.
 static sumi_result mark_word(sumi_tokenizer_run* run, size_t index, bool* out_is_word)
 {
     sumi_text_stage* stage = &run->stages[index];

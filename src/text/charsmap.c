@@ -193,7 +193,7 @@ static sumi_result append_long_cluster(const sumi_charsmap* map, sumi_charsmap_s
     return SUMI_OK;
 }
 
-// Appends a cluster, or the begin of a long one. False: more text has to tell where the cluster ends.
+// Appends a cluster, or the beginning of a long one. False: more text is needed to know where the cluster ends.
 static sumi_result append_cluster(const sumi_charsmap* map, sumi_charsmap_state* state, sumi_text_piece* piece,
                                   const sumi_text_output* out, bool* out_known)
 {

@@ -9,7 +9,7 @@ typedef struct sumi_charsmap {
     sumi_heap* heap;
     unsigned char* blob; // trie units, then the replacements, each ended by a zero byte
     size_t unit_count, replacement_bytes;
-    // replacement of a single ASCII character: begin in the replacements; -1: the character is unchanged
+    // replacement of a single ASCII character: its position in the replacements; -1: the character is unchanged
     struct {
         int32_t begin;
         uint32_t bytes;
@@ -23,11 +23,11 @@ sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char*
 sumi_result sumi_charsmap_begin_bytes(sumi_charsmap* map, sumi_heap* heap, const void* data, size_t bytes,
                                       const char* path, sumi_error* error);
 void sumi_charsmap_destroy(sumi_charsmap* map);
-// Where a text that is given in pieces has been cut. Zeroed: at its begin.
+// The position of a cut in a text that is given in pieces. Zeroed: its beginning.
 typedef struct sumi_charsmap_state {
     int32_t break_state; // of sumi_cluster_ends
     uint32_t before;     // the last code point of the cluster
-    bool is_inside;      // of a cluster that is longer than what is looked up as a whole
+    bool is_inside;      // of a cluster that is too long to be looked up as a whole
 } sumi_charsmap_state;
 
 // Appends the normalised form of a piece of a text, which must be valid UTF-8. The whole text has been written when the

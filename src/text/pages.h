@@ -26,7 +26,7 @@ static inline sumi_result sumi_pages_reserve(sumi_heap* heap, sumi_pages* list, 
     return SUMI_OK;
 }
 
-// Frees pages from the end on, `max_freed` at most, until `kept` are left. Returns whether more are to be freed.
+// Frees pages from the end on, at most `max_freed`, until `kept` are left. Returns whether more remain to be freed.
 static inline bool sumi_pages_trim(sumi_heap* heap, sumi_pages* list, size_t kept, size_t max_freed)
 {
     for (; list->count > kept && max_freed > 0; max_freed--) sumi_free(heap, ((void**)list->pages)[--list->count]);

@@ -5,11 +5,11 @@
 //                      3 normalizer_spec { 2 character map, 3 adds a space in front, 4 drops extra spaces,
 //                                          5 writes spaces as U+2581 }
 //
-// A field is a varint (number << 3 | kind) and its content: kind 0 a varint, 1 eight bytes, 2 a length and that many
+// A field is a varint (number << 3 | kind) and its content: kind 0 is a varint, 1 eight bytes, 2 a length and that many
 // bytes, 5 four bytes. The specs follow the pieces but say how to read them, so the file is read twice.
 //
 // The resulting pipeline is the one in the tokenizer.json of the same tokenizer:
-//     BPE       spaces become U+2581; adjacent symbols merge to the piece of highest score; a character that is no
+//     BPE       spaces become U+2581; adjacent symbols merge to the piece of highest score; a character without a
 //               piece becomes bytes; BOS in front
 //     Unigram   character map, words split at white space, U+2581 in front of each; ids of XLM-RoBERTa, <s> and </s>
 //               around
@@ -258,7 +258,7 @@ static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id,
     return p->type == PIECE_NORMAL || p->type == PIECE_BYTE ? SUMI_OK : add_special(load, p, id);
 }
 
-// XLM-RoBERTa's ids: four tokens of its own, then the model's pieces without the first three.
+// XLM-RoBERTa's ids: its own four tokens, then the model's pieces without the first three.
 static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t index)
 {
     static const char* const s_first[] = {"<unk>", "<s>", "</s>"};

@@ -2,11 +2,11 @@
 // parts of the text that they take.
 #include "text/tokenizer_run.h"
 
-// What is known of the output piece after one look at the text.
+// The known part of the output piece after the text was examined once.
 typedef struct cut_found {
     size_t end;    // the text before it belongs to the piece
     bool is_last;  // and nothing else
-    bool is_empty; // without a piece: what was looked at is left out
+    bool is_empty; // without a piece: the examined text is left out
     size_t next;   // with is_last: where the next piece begins
 } cut_found;
 
@@ -23,7 +23,7 @@ static uint32_t character_at(const cut_text* t, size_t at, size_t* out_length)
     return sumi_utf8_get(t->text + (at - t->base), out_length);
 }
 
-// The most that is looked at in one pull.
+// The most text that is examined in one pull.
 static size_t limit_of(const cut_text* t, size_t at)
 {
     const sumi_window window = {.text = t->text, .bytes = t->bytes};
@@ -152,7 +152,7 @@ static cut_found look(sumi_tokenizer_run* run, size_t index)
     case SUMI_STAGE_WORDS: found = look_word(s, &t); break;
     default: found = look_literal(s, stage->step, &t); break;
     }
-    run->work += 2 + (s->at > before ? s->at - before : 0); // a word may end before what was looked at
+    run->work += 2 + (s->at > before ? s->at - before : 0); // a word may end before the end of the examined text
     return found;
 }
 
@@ -229,7 +229,7 @@ sumi_result sumi_stage_split_pull(sumi_tokenizer_run* run, size_t index, sumi_pu
         }
         *out_pull = SUMI_PULL_PAUSE;
         if (sumi_run_must_pause(run)) return SUMI_OK;
-        if (!stage->has_output && s->from > stage->base) { // what was left out
+        if (!stage->has_output && s->from > stage->base) { // the text that was left out
             sumi_window_take(&run->stages[index - 1].out, s->from - stage->base);
             stage->base = s->from;
         }
@@ -251,6 +251,6 @@ sumi_result sumi_stage_split_pull(sumi_tokenizer_run* run, size_t index, sumi_pu
         } else if (found.is_last) {
             s->from = found.next;
         }
-        stage->waits = stage->has_input && !found.is_last && s->at == before; // nothing else can be known yet
+        stage->waits = stage->has_input && !found.is_last && s->at == before; // nothing more can be known yet
     }
 }

@@ -4,8 +4,9 @@
 //   Gemma's BPE       U+2581 for spaces, byte fallback, BOS
 //   Unigram           XLM-R: Precompiled map, metaspace, Viterbi
 // Reference: huggingface/tokenizers 0.23. Invalid UTF-8 in the text: every maximal invalid part counts as U+FFFD (the
-// Unicode recommendation). What the file asks for but sumi does not implement (another normalizer, another regex) is
-// SUMI_NOT_SUPPORTED with its name. The file's truncation and padding are not applied: the caller truncates.
+// Unicode recommendation). If the file asks for something that sumi does not implement (another normalizer, another
+// regex), the result is SUMI_NOT_SUPPORTED with its name. The file's truncation and padding are not applied: the caller
+// truncates.
 #ifndef SUMI_TEXT_TOKENIZER_H
 #define SUMI_TEXT_TOKENIZER_H
 #include "files/checkpoint.h"
@@ -57,8 +58,8 @@ sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tok
                                       sumi_tokenizer** out_tokenizer);
 
 // ---- Encoding --------------------------------------------------------------------------------------------------------
-// A loaded tokenizer is only read, by any number of threads. What encoding a text needs is in a run, which is used for
-// one text after the other, by one thread at a time.
+// A loaded tokenizer is only read, by any number of threads. The state for encoding a text is in a run, which is used
+// for one text after the other, by one thread at a time.
 
 enum { SUMI_TOKENIZER_MAX_PARTS = 32 };
 
@@ -76,8 +77,8 @@ typedef struct sumi_tokenizer_request {
     bool special;
     int32_t* ids; // receives the first `capacity` ids; must stay valid until the run has ended
     size_t capacity;
-    // The run stops when so many ids are known, which then are those of the whole text. SIZE_MAX: it reads the whole
-    // text.
+    // The run stops when this many ids are known; they equal the first ids of the whole text. SIZE_MAX: it reads the
+    // whole text.
     size_t max_count;
 } sumi_tokenizer_request;
 
@@ -85,16 +86,16 @@ typedef struct sumi_tokenizer_run sumi_tokenizer_run;
 
 sumi_result sumi_tokenizer_run_create(sumi_heap* heap, sumi_error* error, sumi_tokenizer_run** out_run);
 void sumi_tokenizer_run_destroy(sumi_tokenizer_run* run); // accepts NULL
-// Begins a text. A text that was begun before is given up. SUMI_WRONG_STATE: the tokenizer is not loaded.
+// Begins a text. A text that was begun before is abandoned. SUMI_WRONG_STATE: the tokenizer is not loaded.
 sumi_result sumi_tokenizer_run_begin(sumi_tokenizer_run* run, const sumi_tokenizer* tokenizer,
                                      const sumi_tokenizer_request* request, sumi_error* error);
-// Does `work`, and SUMI_TOKENIZER_STEP_WORK more than that at most, whatever the text is; *out_done: the ids are there.
-// Work is counted in units of about two nanoseconds: no clock is read. After a failure the text is given up.
+// Does `work`, and at most SUMI_TOKENIZER_STEP_WORK more, whatever the text is; *out_done: the ids are complete. Work
+// is counted in units of about two nanoseconds: no clock is read. After a failure the text is abandoned.
 //
-// Memory grows with the longest part of the text that has to be looked at as a whole, which is some thousand bytes of
-// most texts. What a usual text needs is kept, so that a second one allocates nothing. Time is O(n log n) in what is
-// read for any text. SUMI_OUT_OF_HOST_MEMORY; SUMI_FILE_MALFORMED: the tokenizer has no token for a character, nor one
-// for unknown characters.
+// Memory grows with the longest part of the text that must be examined as a whole, in most texts some thousand bytes.
+// The memory for a usual text is kept, so that a second one allocates nothing. Time is O(n log n) in the bytes read,
+// for any text. SUMI_OUT_OF_HOST_MEMORY; SUMI_FILE_MALFORMED: the tokenizer has no token for a character, nor one for
+// unknown characters.
 sumi_result sumi_tokenizer_run_step(sumi_tokenizer_run* run, uint64_t work, bool* out_done, sumi_error* error);
 #define SUMI_TOKENIZER_STEP_WORK 8192u
 // The number of ids so far; ids beyond the capacity count.

@@ -239,7 +239,7 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
     sumi_json_begin(&l->json, files->main.data, files->main.bytes, error);
     l->json.name = t->path;
     sumi_loader load = {t, l, &l->json, error};
-    // these files do not describe the pipeline: it is that of the class Qwen2Tokenizer
+    // these files do not describe the pipeline: it is the one of the class Qwen2Tokenizer
     t->byte_level = true;
     t->normalize[t->normalize_count++] = (sumi_normalize_step){.kind = SUMI_NORMALIZE_NFC};
     t->split[t->split_count++] = (sumi_split_step){.kind = SUMI_SPLIT_QWEN};

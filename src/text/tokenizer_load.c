@@ -284,8 +284,8 @@ static void find_byte_tokens(sumi_bpe* bpe)
     }
 }
 
-// Whether a merge takes the unknown token, or the token of a byte that stands for a part of a character. No tokenizer
-// that was trained has such merges.
+// Whether a merge takes the unknown token, or the token of a byte that stands for a part of a character. No trained
+// tokenizer has such merges.
 static void find_merged_stand_ins(sumi_bpe* bpe)
 {
     uint32_t lowest = SUMI_VOCABULARY_NONE, highest = 0;

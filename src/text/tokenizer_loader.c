@@ -1,4 +1,4 @@
-// What the readers of all forms of tokenizer files share: failures, texts, ids, tokens, merges.
+// Functions that the readers of all forms of tokenizer files share: failures, texts, ids, tokens, merges.
 #include "text/tokenizer_loading.h"
 
 sumi_result sumi_load_refuse(sumi_loader* load, const char* reason)

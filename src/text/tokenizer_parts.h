@@ -32,7 +32,7 @@ typedef enum sumi_normalize_kind {
 typedef struct sumi_normalize_step {
     sumi_normalize_kind kind;
     sumi_short_text pattern, content;
-    // 0: each occurrence on its own; n: a run of n or more is replaced as a whole (the regex "x{n,}")
+    // 0: each occurrence separately; n: a run of n or more is replaced as a whole (the regex "x{n,}")
     size_t min_run;
     bool strip_left, strip_right;
 } sumi_normalize_step;
@@ -137,7 +137,7 @@ struct sumi_tokenizer {
     bool strips_before, has_single_words; // an added token has lstrip; single_word
 };
 
-// Appends what the normalizer makes of a text to `out`.
+// Appends the normalised text to `out`.
 sumi_result sumi_tokenizer_normalize(const sumi_tokenizer* tokenizer, const char* text, size_t bytes,
                                      sumi_text_buffer* out, sumi_error* error);
 #endif

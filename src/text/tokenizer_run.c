@@ -7,7 +7,7 @@
 static bool is_continuation(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
 // The end of the next bytes of a part that are repaired by themselves: no character, and no invalid part that counts as
-// one, reaches over it.
+// one, crosses this end.
 static size_t whole_end(const sumi_text_part* part, size_t at)
 {
     if (part->bytes - at <= SUMI_STAGE_BYTES) return part->bytes;

@@ -7,13 +7,13 @@
 //     repairs     cuts at       may change text       cuts at        cut into words
 //     UTF-8       tokens                            normalised tokens
 //
-// A piece is a text between two cuts. Its end need not be known when its begin is passed on: a stage shows what it
-// knows to belong to the piece, and how much that is depends only on a bounded number of bytes behind it, except in
-// these cases, in which a stage must hold what it has read: white space before an added token that strips it; a run of
-// combining marks; a run of a pattern that is replaced only if it is long enough; text in which any two neighbours may
-// be part of one token (bpe.c, unigram.c).
+// A piece is a text between two cuts. Its end need not be known when its beginning is passed on: a stage shows the text
+// that it knows to belong to the piece. How much this is depends only on a bounded number of bytes after it.
+// Exceptions, in which a stage must hold the text that it has read: white space before an added token that strips it; a
+// run of combining marks; a run of a pattern that is replaced only if it is long enough; text in which any two
+// neighbours may be part of one token (bpe.c, unigram.c).
 //
-// So the first ids are known when a little more than their text has been read, and they are those of the whole text.
+// So the first ids are known when a little more than their text has been read, and they equal those of the whole text.
 #ifndef SUMI_TEXT_TOKENIZER_RUN_H
 #define SUMI_TEXT_TOKENIZER_RUN_H
 #include "text/bpe.h"
@@ -22,16 +22,16 @@
 #include "text/word_split.h"
 
 enum {
-    // The most bytes that a stage looks at in one pull, about.
+    // About the most bytes that a stage examines in one pull.
     SUMI_STAGE_BYTES = 1024,
     // source, added tokens twice, the model, and two stages for each step of the pre-tokenizer
     SUMI_MAX_STAGES = 3 + SUMI_TOKENIZER_MAX_STEPS + 2 * SUMI_TOKENIZER_MAX_STEPS,
-    // What is kept for the next text: buffers of up to this size, and pages.
+    // Kept for the next text: buffers of up to this size, and pages.
     SUMI_KEPT_BYTES = 64 * 1024,
     SUMI_KEPT_PAGES = 3,
 };
 
-// What a stage shows to the one behind it: the part of the current piece that was not taken yet.
+// The text that a stage shows to the next one: the part of the current piece that was not taken yet.
 typedef struct sumi_window {
     const char* text; // moves when the stage is pulled
     size_t bytes;
@@ -60,11 +60,11 @@ typedef enum sumi_stage_kind {
     SUMI_STAGE_WORDS
 } sumi_stage_kind;
 
-// Positions are counted from the begin of the stage's input piece. The input window begins at `base`.
+// Positions are counted from the beginning of the stage's input piece. The input window begins at `base`.
 typedef struct sumi_stage_added {
     size_t at;                     // where the search continues
-    size_t from;                   // end of the last token: begin of the text that continues
-    size_t solid;                  // behind the last character before `at` that is not white space; not below `from`
+    size_t from;                   // end of the last token: where the text continues
+    size_t solid;                  // after the last character before `at` that is not white space; not below `from`
     bool before_is_word;           // of the character before the window
     size_t token_begin, token_end; // of the token that was found, white space that it strips included
     const sumi_added_token* token;
@@ -72,14 +72,14 @@ typedef struct sumi_stage_added {
 } sumi_stage_added;
 
 typedef struct sumi_stage_replace {
-    size_t run;       // bytes at the window's begin that are repetitions of the pattern
-    bool is_replaced; // the run that continues at the window's begin has been replaced
+    size_t run;       // bytes at the window's beginning that are repetitions of the pattern
+    bool is_replaced; // the run that continues at the window's beginning has been replaced
 } sumi_stage_replace;
 
 typedef struct sumi_stage_cut {
     size_t at;            // where the search continues
     size_t from;          // where the output piece begins
-    size_t solid;         // STRIP: behind the last character before `at` that is not white space
+    size_t solid;         // STRIP: after the last character before `at` that is not white space
     sumi_word_split word; // WORDS
     // LITERAL. is_in_text: `at` is inside text between patterns; otherwise at a boundary. has_pattern: the text
     // just before `at` is a pattern. is_cut: the cut at `at` has been made.
@@ -91,12 +91,12 @@ typedef struct sumi_text_stage {
     sumi_stage_pull* pull;
     const void* step; // sumi_normalize_step or sumi_split_step
     sumi_window out;
-    // Of stages that change text: what they have made; `out` is its end. Kept from text to text.
+    // Of stages that change text: their output; `out` is its end. Kept from text to text.
     sumi_text_buffer buffer;
     bool has_input;     // an input piece was begun and has not ended
     bool has_output;    // an output piece was begun and has not ended
     bool is_ending;     // the output piece that has been shown whole is the last one of the input piece
-    bool waits;         // the input that is there has been looked at: more of it is needed
+    bool waits;         // the available input has been examined: more is needed
     bool makes_text;    // it changes text: `out` is the end of `buffer`, not a part of the input
     size_t base;        // position of the input window in the input piece
     size_t shown_bytes; // of `buffer`
@@ -105,7 +105,7 @@ typedef struct sumi_text_stage {
         sumi_charsmap_state charsmap;
         sumi_stage_replace replace;
         sumi_stage_cut cut; // STRIP, LITERAL, WHITESPACE, MARKS, WORDS
-        bool is_open;       // METASPACE: the begin of the piece has been written
+        bool is_open;       // METASPACE: the beginning of the piece has been written
         sumi_nfc* nfc;
     } s;
 } sumi_text_stage;
@@ -113,7 +113,7 @@ typedef struct sumi_text_stage {
 typedef enum sumi_run_phase {
     SUMI_RUN_IDLE, // no text
     SUMI_RUN_TEXT,
-    SUMI_RUN_ENDS, // the ids behind the text
+    SUMI_RUN_ENDS, // the ids after the text
     SUMI_RUN_DONE
 } sumi_run_phase;
 
@@ -145,7 +145,7 @@ static inline void sumi_window_take(sumi_window* window, size_t bytes)
     window->bytes -= bytes;
 }
 
-// The largest position up to `at` that is not inside of a character.
+// The largest position up to `at` that is not inside a character.
 static inline size_t sumi_window_whole(const sumi_window* window, size_t at)
 {
     SUMI_ASSERT(at <= window->bytes);
@@ -166,11 +166,12 @@ void sumi_stage_follow(sumi_tokenizer_run* run, size_t index);
 // Of any stage: if a piece has been shown whole and taken, forgets it.
 void sumi_stage_end_piece(sumi_tokenizer_run* run, size_t index);
 // Of stages that show parts of their input: shows it from `begin` on, where the piece begins, up to `end`; positions in
-// the input piece. Returns whether that is news.
+// the input piece. Returns whether this shows more than before.
 bool sumi_stage_show(sumi_tokenizer_run* run, size_t index, size_t begin, size_t end, bool is_last);
-// Of stages that change text: makes room in the buffer for more bytes, moving what was not taken to its begin.
+// Of stages that change text: makes room in the buffer for more bytes, moving the text that was not taken to its
+// beginning.
 sumi_result sumi_stage_room(sumi_tokenizer_run* run, size_t index, size_t bytes);
-// Of these: shows what was appended to the buffer.
+// Of the same stages: shows the text that was appended to the buffer.
 bool sumi_stage_show_buffer(sumi_tokenizer_run* run, size_t index, bool is_last);
 
 // ---- The kinds of stages, for tokenizer_run.c alone; each does one pull

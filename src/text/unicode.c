@@ -36,7 +36,7 @@ static bool in_ranges(const code_point_range* ranges, size_t count, uint32_t cod
 
 // ---- UTF-8 ----------------------------------------------------------------------------------------------------------
 
-// How many bytes at the begin are ASCII.
+// How many bytes at the beginning are ASCII.
 static size_t ascii_bytes(const char* text, size_t bytes)
 {
     size_t at = 0;
@@ -161,7 +161,7 @@ static void begin_marks(sumi_nfc* nfc)
     nfc->mark_cursor = NO_MARK;
 }
 
-// The next mark in the canonical order, and its class; NULL behind the last one.
+// The next mark in the canonical order, and its class; NULL after the last one.
 static sumi_nfc_mark* next_mark(sumi_nfc* nfc, int32_t* out_class)
 {
     sumi_nfc_mark* marks = nfc->marks;
@@ -186,8 +186,8 @@ static bool compose(int32_t* letter, int32_t point)
     return true;
 }
 
-// Composes the letter with those of its marks with which it composes, and with the letter behind it. False: the work
-// is done, and the rest follows.
+// Composes the letter with its marks, where possible, and with the letter after it. False: the step's work is done, and
+// the rest follows.
 static bool compose_letter(sumi_nfc* nfc, sumi_text_piece* piece)
 {
     int32_t class = 0;
@@ -196,7 +196,7 @@ static bool compose_letter(sumi_nfc* nfc, sumi_text_piece* piece)
         sumi_nfc_mark* mark = next_mark(nfc, &class);
         if (mark == NULL) break;
         piece->done += POINT_WORK;
-        // a mark behind another one of its class does not reach the letter
+        // a mark after another one of its class does not reach the letter
         if (class > nfc->kept_class && compose(&nfc->letter, mark->point)) {
             mark->point = -1;
         } else {
@@ -215,7 +215,7 @@ static bool compose_letter(sumi_nfc* nfc, sumi_text_piece* piece)
     return true;
 }
 
-// Writes the letter with its marks. The letter behind it is the next one. False: the work is done.
+// Writes the letter with its marks. The letter after it is the next one. False: the step's work is done.
 static sumi_result write_letter(sumi_nfc* nfc, sumi_text_piece* piece, const sumi_text_output* to, bool* out_ended)
 {
     sumi_text_buffer* out = to->buffer;

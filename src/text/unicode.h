@@ -59,7 +59,7 @@ typedef struct sumi_nfc {
     // The letter whose marks are read; the letter that follows its marks. has_*: whether there is one.
     int32_t letter, next_letter;
     bool has_letter, has_next_letter;
-    int32_t kept_class; // the combining class of the last mark that stays behind the letter; -1: none
+    int32_t kept_class; // the combining class of the last mark that stays after the letter; -1: none
     void* marks;        // sumi_nfc_mark, in the order of the text
     size_t mark_count, mark_capacity;
     uint64_t used[4]; // one bit per combining class: the run has marks of it
@@ -71,9 +71,8 @@ typedef struct sumi_nfc {
     uint32_t class_cursor, mark_cursor; // where COMPOSE or WRITE continues; mark_cursor NONE: at the class's first mark
 } sumi_nfc;
 
-// A piece of text for a function that works in pieces: it reads text[taken, bytes), of which nothing follows if is_last,
-// until it needs more text or has done `work`, and adds to taken and done. Work is counted in units of about two
-// nanoseconds.
+// A piece of text for a function that works in pieces: it reads text[taken, bytes) until it needs more text or has done
+// `work`, and adds to taken and done. If is_last, nothing follows. Work is counted in units of about two nanoseconds.
 typedef struct sumi_text_piece {
     const char* text;
     size_t bytes, taken;
@@ -83,9 +82,9 @@ typedef struct sumi_text_piece {
 
 // Appends the NFC of the piece. The whole text has been written when the last piece is taken and done < work.
 sumi_result sumi_nfc_append(sumi_nfc* nfc, sumi_text_piece* piece, const sumi_text_output* out);
-void sumi_nfc_reset(sumi_nfc* nfc);                    // gives up the text; keeps memory
+void sumi_nfc_reset(sumi_nfc* nfc);                    // abandons the text; keeps memory
 void sumi_nfc_release(sumi_heap* heap, sumi_nfc* nfc); // the same, and frees it
 
-// Whether an extended grapheme cluster ends between two adjacent code points. *state is 0 at the begin of a text.
+// Whether an extended grapheme cluster ends between two adjacent code points. *state is 0 at the beginning of a text.
 bool sumi_cluster_ends(uint32_t before, uint32_t after, int32_t* state);
 #endif

@@ -5,7 +5,7 @@
 //     "▁cat"     |---▁c--|-a-|-t-|           starts are visited in rising order and only a strictly better score
 //                |-▁-|-cat-------|           replaces a node: among equals the longer last piece stays
 //
-// A character that is not itself a piece gets an unknown edge, whose score is 10 below that of the worst piece.
+// A character that is not itself a piece gets an unknown edge, whose score is 10 below the worst piece's.
 // Adjacent unknown characters become one id.
 //
 // The piece is encoded in parts. A part ends where no vocabulary piece crosses the text: every segmentation has a cut
@@ -103,7 +103,7 @@ static void begin_ids(sumi_unigram_state* s, size_t part_bytes)
     s->phase = SUMI_UNIGRAM_BACK;
 }
 
-// Visits starts until a part is whole, the text that is there does not suffice, or the work of the step is done.
+// Visits starts until a part is whole, the available text does not suffice, or the step's work is done.
 static sumi_result read_part(sumi_tokenizer_run* run, const sumi_window* in, sumi_pull* out_pull)
 {
     const sumi_unigram* unigram = &run->tokenizer->unigram;
@@ -240,7 +240,7 @@ static void end_part(sumi_tokenizer_run* run, sumi_window* in)
 
 // ---- Words ----------------------------------------------------------------------------------------------------------
 
-// Encodes a short piece without unknown characters, as most words are. Returns whether it is one.
+// Encodes a short piece if it has no unknown characters, like most words. Returns whether it did.
 static bool encode_word(sumi_tokenizer_run* run, sumi_window* in)
 {
     if (!in->is_last || in->bytes > WORD_BYTES || run->unigram.node_count > 0) return false;
@@ -261,7 +261,7 @@ static bool encode_word(sumi_tokenizer_run* run, sumi_window* in)
 
 // ---- Pieces ---------------------------------------------------------------------------------------------------------
 
-// Begins a part at the begin of the window: all that is before it has this score.
+// Begins a part at the beginning of the window: everything before it has this score.
 static sumi_result begin_part(sumi_tokenizer_run* run, double score)
 {
     SUMI_TRY(add_nodes(run, 0));

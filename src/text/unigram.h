@@ -1,4 +1,4 @@
-// What a run of Unigram keeps between steps: the best segmentations of the piece that is being encoded.
+// The state of a run of Unigram between steps: the best segmentations of the piece that is being encoded.
 #ifndef SUMI_TEXT_UNIGRAM_H
 #define SUMI_TEXT_UNIGRAM_H
 #include "text/pages.h"
@@ -20,10 +20,10 @@ typedef struct sumi_unigram_state {
     size_t start, reach; // the next start; the end of the longest piece so far
     size_t part_bytes;   // of the part whose ids are written
     double end_score;    // of the best segmentation of all parts so far
-    // BACK: `end` is where the way back has come, `next` the end of the piece behind it. WRITE: the ids up to `begin`
+    // BACK: the way back has reached `end`; the piece after it ends at `next`. WRITE: the ids up to `begin`
     // have been written, text[begin, end) is unknown, and the next piece ends at `next`.
     uint32_t begin, end, next;
-    size_t unknown_at;     // UNKNOWN: the byte that is looked at
+    size_t unknown_at;     // UNKNOWN: the byte that is examined
     bool unknown_is_known; // UNKNOWN: every byte so far has a token
 } sumi_unigram_state;
 #endif

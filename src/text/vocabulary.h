@@ -71,7 +71,7 @@ bool sumi_vocabulary_next(const sumi_vocabulary* vocabulary, sumi_vocabulary_wal
                           size_t bytes);
 
 // The length of the longest token that a text begins with; 0: none (needs with_prefixes). *out_has: whether
-// text[0, short_bytes) is a token. Adds the bytes that were looked at to *work.
+// text[0, short_bytes) is a token. Adds the number of bytes examined to *work.
 size_t sumi_vocabulary_longest(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, size_t short_bytes,
                                bool* out_has, uint64_t* work);
 

@@ -2,7 +2,7 @@
 //
 //     1  's 't 're 've 'm 'll 'd    any case; U+017F folds to s
 //     2  [^\r\n L N]? L+            one other character may precede the letters: a space, a quote, a mark
-//     3  N                          each number character is a match of its own
+//     3  N                          each number character is a separate match
 //     4  " "? [^\s L N]+ [\r\n]*    symbols, with one space before and line ends after
 //     5  \s* [\r\n]+                a run of white space up to its last line end
 //     6  \s+ (?!\S)                 a run of white space without its last character, which is left to the next word;
@@ -31,7 +31,7 @@ static size_t contraction(const char* text, size_t bytes)
     return bytes > 2 && text[1] == '\xC5' && text[2] == '\xBF' ? 3 : 0; // U+017F, the long s
 }
 
-enum { BEGIN_BYTES = 8 }; // what has to be seen of a word to know its kind: two characters, or a contraction
+enum { BEGIN_BYTES = 8 }; // enough of a word to know its kind: two characters, or a contraction
 
 static bool end_word(sumi_word_split* word, size_t end)
 {
@@ -74,7 +74,7 @@ typedef struct word_text { // text[0] is the character at position `passed` of t
     size_t passed, bytes;
 } word_text;
 
-// Goes on while characters are of the class. Returns whether another one has been found.
+// Continues while characters are of the class. Returns whether another one has been found.
 static bool pass_class(sumi_word_split* word, const word_text* t, sumi_char_class char_class)
 {
     sumi_char_class found = char_class;
