@@ -1,8 +1,8 @@
-// What becomes of slices after sumi_runner_functions.run: how the engine learns of their ends, waits for them, and gets
-// values and pictures behind them. Every backend has every function. The CPU has nothing in flight, ever: `run` returns
-// at a slice's end, so its functions return at once.
+// Slices after sumi_runner_functions.run: how the engine learns of their ends, waits for them, and gets values and
+// pictures after them. Every backend has every function. The CPU never has anything in flight: `run` returns at a
+// slice's end, so its functions return at once.
 //
-// Slices end in the order in which they were submitted. What is submitted here (start_read, publish) comes after all
+// Slices end in the order in which they were submitted. Work submitted here (start_read, publish) comes after all
 // slices that were submitted before it.
 //
 //      run, start_read, run, run, ..     collect, collect, ..            read
@@ -50,18 +50,18 @@ typedef struct sumi_async_functions {
     // Whether slices that are submitted from now on measure how long an empty kernel waits before them. False at first.
     // Does not block. On the CPU nothing is measured.
     void (*measure_delay)(sumi_runner* runner, bool enabled);
-    // Reports the slices that have ended of those that were submitted and not yet reported, the oldest first, at most
-    // `capacity`, which is at least 1. Returns how many; 0 if the oldest still runs, or if there is none. Does not
-    // block. What was submitted behind a reported slice, before the next one, has ended too. The CPU reports none: the
-    // caller of `run` knows their ends and measures their times. Of a lost device nothing is reported any more; a
-    // failure to tell a time reports 0 us.
+    // Reports submitted slices that have ended and were not reported yet, the oldest first, at most `capacity`, which
+    // is at least 1. Returns how many; 0 if the oldest still runs, or if there is none. Does not block. Work submitted
+    // after a reported slice and before the next one has ended too. The CPU reports none: the caller of `run` knows
+    // their ends and measures their times. A lost device reports nothing any more; if a time cannot be measured, 0 us
+    // is reported.
     int32_t (*collect)(sumi_runner* runner, sumi_slice_time* out_times, int32_t capacity);
     // The number of slices that were submitted and not yet reported, SUMI_RUNNER_DEPTH at most. Does not block. 0 on
-    // the CPU and of a lost device.
+    // the CPU and for a lost device.
     int32_t (*pending)(const sumi_runner* runner);
-    // Blocks until at least this many of the oldest unreported slices (or all, if there are fewer) have ended; at once
-    // if there are none. Reports none of them. Each time the thread sleeps and wakes costs CPU time. If the device is
-    // lost meanwhile, it returns, and `health` says so.
+    // Blocks until at least this many of the oldest unreported slices (or all, if there are fewer) have ended; returns
+    // at once if there are none. Reports none of them. Each time the thread sleeps and wakes costs CPU time. If the
+    // device is lost meanwhile, it returns, and `health` says so.
     void (*wait)(sumi_runner* runner, int32_t slices);
     // Blocks until everything that was submitted has ended, copies and publications included. Slices stay unreported.
     void (*wait_all)(sumi_runner* runner);
@@ -71,7 +71,7 @@ typedef struct sumi_async_functions {
     // The state after submissions, and after calls that report no failure themselves: SUMI_OK, or SUMI_DEVICE_LOST,
     // which stays, or SUMI_INTERNAL until the next `start`. Does not block. SUMI_OK on the CPU.
     sumi_result (*health)(sumi_runner* runner, sumi_error* error);
-    // Copies a bound value to where `read` finds it, after all slices submitted so far. At most one read of a value may
+    // Copies a bound value for `read`, after all slices submitted so far. At most one read of a value may
     // be pending. Does not block. Fails with SUMI_INTERNAL if the value is not bound or no op writes it, and with
     // SUMI_DEVICE_LOST. The CPU copies nothing: `read` finds the value itself.
     sumi_result (*start_read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);

@@ -4,10 +4,10 @@
 //
 // The arena. A value lives from the first to the last op that uses it. Exceptions: a value from before a repeated
 // section that is last used in it lives until the section ends, because the next iteration reads the value again. A
-// section and its alternative count as one section here, and what one of them leaves to the other lives until both end.
-// A bound value lives through the whole plan. What the second op of a pair writes lives from the first op of the pair
-// on, because both are executed together. A value that is not stored has no bytes. A use of a view is a use of its
-// base.
+// section and its alternative count as one section here, and a value that one of them leaves to the other lives until
+// both end. A bound value lives through the whole plan. The output of the second op of a pair lives from the first op
+// of the pair on, because both are executed together. A value that is not stored has no bytes. A use of a view is a use
+// of its base.
 //
 // Values are placed largest first, at the lowest offset where no value lies that is alive at the same time. This greedy
 // order by size comes within a few percent of the lower bound for these graphs, and it is deterministic. A guest
@@ -326,7 +326,7 @@ static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* erro
     return SUMI_OK;
 }
 
-// The share of an op's time that its work ranges [begin, end) take, in proportion to their rows. The last work range
+// The share of work ranges [begin, end) in an op's time, in proportion to their rows. The last work range
 // may have far fewer rows than the others.
 static float range_share(const sumi_op* op, int32_t begin, int32_t end)
 {

@@ -375,7 +375,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_GROUP_NORM] = {"group_norm", rows_of_output, group_share, MAY_BE(SUMI_IN(0)), .takes_pitch = true,
                             .output_count = 2, .flops = group_norm_flops},
     // A single work range, because the upper and the left seam share a corner. The rows below the upper seam could be
-    // ranges of their own.
+    // separate ranges.
     [SUMI_OP_TILE_BLEND] = {"tile_blend", one_unit, one_unit, IS_ONE_OF(SUMI_IN(0)), .output_count = 1},
     [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_of_tile, memory_bound, IS_ONE_OF(SUMI_IN(1)),
                             .bytes = tile_place_bytes},

@@ -18,8 +18,8 @@ typedef struct sumi_op_kind_info {
     uint32_t in_place;
     bool is_always_in_place;
     bool takes_pitch; // the op's values may be views of some columns
-    // Bytes that are read and written: `output_count` times the bytes of the output, or, if `bytes` is not NULL, what
-    // it returns.
+    // Bytes that are read and written: `output_count` times the bytes of the output, or the result of `bytes` if that
+    // is not NULL.
     double output_count;
     double (*bytes)(const sumi_plan* plan, const sumi_op* op);
     double (*flops)(const sumi_plan* plan, const sumi_op* op); // NULL: negligible beside the bytes

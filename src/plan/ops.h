@@ -1,4 +1,4 @@
-// The ops: about 30 kinds of operations of which the networks of image diffusion consist. Each kind has one struct of
+// The ops: about 30 kinds of operations that make up the networks of image diffusion. Each kind has one struct of
 // parameters in this file, one line in the table of op_kinds.c (name, unit of work, in-place rule, cost), a CPU
 // implementation (src/cpu), a CUDA implementation (src/cuda) and a test against golden numbers.
 //
@@ -86,7 +86,7 @@ typedef struct sumi_step_row {
 #define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
 
 // A band: the op's rows from the end of the previous band (0 for the first) to `end`. They read row `table_row` + the
-// usual row of each step table. Used where every prompt has rows of its own in a table. The bands of an op cover all
+// usual row of each step table. Used where every prompt has its own rows in a table. The bands of an op cover all
 // its rows.
 typedef struct sumi_row_band {
     int32_t end, table_row;
@@ -157,8 +157,8 @@ typedef struct sumi_op_add_rows {
 // in[0], in[1], in[2]: [.., cols]. out: [work ranges, 2] float. It has no parameters.
 
 // ADD_RESIDUAL: out[r] += in[1][r] + f * in[2][r] for the op's rows r: a residual, extrapolated from two earlier ones.
-// in[1] is the newer one, in[2] what it differs by from the older one. With their sigmas s0 (older) and s1, columns
-// `column` of rows 0 and 1 of in[3], and the present sigma s: f = min((s1 - s) / (s0 - s1), most), or 0 unless s0 > s1.
+// in[1] is the newer one, in[2] its difference from the older one. With their sigmas s0 (older) and s1, columns
+// `column` of rows 0 and 1 of in[3], and the current sigma s: f = min((s1 - s) / (s0 - s1), most), or 0 unless s0 > s1.
 // in[0] = out: [.., cols]. in[1], in[2]: [.., cols]. in[3]: [2, any] float. in[4]: the table of s, [.., any] float.
 typedef struct sumi_op_add_residual {
     sumi_step_row sigma;
@@ -282,7 +282,7 @@ typedef struct sumi_op_time_embed {
 // FINISH_MODULATION: converts the output of a modulation layer to the factors and summands that other ops read. The
 // columns are `vector_count` vectors of equal width. An element v of vector p becomes 1 + v if bit p of adds_one is
 // set, tanh v if bit p of applies_tanh is set, and is not changed if neither is set.
-// in[0]: table [evaluations, cols]. out: the table itself; or a value of its own, whose row r comes from row x_row + r
+// in[0]: table [evaluations, cols]. out: the table itself; or a separate value, whose row r comes from row x_row + r
 // of the table, with per_step from row x_row + r + `counter`.
 typedef struct sumi_op_finish_modulation {
     int32_t vector_count;
@@ -451,8 +451,8 @@ typedef struct sumi_op {
     // 1) * range_rows)).
     int32_t rows;
     int32_t range_count, range_rows;
-    // A backend has cut the op into work ranges of its own, see sumi_plan_arrange in plan.h. The first
-    // preparing_count of them only prepare what all others need: they reorder weights, say.
+    // A backend has cut the op into its own work ranges, see sumi_plan_arrange in plan.h. The first preparing_count of
+    // them only prepare data that all others need: for example, they reorder weights.
     bool is_cut;
     int32_t preparing_count;
     double flops, bytes; // of one run of the whole op

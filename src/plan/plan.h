@@ -12,9 +12,9 @@
 //
 //  TEXT x1 | PREPARE x1 | DENOISE x8 (counter 0..7) | DECODE x2 (counter = item) | TRANSFER x1
 //
-// A section may have an alternative: a section of which each iteration can run in place of the same iteration of the
-// section before it. Who runs the plan decides before every iteration, except the first, which is always the section's
-// own. Step caching works like this (models/step_cache.h).
+// A section may have an alternative: a section whose iterations can each run in place of the same iteration of the
+// section before it. The caller that runs the plan decides before every iteration, except the first, which is always
+// the section's own. Step caching works like this (models/step_cache.h).
 //
 //                       | DENOISE, counter 0 1   3   5 6 |
 //             PREPARE   |                                | DECODE
@@ -23,15 +23,15 @@
 // Invariants: The rows of a value are written before they are read. If an op works in place, its output is also one of
 // its inputs. The bytes of two values overlap in the arena only if their lifetimes do not, or if one may share the
 // bytes of the other (sumi_plan_share). A value from before a repeated section that the section reads lives until the
-// section ends, and that of its alternative. A value that is written in a section and read in its alternative lives
-// until the alternative ends. Errors while writing (a shape that does not fit, no memory) are kept in the plan, and
+// section and its alternative end. A value that is written in a section and read in its alternative lives until the
+// alternative ends. Errors while writing (a shape that does not fit, no memory) are kept in the plan, and
 // sumi_plan_finish returns the first one. So model code reads like the paper, without a check per line.
 //
 // A view is a value inside another value, its base: some of the base's rows, or some columns of some rows, or the whole
 // base as rows of another length. Large pictures are processed in strips of rows through views. Then the intermediate
 // values exist for one strip at a time, and results may replace the inputs they were computed from (the autoencoders in
-// models/). Whoever writes such a plan is responsible for the order: an op must not write what another work range of
-// the same op still reads.
+// models/). Whoever writes such a plan is responsible for the order: an op must not overwrite rows that another work
+// range of the same op still reads.
 #ifndef SUMI_PLAN_PLAN_H
 #define SUMI_PLAN_PLAN_H
 #include "base/memory.h"
@@ -116,12 +116,12 @@ struct sumi_runner;
 //                       second op is written while the inputs of the first op are still read. An op is in at most one
 //                       pair.
 //  value.is_unstored    The result of a pair's first op that only the second op reads. It takes no memory.
-//  marks                Of ops and values: whatever else the backend needs when it runs them. Nobody else reads them.
+//  marks                Of ops and values: other data that the backend needs when it runs them. Nobody else reads them.
 //  op.is_cut            The backend has written range_count, range_rows and preparing_count too. The work ranges run in
 //                       their order, with no other op in between, and only the backend knows what they compute.
 typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);
 
-// What the engine requests of the backend for a plan. The plan only carries these members.
+// The engine's requests to the backend for a plan. The plan only carries these members.
 typedef struct sumi_weight_options {
     sumi_weight_format weights;      // format for weights of the denoising sections, except those with keeps_precision
     sumi_weight_format text_weights; // the same for the text and vision sections
@@ -203,7 +203,7 @@ static inline bool sumi_plan_has_alternative(const sumi_plan* plan, size_t secti
     return section + 1 < plan->section_count && plan->sections[section + 1].is_alternative;
 }
 void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count); // `uses` must outlive the plan
-// The sum of a vector and of what the plan's adapters add to the vector, as one row of floats; none if they add
+// The sum of a vector and of the changes that the plan's adapters add to it, as one row of floats; none if they add
 // nothing. The ops that compute the sum are written at the first request for it, in a section that does not repeat if
 // possible. The verbs of norms call this function themselves.
 sumi_value sumi_plan_changed_vector(sumi_plan* plan, const sumi_weight* vector);
@@ -245,8 +245,8 @@ void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes);
 // ---- The verbs ------------------------------------------------------------------------------------------------------
 //
 // A verb is a function that writes an op. It returns the op's output: a new value, unless the verb works in place or is
-// given the value to write to. Verbs check shapes, and keep a mismatch as the plan's error. What an op computes and the
-// shapes of its values are in ops.h.
+// given the value to write to. Verbs check shapes, and keep a mismatch as the plan's error. ops.h describes what an op
+// computes and the shapes of its values.
 //
 // A verb with many parameters takes a struct with named members. A member that is left out is 0, and 0 means the usual
 // case: no weight, no bias, no value, no step row; a range of rows begins at row 0; and with `rows` 0 it has all rows
@@ -301,7 +301,7 @@ typedef struct sumi_plan_add_residual_args {
     int32_t rows;                // the first rows of all three; 0: all of x
     sumi_value sigmas;           // [2, any] floats, in column `column`
     int32_t column;
-    sumi_step_row sigma; // of the present evaluation
+    sumi_step_row sigma; // of the current evaluation
     float most;
 } sumi_plan_add_residual_args;
 void sumi_plan_add_residual(sumi_plan* plan, const sumi_plan_add_residual_args* args);

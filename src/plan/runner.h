@@ -1,8 +1,8 @@
 // A runner runs plans: there is one kind of runner per backend, and the engine knows backends only through sumi_runner:
 //
-//   traits      what the backend is and has; no decision of the engine hangs on a function that is missing
+//   traits      what the backend is and has; no decision of the engine depends on a missing function
 //   functions   what every backend does: plans, memory, preparing, running
-//   async       what becomes of slices after `run`, which every backend has, too (plan/async.h)
+//   async       slices after `run`; every backend has it too (plan/async.h)
 //   interop     imports of the host program's graphics API (interop/interop.h); NULL: this backend imports nothing
 //
 // A plan is written for one runner: sumi_runner_begin_plan.
@@ -13,21 +13,21 @@
 //  kernels        weights, graphs      arena    inputs                  collect: the oldest slice's end  | results
 //
 // Every function of `functions` and `async` exists in every backend. One that has nothing to do in a backend returns at
-// once, as if it had been done. Unless a member says otherwise, one thread at a time calls, which in the engine holds
-// the pump lock, and the call does not wait for the device. After a lost device (SUMI_DEVICE_LOST) nothing is in
-// flight, and everything that may fail does so with this result. A failure in a function that returns none is reported
-// by async->health.
+// once, as if it had been done. Unless a member says otherwise, only one thread at a time calls (in the engine it holds
+// the pump lock), and the call does not wait for the device. After a lost device (SUMI_DEVICE_LOST) nothing is in
+// flight, and every function that may fail does so with this result. async->health reports failures in functions that
+// return none.
 #ifndef SUMI_PLAN_RUNNER_H
 #define SUMI_PLAN_RUNNER_H
 #include "plan/async.h"
 #include "plan/plan.h"
 
-// What a plan needs if at most a given number of bytes may be held on the device. On the CPU: device_bytes and `fits`
-// of arena and scratch memory.
+// The need of a plan if at most a given number of bytes may be held on the device. On the CPU: device_bytes and `fits`
+// for arena and scratch memory.
 typedef struct sumi_device_need {
     // All bytes on the device. If `fits`, at most the budget.
     uint64_t device_bytes;
-    // Part of `device`: resident weights, the ring buffer for streamed weights, and staging for conversions during
+    // Part of device_bytes: resident weights, the ring buffer for streamed weights, and staging for conversions during
     // uploads.
     uint64_t weight_bytes;
     uint64_t pinned_bytes;   // bytes of pinned host memory, streamed weights included
@@ -38,8 +38,8 @@ typedef struct sumi_device_need {
 // The memory of the device: how much sumi holds, and how much is free.
 typedef struct sumi_device_capacity {
     uint64_t held_bytes, free_bytes; // held: by sumi; free: according to the driver, 0 if unknown
-    // Whether `free` is known. False: the device memory comes from an allocator of the host program, which cannot be
-    // asked.
+    // Whether free_bytes is known. False: the device memory comes from an allocator of the host program, which cannot
+    // be asked.
     bool is_known;
     // The newest allocation that failed since the last call: bytes that sumi held at that time, bytes that were
     // refused. 0: no allocation has failed.
@@ -56,15 +56,15 @@ typedef struct sumi_device_properties {
 
 typedef void sumi_kernel_callback(const char* name, uint64_t use_count, void* user_data);
 
-// What a backend is and has. Constant from the runner's creation; any thread may read it.
+// The properties of a backend. Constant from the runner's creation; any thread may read them.
 typedef struct sumi_runner_traits {
     // Slices run on a device, beside the thread that submits them: `run` returns before the slice ends, many can be in
-    // flight, and `collect` tells their times. False: `run` returns at the slice's end, may be given a part of a slice,
-    // and its caller measures the time.
+    // flight, and `collect` reports their times. False: `run` returns at the slice's end, may be given a part of a
+    // slice, and its caller measures the time.
     bool has_device;
-    // The device has memory of its own. Weights are copied to it, and may be streamed and evicted; budgets count them
-    // beside arena and scratch memory; `held_bytes` and `capacity` tell the sums; pictures can be written to memory of
-    // the host program there. False: weights are read where their file is mapped, and the engine itself counts arena
+    // The device has its own memory. Weights are copied to it, and may be streamed and evicted; budgets count them
+    // beside arena and scratch memory; `held_bytes` and `capacity` return the sums; pictures can be written to memory
+    // of the host program there. False: weights are read where their file is mapped, and the engine itself counts arena
     // and scratch memory.
     bool has_memory;
     // A plan runs only after `load`, and after `prepare` has said that nothing is left to do; weights are prepared
@@ -83,8 +83,8 @@ typedef struct sumi_runner_functions {
     const char* (*name)(const sumi_runner* runner);
     // "CPU, AVX-512, 2 threads". The text lives as long as the runner. Any thread.
     const char* (*device)(const sumi_runner* runner);
-    // Speeds for slicing: measured at creation, or guessed from what the device tells. Any thread, also while any other
-    // function runs.
+    // Speeds for slicing: measured at creation, or guessed from the device's properties. Any thread, also while any
+    // other function runs.
     sumi_rates (*rates)(const sumi_runner* runner);
     // What the device is, for sumi_engine_info. Without has_memory everything is 0. Any thread, also while any other
     // function runs.
@@ -99,7 +99,7 @@ typedef struct sumi_runner_functions {
     // ---- Plans ------------------------------------------------------------------------------------------------------
     // Bytes of an element in the arena. Any thread.
     uint64_t (*element_bytes)(const sumi_runner* runner, sumi_element element);
-    // See plan.h; reads only what does not change after the runner's creation. Any thread, also while any other
+    // See plan.h; reads only data that does not change after the runner's creation. Any thread, also while any other
     // function runs.
     sumi_plan_arrange* arrange;
     // Bytes that the backend needs beside the arena to run this plan (packing buffers, memory per worker). They are
@@ -114,11 +114,11 @@ typedef struct sumi_runner_functions {
     void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
 
     // ---- Preparing --------------------------------------------------------------------------------------------------
-    // Does the next piece of loading kernels, once per runner. Any thread may call, but no other function may run at
-    // the same time, those that any thread may call excepted. May take seconds. *out_done: nothing is left to do. Fails
+    // Does the next piece of loading kernels, once per runner. Any thread may call it, but no other function may run at
+    // the same time, except those that any thread may call. May take seconds. *out_done: nothing is left to do. Fails
     // with an out-of-memory result, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_LOST or SUMI_INTERNAL; another call tries again.
     sumi_result (*load)(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error);
-    // Whether the calls of `prepare` from now on are in updates with a budget. False at first.
+    // Whether calls of `prepare` are in updates with a budget from now on. False at first.
     void (*pace)(sumi_runner* runner, bool is_paced);
     // How many images of kernels the driver is compiling now, and how many of them are done. 0: none. While there are
     // some, `prepare` waits for them and has nothing to do.
@@ -166,13 +166,13 @@ typedef struct sumi_runner_functions {
     // only while the runner's buffer for inputs is full of copies that wait for slices.
     void (*write)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data,
                   uint64_t bytes);
-    // Reads a value. With has_device: what it held at the last call of `start_read`; everything submitted before that
-    // call must have been reported by `collect`, otherwise it blocks. Without: what it holds now.
+    // Reads a value. With has_device: its content at the last call of `start_read`; blocks unless `collect` has
+    // reported everything submitted before that call. Without: its content now.
     void (*read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
                  uint64_t bytes);
     // Runs one slice with the given counter. With has_device it returns after submitting the slice, and at most
     // SUMI_RUNNER_DEPTH slices may be pending; without, after the work is done. Fails with SUMI_DEVICE_LOST or
-    // SUMI_INTERNAL on a device, with what an op reports on the CPU.
+    // SUMI_INTERNAL on a device, and with the result of an op on the CPU.
     sumi_result (*run)(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
                        sumi_error* error);
 } sumi_runner_functions;

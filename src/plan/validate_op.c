@@ -226,7 +226,7 @@ static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
             : 0;
     if (is_group && (op->u.group.block_count != blocks || (is_sum && op->rows != op->u.group.all_rows)))
         return sumi_validate_op_breaks(v, op, op->out, "the blocks of group sums do not cover the rows once");
-    if (op->is_cut) { // what the ranges are is known to the backend only
+    if (op->is_cut) { // only the backend knows the ranges
         return op->range_rows >= 1 && op->preparing_count >= 0 && op->preparing_count < op->range_count
                  ? SUMI_OK
                  : sumi_validate_op_breaks(v, op, op->out, "the backend has cut the op into no work ranges");
@@ -253,8 +253,8 @@ static bool names_value(const sumi_op* op, sumi_value value)
     return found;
 }
 
-// ops.h: rows, columns and element types of what an op reads and writes. All these values must be named in the op's
-// inputs and outputs, because lifetimes are computed from those.
+// ops.h: rows, columns and element types of the values that an op reads and writes. All these values must be named in
+// the op's inputs and outputs, because lifetimes are computed from those.
 static sumi_result check_shapes(const sumi_validator* v, const sumi_op* op)
 {
     for (size_t i = 0; i < v->accesses.count; i++) {
@@ -282,8 +282,8 @@ static sumi_result check_shapes(const sumi_validator* v, const sumi_op* op)
     return op->out.id != 0 ? SUMI_OK : sumi_validate_op_breaks(v, op, op->out, "the op has no output");
 }
 
-// plan.h: if an op works in place, its output is also an input. ops.h says which kinds always do. A product that does
-// not write all rows or columns of its output does so too.
+// plan.h: if an op works in place, its output is also an input. ops.h says which kinds always do. So does a product
+// that does not write all rows or columns of its output.
 static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op* op)
 {
     // For kinds that always work in place: 1 + index of the input that is also the output.
@@ -339,8 +339,8 @@ static bool shares_memory(const sumi_plan* plan, const sumi_op_access* a, const 
         && y->offset + begin_b * element_b < x->offset + end_a * element_a;
 }
 
-// plan.h: an op must not write what another of its work ranges still reads. An op that works in place writes exactly
-// the sumi_rectangle that it reads, and only where ops.h allows it.
+// plan.h: an op must not overwrite rows that another of its work ranges still reads. An op that works in place writes
+// exactly the sumi_rectangle that it reads, and only where ops.h allows it.
 static sumi_result check_in_place_reads(const sumi_validator* v, const sumi_op* op)
 {
     const sumi_plan* plan = v->plan;

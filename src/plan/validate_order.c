@@ -2,8 +2,9 @@
 // written it last. The ops are run through this map in the order of the runner, and a read must find all its bytes
 // written by its own value. One check thus finds rows that were never written, rows whose bytes another value has
 // overwritten, and rows that another view of the same value has overwritten. A repeated section is run twice.
-// In the first iteration an op may read only what ops before it have written, and in the second also what the first
-// iteration has left. The second iteration represents all further ones: it has the table rows of all their counters.
+// In the first iteration an op may read only rows that ops before it have written, and in the second also rows that the
+// first iteration has left. The second iteration represents all further ones: it has the table rows of all their
+// counters.
 // A section with an alternative is run again after the alternative was run twice, because their iterations mix.
 // The map works with whole rows of the base: a write through a view of some columns counts for the whole row.
 #include "plan/validator.h"

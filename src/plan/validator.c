@@ -1,4 +1,4 @@
-// What the checks of a plan share.
+// Functions that the checks of a plan share.
 #include "plan/validator.h"
 
 const char* sumi_validate_name(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->name; }

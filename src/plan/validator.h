@@ -1,5 +1,5 @@
-// What the files of the plan's validation share (validate.h): validate.c has the checks of sections, slices and values,
-// validate_op.c those of single ops, validate_order.c that of the order of reads and writes.
+// Shared by the files of the plan's validation (validate.h): validate.c checks sections, slices and values,
+// validate_op.c single ops, validate_order.c the order of reads and writes.
 #ifndef SUMI_PLAN_VALIDATOR_H
 #define SUMI_PLAN_VALIDATOR_H
 #include "plan/op_accesses.h"

@@ -143,7 +143,7 @@ void sumi_plan_add_residual(sumi_plan* plan, const sumi_plan_add_residual_args* 
                                 .u.add_residual = {args->sigma, args->column, args->most}});
 }
 
-// Which argument does not fit a product of `rows` rows, as a text; NULL if all fit.
+// Names the argument that does not fit a product of `rows` rows; NULL if all fit.
 static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear_args* args, int32_t rows)
 {
     const sumi_weight* weight = args->weight;

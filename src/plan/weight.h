@@ -15,8 +15,8 @@ typedef struct sumi_stacked_tensor {
     sumi_dtype dtype;
     int32_t rows;
     // chunk, if not 0: the elements lie in chunks of this many, and each chunk begins chunk_stride elements after the
-    // previous one, across rows too. One slice of a three-dimensional convolution kernel lies so. Only for types
-    // without blocks, and only for convolutions, whose readers gather elements.
+    // previous one, across rows too. One slice of a three-dimensional convolution kernel is stored like this. Only for
+    // types without blocks, and only for convolutions, whose readers gather elements.
     int32_t chunk, chunk_stride;
     float scale; // factor of all elements, in fp8 and int8 files; 1 otherwise
     // One float32 factor per row, at any alignment, for files whose rows have their own scales; NULL: none.
@@ -86,8 +86,8 @@ typedef enum sumi_delta_kind {
     SUMI_DELTA_VECTOR // for a vector: up [n, 1], read as a row, without down
 } sumi_delta_kind;
 
-// What an adapter adds to a range of rows of one weight: W[row_begin .. + sumi_delta_rows) += scale * D, where D is
-// made from up and down as the kind says.
+// The change that an adapter adds to a range of rows of one weight: W[row_begin .. + sumi_delta_rows) += scale * D,
+// where D is made from up and down, depending on the kind.
 typedef struct sumi_delta {
     int32_t weight_index, row_begin;
     float scale; // alpha / rank, or another rule of the file
