@@ -233,11 +233,11 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
 }
 
 // ---- One head with very many keys: the attention of a VAE -----------------------------------------------------------
-// A block of queries then takes longer than a slice should: 16384 keys of 512 columns, 20 ms for 64 queries. And slices
-// of few queries would mostly pack keys. Such an op is cut between blocks of keys as well. All keys and values are
-// packed into the shared region first. The sums of a group of about a thousand queries, enough for many workers, stay
-// there from slice to slice until these queries have met all keys. A unit is a block of keys for some of the group's
-// tiles of queries:
+// A block of queries then takes longer than a slice should: 20 ms for 64 queries and 16384 keys of 512 columns. And
+// slices of few queries would mostly pack keys. So such an op is also cut between blocks of keys. All keys and values
+// are packed into the shared region first. The sums of a group of about a thousand queries, enough for many workers,
+// stay there from slice to slice until these queries have met all keys. A unit is a block of keys for some of the
+// group's tiles of queries:
 //
 //     group 0:   keys 0..127    | 0 | 1 | 2 | 3 |      work ranges: those that pack, one for each block of keys; then
 //                keys 128..255  | 4 | 5 | 6 | 7 |      the units of group 0 in this order, those of group 1, ...
@@ -317,7 +317,7 @@ static void cut_pack(int32_t begin, int32_t end, int32_t worker_index, void* con
     }
 }
 
-// The first block of keys of which unit `unit` is not below unit_index of the group.
+// The first block of keys whose unit `unit` is not below unit_index of the group.
 static int32_t first_block(const cut_loop* loop, int32_t unit, int32_t unit_index)
 {
     return unit_index > unit ? sumi_divide_up(unit_index - unit, loop->units) : 0;

@@ -85,8 +85,7 @@ static void product_tile(int32_t rows, int32_t depth, const float* a, const floa
     tile_by_height(rows, SUMI_TILE_VECTORS, depth, a, b, c, c_stride, first);
 }
 
-// Computes the first half of the columns only, for a panel that has no more: the full tile would waste half of the
-// work.
+// Computes only the first half of the columns, for a panel with no more: the full tile would waste half of the work.
 static void product_half_tile(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride,
                               bool first)
 {

@@ -6,8 +6,8 @@
 //     B(tap * ci + c, co)    = weight[co][c][tap]
 //
 // The weights are reordered into panels once, for all workers (9.4 MB for 512 -> 512 channels); the next slice of the
-// same op reuses the panels. This takes milliseconds, and so the first work ranges of an op that was cut
-// (sumi_cpu_conv_cut) reorder a part of the weights each, and those behind them compute pixels:
+// same op reuses the panels. This takes milliseconds. So in an op that was cut (sumi_cpu_conv_cut) each of the first
+// work ranges reorders a part of the weights, and the others compute pixels:
 //
 //     work ranges   | weights | weights | pixels | pixels | pixels | pixels |
 //
@@ -115,8 +115,8 @@ sumi_cpu_scratch sumi_cpu_conv_scratch(const sumi_cpu_kernels* kernels, const su
     return (sumi_cpu_scratch){panels + (uint64_t)op->weight->rows * sizeof(float), row > product ? row : product};
 }
 
-// Pixels of a range are whole tiles. The weights are cut by their elements, which takes about as long as a range of
-// pixels.
+// Pixels of a range are whole tiles. A range of weights has about this many elements, and takes about as long as a
+// range of pixels.
 #define PACKED_ELEMENTS 131072
 
 void sumi_cpu_conv_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
@@ -138,8 +138,8 @@ static float* bias_of(const sumi_cpu_run* run)
     return run->shared + sumi_cpu_panel_bytes(run->kernels, weight->rows, weight->cols) / sizeof(float);
 }
 
-// Reorders the weights of all work ranges before `range`, as far as earlier slices have not. In an op without ranges
-// for it the first range reorders all weights.
+// Reorders the weights of all work ranges before `range` that earlier slices have not reordered. In an op without such
+// ranges the first range reorders all weights.
 static void pack_until(sumi_cpu_run* run, int32_t range)
 {
     const int32_t cols = run->op->weight->rows, range_count = run->op->preparing_count,

@@ -16,10 +16,10 @@ typedef struct sumi_cpu {
     unsigned char* arena;
     unsigned char* scratch; // the shared region, then one region per worker
     uint64_t arena_bytes, scratch_bytes;
-    // plan whose scratch layout is in `layout`: every op needs the layout, so reserve and start compute it once
+    // the plan whose scratch layout is in `layout`: every op needs the layout, so reserve and start compute it once
     const sumi_plan* layout_plan;
     sumi_cpu_scratch layout;
-    // op of the slice that ran last: its content of the shared region is valid for its next slice
+    // the op of the slice that ran last: its data in the shared region is valid for its next slice
     const sumi_op* shared_owner;
     int32_t packed_count; // of that op, see sumi_cpu_run
 } sumi_cpu;
@@ -338,7 +338,7 @@ static sumi_result cpu_need(const sumi_runner* runner, const sumi_plan* plan, ui
 
 static void cpu_release_plan(sumi_runner* runner, const sumi_plan* plan) { (void)runner, (void)plan; }
 
-// Work ranges become short enough for the engine, which runs as many of them as fit what is left of an update's budget.
+// Makes work ranges short enough for the engine, which runs as many of them as fit into the rest of an update's budget.
 static void cpu_arrange(const sumi_runner* runner, sumi_plan* plan)
 {
     const sumi_cpu* cpu = (const sumi_cpu*)runner;

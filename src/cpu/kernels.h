@@ -2,9 +2,9 @@
 // is compiled three times: portable C with vectors of 4 floats, AVX2 with 8, AVX-512 with 16. sumi_cpu_create picks one
 // table at run time. All other code of the backend is plain C.
 //
-// Within one table a result never depends on how the work was split: every function handles a row (or an element) on
-// its own, always in the same order. Two tables may differ in the last bits, because sums run over 4, 8 or 16 lanes and
-// portable C has no fused multiply-add.
+// Within one table a result never depends on how the work was split: every function handles each row (or element)
+// separately, always in the same order. Two tables may differ in the last bits, because sums run over 4, 8 or 16 lanes
+// and portable C has no fused multiply-add.
 #ifndef SUMI_CPU_KERNELS_H
 #define SUMI_CPU_KERNELS_H
 #include "plan/ops.h"

@@ -89,7 +89,7 @@ sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
 }
 
 // The sum of factors[i] * values[i] over the factors that are not 0: a state that the solver has not written yet may
-// hold anything. Each product and sum is rounded on its own, as in the references.
+// hold anything. Each product and sum is rounded separately, as in the references.
 static float combine(const float factors[4], const float values[4])
 {
     float sum = 0.0f;

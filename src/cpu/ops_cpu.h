@@ -1,4 +1,4 @@
-// What the op implementations of the CPU backend share. One function per op kind, grouped by subject: product.c
+// Shared by the op implementations of the CPU backend. One function per op kind, grouped by subject: product.c
 // (LINEAR), attention.c, conv.c, rows.c (norms, rotary, gating ...), latents.c (patches, guidance, solver ...),
 // pictures.c (pixels, tiles, group norm).
 #ifndef SUMI_CPU_OPS_CPU_H
@@ -8,8 +8,8 @@
 #include "plan/plan.h"
 
 // One op, or a range of its work ranges [range_begin, range_end), while it runs. [row_begin, row_end) are the rows of
-// these work ranges, in the sense of sumi_op.rows; they say nothing for LINEAR, and for GROUP_SUMS and
-// ATTENTION that were cut.
+// these work ranges, in the sense of sumi_op.rows; they have no meaning for LINEAR, nor for GROUP_SUMS and ATTENTION if
+// these were cut.
 typedef struct sumi_cpu_run {
     const sumi_cpu_kernels* kernels;
     sumi_workers* workers;
@@ -17,7 +17,7 @@ typedef struct sumi_cpu_run {
     const sumi_op* op;
     unsigned char* arena;
     float* shared; // filled by the op before its loop, read by all workers
-    // How many parts of an operand lie packed in `shared`, or of a sum, since earlier slices of the same op; 0 in its
+    // How many parts of an operand or of a sum earlier slices of the same op have left packed in `shared`; 0 in its
     // first slice, and when another op has run since. The op that writes them counts them.
     int32_t* packed_count;
     unsigned char* worker_memory; // that of worker w is at worker_memory + w * worker_bytes
@@ -78,7 +78,7 @@ sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cp
     sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums, sumi_cpu_group_norm,
     sumi_cpu_tile_blend, sumi_cpu_tile_place, sumi_cpu_composite, sumi_cpu_pixels_out;
 
-// Work ranges of the op kinds for which those that the plan has chosen can take longer than a slice should. All ranges
+// Functions that cut op kinds whose work ranges, as chosen by the plan, can take longer than a slice should. All ranges
 // of such an op take about the same time, except those that prepare; they need not be ranges of its rows.
 #define SUMI_CPU_RANGE_FLOPS 1e7 // a tenth of a millisecond of one core with AVX-512, a millisecond without any AVX
 #define SUMI_CPU_RANGE_BYTES 1e6

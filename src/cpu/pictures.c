@@ -74,13 +74,13 @@ static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* c
 }
 
 // The blocks of a large picture take longer than a slice should: there are 64 at most. Such an op is cut into chunks of
-// a block's rows, whole runs, which are read once for the mean and once for the deviations:
+// a block's rows (whole runs), which are read once for the mean and once for the deviations:
 //
 //     work ranges   | block 0: rows, rows, rows | block 0: rows, rows, rows | block 1: rows, rows, rows | ..
 //                   |  mean                     |  deviations               |  mean                     |
 //
 // The sums of all runs of a block stay in the shared region from slice to slice, and are added in their order when the
-// last is there: the bits are those of whole blocks. Loop items are runs.
+// last one is complete: the bits are those of whole blocks. Loop items are runs.
 void sumi_cpu_group_sums_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
 {
     (void)kernels;

@@ -18,8 +18,8 @@
 // them, never a slice's.
 //
 // The upper bound is 2 multiply-adds of 16 floats per cycle, 64 FLOP. On a Zen 5 core at 4 GHz (256 GFLOP/s) the tile
-// alone reaches 255 GFLOP/s; a product of 1088 x 3072 x 1024 reaches 226, the rest being packing W (5 %), copying x (5
-// %) and finishing (2 %); a product of 64 rows reaches 170, a quarter of its time packing W.
+// alone reaches 255 GFLOP/s; a product of 1088 x 3072 x 1024 reaches 226; the rest is packing W (5 %), copying x (5 %)
+// and finishing (2 %). A product of 64 rows reaches 170: a quarter of its time is packing W.
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cpu/ops_cpu.h"
@@ -212,7 +212,7 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
     }
 }
 
-// Blocks of about equal height, of whole tiles. A slice has one unit at least, so the units of a very deep product are
+// Blocks of about equal height, of whole tiles. A slice has at least one unit, so the units of a very deep product are
 // lower, although W is then packed more often: with AVX-512, 305 rows where the depth is 10240.
 #define MAX_UNIT_FLOPS 2e8
 
@@ -335,7 +335,7 @@ int32_t sumi_cpu_range_count(double flops, double bytes, int64_t max_count)
     return wanted >= (double)most ? (int32_t)most : wanted < 1.0 ? 1 : (int32_t)wanted;
 }
 
-// No range without work: each has a unit, or a block of columns, at least.
+// Every range has work: at least one unit, or one block of columns.
 void sumi_cpu_linear_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
 {
     const int64_t units = op->rows <= FEW_ROWS
