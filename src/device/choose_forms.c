@@ -33,7 +33,7 @@ static sumi_weight_format requested_format(const sumi_plan* plan, const sumi_op*
     const sumi_section_kind kind = plan->sections[op->section].kind;
     if (kind == SUMI_SECTION_DENOISE) return plan->weight_options.weights;
     if (kind == SUMI_SECTION_TEXT || kind == SUMI_SECTION_VISION) return plan->weight_options.text_weights;
-    // What runs once in a job, and the VAE, loses no precision.
+    // Ops that run once in a job, and the VAE, lose no precision.
     return plan->weight_options.weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
 }
 
@@ -88,7 +88,7 @@ bool sumi_device_is_storable(const sumi_weight* weight)
     return is_storable;
 }
 
-// This rule, too, depends on the weight alone. Codes of 4 bits are in blocks of 32 columns.
+// This rule too depends only on the weight. Codes of 4 bits are in blocks of 32 columns.
 static bool takes_stored(const sumi_plan* plan, size_t op_index)
 {
     const sumi_op* op = &plan->ops[op_index];
@@ -101,8 +101,7 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
         && w->cols >= 128;
 }
 
-// The weight of the norm by which the matrix of a product is balanced (balance.h), in every plan. NULL: it is not
-// balanced.
+// The weight of the norm that balances the matrix of a product (balance.h), in every plan. NULL: it is not balanced.
 static const sumi_weight* balance_of_op(const sumi_plan* plan, const sumi_op* op)
 {
     const bool is_int8 =
@@ -110,8 +109,8 @@ static const sumi_weight* balance_of_op(const sumi_plan* plan, const sumi_op* op
     return is_int8 ? op->weight->balance : NULL;
 }
 
-// Whether the op that writes the input of a product can balance it: it is the norm by which the matrix is balanced, and
-// no adapter changes this norm (the op then reads a value instead of the weight, and the added values would have to be
+// Whether the op that writes the input of a product can balance it: it is the norm that balances the matrix, and no
+// adapter changes this norm (the op then reads a value instead of the weight, and the added values would have to be
 // balanced too).
 static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const sumi_weight* balance)
 {
@@ -215,7 +214,7 @@ void sumi_device_choose_forms(sumi_plan* plan, bool has_e4m3)
 
 // ---- The form -------------------------------------------------------------------------------------------------------
 
-// By operands and whether gate and up are interleaved.
+// Indexed by operands, and by whether gate and up are interleaved.
 static const sumi_device_form s_matrices[3][2] = {
     [SUMI_DEVICE_BF16] = {SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_GATED},
     [SUMI_DEVICE_E4M3] = {SUMI_DEVICE_FORM_MATRIX_FP8, SUMI_DEVICE_FORM_GATED_FP8},

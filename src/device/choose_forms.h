@@ -9,19 +9,19 @@
 #include "device/form.h"
 #include "plan/plan.h"
 
-// Values of sumi_op.marks. A backend may use the bits from 8 on for marks of its own.
+// Values of sumi_op.marks. A backend may use the bits from 8 on for its own marks.
 enum {
     // A LINEAR whose product is computed in 8 bits, in the format that the plan requests for its section. The device can
     // do that, the weight may lose precision, and the product is large enough to gain from it.
     SUMI_DEVICE_OP_8BIT = 1,
     // A LINEAR that writes the input of a GATED. The rows of gate and up are interleaved by 8 (SUMI_DEVICE_FORM_GATED).
     SUMI_DEVICE_OP_GATED = 2,
-    // A LINEAR or EMBED_ROWS that reads its weight in the bytes of its file, or a LINEAR that reads 4-bit codes that
-    // were made of the weight.
+    // A LINEAR or EMBED_ROWS that reads its weight in the bytes of its file, or a LINEAR that reads 4-bit codes made
+    // from the weight.
     SUMI_DEVICE_OP_STORED = 4
 };
 
-// Values of sumi_value_info.marks. The bits from 8 on are free, too.
+// Values of sumi_value_info.marks. The bits from 8 on are free too.
 enum {
     SUMI_DEVICE_VALUE_GATED = 1, // the input of a GATED: its columns are interleaved by 8 (SUMI_DEVICE_FORM_GATED)
     // The value is stored in 8 bits, because a NORM_MODULATE writes it and only LINEARs with 8-bit weights read it:
@@ -40,9 +40,9 @@ bool sumi_device_op_weight(const sumi_plan* plan, int32_t op_index, int32_t whic
                            sumi_device_form* out_form);
 
 // Whether products can read each stacked tensor of the weight as it is: a known type, no change, no row scales, no
-// rotation of its own. The kernels have one scale for each tensor, which they apply while they unpack; row scales would
-// have to lie behind the tensors, be streamed with them, and be read by three kernels. Such files are about the size of
-// the formats FP8 and INT8, which have products in 8 bits.
+// rotation. The kernels have one scale for each tensor, which they apply while they unpack; row scales would have to
+// lie after the tensors, be streamed with them, and be read by three kernels. Such files are about the size of the
+// formats FP8 and INT8, which have products in 8 bits.
 bool sumi_device_is_storable(const sumi_weight* weight);
 // The form of the weight of an op that has the mark STORED.
 sumi_device_form sumi_device_stored_form(const sumi_plan* plan, const sumi_op* op);

@@ -28,9 +28,9 @@ static inline uint64_t sumi_device_held_bytes(const sumi_device_memory* memory) 
 }
 void sumi_device_release(sumi_device_memory* memory,
                          sumi_device_block* block); // Accepts a zeroed block. Zeroes the block.
-// The same for a block in frames of the host program: device memory is freed behind what was submitted to the stream
-// COMPUTE, and at the latest when that stream is next waited for. A free that is done at once waits for everything that
-// runs on the device, kernels of the host program too.
+// The same for a block in frames of the host program: device memory is freed after the work submitted to the stream
+// COMPUTE, and at the latest when that stream is next waited for. Freeing at once waits for everything that runs on the
+// device, kernels of the host program too.
 void sumi_device_release_behind(sumi_device_memory* memory, sumi_device_block* block);
 // The memory of a STAGING block.
 static inline void* sumi_device_host(const sumi_device_block* block) { return (void*)(uintptr_t)block->address; }

@@ -4,7 +4,7 @@
 #include "kernels/rows.h"
 #include "kernels/upload.h"
 
-// Forms that differ in the order of their rows or in their balance only.
+// Forms that differ only in the order of their rows or in their balance.
 #define MATRIX_BF16                                                                                                    \
     .operands = SUMI_DEVICE_BF16, .element_bytes = 2, .pitch_step = 8, .taps = 1, .runs = 1, .keeps_bf16 = true,       \
     .upload_kernel = "sumi_upload_rows"

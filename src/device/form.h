@@ -43,7 +43,7 @@ typedef enum sumi_device_balancing {
     SUMI_DEVICE_BALANCED_BY_ITSELF // the weight is that of the norm
 } sumi_device_balancing;
 
-// What is special about a form. Everything that depends on the form reads it here.
+// The properties of a form. All code that depends on the form reads them here.
 typedef struct sumi_device_form_traits {
     const char* name;
     // Converts rows to the form (kernels/upload.h). NULL: the bytes of the file are copied.
@@ -52,7 +52,7 @@ typedef struct sumi_device_form_traits {
     sumi_device_balancing balancing;
     int32_t element_bytes; // 0: a stored form (stored.h)
     int32_t pitch_step;    // the pitch is the number of columns rounded up to a multiple of this
-    int32_t taps;          // the columns of the weight are those of so many taps, each of which has a pitch of its own
+    int32_t taps;          // the columns of the weight belong to this many taps, each with its own pitch
     int32_t runs;          // runs of `pitch` elements for each row of the weight
     bool is_vector;        // one run for the whole weight
     bool is_gated;         // rows of gate and up are interleaved by 8

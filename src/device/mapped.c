@@ -3,7 +3,7 @@
 #include "base/platform.h"
 #include <string.h>
 
-// A chunk takes as long to lock as a call of update may last. Larger chunks mean fewer copies per weight; each copy
+// Locking a chunk takes as long as a call of update may last. Larger chunks mean fewer copies per weight; each copy
 // costs the caller some microseconds.
 #define CHUNK_BYTES ((size_t)32 << 20)
 #define GROUP_ROWS 8 // of each half, alternately (kernels/upload.cuh)
@@ -80,7 +80,7 @@ static bool find_chunk(const sumi_device_mapped* mapped, const sumi_weight* weig
     return false;
 }
 
-// The index of the chunk that begins there, or at which it is to be inserted.
+// The index of the chunk that begins there, or the index at which to insert it.
 static size_t chunk_index(const sumi_device_mapped* mapped, uintptr_t begin)
 {
     size_t low = 0, high = mapped->count;
@@ -168,7 +168,7 @@ static sumi_result copy_chunked(const target* t, uint64_t offset, const unsigned
     return port->functions->copy_in(port, &copy, error);
 }
 
-// Copies bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of a group.
+// Copies bytes [at, at + bytes) of one half: the end of a group, whole groups, the beginning of a group.
 static sumi_result copy_groups(const target* t, bool is_second, uint64_t offset, const unsigned char* from,
                                uint64_t bytes, sumi_error* error)
 {

@@ -26,7 +26,7 @@ typedef struct sumi_device_mapped {
     size_t chunk_bytes; // at most; a power of two
     sumi_device_chunk* chunks;
     size_t count, capacity;   // of the page-locked chunks, sorted by address
-    atomic_bool is_supported; // the device can lock pages, and has not refused to yet. For `need`, of any thread
+    atomic_bool is_supported; // the device can lock pages, and has not refused yet. For `need`, on any thread
 } sumi_device_mapped;
 
 void sumi_device_mapped_init(sumi_device_mapped* mapped, sumi_heap* heap, sumi_device_port* port);

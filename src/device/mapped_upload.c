@@ -71,7 +71,7 @@ sumi_result sumi_device_mapped_upload_step(sumi_device_weights* weights, int32_t
     weights->mapped_upload.locking = index + 1;
     SUMI_TRY(
         sumi_device_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, &is_locked, error));
-    if (!weights->mapped.is_supported) { // the weight goes the other way
+    if (!weights->mapped.is_supported) { // the weight is uploaded the other way
         unlock(weights, index);
         weights->mapped_upload.locking = 0;
         return SUMI_OK;

@@ -3,10 +3,10 @@
 //   this thread   | lock a | lock b | unlock a, lock c | ..
 //   the device             | copy a | copy b           | copy c
 //
-// With one worker thread 20 GB take 2.4 s so, and 5.7 s by way of pinned memory; with four threads 2.3 and 2.1, with 16
-// 2.4 and 1.0 (H100). So this is for engines with one thread, which is the default. Locking reads what is not in the
-// page cache, tens of megabytes at a time, so it is for calls without a budget; and for large weights whose bytes are
-// those of the file.
+// With one worker thread 20 GB take 2.4 s this way, and 5.7 s through pinned memory; with four threads 2.3 and 2.1,
+// with 16 2.4 and 1.0 (H100). So this is for engines with one thread, which is the default. Locking reads pages that
+// are not in the page cache, tens of megabytes at a time, so it is for calls without a budget, and for large weights
+// whose bytes are those of the file.
 #ifndef SUMI_DEVICE_MAPPED_UPLOAD_H
 #define SUMI_DEVICE_MAPPED_UPLOAD_H
 #include "device/port.h"
@@ -32,10 +32,10 @@ typedef struct sumi_device_mapped_upload {
     int32_t locking; // index + 1 of the resident whose pages are being locked; 0: none
 } sumi_device_mapped_upload;
 
-// Whether a weight of which nothing was sent goes this way. To be asked again once it has memory on the device.
+// Whether a weight is uploaded this way, if none of it was sent yet. Ask again once it has memory on the device.
 bool sumi_device_mapped_upload_takes(const struct sumi_device_weights* weights, int32_t resident);
 // Locks the next pages of the weight, and submits its copy once all are locked. Waits for older copies if many are
-// under way. *out_sent: the copy was submitted. If the device refuses to lock, no weight goes this way any more.
+// under way. *out_sent: the copy was submitted. If the device refuses to lock, no further weight is uploaded this way.
 sumi_result sumi_device_mapped_upload_step(struct sumi_device_weights* weights, int32_t resident, uint64_t until_ns,
                                            bool* out_sent, sumi_error* error);
 // Unlocks the pages of copies that have ended, and waits for the others until the time is over.

@@ -1,5 +1,5 @@
-// Weights that are streamed: pinned copies, which hold their bytes in the device form, and copies of those to the ring
-// buffer on the device.
+// Streamed weights: pinned copies, which hold their bytes in the device form, and copying these to the ring buffer on
+// the device.
 #ifndef SUMI_DEVICE_PINNED_COPIES_H
 #define SUMI_DEVICE_PINNED_COPIES_H
 #include "device/residency.h"

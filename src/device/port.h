@@ -1,14 +1,14 @@
-// The device port: all that the rooms which keep weights on a device ask of the device itself. A backend implements it
-// once (cuda/port_cuda.c), tests a second time in host memory (tests/device_stock/toy_device.c).
+// The device port: everything that rooms which keep weights on a device ask of the device itself. A backend implements
+// it once (cuda/port_cuda.c); tests implement it again in host memory (tests/device_stock/toy_device.c).
 //
 //   stream COPIES     copies of weights and the kernels that convert them, in order
 //   stream COMPUTE    the work of plans, which the runner submits; here only events are recorded in it and waited for
 //
 // Addresses are uint64_t, 0 for none. Pinned memory is page-locked host memory, which kernels read at the address that
 // it has for the host. Sizes are in bytes. Every function is called inside the backend's context, by one thread at a
-// time: the one that runs slices, or one that is inside a call of the engine. A function that submits returns at once,
-// and what it submitted may fail later: then a later call reports the failure. Functions with an `error` return SUMI_OK
-// or write result and text into it; SUMI_DEVICE_LOST means that no later call can succeed.
+// time: the one that runs slices, or one that is inside a call of the engine. A function that submits returns at once.
+// If the submitted work fails later, a later call reports the failure. Functions with an `error` return SUMI_OK or
+// write result and text into it; SUMI_DEVICE_LOST means that no later call can succeed.
 #ifndef SUMI_DEVICE_PORT_H
 #define SUMI_DEVICE_PORT_H
 #include "base/result.h"
@@ -29,8 +29,8 @@ typedef struct sumi_device_block {
 
 static inline uint64_t sumi_device_address(const void* memory) { return (uint64_t)(uintptr_t)memory; }
 
-// A copy in the stream COPIES. An address of the host's is one of pinned or page-locked memory, which must stay as it
-// is until the copy has ended.
+// A copy in the stream COPIES. A host address is in pinned or page-locked memory, which must not change until the copy
+// has ended.
 typedef struct sumi_device_copy {
     uint64_t to, from, bytes;
     const char* what;
@@ -62,7 +62,7 @@ typedef struct sumi_device_port_functions {
     // Releases a block on the device once the work submitted to COMPUTE has ended, without waiting for it. False: the
     // device cannot do that, and nothing has changed.
     bool (*release_behind)(sumi_device_port* port, const sumi_device_block* block);
-    // Asks how much memory of the device is free, of how much. False: the device does not say, and both are 0.
+    // Asks for the device's free and total memory. False: the device does not say, and both are 0.
     bool (*count_free)(sumi_device_port* port, uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 
     // ---- Copies and kernels, in the stream COPIES -------------------------------------------------------------------
@@ -81,7 +81,7 @@ typedef struct sumi_device_port_functions {
     // Makes an event. `sleeps`: `wait` for it lets the thread sleep. An event that was never recorded has passed.
     sumi_result (*make_event)(sumi_device_port* port, bool sleeps, sumi_device_event** out_event, sumi_error* error);
     void (*destroy_event)(sumi_device_port* port, sumi_device_event* event); // it may be pending
-    // Records the event behind everything that was submitted to the stream. A later record replaces this one.
+    // Records the event after everything that was submitted to the stream. A later record replaces this one.
     sumi_result (*record)(sumi_device_port* port, sumi_device_event* event, sumi_device_stream stream, const char* what,
                           sumi_error* error);
     // Whether the event has passed. Does not block.
@@ -89,7 +89,7 @@ typedef struct sumi_device_port_functions {
                          sumi_error* error);
     // Blocks until the event has passed.
     sumi_result (*wait)(sumi_device_port* port, sumi_device_event* event, const char* what, sumi_error* error);
-    // Submits to the stream that it waits for the newest record of the event. Does not block.
+    // Makes the stream wait for the newest record of the event. Does not block.
     sumi_result (*order)(sumi_device_port* port, sumi_device_stream stream, sumi_device_event* event, const char* what,
                          sumi_error* error);
     // Blocks until the stream COPIES has ended. error NULL: the caller has a failure to report already.
@@ -101,8 +101,8 @@ typedef struct sumi_device_port_functions {
     // Whether mappings of files, which are read-only, can be page-locked so that copy_in and copy_rows_in read them.
     // Asked once.
     bool (*can_lock_pages)(sumi_device_port* port);
-    // Page-locks memory, which reads what is not in memory yet. *out_locked false and SUMI_OK: this memory cannot be
-    // locked. SUMI_DEVICE_LOST is the only failure. Blocks.
+    // Page-locks memory, which reads pages that are not in memory yet. *out_locked false and SUMI_OK: this memory
+    // cannot be locked. SUMI_DEVICE_LOST is the only failure. Blocks.
     sumi_result (*lock_pages)(sumi_device_port* port, void* begin, uint64_t bytes, bool* out_locked, sumi_error* error);
     void (*unlock_pages)(sumi_device_port* port, void* begin); // of what lock_pages has locked as a whole. Blocks.
 

@@ -141,7 +141,7 @@ void sumi_device_weights_forget(sumi_device_weights* weights, const sumi_weight*
 
 // ---- Room -----------------------------------------------------------------------------------------------------------
 
-// Collects in one pass what the choice of a slab depends on. There may be a thousand slabs.
+// Collects in one pass the data on which the choice of a slab depends. There may be a thousand slabs.
 static void survey_slabs(sumi_device_weights* weights, uint64_t serial)
 {
     for (size_t s = 0; s < weights->slab_count; s++) {

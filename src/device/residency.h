@@ -1,9 +1,9 @@
 // Which weights are on the device, in which form, and where.
 //
 // Weights are allocated in slabs. A slab holds weights of one model, so that closing the model frees its memory;
-// adapters have slabs of their own. Weights that steps read are in other slabs than weights that a job reads once, so
-// that the latter can be evicted first. Under a budget that does not hold all weights, matrices get blocks of their own
-// and can be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
+// adapters have separate slabs. Weights that steps read are in other slabs than weights that a job reads once, so that
+// the latter can be evicted first. Under a budget that does not hold all weights, matrices get separate blocks and can
+// be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
 #ifndef SUMI_DEVICE_RESIDENCY_H
 #define SUMI_DEVICE_RESIDENCY_H
 #include "base/workers.h"
@@ -36,7 +36,7 @@ typedef struct sumi_device_slab {
     sumi_device_block block;
     int32_t resident_count;
     bool in_steps;
-    // While weights to evict are chosen: whether the slab has weights in the present list, and others; `newest` is the
+    // While weights to evict are chosen: whether the slab has weights in the current list, and others; `newest` is the
     // newest list of the others.
     bool has_listed, has_others;
     uint64_t newest;
@@ -69,7 +69,7 @@ typedef struct sumi_device_weights {
     uint64_t list_serial;
     sumi_device_slab* slabs;
     size_t slab_count, slab_capacity;
-    bool uses_single_slabs; // from now on matrices get blocks of their own
+    bool uses_single_slabs; // from now on matrices get separate blocks
     bool is_paced;          // whether calls of sumi_device_weights_upload are in updates with a budget
     sumi_device_mapped mapped;
     struct sumi_device_upload* upload;

@@ -1,11 +1,11 @@
-// What lies on a device for the plans of a runner, and what is kept of each plan: the weights, the ring buffer of
-// streamed weights, the arena and scratch memory, all within one budget. A runner has one stock; device_budget.h says
-// what can be done with it.
+// The memory on a device for the plans of a runner (the weights, the ring buffer of streamed weights, the arena and
+// scratch memory, all within one budget), and a record of each plan. A runner has one stock; device_budget.h has the
+// functions that work on it.
 #ifndef SUMI_DEVICE_STOCK_H
 #define SUMI_DEVICE_STOCK_H
 #include "device/streaming.h"
 
-// What is kept of a plan. A runner's own record of the plan begins with it.
+// The record of a plan. A runner's own record of the plan begins with it.
 typedef struct sumi_device_plan {
     const sumi_plan* plan;
     sumi_device_list list;  // resident weights, in the order of their first use
@@ -25,11 +25,11 @@ typedef struct sumi_device_stock {
     sumi_device_memory memory;
     sumi_device_weights weights;
     sumi_device_block arena, scratch;
-    bool has_late_frees;           // a block was released behind COMPUTE since that stream was last waited for
+    bool has_late_frees;           // a block was released after COMPUTE's work since that stream was last waited for
     sumi_device_block weight_ring; // ring buffer of streamed weights
     uint64_t fixed_bytes;          // device memory that the runner holds for itself, whatever the plans
     uint64_t budget;               // of device memory, in bytes; 0: no limit
-    sumi_device_plan** plans;      // each is the begin of a record of the runner, which adds and removes it
+    sumi_device_plan** plans;      // each is the beginning of a record of the runner, which adds and removes it
     size_t plan_count, plan_capacity;
 } sumi_device_stock;
 
@@ -38,9 +38,9 @@ void sumi_device_stock_init(sumi_device_stock* stock, sumi_heap* heap, sumi_devi
 // Waits until the device has finished. Called before memory is freed: no slice may be running then, but copies may
 // still be in flight.
 void sumi_device_settle(sumi_device_stock* stock);
-// Drops what was recorded of all plans, because addresses in it are about to change. No plan is reserved any more.
+// Drops the recordings of all plans, because addresses in them are about to change. No plan is reserved any more.
 void sumi_device_drop_all_recordings(sumi_device_stock* stock);
-// Forgets what was decided about the plan's weights: their list, and which of them are resident.
+// Forgets the decisions about the plan's weights: their list, and which of them are resident.
 void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* record);
 // Removes weights that are about to be freed. Plans that use them find out what they need again.
 void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count);

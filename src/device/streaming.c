@@ -16,7 +16,7 @@
 // fewer weights resident.
 #define RING_MULTIPLE 3
 #define RING_STEP 512 // bytes; sizes and offsets in the ring buffer are multiples, as copies want them aligned
-// How many times a use in a step counts against any other use. Other sections repeat less often than that.
+// A use in a step counts this many times as much as any other use. Other sections repeat less often than that.
 #define STEP_USE_WEIGHT 64.0
 
 // ---- Division -------------------------------------------------------------------------------------------------------
@@ -94,10 +94,10 @@ static uint64_t clamp(uint64_t value, uint64_t min_value, uint64_t max_value)
     return value < min_value ? min_value : value > max_value ? max_value : value;
 }
 
-// Bytes of the ring buffer. It must hold the largest streamed weight once. Copies of what is streamed in every step
-// should overlap with work, so the ring buffer then holds several such weights. If all weights of steps can be
-// resident, they are, and the ring buffer gets at most what they leave: the other weights are copied once per run or
-// once per picture, and it is better to wait for some of these copies than to repeat copies in every step.
+// Bytes of the ring buffer. It must hold the largest streamed weight once. Copies of weights that are streamed in every
+// step should overlap with work, so the ring buffer then holds several such weights. If all weights of steps can be
+// resident, they are, and the ring buffer gets at most the rest: the other weights are copied once per run or once per
+// picture, and it is better to wait for some of these copies than to repeat copies in every step.
 static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* others, uint64_t free_bytes)
 {
     if (steps->bytes == 0 || steps->bytes + others->largest <= free_bytes) {
@@ -140,7 +140,7 @@ static sumi_result divide(const sumi_device_weights* weights, const sumi_plan* p
             division->pinned_bytes +=
                 entry->bytes
                 + sumi_device_pinned_list_bytes(entry->bytes, sumi_device_pinned_row_bytes(entry->weight, entry->form));
-        } else if (sumi_device_traits(entry->form)->is_vector) { // a few kilobytes each: not worth a copy of their own
+        } else if (sumi_device_traits(entry->form)->is_vector) { // a few kilobytes each: not worth a separate copy
             vector_bytes += entry->bytes;
         } else {
             movable_weights* sum = entry->in_steps ? &steps : &others;
@@ -445,7 +445,7 @@ sumi_result sumi_device_make_pinned_copies(sumi_device_stock* stock, sumi_device
 // ---- Segments -------------------------------------------------------------------------------------------------------
 
 // A segment waits for its load before its first op, and frees the load's memory after its last op. It ends where the
-// next load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however
+// next load begins, or where ops without a load follow the last use. So copying and computing overlap op by op, however
 // long slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took
 // 1.19 times as long as with resident weights, with slices of 2 ms, on an H200.)
 bool sumi_device_next_segment(const sumi_device_plan* record, const sumi_slice* slice, sumi_slice* segment)
@@ -492,8 +492,7 @@ static bool has_loads(const sumi_device_weight_streaming* streaming, int32_t sec
     return streaming->section_loads[section] < streaming->section_loads[section + 1];
 }
 
-// The next position, if no more alternatives run. After an iteration of an alternative the section that it is an
-// alternative to goes on.
+// The next position, if no more alternatives run. After an iteration of an alternative, its main section continues.
 static void advance(const sumi_device_weight_streaming* streaming, const sumi_plan* plan, sumi_device_load_position* at)
 {
     SUMI_ASSERT(at->load >= 0 && at->load < streaming->load_count && (size_t)at->section < plan->section_count);
@@ -564,7 +563,7 @@ static sumi_device_event* freed_before(const sumi_device_weight_streaming* strea
         const sumi_device_load* before = &streaming->loads[load_at(streaming, n)];
         if (overlap(before, load)) return streaming->loads[before->freed_with].freed;
     }
-    // Still older loads ended before the oldest that was looked at: waiting for that one is enough.
+    // Still older loads ended before the oldest one examined: waiting for that one is enough.
     return oldest > 0 ? streaming->loads[streaming->loads[load_at(streaming, oldest)].freed_with].freed : NULL;
 }
 

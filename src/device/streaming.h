@@ -1,7 +1,7 @@
 // Which weights of a plan are resident if the device memory does not hold all of them, and how the others are copied to
 // the device just before their use.
 //
-//   resident  stays while the plan is used: vectors first, then what is used most often (the denoising section runs
+//   resident  stays while the plan is used: vectors first, then the weights used most often (the denoising section runs
 //             once per step), then, beside the ring buffer, the rest
 //   streamed  is page-locked in host memory in its device form, in its file's mapping (mapped.h) or else in a pinned
 //             copy, and is copied into a ring buffer on the device before each use
@@ -19,7 +19,7 @@
 // ops of one load, or ops without one. A load may start when every earlier load whose memory it takes was used for the
 // last time by submitted work. The copy stream then waits for the newest of these uses; no thread waits.
 //
-// If no pinned memory can be had for a weight, it is copied from the mapped file for each use, through the buffers of
+// If no pinned memory is available for a weight, it is copied from the mapped file for each use, through the buffers of
 // upload.c, by the thread that runs slices and the workers. That is slower, and it is not done ahead of time.
 #ifndef SUMI_DEVICE_STREAMING_H
 #define SUMI_DEVICE_STREAMING_H
@@ -41,7 +41,7 @@ typedef struct sumi_device_division_entry {
     bool is_table; // a table of which ops read only some rows
     bool in_steps; // a denoising section uses it
     uint64_t bytes;
-    double use_weight;    // uses per run, of which those in steps count 64 times
+    double use_weight;    // uses per run; those in steps count 64 times
     int32_t weight_index; // in sumi_device_weights.residents; -1: not known there yet
 } sumi_device_division_entry;
 
@@ -77,7 +77,7 @@ typedef struct sumi_device_load_position {
     int32_t section, iteration, load;
 } sumi_device_load_position;
 
-// What is kept of a plan that streams weights, or that reads tables from pinned memory.
+// The state of a plan that streams weights, or that reads tables from pinned memory.
 typedef struct sumi_device_weight_streaming {
     uint64_t ring_bytes;
     int32_t* op_loads;      // for each op its load; -1: none

@@ -52,7 +52,7 @@ typedef struct buffer {
     int32_t piece_begin, piece_end;
 } buffer;
 
-// Buffers [0, made) exist. If they are too few, each call makes one more, because pinning one takes as long as a call
+// Buffers [0, made) exist. If there are too few, each call makes one more, because pinning one takes as long as a call
 // may.
 typedef struct sumi_device_upload {
     buffer buffers[BUFFER_COUNT];
@@ -421,7 +421,7 @@ static sumi_result take_buffer(sumi_device_weights* weights, uint64_t until_ns, 
     return wait_for_buffer(weights, *out_buffer, error);
 }
 
-// Adds rows from the cursor on until the buffer is full or, if takes_mapped, a weight comes that goes the other way.
+// Adds rows from the cursor on until the buffer is full or, if takes_mapped, the next weight is uploaded the other way.
 static sumi_result fill_buffer(sumi_device_weights* weights, buffer* s, sumi_device_list* list, bool takes_mapped,
                                sumi_error* error)
 {
@@ -442,7 +442,7 @@ static sumi_result fill_buffer(sumi_device_weights* weights, buffer* s, sumi_dev
     return SUMI_OK;
 }
 
-// Uploads the next weight from the mapping of its file. *out_taken: it goes that way.
+// Uploads the next weight from the mapping of its file. *out_taken: it is uploaded that way.
 static sumi_result upload_mapped(sumi_device_weights* weights, sumi_device_list* list, uint64_t until_ns,
                                  bool* out_taken, sumi_error* error)
 {
@@ -495,7 +495,7 @@ static sumi_result upload_batch(sumi_device_weights* weights, sumi_device_list* 
     if (result == SUMI_OK && batch_count > 0)
         sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
     for (int32_t i = 0; i < batch_count && result == SUMI_OK; i++) result = upload_buffer(weights, batch[i], error);
-    if (result != SUMI_OK) { // what was not sent must be sent again
+    if (result != SUMI_OK) { // rows that were not sent must be sent again
         for (int32_t i = upload->piece_count - 1; i >= 0; i--)
             weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
         return result;

@@ -8,7 +8,7 @@ uint64_t sumi_device_form_bytes(const sumi_weight* weight, sumi_device_form form
 uint64_t sumi_device_pinned_row_bytes(const sumi_weight* weight, sumi_device_form form); // see pinned.h
 // The addresses of a form that begins at `address`.
 sumi_device_weight sumi_device_weight_at(uint64_t address, const sumi_weight* weight, sumi_device_form form);
-// Whether the CPU can make the bytes of the form: they are those of the file, except for the order of rows, or the
+// Whether the CPU can make the bytes of the form: these equal the file's, except for the order of rows, or are the
 // rounded sums of a weight with a change.
 bool sumi_device_form_is_made_on_cpu(const sumi_weight* weight, sumi_device_form form);
 
