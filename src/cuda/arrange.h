@@ -1,6 +1,6 @@
 // How this backend executes the ops of a plan: which ops one kernel does together, which values are stored differently
-// from what the plan says, and which form of a weight an op reads (choose_forms.h). sumi_cuda_arrange decides all of
-// this once, when the plan is finished, and records it in the plan's marks, where launchers find it.
+// than the plan says, and which form of a weight an op reads (choose_forms.h). sumi_cuda_arrange decides all of this
+// once, when the plan is finished, and records it in the plan's marks, where launchers find it.
 //
 //   NORM_GATE_ADD, NORM_MODULATE   one kernel adds, norms the sum, and writes both (is_first_of_pair)
 //   LINEAR, GATED                  one kernel multiplies and gates; gate and up are never stored (is_unstored)
@@ -20,7 +20,7 @@ enum {
     SUMI_CUDA_VALUE_QK_E4M3 = 8
 };
 
-// Operands by the names that launchers use.
+// The name that launchers use for operands.
 typedef sumi_device_operands sumi_cuda_operands;
 #define SUMI_CUDA_BF16 SUMI_DEVICE_BF16
 #define SUMI_CUDA_E4M3 SUMI_DEVICE_E4M3

@@ -94,7 +94,7 @@ enum {
     // On 9.0, for fewer rows: small portable tiles read the weights faster, unless there are more tiles than run at
     // once.
     HOPPER_ROWS = 65,
-    NARROW = 64,      // columns, up to which the same is true for any number of rows
+    NARROW = 64,      // the same is true up to this many columns, for any number of rows
     SPLIT_ROWS = 256, // k is shared on 9.0 for up to this many rows (for the narrow products of adapters always)
     // SPLIT computes int8 for up to this many rows; WGMMA computes more, for which SPLIT was not timed
     SPLIT_INT8_ROWS = 512,
@@ -137,9 +137,9 @@ uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m
 static const double LAUNCH = 3.0; // once per launch
 // Epilogue of a tile that no other work hides, with the filling of the stages. With ping-pong only the last tile's counts.
 static const double TILE_END = 5.0, TILE_END_8BIT = 2.0;
-// what SPLIT's epilogue takes longer, which decides at run time what to do; per 128 columns
+// the extra time of SPLIT's epilogue, which decides at run time what to do; per 128 columns
 static const double SPLIT_END = 4.0;
-static const double SPLIT_RATE = 1.2; // of its tiles beside the others', for more rows than SPLIT_ROWS
+static const double SPLIT_RATE = 1.2; // of its tiles relative to the others', for more rows than SPLIT_ROWS
 static const double PART_WRITE = 4.0; // writing a partial sum, per 128 columns
 static const double PART_READ = 3.5;  // reading and adding a partial sum, per 128 columns
 // The least time for copying a k-block's operands, for each 256 rows of both
@@ -147,11 +147,11 @@ static const double COPY = 0.8;
 
 // What differs between products of few rows and those of more than LIMITED_ROWS.
 typedef struct hopper_rates {
-    // The part of the time that follows from the work instead of the rounds: what idle multiprocessors leave of the power
-    // limit, and of the rate of L2 and memory, makes the others faster.
+    // The part of the time that follows from the work instead of the rounds: idle multiprocessors leave power, and rate
+    // of L2 and memory, to the others, which makes those faster.
     double work_part;
-    double read;      // what the products of a k-block take longer for twice the bytes from L2 of a tile of 128 x 256
-    double ping_pong; // what ping-pong takes longer, beside the bytes that it reads
+    double read;      // the extra time of a k-block's products for twice the bytes from L2 of a tile of 128 x 256
+    double ping_pong; // the extra time of ping-pong, beside the bytes that it reads
     double tall;      // the same of tiles of 192 rows
     // Time of half a tile, beside half of the whole one's. A last round of halves alone cannot hide its latencies; after
     // several rounds not all clusters begin it at the same time.
@@ -164,7 +164,7 @@ static const hopper_rates* rates_of(const sumi_cuda_shape* s)
     return s->m > LIMITED_ROWS ? &MANY_ROWS_RATES : &FEW_ROWS_RATES;
 }
 
-// Time of the products of a k-block, beside that in tiles of 128 x 256. A pair of blocks reads 2 rows + cols from L2 for
+// Time of the products of a k-block, relative to tiles of 128 x 256. A pair of blocks reads 2 rows + cols from L2 for
 // 2 rows x cols products. Products of many rows run at the power limit, where these bytes cost more time.
 static double rate_of(const sumi_cuda_shape* s, int32_t rows, int32_t cols, bool is_ping_pong)
 {

@@ -7,7 +7,7 @@
 
 typedef struct sumi_cuda_compiler sumi_cuda_compiler;
 
-// An image, and what has become of it.
+// An image, and the result of compiling it.
 typedef struct sumi_cuda_compiled {
     const sumi_cuda_image* image;
     CUmodule module; // NULL: it could not be loaded

@@ -41,7 +41,7 @@
 // ---- Before a run ---------------------------------------------------------------------------------------------------
 
 // In the first cuMemFreeAsync of a context the driver makes its memory pool, which takes 7 to 12 ms of the processor; the
-// next ones take microseconds (H100, driver 580). The first picture would pay for it in a frame of the host program.
+// next ones take microseconds (H100, driver 580). The first picture would pay for this in a frame of the host program.
 static void free_first(const sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -165,7 +165,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
                          ? (float)(record->held.list.cursor + made) / (float)(record->held.list.count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
-    // the next step does one piece, however little time is left
+    // the next step does one piece, even if little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
     if (record->held.streaming != NULL && record->held.streaming->list.cursor < record->held.streaming->list.count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
@@ -261,8 +261,8 @@ static sumi_result measure_delay(sumi_cuda* cuda, const sumi_cuda_flight* flight
 static void cuda_measure_delay(sumi_runner* runner, bool enabled) { ((sumi_cuda*)runner)->measures_delay = enabled; }
 
 // A slice that directly follows another begins at its end, which saves an event. If the device has become idle between
-// them, the time contains that gap, which is at most the time of a submission: of short slices, as those of a profile,
-// it would be a large part. In a stream of the host program there may be other commands in between.
+// them, the time contains that gap, which is at most the time of a submission. In short slices, such as a profile's, it
+// would be a large part. In a stream of the host program there may be other commands in between.
 #define LEAST_FOLLOWING_US 50.0f
 
 static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter,
@@ -327,7 +327,7 @@ static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const su
     return sumi_cuda_note_result(cuda, result, error);
 }
 
-// Whether an event has passed. A failed query counts as no, and is kept.
+// Whether an event has passed. A failed query counts as false, and the failure is kept.
 static bool has_passed(sumi_cuda* cuda, CUevent event)
 {
     const CUresult state = cuda->device.driver.cuEventQuery(event);
@@ -335,7 +335,7 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
     return state == CUDA_SUCCESS;
 }
 
-// Whether a slice has ended, and its time, which is 0 if it cannot be told. The time alone would answer both questions,
+// Whether a slice has ended, and its time, which is 0 if it is not known. The time alone would answer both questions,
 // but asking for the time of events that have not passed is an error to compute-sanitizer, which people run over whole
 // programs. The copies after a slice count as part of it: once the slice is reported, their values can be read.
 static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight, bool has_ended, sumi_slice_time* out_time)
@@ -366,7 +366,7 @@ static int32_t cuda_finished(sumi_runner* runner, sumi_slice_time* out_times, in
     SUMI_ASSERT(capacity >= 1);
     if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return 0;
     int32_t count = 0;
-    // At the begin of a frame mostly all have ended: one question about the newest then serves for all.
+    // At the beginning of a frame usually all have ended: then a single query for the newest is enough.
     const bool have_all_ended = has_passed(cuda, sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end);
     // with a lost device nothing is in flight
     while (count < capacity && cuda->flight_count > 0
@@ -388,7 +388,7 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
     sumi_cuda_scope scope;
     if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
     if (cuda->wait_event != NULL) {
-        // otherwise the other way to wait for everything finds out whether the device is lost
+        // otherwise the other way to wait for everything detects whether the device is lost
         const bool is_recorded = driver->cuEventRecord(cuda->wait_event, cuda->device.compute) == CUDA_SUCCESS;
         sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->wait_event)
                                                 : driver->cuStreamSynchronize(cuda->device.compute));
@@ -468,7 +468,7 @@ static void cuda_release_import(sumi_runner* runner, sumi_imported* import)
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
 }
 
-// These two are called beside the thread that runs slices, so they touch nothing that changes and keep no failure.
+// These two are called beside the thread that runs slices, so they touch no state that changes and keep no failure.
 static bool cuda_is_copying(sumi_runner* runner, const sumi_imported* import)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;

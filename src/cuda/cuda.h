@@ -11,7 +11,7 @@
 // SUMI_OUT_OF_HOST_MEMORY, SUMI_OUT_OF_DEVICE_MEMORY.
 sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc,
                              const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner);
-// Writes the compute capabilities of which the library has machine code: "8.0 8.9 9.0a 12.0". Other devices compile PTX
-// when kernels are first loaded. "": there is none. Asks no driver. Any thread.
+// Writes the compute capabilities for which the library has machine code: "8.0 8.9 9.0a 12.0". Other devices compile
+// PTX when kernels are first loaded. "": there is none. Asks no driver. Any thread.
 void sumi_cuda_machine_code(char* text, size_t capacity);
 #endif

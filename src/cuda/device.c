@@ -178,7 +178,7 @@ static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc*
     if (desc->cuda.context != NULL) SUMI_TRY(choose_by_context(device, desc, error));
     else SUMI_TRY(choose_device(device, desc, error));
     SUMI_TRY(read_attributes(device, error));
-    // The primary context: everything else in this process that uses the CUDA runtime uses it, and a context of its own
+    // The primary context: everything else in this process that uses the CUDA runtime uses it, and a separate context
     // would cost sumi hundreds of megabytes.
     if (device->context == NULL) {
         SUMI_CU(&device->driver, cuDevicePrimaryCtxRetain(&device->context, device->device),

@@ -18,7 +18,7 @@ typedef struct sumi_cuda_device {
     int32_t shared_per_multiprocessor;
     int32_t l2_bytes;
     uint64_t bytes;
-    uint8_t uuid[16], luid[8]; // zero where the driver does not tell
+    uint8_t uuid[16], luid[8]; // zero if the driver does not report them
     // What every product uses, set by tests/tune_cuda_linear.c (linear.h). NULL: nothing is forced.
     const struct sumi_cuda_linear_choice* forced_linear;
 } sumi_cuda_device;

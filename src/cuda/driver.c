@@ -170,7 +170,7 @@ bool sumi_cuda_loses_context(CUresult result)
     }
 }
 
-// The driver has refused one call for what it was given, and the context continues.
+// The driver has refused one call because of its arguments, and the context continues.
 static bool is_refusal(CUresult result)
 {
     switch ((int)result) {

@@ -120,11 +120,11 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
 // The result of a failed driver call. The text contains `what` and the driver's own name, number and description.
 //   SUMI_OUT_OF_DEVICE_MEMORY; SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED (mostly when an engine is
 //   created); SUMI_WRONG_STATE (no OpenGL context)
-//   SUMI_INTERNAL      the driver refuses what this call was given, and the context continues
+//   SUMI_INTERNAL      the driver refuses the arguments of this call, and the context continues
 //   SUMI_DEVICE_LOST   the context is lost, for the host program too. Any other code counts as that.
 sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, const char* what, sumi_error* error);
-// Both are for calls that sumi can do without. loses_context: the driver says that the context is lost. may_be_refusal:
-// it has refused the call, or the code is an unexpected one.
+// Both are for calls that sumi can work without. loses_context: the driver says that the context is lost.
+// may_be_refusal: it has refused the call, or the code is an unexpected one.
 bool sumi_cuda_loses_context(CUresult result);
 bool sumi_cuda_may_be_refusal(CUresult result);
 

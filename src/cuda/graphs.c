@@ -6,11 +6,11 @@
 //
 // The driver takes the memory of graphs in pieces for about 42 graphs each (5.6 MB), and before it takes one it waits
 // for everything that runs in the context (H100 and H200, driver 580): beside a host program whose kernels take 10 ms of
-// every frame, an update then takes 10 ms. It keeps the memory of freed graphs for new ones. What counts is the number
-// of graphs, far more than that of their nodes. So as many graphs as all plans together may have are made and freed
-// while the kernels are loaded, and when there are that many, the slices that are left are launched op by op.
+// every frame, an update then takes 10 ms. It keeps the memory of freed graphs for new ones. The number of graphs
+// matters far more than the number of their nodes. So as many graphs as all plans together may have are made and freed
+// while the kernels are loaded; when that many exist, the remaining slices are launched op by op.
 //
-// Graphs are captured on a stream of their own, in thread-local mode, so that CUDA calls of the host program's other
+// Graphs are captured on a separate stream, in thread-local mode, so that CUDA calls of the host program's other
 // threads neither break the capture nor fail because of it. Before its capture a slice is walked once without
 // launching, so that all its kernels are loaded; the first use of a kernel inside a capture may break the capture.
 #include "cuda/graphs.h"
@@ -119,7 +119,7 @@ static bool is_same_work(const sumi_slice* a, const sumi_slice* b)
         && (a->op_end != a->op_begin + 1 || (a->range_begin == b->range_begin && a->range_end == b->range_end));
 }
 
-// Whether the graphs belong to the present slices.
+// Whether the graphs belong to the current slices.
 static bool is_current(const sumi_cuda_plan* record, int32_t count)
 {
     for (int32_t i = 0; i < record->graph_count; i++) {

@@ -40,8 +40,8 @@ static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigne
                      image->source, (int)image->target, state);
 }
 
-// Whether the failure means that this driver cannot load the image, and not a failure that may pass. Then the next
-// image is tried. Drivers differ in how they refuse machine code of a newer CUDA.
+// Whether the failure means that this driver cannot load the image, and is not temporary. Then the next image is tried.
+// Drivers differ in how they refuse machine code of a newer CUDA.
 static bool is_image_refused(const sumi_cuda_image* image, CUresult result)
 {
     switch ((int)result) {
@@ -63,7 +63,7 @@ bool sumi_cuda_can_compile_at_once(const sumi_cuda_device* device)
         && driver->cuLinkDestroy != NULL;
 }
 
-// Compiles PTX by the linker, of which several may work at once, and loads the result.
+// Compiles PTX with the linker, because several linkers may work at once, and loads the result.
 static CUresult link_and_load(const sumi_cuda_driver* driver, void* data, size_t bytes, uint32_t option_count,
                               CUjit_option* options, void** values, CUmodule* out_module)
 {

@@ -9,7 +9,8 @@
 typedef struct sumi_cuda_image {
     const char* source; // "gemm_bf16_sm90": the name of the .cu file without its ending
     // Compute capability: 89 for 8.9. PTX is for 80, 89 or 90, machine code for these and others. 90 means 9.0a, exactly
-    // that capability; other PTX runs on everything newer, other machine code on what is newer of the same major version.
+    // that capability; other PTX runs on everything newer, other machine code on newer devices of the same major
+    // version.
     int32_t target;
     // machine code, which needs no compiling. The newest that the device runs is tried first; otherwise the PTX is used
     bool is_binary;

@@ -3,7 +3,7 @@
 //   compute stream     .. last slice | image -> memory of sumi | copies that are fetched      the job is done when these have ended
 //   import's stream                                               wait | memory -> import | event | signal     in sumi_fetch_images
 //
-// Every import has a stream of its own. Only this stream waits for the host program's semaphores, so neither the compute
+// Every import has its own stream. Only this stream waits for the host program's semaphores, so neither the compute
 // stream nor other imports are delayed by a host program that does not signal. The compute stream waits for the event
 // when it writes the next image over the memory (targets.c).
 //
@@ -93,9 +93,9 @@ static sumi_result graphics_failure(const sumi_cuda* cuda, sumi_external_kind ki
         what, name_of(kind), (int)failure);
 }
 
-// The failure of a call with a handle of the host program's. What drivers say of an invalid handle, of one of another
-// device's or of another kind's differs (invalid value, invalid handle, operating system call failed, unknown), and the
-// device is not lost.
+// The failure of a call with a handle of the host program's. Drivers report invalid handles, and handles of another
+// device or of another kind, in different ways (invalid value, invalid handle, operating system call failed, unknown),
+// and the device is not lost.
 static sumi_result handle_failure(const sumi_cuda* cuda, sumi_external_kind kind, CUresult failure, sumi_error* error)
 {
     char text[64];
@@ -164,7 +164,7 @@ static sumi_result copy_image(const sumi_cuda* cuda, const sumi_import_copy* cop
     return SUMI_OK;
 }
 
-// CUDA accepts many formats, and a copy into a larger texture or one of another format of as many bytes would succeed.
+// CUDA accepts many formats, and a copy into a larger texture, or into another format of as many bytes, would succeed.
 // So both are checked.
 static sumi_result check_texture(const sumi_cuda* cuda, CUarray array, const sumi_imported* import, sumi_error* error)
 {
@@ -274,8 +274,8 @@ sumi_result sumi_cuda_copy_to_import(const sumi_cuda* cuda, const sumi_import_co
     }
     if (copy->wait != NULL) SUMI_TRY(wait_for(cuda, copy, error));
     const sumi_result result = copy_shared(cuda, copy, error);
-    // A mutex that was acquired, and a signal that was taken, are given back: nobody could use the texture any more, and
-    // another attempt would wait for ever.
+    // A mutex that was acquired, and a signal that was taken, are given back. Otherwise nobody could use the texture
+    // any more, and another attempt would wait for ever.
     if (result != SUMI_OK && copy->wait != NULL
         && (copy->wait->kind == SUMI_EXTERNAL_D3D11_KEYED_MUTEX || copy->wait->kind == SUMI_EXTERNAL_VULKAN_SEMAPHORE))
         (void)signal_to(cuda, to, copy->wait, copy->wait_value, NULL);
@@ -399,7 +399,7 @@ static sumi_result map_image(const sumi_cuda* cuda, const sumi_import_desc* desc
 static sumi_result import_memory(const sumi_cuda* cuda, const sumi_import_desc* desc, sumi_imported* import,
                                  sumi_error* error)
 {
-    // the resources of Direct3D have memory of their own
+    // the resources of Direct3D have dedicated memory
     const bool is_dedicated =
         desc->is_dedicated || desc->kind == SUMI_EXTERNAL_D3D12_RESOURCE || desc->kind == SUMI_EXTERNAL_D3D11_RESOURCE;
     int32_t copy;
@@ -507,7 +507,7 @@ static sumi_result import_all(sumi_cuda* cuda, const sumi_import_desc* desc, sum
     if (is_semaphore(desc->kind)) return import_semaphore(cuda, desc, import, error);
     SUMI_TRY(make_own_part(cuda, desc, import, error));
     if (!is_registered(desc->kind)) return import_memory(cuda, desc, import, error);
-    import->mapped = desc->offset; // of a buffer: where its rows begin
+    import->mapped = desc->offset; // of a buffer: the address of its first row
     return register_resource(cuda, desc, import, error);
 }
 

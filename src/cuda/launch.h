@@ -1,4 +1,4 @@
-// What the launcher of an op gets, and what it may do: find addresses, find kernels, and put launches into the stream.
+// The interface of an op's launcher: it may find addresses, find kernels, and put launches into the stream.
 // A launcher is called while the graph of a slice is captured, or at every run without graphs. So it must not
 // allocate or synchronise, and must not read anything that changes between runs. Kernels find the rows of the current
 // step with the counter in device memory.
@@ -25,8 +25,8 @@ typedef struct sumi_cuda_run {
     const sumi_plan* plan;
     const sumi_op* op;
     int32_t op_index;
-    // scratch: as many bytes as the op's scratch function returned. It contains what the op before in the plan has left
-    // there, otherwise anything.
+    // scratch: as many bytes as the op's scratch function returned. It contains what the previous op in the plan has
+    // left there, otherwise anything.
     CUdeviceptr arena, scratch;
     CUdeviceptr counter; // int32 in device memory: the row of the step tables for the current iteration
     // 65536 uint32, zero between launches: counters of kernels that share k, which reset them to zero
@@ -59,14 +59,14 @@ sumi_device_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_we
 
 sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row); // stride 0 if the row is not per step
 
-// The rows (in the unit of sumi_op.rows) that this slice covers, for kernels that are not cut into units of their own.
+// The rows (in the unit of sumi_op.rows) that this slice covers, for kernels that are not cut into their own units.
 typedef struct sumi_cuda_range {
     int32_t begin, end;
 } sumi_cuda_range;
 sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run);
-// The units [unit_begin, unit_end) that this slice covers, of an op that is cut into `units` units of its own (tiles,
-// blocks of 128 rows and so on). The share is that of the slice's work ranges. All slices together cover each unit
-// once.
+// The units [unit_begin, unit_end) that this slice covers, of an op that is cut into `units` units of its kernel
+// (tiles, blocks of 128 rows and so on). The share equals the share of the slice's work ranges. All slices together
+// cover each unit once.
 void sumi_cuda_share(const sumi_cuda_run* run, int32_t units, int32_t* unit_begin, int32_t* unit_end);
 
 typedef struct sumi_cuda_grid {

@@ -107,7 +107,7 @@ static int32_t row_tiles(const attention_kernel* kernel, const tokens* t)
 }
 
 // Tiles of the whole op. The number fits into 32 bits, because a tile holds at least half as many queries as a work
-// range of the plan, except for one tile at the begin of a second span.
+// range of the plan, except for one tile at the beginning of a second span.
 static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 {
     int32_t tiles = 0;
@@ -243,7 +243,7 @@ typedef struct head_range {
     int32_t begin, end;
 } head_range;
 
-// The key heads that the tiles [begin, end) of a sequence read, of those that exist. tiles: of one query head.
+// The existing key heads that the tiles [begin, end) of a sequence read. tiles: of one query head.
 static head_range key_heads_of(int32_t begin, int32_t end, int32_t tiles, const sumi_cuda_run* run)
 {
     const sumi_op_attention* a = &run->op->u.attention;
@@ -399,7 +399,7 @@ static sumi_result make_map(sumi_cuda_run* run, const map_part* p, sumi_attentio
     return SUMI_OK;
 }
 
-// The same of heads of 128 channels in e4m3, each in the first half of its bytes: {128, rows, heads}.
+// The same for heads of 128 channels in e4m3, each in the first half of its bytes: {128, rows, heads}.
 static sumi_result make_e4m3_map(sumi_cuda_run* run, const map_part* p, sumi_attention_map* out_map)
 {
     CUtensorMap map;
@@ -544,8 +544,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
-            // If the last round would leave half of the device idle, two or three blocks share a tile. A warpgroup
-            // works on its own, so no bit depends on this.
+            // If the last round would leave half of the device idle, two or three blocks share a tile. Each warpgroup
+            // works independently, so no bit depends on this.
             const int32_t units = sumi_max_int(run->device->multiprocessors, 1), remaining_tiles = (to - from) % units;
             shape.blocks_per_split_tile =
                 remaining_tiles > 0 ? sumi_min_int(kernel->rows / 64, units / remaining_tiles) : 1;

@@ -362,7 +362,7 @@ static sumi_gemm_epilogue epilogue_args_of(const sumi_cuda_run* run, sumi_value 
     return f;
 }
 
-// The compiled epilogue for what the op needs, or `any`.
+// The compiled epilogue that the op needs, or `any`.
 static sumi_cuda_epilogue epilogue_of(const sumi_gemm_epilogue* f, bool is_fused)
 {
     if (!f->is_aligned) return SUMI_CUDA_EPILOGUE_any;
@@ -451,7 +451,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     if (is_stored) {
         const sumi_cuda_stored_choice c = stored_choice(run->device, run->allows_hopper, run->plan, op);
         if (c.tile >= 0) return launch_stored(run, &p, &c, is_weight_gated);
-        // Each slice unpacks the whole weight: other ops may have overwritten what the slice before has left in
+        // Each slice unpacks the whole weight: other ops may have overwritten the data that the previous slice left in
         // scratch.
         SUMI_TRY(sumi_cuda_unpack(run, op->weight, form, p.weight.data, is_weight_gated, run->scratch));
         p.weight = (sumi_device_weight){.data = run->scratch, .pitch = op->weight->cols};

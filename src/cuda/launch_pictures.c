@@ -134,7 +134,7 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
     if (sums->kind != SUMI_OP_GROUP_SUMS || sums->u.group.groups != 32) return false;
     sumi_value picture = sums->in[0];
     int32_t rows = sumi_plan_info(plan, picture)->rows, done = 0;
-    // The last product that was asked for: strips have few shapes, and the question takes the most time.
+    // The last product that was queried: strips have few shapes, and the query takes the most time.
     const sumi_op* linear = NULL;
     for (int32_t i = op_index - 1; i >= 0 && plan->ops[i].section == sums->section; i--) {
         const sumi_op* op = &plan->ops[i];
@@ -172,7 +172,7 @@ static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, in
     return -1;
 }
 
-// Entries of the sums of the whole picture of `rows` pixels, of which the convolution writes all or a strip.
+// Entries of the sums of the whole picture of `rows` pixels; the convolution writes all of them or a strip.
 static int64_t sums_entries(const conv_shape* s, int32_t rows)
 {
     int32_t height = rows / s->tile_width / (s->parities == 4 ? 4 : 1);
@@ -266,8 +266,8 @@ static sumi_result launch_any_conv(const sumi_cuda_run* run, const conv_shape* s
 
 static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
-    // blocks: how many fit on a multiprocessor by registers. k_block: channels that are multiplied between two barriers.
-    // slower: time for the same products, beside the fastest tile (an H100 at 128 to 512 channels).
+    // blocks: how many fit on a multiprocessor by registers. k_block: channels that are multiplied between two
+    // barriers. slower: time for the same products, relative to the fastest tile (an H100 at 128 to 512 channels).
     static const struct {
         const char* name;
         int32_t columns, threads, shared, blocks, k_block;
@@ -477,8 +477,8 @@ uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan
     return separate_bytes > joined_bytes ? separate_bytes : joined_bytes;
 }
 
-// Adds the sums that the convolutions left; the last of these convolutions is the op before. All is done in the slice
-// that contains the first work range, because the sums are of patches, not of blocks of rows.
+// Adds the sums that the convolutions left; the last of these convolutions is the previous op. The slice that contains
+// the first work range does all of it, because the sums are of patches, not of blocks of rows.
 static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;

@@ -39,7 +39,7 @@ enum {
     MANY_VALUES = 24 << 20,
     MAX_SPLIT = 16,
     // Blocks that share a tile must add up partial sums, which takes as long as this many chunks. Tiles are shared if
-    // that is less than what the longest block would have more than its equal share.
+    // that is less than the longest block's excess over an equal share.
     SHARING_CHUNKS = 3,
     ARRIVALS = 65536 // length of run->arrivals
 };
@@ -101,7 +101,7 @@ static int32_t choose_tile(const sumi_cuda_device* device, int32_t type, bool is
 }
 
 // How many blocks of a cluster share the chunks of a tile: the fewest that make the longest block's work shortest. All
-// clusters run at once. The blocks of a cluster run on one group of 16 or 18 multiprocessors, some of which may be
+// clusters run at once. The blocks of a cluster run on one group of 16 or 18 multiprocessors. Some of these may be
 // missing, so only a limited number of large clusters fits.
 static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t chunks)
 {

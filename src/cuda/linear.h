@@ -1,5 +1,4 @@
-// Matrix products: what choose_linear.c, which chooses a kernel, and launch_linear.c, which launches it, have in
-// common.
+// Matrix products: shared by choose_linear.c, which chooses a kernel, and launch_linear.c, which launches it.
 //
 //   y[m, n] = epilogue(x[m, k] w[n, k]^T)      epilogue: bias, activation, gate, scale, residual (kernels/gemm.h)
 //
@@ -80,7 +79,7 @@ const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_
 uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
 // Work items of a cluster: two tiles one above the other; in an odd last row of tiles, two tiles side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
-// How many of a WGMMA product's items are computed whole, before those that are computed as two halves: where the last
-// round has work for half of the clusters at most, halves take half its time. No bit depends on it.
+// How many of a WGMMA product's items are computed whole, before those that are computed as two halves: if the last
+// round has work for at most half of the clusters, halves take half its time. No bit depends on it.
 int64_t sumi_cuda_whole_items(const sumi_cuda_wgmma* kernel, int64_t items, int64_t clusters);
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One .cu file, and those of its images that suit the device best.
+// One .cu file, and its images that suit the device best.
 typedef struct source {
     const sumi_cuda_image* binary; // or NULL
     const sumi_cuda_image* text;   // or NULL
@@ -18,8 +18,8 @@ typedef struct source {
     bool is_wanted;
 } source;
 
-// An image of PTX that is at least so large waits until a plan wants it. All smaller ones together take the driver three
-// seconds of a processor (H100).
+// An image of PTX of at least this size waits until a plan wants it. All smaller ones together take the driver three
+// seconds of processor time (H100).
 #define LARGE_IMAGE (256u << 10)
 
 typedef struct kernel {
@@ -174,7 +174,7 @@ static void free_items(sumi_cuda_modules* modules)
     modules->item_count = 0;
 }
 
-// Waits for the threads, and takes what they have loaded. Returns the first failure.
+// Waits for the threads, and takes the modules that they have loaded. Returns the first failure.
 static sumi_result take_compiled(sumi_cuda_modules* modules, sumi_error* error)
 {
     sumi_cuda_compile_end(modules->compiler);
@@ -186,7 +186,8 @@ static sumi_result take_compiled(sumi_cuda_modules* modules, sumi_error* error)
         while (of->text != item->image) of++;
         of->is_wanted = false;
         of->module = item->module;
-        // What the driver refused it would refuse again, so it is left out if it can be. Other failures may pass.
+        // The driver would refuse a refused image again, so it is left out if possible. Other failures may be
+        // temporary.
         of->waits = item->result != SUMI_OK || (item->module == NULL && is_required(of));
         if (first != SUMI_OK || item->module != NULL) continue;
         first = item->result != SUMI_OK ? sumi_fail_with(error, &item->error)
@@ -292,8 +293,9 @@ bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
     return of->module != NULL || of->waits;
 }
 
-// A driver that loads lazily loads a kernel's code when it is first asked for its properties, and may wait meanwhile for
-// what runs in the context (on an H100 it did not). A capture would forbid this if the thread's mode were not relaxed.
+// A driver that loads lazily loads a kernel's code when it is first asked for its properties, and may wait meanwhile
+// for work that runs in the context (on an H100 it did not). A capture would forbid this if the thread's mode were not
+// relaxed.
 static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* entry, uint32_t shared_bytes, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &modules->device->driver;

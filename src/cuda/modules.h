@@ -37,11 +37,11 @@ bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name);
 
 // Whether images wait to be compiled.
 bool sumi_cuda_modules_wait(const sumi_cuda_modules* modules);
-// From now on sumi_cuda_kernel notes the image of a kernel that waits to be compiled, and gives no function for it.
+// From now on, if a kernel waits to be compiled, sumi_cuda_kernel notes its image and returns no function.
 void sumi_cuda_modules_note_wanted(sumi_cuda_modules* modules, bool enabled);
-// Begins to compile the images that were noted, or looks how far that is. Does not block. *out_done: all of them are
-// loaded. A failure is that of the image, which may be tried again, except that one refused by the driver is left out
-// from then on. The context must be current.
+// Begins to compile the images that were noted, or checks the progress. Does not block. *out_done: all of them are
+// loaded. An image that failed may be tried again, but one that the driver refused is left out from then on. The
+// context must be current.
 sumi_result sumi_cuda_modules_compile(sumi_cuda_modules* modules, bool* out_done, sumi_error* error);
 // How many images are compiled now, and how many of them are done. 0: none.
 int32_t sumi_cuda_modules_compiling(const sumi_cuda_modules* modules, int32_t* out_done);

@@ -12,7 +12,8 @@
 #include "device/streaming.h"
 #include "device/upload.h"
 
-// Whether both are products of one shape, in the same forms. Stored tensors may differ in more, so they are not asked.
+// Whether both are products of one shape, in the same forms. Stored tensors may differ in more ways, so they are not
+// compared.
 static bool is_same_product(const sumi_plan* plan, const sumi_op* a, const sumi_op* b)
 {
     const sumi_value_info *x = sumi_plan_info(plan, a->in[0]), *y = sumi_plan_info(plan, b->in[0]);
@@ -21,8 +22,8 @@ static bool is_same_product(const sumi_plan* plan, const sumi_op* a, const sumi_
         && (a->marks & SUMI_DEVICE_OP_STORED) == 0;
 }
 
-// A product's scratch is that of the largest of a dozen choices among all kernels, which took most of the time in which
-// a plan was written. Layers repeat, so each shape is asked for once.
+// A product's scratch is the largest of a dozen choices among all kernels. Finding it took most of the time in which a
+// plan was written. Layers repeat, so each shape is queried once.
 uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan)
 {
     enum { PRODUCTS = 16 };

@@ -1,4 +1,4 @@
-// What the runner keeps of each plan, from the first `reserve` or `prepare` to `release_plan`.
+// The runner's record of each plan, from the first `reserve` or `prepare` to `release_plan`.
 #ifndef SUMI_CUDA_PLAN_RECORDS_H
 #define SUMI_CUDA_PLAN_RECORDS_H
 #include "cuda/state.h"

@@ -7,7 +7,7 @@
 
 #define SUMI_CUDA_ARRIVALS 65536 // counters of kernels that share k (launch.h)
 
-// Where a bound value that the engine reads is copied to, in pinned memory: an offset in `pages`.
+// The place in pinned memory to which a bound value that the engine reads is copied: an offset in `pages`.
 typedef struct sumi_cuda_mirror {
     sumi_value value;
     uint64_t offset;
@@ -18,15 +18,15 @@ typedef struct sumi_cuda_mirror {
 // Pinned memory is allocated in pages of this size: pinning a megabyte takes about a millisecond of the caller's frame.
 #define SUMI_CUDA_PAGE (1u << 20)
 
-// The graph of a segment of a slice. A segment is the whole slice, except for plans that stream weights. slice: as it
-// was captured.
+// The graph of a segment of a slice. A segment is the whole slice, except for plans that stream weights. slice: as
+// captured.
 typedef struct sumi_cuda_graph {
     CUgraphExec exec;
     sumi_slice slice, segment;
     int32_t slice_index;
 } sumi_cuda_graph;
 
-// What the runner keeps of a plan, from its first `reserve` or `prepare` to `release_plan`.
+// The runner's record of a plan, from its first `reserve` or `prepare` to `release_plan`.
 typedef struct sumi_cuda_plan {
     sumi_device_plan held; // first, because the room `device` knows this part of the record only
     const sumi_op* ops;
@@ -41,7 +41,7 @@ typedef struct sumi_cuda_plan {
     int32_t walked_ops;                  // ops [0, walked_ops) have their kernels' images noted (modules.h)
     bool has_kernels;                    // all their images are loaded
     bool without_graphs;                 // the driver failed to make graphs
-    bool has_most_graphs;                // slices behind graphed_slices get none (SUMI_CUDA_MAX_GRAPHS)
+    bool has_most_graphs;                // slices after graphed_slices get none (SUMI_CUDA_MAX_GRAPHS)
 } sumi_cuda_plan;
 
 typedef struct sumi_cuda_flight {
@@ -80,7 +80,7 @@ typedef struct sumi_cuda {
     size_t page_count, page_capacity;
     // device memory that is neither free nor allocated by sumi (sumi_device_properties)
     atomic_uint_fast64_t uncounted_bytes;
-    // Graphs of no plan any more, to be destroyed one by one (graphs.h).
+    // Graphs that no plan uses any more, to be destroyed one by one (graphs.h).
     CUgraphExec* dropped_graphs;
     size_t dropped_count, dropped_capacity;
     // Graphs are captured in this stream. Nothing else runs in it.

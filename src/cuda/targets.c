@@ -36,7 +36,7 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
     CUfunction function;
     SUMI_TRY(sumi_cuda_kernel(cuda->modules, "sumi_pixels_to", 0, &function, error));
     void* params[] = {&args};
-    // The picture before it may still be on its way from this memory into the import.
+    // The previous picture may still be on its way from this memory into the import.
     if (picture->import != NULL && picture->import->has_copied)
         SUMI_CU(driver, cuStreamWaitEvent(cuda->device.compute, picture->import->copied, 0),
                 "waiting for the copy of an image into an import");

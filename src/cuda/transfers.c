@@ -111,7 +111,7 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
     return SUMI_OK;
 }
 
-// The address of an offset in the pages. *io_bytes is reduced to what is in the same page.
+// The address of an offset in the pages. Reduces *io_bytes to the bytes in the same page.
 static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
 {
     SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);

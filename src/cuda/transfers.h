@@ -1,5 +1,5 @@
 // Copies of values between host memory and the device, through pinned memory. Inputs go through a ring buffer; each
-// output has a mirror of its own in pinned memory, and an event after its copy.
+// output has its own mirror in pinned memory, and an event after its copy.
 #ifndef SUMI_CUDA_TRANSFERS_H
 #define SUMI_CUDA_TRANSFERS_H
 #include "cuda/state.h"
