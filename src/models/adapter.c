@@ -1,5 +1,5 @@
-// Adapter files: a change of weights for each layer, low-rank or a Kronecker product, under the names of the program
-// that trained them.
+// Adapter files: a change of weights for each layer, low-rank or a Kronecker product, named as by the program that
+// trained them.
 //
 //   key  =  [prefix] module [.default] suffix      transformer.  layers.0.attention.to_q  .lora_A.weight      PEFT, diffusers
 //                                                  diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
@@ -31,7 +31,7 @@ struct sumi_adapter_file {
     sumi_adapter_config config;
     sumi_delta* deltas;
     size_t delta_count, delta_capacity;
-    float** blocks; // memory of factors that were computed from those in the file
+    float** blocks; // memory of factors computed from those in the file
     size_t block_count, block_capacity;
     sumi_adapter adapter;
 };
@@ -210,8 +210,8 @@ static sumi_result add_target_delta(sumi_adapter_file* file, const sumi_adapter_
 //     MODULE.lokr_w1 [a, c]   or   MODULE.lokr_w1_a [a, r], MODULE.lokr_w1_b [r, c]        MODULE.lokr_w2 likewise
 //
 // The scale is alpha / r, and 1 if both factors are stored in full, whatever alpha is.
-// (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2) is a low-rank change of rank r1 r2, where a full factor is the product
-// of itself and a unit matrix of its smaller side.
+// (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2) is a low-rank change of rank r1 r2, where a full factor counts as the
+// product of itself and a unit matrix of its smaller side.
 
 // One of the two factors.
 typedef struct kronecker_factor {

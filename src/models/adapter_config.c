@@ -5,7 +5,7 @@
 
 #define CONFIG_NAME "adapter_config.json"
 
-// Compares a key without the component that it is for ("transformer.r" is compared as "r").
+// Compares a key without its component ("transformer.r" is compared as "r").
 static bool key_is(const sumi_json_text* key, const char* name)
 {
     size_t length = strlen(name);

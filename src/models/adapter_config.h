@@ -1,4 +1,4 @@
-// What a file says about the scales of an adapter outside of its tensors. The first source that says something counts:
+// The scales of an adapter that files give outside of its tensors. The first source that exists counts:
 //
 //   lora_adapter_metadata    a JSON object in the header of the file (diffusers)
 //   adapter_config.json      a JSON object beside the file (PEFT, LyCORIS); lora_alpha in the header has priority over it

@@ -1,15 +1,15 @@
-// Step caching in denoisers: an evaluation may take what most of its blocks would add from an earlier evaluation
-// (First-Block Cache: ParaAttention, diffusers' first_block_cache.py).
+// Step caching in denoisers: an evaluation may take the sum that most of its blocks would add from an earlier
+// evaluation (First-Block Cache: ParaAttention, diffusers' first_block_cache.py).
 //
 //   whole    x -> first block -> x + F  -> other blocks -> x + F + R -> final layer   leaves F, R, D and the change of F
 //   reused   x'-> first block -> x'+ F' ------ + R + f D --------------> final layer   R, D of the last whole evaluation
 //
-// D is the difference of R from that of the whole evaluation before, so R + f D extrapolates R along sigma (TaylorSeer,
+// D is the difference of R from the previous whole evaluation's R, so R + f D extrapolates R along sigma (TaylorSeer,
 // arXiv 2503.06923, order 1, on one residual instead of every layer's).
 //
 // The rows are those that the final layer reads. Evaluations of one batch share the matrices: those of a guided step
-// have rows of their own in them. The change of F says how quickly the evaluations change; sampling/reuse.h decides by
-// it.
+// have their own rows in them. The change of F says how quickly the evaluations change; sampling/reuse.h bases its
+// decision on it.
 #ifndef SUMI_MODELS_BLOCK_RESIDUALS_H
 #define SUMI_MODELS_BLOCK_RESIDUALS_H
 #include "plan/plan.h"
@@ -33,7 +33,7 @@ void sumi_block_residuals_after_last(sumi_plan* plan, const sumi_block_residuals
 // How far a residual is extrapolated: f = (distance to the last whole evaluation) / (distance of the last two), at most
 // most_ahead.
 typedef struct sumi_extrapolation {
-    sumi_step_row sigma;     // of the present evaluation
+    sumi_step_row sigma;     // of the current evaluation
     sumi_value whole_sigmas; // [2, any] floats: column `sigma.column` has those of the last two whole ones, older first
     float most_ahead;
 } sumi_extrapolation;

@@ -302,7 +302,7 @@ static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder*
 //
 // The block after an upsampling of the decoder halves the channels, and its x is the largest picture of all. Row by
 // row, x is replaced by h and s = shortcut(x), side by side, in the same memory, here called the shared block. The
-// shared block begins a strip and a row before x, so that no op writes what it reads and the next strip still finds the
+// shared block begins a strip and a row before x, so that no op overwrites its input and the next strip still finds the
 // row above itself:
 //
 //   shared  |..........|xxxxxxxxxxxxxxxx|   ->   |h s h s h s|.....|xxxxxx|   ->   |h s h s h s h s h s h s|....|
@@ -344,8 +344,8 @@ static uint64_t flux_min_bytes(const sumi_plan* plan, const sumi_vae_block* larg
          * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
 }
 
-// Rows of a strip of normed x: all rows if they fit, beside x and h, into what the half needs anyway; otherwise as many
-// as strip_bytes allow, with all strips of about equal size.
+// Rows of a strip of normed x: all rows if they fit, beside x and h, into the memory that the half needs anyway;
+// otherwise as many as strip_bytes allow, with all strips of about equal size.
 static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, picture x, int32_t in, int32_t out)
 {
     uint64_t column = (uint64_t)x.width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION),

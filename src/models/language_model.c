@@ -50,7 +50,7 @@ static const char* language_name_in(char* out, int32_t layer, const char* suffix
     return out;
 }
 
-// Whether norm weights are stored as factors: llama.cpp's converter has added the one.
+// Whether norm weights are stored as factors: llama.cpp's converter has added the 1.
 static bool holds_factors(const sumi_binder* b, const char* name)
 {
     const sumi_tensor* tensor = sumi_bind_find(b, name);
@@ -186,8 +186,8 @@ static void read_language_config(sumi_language_model* model, sumi_binder* b, con
     }
 }
 
-// Widths and heads follow from the shapes. The config gives what shapes do not show, and must not contradict them.
-// (vocab_size is not checked: some files leave out rows that no token uses.)
+// Widths and heads follow from the shapes. The config gives the values that shapes do not show, and must not contradict
+// the shapes. (vocab_size is not checked: some files leave out rows that no token uses.)
 static void find_language_sizes(sumi_language_model* model, sumi_binder* b, const config_values* c,
                                 const char* config_path)
 {
@@ -387,7 +387,7 @@ static sumi_value write_language_rope(const sumi_language_model* model, sumi_pla
     return sumi_plan_rope_table(plan, &args);
 }
 
-// Causal attention of each prompt. Rows after a shared beginning are an op of their own, because a GPU has fast kernels
+// Causal attention of each prompt. Rows after a shared beginning are a separate op, because a GPU has fast kernels
 // only for sequences that begin with their first query, and nearly all rows are in such sequences.
 static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_attention* attention, int32_t shared)
 {

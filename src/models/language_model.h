@@ -27,7 +27,7 @@ typedef struct sumi_language_model_settings {
     bool norms_features;   // the final norm is applied
     bool has_qkv_bias, has_qk_norm;
     bool norms_branches; // the outputs of attention and MLP are normed before they are added
-    bool adds_one;       // norm weights are stored without the one that is added to them, except in llama.cpp's files
+    bool adds_one;       // norm weights are stored without the 1 that is added to them, except in llama.cpp's files
     // The embedding is multiplied by the square root of its width, rounded to bfloat16 as the released weights are.
     bool scales_embedding;
     bool takes_pictures;

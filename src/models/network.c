@@ -154,7 +154,8 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
                      path != NULL ? path : "the given path", names, guess[0] != 0 ? "; it looks like " : "", guess);
 }
 
-// Allocates a module's model and returns what its bind function takes from the component that contains its tensors.
+// Allocates a module's model and returns the arguments that its bind function takes from the component with its
+// tensors.
 static sumi_result begin_component(sumi_network* network, sumi_component_kind kind, size_t model_bytes,
                                    void** out_model, sumi_binder* out_binder, sumi_module_config* out_config,
                                    sumi_error* error)
@@ -182,7 +183,7 @@ static sumi_result begin_component(sumi_network* network, sumi_component_kind ki
 
 #define MAX_GUIDANCE 1000.0 // as for sumi_image_desc.guidance
 
-// Puts the numbers of the checkpoint's author (model_index.json) in the place of the family's: the steps in
+// Replaces the family's numbers with those of the checkpoint's author (model_index.json): the steps in
 // SUMI_PRESET_MODEL, the guidance in every preset that has the family's usual one, but not in FAST, which is for
 // adapters. A number that cannot be used is left out with a warning, so that it makes no model unusable.
 static void use_author_values(sumi_network* network)
@@ -324,8 +325,8 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
     return SUMI_OK;
 }
 
-// Checks that the width of the encoder's features is what the transformer reads, and the vision tower's what the
-// encoder takes.
+// Checks that the transformer reads the width of the encoder's features, and that the encoder reads the vision tower's
+// width.
 static sumi_result check_widths(const sumi_network* network, int32_t e, const sumi_component* component,
                                 sumi_error* error)
 {
@@ -439,7 +440,7 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
     return SUMI_OK;
 }
 
-// The weights that are bound first are the denoiser's.
+// The denoiser's weights are bound first.
 static void count_denoiser(sumi_network* network)
 {
     const sumi_weight_list* list = &network->weights;
@@ -450,7 +451,7 @@ static void count_denoiser(sumi_network* network)
 
 #define MODULE_STAGES 3 // of the opening: denoiser, autoencoder, vision tower; then two stages for each text encoder
 
-// Does the next piece of opening the modules. progress is that of all modules.
+// Does the next piece of opening the modules. progress covers all modules.
 static sumi_result open_modules(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
 {
     const int32_t stage = network->stage, e = (stage - MODULE_STAGES) / 2, count = network->recipe->encoder_count;

@@ -21,7 +21,7 @@ typedef struct sumi_network_desc {
     // refused.
     const char *transformer_path, *text_encoder_path, *text_encoder_2_path, *vision_path, *vae_path;
     const char *tokenizer_path, *tokenizer_2_path, *processor_path;
-    // name of a variant of the family, for files that do not show which one they are; NULL: by the files
+    // name of a variant of the family, for files that do not show which one they are; NULL: found from the files
     const char* variant;
     // Opens no tokenizers, text encoders or vision tower; only features that were encoded before can be used.
     bool without_text_encoder;
@@ -41,7 +41,7 @@ typedef struct sumi_network_info {
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
     bool is_pooled[SUMI_MAX_TEXT_ENCODERS]; // features are one row for the whole prompt, not one row per token
     int32_t min_references, max_references; // reference pictures of a job; 0: none
-    // The default size of an image with references is that of the last reference if true, otherwise of the first.
+    // An image with references gets by default the size of the last reference if true, otherwise of the first.
     bool size_follows_last_reference;
     bool has_text_encoder; // prompts can be encoded (tokenizer included)
     bool has_vision;       // prompts with references can be encoded
@@ -54,7 +54,7 @@ typedef struct sumi_network_info {
     // SUMI_PRESET_COUNT presets in pixels for this checkpoint; the first one is the authors'. Then the sizes that the
     // authors name, the best one first. Both live as long as the network.
     const sumi_preset_values* presets;
-    const char* preset_fault; // what model_index.json says about presets in vain, in a sentence; "": nothing
+    const char* preset_fault; // a sentence about presets in model_index.json that cannot be used; "": none
     const sumi_size* sizes;
     int32_t size_count;
     int32_t sample_size; // side of the pictures that the checkpoint was made for, in pixels: 1024
@@ -62,7 +62,7 @@ typedef struct sumi_network_info {
     // autoencoder. Its tiles for Qwen-Image are smaller, 32 latents.
     int32_t tile_latent;
     uint64_t weight_bytes; // of all weights in use, in the types of the files
-    // The same for the denoiser alone, and its number of values.
+    // The same for the denoiser only, and its number of values.
     uint64_t denoiser_bytes, denoiser_values;
     const sumi_preview_factors* preview; // NULL: no factors are known for these latents
 } sumi_network_info;

@@ -33,7 +33,7 @@ typedef struct sumi_text_picture {
 
 typedef struct sumi_text_batch {
     sumi_value ids; // [rows, 1]: the prompts one after another, all but the first without their first `shared` tokens
-    const int32_t* counts; // tokens of each prompt; each prompt is a sequence of its own, from position 0 on
+    const int32_t* counts; // tokens of each prompt; each prompt is a separate sequence, from position 0 on
     int32_t prompt_count;
     // Number of tokens, pictures included, with which all prompts begin; less than the length of any prompt. 0 if not
     // properties.shares_beginning.
@@ -104,15 +104,15 @@ typedef struct sumi_reference_latents {
     int32_t height, width; // of the latents
 } sumi_reference_latents;
 
-// What is written of an evaluation (block_residuals.h).
+// The parts of an evaluation that are written (block_residuals.h).
 typedef enum sumi_evaluation_kind {
     SUMI_EVALUATION_PLAIN, // all blocks
     SUMI_EVALUATION_WHOLE, // all blocks, and keeps residuals for reused evaluations
-    SUMI_EVALUATION_REUSED // the first block, and the residual of the other ones from the last whole evaluation
+    SUMI_EVALUATION_REUSED // the first block, and the residual of the others from the last whole evaluation
 } sumi_evaluation_kind;
 
-// What the functions of one plan pass to each other. `state` belongs to the module, is zeroed at first, and lives while
-// the plan is written.
+// State that the functions of one plan pass to each other. `state` belongs to the module, is zeroed at first, and lives
+// while the plan is written.
 typedef struct sumi_denoising {
     int32_t height, width; // of the latents
     const sumi_prompt_features* prompts;
@@ -144,10 +144,10 @@ typedef struct sumi_denoiser_module {
     size_t model_bytes, state_bytes;
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
     sumi_denoiser_properties (*properties)(const void* model);
-    // Writes what depends neither on latents nor on the list of evaluations: captions, and the modulation tables of all
-    // evaluations.
+    // Writes values that depend neither on latents nor on the list of evaluations: captions, and the modulation tables
+    // of all evaluations.
     void (*write_prepare)(const void* model, sumi_plan* plan, sumi_denoising* job);
-    // Writes what depends only on the list of evaluations, such as rotary tables and residuals.
+    // Writes values that depend only on the list of evaluations, such as rotary tables and residuals.
     void (*write_layout)(const void* model, sumi_plan* plan, sumi_denoising* job, const sumi_evaluation_list* list);
     // Writes one evaluation of the whole batch: latents [items * channels, h * w] -> velocities d x / d sigma [count *
     // channels, h * w], in the order of the list.

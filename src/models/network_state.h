@@ -1,4 +1,4 @@
-// The state of an opened checkpoint, for module folder models only; the engine sees network.h.
+// The state of an opened checkpoint, for the room models only; the engine sees network.h.
 #ifndef SUMI_MODELS_NETWORK_STATE_H
 #define SUMI_MODELS_NETWORK_STATE_H
 #include "files/checkpoint.h"

@@ -447,7 +447,7 @@ static int32_t* take_positions(sumi_plan* plan, int32_t rows)
     return positions;
 }
 
-// Each row of a caption, pads included, has a frame of its own, and row and column 0.
+// Each row of a caption, pads included, has its own frame, and row and column 0.
 static void fill_caption_positions(const sumi_next_dit* model, int32_t* positions, int32_t rows)
 {
     for (int32_t i = 0; i < rows; i++) positions[3 * i] = model->settings->first_frame + i;
@@ -639,9 +639,9 @@ static void write_dit_prepare(const void* memory, sumi_plan* plan, sumi_denoisin
     sumi_plan_prefix(plan, "%s", "");
 }
 
-// Where the rows of a list of entries are in x: first image_rows for each entry, then the captions. Captions that give
-// a condition of their own come in reverse order: the last image and the first caption then have one prompt, and so one
-// band of modulation (rows_of_prompts) where the two meet.
+// Where the rows of a list of entries are in x: first image_rows for each entry, then the captions. Captions with their
+// own condition come in reverse order: the last image and the first caption then have one prompt, and so one band of
+// modulation (rows_of_prompts) where the two meet.
 typedef struct joint_layout {
     const sumi_evaluation_list* list;
     int32_t height, width, tokens; // of an image, in patches

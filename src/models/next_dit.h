@@ -16,8 +16,8 @@
 //   | image a + pad | image b + pad | ... | caption a + pad | caption b + pad | ...
 //     all the same length                   each its own length
 //
-// So the noise refiner works on the leading rows, and in the last layer, of which only image rows are needed, queries
-// and everything after them are the leading rows. Only Z-Image pads, to a multiple of 32 tokens: its pads are learned
+// So the noise refiner works on the leading rows. The last layer, which needs only image rows, computes queries and
+// everything after them for the leading rows. Only Z-Image pads, to a multiple of 32 tokens: its pads are learned
 // tokens that take part in attention like any other. If each prompt has its own condition, the captions are in reverse
 // order, so that image and caption of the last sequence are neighbours and form one band of rows with the same
 // modulation.
@@ -37,7 +37,7 @@ typedef struct sumi_next_dit_settings {
     int32_t first_frame;      // the frame of a caption's first row; the image's frame follows the caption's last one
     bool reads_pooled;        // a vector from the second text encoder is part of the condition
     bool activates_condition; // blocks read SiLU of the condition, like the final layer
-    float qk_eps;             // epsilon of the norms of heads; 0: that of the other norms
+    float qk_eps;             // epsilon of the norms of heads; 0: the same as for the other norms
     // Defaults if config.json does not give them: base of the rotary positions, factor of the time, and the released
     // split of a head over frame, row and column.
     double theta, time_scale;
@@ -54,7 +54,7 @@ typedef struct sumi_next_dit_block {
 typedef struct sumi_next_dit {
     const sumi_next_dit_settings* settings;
     int32_t channels, dim, heads, kv_heads, head_dim, hidden, feature_width;
-    int32_t pooled_width, pooled_hidden; // width of the pooled vector, and of what is computed from it
+    int32_t pooled_width, pooled_hidden; // width of the pooled vector, and of the vector computed from it
 
     // widths of the sinusoids, the hidden layer and the result of the time MLP
     int32_t time_width, time_hidden, condition_width;
@@ -69,7 +69,7 @@ typedef struct sumi_next_dit {
     sumi_next_dit_block *layers, *noise_refiner, *context_refiner; // in memory of the weight list
 } sumi_next_dit;
 
-// What the functions of one plan pass to each other.
+// State that the functions of one plan pass to each other.
 typedef struct sumi_next_dit_state {
     sumi_value captions;                                                     // [all padded captions, dim], refined
     int32_t caption_begin[SUMI_MAX_PROMPTS], caption_rows[SUMI_MAX_PROMPTS]; // per prompt

@@ -11,7 +11,7 @@
 #define SOLVER_COLUMNS 12
 #define MAX_FEATURE_ROWS 65536
 // How far residuals are extrapolated (block_residuals.h). Guidance multiplies the difference of two predictions, and
-// with it their errors. bench.md has what other numbers gave.
+// with it their errors. bench.md has results for other numbers.
 #define MOST_AHEAD 0.5f
 #define MOST_AHEAD_GUIDED 0.25f
 
@@ -118,7 +118,7 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
     return SUMI_OK;
 }
 
-// Sharing pays only if it saves at least one in this many rows of a text encoder, because it needs ops of its own.
+// Sharing pays only if it saves at least one in this many rows of a text encoder, because it needs extra ops.
 #define MAX_ROWS_PER_SAVED_ROW 5
 
 // ---- Sections -------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ static sumi_value join_features(const writer* w, int32_t encoder, sumi_value fea
 }
 
 // All prompts that are encoded go through an encoder together, so that its weights are read once. Each prompt is a
-// sequence of its own; a beginning that all share is computed once, as rows of the first prompt.
+// separate sequence; a beginning that all share is computed once, as rows of the first prompt.
 static void write_text(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
@@ -480,8 +480,8 @@ static void make_kept(writer* w)
     sumi_plan_fill_rows(w->plan, w->denoising.extrapolation.whole_sigmas, NULL, &(sumi_span){0, 2}, 1);
 }
 
-// Keeps the solver's states and the row of its table before a whole evaluation, and what was kept before the one
-// before.
+// Keeps the solver's states and the row of its table before a whole evaluation, and the copies from before the previous
+// one.
 static void write_kept(const writer* w)
 {
     const sumi_value states[] = {w->out->x, w->out->base, w->out->history},

@@ -47,7 +47,7 @@ typedef enum sumi_pipeline_goal {
     SUMI_GOAL_ENCODE   // an image to latents: pixels (and eps) in, clean latents of one item out
 } sumi_pipeline_goal;
 
-// The fewest evaluations of a section of which any can be reused: the first two and the last are whole.
+// The fewest evaluations of a section in which any can be reused: the first two and the last are whole.
 #define SUMI_PIPELINE_FEWEST_CACHED 4
 
 typedef struct sumi_pipeline_request {
@@ -66,7 +66,7 @@ typedef struct sumi_pipeline_request {
     int32_t evaluation_count;         // rows of the solver table, at least 1
     int32_t tile_latent;              // side of a VAE tile in latents, a multiple of 4; 0: no tiles
     sumi_guidance_rule guidance_rule; // MODEL: the network's own
-    // for NORM_LIMIT: the norm of the guided prediction is at most this times that of the positive one; 0: off
+    // for NORM_LIMIT: the norm of the guided prediction is at most this times the positive one's; 0: off
     float norm_limit;
     bool has_base, has_history; // rows of the solver use y, h (sumi_pipeline_needs)
     // Encodes `pixels` and begins at the sigma of the first evaluation, with noise added. False: x is the noise itself.
@@ -93,7 +93,7 @@ typedef struct sumi_pipeline_rows {
 // after the run, or during it.
 typedef struct sumi_pipeline {
     // in   int32 [tokens, 1], of prompts that are not given. With shared_tokens: only the last `count` ids; the others
-    // are those of the first such prompt.
+    // are the first such prompt's.
     sumi_pipeline_rows ids[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
     // in   activations [rows, width] of given prompts; out with SUMI_GOAL_PROMPTS
     sumi_pipeline_rows features[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
@@ -107,7 +107,7 @@ typedef struct sumi_pipeline {
     // in   bytes [height * width, 3] of each reference, for the vision tower and for the autoencoder
     sumi_value vision_pixels[SUMI_MAX_REFERENCES], reference_pixels[SUMI_MAX_REFERENCES];
     sumi_value mask;    // in   float [1, h * w]: 1 = repaint
-    sumi_value opacity; // in   bytes [height * width, 1], with composites: 255 = what is made, 0 = the start image
+    sumi_value opacity; // in   bytes [height * width, 1], with composites: 255 = the new picture, 0 = the start image
     // in   float [items * channels, h * w]: the noise, without a start image. out: the latents after every evaluation
     sumi_value x;
     sumi_value base, history; // out, in  float, same shape, with has_base and has_history: the solver's other states
@@ -126,7 +126,7 @@ typedef struct sumi_pipeline {
 
 // How many ids a text encoder computes only once, if all prompts that are not given begin with them: up to the end of
 // the last picture, or the part of the template whose features are not passed on. It depends only on numbers of tokens,
-// so that plans do not depend on the words of a prompt. 0: it does not pay, or this encoder cannot share.
+// so that plans do not depend on the words of a prompt. 0: sharing does not pay, or this encoder cannot share.
 int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder);
 
 // Whether rows of a solver read the base y or the history h.
@@ -137,7 +137,7 @@ void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_b
 sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
                                 sumi_pipeline* out_pipeline, sumi_error* error);
 // The same without the VAE decoder: the product is the latents (`x`). For tests, which compare a denoiser with its
-// reference; computes_unused_rows is that of sumi_denoising.
+// reference; computes_unused_rows as in sumi_denoising.
 sumi_result sumi_pipeline_write_latents(const sumi_network* network, const sumi_pipeline_request* request,
                                         bool computes_unused_rows, sumi_plan* plan, sumi_pipeline* out_pipeline,
                                         sumi_error* error);

@@ -5,5 +5,5 @@
 #include "pictures/pixels.h"
 
 const sumi_preview_factors* sumi_preview_flux(void); // for the latents of flux_vae.h
-const sumi_preview_factors* sumi_preview_wan(void); // for those of the Wan 2.1 autoencoder, which qwen_vae.h implements
+const sumi_preview_factors* sumi_preview_wan(void);  // for the latents of qwen_vae.h (the Wan 2.1 autoencoder)
 #endif

@@ -16,7 +16,7 @@ typedef enum reader_phase {
     READER_BLANK, // looks for the text's first character that is not blank
     READER_PARTS, // puts the parts together
     READER_TEXT,  // tokenises
-    READER_END,   // the tokens behind the text
+    READER_END,   // the tokens after the text
     READER_DONE
 } reader_phase;
 
@@ -47,7 +47,7 @@ static void search_mark(sumi_prompt_reader* reader)
     const sumi_prompt_opening* opening = reader->prompt_template->opening;
     const char* text = reader->prompt.text;
     const size_t mark = strlen(opening->end_mark), bytes = reader->prompt.bytes,
-                 last = bytes >= mark ? bytes - mark + 1 : 0, // behind the last place for a mark
+                 last = bytes >= mark ? bytes - mark + 1 : 0, // after the last place for a mark
         end = last - reader->at < SEARCHED_BYTES ? last : reader->at + SEARCHED_BYTES;
     reader->work += 1 + (end - reader->at) / SEARCHED_PER_WORK;
     while (reader->at < end) {
@@ -139,7 +139,7 @@ static sumi_result tokenise_short(sumi_prompt_reader* reader, const char* text, 
     return SUMI_OK;
 }
 
-// Replaces the token of each picture by as many tokens as the picture has rows, from the last picture to the first.
+// Replaces the token of each picture with as many tokens as the picture has rows, from the last picture to the first.
 static sumi_result expand_pictures(sumi_prompt_reader* reader, sumi_error* error)
 {
     const sumi_prompt_text* prompt = &reader->prompt;
@@ -185,7 +185,7 @@ static sumi_result end_text(sumi_prompt_reader* reader, sumi_error* error)
     reader->count = (int32_t)(count < most ? count : most);
     size_t cut = count - (size_t)reader->count;
     if (cut > 0 && prompt_template->keeps_end_token) {
-        int32_t special[MAX_END_TOKENS]; // the tokens of an empty text, which are those that every text has
+        int32_t special[MAX_END_TOKENS]; // the tokens of an empty text, which every text has
         size_t special_count;
         SUMI_TRY(tokenise_short(reader, "", true, special, MAX_END_TOKENS, &special_count, error));
         if (special_count > 0 && special_count <= MAX_END_TOKENS)

@@ -1,10 +1,10 @@
 // From a prompt's text to the token ids of one text encoder, in steps: the text is put into the recipe's template,
-// tokenised, and cut to what the encoder reads; pictures get their tokens.
+// tokenised, and cut to the length that the encoder reads; pictures get their tokens.
 //
 //     "<|im_start|>user\n"  "Picture 1: <|image_pad|>"  opening words  text  "<|im_end|>"
 //      before                for each picture                                 after
 //
-// Reading stops when the ids are known that the encoder reads, and SUMI_MAX_CUT_TOKENS more are counted.
+// Reading stops when the ids for the encoder are known and SUMI_MAX_CUT_TOKENS more are counted.
 #ifndef SUMI_MODELS_PROMPT_READER_H
 #define SUMI_MODELS_PROMPT_READER_H
 #include "models/network.h"
@@ -33,15 +33,15 @@ typedef struct sumi_prompt_reader sumi_prompt_reader;
 sumi_result sumi_prompt_reader_create(sumi_heap* heap, sumi_error* error, sumi_prompt_reader** out_reader);
 void sumi_prompt_reader_destroy(sumi_prompt_reader* reader); // accepts NULL
 // Begins a text, for text encoder `encoder`. The text, picture_tokens and the memory for ids must stay valid until the
-// reader ends. A text that was begun before is given up. Failures: SUMI_NOT_SUPPORTED, SUMI_INVALID_ARGUMENT,
+// reader ends. A text that was begun before is abandoned. Failures: SUMI_NOT_SUPPORTED, SUMI_INVALID_ARGUMENT,
 // SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_prompt_reader_begin(sumi_prompt_reader* reader, const sumi_network* network, int32_t encoder,
                                      const sumi_prompt_text* prompt, const sumi_prompt_ids* ids, sumi_error* error);
-// Does about `work`, counted as by sumi_tokenizer_run_step, whatever the text is. *out_done: the ids are there. After a
-// failure the text is given up. Failures: SUMI_TEXT_INVALID, SUMI_FILE_MALFORMED, SUMI_OUT_OF_HOST_MEMORY.
+// Does about `work`, counted as by sumi_tokenizer_run_step, whatever the text is. *out_done: the ids are complete.
+// After a failure the text is abandoned. Failures: SUMI_TEXT_INVALID, SUMI_FILE_MALFORMED, SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_prompt_reader_step(sumi_prompt_reader* reader, uint64_t work, bool* out_done, sumi_error* error);
 // Of the text that is done. cut: the tokens beyond the limits of the encoder and of the transformer, which are ids that
-// were cut off and rows of features that are dropped; SUMI_MAX_CUT_TOKENS means so many or more.
+// were cut off and rows of features that are dropped; SUMI_MAX_CUT_TOKENS means this many or more.
 int32_t sumi_prompt_reader_count(const sumi_prompt_reader* reader);
 int32_t sumi_prompt_reader_cut(const sumi_prompt_reader* reader);
 uint64_t sumi_prompt_reader_work(const sumi_prompt_reader* reader); // done since begin

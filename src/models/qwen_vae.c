@@ -388,8 +388,8 @@ static sumi_autoencoder_properties qwen_vae_properties(const void* model)
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
 // Memory. The pictures with the most pixels decide how much memory a plan needs, and one of them is enough, because a
-// residual block works in place. Everything between its input x and its result exists for one strip of rows at a time:
-// n and h. conv2 writes a strip of the result over x once these rows of x are not read any more. Rows [0, a) are done,
+// residual block works in place. The values between its input x and its result, n and h, exist for one strip of rows at
+// a time. conv2 writes a strip of the result over x once nothing reads these rows of x any more. Rows [0, a) are done,
 // [a, b) are next:
 //
 //             0         a-1    a+1        b+1   b+2
@@ -420,7 +420,7 @@ static picture new_picture(sumi_value value, int32_t height, int32_t width, uint
 
 // The reference divides a pixel by max(its length, 1e-12) and multiplies by sqrt(channels). A mean square plus this
 // epsilon gives the same unless the length is within a few times of 1e-12: above, the epsilon vanishes beside the mean
-// square; below, it is all there is, and zeros stay zeros.
+// square; below, it is everything, and zeros stay zeros.
 static float eps_of(int32_t channels) { return 1e-24f / (float)channels; }
 
 static sumi_value write_wan_norm(sumi_plan* plan, sumi_plan_norm_args norm)
@@ -439,8 +439,8 @@ static sumi_value write_wan_conv(sumi_plan* plan, const char* label, picture x, 
                                                        .shape = {.height = x.height, .width = x.width}});
 }
 
-// Rows of a strip: all rows if the block's memory then fits into what the half needs anyway; otherwise as many as
-// strip_bytes allow for n and for h, with all strips of about equal size.
+// Rows of a strip: all rows if the block's memory then fits into the memory that the half needs anyway; otherwise as
+// many as strip_bytes allow for n and for h, with all strips of about equal size.
 static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, picture x, const sumi_vae_block* w)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows;
@@ -463,7 +463,7 @@ static void write_wan_strips(sumi_plan* plan, const sumi_vae_block* w, picture x
     for (int32_t a = 0; a < height; a += rows) {
         int32_t b = sumi_min_int(a + rows, height), begin = a > 0 ? a + 1 : 0, end = sumi_min_int(b + 1, height),
                 carried_rows = a > 0 ? 2 : 0,
-                h_rows = carried_rows + end - begin; // rows of h: those of the strip before, and all
+                h_rows = carried_rows + end - begin; // rows of h: those of the previous strip, and all
         if (begin < end) {
             int32_t from = sumi_max_int(begin - 1, 0), to = sumi_min_int(end + 1, height);
             sumi_value n = sumi_vae_rows(plan, n_base, width, 0, to - from),
@@ -511,7 +511,7 @@ static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const 
                       .label = "shortcut", .x = x.value, .weight = &w->shortcut, .bias = &w->shortcut_bias}); // 1x1
     }
     if (rows < x.height) {
-        // what is written in strips must be read in strips, so both are cut from one view
+        // a picture written in strips must be read in strips, so both are cut from one view
         if (y.base.id == y.value.id) y.value = sumi_vae_rows(plan, y.base, y.width, 0, y.height);
         if (!w->has_shortcut) x = y;
         write_wan_strips(plan, w, x, rows, y.value);

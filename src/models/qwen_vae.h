@@ -1,7 +1,7 @@
 // The Qwen-Image autoencoder: latents of 16 channels at an eighth of the size <-> RGB pictures. Sizes:
 // docs/architectures/qwen-image.md, "Autoencoder". It is a network for video, causal in time. A picture is its first
 // frame, and the frames before it are zeros. So only the last slice of each kernel over time counts, layers that double
-// or halve the frames do nothing, and what remains is a network on pictures:
+// or halve the frames do nothing, and a network on pictures remains:
 //
 //   decoder  1x1, conv_in, mid (res, attention, res), stages from coarse to fine (res blocks, then nearest 2x + conv to
 //            half the channels in all but the last), norm, SiLU, conv_out

@@ -82,7 +82,7 @@ static void read_configs(file_values* t, sumi_binder* b, const sumi_module_confi
     }
 }
 
-// Whether the processor's file describes what this code does. Members that are missing do not matter.
+// Whether the processor's file describes the processing that this code does. Members that are missing do not matter.
 static bool is_known_processor(const file_values* t, const sumi_qwen_vision* model)
 {
     return t->rescales && t->normalises && fabs(t->rescale * 255.0 - 1.0) < 1e-6 && t->mean_count == 3
@@ -125,7 +125,8 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
     sumi_bind_linear(b, &w->down, &w->down_bias, vision_name_in(n[0], index, "mlp.down_proj"), width, hidden);
 }
 
-// Widths follow from the tensors. The configs give what shapes do not show, and must not contradict them.
+// Widths follow from the tensors. The configs give the values that shapes do not show, and must not contradict the
+// shapes.
 static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_values* t, const char* config_path)
 {
     static const char patch_embed[] = "patch_embed.proj.weight", merger[] = "merger.mlp.0.weight";
@@ -257,7 +258,7 @@ int32_t sumi_qwen_vision_windows(int32_t high, int32_t wide, int32_t window, int
     return windows;
 }
 
-// What a plan needs for the order of the rows.
+// The data that a plan needs for the order of the rows.
 typedef struct layout {
     int32_t height, width;  // of the picture in pixels
     int32_t rows;           // patches

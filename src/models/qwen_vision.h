@@ -12,7 +12,7 @@
 
 #define SUMI_QWEN_VISION_MAX_BLOCKS 128
 
-// Defaults for what neither the tensors' shapes nor a config.json give.
+// Defaults for values that neither the tensors' shapes nor a config.json give.
 typedef struct sumi_qwen_vision_settings {
     int32_t heads;
     int32_t window;                                                     // pixels along a side of a window

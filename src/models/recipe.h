@@ -10,7 +10,7 @@
 // Words before a text that depend on the kind of text. An empty text has none.
 typedef struct sumi_prompt_opening {
     const char* plain;  // for most texts
-    const char* markup; // for a text whose first character, blanks aside, is '<'
+    const char* markup; // for a text whose first character after blanks is '<'
     // The end of these words. A text that contains it has its own opening, and nothing is put in front. If a text
     // begins with it, the text has no opening, and the mark is removed.
     const char* end_mark;
@@ -28,7 +28,7 @@ typedef struct sumi_prompt_template {
     const char *picture, *picture_token;
     int32_t max_tokens; // tokens beyond this number are cut off, the end of the template included, as in the references
     bool adds_special;  // adds the tokens that the tokenizer's own rules put around a text (BOS, EOS)
-    // The features of this many tokens at the beginning, which are the template's, are not passed on.
+    // The features of this many tokens at the beginning belong to the template and are not passed on.
     int32_t dropped_feature_rows;
     int32_t max_feature_rows; // of features that are passed on; 0: all
 } sumi_prompt_template;
@@ -37,8 +37,8 @@ typedef struct sumi_recipe_encoder {
     const sumi_text_encoder_module* module;
     const void* settings;
     const char* network; // name of its tensors in signatures.c
-    // A token by which its tokenizer is recognised, because the ids of another encoder's tokenizer would be taken for
-    // its own. NULL: none.
+    // A token that identifies its tokenizer, because the ids of another encoder's tokenizer would be mistaken for its
+    // own. NULL: none.
     const char* token;
     int32_t token_id;
     sumi_prompt_template prompt;
@@ -47,9 +47,10 @@ typedef struct sumi_recipe_encoder {
 // Which references a job of the family may have, and the sizes in which the network reads them. All zero: none.
 typedef struct sumi_reference_rule {
     int32_t min_count, max_count;
-    // Areas in pixels to which a picture is resized: for the autoencoder; and for the vision tower, before that resizes
-    // it to whole cells within its own limits. Both keep the aspect ratio, in multiples of `multiple`. That of the
-    // autoencoder is for the sample_size of the variant; it is scaled for a checkpoint that was made for another side.
+    // Areas in pixels to which a picture is resized: for the autoencoder; and for the vision tower, before the tower
+    // resizes it to whole cells within its own limits. Both keep the aspect ratio, in multiples of `multiple`. The
+    // autoencoder's area is for the sample_size of the variant; it is scaled for a checkpoint that was made for another
+    // side.
     int64_t autoencoder_area, vision_area;
     int32_t multiple;
     // The largest ratio of the longer to the shorter side that the vision tower accepts.
@@ -58,7 +59,7 @@ typedef struct sumi_reference_rule {
     bool size_follows_last;
 } sumi_reference_rule;
 
-// What differs between the checkpoints of one family, by their authors' documentation.
+// The differences between the checkpoints of one family, from their authors' documentation.
 typedef struct sumi_variant {
     const char* name;
     // side in pixels of the pictures that presets and sizes are for; for other checkpoints they are scaled

@@ -1,5 +1,5 @@
 // Qwen-Image, Qwen-Image-Edit (one reference) and its successors Edit-Plus (several): a two-stream transformer;
-// Qwen2.5-VL as text encoder, with its vision tower for references; an autoencoder of its own. The three families share
+// Qwen2.5-VL as text encoder, with its vision tower for references; its own autoencoder. The three families share
 // all modules and differ in prompts, references and presets. How they compute: docs/architectures/qwen-image.md.
 #include "base/dtype.h"
 #include "models/config.h"
@@ -73,7 +73,7 @@ static bool has_zero_cond(const sumi_checkpoint* checkpoint)
     const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
     bool is_set = false;
     const sumi_config_field field = {"zero_cond_t", SUMI_CONFIG_BOOL, &is_set, 0, NULL};
-    sumi_error ignored = {0}; // the transformer reads the same file and reports what is wrong with it
+    sumi_error ignored = {0}; // the transformer reads the same file and reports its faults
     const sumi_module_config config = {transformer->config.data, (size_t)transformer->config.bytes,
                                        transformer->config.path};
     (void)sumi_config_read(&config, &field, 1, &ignored);

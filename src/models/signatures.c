@@ -111,7 +111,7 @@ static const sumi_signature s_signatures[] = {
     TEXT("qwen2.5-vl", "model.layers.0.self_attn.q_proj.bias", "model.embed_tokens.weight"),
     TEXT("qwen2.5-vl", "layers.0.self_attn.q_proj.bias", "embed_tokens.weight"),
     TEXT("qwen2.5-vl", "blk.0.attn_q.bias", "token_embd.weight"),
-    // another language model, or one whose first layer is incomplete: binding it reports what is missing
+    // another language model, or one whose first layer is incomplete: binding it reports the missing tensor
     TEXT("language-model", "model.language_model.embed_tokens.weight"),
     TEXT("language-model", "language_model.model.embed_tokens.weight"),
     TEXT("language-model", "model.embed_tokens.weight"),

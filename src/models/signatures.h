@@ -1,4 +1,4 @@
-// The tensors by which the networks of known families are recognised: the table that checkpoints are opened with. A
+// The tensors that identify the networks of known families: the table with which checkpoints are opened. A
 // network that is known but not supported has a signature with a refusal.
 #ifndef SUMI_MODELS_SIGNATURES_H
 #define SUMI_MODELS_SIGNATURES_H

@@ -407,8 +407,8 @@ static bool is_first_of_item(const sumi_evaluation* list, int32_t evaluation)
     return true;
 }
 
-// The evaluations of an item follow each other, and every second one of them has its text first. So what attention sums
-// for an evaluation, and in which order, depends on its item alone, and not on the other items of the batch.
+// The evaluations of an item follow each other, and every second one of them has its text first. So the values that
+// attention sums for an evaluation, and their order, depend only on its item, and not on the other items of the batch.
 static void lay_out(const sumi_denoising* job, const sumi_evaluation_list* evaluations, layout* l)
 {
     const sumi_evaluation* list = evaluations->evaluations;
@@ -522,7 +522,7 @@ typedef struct stream {
     run runs[MAX_EVALUATIONS];
     int32_t run_count;
     sumi_value views[MAX_EVALUATIONS]; // views of x: the rows of each run
-    // Number of leading rows of x, the targets, which alone the last block updates. 0: none.
+    // Number of leading rows of x, the targets: the last block updates only these. 0: none.
     int32_t last_block_rows;
     sumi_value last_view;
 } stream;

@@ -21,7 +21,7 @@
 // ranges of rows, n + 2 instead of 2 n + 1 for n items with three streams, but attention would sum the keys of such an
 // item in another order than for the item alone: its bits would depend on its place in the batch.
 //
-// If references are modulated by time 0 (zero_cond_t), they are a stream of their own, with the weights of the image.
+// If references are modulated by time 0 (zero_cond_t), they are a separate stream, with the weights of the image.
 //
 // The modulation of all blocks depends only on the time. It is computed for all evaluations at once if its tables take
 // no more than TABLE_BYTES; otherwise each evaluation computes its own. The tables are floats, which ops read directly,

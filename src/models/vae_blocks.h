@@ -1,5 +1,5 @@
-// What the autoencoders share: two halves of stages of residual blocks, attention in the middle, strips and
-// upsampling. They differ in their norms, so each writes its own blocks (flux_vae.c, qwen_vae.c).
+// Shared by the autoencoders: two halves of stages of residual blocks, attention in the middle, strips and upsampling.
+// They differ in their norms, so each writes its own blocks (flux_vae.c, qwen_vae.c).
 #ifndef SUMI_MODELS_VAE_BLOCKS_H
 #define SUMI_MODELS_VAE_BLOCKS_H
 #include "plan/plan.h"

@@ -1,6 +1,6 @@
 // Large pictures in tiles. Each tile is decoded or encoded by itself; its upper and left edges are blended linearly
-// with the neighbours there, which are blended already; and of each tile only the beginning, up to the next tile, is
-// copied to the result:
+// with the neighbours there, which are blended already. Only the beginning of each tile, up to the next tile, is copied
+// to the result:
 //
 //   tile 0  |=========|~~~|          ~ is replaced by the blended beginning of the next tile
 //   tile 1            |~~~|======|~~~|
@@ -23,7 +23,7 @@ typedef struct sumi_tile_source {
     int32_t height, width;
 } sumi_tile_source;
 
-// Writes the output of one tile of the source, as a picture of its own. Returns no value after a failure.
+// Writes the output of one tile of the source, as a separate picture. Returns no value after a failure.
 typedef sumi_value sumi_tile_function(const void* model, sumi_plan* plan, const sumi_tile_source* source,
                                       sumi_tile tile);
 

@@ -83,7 +83,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
 // The same for the weight of a norm, whose name ends in ".weight": adapters may change it.
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// Like sumi_bind_vector, with `offset` added, copied as floats: for norms whose weights are stored without the one that
+// Like sumi_bind_vector, with `offset` added, copied as floats: for norms whose weights are stored without the 1 that
 // is added to them.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
 // Several modules whose weights lie in one matrix named `label`, one below the other. NULL in place of a module: rows of
@@ -97,7 +97,7 @@ typedef struct sumi_module_stack {
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack, int32_t cols);
 // Their biases, copied into one row of floats.
 void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack);
-// Binds the change that a file has beside a weight that is bound already: W + scale * up @ down (plan/weight.h). `up`
+// Binds the change that a file has beside an already bound weight: W + scale * up @ down (plan/weight.h). `up`
 // and `down` are whole tensor names of [rows, rank] and [rank, cols], or [1, rows, rank] and so on, as one of several
 // adapters.
 typedef struct sumi_change_names {

@@ -53,7 +53,7 @@ static const char* name_of(char* out, const char* module, const char* ending)
     return out;
 }
 
-// The rank of the change that the file has for `module`.weight. 0: there is none, which the name of the weight shows.
+// The rank of the change that the file has for `module`.weight. 0: there is none, as the name of the weight shows.
 // axis_from_end: which dimension of the first factor is the rank; 0: the last one.
 static int32_t find_rank(sumi_binder* b, const char* module, int32_t axis_from_end)
 {
@@ -279,8 +279,8 @@ static sumi_value write_padded_ids(sumi_plan* plan, sumi_value ids, int32_t rows
     return y;
 }
 
-// What differs between prompts: the rows of their tokens, and the positions, from 0 on. The last sequence and span are
-// those of the padding, if there is any.
+// Differences between prompts: the rows of their tokens, and the positions, from 0 on. The last sequence and span
+// belong to the padding, if there is any.
 typedef struct prompt_layout {
     sumi_sequence* sequences;
     sumi_span* spans;

@@ -12,7 +12,7 @@
 //
 // The released file has a low-rank adapter beside its weights that is always active, for embeddings too: W + alpha /
 // rank * B A, for tables W + alpha / rank * A B. It is bound as the change of its weight (plan/weight.h), so the plan
-// is that of merged weights. With separate products for the factors the released tower had 414 ops instead of 196;
+// equals that for merged weights. With separate products for the factors the released tower had 414 ops instead of 196;
 // these took 4.4 of the 9.3 ms that both encoders of NewBie-image needed for a prompt (H200), and rounding their
 // results to bfloat16 made the error of the row up to 2.7 times that of the reference in bfloat16. In a file with plain
 // names the adapter is merged, or there is none.
