@@ -1,8 +1,7 @@
 // Memory and semaphores of the host program's graphics API (OpenGL, Vulkan, Direct3D), as a backend imports them.
 //
-// Not every backend can: a runner that does has this table (sumi_runner.interop in plan/runner.h), and the others have
-// none. It lies in a room of its own, because plans know nothing of graphics APIs, and because the engine should not
-// include a backend to call it.
+// A runner that can import has this table (sumi_runner.interop in plan/runner.h); the others have none. It has its own
+// room because plans know nothing of graphics APIs, and because the engine should not include a backend to call it.
 //
 //   import | publish with the import, copy_to_import, is_copying .. | finish_import, release_import
 #ifndef SUMI_INTEROP_INTEROP_H
@@ -45,28 +44,29 @@ typedef struct sumi_import_copy {
     uint64_t wait_value, signal_value;
 } sumi_import_copy;
 
-// All members are there.
+// No member is NULL.
 typedef struct sumi_interop_functions {
-    // Imports memory or a semaphore as the desc says, whose members the engine has checked, and allocates the memory in
-    // which an image is written first. desc->fd is the runner's if it succeeds. No other function of the runner may run
-    // at the same time; with OpenGL and ID3D11Texture2D on the thread of the graphics API. May wait for the device,
-    // because it allocates. Fails with SUMI_INVALID_ARGUMENT (the object is not what the desc says, or is of another
-    // device), SUMI_NOT_SUPPORTED, SUMI_WRONG_STATE (no context of OpenGL is current), an out-of-memory result or
-    // SUMI_DEVICE_LOST; then *out_import is zeroed.
+    // Imports memory or a semaphore as the desc says; the engine has checked its members. Allocates the memory in which
+    // an image is written first. desc->fd is the runner's if it succeeds. No other function of the runner may run at
+    // the same time; with OpenGL and ID3D11Texture2D, call it on the thread of the graphics API. May wait for the
+    // device, because it allocates. Fails with SUMI_INVALID_ARGUMENT (the object is not what the desc says, or is of
+    // another device), SUMI_NOT_SUPPORTED, SUMI_WRONG_STATE (no context of OpenGL is current), an out-of-memory result
+    // or SUMI_DEVICE_LOST; then *out_import is zeroed.
     sumi_result (*import)(sumi_runner* runner, const sumi_import_desc* desc, sumi_imported* out_import,
                           sumi_error* error);
     // Blocks until the copies into the external have ended, and so until the host program has signalled the semaphores
-    // that they wait for. Accepts semaphores, which have none. Not beside other functions of the runner.
+    // that they wait for. Accepts semaphores, which have none. No other function of the runner may run at the same
+    // time.
     void (*finish_import)(sumi_runner* runner, const sumi_imported* import);
     // Frees everything of the import, which is zeroed. Accepts a zeroed one. Nothing may be writing to its memory.
-    // Blocks until the copies into it have ended. Not beside other functions of the runner.
+    // Blocks until the copies into it have ended. No other function of the runner may run at the same time.
     void (*release_import)(sumi_runner* runner, sumi_imported* import);
     // Whether a copy into the external has not ended. Does not block. May be called while any other function runs. A
-    // failure counts as no.
+    // failure counts as false.
     bool (*is_copying)(sumi_runner* runner, const sumi_imported* import);
     // Puts the copy between its wait and its signal into the external's stream. Does not block. May be called while any
-    // other function runs, but not for the same import; with OpenGL and ID3D11Texture2D on the thread of the graphics
-    // API. Fails as `import` does; then the external may hold a part of the image or none.
+    // other function runs, but not for the same import; with OpenGL and ID3D11Texture2D, call it on the thread of the
+    // graphics API. Fails as `import` does; then the external may hold a part of the image or none.
     sumi_result (*copy_to_import)(sumi_runner* runner, const sumi_import_copy* copy, sumi_error* error);
 } sumi_interop_functions;
 #endif

@@ -1,8 +1,8 @@
 #include "pacing/deadline_steps.h"
 #include "base/assert.h"
 
-#define FEWEST_STEPS 4     // a deadline leaves at least so many steps: with fewer, pictures fall apart
-#define LEAST_SECONDS 1e-6 // what is left after the deadline; 0 would mean that there is none
+#define FEWEST_STEPS 4     // a deadline leaves at least this many steps: with fewer, pictures fall apart
+#define LEAST_SECONDS 1e-6 // the time that is left after the deadline; 0 would mean no deadline
 
 int32_t sumi_deadline_steps(const sumi_step_times* times)
 {
@@ -47,7 +47,7 @@ int32_t sumi_deadline_evaluations(const sumi_deadline_evaluation* evaluation, co
         later_us *= 0.5;
         end_us *= 0.5;
     } else {
-        // The margin: the end takes as long as it hardly ever exceeds, and this step and the next one may each take
+        // The margin: the end gets a time that it hardly ever exceeds, and this step and the next one may each take
         // longer than predicted.
         end_us = work->end.measured * sumi_accuracy_largest_factor(&e->accuracy->end, SUMI_FIRST_END_DEVIATION)
                + work->end.guessed * sumi_accuracy_largest_factor(&e->accuracy->guess, SUMI_FIRST_GUESS_DEVIATION)

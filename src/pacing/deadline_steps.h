@@ -8,7 +8,7 @@
 // The margin covers what no later decision can correct: the end, the current step, and the step after it. The margin is
 // SUMI_ACCURACY_MARGIN mean deviations of the noted predictions; before any was noted, a large deviation is assumed.
 //
-// Times are of work, not of the wall clock: the caller multiplies what is left by the share that the work gets
+// Times are of work, not of the wall clock: the caller multiplies the time that is left by the share that the work gets
 // (work_share.h). None of the functions blocks or fails.
 #ifndef SUMI_PACING_DEADLINE_STEPS_H
 #define SUMI_PACING_DEADLINE_STEPS_H
@@ -33,7 +33,7 @@ typedef struct sumi_deadline_job {
 // How many of the run_steps fit if all of them take denoise_us.
 int32_t sumi_deadline_steps_of_job(const sumi_deadline_job* job, double denoise_us);
 
-// An evaluation that begins, of a job that can leave evaluations out.
+// An evaluation that begins, in a job that can leave evaluations out.
 typedef struct sumi_deadline_evaluation {
     int32_t run_steps, evaluation_count; // as the schedule has them
     int32_t counter, skipped_count;      // this evaluation; how many before it were left out
@@ -44,7 +44,7 @@ typedef struct sumi_deadline_evaluation {
 } sumi_deadline_evaluation;
 // How many evaluations, this one included, fit into the time that is left. At least 1.
 int32_t sumi_deadline_evaluations(const sumi_deadline_evaluation* evaluation, const sumi_remaining_work* work);
-// How far it is from this evaluation to the next one if so many of those that are left are allowed: they are spread
+// The distance from this evaluation to the next one if only allowed_count of the remaining ones run: they are spread
 // evenly.
 int32_t sumi_deadline_stride(int32_t remaining_count, int32_t allowed_count);
 #endif

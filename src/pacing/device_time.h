@@ -1,4 +1,4 @@
-// When a device has done all that is in flight, and how long a thread that waits for it may sleep.
+// When a device will have finished all work in flight, and how long a thread that waits for it may sleep.
 //
 // The caller protects the struct. None of the functions blocks or fails.
 #ifndef SUMI_PACING_DEVICE_TIME_H
@@ -6,17 +6,17 @@
 #include <stdint.h>
 
 typedef struct sumi_device_time {
-    uint64_t ends_ns; // predicted end of all that is in flight (ns, steady clock)
+    uint64_t ends_ns; // predicted end of all work in flight (ns, steady clock)
     // Time of submission (ns, steady clock) of the most recent slice that took longer than predicted.
     uint64_t late_slice_ns;
 } sumi_device_time;
 
-// A slice was submitted that is predicted to take us.
+// A slice was submitted whose predicted time is `us`.
 void sumi_device_time_submit(sumi_device_time* time, uint64_t submitted_ns, double us);
-// A slice has ended, and pending_us of predicted work are left in flight: the device ends no later than after these.
+// A slice has ended, and pending_us of predicted work remain in flight: the device ends no later than after these.
 void sumi_device_time_collect(sumi_device_time* time, uint64_t now_ns, double pending_us);
 
-// What is in flight: one slice at least.
+// The work in flight: at least one slice.
 typedef struct sumi_in_flight {
     int32_t count;
     double pending_us; // predicted, of all slices

@@ -36,14 +36,14 @@ typedef struct sumi_remaining_work {
 #define SUMI_FIRST_STEP_DEVIATION 0.1f
 
 // Accuracy of predictions: of the end where the decoder had been measured; of the end where it had to be guessed; of
-// whole jobs, for solvers whose number of steps is decided once. Those of steps are kept per plan.
+// whole jobs, for solvers whose number of steps is decided once. The accuracy of steps is kept per plan.
 typedef struct sumi_forecast_accuracy {
     sumi_accuracy end, guess, job;
 } sumi_forecast_accuracy;
 
 // Predictions for one job, kept until the predicted work is done, so that their accuracy can be noted.
 typedef struct sumi_forecast {
-    uint64_t begin_ns;   // begin of the newest step (steady clock); 0: none has begun
+    uint64_t begin_ns;   // start of the newest step (steady clock); 0: none has begun
     double step_seconds; // predicted for this step; 0: no prediction
     double end_seconds;  // predicted for the work after the last step, once only that is left; 0: there are more steps
     // predicted for the whole job since planned_ns, if its steps are decided once; 0: not predicted
@@ -61,7 +61,7 @@ typedef struct sumi_forecast_step {
     double share;    // the share of the wall-clock time that the work gets
     bool is_reused;  // the step reuses the whole evaluation before it
 } sumi_forecast_step;
-// Notes in `accuracy` how long the step before took, and predicts the step that begins.
+// Notes in `accuracy` how long the previous step took, and predicts the step that begins.
 void sumi_forecast_next(sumi_forecast* forecast, sumi_accuracy* accuracy, const sumi_forecast_step* step,
                         const sumi_remaining_work* work);
 // The job's pictures were read: notes how accurate the predictions were.

@@ -49,12 +49,12 @@ static void adapt_slices(sumi_frame_limits* limits, const sumi_frame_call* call)
 
 // With a device: limits of this thread's own time in one update with a budget, in microseconds. The time delays the
 // host program's frame, so the limits are much lower than those of the device's work.
-#define MAX_PIECE_US 200.0 // of anything that has no limit of its own below
+#define MAX_PIECE_US 200.0 // of anything without its own limit below
 // Of submitting slices. A budget holds about eight of them, but the first slices of a picture are short, and dozens
 // would fit. The turn that begins below the limit ends above it: the last one of a picture takes 60 us more, which
 // makes less than 300 in all.
 #define MAX_SUBMITTING_US 220.0
-// Slices with streamed weights have copies of their own. With a large budget the limit is then a share of the budget.
+// Slices with streamed weights have copies too. With a large budget the limit is then a share of the budget.
 #define STREAMED_SHARE (1.0 / 12.0)
 // Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_PIECE_US would take as many frames. Also of
 // the other pieces of that job, which touch new memory: noise and pixels of its picture take two to four times as long
@@ -118,7 +118,7 @@ bool sumi_frame_limits_fit(const sumi_frame_limits* limits, const sumi_next_turn
     if (!turn->has_device) return elapsed_us + next_us <= budget_us;
     if (!submits) return elapsed_us + next_us <= (max_us < budget_us ? max_us : budget_us);
     // A slice is work in flight from now on. Its submission is too short to be predicted, so own time is compared as it
-    // is. With nothing in flight the device begins the slice now, elapsed_us after the frame's begin.
+    // is. With nothing in flight the device begins the slice now, elapsed_us after the frame began.
     const double before_us = turn->in_flight_us > 0.0 ? turn->in_flight_us : elapsed_us;
     return elapsed_us <= max_us && elapsed_us <= budget_us && (before_us + next_us <= budget_us || turn->is_one_more);
 }

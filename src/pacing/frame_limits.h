@@ -42,8 +42,8 @@ bool sumi_frame_limits_are_paced(const sumi_frame_limits* limits);
 // How long a piece of this thread's own work may take: max_slice_us, or 5 ms where slices are whole ops, but no more
 // than the budget of the current call.
 uint32_t sumi_frame_limits_piece_us(const sumi_frame_limits* limits, uint32_t max_slice_us);
-// On the CPU: how long a piece of a slice may take that begins now, in microseconds. max_slice_us, or what is left of
-// the current call's budget, if that is less.
+// On the CPU: how long a piece of a slice that begins now may take, in microseconds: max_slice_us, or the rest of the
+// current call's budget if that is less.
 double sumi_frame_limits_slice_us(const sumi_frame_limits* limits, uint32_t max_slice_us, uint64_t now_ns);
 // Converts time of this thread's own work to the time in which slices are counted. When the host program gives budgets
 // to a device, each frame has less time for this thread's own work than for slices, so the time grows by the ratio of

@@ -4,7 +4,7 @@
 // A time may contain a wait if it is longer than this multiple of the known time, and than LEAST_WAIT_US.
 #define MAX_ALONE 2.0
 #define LEAST_WAIT_US 500.0
-// After so many such times in a row, of slices alike, one more is submitted: while their time is not known, and
+// After this many such times in a row, of slices alike, one more is submitted: while their time is not known, and
 // afterwards.
 #define ONE_MORE_IF_UNKNOWN 2
 #define ONE_MORE_IF_KNOWN 8
@@ -16,7 +16,7 @@ sumi_time_state sumi_kind_time_state(const sumi_kind_time* time)
 }
 
 // 0 means unmeasured, so the least time is 0.1. If a slice has waited for copies, its time is only an upper bound. When
-// such times were used as they are, the slices of later plans became a sixth as long (streamed text encoder, H200).
+// such times were used as they were, the slices of later plans became a sixth as long (streamed text encoder, H200).
 static double limited_us(const sumi_time_measured* measured)
 {
     const double us = measured->us < 0.1 ? 0.1 : measured->us;
@@ -48,8 +48,8 @@ sumi_time_action sumi_kind_time_action(sumi_time_state state, sumi_time_event ev
     return s_actions[state][event];
 }
 
-// What is believed of the first measurement. It is doubted only where ops like these were measured before or where
-// kernels of others were seen, and only if so many follow that the doubt can end.
+// How much of the first measurement is believed. It is doubted only if ops like these were measured before or kernels
+// of others were seen, and only if enough measurements follow to end the doubt.
 static double first_us(sumi_kind_time* time, const sumi_time_measured* measured, double us, bool* out_doubted)
 {
     const bool may_doubt = measured->has_device && (measured->op_is_known || measured->is_crowded);

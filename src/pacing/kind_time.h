@@ -1,9 +1,9 @@
-// What is known of the time of a kind of slices, and what another measurement changes. Slices of the same ops and sizes
-// are of one kind, so one of them predicts all.
+// The known time of a kind of slices, and how another measurement changes it. Slices of the same ops and sizes are of
+// one kind, so one of them predicts all.
 //
-// A measured time is the slice's own work plus whatever ran between its begin and its end, and on a device also what it
-// waited for. So not every time is believed. What is done with one depends on the state of the kind and on how the time
-// compares with what is known:
+// A measured time is the slice's own work plus whatever ran between its beginning and its end, and on a device also its
+// waits. So not every time is believed. The action depends on the state of the kind and on how the time compares with
+// the known one:
 //
 //                    | MAY_HAVE_WAITED | SHORTER            | USUAL
 //     ---------------+-----------------+--------------------+---------------------------------------------------
@@ -14,12 +14,12 @@
 // A slice that is submitted to an idle device begins at once, as far as its events tell, and then waits for the
 // commands that the host program has submitted before, maybe for kernels of 10 ms in every frame. Such times are all
 // alike and say nothing about the slice. If they were believed, no other slice would fit into the frame, and every
-// slice would be submitted to an idle device from then on. So they are upper bounds. The slices behind it in the same
-// frame begin when it has ended; their times are believed. A slice that would only be submitted to an idle device,
-// because it fits into no budget behind another, follows one now and then, so that a device that has really become
-// slower is noticed. Short times are believed: most slices are made longer than half of the least wait
-// (frame_limits.h). If an empty kernel has run right before the slice, that one has waited, and the slice's time begins
-// behind it.
+// slice would be submitted to an idle device from then on. So they are upper bounds. The slices after it in the same
+// frame begin when it has ended; their times are believed. A slice that fits into no budget after another one would
+// only be submitted to an idle device. It follows another one now and then all the same, so that a device that has
+// really become slower is noticed. Short times are believed: most slices are made longer than half of the least wait
+// (frame_limits.h). If an empty kernel has run right before the slice, that kernel has waited, and the slice's time
+// begins after it.
 //
 // The caller protects the structs. None of the functions blocks or fails.
 #ifndef SUMI_PACING_KIND_TIME_H
@@ -40,7 +40,7 @@ typedef enum sumi_time_state {
 
 typedef enum sumi_time_event {
     SUMI_TIME_MAY_HAVE_WAITED, // compared with the known time, or with the prediction where none is known
-    SUMI_TIME_SHORTER,         // so much, after times that may contain a wait, that the known time contains one too
+    SUMI_TIME_SHORTER,         // so much shorter, after times that may contain waits, that the known time does too
     SUMI_TIME_USUAL,
     SUMI_TIME_EVENT_COUNT
 } sumi_time_event;
@@ -55,7 +55,7 @@ typedef enum sumi_time_action {
 
 // A slice of the kind that has ended.
 typedef struct sumi_time_measured {
-    double us;              // from its begin to its end
+    double us;              // from its beginning to its end
     float submitted_us;     // its prediction when it was submitted
     double now_us;          // its prediction now
     double op_us;           // its prediction from times of ops of the same kind; needed if it is alone or unmeasured
@@ -63,7 +63,7 @@ typedef struct sumi_time_measured {
     bool has_device;        // false: slices run on the processor, where they wait for nothing
     bool has_waits;         // it waited for streamed weights
     bool is_alone;          // nothing of ours was in flight or had been submitted in the same update
-    bool has_delay;         // its time begins behind an empty kernel
+    bool has_delay;         // its time begins after an empty kernel
     bool is_crowded;        // has_delay, and kernels of others kept the device busy then
     int32_t times_in_a_job; // how many slices of the kind a job has
 } sumi_time_measured;
@@ -81,8 +81,8 @@ sumi_time_event sumi_kind_time_event(const sumi_kind_time* time, const sumi_time
 sumi_time_action sumi_kind_time_action(sumi_time_state state, sumi_time_event event);
 // Notes a measurement of the kind, and in the device's tempo if the kind is known.
 sumi_time_change sumi_kind_time_note(sumi_kind_time* time, sumi_tempo* tempo, const sumi_time_measured* measured);
-// Whether a slice of the kind should be submitted behind others although it may not fit: the newest times may contain
-// waits, so many in a row that a device that has become slower would look like that, too.
+// Whether a slice of the kind should be submitted after others although it may not fit: so many of the newest times in
+// a row may contain waits that a device that has become slower would look the same.
 bool sumi_kind_time_wants_one_more(const sumi_kind_time* time);
 
 // An empty kernel that takes longer has waited for kernels of others (H100: 3 to 6 us on an idle device).

@@ -16,9 +16,9 @@ uint64_t sumi_memory_limit_budget(const sumi_memory_limit* limit, uint64_t budge
     return limit->bytes != 0 && (budget == 0 || limit->bytes < budget) ? limit->bytes : budget;
 }
 
-// The bytes that jobs may use: what sumi holds plus what is free, less a margin. The result is rounded down to a
-// multiple of a power of two that is about a hundredth of it, so that a shortage of nearly constant size gives the same
-// limit, and so the same plans, each time.
+// The bytes that jobs may use: the bytes that sumi holds plus the free ones, less a margin. The result is rounded down
+// to a multiple of a power of two that is about a hundredth of it, so that a shortage of nearly constant size gives the
+// same limit, and so the same plans, each time.
 static uint64_t usable_bytes(const sumi_memory_capacity* capacity)
 {
     const uint64_t total_bytes = capacity->held_bytes + capacity->free_bytes, share = total_bytes / MARGIN_SHARE;

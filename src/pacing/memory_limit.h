@@ -36,20 +36,21 @@ typedef struct sumi_memory_limit {
 uint64_t sumi_memory_limit_budget(const sumi_memory_limit* limit, uint64_t budget);
 // An allocation has failed.
 void sumi_memory_limit_note(sumi_memory_limit* limit, const sumi_memory_capacity* capacity);
-// A job that met the shortage needs so many device bytes when nothing limits it.
+// A job that met the shortage needs this many device bytes without a limit.
 void sumi_memory_limit_note_request(sumi_memory_limit* limit, uint64_t device_bytes);
 // After a failed allocation: sets a lower limit. *out_was_raised: the limit before had been raised, and the device has
 // no memory for more. False: it cannot be lower.
 bool sumi_memory_limit_lower(sumi_memory_limit* limit, uint64_t budget, bool* out_was_raised);
 // Removes the limit if the device has as much memory as the job requested or as the budget allows, or if the free
 // memory is not known. Otherwise raises the limit if the usable memory is more than least_bytes: a smaller gain does
-// not justify new plans. The limit that it had is previous_bytes then. False: the limit stays.
+// not justify new plans. The old limit is then previous_bytes. False: the limit stays.
 bool sumi_memory_limit_raise(sumi_memory_limit* limit, const sumi_memory_capacity* capacity, uint64_t budget,
                              uint64_t least_bytes);
 // After a plan that did not fit: raises the limit to smallest_form_bytes, unless that is more than is available or than
 // the budget. False: the limit stays.
 bool sumi_memory_limit_raise_to_smallest_form(sumi_memory_limit* limit, uint64_t budget);
-// A job begins. Whether it is time to see if the device has more memory, and then from how much on the limit is raised.
+// A job begins. Returns whether it is time to check for more device memory; the limit is then raised from
+// *out_least_bytes on.
 bool sumi_memory_limit_begin_job(sumi_memory_limit* limit, uint64_t* out_least_bytes);
 // A job got all its memory: a raised limit stays.
 void sumi_memory_limit_confirm(sumi_memory_limit* limit);

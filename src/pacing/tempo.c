@@ -14,8 +14,8 @@
 // before are seldom that wrong.
 #define MAX_FIRST 1.5
 #define ALIKE 1.04f // the largest ratio of two measurements that are alike
-// So many in a row are believed; a model has dozens of layers. Between two kernels of the host program an empty kernel
-// begins at once, too, and the slice behind it runs beside the second one.
+// This many in a row are believed; a model has dozens of layers. Between two kernels of the host program an empty
+// kernel begins at once too, and the slice after it runs beside the second one.
 #define ALIKE_COUNT 6
 
 double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double measured_us)

@@ -22,12 +22,12 @@ void sumi_work_share_follow(sumi_work_share* share, uint32_t budget_us, uint64_t
 // Begins a measurement. begin_ns 0: it begins with the next sumi_work_share_measure. slice_us is the length of slices;
 // 0: they are whole ops.
 void sumi_work_share_begin(sumi_work_share* share, uint64_t begin_ns, uint32_t slice_us);
-// So much work was done, in the unit of the predictions.
+// This much work was done, in the unit of the predictions.
 void sumi_work_share_note(sumi_work_share* share, double us);
-// Measures, if the time since the begin is long enough to show more than chance, and then begins the next measurement.
+// Measures if enough time has passed to show more than chance, and then begins the next measurement.
 // Returns the share to plan with.
 double sumi_work_share_measure(sumi_work_share* share, uint64_t now_ns, uint32_t slice_us);
-// The share to plan with: what was measured, or what the budgets give.
+// The share to plan with: the measured one, or the one that the budgets give.
 double sumi_work_share_now(const sumi_work_share* share, uint32_t slice_us);
 // The share that the host program's budgets give: budget / time between updates. 1 while either is not known.
 double sumi_work_share_budgeted(const sumi_work_share* share, uint32_t slice_us);

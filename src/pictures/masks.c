@@ -51,7 +51,7 @@ static inline uint8_t luma(const uint8_t* rgb)
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-// The order is that of the reference: resize, convert to grey, threshold.
+// In the reference's order: resize, convert to grey, threshold.
 sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
                                 uint8_t* mask, float* latent_mask, sumi_error* error)
 {

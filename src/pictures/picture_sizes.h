@@ -20,8 +20,8 @@ typedef struct sumi_size_limits {
     // SUMI_INVALID_ARGUMENT.
     int32_t max_ratio;
 } sumi_size_limits;
-// The picture's own size, rounded to multiples, if its area lies within the limits; else about the nearest size whose
-// area does.
+// The picture's own size, rounded to multiples, if its area lies within the limits; otherwise about the nearest size
+// whose area does.
 sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_limits* limits,
                                      sumi_picture_size* out_size, sumi_error* error);
 #endif

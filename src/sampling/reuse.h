@@ -1,12 +1,12 @@
 // Which evaluations of the denoiser may reuse most of an earlier one (step caching, models/block_residuals.h).
 //
-// Every whole evaluation measures by how much the residual of its first block differs from that of the whole evaluation
-// before it, relative to its size: the indicator of First-Block Cache. This gives a speed, the change per unit of
-// sigma. An evaluation is reused while the change since the last whole one, predicted with this speed, is below the
-// threshold. First-Block Cache measures instead of predicting, and so has to wait for the first block of every
+// Every whole evaluation measures how much the residual of its first block differs, relative to its size, from the
+// residual of the whole evaluation before it: the indicator of First-Block Cache. This gives a speed, the change per
+// unit of sigma. An evaluation is reused while the change since the last whole one, predicted with this speed, is below
+// the threshold. First-Block Cache measures instead of predicting, and so has to wait for the first block of every
 // evaluation; here the number is known long before it is needed.
 //
-// The rule depends on numbers of the job alone, never on time, so the same job always reuses the same evaluations.
+// The rule depends only on numbers of the job, never on time, so the same job always reuses the same evaluations.
 #ifndef SUMI_SAMPLING_REUSE_H
 #define SUMI_SAMPLING_REUSE_H
 #include <stdbool.h>
@@ -29,8 +29,8 @@ void sumi_reuse_begin(sumi_reuse* reuse, float threshold);
 bool sumi_reuse_allows(const sumi_reuse* reuse, float sigma);
 // Notes that an evaluation was reused.
 void sumi_reuse_note_reused(sumi_reuse* reuse);
-// Notes a whole evaluation, and then its measurement: the sums of RESIDUAL_CHANGE. The measurement of the first one has
-// no meaning. That of an evaluation at the sigma of the last whole one changes nothing.
+// Notes a whole evaluation, and then its measurement: the sums of RESIDUAL_CHANGE. The first measurement has no
+// meaning. A measurement at the sigma of the last whole evaluation changes nothing.
 void sumi_reuse_note_whole(sumi_reuse* reuse, float sigma);
 void sumi_reuse_note_change(sumi_reuse* reuse, double change, double size);
 #endif
