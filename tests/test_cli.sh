@@ -125,8 +125,8 @@ if [ -e "$sumi.exe" ]; then
     echo "skip: texts that are not UTF-8: Windows hands over arguments in UTF-16"
     skipped=$((skipped + 1))
 else
-    wrong "a caption that is not UTF-8" 2 "caption: no UTF-8 at byte 2" xml --caption $'ab\xff'
-    wrong "a character that is not UTF-8" 2 "characters\[1\]\.action: no UTF-8" xml --character "gender=1girl" --character $'action=\xff'
+    wrong "a caption that is not UTF-8" 2 "caption: not UTF-8 at byte 2" xml --caption $'ab\xff'
+    wrong "a character that is not UTF-8" 2 "characters\[1\]\.action: not UTF-8" xml --character "gender=1girl" --character $'action=\xff'
 fi
 wrong "bench with a larger size first" 2 "the first side is the smaller one" bench --sizes 1024x512
 wrong "bench of a size that is no multiple" 2 "multiples of 16 up to 2048" bench --sizes 100x512

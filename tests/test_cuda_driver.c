@@ -152,17 +152,16 @@ TEST(failures_become_results)
     sumi_error error = {0};
     sumi_cuda_failure(&driver, CUDA_ERROR_LAUNCH_FAILED, "folding paper", &error);
     CHECK_TEXT(error.text, "folding paper: CUDA_ERROR_LAUNCH_FAILED (719: unspecified launch failure); the CUDA "
-                           "context is gone, for everything in this process that used it: destroy the engine "
+                           "context is lost for everything in this process that used it: destroy the engine "
                            "and make a new one in a new context");
     error = (sumi_error){0};
     sumi_cuda_failure(&driver, (CUresult)600, "folding paper", &error);
-    CHECK_TEXT(error.text,
-               "folding paper: CUDA_ERROR_NOT_READY (600: device not ready); the driver should not answer so "
-               "here, so the CUDA context counts as lost: destroy the engine and make a new one in a new "
-               "context");
+    CHECK_TEXT(error.text, "folding paper: CUDA_ERROR_NOT_READY (600: device not ready); the driver gave an unexpected "
+                           "answer, so the CUDA context counts as lost: destroy the engine and make a new one in a new "
+                           "context");
     error = (sumi_error){0};
     sumi_cuda_failure(&driver, (CUresult)12345, "folding paper", &error);
-    CHECK(strncmp(error.text, "folding paper: an unknown error (12345: no description); the driver should", 74) == 0);
+    CHECK(strncmp(error.text, "folding paper: an unknown error (12345: no description); the driver gave", 72) == 0);
 }
 
 // ---- Device ---------------------------------------------------------------------------------------------------------

@@ -586,7 +586,7 @@ TEST(a_context_of_another_device_is_refused)
     const sumi_result result = import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external);
     printf("  import from another device: %d, %s\n", (int)result, s_host.log);
     CHECK_NUMBER(result, SUMI_WRONG_STATE);
-    CHECK(external == NULL && strstr(s_host.log, "one of this GPU") != NULL);
+    CHECK(external == NULL && strstr(s_host.log, "must be of this GPU") != NULL);
     if (external != NULL) sumi_external_release(external);
     const sumi_image_desc desc = small_image(model, &s_item);
     CHECK(draw_to_host(engine, desc) != 0); // the engine is well

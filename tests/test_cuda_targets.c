@@ -269,7 +269,7 @@ TEST(a_texture_gets_its_image_with_the_fetch)
         fake_gl_device(1);
         const uint64_t registered = fake_calls("cuGraphicsGLRegisterImage");
         CHECK_NUMBER(import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, &externals[0]), SUMI_WRONG_STATE);
-        CHECK(externals[0] == NULL && strstr(s_host.log, "one of this GPU") != NULL);
+        CHECK(externals[0] == NULL && strstr(s_host.log, "must be of this GPU") != NULL);
         CHECK_NUMBER(fake_calls("cuGraphicsGLRegisterImage"), registered);
         fake_gl_device(0);
         CHECK_NUMBER(import_gl_texture(engine, 77, TEXTURE_2D, 48, 32, &externals[0]), SUMI_INVALID_ARGUMENT);

@@ -188,7 +188,7 @@ TEST(references_that_cannot_be_are_refused)
     }
     static const uint8_t thin[1000];
     bad[1] = (sumi_pixels){thin, 1000, 1, 0, 1};
-    refuses(&desc, SUMI_INVALID_ARGUMENT, "nearer to a square");
+    refuses(&desc, SUMI_INVALID_ARGUMENT, "closer to a square");
     desc.references = NULL;
     refuses(&desc, SUMI_INVALID_ARGUMENT, "references is NULL");
     desc = job_of(&s_blue, 1);

@@ -507,7 +507,7 @@ TEST(references_that_cannot_be_are_refused)
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]");
     bad[1] = (sumi_pixels){edit_pictures()[1].data, 640, 4, 0, 1};
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]: an image");
-    refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, "nearer to a square");
+    refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, "closer to a square");
     close_engine(engine);
 
     OPEN_EDIT(&s_several, plus, plus_model);

@@ -464,7 +464,7 @@ TEST(the_author_of_a_checkpoint_chooses_steps_and_guidance)
     check_author(q, edit, "{\"steps\": 20, \"guidance\": 2}", 20, 2.0f, NULL);
     check_author(q, edit, "{\"guidance\": 1}", 0, 1.0f, NULL); // 1 is off there
     check_author(q, edit, "{\"guidance\": 0.5}", 0, 0.0f, "guidance");
-    check_author(z, class_name, "3", 0, 0.0f, "is no object");
+    check_author(z, class_name, "3", 0, 0.0f, "is not an object");
     check_author(z, class_name, "{\"steps\": 0, \"guidance\": 3}", 0, 3.0f, "steps");
     check_author(z, class_name, "{\"steps\": 1001}", 0, 0.0f, "steps");
     check_author(z, class_name, "{\"steps\": 2.5}", 0, 0.0f, "steps");

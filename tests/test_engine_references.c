@@ -49,7 +49,7 @@ TEST(sizes_are_those_of_the_published_pipelines)
         // beyond the most along a side, 4096
         CHECK_NUMBER(sumi_network_reference_sizes(model->network, (sumi_picture_size){20000, 1000}, &sizes, &error),
                      SUMI_INVALID_ARGUMENT);
-        CHECK(strstr(error.text, "nearer to a square") != NULL);
+        CHECK(strstr(error.text, "closer to a square") != NULL);
         CHECK_NUMBER(sumi_network_reference_sizes(model->network, (sumi_picture_size){20000, 10}, &sizes, &error),
                      SUMI_INVALID_ARGUMENT);
         close_engine(engine);

@@ -244,7 +244,7 @@ TEST(json_pull_reader_reads_values_and_stops_at_the_first_error)
     json.name = "some.json";
     CHECK(!sumi_json_object(&json) && !sumi_json_item(&json) && sumi_json_integer(&json) == 0);
     CHECK_NUMBER(sumi_json_end(&json), SUMI_FILE_MALFORMED);
-    CHECK_TEXT(error.text, "some.json: an object is due at byte 0 of its JSON");
+    CHECK_TEXT(error.text, "some.json: expected an object at byte 0 of its JSON");
     error = (sumi_error){0};
     sumi_json_begin(&json, "[1, 2]", 6, &error);
     sumi_json_array(&json);

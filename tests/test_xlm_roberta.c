@@ -320,7 +320,7 @@ TEST(configs_that_do_not_belong_to_the_tensors_are_refused)
         {"{\"text_config\": {\"embed_dim\": 256}}", "text_config.embed_dim is 256", SUMI_TENSOR_MISMATCH},
         {"{\"text_config\": {\"hf_model_config_kwargs\": {\"lora_rank\": 8}}}", "lora_rank is 8", SUMI_TENSOR_MISMATCH},
         {"{\"text_config\": {\"hf_model_config_kwargs\": {\"lora_alpha\": -4}}}", "lora_alpha", SUMI_NOT_SUPPORTED},
-        {"{\"text_config\": {\"embed_dim\": \"wide\"}}", "a number is due", SUMI_FILE_MALFORMED}};
+        {"{\"text_config\": {\"embed_dim\": \"wide\"}}", "expected a number", SUMI_FILE_MALFORMED}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tower t;
         CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);

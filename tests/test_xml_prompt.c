@@ -327,17 +327,17 @@ TEST(text_that_is_not_utf8_is_refused)
         refused(with_caption(padded), SUMI_TEXT_INVALID);
     }
     CHECK_TEXT(refused(with_caption("ok\xC3"), SUMI_TEXT_INVALID),
-               "sumi_xml_prompt_write: caption: no UTF-8 at byte 2: give UTF-8, without half a character");
+               "sumi_xml_prompt_write: caption: not UTF-8 at byte 2: give UTF-8 of whole characters");
     sumi_xml_character two[2] = {{.gender = "1girl"}, {.action = "\xFF"}};
     sumi_xml_prompt_desc desc = sumi_xml_prompt_defaults();
     desc.characters = two;
     desc.character_count = 2;
-    CHECK(strstr(refused(desc, SUMI_TEXT_INVALID), ": characters[1].action: no UTF-8 at byte 0") != NULL);
+    CHECK(strstr(refused(desc, SUMI_TEXT_INVALID), ": characters[1].action: not UTF-8 at byte 0") != NULL);
     two[1] = (sumi_xml_character){.name = "\xFF"};
     CHECK(strstr(refused(desc, SUMI_TEXT_INVALID), ": characters[1].name: ") != NULL);
     desc.character_count = 1;
     desc.tags.extra_tags = "a\xFF";
-    CHECK(strstr(refused(desc, SUMI_TEXT_INVALID), ": tags.extra_tags: no UTF-8 at byte 1") != NULL);
+    CHECK(strstr(refused(desc, SUMI_TEXT_INVALID), ": tags.extra_tags: not UTF-8 at byte 1") != NULL);
 }
 
 TEST(wrong_arguments_are_refused)

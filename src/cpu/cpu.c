@@ -462,7 +462,7 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     }
 #else
     if (level == SUMI_CPU_AVX2 || level == SUMI_CPU_AVX512)
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this CPU is no x86-64");
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this CPU is not x86-64");
 #endif
     size_t floats = SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS
                   + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_MAX_TILE_COLS;

@@ -8,8 +8,8 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
     (void)heap, (void)workers, (void)desc, (void)options;
     *out_runner = NULL;
     return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                     "this program was built without the CUDA backend: choose the CPU backend, or build sumi where "
-                     "nvcc is (see third_party/README.md)");
+                     "this program was built without the CUDA backend: choose the CPU backend, or build sumi with "
+                     "nvcc (see third_party/README.md)");
 }
 
 void sumi_cuda_machine_code(char* text, size_t capacity)

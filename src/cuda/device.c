@@ -62,7 +62,7 @@ static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine
     if (desc->cuda.ordinal >= 0
         && (driver->cuDeviceGet(&by_ordinal, desc->cuda.ordinal) != CUDA_SUCCESS || by_ordinal != device->device)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "cuda.ordinal is %d, but cuda.context is of another device; leave -1",
+                         "cuda.ordinal is %d, but cuda.context belongs to another device; leave -1",
                          (int)desc->cuda.ordinal);
     }
     if (desc->cuda.uuid != NULL && !has_uuid(driver, device->device, desc->cuda.uuid))
@@ -81,7 +81,7 @@ static sumi_result choose_device(sumi_cuda_device* device, const sumi_engine_des
     if (count <= 0)
         return sumi_fail(
             error, SUMI_NO_DEVICE,
-            "the NVIDIA driver shows no device (CUDA_VISIBLE_DEVICES may hide them): choose the CPU backend");
+            "the NVIDIA driver reports no device (CUDA_VISIBLE_DEVICES may hide them): choose the CPU backend");
     for (int i = 0; i < count; i++) {
         if (desc->cuda.ordinal >= 0 && i != desc->cuda.ordinal) continue;
         SUMI_CU(driver, cuDeviceGet(&device->device, i), "opening a CUDA device");
@@ -152,14 +152,14 @@ static sumi_result open_streams(sumi_cuda_device* device, CUstream stream, sumi_
     const sumi_cuda_driver* driver = &device->driver;
     if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "cuda.stream is one of CUDA's two default streams, which other code waits for: give a stream "
-                         "of your own, or NULL");
+                         "cuda.stream is one of CUDA's two default streams, which other code waits for: give your "
+                         "own stream, or NULL");
     }
     int least = 0, greatest = 0; // least: the numerically largest
     SUMI_CU(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "asking for stream priorities");
     if (stream != NULL) {
         CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-        SUMI_CU(driver, cuStreamIsCapturing(stream, &status), "looking at cuda.stream");
+        SUMI_CU(driver, cuStreamIsCapturing(stream, &status), "querying cuda.stream");
         if (status != CU_STREAM_CAPTURE_STATUS_NONE)
             return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                              "cuda.stream is being captured into a graph: end that first, or give another stream");

@@ -132,7 +132,7 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
     if (driver.cuDriverGetVersion(&version) != CUDA_SUCCESS) version = 0;
     if (missing != NULL || version < OLDEST_VERSION) {
         return sumi_fail(error, SUMI_DRIVER_TOO_OLD,
-                         "the NVIDIA driver is of CUDA %d.%d%s%s; update it to one of CUDA %d.%d or newer, or choose "
+                         "the NVIDIA driver is for CUDA %d.%d%s%s; update it to one for CUDA %d.%d or newer, or choose "
                          "the CPU backend",
                          version / 1000, version % 1000 / 10, missing != NULL ? " and has no " : "",
                          missing != NULL ? missing : "", OLDEST_VERSION / 1000, OLDEST_VERSION % 1000 / 10);
@@ -248,18 +248,18 @@ bool sumi_cuda_may_be_refusal(CUresult result)
 static const char* advice_for(sumi_result result, bool is_unexpected)
 {
     if (is_unexpected)
-        return "the driver should not answer so here, so the CUDA context counts as lost: destroy the engine and make "
+        return "the driver gave an unexpected answer, so the CUDA context counts as lost: destroy the engine and make "
                "a "
                "new one in a new context";
     switch (result) {
     case SUMI_OUT_OF_DEVICE_MEMORY: return "free device memory, use smaller sizes or a smaller batch";
-    case SUMI_WRONG_STATE: return "make the OpenGL context current on the calling thread, one of this GPU";
+    case SUMI_WRONG_STATE: return "make the OpenGL context current on the calling thread; it must be of this GPU";
     case SUMI_NO_DEVICE: return "choose another device, or the CPU backend";
     case SUMI_DRIVER_TOO_OLD: return "update the NVIDIA driver, or choose the CPU backend";
     case SUMI_DEVICE_UNSUPPORTED:
         return "the driver cannot compile kernels for this device: choose another, or the CPU backend";
     case SUMI_DEVICE_LOST:
-        return "the CUDA context is gone, for everything in this process that used it: destroy the engine and make a "
+        return "the CUDA context is lost for everything in this process that used it: destroy the engine and make a "
                "new one in a new context";
     default: return "please report this message";
     }

@@ -87,10 +87,10 @@ static sumi_result graphics_failure(const sumi_cuda* cuda, sumi_external_kind ki
         snprintf(text, sizeof text, "%s %s %s", what, article_of(kind), name_of(kind));
         return sumi_cuda_failure(&cuda->device.driver, failure, text, error);
     }
-    return sumi_fail(
-        error, SUMI_WRONG_STATE,
-        "%s an %s failed (CUDA's error %d): make the OpenGL context current on the calling thread, one of this GPU",
-        what, name_of(kind), (int)failure);
+    return sumi_fail(error, SUMI_WRONG_STATE,
+                     "%s an %s failed (CUDA's error %d): make the OpenGL context current on the calling thread; it "
+                     "must be of this GPU",
+                     what, name_of(kind), (int)failure);
 }
 
 // The failure of a call with a handle of the host program's. Drivers report invalid handles, and handles of another
@@ -173,7 +173,7 @@ static sumi_result check_texture(const sumi_cuda* cuda, CUarray array, const sum
     SUMI_CU(driver, cuArray3DGetDescriptor(&storage, array), "asking for the size of a texture");
     if (storage.Width != (size_t)import->width || storage.Height != (size_t)import->height || storage.Depth > 1)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "the texture is %zu x %zu in %zu layers: %d x %d in one is asked for", storage.Width,
+                         "the texture is %zu x %zu in %zu layers: it must be %d x %d in one layer", storage.Width,
                          storage.Height, storage.Depth > 1 ? storage.Depth : 1, (int)import->width,
                          (int)import->height);
     const bool is_half = import->format == SUMI_FORMAT_RGBA16F;
@@ -296,9 +296,10 @@ static sumi_result register_resource(const sumi_cuda* cuda, const sumi_import_de
     CUgraphicsResource resource = NULL;
     // Asked first, because a driver may accept the texture of another GPU.
     if (is_gl(desc->kind) && lacks_gl_context(cuda))
-        return sumi_fail(error, SUMI_WRONG_STATE,
-                         "importing an %s: make the OpenGL context current on the calling thread, one of this GPU",
-                         name_of(desc->kind));
+        return sumi_fail(
+            error, SUMI_WRONG_STATE,
+            "importing an %s: make the OpenGL context current on the calling thread; it must be of this GPU",
+            name_of(desc->kind));
     // not WRITE_DISCARD: the host program may show the old content until the picture is written
     const unsigned flags = CU_GRAPHICS_REGISTER_FLAGS_NONE;
     const CUresult result = desc->kind == SUMI_EXTERNAL_GL_TEXTURE
@@ -464,7 +465,7 @@ static sumi_result check_device(const sumi_cuda* cuda, const sumi_import_desc* d
     static const uint8_t no_luid[8] = {0};
     if (desc->device_luid != NULL && desc->device_uuid == NULL && memcmp(device->luid, no_luid, sizeof no_luid) == 0)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "device_luid says nothing here, because GPUs have no LUIDs on this system: give device_uuid");
+                         "device_luid means nothing here, because GPUs have no LUIDs on this system: give device_uuid");
     if (desc->device_luid != NULL && memcmp(desc->device_luid, device->luid, sizeof device->luid) != 0)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "device_luid is not that of the engine's GPU: create the engine with cuda.luid of the adapter "

@@ -346,7 +346,7 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
     if (shared_bytes > (uint32_t)modules->device->shared_per_block) {
         return sumi_fail(
             error, SUMI_INTERNAL,
-            "%s wants %u bytes of shared memory, a block of this device has %d; please report this message", name,
+            "%s needs %u bytes of shared memory, a block of this device has %d; please report this message", name,
             shared_bytes, (int)modules->device->shared_per_block);
     }
     if (entry->function == NULL || shared_bytes > entry->shared_bytes)

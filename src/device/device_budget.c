@@ -62,7 +62,7 @@ sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* 
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
-                           "%.1f MB on the device do not hold this job, even with its weights streamed",
+                           "%.1f MB on the device are too little for this job, even with streamed weights",
                            1e-6 * (double)stock->budget);
     if (result == SUMI_OK && division->streams) result = sumi_device_streaming_create(stock, record, error);
     sumi_free(stock->heap, division->entries);
@@ -164,7 +164,7 @@ sumi_result sumi_device_make_fit(sumi_device_stock* stock, sumi_device_plan* rec
         if (is_any) sumi_device_drop_all_recordings(stock);
         if (is_any && tries > 0) continue;
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
-                           "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing",
+                           "%.1f MB on the device are too little for this job: %.1f MB are held, %.1f MB are missing",
                            1e-6 * (double)stock->budget, 1e-6 * (double)sumi_device_held_bytes(&stock->memory),
                            1e-6 * (double)total_missing_bytes);
         break;

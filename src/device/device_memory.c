@@ -18,8 +18,8 @@ static sumi_result no_memory(sumi_device_memory* memory, uint64_t bytes, sumi_me
     double mib = (double)bytes / 1048576.0;
     if (kind == SUMI_MEMORY_STAGING)
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY,
-                         "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib,
-                         what);
+                         "the system has no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes",
+                         mib, what);
     memory->failed_held_bytes = sumi_device_held_bytes(memory);
     memory->failed_request_bytes = bytes;
     if (memory->allocator.allocate != NULL) {

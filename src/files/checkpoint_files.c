@@ -42,7 +42,7 @@ sumi_result sumi_checkpoint_check_json(const sumi_file* file, sumi_error* error)
     sumi_json json;
     sumi_json_begin(&json, file->data, (size_t)file->bytes, error);
     json.name = file->path;
-    if (sumi_json_peek(&json) != SUMI_JSON_OBJECT) sumi_json_refuse(&json, "an object is due");
+    if (sumi_json_peek(&json) != SUMI_JSON_OBJECT) sumi_json_refuse(&json, "expected an object");
     sumi_json_skip(&json);
     return sumi_json_end(&json);
 }

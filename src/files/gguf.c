@@ -279,7 +279,7 @@ static sumi_result read_gguf_tensor(reader* r)
         const char* foreign = foreign_type(type);
         if (foreign != NULL) {
             return sumi_fail(r->error, SUMI_NOT_SUPPORTED,
-                             "%s: tensor %.*s is of type %s, which this library does not read; take a file of Q3_K, "
+                             "%s: tensor %.*s is of type %s, which this library does not read; use a file of Q3_K, "
                              "Q4_K, Q5_K, Q6_K or Q8_0",
                              r->path, sumi_name_shown(name.bytes), name.data, foreign);
         }
@@ -350,7 +350,7 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
     SUMI_TRY(read_gguf_number(&r, 4, "the header", &version));
     if (version != 2 && version != 3) {
         return sumi_fail(
-            error, SUMI_NOT_SUPPORTED, "%s: GGUF version %llu%s; versions 2 and 3 in little endian are read", path,
+            error, SUMI_NOT_SUPPORTED, "%s: GGUF version %llu%s; only little-endian versions 2 and 3 are read", path,
             (unsigned long long)version, version == 0x02000000 || version == 0x03000000 ? " (a big-endian file)" : "");
     }
     SUMI_TRY(read_gguf_number(&r, 8, "the header", &tensor_count));

@@ -55,7 +55,7 @@ sumi_result sumi_json_end(sumi_json* json)
         if (json->depth != 0) {
             sumi_json_refuse(json, "the reader stopped inside a bracket");
         } else if (json->at != json->end) {
-            sumi_json_refuse(json, "something follows the value");
+            sumi_json_refuse(json, "more text follows the value");
         }
     }
     return json->failed ? json->failure : SUMI_OK;
@@ -66,7 +66,7 @@ sumi_json_type sumi_json_peek(sumi_json* json)
     if (json->failed) return SUMI_JSON_ERROR;
     skip_space(json);
     if (json->at == json->end) {
-        sumi_json_refuse(json, "the text ends where a value is due");
+        sumi_json_refuse(json, "the text ends where a value is expected");
         return SUMI_JSON_ERROR;
     }
     switch (*json->at) {
@@ -87,7 +87,7 @@ sumi_json_type sumi_json_peek(sumi_json* json)
     case '7':
     case '8':
     case '9': return SUMI_JSON_NUMBER;
-    default: sumi_json_refuse(json, "a value is due"); return SUMI_JSON_ERROR;
+    default: sumi_json_refuse(json, "expected a value"); return SUMI_JSON_ERROR;
     }
 }
 
@@ -112,9 +112,9 @@ static bool enter(sumi_json* json, sumi_json_type type, const char* reason)
     return true;
 }
 
-bool sumi_json_object(sumi_json* json) { return enter(json, SUMI_JSON_OBJECT, "an object is due"); }
+bool sumi_json_object(sumi_json* json) { return enter(json, SUMI_JSON_OBJECT, "expected an object"); }
 
-bool sumi_json_array(sumi_json* json) { return enter(json, SUMI_JSON_ARRAY, "an array is due"); }
+bool sumi_json_array(sumi_json* json) { return enter(json, SUMI_JSON_ARRAY, "expected an array"); }
 
 // Consumes the comma between members or the closing bracket. True if a member follows.
 static bool next_member(sumi_json* json, char closing, uint8_t kind)
@@ -137,7 +137,7 @@ static bool next_member(sumi_json* json, char closing, uint8_t kind)
     }
     if (json->state[json->depth] & HAS_MEMBERS) {
         if (*json->at != ',') {
-            sumi_json_refuse(json, "a comma or the closing bracket is due");
+            sumi_json_refuse(json, "expected a comma or the closing bracket");
             return false;
         }
         json->at++;
@@ -267,7 +267,7 @@ bool sumi_json_string(sumi_json* json, sumi_json_text* out_text)
     const sumi_json_type found = sumi_json_peek(json);
     if (found == SUMI_JSON_ERROR) return false;
     if (found != SUMI_JSON_STRING) {
-        sumi_json_refuse(json, "a string is due");
+        sumi_json_refuse(json, "expected a string");
         return false;
     }
     return read_string(json, out_text);
@@ -278,13 +278,13 @@ bool sumi_json_key(sumi_json* json, sumi_json_text* out_key)
     *out_key = (sumi_json_text){"", 0, false};
     if (!next_member(json, '}', IS_OBJECT)) return false;
     if (json->at == json->end || *json->at != '"') {
-        sumi_json_refuse(json, "a key in double quotes is due");
+        sumi_json_refuse(json, "expected a key in double quotes");
         return false;
     }
     if (!read_string(json, out_key)) return false;
     skip_space(json);
     if (json->at == json->end || *json->at != ':') {
-        sumi_json_refuse(json, "a colon is due after the key");
+        sumi_json_refuse(json, "expected a colon after the key");
         return false;
     }
     json->at++;
@@ -371,7 +371,7 @@ static bool read_json_number(sumi_json* json, number* out)
     const sumi_json_type found = sumi_json_peek(json);
     if (found == SUMI_JSON_ERROR) return false;
     if (found != SUMI_JSON_NUMBER) {
-        sumi_json_refuse(json, "a number is due");
+        sumi_json_refuse(json, "expected a number");
         return false;
     }
     const char* at = json->at;
@@ -506,8 +506,8 @@ static uint64_t read_magnitude(sumi_json* json, bool allow_minus, bool* out_nega
     *out_negative = false;
     if (!read_json_number(json, &text)) return 0;
     uint64_t value = 0;
-    const char* reason = !text.is_integer              ? "a whole number is due, without point or exponent"
-                       : text.negative && !allow_minus ? "a number that is not negative is due"
+    const char* reason = !text.is_integer              ? "expected a whole number, without point or exponent"
+                       : text.negative && !allow_minus ? "expected a number that is not negative"
                                                        : NULL;
     for (const char* at = text.begin + text.negative; reason == NULL && at < text.end; at++) {
         const uint64_t digit = (uint64_t)(*at - '0');
@@ -559,7 +559,7 @@ bool sumi_json_bool(sumi_json* json)
     if (found == SUMI_JSON_FALSE) {
         read_literal(json, "false");
     } else if (found != SUMI_JSON_ERROR) {
-        sumi_json_refuse(json, "true or false is due");
+        sumi_json_refuse(json, "expected true or false");
     }
     return false;
 }

@@ -66,7 +66,7 @@ static sumi_dtype read_dtype(reader* r, const sumi_json_text* text)
     for (size_t i = 0; i < sizeof s_foreign / sizeof *s_foreign; i++) {
         if (sumi_json_is(text, s_foreign[i])) {
             r->json.failure = SUMI_NOT_SUPPORTED;
-            sumi_json_refuse(&r->json, "a dtype of the format that this library does not read");
+            sumi_json_refuse(&r->json, "a dtype that this library does not read");
             return SUMI_DTYPE_NONE;
         }
     }
@@ -163,7 +163,7 @@ static sumi_result read_header_tensor(reader* r, const sumi_json_text* key)
             sumi_json_array(&r->json);
             while (sumi_json_item(&r->json)) {
                 if (count == 2) {
-                    sumi_json_refuse(&r->json, "a third of two data_offsets");
+                    sumi_json_refuse(&r->json, "more than two data_offsets");
                     break;
                 }
                 offsets[count++] = sumi_json_unsigned(&r->json);

@@ -137,8 +137,8 @@ static sumi_result read_scales(const sumi_component* component, const sumi_tenso
     const bool is_float = tensor->dtype == SUMI_DTYPE_F32 || tensor->dtype == SUMI_DTYPE_BF16
                        || tensor->dtype == SUMI_DTYPE_F16 || tensor->dtype == SUMI_DTYPE_F64;
     if (count > 1 ? tensor->dtype != SUMI_DTYPE_F32 : !is_float) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: the scale %s is of type %s; F32 is known", component->path,
-                         tensor->name, sumi_dtype_get(tensor->dtype)->name);
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: the scale %s is of type %s; only F32 is supported",
+                         component->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
     }
     const int32_t step = sumi_dtype_get(tensor->dtype)->block_bytes;
     float scale = 1.0f;
@@ -176,7 +176,7 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
                                 : unsupported_format(&declared, weight, scale, text, sizeof text);
     if (unsupported != NULL) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: tensor %s%s is quantised as %s, which is not supported; take the bf16, fp8 (one scale), "
+                         "%s: tensor %s%s is quantised as %s, which is not supported; use the bf16, fp8 (one scale), "
                          "int8_tensorwise or GGUF file of the model",
                          component->path, component->prefix, name, unsupported);
     }

@@ -242,7 +242,7 @@ static sumi_result find_factor(const sumi_adapter_file* file, const char* name, 
     if (out->full != NULL) out->inner = out->rows < out->cols ? out->rows : out->cols;
     if (!is_good) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
-                         "%s: the factors of %.*s%s are no matrices that can be multiplied", file->path,
+                         "%s: the factors of %.*s%s are not matrices that can be multiplied", file->path,
                          (int)module_bytes, name, suffix[0]);
     }
     for (int32_t i = 0; i < 3; i++) {
@@ -537,8 +537,8 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
     }
     if (has_suffix(name, ".b_norm")) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: tensor %s changes the bias of a norm; changes of norms' weights alone are supported",
-                         path, name);
+                         "%s: tensor %s changes the bias of a norm; only changes of norms' weights are supported", path,
+                         name);
     }
     if (has_kronecker) {
         const sumi_adapter_target* target = find_target(network, name, kronecker_bytes, false);

@@ -208,8 +208,8 @@ static void find_language_sizes(sumi_language_model* model, sumi_binder* b, cons
         || model->kv_heads < 1 || model->kv_heads * model->head_dim != kv_rows || model->q_heads % model->kv_heads != 0
         || (c->q_heads != 0 && c->q_heads != model->q_heads) || (c->kv_heads != 0 && c->kv_heads != model->kv_heads)) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: the text encoder's q_proj has %d rows and k_proj %d for heads of %d; that is not what its "
-                       "config.json says or no grouping of heads",
+                       "%s: the text encoder's q_proj has %d rows and k_proj %d for heads of %d; that contradicts its "
+                       "config.json or is not a grouping of heads",
                        b->component->path, (int)q_rows, (int)kv_rows, (int)model->head_dim);
     }
     sumi_bind_check(b, config_path, "head_dim", c->head_dim, model->head_dim);

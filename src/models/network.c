@@ -113,7 +113,7 @@ static sumi_result choose_recipe(sumi_network* network, const char* transformer,
     }
     if (is_requested && network->recipe == NULL && variants[0] != 0) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "variant is \"%s\", which is none of those that this transformer can be (%s)",
+                         "variant is \"%s\", but this transformer can only be one of these: %s",
                          network->requested_variant, variants);
     }
     return SUMI_OK;
@@ -144,8 +144,8 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
         transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
     if (transformer->present && sumi_recipe_is_left_out(guess)) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s is a model of the family %s, which this program was built without (it has %s): take a "
-                         "model of those, or build sumi with the family (docs/building.md, \"What can be left out\")",
+                         "%s is a model of the family %s, which this program was built without (it has %s): use a "
+                         "model of these, or build sumi with the family (docs/building.md, \"What can be left out\")",
                          path != NULL ? path : "the given path", guess, names);
     }
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
@@ -203,7 +203,7 @@ static void use_author_values(sumi_network* network)
     const char* folder = network->checkpoint.path;
     fault[0] = '\0';
     if (author->is_no_object) {
-        snprintf(fault, capacity, "%s/model_index.json: \"sumi\" is not used: it is no object", folder);
+        snprintf(fault, capacity, "%s/model_index.json: \"sumi\" is not used: it is not an object", folder);
     } else if (author->has_steps && !are_steps_good) {
         snprintf(fault, capacity, "%s/model_index.json: the \"steps\" of \"sumi\" are not used: give 1 to %d", folder,
                  SUMI_SCHEDULE_MAX_STEPS);
@@ -581,7 +581,7 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
         return sumi_fail(
             error, SUMI_INVALID_ARGUMENT,
             "an image of %d x %d pixels would be resized to %d x %d for the network, and %d is the most along a side: "
-            "give one that is nearer to a square",
+            "give one that is closer to a square",
             (int)picture.width, (int)picture.height, (int)read->width, (int)read->height, (int)max_side);
     }
     if (network->vision != NULL) {

@@ -334,7 +334,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
             "%s: the VAE has %d channels of latents, and %s latents_mean and latents_std; put the config.json "
             "that belongs to it beside it",
             config->data != NULL ? config->path : b->component->path, (int)vae->channels,
-            has_statistics ? "its config.json has another number of" : "no config.json tells their");
+            has_statistics ? "its config.json has another number of" : "no config.json gives");
         return;
     }
     for (int32_t c = 0; c < vae->channels; c++) {

@@ -145,11 +145,10 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_valu
                         && (int64_t)model->merge * model->merge * model->width == merged;
     if (!has_cells || contradicts(t->width, model->width) || contradicts(t->patch, model->patch)
         || contradicts(t->frames, model->frames) || contradicts(t->merge, model->merge)) {
-        sumi_bind_fail(
-            b, SUMI_TENSOR_MISMATCH,
-            "%s: the vision tower's patches of %d x %d pixels, or the %d columns of its merger, are not what "
-            "its config.json says or no squares; the file is of another model",
-            b->component->path, (int)model->patch, (int)across, (int)merged);
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: the vision tower's patches of %d x %d pixels, or the %d columns of its merger, contradict "
+                       "its config.json or are not squares; the file is of another model",
+                       b->component->path, (int)model->patch, (int)across, (int)merged);
     } else if (model->heads < 1 || model->width % model->heads != 0 || model->width / model->heads % 4 != 0
                || model->window < 1) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
@@ -208,8 +207,8 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
         || t.max_pixels < t.min_pixels) {
         sumi_bind_fail(
             b, SUMI_NOT_SUPPORTED,
-            "%s: the images that a preprocessor_config.json asks for are not those that the vision tower "
-            "takes here: mean and deviation of three channels, 8 bits scaled by 1/255, patches of %d pixels, "
+            "%s: a preprocessor_config.json asks for images that the vision tower does not take here; "
+            "supported are mean and deviation of three channels, 8 bits scaled by 1/255, patches of %d pixels, "
             "cells of %d patches, and an area of at least a cell",
             processor != NULL && processor->path != NULL ? processor->path : b->component->path, (int)model->patch,
             (int)model->merge);

@@ -59,12 +59,12 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
 #define WHY_LAYERED_VAE "this is the VAE of Qwen-Image-Layered, with four channels per pixel; use the VAE of Qwen-Image"
 #define WHY_CONTROL "this is a ControlNet for Qwen-Image, not the model itself; give the model's transformer"
 #define WHY_SVDQUANT                                                                                                   \
-    "this file is quantised with SVDQuant (nunchaku), which is not supported; take the bf16, fp8 or GGUF file of the " \
+    "this file is quantised with SVDQuant (nunchaku), which is not supported; use the bf16, fp8 or GGUF file of the "  \
     "model"
 #define WHY_MMPROJ                                                                                                     \
-    "this is a vision tower as llama.cpp keeps it (mmproj), which is not supported; give the text encoder's "          \
+    "this is a vision tower as llama.cpp stores it (mmproj), which is not supported; give the text encoder's "         \
     "safetensors file, which holds the tower too, as vision_path"
-#define WHY_LUMINA "this is Lumina-Image 2, which is not supported; Z-Image and NewBie-image are its relatives that are"
+#define WHY_LUMINA "this is Lumina-Image 2, which is not supported; its relatives Z-Image and NewBie-image are"
 #define WHY_UNET                                                                                                       \
     "this is a U-Net as Stable Diffusion and SDXL have, which is not supported; this library runs diffusion "          \
     "transformers"

@@ -17,8 +17,8 @@ static sumi_result check_size(sumi_picture_size picture, double width, double he
 {
     if (!is_side(width) || !is_side(height)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "an image of %d x %d pixels would be looked at with %.0f x %.0f: it is too long and narrow, "
-                         "give one that is nearer to a square",
+                         "an image of %d x %d pixels would be resized to %.0f x %.0f: it is too long and narrow, "
+                         "give one that is closer to a square",
                          (int)picture.width, (int)picture.height, width, height);
     }
     *out_size = (sumi_picture_size){(int32_t)width, (int32_t)height};
@@ -44,10 +44,11 @@ sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_
     SUMI_TRY(check_picture(picture, error));
     const double width = picture.width, height = picture.height, multiple = limits->multiple;
     if (fmax(width, height) / fmin(width, height) > limits->max_ratio) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "an image of %d x %d pixels is more than %d times as long as it is narrow: give one that is "
-                         "nearer to a square",
-                         (int)picture.width, (int)picture.height, (int)limits->max_ratio);
+        return sumi_fail(
+            error, SUMI_INVALID_ARGUMENT,
+            "an image of %d x %d pixels has one side more than %d times as long as the other: give one that is "
+            "closer to a square",
+            (int)picture.width, (int)picture.height, (int)limits->max_ratio);
     }
     double wide = fmax(multiple, nearbyint(width / multiple) * multiple),
            high = fmax(multiple, nearbyint(height / multiple) * multiple);

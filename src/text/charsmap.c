@@ -88,7 +88,7 @@ static sumi_result take_blob(sumi_charsmap* map, size_t blob_bytes, const char* 
     if (trie_bytes < 4 || trie_bytes % 4 != 0 || trie_bytes > blob_bytes - 4) {
         return sumi_fail(
             error, SUMI_FILE_MALFORMED,
-            "%s: normalizer.precompiled_charsmap has %zu bytes, its trie wants %zu; download the file again", path,
+            "%s: normalizer.precompiled_charsmap has %zu bytes, its trie needs %zu; download the file again", path,
             blob_bytes, trie_bytes);
     }
     memmove(map->blob, map->blob + 4, blob_bytes - 4);

@@ -134,7 +134,7 @@ static sumi_result set_pipeline(sumi_loader* load)
     if (spec->model_type != TYPE_UNIGRAM && spec->model_type != TYPE_BPE)
         return refuse_kind(load, "of whole words or characters");
     if (spec->whitespace_suffix || !spec->escapes_whitespace)
-        return refuse_kind(load, "that writes blanks in another way than U+2581 in front of words");
+        return refuse_kind(load, "that does not write blanks as U+2581 in front of words");
     if (spec->model_type == TYPE_BPE) {
         if (spec->dummy_prefix || spec->removes_whitespace || spec->charsmap_bytes != 0)
             return refuse_kind(load, "of BPE that changes more of a text than its blanks");
@@ -247,7 +247,7 @@ static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id,
     SUMI_TRY(sumi_grow(load->t->heap, &bpe->ranks, &bpe->rank_capacity, bpe->vocabulary.count + 1, sizeof(uint32_t),
                        load->error));
     SUMI_TRY(sumi_vocabulary_add(&bpe->vocabulary, p->text, p->bytes, id, &entry, &existed, load->error));
-    if (existed) return refuse_model(load, at, "a piece is there twice");
+    if (existed) return refuse_model(load, at, "a piece occurs twice");
     SUMI_TRY(sumi_load_mark_id(load, id, &was_marked));
     const bool merges = p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED;
     ((uint32_t*)bpe->ranks)[entry] = merges ? rank_of(p->score) : SUMI_VOCABULARY_NONE;
@@ -296,8 +296,7 @@ sumi_result sumi_load_piece(sumi_loader* load)
     message m = {l->files.main.data, l->files.main.bytes, l->position};
     const bool is_bpe = load->t->model == SUMI_TOKEN_MODEL_BPE;
     if (m.at == m.bytes) {
-        if (l->unknown_count != 1)
-            return refuse_model(load, m.at, "there is not exactly one piece for what is unknown");
+        if (l->unknown_count != 1) return refuse_model(load, m.at, "there is not exactly one piece for unknown text");
         if (!is_bpe) SUMI_TRY(end_unigram(load));
         l->passed_bytes += m.bytes;
         return sumi_load_beside(load, SUMI_LOAD_ADDED_FILE);

@@ -228,7 +228,7 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
     *out_tokenizer = NULL;
     if (!has_file(&files->merges)) {
         return sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                         "%s: a vocab.json needs the merges.txt beside it, which is not there; download it, or the "
+                         "%s: a vocab.json needs a merges.txt beside it, which is missing; download it, or the "
                          "model's tokenizer.json",
                          files->main.path != NULL ? files->main.path : "vocab.json");
     }

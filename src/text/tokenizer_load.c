@@ -33,7 +33,7 @@ static sumi_result read_bpe_entry(sumi_loader* load, const sumi_json_text* key)
         return sumi_fail(load->error, SUMI_FILE_MALFORMED,
                          "%s: token \"%.*s\" with id %llu: %s; download the file again", t->path,
                          sumi_load_shown(text, bytes), text, (unsigned long long)id,
-                         existed ? "the token is there twice" : "another token has that id");
+                         existed ? "the token occurs twice" : "another token has that id");
     }
     return SUMI_OK;
 }
@@ -49,7 +49,7 @@ static sumi_result read_unigram_entry(sumi_loader* load)
         is_complete = !sumi_json_item(j);
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!is_complete) return sumi_load_refuse(load, "a piece and its score are due");
+    if (!is_complete) return sumi_load_refuse(load, "expected a piece and its score");
     const char* text;
     size_t bytes;
     load->l->text.bytes = 0;
@@ -94,7 +94,7 @@ static sumi_result read_merge_value(sumi_loader* load)
                                      && sumi_json_item(j) && sumi_json_string(j, &right) && !sumi_json_item(j)
                                : sumi_json_string(j, &left);
     SUMI_TRY(sumi_load_result(j));
-    if (!is_complete) return sumi_load_refuse(load, "a merge of two tokens is due");
+    if (!is_complete) return sumi_load_refuse(load, "expected a merge of two tokens");
     bool escaped = left.escaped || right.escaped;
     if (escaped) { // the decoded texts share one buffer, so this merge must not stay pending
         SUMI_TRY(sumi_load_waiting_merges(load));
@@ -226,7 +226,7 @@ static sumi_result read_model_member(sumi_loader* load)
 static bool first_time(sumi_loader* load, bool* seen)
 {
     if (*seen) {
-        sumi_json_refuse(load->j, "a member of the tokenizer that was there already");
+        sumi_json_refuse(load->j, "a member of the tokenizer that occurs twice");
         return false;
     }
     return *seen = true;
@@ -361,10 +361,10 @@ static sumi_result finish_added(sumi_loader* load)
             clash = clash || id < t->unigram.piece_count;
         }
         if (clash) {
-            return sumi_fail(
-                load->error, SUMI_FILE_MALFORMED,
-                "%s: the added token \"%.*s\" has the id %u, the vocabulary says otherwise; download the file again",
-                t->path, sumi_load_shown(text, bytes), text, id);
+            return sumi_fail(load->error, SUMI_FILE_MALFORMED,
+                             "%s: the added token \"%.*s\" has the id %u, but another one in the vocabulary; download "
+                             "the file again",
+                             t->path, sumi_load_shown(text, bytes), text, id);
         }
         if (flags->normalized) {
             if (t->added_normalized.slots == NULL)

@@ -16,9 +16,10 @@ int sumi_load_shown(const char* text, size_t bytes)
 
 sumi_result sumi_load_unsupported(sumi_loader* load, const char* what, const sumi_json_text* name)
 {
-    return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
-                     "%s: %s \"%.*s\" is not one this library has; use the tokenizer that was released with the model",
-                     load->t->path, what, sumi_load_shown(name->data, name->bytes), name->data);
+    return sumi_fail(
+        load->error, SUMI_NOT_SUPPORTED,
+        "%s: %s \"%.*s\" is not supported by this library; use the tokenizer that was released with the model",
+        load->t->path, what, sumi_load_shown(name->data, name->bytes), name->data);
 }
 
 sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes)
@@ -231,7 +232,7 @@ static sumi_result add_merge(sumi_loader* load, const sumi_waiting_merge* merge)
                          merge->left, sumi_load_shown(merge->right, merge->right_bytes), merge->right,
                          left == SUMI_VOCABULARY_NONE    ? "the left part"
                          : right == SUMI_VOCABULARY_NONE ? "the right part"
-                                                         : "what they make");
+                                                         : "the merged token");
     }
     l->last_result = result;
     return sumi_merges_add(&t->bpe.merges, sumi_vocabulary_id(vocabulary, left), sumi_vocabulary_id(vocabulary, right),

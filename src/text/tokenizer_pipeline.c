@@ -376,7 +376,7 @@ static sumi_result read_end_pair(sumi_loader* load, uint64_t* out_id)
     if (sumi_json_array(load->j)) {
         if (sumi_json_item(load->j)) sumi_json_string(load->j, &text);
         if (sumi_json_item(load->j)) *out_id = sumi_json_unsigned(load->j);
-        if (!load->j->failed && sumi_json_item(load->j)) sumi_json_refuse(load->j, "a token and its id are due");
+        if (!load->j->failed && sumi_json_item(load->j)) sumi_json_refuse(load->j, "expected a token and its id");
     }
     return sumi_load_result(load->j);
 }

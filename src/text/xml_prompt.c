@@ -98,8 +98,8 @@ static sumi_result read_member(const char* text, const char* where, const char* 
         bool valid;
         size_t length = sumi_utf8_part(text + at, bytes - at, &valid);
         if (!valid) {
-            return sumi_fail(error, SUMI_TEXT_INVALID,
-                             "%s%s: no UTF-8 at byte %zu: give UTF-8, without half a character", where, member, at);
+            return sumi_fail(error, SUMI_TEXT_INVALID, "%s%s: not UTF-8 at byte %zu: give UTF-8 of whole characters",
+                             where, member, at);
         }
         if (!sumi_char_is_space(sumi_utf8_get(text + at, &length))) {
             if (first == bytes) first = at;
