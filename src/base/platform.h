@@ -95,7 +95,7 @@ void* sumi_large_pages_take(size_t bytes);
 void sumi_large_pages_give(void* memory, size_t bytes); // accepts NULL
 
 // What is at a path. SUMI_PATH_OTHER: a pipe, socket or device, a symbolic link to nothing, a path below a file or
-// below a link to nothing, or something that may not be looked at. sumi_mapping_open says which of these it is.
+// below a link to nothing, or something that permissions hide. sumi_mapping_open says which of these it is.
 typedef enum sumi_path_kind { SUMI_PATH_NOTHING, SUMI_PATH_FILE, SUMI_PATH_FOLDER, SUMI_PATH_OTHER } sumi_path_kind;
 sumi_path_kind sumi_path_look_at(const char* path);
 bool sumi_path_is_folder(const char* path);

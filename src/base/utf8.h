@@ -1,4 +1,4 @@
-// UTF-8: what is well-formed, writing it, and showing text that comes from a file. Repairing it is text/unicode.h.
+// UTF-8: checking it, writing it, and showing text that comes from a file. text/unicode.h repairs it.
 #ifndef SUMI_BASE_UTF8_H
 #define SUMI_BASE_UTF8_H
 #include <stdbool.h>

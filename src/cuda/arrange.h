@@ -1,6 +1,6 @@
 // How this backend executes the ops of a plan: which ops one kernel does together, which values are stored differently
-// than the plan says, and which form of a weight an op reads (choose_forms.h). sumi_cuda_arrange decides all of this
-// once, when the plan is finished, and records it in the plan's marks, where launchers find it.
+// from the plan, and which form of a weight an op reads (choose_forms.h). sumi_cuda_arrange decides all of this once,
+// when the plan is finished, and records it in the plan's marks, where launchers find it.
 //
 //   NORM_GATE_ADD, NORM_MODULATE   one kernel adds, norms the sum, and writes both (is_first_of_pair)
 //   LINEAR, GATED                  one kernel multiplies and gates; gate and up are never stored (is_unstored)

@@ -147,8 +147,8 @@ static const double COPY = 0.8;
 
 // What differs between products of few rows and those of more than LIMITED_ROWS.
 typedef struct hopper_rates {
-    // The part of the time that follows from the work instead of the rounds: idle multiprocessors leave power, and rate
-    // of L2 and memory, to the others, which makes those faster.
+    // The part of the time that follows from the work instead of the rounds: idle multiprocessors leave power, and
+    // bandwidth of L2 and memory, to the others, which makes those faster.
     double work_part;
     double read;      // the extra time of a k-block's products for twice the bytes from L2 of a tile of 128 x 256
     double ping_pong; // the extra time of ping-pong, beside the bytes that it reads

@@ -103,7 +103,7 @@ static bool has_kernels(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     return record->has_kernels || !sumi_cuda_modules_wait(cuda->modules);
 }
 
-// Has the driver compile what the plan needs; done when has_kernels says so.
+// Has the driver compile the kernels that the plan needs; done when has_kernels says so.
 static sumi_result get_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
 {
     bool is_done = (size_t)record->walked_ops == record->held.plan->op_count;

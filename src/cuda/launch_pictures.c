@@ -384,7 +384,7 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
 }
 
 // If the number of channels is not a multiple of 8 (3 of a picture): makes a copy padded with zeros, like the weights.
-// Each slice makes it again, which costs few bytes compared with what the convolution writes.
+// Each slice makes it again, which costs few bytes compared with the convolution's output.
 static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data* d)
 {
     if (s->padded == s->in) return SUMI_OK;

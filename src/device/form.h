@@ -40,7 +40,7 @@ typedef enum sumi_device_form {
 typedef enum sumi_device_balancing {
     SUMI_DEVICE_UNBALANCED,
     SUMI_DEVICE_BALANCED_BY_NORM,  // by the norm that the weight names, if it names one
-    SUMI_DEVICE_BALANCED_BY_ITSELF // the weight is that of the norm
+    SUMI_DEVICE_BALANCED_BY_ITSELF // the weight is the norm's own
 } sumi_device_balancing;
 
 // The properties of a form. All code that depends on the form reads them here.

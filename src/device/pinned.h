@@ -35,7 +35,7 @@ static inline bool sumi_device_has_pinned(const sumi_device_pinned* pinned, bool
 {
     return pinned->made > 0 && pinned->made == pinned->count && (!lists || pinned->list.address != 0);
 }
-// The address of an offset. Reduces *io_bytes to what lies in the same piece.
+// The address of an offset. Reduces *io_bytes to the bytes in the same piece.
 static inline unsigned char* sumi_device_pinned_at(const sumi_device_pinned* pinned, uint64_t offset,
                                                    uint64_t* io_bytes)
 {

@@ -5,7 +5,8 @@
 //             once per step), then, beside the ring buffer, the rest
 //   streamed  is page-locked in host memory in its device form, in its file's mapping (mapped.h) or else in a pinned
 //             copy, and is copied into a ring buffer on the device before each use
-//   pinned    tables of which an op reads a few rows (the embedding of a text encoder) are read by kernels from pinned
+//   pinned    tables from which an op reads a few rows (the embedding of a text encoder) are read by kernels from
+//   pinned
 //             memory and never copied
 //
 // Two streams of the device work side by side. Loads a, b, c, d of a ring buffer that holds two:
@@ -38,7 +39,7 @@ typedef struct sumi_device_division_entry {
     sumi_device_form form;
     sumi_device_residence residence;
     bool is_adapter;
-    bool is_table; // a table of which ops read only some rows
+    bool is_table; // a table from which ops read only some rows
     bool in_steps; // a denoising section uses it
     uint64_t bytes;
     double use_weight;    // uses per run; those in steps count 64 times

@@ -28,7 +28,7 @@ typedef struct piece {
     int32_t resident, tensor_index, row_begin, row_count; // rows are counted in the stacked weight
     uint64_t begin; // offset of the form's balance, if it comes before the first rows; otherwise equal to `offset`
     uint64_t offset, bytes;
-    bool is_direct; // the bytes of the file are those of the form
+    bool is_direct; // the bytes of the file are the form's
     int32_t type;   // SUMI_UPLOAD_*
 } piece;
 

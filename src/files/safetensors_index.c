@@ -10,7 +10,7 @@
 
 #define MAX_SHARDS 4096u // the largest published models have some hundred
 
-// NULL if the name can only mean a file in the index's own folder; otherwise what is wrong with it.
+// NULL if the name can only mean a file in the index's own folder; otherwise its fault, as the end of a sentence.
 static const char* shard_name_fault(const char* name, size_t bytes)
 {
     if (bytes == 0) return "is empty";

@@ -7,7 +7,7 @@
 // D is the difference of R from the previous whole evaluation's R, so R + f D extrapolates R along sigma (TaylorSeer,
 // arXiv 2503.06923, order 1, on one residual instead of every layer's).
 //
-// The rows are those that the final layer reads. Evaluations of one batch share the matrices: those of a guided step
+// The rows are the ones that the final layer reads. Evaluations of one batch share the matrices: those of a guided step
 // have their own rows in them. The change of F says how quickly the evaluations change; sampling/reuse.h bases its
 // decision on it.
 #ifndef SUMI_MODELS_BLOCK_RESIDUALS_H

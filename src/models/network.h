@@ -41,7 +41,7 @@ typedef struct sumi_network_info {
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
     bool is_pooled[SUMI_MAX_TEXT_ENCODERS]; // features are one row for the whole prompt, not one row per token
     int32_t min_references, max_references; // reference pictures of a job; 0: none
-    // An image with references gets by default the size of the last reference if true, otherwise of the first.
+    // True: by default an image with references gets the size of the last one. False: of the first one.
     bool size_follows_last_reference;
     bool has_text_encoder; // prompts can be encoded (tokenizer included)
     bool has_vision;       // prompts with references can be encoded

@@ -30,7 +30,7 @@ typedef struct sumi_qwen_vae {
     int32_t flat_blocks;
 } sumi_qwen_vae;
 
-// The model is a sumi_qwen_vae. Names: those of diffusers or of Wan. No settings. Without a config.json the statistics
-// are those of the released weights.
+// The model is a sumi_qwen_vae. Names: those of diffusers or of Wan. No settings. Without a config.json it uses the
+// statistics of the released weights.
 extern const sumi_autoencoder_module sumi_qwen_vae_module;
 #endif

@@ -67,7 +67,7 @@ typedef struct sumi_variant {
     const sumi_preset_values* presets; // SUMI_PRESET_COUNT of them, in the order of sumi_preset
     const sumi_size* sizes;            // up to SUMI_MAX_SIZES, the best one first
     int32_t size_count;
-    const void* denoiser_settings; // replace those of the recipe; NULL: the recipe's
+    const void* denoiser_settings; // replace the recipe's; NULL: the recipe's apply
 } sumi_variant;
 
 typedef struct sumi_recipe {

@@ -38,7 +38,7 @@ static const sumi_preset_values s_base_presets[SUMI_PRESET_COUNT] = {
     // with an adapter that was distilled like Turbo
     [SUMI_PRESET_FAST] = {1024, 1024, 8, EVERY_PRESET, .shift = 3.0f},
 };
-// the default of the pipelines, then those of the model card
+// the pipelines' default, then the sizes of the model card
 static const sumi_size s_sizes[] = {{1024, 1024}, {720, 1280}, {1280, 720}};
 
 static const sumi_variant s_turbo = {"turbo", 1024, s_turbo_presets, s_sizes, 1, NULL};

@@ -1,5 +1,5 @@
-// The names are those of the released files (diffusers and transformers), of the authors' own files, of ComfyUI's
-// repacked files and of llama.cpp's conversions. Norms and biases identify networks better than matrices, because
+// The names come from the released files (diffusers and transformers), the authors' own files, ComfyUI's
+// repacked files and llama.cpp's conversions. Norms and biases identify networks better than matrices, because
 // quantised files keep them. If the names of one network include those of another, the one with more names comes first.
 #include "models/signatures.h"
 #include <string.h>

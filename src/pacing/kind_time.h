@@ -46,10 +46,10 @@ typedef enum sumi_time_event {
 } sumi_time_event;
 
 typedef enum sumi_time_action {
-    SUMI_TIME_KEEP,      // the time is an upper bound: what is known stays
+    SUMI_TIME_KEEP,      // the time is an upper bound: the known time stays
     SUMI_TIME_BEGIN,     // the first measurement (sumi_tempo_first)
     SUMI_TIME_TRY_AGAIN, // another one while there is a doubt (sumi_tempo_again)
-    SUMI_TIME_REPLACE,   // what was known contained a wait
+    SUMI_TIME_REPLACE,   // the known time contained a wait
     SUMI_TIME_LEARN      // the known time changes a little (sumi_tempo_learn)
 } sumi_time_action;
 

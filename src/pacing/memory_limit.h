@@ -49,8 +49,8 @@ bool sumi_memory_limit_raise(sumi_memory_limit* limit, const sumi_memory_capacit
 // After a plan that did not fit: raises the limit to smallest_form_bytes, unless that is more than is available or than
 // the budget. False: the limit stays.
 bool sumi_memory_limit_raise_to_smallest_form(sumi_memory_limit* limit, uint64_t budget);
-// A job begins. Returns whether it is time to check for more device memory; the limit is then raised from
-// *out_least_bytes on.
+// A job begins. Returns whether it is time to check for more device memory; the limit is then raised only above
+// *out_least_bytes.
 bool sumi_memory_limit_begin_job(sumi_memory_limit* limit, uint64_t* out_least_bytes);
 // A job got all its memory: a raised limit stays.
 void sumi_memory_limit_confirm(sumi_memory_limit* limit);

@@ -39,7 +39,7 @@ typedef struct sumi_tempo_doubt {
 
 // How much of a first measurement is believed.
 double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double measured_us);
-// Called instead of the functions below while there is a doubt. Returns what is believed after another measurement:
+// Called instead of the functions below while there is a doubt. Returns the time to believe after another measurement:
 // known_us, or the measured time, which is then no longer doubted. is_crowded: kernels of others kept the device busy
 // when the slice began.
 double sumi_tempo_again(sumi_tempo_doubt* doubt, bool is_crowded, double known_us, double measured_us);

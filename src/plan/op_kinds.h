@@ -14,7 +14,7 @@ typedef struct sumi_op_kind_info {
     int64_t (*rows)(const sumi_plan* plan, const sumi_op* op);
     int64_t (*range_rows)(const sumi_plan* plan, const sumi_op* op);
     // in_place: the inputs that may also be the output. is_always_in_place: the output is always one of these inputs,
-    // because the op changes only some of its output or reads what it writes.
+    // because the op changes only some of its output or reads its own output.
     uint32_t in_place;
     bool is_always_in_place;
     bool takes_pitch; // the op's values may be views of some columns

@@ -475,7 +475,7 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
 // Converts an 8-bit RGB picture to rows of patches, cell by cell in the order in which `cells` lists the cell numbers.
 sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value cells, const sumi_op_patches_in* layout);
 
-// How the latents of a VAE are converted to those of the denoiser: (z - shift) * scale for each channel.
+// How the latents of a VAE are converted to the denoiser's: (z - shift) * scale for each channel.
 typedef struct sumi_latent_statistics {
     const float *scale, *shift; // [count]; copied
     int32_t count;              // the number of channels, or 1: the same numbers for all channels
@@ -514,7 +514,7 @@ sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x
 typedef struct sumi_plan_group_norm_args {
     const char* label;
     sumi_value x;
-    // Of x, or of a value of which x is some rows. None: the verb writes the GROUP_SUMS op too.
+    // Of x, or of a value that contains the rows of x. None: the verb writes the GROUP_SUMS op too.
     sumi_value sums;
     const sumi_weight *weight, *bias;
     int32_t groups;

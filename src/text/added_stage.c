@@ -30,7 +30,7 @@ static bool ends_in_word(const char* text, size_t end)
     return sumi_char_is_word(sumi_utf8_get(text + at, &length));
 }
 
-// Drops what the next stage has taken and the search has passed.
+// Drops the text that the next stage has taken and the search has passed.
 static void follow(sumi_tokenizer_run* run, size_t index)
 {
     sumi_text_stage* stage = &run->stages[index];

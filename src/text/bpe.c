@@ -14,7 +14,7 @@
 // with the same key. n symbols make at most n + 2 (n - 1) heap entries.
 //
 // A merge makes a token of the text that its symbols stand for. So no merge crosses a place in the text that no token
-// crosses, and what is before such a cut can be encoded by itself. Long pieces are searched for cuts: the tokens that
+// crosses, and the text before such a cut can be encoded by itself. Long pieces are searched for cuts: the tokens that
 // begin at each character are found, and a character after the ends of all of them begins a new part. A
 // piece without a cut ("aaaa", if "aa" is a token) is one part, which is encoded in steps.
 #include "text/tokenizer_run.h"
@@ -77,8 +77,8 @@ static sumi_result add_unknown(sumi_tokenizer_run* run)
     return add_symbol(run, run->tokenizer->bpe.unknown_id, 0, 0);
 }
 
-// Adds the symbols of one character, which is `length` bytes of the part at `at`. As in the reference are the order of
-// the checks, and that byte fallback does not end a run of unknown characters.
+// Adds the symbols of one character, which is `length` bytes of the part at `at`. The order of the checks is the
+// reference's. As in the reference, byte fallback does not end a run of unknown characters.
 static inline sumi_result add_character(sumi_tokenizer_run* run, const char* text, size_t bytes, size_t at,
                                         size_t length)
 {

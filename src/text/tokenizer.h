@@ -40,13 +40,13 @@ typedef struct sumi_tokenizer_files {
     sumi_tokenizer_bytes special;
 } sumi_tokenizer_files;
 
-// Begins to load vocab.json with merges.txt. These files do not describe the pipeline; only that of the Qwen2 class
-// (NFC, its regex, byte level) is supported. Another class in tokenizer_config.json is SUMI_NOT_SUPPORTED.
+// Begins to load vocab.json with merges.txt. These files do not describe the pipeline; only the pipeline of the Qwen2
+// class (NFC, its regex, byte level) is supported. Another class in tokenizer_config.json is SUMI_NOT_SUPPORTED.
 sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, sumi_error* error,
                                        sumi_tokenizer** out_tokenizer);
 // Begins to load a SentencePiece model. Two layouts are supported: BPE with spaces as U+2581 and a BOS, with the ids of
 // the model (Gemma); and Unigram with the ids that XLM-RoBERTa gives the pieces: <s> 0, <pad> 1, </s> 2, <unk> 3, piece
-// i at i + 1, <mask> last. The ids are those of the tokenizer.json of the same tokenizer. The SentencePiece library
+// i at i + 1, <mask> last. The ids equal those in the same tokenizer's tokenizer.json. The SentencePiece library
 // differs: here control pieces are matched in the text, user-defined pieces are matched before spaces become U+2581,
 // and the character map takes the shortest key, not the longest.
 sumi_result sumi_tokenizer_begin_sentencepiece(sumi_heap* heap, const sumi_tokenizer_files* files, sumi_error* error,

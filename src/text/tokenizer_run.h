@@ -161,7 +161,7 @@ sumi_result sumi_run_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_
 size_t sumi_pattern_find(const char* text, size_t bytes, size_t at, const sumi_short_text* pattern);
 // Gets more input: more of the input piece, or, without one, the next piece.
 sumi_result sumi_stage_refill(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull);
-// Of stages that show parts of their input: drops what the next stage has taken.
+// Of stages that show parts of their input: drops the text that the next stage has taken.
 void sumi_stage_follow(sumi_tokenizer_run* run, size_t index);
 // Of any stage: if a piece has been shown whole and taken, forgets it.
 void sumi_stage_end_piece(sumi_tokenizer_run* run, size_t index);

@@ -1,4 +1,4 @@
-// Unicode for the tokenizers: UTF-8, the regex classes, NFC, grapheme clusters. Results are those of the reference
+// Unicode for the tokenizers: UTF-8, the regex classes, NFC, grapheme clusters. Results equal those from the reference
 // tokenizer (huggingface/tokenizers 0.23), which mixes Unicode 9.0 (NFC), 16.0 (regex) and 17.0 (clusters). The tables
 // in unicode_tables.inc list where libutf8proc 2.8 differs.
 #ifndef SUMI_TEXT_UNICODE_H
