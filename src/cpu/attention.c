@@ -122,7 +122,7 @@ typedef struct key_block {
 } key_block;
 
 // Adds a block of keys to the sums of a tile of queries: `rows` queries from `first` on. a: memory for a tile of q, and
-// behind it one of scores.
+// after it one for scores.
 static void add_block(const head* h, int32_t first, int32_t rows, const key_block* block, const partial* sums, float* a)
 {
     const int32_t key = block->key, keys = block->keys;
@@ -177,7 +177,7 @@ static void attend(const head* h, int32_t query_begin, int32_t query_end, float*
     SUMI_ASSERT(query_begin >= 0 && queries >= 1 && queries <= group); // the capacity of the worker's memory
     const bool causal = op->causal;
     float* a = memory; // q tile
-    // behind it scores, then probabilities: operand A of the second product
+    // after it scores, then probabilities: operand A of the second product
     float* k_panels = a + 2 * SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
     float* v_panels = k_panels + (size_t)h->block * (size_t)op->dim;
     float* o = v_panels + (size_t)h->block * (size_t)h->o_stride;

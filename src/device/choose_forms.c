@@ -40,8 +40,7 @@ static sumi_weight_format requested_format(const sumi_plan* plan, const sumi_op*
 sumi_device_form sumi_device_stored_form(const sumi_plan* plan, const sumi_op* op)
 {
     SUMI_ASSERT((op->marks & SUMI_DEVICE_OP_STORED) != 0);
-    return requested_format(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_DEVICE_FORM_INT4
-                                                                       : SUMI_DEVICE_FORM_STORED;
+    return requested_format(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_DEVICE_FORM_INT4 : SUMI_DEVICE_FORM_STORED;
 }
 
 sumi_device_operands sumi_device_8bit_operands(const sumi_plan* plan, const sumi_op* op)

@@ -27,7 +27,7 @@ typedef struct sumi_config_field {
 typedef struct sumi_module_config {
     const void* data;
     size_t bytes;
-    const char* path; // for messages; without a config.json that of the tensors' file
+    const char* path; // for messages; without a config.json, the path of the tensors' file
 } sumi_module_config;
 
 // Without a config.json nothing is read. Members that are absent or null keep their defaults. A member of another type

@@ -356,7 +356,7 @@ static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, 
     return sumi_vae_strip_rows(x.height, fit);
 }
 
-// Strips of so many rows that are written to h. wide: of which h and the shortcut are columns; or none.
+// Strips of `rows` rows that are written to h. wide: the value that has h and the shortcut as columns; or none.
 typedef struct flux_strips {
     int32_t rows;
     sumi_value h, wide;

@@ -32,7 +32,7 @@ typedef struct sumi_torch_cuda_generator {
 // 170 x 1536 for RTX 5090. Fewer threads than one block of 256 count as one block.
 void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, int32_t multiprocessors,
                           int32_t threads_per_multiprocessor);
-// Values [first, first + range_count) of what torch.randn(count) draws; the values of a bfloat16 draw are these values,
+// Values [first, first + range_count) that torch.randn(count) draws; the values of a bfloat16 draw are these values,
 // rounded. The generator does not advance; after all ranges, sumi_torch_cuda_skip(count) advances it as the draw does.
 void sumi_torch_cuda_randn_range(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
                                  size_t range_count);

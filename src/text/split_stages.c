@@ -10,7 +10,7 @@ typedef struct cut_found {
     size_t next;   // with is_last: where the next piece begins
 } cut_found;
 
-typedef struct cut_text { // the input window; positions are those of the input piece
+typedef struct cut_text { // the input window; positions are within the input piece
     const char* text;
     size_t base, bytes;
     bool is_last;

@@ -155,7 +155,7 @@ static inline size_t sumi_window_whole(const sumi_window* window, size_t at)
 
 // ---- What stages share (text_stage.c)
 
-// Pulls stage `index`. Its window must show a piece whose end is not known; or the end of one, of which all was taken.
+// Pulls stage `index`. Its window must show a piece whose end is not known; or the end of one that was taken completely.
 sumi_result sumi_run_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull);
 // The first occurrence of pattern at or after `at`; `bytes` if there is none.
 size_t sumi_pattern_find(const char* text, size_t bytes, size_t at, const sumi_short_text* pattern);

@@ -64,7 +64,7 @@ static inline void offer(node* end, double score, size_t start, uint32_t id)
 }
 
 // Offers every piece that begins at the start, or an unknown character. Returns the end of the longest one. `nodes`: of
-// a word; NULL: those of the run.
+// a word; NULL: the nodes of the run.
 static inline size_t visit_start(sumi_tokenizer_run* run, node* nodes, const char* text, size_t bytes, size_t start,
                                  size_t* out_next)
 {
