@@ -87,7 +87,7 @@
 //             threads that make free calls.
 //               Calls without an engine may be made at any time: sumi_engine_create, sumi_result_text, sumi_version,
 //             sumi_check_version, sumi_engine_defaults, sumi_model_defaults, sumi_import_defaults,
-//             sumi_xml_prompt_defaults, and sumi_xml_prompt_write.
+//             and the functions of sumi_xml.h.
 //               Two engines share nothing and need no coordination. Nothing is set for the whole process. sumi's
 //             own threads have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker
 //             1" and so on (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU kernels beside the
@@ -948,98 +948,6 @@ SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_
 // Frees a prompt; the engine keeps the memory of one for the next prompt. Jobs that were submitted with the prompt have
 // their own copy. Accepts NULL. Never blocks.
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
-
-// ---- XML prompts ----------------------------------------------------------------------------------------------------
-// Some models were trained on captions in XML (NewBie-image): one group of tags per character, one for the image, and
-// a caption in prose. These functions write such a text. The result is an ordinary text, for sumi_image_item.text or
-// sumi_prompt_desc.text of any model. These models read other texts too, prose or lists of tags.
-//
-//     sumi_xml_character girl = {0};
-//     girl.gender = "1girl";
-//     girl.appearance = "silver_hair, short_hair, green_eyes";
-//     sumi_xml_prompt_desc desc = sumi_xml_prompt_defaults();
-//     desc.characters = &girl;
-//     desc.character_count = 1;
-//     desc.tags.style = "anime_style, watercolor";
-//     char text[4096];
-//     if (sumi_xml_prompt_write(&desc, text, sizeof text, NULL) == SUMI_OK) item.text = text;
-//
-// which writes
-//
-//     <character_1>
-//     <n>$character_1$</n>
-//     <gender>1girl</gender>
-//     <appearance>silver_hair, short_hair, green_eyes</appearance>
-//     </character_1>
-//
-//     <general_tags>
-//     <style>anime_style, watercolor</style>
-//     </general_tags>
-//
-// Layout      White space becomes tokens, so there is one layout: each tag on a line of its own, an empty line between
-//             groups, no line end after the last line. The order is that of the members below. This is the layout of
-//             the prompts in the model's published workflow; the training captions are not published. The example of
-//             its model card also has two spaces before every line: `indent`.
-// Values      Lists of tags with commas between them, as booru sites write them (long_hair, blue_eyes); prose in the
-//             caption. White space at both ends is left out, white space inside stays. A value that is NULL, empty or
-//             only white space is left out with its tag. general_tags without tags are left out too.
-// Escapes     & < > become &amp; &lt; &gt;, as in the prompt builders of the model's authors. Therefore no value can
-//             open or close a tag. All other characters stay as they are: quotes, parentheses and backslashes too,
-//             because prompts have no syntax for weights. A value that was escaped before is escaped again.
-// Length      The model cuts texts that are longer than sumi_model_info.max_prompt_tokens, and the caption comes last.
-
-// One character. Characters are numbered from 1 in their order. A character without any value is a group with a name.
-typedef struct sumi_xml_character {
-    const char* name;   // "hatsune_miku". NULL or empty: $character_1$, $character_2$ ..., by which a caption names it
-    const char* gender; // "1girl", "1boy"
-    const char* appearance;
-    const char* clothing;
-    const char* body_type;
-    const char* expression;
-    const char* action;
-    const char* interaction;
-    const char* position; // "center_left"
-} sumi_xml_character;
-
-// The tags of the whole image.
-typedef struct sumi_xml_tags {
-    const char* count; // "2girls, multiple_girls"
-    const char* artists;
-    const char* style;
-    const char* background;
-    const char* environment;
-    const char* perspective;
-    const char* atmosphere;
-    const char* lighting;
-    const char* resolution;
-    const char* quality;
-    const char* objects;
-    const char* other;
-    const char* extra_tags;
-} sumi_xml_tags;
-
-typedef struct sumi_xml_prompt_desc {
-    uint32_t cookie; // set by sumi_xml_prompt_defaults(); leave it alone
-    int32_t indent;  // spaces before every line that is not empty, 0..16
-    const sumi_xml_character* characters;
-    int32_t character_count; // 0..64
-    sumi_xml_tags tags;
-    const char* caption; // prose, written after all tags
-    sumi_log log;        // is told which member is wrong; all zero: no log
-} sumi_xml_prompt_desc;
-
-// Returns a desc without characters, tags, caption and indent. Any thread. Never blocks.
-SUMI_API sumi_xml_prompt_desc sumi_xml_prompt_defaults(void);
-// Writes the text, zero-terminated, into the `capacity` bytes at `into`. *out_bytes is the number of bytes that the
-// text takes, the terminating zero included; out_bytes may be NULL. `into` may be NULL with capacity 0, to ask for the
-// number of bytes alone. An empty desc gives the empty text. Needs no engine and allocates nothing. Any thread, beside
-// any other call. Never blocks.
-//
-// A capacity that is too small is SUMI_INVALID_ARGUMENT; *out_bytes is written all the same and is above capacity.
-// Other failures, with *out_bytes 0: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED; SUMI_TEXT_INVALID when a value
-// is not UTF-8. After any failure `into` holds the empty text, if capacity is at least 1.
-SUMI_API sumi_result sumi_xml_prompt_write(const sumi_xml_prompt_desc* desc, char* into, size_t capacity,
-                                           size_t* out_bytes);
 
 // ---- LoRA -----------------------------------------------------------------------------------------------------------
 // Adapters change the weights of a model. sumi reads safetensors files with the tensor names of PEFT, ComfyUI, kohya

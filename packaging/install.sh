@@ -68,7 +68,7 @@ fill() { # name: the template's
 fill sumi.pc '${prefix}/'
 for name in sumiConfig.cmake sumiConfigVersion.cmake sumiTargets.cmake; do fill $name ''; done
 
-put 644 "$source/include/sumi.h" "$includedir/sumi.h"
+for header in sumi.h sumi_xml.h; do put 644 "$source/include/$header" "$includedir/$header"; done
 put 644 "$archive" "$libdir/libsumi.a"
 [ -z "$shared" ] || put 755 "$shared" "$libdir/${shared##*/}"
 put 644 "$folder/sumi.pc" "$libdir/pkgconfig/sumi.pc"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that include/sumi.h declares against the stored table of its version, tests/abi_MAJOR_MINOR.txt: sizes, offsets, types, enum values, functions. A change fails until the
+# Everything that include/sumi.h and include/sumi_xml.h declare against the stored table of its version, tests/abi_MAJOR_MINOR.txt: sizes, offsets, types, enum values, functions. A change fails until the
 # version is raised; then the numbers of enum values and the members of descs must still be those of all earlier tables. usage: tests/check_abi.sh [--write]
 #   --write   writes the table of a version that has none. While a version is not released its table may be deleted and written again; after that never.
 # The last line is "abi: N passed, N failed, N skipped".
@@ -10,14 +10,14 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export LC_ALL=C
 
-# A C program that prints the table of a header.
-program_of() { # header
-    sed 's,//.*,,' "$1" | awk '
-        /^[ \t]*#[ \t]*define[ \t]+SUMI_/ && $2 !~ /^SUMI_(H|API|VERSION_[A-Z]*)$/ { # as an extra line behind the declarations
+# A C program that prints the table of both headers.
+program_of() { # folder of sumi.h and sumi_xml.h
+    sed 's,//.*,,' "$1/sumi.h" "$1/sumi_xml.h" | awk '
+        /^[ \t]*#[ \t]*define[ \t]+SUMI_/ && $2 !~ /^SUMI_(H|XML_H|API|VERSION_[A-Z]*)$/ { # as an extra line behind the declarations
             line = $0; gsub(/[ \t]+/, " ", line); sub(/^ *# *define /, "", line); sub(/ *$/, "", line); macros = macros "\n" line
             if ($3 ~ /^[0-9]+$/) length_of[$2] = $3 # of an array
         }
-        /^[ \t]*#/ || /^extern "C" {/ { next }
+        /^[ \t]*#/ || /^extern "C" {/ || /^}$/ { next }
         { text = text " " $0 }
         function trim(s) { gsub(/[ \t]+/, " ", s); sub(/^ /, "", s); sub(/ $/, "", s); return s }
         function print_text(s) { gsub(/"/, "\\\"", s); printf "puts(\"%s\");\n", s }
@@ -34,7 +34,7 @@ program_of() { # header
             for (name in length_of) gsub("\\[" name "\\]", "[" length_of[name] "]", text)
             gsub(/[{;]/, "&\n", text); gsub(/}/, "\n}", text)
             count = split(text, lines, "\n")
-            print "#include <stddef.h>\n#include <stdio.h>\n#include <sumi.h>"
+            print "#include <stddef.h>\n#include <stdio.h>\n#include <sumi_xml.h>"
             print "#define KIND(x) _Generic((x), float: \"real\", double: \"real\", default: \"whole\")"
             print "#define MEMBER(type, path, array, text, first) \\"
             print "    printf(\"member %s.%s%s %zu %zu %s %s\\n\", #type, #path, array, offsetof(type, path), sizeof ((type*)0)->path, KIND(((type*)0)->first), text);"
@@ -87,14 +87,14 @@ program_of() { # header
             print "return 0;\n}"
         }'
 }
-table_of() { # folder with sumi.h: prints the table
-    program_of "$1/sumi.h" >"$folder/program.c"
+table_of() { # folder of sumi.h and sumi_xml.h: prints the table
+    program_of "$1" >"$folder/program.c"
     gcc -std=c11 -Wall -Werror "-I$1" "$folder/program.c" -o "$folder/program" && "$folder/program"
 }
 version_of() { sed -n 's/^#define SUMI_VERSION_\(MAJOR\|MINOR\)  *\([0-9]*\).*/\2/p' "$1" | paste -sd _; }
 
 # What a header may not have changed. Prints what is wrong.
-compare() { # folder with sumi.h, folder with tables
+compare() { # folder of the headers, folder with tables
     local version stored other
     version=$(version_of "$1/sumi.h")
     stored=$2/abi_$version.txt
@@ -119,7 +119,7 @@ table=tests/abi_$version.txt
 if [ "${1:-}" = --write ]; then
     [ ! -e "$table" ] || { echo "$table is there: raise the version in include/sumi.h, or delete the table while its version is not released"; exit 1; }
     table_of include >"$folder/now" || exit 1
-    { echo "# Everything that sumi.h of version ${version/_/.} declares: sizes and offsets in bytes on 64-bit platforms. Written by tests/check_abi.sh --write. Do not edit."
+    { echo "# Everything that sumi.h and sumi_xml.h of version ${version/_/.} declare: sizes and offsets in bytes on 64-bit platforms. Written by tests/check_abi.sh --write. Do not edit."
       cat "$folder/now"; } >"$table"
 fi
 
@@ -130,8 +130,10 @@ check() { # what, what is wrong
     head -n 20 <<<"$2" | sed 's/^/  /'
 }
 check "the header is that of $table" "$(compare include tests)"
-declared=$(grep -c '^SUMI_API' include/sumi.h)
-[ "$(grep -c '^function ' "$table")" = "$declared" ] && passed=$((passed + 1)) || check "every function is in the table" "the header declares $declared"
+declared=$(cat include/*.h | grep -c '^SUMI_API')
+[ "$(grep -c '^function ' "$table")" = "$declared" ] && passed=$((passed + 1)) || check "every function is in the table" "the headers declare $declared"
+declared=$(cat include/*.h | grep -cE '^(typedef )?struct sumi_[a-z0-9_]+ {$')
+[ "$(grep -c '^struct ' "$table")" = "$declared" ] && passed=$((passed + 1)) || check "every struct is in the table" "the headers declare $declared"
 
 # The table as assertions, for compilers whose programs are not run here.
 awk '{ sub(/\[[0-9]*\]/, "", $2) }
@@ -139,7 +141,7 @@ awk '{ sub(/\[[0-9]*\]/, "", $2) }
      $1 == "member" { type = $2; sub(/\..*/, "", type); path = $2; sub(/^[^.]*\./, "", path)
                       printf "_Static_assert(offsetof(%s, %s) == %s && sizeof ((%s*)0)->%s == %s, \"%s\");\n", type, path, $3, type, path, $4, $2 }
      $1 == "value"  { name = $2; sub(/.*\./, "", name); printf "_Static_assert(%s == %s, \"%s\");\n", name, $3, name }' "$table" >"$folder/body"
-{ printf '#include <stddef.h>\n#include <sumi.h>\n'; cat "$folder/body"; } >"$folder/assertions.c"
+{ printf '#include <stddef.h>\n#include <sumi_xml.h>\n'; cat "$folder/body"; } >"$folder/assertions.c"
 sed 's/_Static_assert/static_assert/' "$folder/assertions.c" >"$folder/assertions.cpp"
 try() { # compiler, options
     if ! command -v "$1" >/dev/null 2>&1; then
@@ -156,6 +158,7 @@ try x86_64-w64-mingw32-gcc -std=c11 "$folder/assertions.c"
 # This check itself: each of these changes must be seen.
 mkdir "$folder/changed" "$folder/tables"
 cp "$table" "$folder/tables/"
+cp include/sumi_xml.h "$folder/changed"
 changed() { # what, sed script
     sed "$2" include/sumi.h >"$folder/changed/sumi.h"
     if cmp -s include/sumi.h "$folder/changed/sumi.h"; then check "$1: the change can be made" "sed $2 finds nothing"; return; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# include/sumi.h alone, as a host's compiler sees it: C11, C17 and C++17 by every compiler that is there, and no include but three of the C library's.
+# include/sumi.h and include/sumi_xml.h, each alone, as a host's compiler sees them: C11, C17 and C++17 by every compiler that is there, and no include but three of the C library's.
 # The last line is "header: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -8,13 +8,19 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 try() { # compiler language standard
+    local header
+    for header in sumi.h sumi_xml.h; do try_header "$header" "$@"; done
+}
+try_header() { # header compiler language standard
+    local header=$1
+    shift
     if ! command -v "$1" >/dev/null 2>&1; then
         echo "skip: $1 -std=$3: no $1 here"
         skipped=$((skipped + 1))
-    elif echo '#include <sumi.h>' | "$1" -x "$2" -std="$3" -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only - >"$folder/out" 2>&1; then
+    elif echo "#include <$header>" | "$1" -x "$2" -std="$3" -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only - >"$folder/out" 2>&1; then
         passed=$((passed + 1))
     else
-        echo "FAILED: $1 -std=$3"
+        echo "FAILED: $header, $1 -std=$3"
         head -n 20 "$folder/out" | sed 's/^/  /'
         failed=$((failed + 1))
     fi
@@ -26,11 +32,12 @@ done
 try g++ c++ c++17
 try clang c++ c++17
 
-others=$(grep -nE '^[[:space:]]*#[[:space:]]*include' include/sumi.h | grep -vE '<(stdbool|stddef|stdint)\.h>')
+others=$(grep -nE '^[[:space:]]*#[[:space:]]*include' include/sumi.h | grep -vE '<(stdbool|stddef|stdint)\.h>'
+    grep -nE '^[[:space:]]*#[[:space:]]*include' include/sumi_xml.h | grep -vF '"sumi.h"')
 if [ -z "$others" ]; then
     passed=$((passed + 1))
 else
-    echo "FAILED: sumi.h includes more than stdbool.h, stddef.h and stdint.h"
+    echo "FAILED: sumi.h includes more than stdbool.h, stddef.h and stdint.h, or sumi_xml.h more than sumi.h"
     sed 's/^/  /' <<<"$others"
     failed=$((failed + 1))
 fi

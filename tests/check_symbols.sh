@@ -3,7 +3,7 @@
 #   defined:   every external symbol begins with sumi_, so that it meets no other library's in the host's program
 #   undefined: nothing that ends the process, prints, or touches signals: the host lives on whatever happens
 #   assertions: none; they belong to checked builds (debug, asan, tsan)
-#   shown:     the shared library shows the functions of the header, and nothing else
+#   shown:     the shared library shows the functions of the headers, and nothing else
 # snprintf and vsnprintf (messages) are fine, and so is __stack_chk_fail: a compiler that adds stack guards (-fstack-protector) is the host's own choice.
 # The last line is "symbols: N passed, N failed, N skipped".
 set -uo pipefail
@@ -50,8 +50,8 @@ done)"
 
 if [ -n "${2:-}" ]; then
     shown=$(nm -D --defined-only "$2" 2>/dev/null | awk '{ print $NF }' | sort)
-    declared=$(grep '^SUMI_API' "$(dirname "$0")/../include/sumi.h" | grep -oE 'sumi_[a-z_]+\(' | tr -d '(' | sort)
-    check "the shared library shows the header's functions and nothing else" "$(diff <(echo "$declared") <(echo "$shown") | grep '^[<>]' | sed 's/^</not shown:/; s/^>/shown:/')"
+    declared=$(cat "$(dirname "$0")"/../include/*.h | grep '^SUMI_API' | grep -oE 'sumi_[a-z_]+\(' | tr -d '(' | sort)
+    check "the shared library shows the headers' functions and nothing else" "$(diff <(echo "$declared") <(echo "$shown") | grep '^[<>]' | sed 's/^</not shown:/; s/^>/shown:/')"
 fi
 
 echo "$count external symbols looked at"

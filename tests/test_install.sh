@@ -67,7 +67,7 @@ check "uninstall-program: nothing is left" sh -c "! find '$folder/program' -type
 mv "$folder/installed" "$folder/elsewhere/moved"
 moved=$folder/elsewhere/moved
 check "the licence is there" cmp LICENSE "$moved/share/licenses/sumi/LICENSE"
-check "the header is there" cmp include/sumi.h "$moved/include/sumi.h"
+for header in sumi.h sumi_xml.h; do check "the header $header is there" cmp "include/$header" "$moved/include/$header"; done
 version=$(sed -nE 's/^#define SUMI_VERSION_(MAJOR|MINOR|PATCH) +([0-9]+).*/\2/p' include/sumi.h | paste -sd.)
 short=${version%.*}
 

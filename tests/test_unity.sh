@@ -24,8 +24,8 @@ if grep -q libasan <<<"$(ldd "$build/plugin/libsumi.so")"; then
 fi
 mono_with() { LD_PRELOAD=$preload mono "$@"; }
 
-# What the header declares is bound, or named among what is not.
-for name in $(grep '^SUMI_API' include/sumi.h | grep -oE 'sumi_[a-z_]+\(' | tr -d '('); do
+# What the headers declare is bound, or named among what is not.
+for name in $(cat include/*.h | grep '^SUMI_API' | grep -oE 'sumi_[a-z_]+\(' | tr -d '('); do
     grep -q "\b$name\b" samples/engines/unity/Runtime/SumiNative.cs || fail "SumiNative.cs does not know $name"
 done
 

@@ -141,6 +141,7 @@ run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model
 # A header of another version than the library's.
 mkdir "$folder/other"
 sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
+cp include/sumi_xml.h "$folder/other"
 program other_session "-std=c++20 -O0" "$folder/other" tests/unreal_session.cpp $plain
 run "a header of another version" "$folder/other_session" refuses 0.99 "$version"
 

@@ -1,6 +1,6 @@
 // Prompts in XML: the layout byte for byte, escapes, what is left out, buffers of every size, and what is refused.
 #include "test.h"
-#include <sumi.h>
+#include <sumi_xml.h>
 
 // ---- Helpers --------------------------------------------------------------------------------------------------------
 

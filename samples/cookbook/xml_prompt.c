@@ -1,5 +1,6 @@
 // A prompt in XML, for models that were trained on such captions. The prompt of the command line is the caption.
 #include "cookbook.h"
+#include <sumi_xml.h>
 
 sumi_result recipe_xml_prompt(const recipe_host* host)
 {

@@ -4,6 +4,7 @@
 #include "jobs/model.h"
 #include "models/network.h"
 #include "sampling/presets.h"
+#include <sumi_xml.h>
 
 sumi_engine_desc sumi_engine_defaults(void)
 {

@@ -1,7 +1,8 @@
-// Prompts in XML: layout, order and escapes of sumi_xml_prompt_desc, which the public header describes.
+// Prompts in XML: layout, order and escapes of sumi_xml_prompt_desc, which sumi_xml.h describes.
 #ifndef SUMI_TEXT_XML_PROMPT_H
 #define SUMI_TEXT_XML_PROMPT_H
 #include "base/result.h"
+#include <sumi_xml.h>
 
 #define SUMI_XML_MAX_CHARACTERS 64
 #define SUMI_XML_MAX_INDENT 16

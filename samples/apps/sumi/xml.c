@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sumi.h>
+#include <sumi_xml.h>
 
 // ---- "key=value; key=value" -----------------------------------------------------------------------------------------
 

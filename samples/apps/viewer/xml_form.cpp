@@ -1,6 +1,7 @@
 #include "xml_form.h"
 #include "viewer.h"
 #include <cctype>
+#include <sumi_xml.h>
 
 static const char* const s_character_names[XmlForm::CHARACTER_FIELDS] = {
     "Name", "Gender", "Appearance", "Clothing", "Body type", "Expression", "Action", "Interaction", "Position"};

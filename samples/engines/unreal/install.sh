@@ -24,7 +24,7 @@ for name in sumi.lib libsumi.dll.a libsumi.a; do [ -z "$imports" ] && [ -e "$bui
 mkdir -p "$plugin" "$library/include"
 rm -rf "$plugin/Source/SumiUnreal"
 cp -R "$source/samples/engines/unreal/Source" "$source/samples/engines/unreal/Sumi.uplugin" "$source/samples/engines/unreal/README.md" "$source/LICENSE" "$plugin"
-cp "$source/include/sumi.h" "$library/include"
+cp "$source/include/sumi.h" "$source/include/sumi_xml.h" "$library/include"
 if [ -n "$archive" ]; then
     mkdir -p "$library/lib/Linux"
     cp "$archive" "$library/lib/Linux/libsumi.a"

@@ -1059,7 +1059,7 @@ namespace Sumi
 
     // A picture that is wished for; begins with what the model's authors say.
     // ---- Prompts in XML -----------------------------------------------------------------------------------------------------------------------
-    // For models that were trained on captions in XML; include/sumi.h says how the text looks. Lists of tags with commas between them. What is null or empty is left out.
+    // For models that were trained on captions in XML; include/sumi_xml.h says how the text looks. Lists of tags with commas between them. What is null or empty is left out.
     //
     //     string text = new XmlPrompt
     //     {

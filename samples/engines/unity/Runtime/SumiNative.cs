@@ -1,4 +1,4 @@
-// sumi.h for P/Invoke: the same names, the same layouts, nothing more. Sumi.cs is what a game uses.
+// sumi.h and sumi_xml.h for P/Invoke: the same names, the same layouts, nothing more. Sumi.cs is what a game uses.
 //
 // Structs hold only what has the same bytes on both sides (blittable): they are passed and returned by value, and are never copied by a marshaller. So a bool is a byte, an array is written out,
 // a function or text is an IntPtr. tests/test_unity.sh compares every size, offset and enum value here with the stored table of the header's version.

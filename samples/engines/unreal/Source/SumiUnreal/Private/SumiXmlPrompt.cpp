@@ -1,5 +1,6 @@
 #include "SumiXmlPrompt.h"
 #include "SumiSession.h"
+#include "sumi_xml.h"
 
 namespace sumi {
 static void KeepSentence(sumi_log_level, sumi_result, const char* Text, void* UserData)

@@ -1,4 +1,4 @@
-// Prompts in XML, for models that were trained on such captions; sumi.h says how the text looks. Plain C++17, as
+// Prompts in XML, for models that were trained on such captions; sumi_xml.h says how the text looks. Plain C++17, as
 // SumiSession.h. Any other text is a prompt as well.
 //
 //     sumi::XmlPrompt Prompt;

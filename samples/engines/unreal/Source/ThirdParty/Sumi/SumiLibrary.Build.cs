@@ -1,6 +1,6 @@
 // The C library. SumiUnreal alone links it; other modules call SumiUnreal and use the header's types. (No module is called Sumi: Unreal would define SUMI_API for it, which is the header's.) Its parts, which samples/engines/unreal/install.sh copies here, all of one version:
 //
-//   include/sumi.h
+//   include/sumi.h, sumi_xml.h
 //   lib/Linux/libsumi.a           premake5 --bundle: utf8proc and zlib are inside, under local names, for the engine links a zlib of its own
 //   lib/Win64/sumi.dll, sumi.lib  premake5 --shared: for the same reason a DLL, which shows the header's functions alone, and its import library
 using System.IO;
