@@ -53,7 +53,7 @@ program_of() { # folder of sumi.h and sumi_xml.h
                     }
                     continue
                 }
-                if (line ~ /^typedef struct sumi_[a-z0-9_]+ {$/) { outer = word[3]; printf "printf(\"struct %s %%zu\\n\", sizeof(%s));\n", outer, outer; continue }
+                if (line ~ /^(typedef )?struct sumi_[a-z0-9_]+ {$/) { outer = word[1] == "typedef" ? word[3] : word[2]; printf "printf(\"struct %s %%zu\\n\", sizeof(%s));\n", outer, outer; continue }
                 if (outer != "" && line == "struct {") { inner = 1; pending = 0; continue }
                 if (outer != "" && inner && line ~ /^} [a-z0-9_]+;$/) {
                     inner = 0; name = word[2]; sub(/;/, "", name)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# include/sumi.h and include/sumi_xml.h, each alone, as a host's compiler sees them: C11, C17 and C++17 by every compiler that is there, and no include but three of the C library's.
+# include/sumi.h and include/sumi_xml.h, each alone, as a host's compiler sees them: C11, C17 and C++17 by every compiler that is there, and no include but three of the C library's; and how long its first part is.
 # The last line is "header: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -41,6 +41,15 @@ else
     sed 's/^/  /' <<<"$others"
     failed=$((failed + 1))
 fi
+
+# The line with "Part 2" ends what most programs need, which has at most 750 lines; its rules fit a page.
+count() { # what, lines, most
+    if [ "$2" -gt 0 ] && [ "$2" -le "$3" ]; then passed=$((passed + 1)); return; fi
+    echo "FAILED: $1 has $2 lines, $3 are allowed"
+    failed=$((failed + 1))
+}
+count "the first part of sumi.h" "$(awk '/Part 2/ { print NR; exit }' include/sumi.h)" 750
+count "the section of rules" "$(awk '/^\/\/ ---- Rules / { at = NR } /^\/\/ ---- Versions / { print NR - at }' include/sumi.h)" 60
 
 # The program at its top is what people copy first: it must compile too.
 sed -n '/^\/\/     #include/,/^\/\/     }$/ s,^//\(     \)\?,,p' include/sumi.h >"$folder/program.c"

@@ -203,13 +203,15 @@ static inline void host_log(sumi_log_level level, sumi_result result, const char
 
 static inline sumi_engine_desc gpu_desc(void)
 {
+    static const sumi_allocator allocator = {host_allocate, host_release, &s_host};
+    static const sumi_device_allocator device_allocator = {device_allocate, device_release, &s_host};
     s_host.count = s_host.fail_at = s_host.wrong = s_host.without_context = 0;
     s_host.peak_bytes = s_host.peak_on_device = 0;
     s_host.fill = -1;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.allocator = (sumi_allocator){host_allocate, host_release, &s_host};
-    desc.device_allocator = (sumi_device_allocator){device_allocate, device_release, &s_host};
+    desc.allocator = &allocator;
+    desc.device_allocator = &device_allocator;
     desc.log = (sumi_log){host_log, &s_host};
     return desc;
 }
@@ -303,8 +305,8 @@ static inline sumi_image_desc picture(sumi_model* model)
     desc.width = 64;
     desc.height = 48;
     desc.step_count = 4;
-    desc.guidance = 2.0f;
-    desc.guidance_end = 0.8f;
+    desc.guidance.scale = 2.0f;
+    desc.guidance.end = 0.8f;
     return desc;
 }
 

@@ -56,7 +56,7 @@ static inline sumi_image_desc edit_of(const sumi_image_item* items, int32_t coun
     desc.reference_count = reference_count;
     desc.width = desc.height = reference_count > 0 ? 0 : SIDE;
     CHECK_NUMBER(desc.step_count, STEPS);
-    CHECK(desc.guidance == GUIDANCE);
+    CHECK(desc.guidance.scale == GUIDANCE);
     return desc;
 }
 

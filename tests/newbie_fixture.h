@@ -201,7 +201,7 @@ static inline bool draw_model(sumi_model* model, drawing* out)
     sumi_image_desc desc = small_image(model, &item);
     desc.width = WIDTH;
     desc.height = HEIGHT;
-    desc.guidance = 4.0f;
+    desc.guidance.scale = 4.0f;
     return draw_desc(&desc, out);
 }
 

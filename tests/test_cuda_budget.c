@@ -219,8 +219,8 @@ static void open_bench(bench* b, bool without_graphs)
     memset(b, 0, sizeof *b);
     sumi_heap_init(&b->heap, NULL);
     CHECK(sumi_workers_create(&b->heap, NULL, 2, NULL, &b->workers) == SUMI_OK);
-    const sumi_engine_desc desc = {.cuda = {.ordinal = -1},
-                                   .device_allocator = {meter_allocate, meter_release, &b->meter}};
+    const sumi_device_allocator allocator = {meter_allocate, meter_release, &b->meter};
+    const sumi_engine_desc desc = {.cuda = {.ordinal = -1}, .device_allocator = &allocator};
     CHECK(sumi_cuda_create(&b->heap, b->workers, &desc,
                            &(sumi_cuda_options){.without_hopper = true, .without_graphs = without_graphs}, &error,
                            &b->runner)
@@ -722,7 +722,9 @@ static sumi_engine_desc budget_desc(meter* m, uint64_t budget)
     sumi_engine_desc desc = host_desc(&s_host);
     desc.backend = SUMI_BACKEND_CUDA;
     desc.memory_budget_bytes = budget;
-    desc.device_allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    static sumi_device_allocator allocator; // the desc that is returned points to it
+    allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    desc.device_allocator = &allocator;
     return desc;
 }
 
@@ -885,20 +887,20 @@ TEST(a_batch_that_does_not_fit_is_halved)
         sumi_pixels start = {grey, 64, 64, 0, 1};
         desc.width = desc.height = 64;
         desc.step_count = 4;
-        desc.guidance = 2.0f;
-        desc.guidance_end = 0.5f;
+        desc.guidance.scale = 2.0f;
+        desc.guidance.end = 0.5f;
         desc.preview_every = 1;
-        desc.strength = 1.0f;
+        desc.start.strength = 1.0f;
         for (int32_t i = 0; i < 2 * MOST && round == 0; i++) {
             sumi_memory memory;
             desc.item_count = i / 2 + 1;
-            desc.start_image = i % 2 == 1 ? &start : NULL;
+            desc.start.image = i % 2 == 1 ? &start : NULL;
             CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
             need[i % 2][i / 2 + 1] = memory.weights + memory.arena;
             weights = memory.weights;
         }
         const int has_start = round % 3 == 2;
-        desc.start_image = has_start ? &start : NULL;
+        desc.start.image = has_start ? &start : NULL;
         desc.item_count = MOST;
         // Round 0: all there is. Then exactly enough for one more at a time, then a little less than one by one take
         // with all weights.
@@ -930,7 +932,7 @@ TEST(a_batch_that_does_not_fit_is_halved)
                 CHECK_NUMBER(sumi_job_preview(engine, job, i, preview, sizeof preview, &image), SUMI_OK);
             for (int32_t i = 0; i < MOST; i++)
                 CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? whole[i] : parts[i], VALUES), SUMI_OK);
-            if (round > 0 && desc.start_image == NULL) CHECK(memcmp(whole, parts, sizeof whole) == 0);
+            if (round > 0 && desc.start.image == NULL) CHECK(memcmp(whole, parts, sizeof whole) == 0);
             CHECK_NUMBER(status.step, 4);
             const bool has_all = engine->limit.bytes == 0; // otherwise with what was had, streaming
             CHECK(round > MOST || has_all);                // halving comes before streaming

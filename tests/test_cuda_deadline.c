@@ -38,7 +38,8 @@ static bool open_painter(painter* p, const synthetic_config* config, char why[50
     if (p->files == NULL) return false;
     sumi_engine_desc ed = sumi_engine_defaults();
     ed.backend = SUMI_BACKEND_CUDA;
-    ed.files = synthetic_services(p->files);
+    const sumi_files files = synthetic_services(p->files);
+    ed.files = &files;
     ed.log = (sumi_log){keep_text, why};
     if (sumi_engine_create(&ed, &p->engine) != SUMI_OK) return false;
     sumi_model_desc md = sumi_model_defaults();

@@ -433,7 +433,7 @@ TEST(an_edit_job_keeps_its_steps_under_every_budget)
         desc.reference_count = 1;
         desc.width = 64, desc.height = 48;
         desc.step_count = 3;
-        desc.guidance_end = 0.5f; // two denoising sections
+        desc.guidance.end = 0.5f; // two denoising sections
         sumi_memory memory;
         const sumi_result fits = sumi_image_memory(engine, &desc, &memory);
         CHECK(fits == SUMI_OK || fits == SUMI_BUDGET_TOO_SMALL);

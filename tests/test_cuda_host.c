@@ -166,7 +166,7 @@ TEST(an_image_of_2512_in_bounded_memory)
     sumi_image_desc desc = picture(model);
     sumi_memory memory;
     desc.item_count = 1;
-    desc.guidance = 1.0f;
+    desc.guidance.scale = 1.0f;
     desc.step_count = 2;
     desc.width = desc.height = 2512;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
@@ -279,7 +279,7 @@ TEST(a_batch_is_its_single_images)
     sumi_engine* engine = open_engine(&ed, TINY, &model);
     if (engine == NULL) return;
     sumi_image_desc desc = picture(model);
-    desc.guidance = 0.0f;
+    desc.guidance.scale = 0.0f;
     sumi_image both[2], single;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
@@ -373,7 +373,7 @@ static uint8_t* draw_demo(sumi_backend backend, sumi_weight_format weights, sumi
 {
     sumi_engine_desc ed = gpu_desc();
     ed.backend = backend;
-    if (backend == SUMI_BACKEND_CPU) ed.device_allocator = (sumi_device_allocator){NULL, NULL, NULL};
+    if (backend == SUMI_BACKEND_CPU) ed.device_allocator = NULL;
     ed.cpu_thread_count = 0;
     sumi_engine* engine = NULL;
     *out_result = sumi_engine_create(&ed, &engine);

@@ -160,8 +160,8 @@ TEST(image_to_image_keeps_the_layout)
     sumi_pixels pixels = {start, SIDE, SIDE, 0, 4};
     sumi_image_item item = {.text = "a red circle on the left", .seed = 12};
     sumi_image_desc desc = picture(&item, 1);
-    desc.start_image = &pixels;
-    desc.strength = 0.5f;
+    desc.start.image = &pixels;
+    desc.start.strength = 0.5f;
     uint8_t* changed = start != NULL ? draw_copy(&desc) : NULL;
     if (changed != NULL && fresh != NULL) {
         CHECK(psnr_whole(changed, start) > psnr_whole(fresh, start) + 6.0);
@@ -178,9 +178,9 @@ TEST(inpainting_leaves_the_rest_alone)
     sumi_pixels pixels = {start, SIDE, SIDE, 0, 4}, mask_pixels = {mask, SIDE, SIDE, 0, 1};
     sumi_image_item item = {.text = "a red circle to the left of a green triangle", .seed = 2};
     sumi_image_desc desc = picture(&item, 1);
-    desc.start_image = &pixels;
-    desc.mask = &mask_pixels;
-    desc.strength = 1.0f;
+    desc.start.image = &pixels;
+    desc.start.mask = &mask_pixels;
+    desc.start.strength = 1.0f;
     uint8_t* changed = start != NULL ? draw_copy(&desc) : NULL;
     if (changed != NULL) {
         // what the VAE alone costs, and its reach over the seam
@@ -281,7 +281,7 @@ TEST(a_picture_moves_away_from_a_negative_colour)
             items[i] = (sumi_image_item){
                 .text = "a pink heart", .negative_text = negative ? "a red heart" : "", .seed = (uint64_t)i};
         sumi_image_desc desc = picture(items, SEEDS);
-        desc.guidance = 1.0f;
+        desc.guidance.scale = 1.0f;
         desc.preview_every = desc.step_count;
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(s_engine, &desc, &job), SUMI_OK);

@@ -243,7 +243,7 @@ static void with_turbo(sumi_image_desc* desc)
 {
     const sumi_image_desc fast = sumi_image_defaults(desc->model, SUMI_PRESET_FAST);
     desc->step_count = fast.step_count;
-    desc->guidance = fast.guidance;
+    desc->guidance.scale = fast.guidance.scale;
     desc->shift = fast.shift;
     desc->loras = &s_turbo;
     desc->lora_count = 1;

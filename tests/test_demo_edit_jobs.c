@@ -82,7 +82,7 @@ TEST(references_of_any_size_give_their_shape)
         const sumi_pixels reference = rgba(data, picture.width, picture.height);
         sumi_image_desc desc = edit_of(&s_blue, 1, &reference, 1);
         desc.step_count = 1;
-        desc.guidance = 1.0f;
+        desc.guidance.scale = 1.0f;
         sumi_size size = {0};
         sumi_image image = {0};
         CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
@@ -271,7 +271,7 @@ TEST(a_negative_prompt_counts_with_guidance_and_costs_nothing_without)
         for (int i = 0; i < 4; i++) {
             const sumi_image_item item = {.text = s_blue.text, .negative_text = negatives[i], .seed = 7};
             sumi_image_desc desc = job_of(&item, 1);
-            desc.guidance = guided ? GUIDANCE : 1.0f;
+            desc.guidance.scale = guided ? GUIDANCE : 1.0f;
             counts[guided][i] = operations(&desc, &hashes[guided][i]);
             CHECK_NUMBER(sumi_image_memory(s_engine, &desc, &memory[guided][i]), SUMI_OK);
         }
@@ -292,22 +292,22 @@ TEST(guidance_has_a_range_and_a_lowest_number)
     uint64_t hashes[6];
     sumi_image_desc desc = job_of(&s_blue, 1);
     for (int i = 0; i < 4; i++) {
-        desc.guidance = values[i];
+        desc.guidance.scale = values[i];
         hashes[i] = hash_of(&desc);
         for (int k = 0; k < i; k++) CHECK(hashes[i] != 0 && hashes[i] != hashes[k]);
     }
-    desc.guidance = GUIDANCE;
-    desc.guidance_end = 0.25f; // of the two steps the first, at 1 - sigma of 0
+    desc.guidance.scale = GUIDANCE;
+    desc.guidance.end = 0.25f; // of the two steps the first, at 1 - sigma of 0
     hashes[4] = hash_of(&desc);
-    desc.guidance_begin = 0.25f;
-    desc.guidance_end = 1.0f; // the second
+    desc.guidance.begin = 0.25f;
+    desc.guidance.end = 1.0f; // the second
     hashes[5] = hash_of(&desc);
     for (int i = 4; i < 6; i++) CHECK(hashes[i] != hashes[2] && hashes[i] != hashes[0]);
     CHECK(hashes[4] != hashes[5]);
     static const float wrong[] = {0.99f, 0.0f, -3.0f, NAN, INFINITY};
     desc = job_of(&s_blue, 1);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        desc.guidance = wrong[i];
+        desc.guidance.scale = wrong[i];
         refuses(&desc, SUMI_INVALID_ARGUMENT, "guidance");
     }
 }
@@ -349,7 +349,7 @@ TEST(every_reference_reaches_the_features_and_the_latents)
         sumi_prompt* prompt = encode(s_blue.text, latents[p], 2);
         const sumi_image_item item = {.prompt = prompt, .seed = 7};
         sumi_image_desc desc = job_of(&item, 2);
-        desc.guidance = 1.0f;
+        desc.guidance.scale = 1.0f;
         desc.step_count = 1;
         for (int i = 0; i < 3; i++) {
             desc.references = latents[i];
@@ -370,7 +370,7 @@ TEST(a_batch_is_its_single_images)
     for (int k = 0; k < 4; k++) {
         const int32_t references = k / 2 * 2;
         sumi_image_desc desc = job_of(items, references);
-        desc.guidance = k % 2 == 0 ? GUIDANCE : 1.0f;
+        desc.guidance.scale = k % 2 == 0 ? GUIDANCE : 1.0f;
         desc.item_count = 3;
         sumi_image images[3] = {{0}};
         uint8_t* batch = draw_pixels(s_engine, &desc, images);
@@ -521,12 +521,12 @@ TEST(a_reference_may_be_repainted_in_parts)
     for (int y = 0; y < SIDE; y++) memset(mask + y * SIDE + SIDE / 2, 255, SIDE / 2);
     const sumi_pixels mask_pixels = {mask, SIDE, SIDE, 0, 1};
     sumi_image_desc desc = job_of(&s_blue, 1);
-    desc.start_image = &s_references[0];
-    desc.strength = 0.5f;
+    desc.start.image = &s_references[0];
+    desc.start.strength = 0.5f;
     const uint64_t half = hash_of(&desc);
     CHECK(half != usual_hash());
-    desc.mask = &mask_pixels;
-    desc.strength = 1.0f;
+    desc.start.mask = &mask_pixels;
+    desc.start.strength = 1.0f;
     uint8_t* pixels = draw_pixels(s_engine, &desc, NULL);
     bool is_kept = true, is_new = false;
     for (int i = 0; i < SIDE * SIDE && pixels != NULL; i++) {
@@ -544,11 +544,11 @@ TEST(an_adapter_changes_images_by_its_strength_and_leaves_no_trace)
 {
     const sumi_image_desc fast = sumi_image_defaults(s_model, SUMI_PRESET_FAST);
     CHECK_NUMBER(fast.step_count, 4);
-    CHECK(fast.guidance == 1.0f);
+    CHECK(fast.guidance.scale == 1.0f);
     sumi_lora* lora = read_lora_at(s_engine, s_model, TURBO);
     sumi_image_desc desc = job_of(&s_blue, 1);
     desc.step_count = fast.step_count;
-    desc.guidance = fast.guidance;
+    desc.guidance.scale = fast.guidance.scale;
     desc.shift = fast.shift;
     const uint64_t without = hash_of(&desc);
     static const float scales[] = {1.0f, 0.5f, -1.0f, 1.5f, 4.0f};

@@ -32,8 +32,8 @@ TEST(defaults_follow_the_model_and_the_preset)
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     CHECK_NUMBER(desc.width, 1024);
     CHECK_NUMBER(desc.step_count, 8);
-    CHECK(desc.guidance == 0.0f && desc.strength == 0.6f && desc.guidance_end == 1.0f);
-    CHECK_NUMBER(desc.noise_multiprocessors, 132);
+    CHECK(desc.guidance.scale == 0.0f && desc.start.strength == 0.6f && desc.guidance.end == 1.0f);
+    CHECK_NUMBER(desc.noise.multiprocessors, 132);
     CHECK_NUMBER(sumi_image_defaults(model, SUMI_PRESET_PREVIEW).width, 768);
     CHECK(sumi_image_defaults(model, SUMI_PRESET_QUALITY).step_count > 8);
     sumi_model_info info = sumi_model_get_info(model);
@@ -47,7 +47,7 @@ TEST(defaults_follow_the_model_and_the_preset)
     CHECK_TEXT(info.negative_text, "");
     CHECK(info.min_references == 0 && info.max_references == 0);
     CHECK(info.size_count == 1 && info.sizes[0].width == info.native_size && info.sizes[0].height == info.native_size);
-    CHECK_NUMBER(desc.guidance_rule, SUMI_GUIDANCE_MODEL);
+    CHECK_NUMBER(desc.guidance.rule, SUMI_GUIDANCE_MODEL);
     CHECK(sumi_model_get_info(NULL).sizes == NULL && sumi_model_get_info(NULL).size_count == 0);
     CHECK_NUMBER(sumi_image_defaults(model, (sumi_preset)-3).step_count, 8); // an unknown one: the model's
     CHECK_NUMBER(sumi_image_defaults(model, (sumi_preset)4).step_count, 8);
@@ -107,17 +107,17 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     desc.height = c->height;
     desc.step_count = c->steps;
     desc.shift = c->shift;
-    desc.guidance = c->guidance;
-    desc.guidance_norm_limit = c->norm_limit;
-    desc.guidance_end = c->guidance_end;
-    desc.noise = SUMI_NOISE_GIVEN;
-    desc.noise_values = noise;
-    if (c->has_image) desc.start_image = &start;
-    if (c->has_mask) desc.mask = &mask;
-    desc.mask_feather = -1; // the reference keeps what the VAE makes of it
-    desc.start_posterior = c->takes_mode ? SUMI_POSTERIOR_MODE : SUMI_POSTERIOR_SAMPLE;
-    if (c->has_image && !c->takes_mode) desc.start_noise_values = eps;
-    if (c->has_image) desc.strength = c->strength;
+    desc.guidance.scale = c->guidance;
+    desc.guidance.norm_limit = c->norm_limit;
+    desc.guidance.end = c->guidance_end;
+    desc.noise.source = SUMI_NOISE_GIVEN;
+    desc.noise.values = noise;
+    if (c->has_image) desc.start.image = &start;
+    if (c->has_mask) desc.start.mask = &mask;
+    desc.start.mask_feather = -1; // the reference keeps what the VAE makes of it
+    desc.start.posterior = c->takes_mode ? SUMI_POSTERIOR_MODE : SUMI_POSTERIOR_SAMPLE;
+    if (c->has_image && !c->takes_mode) desc.start.noise_values = eps;
+    if (c->has_image) desc.start.strength = c->strength;
     desc.preview_every = previews != NULL ? 1 : 0;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
@@ -178,7 +178,8 @@ static uint64_t bits_of(const bits_case* c)
     desc.max_slice_us = c->slice_us;
     desc.cpu_thread_count = c->threads;
     desc.pump = c->pump;
-    if (c->tasks) desc.tasks = (sumi_tasks){3, begin_task, finish_task, &th};
+    const sumi_tasks tasks = {3, begin_task, finish_task, &th};
+    if (c->tasks) desc.tasks = &tasks;
     sumi_model* model = NULL;
     sumi_engine* engine = open_engine(&desc, &model);
     CHECK(engine != NULL);
@@ -251,7 +252,7 @@ TEST(a_batch_equals_single_jobs)
                                 {.text = "a red fox", .seed = 3}};
     sumi_image_desc desc = small_image(model, items);
     for (int guided = 0; guided < 2; guided++) {
-        desc.guidance = guided ? 3.0f : 0.0f;
+        desc.guidance.scale = guided ? 3.0f : 0.0f;
         desc.items = items;
         desc.item_count = 3;
         sumi_image batch[3];
@@ -278,7 +279,7 @@ TEST(latents_of_a_batch_equal_single_jobs)
                                 {.text = "a lighthouse", .negative_text = "blurry", .seed = 2}};
     sumi_image_desc desc = small_image(model, items);
     desc.item_count = 2;
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     const size_t count = 16 * 4 * 4;
     float batch[2][16 * 4 * 4], single[16 * 4 * 4];
     for (int i = -1; i < 2; i++) {
@@ -312,9 +313,9 @@ TEST(noise_is_the_generators_and_posterior_noise_comes_first)
     for (int cuda = 0; cuda < 2; cuda++) {
         for (int from_image = 0; from_image < 2; from_image++) {
             sumi_image_desc desc = small_image(model, &s_item);
-            desc.noise = cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
-            desc.noise_multiprocessors = 108;
-            if (from_image) desc.start_image = &start;
+            desc.noise.source = cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
+            desc.noise.multiprocessors = 108;
+            if (from_image) desc.start.image = &start;
             uint64_t drawn = draw_hash(engine, &desc);
             if (cuda) {
                 sumi_torch_cuda_generator generator;
@@ -327,9 +328,9 @@ TEST(noise_is_the_generators_and_posterior_noise_comes_first)
                 if (from_image) sumi_torch_cpu_randn(&generator, eps, COUNT);
                 sumi_torch_cpu_randn(&generator, noise, COUNT);
             }
-            desc.noise = SUMI_NOISE_GIVEN;
-            desc.noise_values = noise;
-            if (from_image) desc.start_noise_values = eps;
+            desc.noise.source = SUMI_NOISE_GIVEN;
+            desc.noise.values = noise;
+            if (from_image) desc.start.noise_values = eps;
             CHECK(drawn != 0 && drawn == draw_hash(engine, &desc));
         }
     }
@@ -375,12 +376,12 @@ TEST(what_a_mask_keeps_is_the_start_image)
     sumi_image_desc desc = small_image(model, &s_item);
     desc.width = KEPT_WIDTH;
     desc.height = KEPT_HEIGHT;
-    desc.strength = 1.0f;
-    desc.start_image = &start;
-    desc.mask = &mask;
+    desc.start.strength = 1.0f;
+    desc.start.image = &start;
+    desc.start.mask = &mask;
     static const int feathers[3] = {0, FEATHER, -1};
     for (int k = 0; k < 3; k++) {
-        desc.mask_feather = feathers[k];
+        desc.start.mask_feather = feathers[k];
         CHECK(draw_rgb(engine, &desc, kept[k]));
     }
     CHECK_NUMBER(differing(kept[0], rgb, painted, 0), 0);
@@ -400,7 +401,7 @@ TEST(what_a_mask_keeps_is_the_start_image)
     }
     // another form of the same start, and one of another size that is resized first
     start = (sumi_pixels){rgba, KEPT_WIDTH, KEPT_HEIGHT, 0, 4};
-    desc.mask_feather = 0;
+    desc.start.mask_feather = 0;
     CHECK(draw_rgb(engine, &desc, kept[3]));
     CHECK_NUMBER(differing(kept[3], rgb, painted, 0), 0);
     start = (sumi_pixels){rgb, KEPT_HEIGHT, KEPT_WIDTH, 0, 3};
@@ -433,17 +434,17 @@ TEST(encoded_latents_start_like_the_image)
 
     sumi_image_desc desc = small_image(model, &s_item);
     desc.step_count = 4;
-    desc.strength = 0.5f;
-    desc.start_image = &start;
-    desc.start_posterior = SUMI_POSTERIOR_MODE;
+    desc.start.strength = 0.5f;
+    desc.start.image = &start;
+    desc.start.posterior = SUMI_POSTERIOR_MODE;
     uint64_t of_image = draw_hash(engine, &desc);
-    desc.mask = &mask;
-    desc.mask_feather = -1; // latents have no picture to keep
+    desc.start.mask = &mask;
+    desc.start.mask_feather = -1; // latents have no picture to keep
     uint64_t inpainted = draw_hash(engine, &desc);
-    desc.start_image = NULL;
-    desc.start_latents = latents;
+    desc.start.image = NULL;
+    desc.start.latents = latents;
     CHECK(inpainted != 0 && inpainted != of_image && inpainted == draw_hash(engine, &desc));
-    desc.mask = NULL;
+    desc.start.mask = NULL;
     CHECK(of_image != 0 && of_image == draw_hash(engine, &desc));
 
     // a sample with noise of ours is the generator's
@@ -473,17 +474,17 @@ TEST(a_models_own_guidance_and_schedule_are_used)
     sumi_image_desc desc = small_image(model, &item);
     const uint64_t unguided = draw_hash(engine, &desc);
     uint64_t hashes[4];
-    desc.guidance = 2.5f;
+    desc.guidance.scale = 2.5f;
     for (int rule = 0; rule < 4; rule++) {
-        desc.guidance_rule = (sumi_guidance_rule)rule;
-        desc.guidance_norm_limit = rule == SUMI_GUIDANCE_NORM_LIMIT ? 0.5f : 0.0f;
+        desc.guidance.rule = (sumi_guidance_rule)rule;
+        desc.guidance.norm_limit = rule == SUMI_GUIDANCE_NORM_LIMIT ? 0.5f : 0.0f;
         hashes[rule] = draw_hash(engine, &desc);
     }
     CHECK(hashes[0] != 0 && hashes[0] != unguided);
     CHECK(hashes[SUMI_GUIDANCE_MODEL] == hashes[SUMI_GUIDANCE_PLAIN]); // its limit is 0
     CHECK(hashes[1] != hashes[2] && hashes[1] != hashes[3] && hashes[2] != hashes[3]);
-    desc.guidance_rule = SUMI_GUIDANCE_MODEL;
-    desc.guidance_norm_limit = 0.5f;
+    desc.guidance.rule = SUMI_GUIDANCE_MODEL;
+    desc.guidance.norm_limit = 0.5f;
     CHECK(draw_hash(engine, &desc) == hashes[SUMI_GUIDANCE_NORM_LIMIT]);
 
     sumi_network_info* info = &model->info;
@@ -492,12 +493,12 @@ TEST(a_models_own_guidance_and_schedule_are_used)
     info->guidance_rule = SUMI_GUIDANCE_NORM_RESCALE;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT); // its own rule knows no limit
-    desc.guidance_norm_limit = 0.0f;
-    desc.guidance = 3.5f;
+    desc.guidance.norm_limit = 0.0f;
+    desc.guidance.scale = 3.5f;
     CHECK(draw_hash(engine, &desc) == hashes[SUMI_GUIDANCE_NORM_RESCALE]);
-    desc.guidance = 1.0f;
+    desc.guidance.scale = 1.0f;
     CHECK(draw_hash(engine, &desc) == unguided);
-    desc.guidance = 0.5f;
+    desc.guidance.scale = 0.5f;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
     CHECK(strstr(s_host.log, "give 1 (off)") != NULL);
     const sumi_model_info facts = sumi_model_get_info(model);
@@ -506,7 +507,7 @@ TEST(a_models_own_guidance_and_schedule_are_used)
 
     float sigmas[9];
     desc = small_image(model, &item);
-    desc.guidance = 0.0f;
+    desc.guidance.scale = 0.0f;
     info->guidance_off = 0.0f;
     desc.step_count = 5; // a terminal leaves two steps no level to choose
     const uint64_t still = draw_hash(engine, &desc);
@@ -562,7 +563,7 @@ TEST(a_saved_prompt_gives_the_same_image)
           == 0);
 
     sumi_image_desc desc = small_image(model, &s_item);
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     uint64_t of_text = draw_hash(engine, &desc);
     sumi_image_item item = {.prompt = prompt, .negative_prompt = negative, .seed = s_item.seed};
     desc.items = &item;
@@ -607,7 +608,7 @@ TEST(a_saved_prompt_gives_the_same_image)
     without.items = &text;
     CHECK_NUMBER(sumi_submit_images(engine, &without, &job), SUMI_NOT_SUPPORTED);
     without.items = &plain;
-    without.guidance = 2.0f;
+    without.guidance.scale = 2.0f;
     CHECK_NUMBER(sumi_submit_images(engine, &without, &job), SUMI_NOT_SUPPORTED);
     small->info.guidance_off = 2.0f; // as if 2 meant none: then nothing needs a negative prompt
     CHECK(draw_hash(engine, &without) == of_prompt);

@@ -34,17 +34,21 @@ TEST(engine_descs_are_checked_member_by_member)
     BAD(cuda.luid = id, SUMI_NOT_SUPPORTED);
     BAD(cuda.context = (struct CUctx_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
     BAD(cuda.stream = (struct CUstream_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
-    BAD(allocator.release = NULL, SUMI_INVALID_ARGUMENT);
-    BAD(device_allocator.release = (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release,
-        SUMI_INVALID_ARGUMENT);
-    BAD(device_allocator = ((sumi_device_allocator){
-            (uint64_t(*)(size_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_allocate,
-            (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, NULL}),
-        SUMI_NOT_SUPPORTED);
-    BAD(files.open = archive_open, SUMI_INVALID_ARGUMENT);
-    BAD(tasks.begin = begin_task, SUMI_INVALID_ARGUMENT);
-    BAD(tasks = ((sumi_tasks){0, begin_task, finish_task, NULL}), SUMI_INVALID_ARGUMENT);
-    BAD(tasks.worker_count = 4, SUMI_INVALID_ARGUMENT);
+    const sumi_allocator half = {host_allocate, NULL, &s_host};
+    BAD(allocator = &half, SUMI_INVALID_ARGUMENT);
+    const sumi_device_allocator device = {
+        (uint64_t(*)(size_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_allocate,
+        (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, NULL};
+    const sumi_device_allocator half_device = {NULL, device.release, NULL};
+    BAD(device_allocator = &half_device, SUMI_INVALID_ARGUMENT);
+    BAD(device_allocator = &device, SUMI_NOT_SUPPORTED);
+    const sumi_files half_files = {.open = archive_open};
+    BAD(files = &half_files, SUMI_INVALID_ARGUMENT);
+    const sumi_tasks half_tasks = {.begin = begin_task}, no_workers = {0, begin_task, finish_task, NULL},
+                     no_functions = {.worker_count = 4};
+    BAD(tasks = &half_tasks, SUMI_INVALID_ARGUMENT);
+    BAD(tasks = &no_workers, SUMI_INVALID_ARGUMENT);
+    BAD(tasks = &no_functions, SUMI_INVALID_ARGUMENT);
     BAD(pump = (sumi_pump)2, SUMI_INVALID_ARGUMENT);
     BAD(job_capacity = 0, SUMI_INVALID_ARGUMENT);
     BAD(job_capacity = 4097, SUMI_INVALID_ARGUMENT);
@@ -250,17 +254,17 @@ TEST(image_descs_are_checked_member_by_member)
     BAD(d.height = 1 << 20, SUMI_INVALID_ARGUMENT);
     BAD(d.step_count = 0, SUMI_INVALID_ARGUMENT);
     BAD(d.step_count = 1001, SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance = -1.0f, SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance = NAN, SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance_begin = 2.0f, SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance_end = -0.5f, SUMI_INVALID_ARGUMENT);
-    BAD((d.guidance_begin = 0.5f, d.guidance_end = 0.25f), SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance_norm_limit = -1.0f, SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance_rule = (sumi_guidance_rule)4, SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance_rule = (sumi_guidance_rule)-1, SUMI_INVALID_ARGUMENT);
-    BAD(d.guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, SUMI_INVALID_ARGUMENT);
-    BAD((d.guidance_rule = SUMI_GUIDANCE_PLAIN, d.guidance_norm_limit = 1.0f), SUMI_INVALID_ARGUMENT);
-    BAD((d.guidance_rule = SUMI_GUIDANCE_NORM_RESCALE, d.guidance_norm_limit = 0.5f), SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.scale = -1.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.scale = NAN, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.begin = 2.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.end = -0.5f, SUMI_INVALID_ARGUMENT);
+    BAD((d.guidance.begin = 0.5f, d.guidance.end = 0.25f), SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.norm_limit = -1.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.rule = (sumi_guidance_rule)4, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.rule = (sumi_guidance_rule)-1, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance.rule = SUMI_GUIDANCE_NORM_LIMIT, SUMI_INVALID_ARGUMENT);
+    BAD((d.guidance.rule = SUMI_GUIDANCE_PLAIN, d.guidance.norm_limit = 1.0f), SUMI_INVALID_ARGUMENT);
+    BAD((d.guidance.rule = SUMI_GUIDANCE_NORM_RESCALE, d.guidance.norm_limit = 0.5f), SUMI_INVALID_ARGUMENT);
     BAD(d.solver = (sumi_solver)7, SUMI_INVALID_ARGUMENT);
     BAD(d.solver = (sumi_solver)-1, SUMI_INVALID_ARGUMENT);
     BAD(d.shift = -3.0f, SUMI_INVALID_ARGUMENT);
@@ -268,24 +272,24 @@ TEST(image_descs_are_checked_member_by_member)
     CHECK(strstr(s_host.log, "10000") != NULL);
     BAD(d.sigmas = rising, SUMI_INVALID_ARGUMENT);
     BAD((d.sigmas = good_sigmas, d.deadline_ms = 5), SUMI_INVALID_ARGUMENT);
-    BAD(d.noise = (sumi_noise)3, SUMI_INVALID_ARGUMENT);
-    BAD(d.noise_multiprocessors = 0, SUMI_INVALID_ARGUMENT);
-    BAD(d.noise_threads_per_multiprocessor = 0, SUMI_INVALID_ARGUMENT);
-    BAD(d.noise = SUMI_NOISE_GIVEN, SUMI_INVALID_ARGUMENT);
-    BAD(d.noise_values = values, SUMI_INVALID_ARGUMENT);
-    BAD((d.start_image = &pixels, d.start_latents = values), SUMI_INVALID_ARGUMENT);
-    BAD(d.start_image = &five, SUMI_INVALID_ARGUMENT);
-    BAD((d.start_image = &pixels, d.start_posterior = (sumi_posterior)2), SUMI_INVALID_ARGUMENT);
-    BAD(d.start_noise_values = values, SUMI_INVALID_ARGUMENT);
-    BAD(d.mask = &pixels, SUMI_INVALID_ARGUMENT);
-    BAD((d.start_latents = values, d.mask = &five), SUMI_INVALID_ARGUMENT);
-    BAD(d.strength = 1.5f, SUMI_INVALID_ARGUMENT);
-    BAD((d.start_latents = values, d.strength = 0.0f), SUMI_INVALID_ARGUMENT);
-    BAD((d.start_latents = values, d.strength = 1e-7f), SUMI_INVALID_ARGUMENT);
-    BAD((d.noise = SUMI_NOISE_GIVEN, d.noise_values = not_finite), SUMI_INVALID_ARGUMENT);
-    BAD(d.start_latents = not_finite, SUMI_INVALID_ARGUMENT);
-    BAD((d.start_image = &pixels, d.start_noise_values = not_finite), SUMI_INVALID_ARGUMENT);
-    CHECK(strstr(s_host.log, "start_noise_values[200]") != NULL);
+    BAD(d.noise.source = (sumi_noise_source)3, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise.multiprocessors = 0, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise.threads_per_multiprocessor = 0, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise.source = SUMI_NOISE_GIVEN, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise.values = values, SUMI_INVALID_ARGUMENT);
+    BAD((d.start.image = &pixels, d.start.latents = values), SUMI_INVALID_ARGUMENT);
+    BAD(d.start.image = &five, SUMI_INVALID_ARGUMENT);
+    BAD((d.start.image = &pixels, d.start.posterior = (sumi_posterior)2), SUMI_INVALID_ARGUMENT);
+    BAD(d.start.noise_values = values, SUMI_INVALID_ARGUMENT);
+    BAD(d.start.mask = &pixels, SUMI_INVALID_ARGUMENT);
+    BAD((d.start.latents = values, d.start.mask = &five), SUMI_INVALID_ARGUMENT);
+    BAD(d.start.strength = 1.5f, SUMI_INVALID_ARGUMENT);
+    BAD((d.start.latents = values, d.start.strength = 0.0f), SUMI_INVALID_ARGUMENT);
+    BAD((d.start.latents = values, d.start.strength = 1e-7f), SUMI_INVALID_ARGUMENT);
+    BAD((d.noise.source = SUMI_NOISE_GIVEN, d.noise.values = not_finite), SUMI_INVALID_ARGUMENT);
+    BAD(d.start.latents = not_finite, SUMI_INVALID_ARGUMENT);
+    BAD((d.start.image = &pixels, d.start.noise_values = not_finite), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "start.noise_values[200]") != NULL);
     BAD(d.references = &pixels, SUMI_NOT_SUPPORTED);
     BAD(d.reference_count = 1, SUMI_NOT_SUPPORTED);
     BAD(d.lora_count = -1, SUMI_INVALID_ARGUMENT);
@@ -339,7 +343,7 @@ TEST(a_negative_prompt_without_guidance_is_reported)
     desc.item_count = 2;
     sumi_job job;
     for (int guided = 0; guided < 2; guided++) {
-        desc.guidance = sumi_model_get_info(model).guidance_off + (guided == 1 ? 2.0f : 0.0f);
+        desc.guidance.scale = sumi_model_get_info(model).guidance_off + (guided == 1 ? 2.0f : 0.0f);
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         sumi_job_discard(engine, job);
         CHECK_NUMBER(told, 1); // without guidance, and once

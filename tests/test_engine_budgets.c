@@ -113,11 +113,11 @@ static sumi_image_desc desc_of(const bench* b, kind k)
     static const float latents[16 * 4 * 4] = {0.5f, -0.25f, 1.0f};
     static sumi_lora_use use;
     sumi_image_desc desc = small_image(b->model, items);
-    desc.strength = 1.0f;
-    if (k == START_IMAGE || k == INPAINTING) desc.start_image = &s_start;
-    if (k == START_LATENTS) desc.start_latents = latents;
-    if (k == INPAINTING) desc.mask = &s_mask;
-    if (k == BATCH) desc.item_count = 3, desc.guidance = 2.0f;
+    desc.start.strength = 1.0f;
+    if (k == START_IMAGE || k == INPAINTING) desc.start.image = &s_start;
+    if (k == START_LATENTS) desc.start.latents = latents;
+    if (k == INPAINTING) desc.start.mask = &s_mask;
+    if (k == BATCH) desc.item_count = 3, desc.guidance.scale = 2.0f;
     if (k == PREVIEWS) desc.item_count = 2, desc.preview_every = 1, desc.solver = SUMI_SOLVER_HEUN;
     if (k == LARGE) desc.width = desc.height = 160, desc.step_count = 1; // 20 latents: the VAE can be tiled once
     if (k == ADAPTER) {
@@ -340,7 +340,9 @@ static sumi_engine_desc device_desc(meter* m)
     memset(m, 0, sizeof *m);
     sumi_engine_desc desc = host_desc(&s_host);
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.device_allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    static sumi_device_allocator allocator; // the desc that is returned points to it
+    allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    desc.device_allocator = &allocator;
     return desc;
 }
 
@@ -491,7 +493,7 @@ TEST(every_job_ends_on_a_device_of_any_size)
             meter m;
             bench b = {NULL, NULL, NULL};
             sumi_engine_desc desc = device_desc(&m);
-            if (asks_driver) desc.device_allocator = (sumi_device_allocator){0};
+            if (asks_driver) desc.device_allocator = NULL;
             if (loads_short && bytes < s_least) continue; // no engine: test_engine_cuda has that
             if (loads_short && asks_driver) fake_limit_device_bytes(bytes);
             else if (loads_short) m.cap = bytes;

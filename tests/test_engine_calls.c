@@ -154,10 +154,10 @@ static void check_callbacks(sumi_pump pump)
     sumi_engine_desc ed = host_desc(&s_host);
     ed.pump = pump;
     ed.log = (sumi_log){probing_log, &p};
-    ed.allocator = (sumi_allocator){probing_allocate, probing_release, &p};
-    ed.files = (sumi_files){probing_open, probing_read, NULL, probing_close, &p};
-    ed.tasks = (sumi_tasks){3, probing_begin, probing_finish, &p};
-    ed.tracer = (sumi_tracer){probing_span, &p};
+    ed.allocator = &(sumi_allocator){probing_allocate, probing_release, &p};
+    ed.files = &(sumi_files){probing_open, probing_read, NULL, probing_close, &p};
+    ed.tasks = &(sumi_tasks){3, probing_begin, probing_finish, &p};
+    ed.tracer = &(sumi_tracer){probing_span, &p};
     sumi_engine* engine = NULL;
     CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
     if (engine == NULL) return;

@@ -96,7 +96,8 @@ static uint64_t weights_of_model(sumi_weight_format weights, sumi_weight_format 
     CHECK(files != NULL);
     if (files == NULL) return 0;
     sumi_engine_desc ed = cuda_desc();
-    ed.files = synthetic_services(files);
+    const sumi_files services = synthetic_services(files);
+    ed.files = &services;
     sumi_engine* engine = NULL;
     CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
     if (engine == NULL) return 0;
@@ -138,7 +139,8 @@ TEST(attention_has_a_format)
         fake_devices(1, s_cases[i].capability);
         synthetic_files* files = synthetic_open(&synthetic_tiny);
         sumi_engine_desc ed = cuda_desc();
-        ed.files = synthetic_services(files);
+        const sumi_files services = synthetic_services(files);
+        ed.files = &services;
         sumi_engine* engine = NULL;
         CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
         sumi_model_desc md = sumi_model_defaults();

@@ -159,8 +159,8 @@ TEST(noise_in_pieces_is_the_noise_of_one_call)
         sumi_torch_cuda_seed(&cuda, s_item.seed, 16, 2048); // fewer threads than values
         if (is_cuda) torch_cuda_randn(&cuda, expected, COUNT);
         else sumi_torch_cpu_randn(&cpu, expected, COUNT);
-        desc.noise = is_cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
-        desc.noise_multiprocessors = 16;
+        desc.noise.source = is_cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
+        desc.noise.multiprocessors = 16;
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         int32_t frames = 0;

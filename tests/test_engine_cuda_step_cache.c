@@ -40,7 +40,7 @@ static sumi_image_desc cached_image(sumi_model* model)
     static const sumi_image_item item = {.text = "a red fox", .negative_text = "grey", .seed = 7};
     sumi_image_desc desc = small_image(model, &item);
     desc.step_count = STEPS;
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     desc.step_cache = HUGE;
     desc.shift = 1.0f;
     return desc;

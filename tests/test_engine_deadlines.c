@@ -139,9 +139,9 @@ static sumi_image_desc sized_image(sumi_model* model, const int32_t size[2], con
     desc.height = size[1];
     desc.step_count = STEPS;
     desc.solver = w->solver;
-    desc.guidance = w->guidance;
+    desc.guidance.scale = w->guidance;
     desc.step_cache = w->step_cache;
-    if (w->guidance > 0.0f) desc.guidance_begin = w->guidance_begin, desc.guidance_end = w->guidance_end;
+    if (w->guidance > 0.0f) desc.guidance.begin = w->guidance_begin, desc.guidance.end = w->guidance_end;
     return desc;
 }
 

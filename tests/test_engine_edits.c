@@ -107,11 +107,11 @@ static void run_edit_case(sumi_engine* engine, const edit_case* c)
         desc.reference_count = c->picture_count;
         desc.width = c->width, desc.height = c->height;
         desc.step_count = c->step_count;
-        desc.guidance = 4.0f;
+        desc.guidance.scale = 4.0f;
         desc.solver = SUMI_SOLVER_EULER;
         desc.sigmas = sigmas;
-        desc.noise = SUMI_NOISE_GIVEN;
-        desc.noise_values = noise;
+        desc.noise.source = SUMI_NOISE_GIVEN;
+        desc.noise.values = noise;
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         sumi_job_wait(engine, job, SUMI_FOREVER);
@@ -240,7 +240,7 @@ TEST(a_step_cache_serves_edit_models_with_guidance_and_batches)
         desc.step_count = CACHE_STEPS;
         desc.solver = SUMI_SOLVER_EULER;
         desc.sigmas = sigmas;
-        CHECK(desc.guidance > sumi_model_get_info(model).guidance_off);
+        CHECK(desc.guidance.scale > sumi_model_get_info(model).guidance_off);
         int32_t reused[CACHE_ITEMS], alone[CACHE_ITEMS], most[CACHE_ITEMS];
         const uint64_t whole = draw_one_by_one(engine, desc, reused);
         CHECK(whole != 0 && reused[0] + reused[1] + reused[2] == 0);
@@ -325,8 +325,8 @@ TEST(a_batch_of_edits_equals_single_images)
             desc.reference_count = c->picture_count;
             desc.width = 64, desc.height = 48; // the CPU backend sums products of fewer than 8 tokens in another way
             desc.step_count = 2;
-            desc.guidance = settings[k].guidance;
-            desc.guidance_begin = settings[k].begin;
+            desc.guidance.scale = settings[k].guidance;
+            desc.guidance.begin = settings[k].begin;
             uint64_t alone[BATCH_ITEMS], batch[BATCH_ITEMS];
             for (int32_t i = 0; i < BATCH_ITEMS; i++) {
                 desc.items = &items[i];
@@ -341,8 +341,8 @@ TEST(a_batch_of_edits_equals_single_images)
                 for (int32_t i = 0; i < count; i++) {
                     if (batch[i] != alone[i])
                         printf("  %s, guidance %g from %g: image %d of %d is not the one alone\n",
-                               sumi_model_get_info(model).variant, (double)desc.guidance, (double)desc.guidance_begin,
-                               (int)i, (int)count);
+                               sumi_model_get_info(model).variant, (double)desc.guidance.scale,
+                               (double)desc.guidance.begin, (int)i, (int)count);
                     CHECK(batch[i] != 0 && batch[i] == alone[i]);
                 }
             }
@@ -359,7 +359,7 @@ TEST(an_encoded_prompt_keeps_its_references)
         OPEN_EDIT(rule == 0 ? &s_several : &s_needed, engine, model);
         const sumi_image_item item = {.text = "make it red", .negative_text = "grey", .seed = 7};
         sumi_image_desc desc = edit_image(model, &item, 2);
-        desc.guidance = 3.0f;
+        desc.guidance.scale = 3.0f;
         const uint64_t want = edit_hash(engine, &desc);
         CHECK(want != 0);
         // Both prompts begin with the pictures, which are computed once there; alone they have the same bits.
@@ -539,20 +539,20 @@ TEST(prompts_of_other_references_are_refused)
     desc.references = edit_pictures();
     CHECK(edit_hash(engine, &desc) != 0);
     // guidance: negative prompts too
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     item.negative_prompt = one;
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[0].negative_prompt was encoded with 1");
     item.negative_prompt = none;
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[0].negative_prompt was encoded with 0");
-    desc.guidance = 0.0f; // nobody reads them
+    desc.guidance.scale = 0.0f; // nobody reads them
     CHECK(edit_hash(engine, &desc) != 0);
     item.negative_prompt = NULL;
-    desc.guidance = 2.0f; // a text beside a prompt: with the host program's pictures
+    desc.guidance.scale = 2.0f; // a text beside a prompt: with the host program's pictures
     CHECK(edit_hash(engine, &desc) != 0);
     desc.references = NULL;
     desc.reference_count = 0;
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[0].negative_text cannot be encoded");
-    desc.guidance = 0.0f;
+    desc.guidance.scale = 0.0f;
     sumi_image_item pair[2] = {{.prompt = two, .seed = 1}, {.text = "blue", .seed = 2}};
     desc.items = pair;
     desc.item_count = 2;
@@ -632,7 +632,7 @@ TEST(the_nth_allocation_may_fail)
         const sumi_image_item item = {.text = "red", .negative_prompt = loaded, .seed = 1};
         sumi_image_desc desc = edit_image(model, &item, 2);
         desc.step_count = 1;
-        desc.guidance = 1.0f;
+        desc.guidance.scale = 1.0f;
         sumi_memory memory;
         CHECK(is_expected(sumi_image_memory(engine, &desc, &memory)));
         sumi_image image;
@@ -655,7 +655,7 @@ TEST(a_job_can_be_cancelled_after_every_slice)
     const sumi_image_item item = {.text = "red", .negative_text = "grey", .seed = 1};
     sumi_image_desc desc = edit_image(model, &item, 3);
     desc.step_count = 1;
-    desc.guidance = 1.0f;
+    desc.guidance.scale = 1.0f;
     const uint64_t whole = edit_hash(engine, &desc);
     CHECK(whole != 0);
     sumi_prompt_desc pd = sumi_prompt_defaults(model);

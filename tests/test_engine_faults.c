@@ -58,10 +58,10 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     sumi_image_desc d = small_image(model, &item);
     d.width = d.height = 16;
     d.step_count = 1;
-    d.start_image = &start;
-    d.mask = &mask;
-    d.strength = 1.0f;
-    d.guidance = 1.0f;
+    d.start.image = &start;
+    d.start.mask = &mask;
+    d.start.strength = 1.0f;
+    d.guidance.scale = 1.0f;
     d.preview_every = 1;
     d.loras = &use;
     d.lora_count = lora != NULL ? 1 : 0;
@@ -142,7 +142,7 @@ TEST(the_nth_allocation_may_fail_with_the_hosts_files)
         atomic_store(&s_host.fail_at, n);
         archive a = {0};
         sumi_engine_desc ed = host_desc(&s_host);
-        ed.files = (sumi_files){archive_open, archive_read, NULL, archive_close, &a};
+        ed.files = &(sumi_files){archive_open, archive_read, NULL, archive_close, &a};
         sumi_engine* engine = NULL;
         sumi_result result = sumi_engine_create(&ed, &engine);
         CHECK(is_expected(result));

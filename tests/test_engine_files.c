@@ -89,9 +89,11 @@ static sumi_engine* slow_engine(slow_archive* a, double bytes_per_us, bool maps)
     memset(a, 0, sizeof *a);
     a->bytes_per_us = bytes_per_us;
     sumi_engine_desc desc = host_desc(&s_host);
-    desc.files = (sumi_files){slow_open, slow_read, maps ? slow_map : NULL, slow_close, a};
+    sumi_files files = {slow_open, slow_read, maps ? slow_map : NULL, slow_close, a};
+    desc.files = &files;
     sumi_engine* engine = NULL;
     CHECK_NUMBER(sumi_engine_create(&desc, &engine), SUMI_OK);
+    memset(&files, 0xff, sizeof files); // the engine has its own copy
     return engine;
 }
 
@@ -391,7 +393,7 @@ TEST(a_config_that_contradicts_the_tensors_is_refused)
         editor e = {cases[i].file, cases[i].key, cases[i].value, 0};
         memset(&s_host, 0, sizeof s_host);
         sumi_engine_desc ed = host_desc(&s_host);
-        ed.files = (sumi_files){edited_open, edited_read, NULL, edited_close, &e};
+        ed.files = &(sumi_files){edited_open, edited_read, NULL, edited_close, &e};
         sumi_engine* engine = NULL;
         CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
         if (engine == NULL) return;
@@ -428,7 +430,7 @@ static void check_author(const char* model, const char* class_name, const char* 
     editor e = {"model_index.json", "_class_name", value, 0};
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
-    ed.files = (sumi_files){edited_open, edited_read, NULL, edited_close, &e};
+    ed.files = &(sumi_files){edited_open, edited_read, NULL, edited_close, &e};
     ed.log = (sumi_log){keep_warning, NULL};
     s_warnings = 0;
     sumi_engine* engine = NULL;
@@ -443,8 +445,8 @@ static void check_author(const char* model, const char* class_name, const char* 
     for (int preset = 0; preset < 5; preset++) {
         const sumi_image_desc desc = sumi_image_defaults(opened, (sumi_preset)preset);
         if (preset == SUMI_PRESET_MODEL) CHECK_NUMBER(desc.step_count, steps != 0 ? steps : usual_steps);
-        if (preset == SUMI_PRESET_FAST) CHECK(desc.guidance == info.guidance_off && desc.step_count < 20);
-        else CHECK(desc.guidance == want);
+        if (preset == SUMI_PRESET_FAST) CHECK(desc.guidance.scale == info.guidance_off && desc.step_count < 20);
+        else CHECK(desc.guidance.scale == want);
     }
     CHECK(info.guidance == want && info.uses_guidance == (want != info.guidance_off));
     CHECK_NUMBER(s_warnings, word != NULL);

@@ -10,7 +10,7 @@ TEST(status_tells_how_far_a_job_is)
     rich_image(&desc, model);
     desc.solver = SUMI_SOLVER_MIDPOINT;
     desc.step_count = 4;
-    desc.strength = 0.75f;
+    desc.start.strength = 0.75f;
     desc.preview_every = 2;
     for (int round = 0; round < 2; round++) {
         sumi_job job;

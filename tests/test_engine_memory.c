@@ -63,7 +63,7 @@ TEST(memory_is_known_exactly_beforehand)
     desc.item_count = 2;
     desc.width = 64;
     desc.height = 48;
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     desc.preview_every = 1;
     desc.targets = targets;
     sumi_memory memory;
@@ -152,11 +152,11 @@ TEST(no_job_takes_more_at_any_time_than_was_known)
         desc.width = 256, desc.height = 192;
         for (int32_t channels = 1; channels <= 4; channels += channels == 1 ? 2 : 1) {
             const sumi_pixels picture = {pixels, source_width, source_height, source_width * channels, channels};
-            desc.start_image = &picture;
-            desc.mask = NULL;
+            desc.start.image = &picture;
+            desc.start.mask = NULL;
             check_peak(engine, &desc, budget, "a large start picture");
-            desc.mask = &picture;
-            desc.mask_feather = 9;
+            desc.start.mask = &picture;
+            desc.start.mask_feather = 9;
             check_peak(engine, &desc, budget, "a large mask");
         }
         close_engine(engine);
@@ -189,7 +189,7 @@ TEST(a_warm_job_allocates_nothing)
     uint8_t painted[20 * 20 * 4];
     memset(painted, 200, sizeof painted);
     sumi_pixels mask = {painted, 20, 20, 0, 4};
-    desc.mask = &mask;
+    desc.start.mask = &mask;
     check_no_allocation(engine, &desc, "inpainting");
     desc.preview_every = 1;
     check_no_allocation(engine, &desc, "previews");
@@ -205,8 +205,8 @@ TEST(a_warm_job_allocates_nothing)
     check_no_allocation(engine, &desc, "a deadline");
     float noise[256];
     for (int i = 0; i < 256; i++) noise[i] = (float)(i % 7) - 3.0f;
-    desc.noise = SUMI_NOISE_GIVEN;
-    desc.noise_values = noise;
+    desc.noise.source = SUMI_NOISE_GIVEN;
+    desc.noise.values = noise;
     check_no_allocation(engine, &desc, "given noise");
     // other seeds, schedules and texts of as many tokens are the same shape
     sumi_image_item item = {.text = "a red fox", .seed = 1234567};
@@ -327,7 +327,7 @@ TEST(the_hosts_files_are_read_and_closed)
     memset(&s_host, 0, sizeof s_host);
     archive a = {0};
     sumi_engine_desc ed = host_desc(&s_host);
-    ed.files = (sumi_files){archive_open, archive_read, NULL, archive_close, &a};
+    ed.files = &(sumi_files){archive_open, archive_read, NULL, archive_close, &a};
     sumi_model* model = NULL;
     sumi_engine* engine = open_engine(&ed, &model);
     CHECK(engine != NULL && a.opened > 0);
@@ -354,7 +354,7 @@ TEST(weights_that_are_not_finite_give_a_result_and_no_image)
         memset(&s_host, 0, sizeof s_host);
         archive a = {.damages = damaged[i]};
         sumi_engine_desc ed = host_desc(&s_host);
-        ed.files = (sumi_files){archive_open, archive_read, NULL, archive_close, &a};
+        ed.files = &(sumi_files){archive_open, archive_read, NULL, archive_close, &a};
         sumi_model* model = NULL;
         sumi_engine* engine = NULL;
         CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);

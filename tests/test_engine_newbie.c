@@ -65,8 +65,8 @@ TEST(facts_and_presets_are_the_authors)
         const sumi_image_desc desc = sumi_image_defaults(model, presets[i].preset);
         CHECK(desc.width == presets[i].side && desc.height == presets[i].side);
         CHECK_NUMBER(desc.step_count, presets[i].steps);
-        CHECK(desc.guidance == presets[i].guidance && desc.guidance_end == presets[i].end);
-        CHECK(desc.guidance_begin == 0.0f && desc.guidance_norm_limit == 0.0f && desc.shift == 0.0f);
+        CHECK(desc.guidance.scale == presets[i].guidance && desc.guidance.end == presets[i].end);
+        CHECK(desc.guidance.begin == 0.0f && desc.guidance.norm_limit == 0.0f && desc.shift == 0.0f);
         CHECK_NUMBER(desc.solver, presets[i].solver);
     }
     close_engine(engine);
@@ -119,11 +119,11 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     desc.height = c->height;
     desc.step_count = 6;
     desc.solver = c->solver;
-    desc.guidance = c->guidance;
-    desc.guidance_end = c->guidance_end;
-    desc.guidance_norm_limit = c->norm_limit;
-    desc.noise = SUMI_NOISE_GIVEN;
-    desc.noise_values = noise;
+    desc.guidance.scale = c->guidance;
+    desc.guidance.end = c->guidance_end;
+    desc.guidance.norm_limit = c->norm_limit;
+    desc.noise.source = SUMI_NOISE_GIVEN;
+    desc.noise.values = noise;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     sumi_job_wait(engine, job, SUMI_FOREVER);
@@ -382,8 +382,8 @@ TEST(a_batch_equals_single_images)
     sumi_engine* engine = open_newbie(&model);
     sumi_image_desc desc = small_newbie(model, s_items);
     for (int guided = 0; guided < 3; guided++) { // not at all, at the beginning, always
-        desc.guidance = guided > 0 ? 4.0f : 1.0f;
-        desc.guidance_end = guided > 1 ? 1.0f : 0.25f;
+        desc.guidance.scale = guided > 0 ? 4.0f : 1.0f;
+        desc.guidance.end = guided > 1 ? 1.0f : 0.25f;
         for (int32_t first = 0; first < 3; first++) { // who stands beside whom
             desc.items = s_items + first;
             desc.item_count = 4 - first;
@@ -432,21 +432,21 @@ TEST(guidance_counts_at_the_beginning_alone)
     sumi_engine* engine = open_newbie(&model);
     sumi_image_item item = ITEM("a red fox", 7);
     sumi_image_desc desc = small_newbie(model, &item);
-    CHECK(desc.guidance_end == 0.25f);
+    CHECK(desc.guidance.end == 0.25f);
     const uint64_t early = draw_hash(engine, &desc);
-    desc.guidance_end = 1.0f;
+    desc.guidance.end = 1.0f;
     const uint64_t whole = draw_hash(engine, &desc);
-    desc.guidance_end = 0.0f; // the first run of the network has time 0
+    desc.guidance.end = 0.0f; // the first run of the network has time 0
     const uint64_t first = draw_hash(engine, &desc);
-    desc.guidance_end = 0.25f;
-    desc.guidance_norm_limit = 1.0f;
+    desc.guidance.end = 0.25f;
+    desc.guidance.norm_limit = 1.0f;
     const uint64_t limited = draw_hash(engine, &desc);
-    desc.guidance_norm_limit = 1e6f;
+    desc.guidance.norm_limit = 1e6f;
     CHECK(draw_hash(engine, &desc) == early);
-    desc.guidance_norm_limit = 0.0f;
+    desc.guidance.norm_limit = 0.0f;
     item.negative_text = "grey";
     const uint64_t other = draw_hash(engine, &desc);
-    desc.guidance = 1.0f; // off: nobody reads the negative text
+    desc.guidance.scale = 1.0f; // off: nobody reads the negative text
     const uint64_t off = draw_hash(engine, &desc);
     item.negative_text = NULL;
     CHECK(draw_hash(engine, &desc) == off);
@@ -455,7 +455,7 @@ TEST(guidance_counts_at_the_beginning_alone)
         CHECK(all[i] != 0);
         for (int k = 0; k < i; k++) CHECK(all[i] != all[k]);
     }
-    desc.guidance = 4.0f; // without a text it is the authors' own: the empty one
+    desc.guidance.scale = 4.0f; // without a text it is the authors' own: the empty one
     const uint64_t own = draw_hash(engine, &desc);
     item.negative_text = "";
     CHECK(draw_hash(engine, &desc) == own && own != early);
@@ -472,7 +472,7 @@ TEST(an_image_depends_on_both_encoders)
     memcpy(mixed->features[1], owl->features[1], (size_t)owl->width[1] * sizeof(float));
     sumi_image_item items[3] = {{.prompt = fox, .seed = 7}, {.prompt = owl, .seed = 7}, {.prompt = mixed, .seed = 7}};
     sumi_image_desc desc = small_newbie(model, items);
-    desc.guidance = 1.0f;
+    desc.guidance.scale = 1.0f;
     uint64_t hashes[3];
     for (int i = 0; i < 3; i++) {
         desc.items = &items[i];
@@ -507,20 +507,20 @@ TEST(a_start_image_its_latents_and_a_mask)
     const sumi_image_item item = ITEM("a red fox", 7);
     sumi_image_desc desc = small_newbie(model, &item);
     const uint64_t of_noise = draw_hash(engine, &desc);
-    desc.start_image = &start;
-    desc.start_posterior = SUMI_POSTERIOR_MODE;
-    desc.strength = 0.5f;
+    desc.start.image = &start;
+    desc.start.posterior = SUMI_POSTERIOR_MODE;
+    desc.start.strength = 0.5f;
     const uint64_t of_picture = draw_hash(engine, &desc);
-    desc.strength = 0.75f;
+    desc.start.strength = 0.75f;
     const uint64_t stronger = draw_hash(engine, &desc);
-    desc.strength = 0.5f;
-    desc.start_image = NULL;
-    desc.start_latents = latents;
+    desc.start.strength = 0.5f;
+    desc.start.image = NULL;
+    desc.start.latents = latents;
     CHECK(of_picture != 0 && of_picture == draw_hash(engine, &desc));
     CHECK(of_picture != of_noise && of_picture != stronger && stronger != 0);
     // what is black stays: the upper latents are those of the start
-    desc.mask = &mask;
-    desc.strength = 1.0f;
+    desc.start.mask = &mask;
+    desc.start.strength = 1.0f;
     float got[16 * 6 * 4];
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     sumi_job_wait(engine, job, SUMI_FOREVER);

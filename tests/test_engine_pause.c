@@ -92,8 +92,8 @@ TEST(a_running_job_gives_way_and_keeps_its_bits)
         desc.solver = solvers[s];
         desc.step_count = 4;
         desc.preview_every = s % 2;
-        if (s == 1) desc.mask = &mask;
-        if (s > 2) desc.start_image = NULL, desc.strength = 1.0f;
+        if (s == 1) desc.start.mask = &mask;
+        if (s > 2) desc.start.image = NULL, desc.start.strength = 1.0f;
         const uint64_t want = draw_hash(engine, &desc);
         CHECK(want != 0);
         int updates = 0;

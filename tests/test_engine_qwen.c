@@ -59,10 +59,10 @@ TEST(facts_and_presets_are_the_authors)
     const sumi_image_desc own = sumi_image_defaults(model, SUMI_PRESET_MODEL),
                           fast = sumi_image_defaults(model, SUMI_PRESET_FAST),
                           preview = sumi_image_defaults(model, SUMI_PRESET_PREVIEW);
-    CHECK(own.width == 1328 && own.height == 1328 && own.guidance == 4.0f && own.shift == 0.0f);
+    CHECK(own.width == 1328 && own.height == 1328 && own.guidance.scale == 4.0f && own.shift == 0.0f);
     CHECK_NUMBER(own.step_count, 50);
     CHECK_NUMBER(fast.step_count, 4);
-    CHECK(fast.guidance == info.guidance_off && fast.shift == 3.0f);
+    CHECK(fast.guidance.scale == info.guidance_off && fast.shift == 3.0f);
     CHECK(preview.width == 768 && preview.step_count < own.step_count);
     close_engine(engine);
 }
@@ -165,16 +165,16 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     desc.width = c->width;
     desc.height = c->height;
     desc.step_count = c->step_count;
-    desc.strength = c->strength;
-    desc.noise = SUMI_NOISE_GIVEN;
-    desc.noise_values = noise;
-    if (c->negative_text == NULL) desc.guidance = sumi_model_get_info(model).guidance_off;
+    desc.start.strength = c->strength;
+    desc.noise.source = SUMI_NOISE_GIVEN;
+    desc.noise.values = noise;
+    if (c->negative_text == NULL) desc.guidance.scale = sumi_model_get_info(model).guidance_off;
     picture_file start, mask;
     sumi_pixels start_pixels, mask_pixels;
-    if (read_picture(c->start, &start, &start_pixels)) desc.start_image = &start_pixels;
-    if (read_picture(c->mask, &mask, &mask_pixels)) desc.mask = &mask_pixels;
-    desc.mask_feather = -1; // the reference keeps what the VAE makes of it
-    if (desc.start_image != NULL) desc.start_noise_values = posterior;
+    if (read_picture(c->start, &start, &start_pixels)) desc.start.image = &start_pixels;
+    if (read_picture(c->mask, &mask, &mask_pixels)) desc.start.mask = &mask_pixels;
+    desc.start.mask_feather = -1; // the reference keeps what the VAE makes of it
+    if (desc.start.image != NULL) desc.start.noise_values = posterior;
     sumi_lora* lora = c->lora != NULL ? read_lora_at(engine, model, c->lora) : NULL;
     const sumi_lora_use use = {lora, 1.0f};
     desc.loras = lora != NULL ? &use : NULL;
@@ -216,7 +216,7 @@ TEST(a_batch_of_texts_of_any_length_equals_single_images)
         {.text = "", .seed = 3}};
     sumi_image_desc desc = small_qwen(model, items);
     for (int guided = 0; guided < 2; guided++) {
-        desc.guidance = guided ? 4.0f : 1.0f;
+        desc.guidance.scale = guided ? 4.0f : 1.0f;
         desc.items = items;
         desc.item_count = 3;
         sumi_image batch[3];
@@ -242,16 +242,16 @@ TEST(guidance_and_the_negative_text_count)
     sumi_image_item item = ITEM("a red fox", 7);
     sumi_image_desc desc = small_qwen(model, &item);
     const uint64_t four = draw_hash(engine, &desc);
-    desc.guidance = 3.0f;
+    desc.guidance.scale = 3.0f;
     const uint64_t three = draw_hash(engine, &desc);
     item.negative_text = "grey";
     const uint64_t other = draw_hash(engine, &desc);
-    desc.guidance = 1.0f; // off: nobody reads the negative text
+    desc.guidance.scale = 1.0f; // off: nobody reads the negative text
     const uint64_t off = draw_hash(engine, &desc);
     item.negative_text = NULL;
     CHECK(off != 0 && off == draw_hash(engine, &desc));
     CHECK(four != 0 && three != 0 && other != 0 && four != three && three != other && other != off);
-    desc.guidance = 0.5f;
+    desc.guidance.scale = 0.5f;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
     close_engine(engine);
@@ -315,15 +315,15 @@ TEST(a_start_image_and_its_latents_begin_alike)
     sumi_image_desc desc = small_qwen(model, &item);
     desc.step_count = 4;
     const uint64_t of_noise = draw_hash(engine, &desc);
-    desc.start_image = &start;
-    desc.start_posterior = SUMI_POSTERIOR_MODE;
-    desc.strength = 0.5f;
+    desc.start.image = &start;
+    desc.start.posterior = SUMI_POSTERIOR_MODE;
+    desc.start.strength = 0.5f;
     const uint64_t of_picture = draw_hash(engine, &desc);
-    desc.strength = 0.75f;
+    desc.start.strength = 0.75f;
     const uint64_t stronger = draw_hash(engine, &desc);
-    desc.strength = 0.5f;
-    desc.start_image = NULL;
-    desc.start_latents = latents;
+    desc.start.strength = 0.5f;
+    desc.start.image = NULL;
+    desc.start.latents = latents;
     CHECK(of_picture != 0 && of_picture == draw_hash(engine, &desc));
     CHECK(of_picture != of_noise && of_picture != stronger && stronger != 0);
     close_engine(engine);

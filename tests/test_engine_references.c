@@ -337,7 +337,7 @@ TEST(batches_guidance_starts_and_previews_go_with_references)
     const sumi_image_item items[2] = {{.text = "make it red", .seed = 1}, {.text = "make it blue", .seed = 2}};
     sumi_image_desc desc = edit_image(model, items, 2);
     desc.item_count = 2;
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     desc.preview_every = 1;
     const uint64_t both = edit_hash(engine, &desc);
     CHECK(both != 0);
@@ -361,10 +361,10 @@ TEST(batches_guidance_starts_and_previews_go_with_references)
     }
     CHECK(both == apart * 31 * 31 + pictures);
     // start image and mask
-    desc.start_image = &edit_pictures()[0];
-    desc.strength = 0.9f;
+    desc.start.image = &edit_pictures()[0];
+    desc.start.strength = 0.9f;
     const uint64_t started = edit_hash(engine, &desc);
-    desc.mask = &edit_pictures()[1];
+    desc.start.mask = &edit_pictures()[1];
     CHECK(started != 0 && started != both && edit_hash(engine, &desc) != 0);
     desc.deadline_ms = 60000;
     CHECK(edit_hash(engine, &desc) != 0);

@@ -112,9 +112,9 @@ TEST(nothing_is_reused_below_the_threshold_and_the_most_above_it)
         for (int guided = 0; guided < 2; guided++) {
             sumi_image_desc desc = long_image(model, &s_guided);
             desc.solver = SUMI_SOLVER_EULER;
-            desc.guidance = sumi_model_get_info(model).guidance_off + (guided ? 2.0f : 0.0f);
-            desc.guidance_begin = 0.0f;
-            desc.guidance_end = 1.0f;
+            desc.guidance.scale = sumi_model_get_info(model).guidance_off + (guided ? 2.0f : 0.0f);
+            desc.guidance.begin = 0.0f;
+            desc.guidance.end = 1.0f;
             const counts off = draw_counts(engine, &desc);
             CHECK_NUMBER(off.evaluations, STEPS);
             CHECK_NUMBER(off.reused, 0);
@@ -155,17 +155,17 @@ TEST(the_first_and_the_last_step_are_whole)
     CHECK_NUMBER(got.reused, 8);
     desc.solver = SUMI_SOLVER_EULER;
     desc.step_count = STEPS;
-    desc.guidance = 2.0f;
-    desc.guidance_end = 0.52f;
+    desc.guidance.scale = 2.0f;
+    desc.guidance.end = 0.52f;
     got = draw_counts(engine, &desc);
     // 1 - sigma is 0, 1/14 .. 13/14: guided up to 7/14
     CHECK_NUMBER(got.evaluations, STEPS);
     CHECK_NUMBER(got.reused, most_reused(8, false) + most_reused(6, true));
     static uint8_t pixels[32 * 32 * 3];
     const sumi_pixels start = {pixels, 32, 32, 0, 3};
-    desc.guidance = 0.0f;
-    desc.start_image = &start;
-    desc.strength = 0.5f;
+    desc.guidance.scale = 0.0f;
+    desc.start.image = &start;
+    desc.start.strength = 0.5f;
     got = draw_counts(engine, &desc);
     CHECK_NUMBER(got.evaluations, STEPS / 2);
     CHECK_NUMBER(got.reused, most_reused(STEPS / 2, true));
@@ -198,14 +198,15 @@ TEST(slices_threads_and_paces_change_no_bit)
         ed.max_slice_us = i == 1 ? 20 : i == 2 ? 300 : 2000;
         ed.cpu_thread_count = i == 3 ? 3 : 1;
         if (i == 4) ed.pump = SUMI_PUMP_THREAD;
-        tasks_host tasks = {0};
-        if (i == 5) ed.tasks = (sumi_tasks){3, begin_task, finish_task, &tasks};
+        tasks_host loops = {0};
+        const sumi_tasks tasks = {3, begin_task, finish_task, &loops};
+        if (i == 5) ed.tasks = &tasks;
         sumi_model* model;
         sumi_engine* engine = open_engine(&ed, &model);
         CHECK(engine != NULL);
         if (engine == NULL) return;
         sumi_image_desc desc = smooth_image(model, &s_guided);
-        desc.guidance = 2.0f;
+        desc.guidance.scale = 2.0f;
         desc.step_cache = SOME;
         desc.preview_every = i == 2 ? 1 : 0;
         desc.profile = i == 3;
@@ -244,7 +245,7 @@ TEST(the_memory_is_counted_and_kept_within)
 {
     OPEN(engine, model);
     sumi_image_desc desc = long_image(model, &s_guided);
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     sumi_memory plain, cached;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &plain), SUMI_OK);
     desc.step_cache = HUGE;
@@ -281,8 +282,8 @@ TEST(pauses_change_no_bit)
         sumi_image_desc desc = s == 0 ? smooth_image(model, &s_guided) : long_image(model, &s_guided);
         desc.solver = solvers[s];
         desc.step_cache = s == 0 ? SOME : HUGE;
-        desc.guidance = 2.0f;
-        desc.guidance_end = s == 1 ? 0.5f : 1.0f;
+        desc.guidance.scale = 2.0f;
+        desc.guidance.end = s == 1 ? 0.5f : 1.0f;
         const counts want = draw_counts(engine, &desc);
         bool is_over = false;
         for (int updates = 5; !is_over && t_errors == 0; updates += s == 0 ? 7 : 31) {
@@ -313,7 +314,7 @@ TEST(a_job_that_reuses_may_be_paused_again_and_again)
 {
     OPEN_WITH(200, engine, model);
     sumi_image_desc desc = smooth_image(model, &s_guided);
-    desc.guidance = 2.0f;
+    desc.guidance.scale = 2.0f;
     desc.step_cache = HUGE;
     const counts want = draw_counts(engine, &desc);
     int pauses = 0;

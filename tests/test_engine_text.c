@@ -54,7 +54,7 @@ static sumi_engine* open_traced(host* h, const char* path, sumi_model** out_mode
 {
     memset(h, 0, sizeof *h);
     sumi_engine_desc desc = host_desc(h);
-    desc.tracer = (sumi_tracer){pass_turn, NULL};
+    desc.tracer = &(sumi_tracer){pass_turn, NULL};
     memset(&s_trace, 0, sizeof s_trace);
     s_trace.engine = open_engine(&desc, NULL);
     *out_model = load_model_at(s_trace.engine, path);

@@ -201,7 +201,7 @@ static void check_completion(sumi_pump pump)
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
     ed.pump = pump;
-    ed.completion = (sumi_completion){note_ended, &t};
+    ed.completion = &(sumi_completion){note_ended, &t};
     CHECK_NUMBER(sumi_engine_create(&ed, &t.engine), SUMI_OK);
     if (t.engine == NULL) return;
     sumi_model* model = load_model(t.engine);
@@ -422,7 +422,7 @@ TEST(the_memory_answer_waits_for_no_slice)
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
     ed.pump = SUMI_PUMP_THREAD;
-    ed.files = (sumi_files){gate_open, gate_read, NULL, gate_close, &g};
+    ed.files = &(sumi_files){gate_open, gate_read, NULL, gate_close, &g};
     sumi_model* model = NULL;
     sumi_engine* engine = open_engine(&ed, &model);
     CHECK(engine != NULL);
@@ -549,7 +549,7 @@ TEST(one_thread_on_a_machine_of_several_processors_is_told)
     desc.cpu_thread_count = 0;
     CHECK(open_on(3, desc, ", 3 threads").count == 0);
     desc.cpu_thread_count = 1;
-    desc.tasks = (sumi_tasks){1, run_whole_loop, finish_nothing, NULL}; // how many work is the host program's matter
+    desc.tasks = &(sumi_tasks){1, run_whole_loop, finish_nothing, NULL}; // how many work is the host program's matter
     CHECK(open_on(8, desc, ", 1 thread").count == 0);
     CHECK(h.live == 0);
 }

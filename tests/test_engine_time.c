@@ -176,7 +176,7 @@ TEST(a_tracer_sees_every_piece_of_work)
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
     ed.max_slice_us = 100;
-    ed.tracer = (sumi_tracer){see_span, &seen};
+    ed.tracer = &(sumi_tracer){see_span, &seen};
     sumi_model* model = NULL;
     sumi_engine* engine = open_engine(&ed, &model);
     CHECK(engine != NULL);

@@ -128,7 +128,7 @@ static bool draw_model(sumi_model* model, bool refers, drawing* out)
     sumi_image_desc desc = small_image(model, &item);
     desc.width = WIDTH;
     desc.height = HEIGHT;
-    desc.guidance = 4.0f;
+    desc.guidance.scale = 4.0f;
     if (refers) {
         shrink_references(model);
         desc.references = &picture;

@@ -65,7 +65,7 @@ internal static class UnityBindings
     private static readonly Dictionary<Type, string> prefixes = new Dictionary<Type, string>
     {
         { typeof(Result), "" }, { typeof(LogLevel), "LOG_" }, { typeof(Stage), "STAGE_" }, { typeof(Backend), "BACKEND_" }, { typeof(Pump), "PUMP_" },
-        { typeof(JobState), "JOB_" }, { typeof(WeightFormat), "WEIGHTS_" }, { typeof(Preset), "PRESET_" }, { typeof(Solver), "SOLVER_" }, { typeof(GuidanceFormula), "GUIDANCE_" }, { typeof(GuidanceRule), "GUIDANCE_" }, { typeof(Noise), "NOISE_" },
+        { typeof(JobState), "JOB_" }, { typeof(WeightFormat), "WEIGHTS_" }, { typeof(Preset), "PRESET_" }, { typeof(Solver), "SOLVER_" }, { typeof(GuidanceFormula), "GUIDANCE_" }, { typeof(GuidanceRule), "GUIDANCE_" }, { typeof(NoiseSource), "NOISE_" },
         { typeof(Posterior), "POSTERIOR_" }, { typeof(Format), "FORMAT_" }, { typeof(AttentionFormat), "ATTENTION_" }, { typeof(ExternalKind), "EXTERNAL_" }
     };
 

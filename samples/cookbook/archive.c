@@ -79,8 +79,9 @@ sumi_result recipe_archive(const recipe_host* host)
     sumi_model* model;
     sumi_result result = read_archive(host->files[0], &from) ? SUMI_OK : SUMI_FILE_READ_FAILED;
     // [excerpt archive_engine]
+    const sumi_files files = {open_member, read_member, map_member, close_member, &from};
     sumi_engine_desc desc = sumi_engine_defaults();
-    desc.files = (sumi_files){open_member, read_member, map_member, close_member, &from};
+    desc.files = &files;
     // [end]
     desc.cpu_thread_count = 0;
     desc.log.write = recipe_log;

@@ -9,8 +9,8 @@ sumi_result recipe_image_to_image(const recipe_host* host)
     sumi_image_desc desc = sumi_image_defaults(host->model, SUMI_PRESET_MODEL);
     desc.items = &item;
     desc.item_count = 1;
-    desc.start_image = &start; // 8-bit grey, RGB or RGBA of any size; resized to desc.width x desc.height
-    desc.strength = 0.6f;      // near 0 the start stays as it is, at 1 nothing of it is left
+    desc.start.image = &start;  // 8-bit grey, RGB or RGBA of any size; resized to desc.width x desc.height
+    desc.start.strength = 0.6f; // near 0 the start stays as it is, at 1 nothing of it is left
     sumi_job job;
     sumi_result result = sumi_submit_images(host->engine, &desc, &job); // copies the start image
     // [end]

@@ -9,9 +9,9 @@ sumi_result recipe_inpainting(const recipe_host* host)
     sumi_image_desc desc = sumi_image_defaults(host->model, SUMI_PRESET_MODEL);
     desc.items = &item;
     desc.item_count = 1;
-    desc.start_image = &start;
-    desc.mask = &mask;    // white is painted anew, black stays; resized like the start image
-    desc.strength = 1.0f; // the white part begins with pure noise
+    desc.start.image = &start;
+    desc.start.mask = &mask;    // white is painted anew, black stays; resized like the start image
+    desc.start.strength = 1.0f; // the white part begins with pure noise
     sumi_job job;
     sumi_result result = sumi_submit_images(host->engine, &desc, &job);
     // [end]

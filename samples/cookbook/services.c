@@ -133,9 +133,11 @@ sumi_result recipe_services(const recipe_host* host)
     memory_pool pool = {.limit_bytes = (size_t)2 << 30};
     const int32_t thread_count = open_jobs(&jobs);
     // [excerpt services]
+    const sumi_allocator allocator = {pool_allocate, pool_release, &pool};
+    const sumi_tasks tasks = {WORKER_COUNT, begin_loop, finish_loop, &jobs}; // loops of the CPU backend
     sumi_engine_desc desc = sumi_engine_defaults();
-    desc.allocator = (sumi_allocator){pool_allocate, pool_release, &pool};
-    desc.tasks = (sumi_tasks){WORKER_COUNT, begin_loop, finish_loop, &jobs}; // loops of the CPU backend
+    desc.allocator = &allocator;
+    desc.tasks = &tasks;
     // [end]
     desc.log.write = recipe_log;
     sumi_engine* engine;

@@ -121,8 +121,9 @@ static sumi_result play(game* g, const char* prompt)
 int main(int argc, char** argv)
 {
     if (argc != 4) return fprintf(stderr, "usage: frame_loop MODEL PROMPT out.png\n"), 2;
+    const sumi_allocator allocator = {allocate, release, NULL};
     sumi_engine_desc ed = sumi_engine_defaults();
-    ed.allocator = (sumi_allocator){allocate, release, NULL};
+    ed.allocator = &allocator;
     ed.log.write = write_log;
     ed.max_slice_us = 1000; // the finest grain of the budget; 2 ms by default
     game g = {0};

@@ -212,7 +212,7 @@ static sumi_image_desc image_desc(const measuring* m, int32_t side, sumi_image_i
     desc.item_count = 1;
     desc.width = desc.height = side;
     desc.step_count = m->desc->step_count;
-    desc.guidance = sumi_model_get_info(m->model).guidance_off;
+    desc.guidance.scale = sumi_model_get_info(m->model).guidance_off;
     return desc;
 }
 
@@ -369,7 +369,8 @@ static sumi_result start(measuring* m, synthetic_files* files)
 {
     sumi_engine_desc ed = engine_desc(m->desc, m->detail);
     sample first;
-    ed.files = synthetic_services(files);
+    const sumi_files services = synthetic_services(files);
+    ed.files = &services;
     begin(m, "loading");
     const double began = now(m->desc);
     make_text(m);

@@ -18,7 +18,7 @@ typedef struct parameters {
     int32_t width, height;         // 0: unknown
     int32_t solver;                // a sumi_solver; -1: unknown
     int32_t guidance_rule;         // a sumi_guidance_rule; SUMI_GUIDANCE_MODEL: not said
-    int32_t noise;                 // a sumi_noise; -1: unknown
+    int32_t noise;                 // a sumi_noise_source; -1: unknown
     int32_t reference_count;
     uint64_t seed;
     bool has_seed;

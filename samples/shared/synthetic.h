@@ -68,7 +68,7 @@ bool synthetic_write(const char* folder, const synthetic_config* config);
 #endif
 // Makes the same checkpoint in memory without a file: one block of random numbers is mapped many times, so that any
 // size takes 64 MB. Returns NULL after printing a sentence. Load SYNTHETIC_PATH with these services in
-// sumi_engine_desc.files; close after the engine.
+// For sumi_engine_desc.files; close after the engine.
 #define SYNTHETIC_PATH "synthetic"
 typedef struct synthetic_files synthetic_files;
 synthetic_files* synthetic_open(const synthetic_config* config);

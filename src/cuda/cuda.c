@@ -695,7 +695,7 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
         return result;
     }
     sumi_cuda_port_init(&cuda->port, &cuda->device, cuda);
-    sumi_device_stock_init(&cuda->stock, heap, &cuda->port.port, &desc->device_allocator);
+    sumi_device_stock_init(&cuda->stock, heap, &cuda->port.port, desc->device_allocator);
     sumi_cuda_scope scope;
     result = sumi_cuda_enter(&cuda->device, &scope, error);
     if (result == SUMI_OK) {

@@ -64,10 +64,8 @@ sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset)
 {
     sumi_image_desc desc = {
         .model = model,
-        .noise = SUMI_NOISE_TORCH_CPU,
-        .noise_multiprocessors = 132,
-        .noise_threads_per_multiprocessor = 2048,
-        .start_posterior = SUMI_POSTERIOR_SAMPLE,
+        .noise = {.source = SUMI_NOISE_TORCH_CPU, .multiprocessors = 132, .threads_per_multiprocessor = 2048},
+        .start = {.posterior = SUMI_POSTERIOR_SAMPLE},
         .cookie = SUMI_COOKIE_IMAGE,
     };
     if (model == NULL) return desc;
@@ -75,13 +73,13 @@ sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset)
     desc.width = values->width;
     desc.height = values->height;
     desc.step_count = values->step_count;
-    desc.guidance = values->guidance;
-    desc.guidance_begin = values->guidance_begin;
-    desc.guidance_end = values->guidance_end;
-    desc.guidance_norm_limit = values->guidance_norm_limit;
-    desc.guidance_rule = values->guidance_rule;
+    desc.guidance = (sumi_guidance){.scale = values->guidance,
+                                    .begin = values->guidance_begin,
+                                    .end = values->guidance_end,
+                                    .rule = values->guidance_rule,
+                                    .norm_limit = values->guidance_norm_limit};
     desc.solver = values->solver;
     desc.shift = values->shift;
-    desc.strength = values->strength;
+    desc.start.strength = values->strength;
     return desc;
 }

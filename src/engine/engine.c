@@ -30,18 +30,42 @@
 
 // ---- Create ---------------------------------------------------------------------------------------------------------
 
-static sumi_result check_services(const sumi_engine_desc* desc, sumi_error* error)
+static sumi_services services_of(const sumi_engine_desc* desc)
 {
-    SUMI_REFUSE((desc->allocator.allocate == NULL) != (desc->allocator.release == NULL), SUMI_INVALID_ARGUMENT,
+    sumi_services services = {0};
+    if (desc->allocator != NULL) services.allocator = *desc->allocator;
+    if (desc->device_allocator != NULL) services.device_allocator = *desc->device_allocator;
+    if (desc->files != NULL) services.files = *desc->files;
+    if (desc->tasks != NULL) services.tasks = *desc->tasks;
+    if (desc->completion != NULL) services.completion = *desc->completion;
+    if (desc->tracer != NULL) services.tracer = *desc->tracer;
+    return services;
+}
+
+static void copy_desc(sumi_engine* engine, const sumi_engine_desc* desc)
+{
+    engine->services = services_of(desc);
+    engine->desc = *desc;
+    engine->desc.allocator = &engine->services.allocator;
+    engine->desc.device_allocator = &engine->services.device_allocator;
+    engine->desc.files = &engine->services.files;
+    engine->desc.tasks = &engine->services.tasks;
+    engine->desc.completion = &engine->services.completion;
+    engine->desc.tracer = &engine->services.tracer;
+}
+
+static sumi_result check_services(const sumi_services* services, sumi_error* error)
+{
+    SUMI_REFUSE((services->allocator.allocate == NULL) != (services->allocator.release == NULL), SUMI_INVALID_ARGUMENT,
                 "allocator: give both allocate and release, or neither for the C library's");
-    SUMI_REFUSE((desc->device_allocator.allocate == NULL) != (desc->device_allocator.release == NULL),
+    SUMI_REFUSE((services->device_allocator.allocate == NULL) != (services->device_allocator.release == NULL),
                 SUMI_INVALID_ARGUMENT, "device_allocator: give both allocate and release, or neither for the driver's");
-    const sumi_files* files = &desc->files;
+    const sumi_files* files = &services->files;
     bool has_files = files->open != NULL || files->read != NULL || files->map != NULL || files->close != NULL;
     SUMI_REFUSE(has_files && (files->open == NULL || files->read == NULL || files->close == NULL),
                 SUMI_INVALID_ARGUMENT,
                 "files: give open, read and close (map may be NULL), or none of them for memory-mapped files");
-    const sumi_tasks* tasks = &desc->tasks;
+    const sumi_tasks* tasks = &services->tasks;
     SUMI_REFUSE((tasks->begin == NULL) != (tasks->finish == NULL), SUMI_INVALID_ARGUMENT,
                 "tasks: give both begin and finish, or neither");
     SUMI_REFUSE(tasks->begin != NULL && (tasks->worker_count < 1 || tasks->worker_count > 1024), SUMI_INVALID_ARGUMENT,
@@ -57,7 +81,8 @@ static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
     int backend = (int)desc->backend, pump = (int)desc->pump;
     SUMI_REFUSE(backend < 0 || backend > SUMI_BACKEND_CUDA, SUMI_INVALID_ARGUMENT, "backend is %d: no such backend",
                 backend);
-    SUMI_TRY(check_services(desc, error));
+    const sumi_services services = services_of(desc);
+    SUMI_TRY(check_services(&services, error));
     SUMI_REFUSE(pump < 0 || pump > SUMI_PUMP_THREAD, SUMI_INVALID_ARGUMENT, "pump is %d: no such mode", pump);
     SUMI_REFUSE(desc->job_capacity < 1 || desc->job_capacity > SUMI_MAX_JOBS, SUMI_INVALID_ARGUMENT,
                 "job_capacity is %d: give 1 to %d", (int)desc->job_capacity, SUMI_MAX_JOBS);
@@ -69,8 +94,8 @@ static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
 // Refuses members that only a GPU can use.
 static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error)
 {
-    SUMI_REFUSE(desc->device_allocator.allocate != NULL, SUMI_NOT_SUPPORTED,
-                "device_allocator: the CPU backend has no device memory; leave it zero");
+    SUMI_REFUSE(desc->device_allocator->allocate != NULL, SUMI_NOT_SUPPORTED,
+                "device_allocator: the CPU backend has no device memory; leave NULL");
     SUMI_REFUSE(desc->cuda.ordinal != -1, SUMI_NOT_SUPPORTED,
                 "cuda.ordinal is %d: the CPU backend has no devices to choose from; leave -1", (int)desc->cuda.ordinal);
     SUMI_REFUSE(desc->cuda.uuid != NULL, SUMI_NOT_SUPPORTED,
@@ -88,7 +113,7 @@ static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error
 static void log_slow_cpu(const sumi_engine* engine)
 {
     const int32_t processor_count = sumi_cpu_count();
-    if (engine->desc.cpu_thread_count == 1 && engine->desc.tasks.begin == NULL && processor_count > 1) {
+    if (engine->desc.cpu_thread_count == 1 && engine->desc.tasks->begin == NULL && processor_count > 1) {
         char text[160];
         snprintf(
             text, sizeof text,
@@ -150,7 +175,7 @@ static sumi_result create_members(sumi_engine* engine, sumi_error* error)
         [SUMI_OVERHEAD_PREPARE_DEVICE] = 10, [SUMI_OVERHEAD_INPUT] = 300, [SUMI_OVERHEAD_NOISE] = 100,
         [SUMI_OVERHEAD_OUTPUT] = 100};
     memcpy(engine->overhead_us, first_guess_us, sizeof first_guess_us);
-    SUMI_TRY(sumi_workers_create(heap, &engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
+    SUMI_TRY(sumi_workers_create(heap, engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
     SUMI_TRY(create_runner(engine, error));
     if (engine->desc.pump == SUMI_PUMP_THREAD && !sumi_pump_start_thread(engine))
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread for SUMI_PUMP_THREAD");
@@ -167,16 +192,16 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
         // The engine is allocated from the heap that is one of its members: this temporary heap makes the first
         // allocation, and its counts are then copied into the engine's.
         sumi_heap first;
-        sumi_heap_init(&first, &desc->allocator);
+        sumi_heap_init(&first, desc->allocator);
         engine = sumi_alloc_zero(&first, sizeof *engine);
         if (engine == NULL) {
             (void)sumi_out_of_memory(&error, sizeof *engine, "the engine");
         } else {
-            sumi_heap_init(&engine->heap, &desc->allocator);
+            sumi_heap_init(&engine->heap, desc->allocator);
             atomic_store(&engine->heap.allocated_bytes, atomic_load(&first.allocated_bytes));
             atomic_store(&engine->heap.peak, atomic_load(&first.peak));
             atomic_store(&engine->heap.count, atomic_load(&first.count));
-            engine->desc = *desc;
+            copy_desc(engine, desc);
             sumi_process_mark_init(&engine->callers.process);
             engine->memory.budget_bytes = desc->memory_budget_bytes;
             engine->frame.max_pending_us = SUMI_MAX_PENDING_US;
@@ -236,7 +261,7 @@ void sumi_engine_destroy(sumi_engine* engine)
     }
     sumi_process_mark_close(&engine->callers.process);
     sumi_heap last; // the engine's own heap lies in the block that is freed last
-    sumi_heap_init(&last, &engine->desc.allocator);
+    sumi_heap_init(&last, engine->desc.allocator);
     atomic_store(&last.allocated_bytes, atomic_load(&heap->allocated_bytes));
     sumi_free(&last, engine);
     SUMI_ASSERT(atomic_load(&last.allocated_bytes) == 0); // all memory was freed

@@ -50,7 +50,7 @@ static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* 
 }
 
 // Whether guidance is on. If it is off, negative prompts are not used.
-static bool is_guided(const sumi_image_desc* desc) { return desc->guidance != desc->model->info.guidance_off; }
+static bool is_guided(const sumi_image_desc* desc) { return desc->guidance.scale != desc->model->info.guidance_off; }
 
 static sumi_result check_image_items(const sumi_image_desc* desc, sumi_error* error)
 {
@@ -81,22 +81,22 @@ static sumi_result check_image_items(const sumi_image_desc* desc, sumi_error* er
 
 static sumi_guidance_rule guidance_rule_of(const sumi_image_desc* desc)
 {
-    return desc->guidance_rule == SUMI_GUIDANCE_MODEL ? desc->model->info.guidance_rule : desc->guidance_rule;
+    return desc->guidance.rule == SUMI_GUIDANCE_MODEL ? desc->model->info.guidance_rule : desc->guidance.rule;
 }
 
 static sumi_result check_guidance_rule(const sumi_image_desc* desc, sumi_error* error)
 {
-    const int rule = (int)desc->guidance_rule;
+    const int rule = (int)desc->guidance.rule;
     SUMI_REFUSE(rule < 0 || rule > SUMI_GUIDANCE_NORM_RESCALE, SUMI_INVALID_ARGUMENT,
-                "guidance_rule is %d: no such rule", rule);
-    SUMI_REFUSE(!is_between(desc->guidance_norm_limit, 0.0f, 1e6f), SUMI_INVALID_ARGUMENT,
-                "guidance_norm_limit is %g: give 0 (off) or a factor", (double)desc->guidance_norm_limit);
-    SUMI_REFUSE(rule == SUMI_GUIDANCE_NORM_LIMIT && desc->guidance_norm_limit == 0.0f, SUMI_INVALID_ARGUMENT,
-                "guidance_rule is SUMI_GUIDANCE_NORM_LIMIT, but guidance_norm_limit is 0: give a factor, 1 is usual");
-    SUMI_REFUSE(guidance_rule_of(desc) != SUMI_GUIDANCE_NORM_LIMIT && desc->guidance_norm_limit != 0.0f,
+                "guidance.rule is %d: no such rule", rule);
+    SUMI_REFUSE(!is_between(desc->guidance.norm_limit, 0.0f, 1e6f), SUMI_INVALID_ARGUMENT,
+                "guidance.norm_limit is %g: give 0 (off) or a factor", (double)desc->guidance.norm_limit);
+    SUMI_REFUSE(rule == SUMI_GUIDANCE_NORM_LIMIT && desc->guidance.norm_limit == 0.0f, SUMI_INVALID_ARGUMENT,
+                "guidance.rule is SUMI_GUIDANCE_NORM_LIMIT, but guidance.norm_limit is 0: give a factor, 1 is usual");
+    SUMI_REFUSE(guidance_rule_of(desc) != SUMI_GUIDANCE_NORM_LIMIT && desc->guidance.norm_limit != 0.0f,
                 SUMI_INVALID_ARGUMENT,
-                "guidance_norm_limit is %g, but guidance_rule %s: give 0, or SUMI_GUIDANCE_NORM_LIMIT",
-                (double)desc->guidance_norm_limit, rule == SUMI_GUIDANCE_MODEL ? "is the model's own" : "is another");
+                "guidance.norm_limit is %g, but guidance.rule %s: give 0, or SUMI_GUIDANCE_NORM_LIMIT",
+                (double)desc->guidance.norm_limit, rule == SUMI_GUIDANCE_MODEL ? "is the model's own" : "is another");
     return SUMI_OK;
 }
 
@@ -108,15 +108,15 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
     SUMI_REFUSE(desc->step_count < 1 || desc->step_count > SUMI_SCHEDULE_MAX_STEPS, SUMI_INVALID_ARGUMENT,
                 "step_count is %d: give 1 to %d", (int)desc->step_count, SUMI_SCHEDULE_MAX_STEPS);
     const float off = desc->model->info.guidance_off;
-    SUMI_REFUSE(!is_between(desc->guidance, off, 1000.0f), SUMI_INVALID_ARGUMENT,
-                "guidance is %g: give %g (off) to 1000", (double)desc->guidance, (double)off);
-    SUMI_REFUSE(!is_between(desc->guidance_begin, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT,
-                "guidance_begin is %g: give 0 to 1", (double)desc->guidance_begin);
-    SUMI_REFUSE(!(desc->guidance_end >= 0.0f), SUMI_INVALID_ARGUMENT, "guidance_end is %g: give 0 to 1",
-                (double)desc->guidance_end);
-    SUMI_REFUSE(desc->guidance_end < desc->guidance_begin, SUMI_INVALID_ARGUMENT,
-                "guidance_end is %g, before guidance_begin %g", (double)desc->guidance_end,
-                (double)desc->guidance_begin);
+    SUMI_REFUSE(!is_between(desc->guidance.scale, off, 1000.0f), SUMI_INVALID_ARGUMENT,
+                "guidance.scale is %g: give %g (off) to 1000", (double)desc->guidance.scale, (double)off);
+    SUMI_REFUSE(!is_between(desc->guidance.begin, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT,
+                "guidance.begin is %g: give 0 to 1", (double)desc->guidance.begin);
+    SUMI_REFUSE(!(desc->guidance.end >= 0.0f), SUMI_INVALID_ARGUMENT, "guidance.end is %g: give 0 to 1",
+                (double)desc->guidance.end);
+    SUMI_REFUSE(desc->guidance.end < desc->guidance.begin, SUMI_INVALID_ARGUMENT,
+                "guidance.end is %g, before guidance.begin %g", (double)desc->guidance.end,
+                (double)desc->guidance.begin);
     SUMI_TRY(check_guidance_rule(desc, error));
     SUMI_REFUSE(!sumi_solver_known(desc->solver), SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
                 (int)desc->solver);
@@ -137,50 +137,51 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
 
 static sumi_result check_noise(const sumi_image_desc* desc, sumi_error* error)
 {
-    const int noise = (int)desc->noise;
-    SUMI_REFUSE(noise < 0 || noise > SUMI_NOISE_GIVEN, SUMI_INVALID_ARGUMENT, "noise is %d: no such kind", noise);
-    SUMI_REFUSE(desc->noise_multiprocessors < 1 || desc->noise_multiprocessors > 4096, SUMI_INVALID_ARGUMENT,
-                "noise_multiprocessors is %d: give 1 to 4096", (int)desc->noise_multiprocessors);
-    SUMI_REFUSE(desc->noise_threads_per_multiprocessor < 256 || desc->noise_threads_per_multiprocessor > 4096,
-                SUMI_INVALID_ARGUMENT, "noise_threads_per_multiprocessor is %d: give 256 to 4096",
-                (int)desc->noise_threads_per_multiprocessor);
-    SUMI_REFUSE(noise == SUMI_NOISE_GIVEN && desc->noise_values == NULL, SUMI_INVALID_ARGUMENT,
-                "noise_values is NULL, but noise is SUMI_NOISE_GIVEN");
-    SUMI_REFUSE(noise != SUMI_NOISE_GIVEN && desc->noise_values != NULL, SUMI_INVALID_ARGUMENT,
-                "noise_values is set, but noise is not SUMI_NOISE_GIVEN");
+    const int noise = (int)desc->noise.source;
+    SUMI_REFUSE(noise < 0 || noise > SUMI_NOISE_GIVEN, SUMI_INVALID_ARGUMENT, "noise.source is %d: no such kind",
+                noise);
+    SUMI_REFUSE(desc->noise.multiprocessors < 1 || desc->noise.multiprocessors > 4096, SUMI_INVALID_ARGUMENT,
+                "noise.multiprocessors is %d: give 1 to 4096", (int)desc->noise.multiprocessors);
+    SUMI_REFUSE(desc->noise.threads_per_multiprocessor < 256 || desc->noise.threads_per_multiprocessor > 4096,
+                SUMI_INVALID_ARGUMENT, "noise.threads_per_multiprocessor is %d: give 256 to 4096",
+                (int)desc->noise.threads_per_multiprocessor);
+    SUMI_REFUSE(noise == SUMI_NOISE_GIVEN && desc->noise.values == NULL, SUMI_INVALID_ARGUMENT,
+                "noise.values is NULL, but noise.source is SUMI_NOISE_GIVEN");
+    SUMI_REFUSE(noise != SUMI_NOISE_GIVEN && desc->noise.values != NULL, SUMI_INVALID_ARGUMENT,
+                "noise.values is set, but noise.source is not SUMI_NOISE_GIVEN");
     return SUMI_OK;
 }
 
 static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
 {
-    const bool starts = desc->start_image != NULL || desc->start_latents != NULL;
-    const int posterior = (int)desc->start_posterior;
-    SUMI_REFUSE(desc->start_image != NULL && desc->start_latents != NULL, SUMI_INVALID_ARGUMENT,
-                "start_image and start_latents are both set: give one of the two");
+    const bool starts = desc->start.image != NULL || desc->start.latents != NULL;
+    const int posterior = (int)desc->start.posterior;
+    SUMI_REFUSE(desc->start.image != NULL && desc->start.latents != NULL, SUMI_INVALID_ARGUMENT,
+                "start.image and start.latents are both set: give one of the two");
     SUMI_REFUSE(posterior < 0 || posterior > SUMI_POSTERIOR_MODE, SUMI_INVALID_ARGUMENT,
-                "start_posterior is %d: no such kind", posterior);
-    SUMI_REFUSE(desc->start_noise_values != NULL && desc->start_image == NULL, SUMI_INVALID_ARGUMENT,
-                "start_noise_values is set, but there is no start_image to sample");
-    SUMI_REFUSE(desc->start_image != NULL && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
-                "start_image: the model was opened without a VAE encoder; give start_latents");
-    if (desc->start_image != NULL) {
-        sumi_pixels start_image = sumi_pixels_with_row_bytes(desc->start_image);
-        SUMI_TRY(sumi_pixels_check(&start_image, "start_image", error));
+                "start.posterior is %d: no such kind", posterior);
+    SUMI_REFUSE(desc->start.noise_values != NULL && desc->start.image == NULL, SUMI_INVALID_ARGUMENT,
+                "start.noise_values is set, but there is no start.image to sample");
+    SUMI_REFUSE(desc->start.image != NULL && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
+                "start.image: the model was opened without a VAE encoder; give start.latents");
+    if (desc->start.image != NULL) {
+        sumi_pixels start_image = sumi_pixels_with_row_bytes(desc->start.image);
+        SUMI_TRY(sumi_pixels_check(&start_image, "start.image", error));
     }
-    if (desc->mask != NULL) {
+    if (desc->start.mask != NULL) {
         SUMI_REFUSE(!starts, SUMI_INVALID_ARGUMENT,
-                    "mask is set, but there is neither start_image nor start_latents to keep");
-        sumi_pixels mask = sumi_pixels_with_row_bytes(desc->mask);
-        SUMI_TRY(sumi_pixels_check(&mask, "mask", error));
+                    "start.mask is set, but there is neither start.image nor start.latents to keep");
+        sumi_pixels mask = sumi_pixels_with_row_bytes(desc->start.mask);
+        SUMI_TRY(sumi_pixels_check(&mask, "start.mask", error));
     }
-    SUMI_REFUSE(desc->mask_feather < -1 || desc->mask_feather > SUMI_MAX_FEATHER, SUMI_INVALID_ARGUMENT,
-                "mask_feather is %d: give 0 to %d pixels, or -1 to keep nothing of the start image",
-                (int)desc->mask_feather, SUMI_MAX_FEATHER);
-    SUMI_REFUSE(!is_between(desc->strength, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT, "strength is %g: give 0 to 1",
-                (double)desc->strength);
-    SUMI_REFUSE(starts && sumi_schedule_first_index(desc->step_count, desc->strength) >= desc->step_count,
-                SUMI_INVALID_ARGUMENT, "strength is %g, which leaves no step to run: give more than 0, up to 1",
-                (double)desc->strength);
+    SUMI_REFUSE(desc->start.mask_feather < -1 || desc->start.mask_feather > SUMI_MAX_FEATHER, SUMI_INVALID_ARGUMENT,
+                "start.mask_feather is %d: give 0 to %d pixels, or -1 to keep nothing of the start image",
+                (int)desc->start.mask_feather, SUMI_MAX_FEATHER);
+    SUMI_REFUSE(!is_between(desc->start.strength, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT,
+                "start.strength is %g: give 0 to 1", (double)desc->start.strength);
+    SUMI_REFUSE(starts && sumi_schedule_first_index(desc->step_count, desc->start.strength) >= desc->step_count,
+                SUMI_INVALID_ARGUMENT, "start.strength is %g, which leaves no step to run: give more than 0, up to 1",
+                (double)desc->start.strength);
     return SUMI_OK;
 }
 
@@ -191,9 +192,9 @@ static sumi_result check_values(const sumi_image_desc* desc, sumi_error* error)
     const sumi_network_info* info = &desc->model->info;
     const uint64_t count = (uint64_t)info->latent_channels * (uint64_t)(desc->height / info->vae_factor)
                          * (uint64_t)(desc->width / info->vae_factor);
-    SUMI_TRY(sumi_check_finite(desc->noise_values, (uint64_t)desc->item_count * count, "noise_values", error));
-    SUMI_TRY(sumi_check_finite(desc->start_latents, count, "start_latents", error));
-    return sumi_check_finite(desc->start_noise_values, count, "start_noise_values", error);
+    SUMI_TRY(sumi_check_finite(desc->noise.values, (uint64_t)desc->item_count * count, "noise.values", error));
+    SUMI_TRY(sumi_check_finite(desc->start.latents, count, "start.latents", error));
+    return sumi_check_finite(desc->start.noise_values, count, "start.noise_values", error);
 }
 
 static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
@@ -349,8 +350,9 @@ void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc
         if (item->negative_prompt == NULL && (item->negative_text == NULL || item->negative_text[0] == '\0')) continue;
         char text[160];
         snprintf(text, sizeof text,
-                 "items[%d].%s is not used: guidance is %g, which is off for this model; give a larger number", (int)i,
-                 item->negative_prompt != NULL ? "negative_prompt" : "negative_text", (double)desc->guidance);
+                 "items[%d].%s is not used: guidance.scale is %g, which is off for this model; give a larger number",
+                 (int)i, item->negative_prompt != NULL ? "negative_prompt" : "negative_text",
+                 (double)desc->guidance.scale);
         sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
         return; // one warning per job
     }
@@ -417,13 +419,13 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const s
                                 * (uint64_t)request->latent_width * sizeof(float);
     if (desc->sigmas != NULL)
         request->sigmas = sumi_pack(packer, desc->sigmas, ((uint64_t)desc->step_count + 1) * sizeof(float));
-    if (desc->noise_values != NULL)
-        request->noise_values = sumi_pack(packer, desc->noise_values, (uint64_t)desc->item_count * latent_bytes);
-    if (desc->start_latents != NULL) request->start_latents = sumi_pack(packer, desc->start_latents, latent_bytes);
-    if (desc->start_noise_values != NULL)
-        request->start_noise = sumi_pack(packer, desc->start_noise_values, latent_bytes);
-    if (desc->start_image != NULL) request->start_image = sumi_pixels_copy(packer, desc->start_image);
-    if (desc->mask != NULL) request->mask = sumi_pixels_copy(packer, desc->mask);
+    if (desc->noise.values != NULL)
+        request->noise_values = sumi_pack(packer, desc->noise.values, (uint64_t)desc->item_count * latent_bytes);
+    if (desc->start.latents != NULL) request->start_latents = sumi_pack(packer, desc->start.latents, latent_bytes);
+    if (desc->start.noise_values != NULL)
+        request->start_noise = sumi_pack(packer, desc->start.noise_values, latent_bytes);
+    if (desc->start.image != NULL) request->start_image = sumi_pixels_copy(packer, desc->start.image);
+    if (desc->start.mask != NULL) request->mask = sumi_pixels_copy(packer, desc->start.mask);
     request->references = sumi_references_copy(packer, references);
 }
 
@@ -460,19 +462,19 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     request->width = desc->width;
     request->height = desc->height;
     request->step_count = desc->step_count;
-    request->guidance = desc->guidance - info->guidance_off;
-    request->guidance_begin = desc->guidance_begin;
-    request->guidance_end = desc->guidance_end;
+    request->guidance = desc->guidance.scale - info->guidance_off;
+    request->guidance_begin = desc->guidance.begin;
+    request->guidance_end = desc->guidance.end;
     request->guidance_rule = guidance_rule_of(desc);
-    request->norm_limit = desc->guidance_norm_limit;
+    request->norm_limit = desc->guidance.norm_limit;
     request->solver = desc->solver;
     request->shift = desc->shift;
-    request->noise = desc->noise;
-    request->multiprocessors = desc->noise_multiprocessors;
-    request->threads_per_multiprocessor = desc->noise_threads_per_multiprocessor;
-    request->posterior = desc->start_posterior;
-    request->strength = desc->strength;
-    request->mask_feather = desc->mask_feather;
+    request->noise = desc->noise.source;
+    request->multiprocessors = desc->noise.multiprocessors;
+    request->threads_per_multiprocessor = desc->noise.threads_per_multiprocessor;
+    request->posterior = desc->start.posterior;
+    request->strength = desc->start.strength;
+    request->mask_feather = desc->start.mask_feather;
     for (int32_t i = 0; i < desc->lora_count; i++) {
         if (desc->loras[i].scale == 0.0f) continue; // an adapter with scale 0 has no effect
         request->loras[request->lora_count] = desc->loras[i].lora;

@@ -84,7 +84,7 @@ static void request_cancel(sumi_engine* engine, sumi_job_slot* slot)
     slot->status.result = SUMI_CANCELLED;
     slot->status.message = slot->error.text;
     slot->status.seconds_left = 0.0f;
-    slot->completion_is_pending = engine->desc.completion.ended != NULL;
+    slot->completion_is_pending = engine->desc.completion->ended != NULL;
     engine->jobs.pending_completion_count += slot->completion_is_pending;
     sumi_condition_broadcast(&engine->state_changed);
 }

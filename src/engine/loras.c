@@ -58,7 +58,7 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
     SUMI_LIST_INSERT(engine->loras, lora);
     sumi_mutex_unlock(&engine->state_lock);
     slot->u.lora.product = lora;
-    sumi_file_cache_init(&lora->cache, &engine->heap, &engine->desc.files);
+    sumi_file_cache_init(&lora->cache, &engine->heap, engine->desc.files);
     return SUMI_OK;
 }
 

@@ -63,7 +63,7 @@ static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_
     sumi_mutex_unlock(&engine->state_lock);
     job->product = model;
     job->begin_ns = sumi_clock_ns();
-    return sumi_network_open_begin(&engine->heap, &engine->desc.files, &job->desc, error, &model->network);
+    return sumi_network_open_begin(&engine->heap, engine->desc.files, &job->desc, error, &model->network);
 }
 
 static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model)

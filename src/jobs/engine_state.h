@@ -61,9 +61,20 @@ typedef enum sumi_overhead {
     SUMI_OVERHEAD_COUNT
 } sumi_overhead;
 
+// Copies of the services that the desc points to; all zero where it has none.
+typedef struct sumi_services {
+    sumi_allocator allocator;
+    sumi_device_allocator device_allocator;
+    sumi_files files;
+    sumi_tasks tasks;
+    sumi_completion completion;
+    sumi_tracer tracer;
+} sumi_services;
+
 struct sumi_engine {
     sumi_heap heap;
-    sumi_engine_desc desc;
+    sumi_engine_desc desc; // points to `services`
+    sumi_services services;
     struct sumi_workers* workers;
     struct sumi_runner* runner;
 

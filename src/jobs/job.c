@@ -170,7 +170,7 @@ static void call_completion(const sumi_engine* engine, const ended_job* ended)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock)
                 && ended->state >= SUMI_JOB_DONE);
-    const sumi_completion* completion = &engine->desc.completion;
+    const sumi_completion* completion = engine->desc.completion;
     if (completion->ended != NULL) completion->ended(ended->job, ended->state, ended->user_data, completion->user_data);
 }
 

@@ -89,7 +89,7 @@ typedef struct sumi_job_request {
     sumi_solver solver;
     float shift;
     const float* sigmas;
-    sumi_noise noise;
+    sumi_noise_source noise;
     int32_t multiprocessors, threads_per_multiprocessor;
     const float *noise_values, *start_latents, *start_noise;
     sumi_pixels start_image, mask; // data NULL: none

@@ -9,7 +9,7 @@ void sumi_trace_turn(const sumi_engine* engine, const sumi_job_slot* slot, const
                      uint64_t begin_ns, uint64_t end_ns)
 {
     SUMI_ASSERT(begin_ns <= end_ns);
-    const sumi_tracer* tracer = &engine->desc.tracer;
+    const sumi_tracer* tracer = engine->desc.tracer;
     if (tracer->span == NULL) return;
     const bool is_slice = slot->live.trace_name != NULL;
     const sumi_trace_span span = {.name = is_slice ? slot->live.trace_name : name,
@@ -26,7 +26,7 @@ void sumi_trace_turn(const sumi_engine* engine, const sumi_job_slot* slot, const
 // slice before it ended, whichever is later.
 void sumi_trace_slice(sumi_engine* engine, const sumi_job_slot* slot, const sumi_run_slice* step)
 {
-    const sumi_tracer* tracer = &engine->desc.tracer;
+    const sumi_tracer* tracer = engine->desc.tracer;
     if (tracer->span == NULL || step->slice < 0) return;
     const uint64_t now_ns = sumi_clock_ns(), length_ns = (uint64_t)(step->us * 1e3), earliest_ns = engine->traced_ns;
     uint64_t begin_ns = step->submitted_ns > earliest_ns ? step->submitted_ns : earliest_ns;

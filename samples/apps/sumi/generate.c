@@ -304,16 +304,16 @@ static int give_noise(generate_run* run, size_t item_values)
         code = check_count(run, "--posterior-noise", args->posterior_noise, &run->posterior_noise, item_values,
                            item_values);
     if (code != EXIT_OK) return code;
-    desc->start_latents = run->latents.values;
-    desc->start_noise_values = run->posterior_noise.values;
+    desc->start.latents = run->latents.values;
+    desc->start.noise_values = run->posterior_noise.values;
     if (!run->noise.values) return EXIT_OK;
     free(run->noise_values); // of the job before
     run->noise_values = malloc(all * sizeof(float));
     if (!run->noise_values) return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "preparing the noise");
     for (size_t i = 0; i < all; i += run->noise.count)
         memcpy(run->noise_values + i, run->noise.values, run->noise.count * sizeof(float));
-    desc->noise = SUMI_NOISE_GIVEN;
-    desc->noise_values = run->noise_values;
+    desc->noise.source = SUMI_NOISE_GIVEN;
+    desc->noise.values = run->noise_values;
     return EXIT_OK;
 }
 
@@ -333,17 +333,17 @@ static int follow_references(generate_run* run)
 static void set_numbers(const generate_args* args, sumi_image_desc* desc)
 {
     if (args->steps > 0) desc->step_count = args->steps;
-    if (args->guidance >= 0.0f) desc->guidance = args->guidance;
-    if (args->guidance_rule >= 0) desc->guidance_rule = (sumi_guidance_rule)args->guidance_rule;
-    if (args->guidance_begin >= 0.0f) desc->guidance_begin = args->guidance_begin;
-    if (args->guidance_end >= 0.0f) desc->guidance_end = args->guidance_end;
-    if (args->guidance_norm >= 0.0f) desc->guidance_norm_limit = args->guidance_norm;
+    if (args->guidance >= 0.0f) desc->guidance.scale = args->guidance;
+    if (args->guidance_rule >= 0) desc->guidance.rule = (sumi_guidance_rule)args->guidance_rule;
+    if (args->guidance_begin >= 0.0f) desc->guidance.begin = args->guidance_begin;
+    if (args->guidance_end >= 0.0f) desc->guidance.end = args->guidance_end;
+    if (args->guidance_norm >= 0.0f) desc->guidance.norm_limit = args->guidance_norm;
     if (args->shift > 0.0f) desc->shift = args->shift;
     if (args->solver >= 0) desc->solver = (sumi_solver)args->solver;
-    if (args->noise_kind >= 0) desc->noise = (sumi_noise)args->noise_kind;
-    if (args->multiprocessors > 0) desc->noise_multiprocessors = args->multiprocessors;
-    if (args->posterior >= 0) desc->start_posterior = (sumi_posterior)args->posterior;
-    if (args->strength >= 0.0f) desc->strength = args->strength;
+    if (args->noise_kind >= 0) desc->noise.source = (sumi_noise_source)args->noise_kind;
+    if (args->multiprocessors > 0) desc->noise.multiprocessors = args->multiprocessors;
+    if (args->posterior >= 0) desc->start.posterior = (sumi_posterior)args->posterior;
+    if (args->strength >= 0.0f) desc->start.strength = args->strength;
     desc->deadline_ms = (uint32_t)args->deadline_ms;
     desc->step_cache = args->step_cache;
     desc->profile = args->profile;
@@ -357,11 +357,11 @@ static void set_pictures(generate_run* run)
     for (int32_t i = 0; i < args->references.count; i++) run->reference_pixels[i] = pixels_of(&run->references[i]);
     desc->references = args->references.count > 0 ? run->reference_pixels : NULL;
     desc->reference_count = args->references.count;
-    if (run->image.pixels) desc->start_image = &run->image_pixels; // fit_pictures sets it, and the mask
+    if (run->image.pixels) desc->start.image = &run->image_pixels; // fit_pictures sets it, and the mask
     if (run->mask.pixels) {
-        desc->mask = &run->mask_pixels;
-        desc->mask_feather = args->mask_feather;
-        desc->strength = 1.0f; // start from pure noise: the repainted region must not depend on its old content
+        desc->start.mask = &run->mask_pixels;
+        desc->start.mask_feather = args->mask_feather;
+        desc->start.strength = 1.0f; // start from pure noise: the repainted region must not depend on its old content
     }
 }
 
@@ -383,7 +383,7 @@ static int make_desc(generate_run* run)
     desc->lora_count = args->loras.count;
     set_pictures(run);
     set_numbers(args, desc);
-    if (args->encoded_prompts.count > 0 && desc->guidance != info.guidance_off && !args->negative_file)
+    if (args->encoded_prompts.count > 0 && desc->guidance.scale != info.guidance_off && !args->negative_file)
         return args_wrong(
             run->command,
             "guidance with --encoded-prompt needs --negative-file FILE (sumi encode --prompt \"%s\" makes "
@@ -392,7 +392,7 @@ static int make_desc(generate_run* run)
     if (args->preset == SUMI_PRESET_FAST && info.uses_guidance && args->loras.count == 0 && !args->session.quiet)
         fprintf(stderr, "sumi: --preset fast is for models that were distilled to few steps; with this one it needs an "
                         "adapter that makes it so: --lora FILE\n");
-    if ((args->negative || args->negative_file) && desc->guidance == info.guidance_off && !args->session.quiet)
+    if ((args->negative || args->negative_file) && desc->guidance.scale == info.guidance_off && !args->session.quiet)
         fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo "
                         "are made to run without)\n");
     return EXIT_OK;

@@ -137,8 +137,8 @@ static void print_presets(sumi_model* model, const sumi_model_info* info)
         const sumi_image_desc desc = sumi_image_defaults(model, (sumi_preset)i);
         char size[64] = "the references' size", guidance[32] = "no guidance";
         if (desc.width > 0) snprintf(size, sizeof size, "%dx%d", desc.width, desc.height);
-        if (desc.guidance != info->guidance_off)
-            snprintf(guidance, sizeof guidance, "guidance %g", (double)desc.guidance);
+        if (desc.guidance.scale != info->guidance_off)
+            snprintf(guidance, sizeof guidance, "guidance %g", (double)desc.guidance.scale);
         printf("  %-14s %-9s %s, %d steps, %s, %s", i == 0 ? "presets" : "", names[i], size, desc.step_count, guidance,
                parameters_solver_name(desc.solver));
         if (desc.shift > 0.0f) printf(", shift %g", (double)desc.shift);
@@ -197,7 +197,7 @@ static void put_presets(json_out* out, sumi_model* model)
         json_integer(out, "width", desc.width); // 0: the references' size
         json_integer(out, "height", desc.height);
         json_integer(out, "steps", desc.step_count);
-        json_number(out, "guidance", (double)desc.guidance);
+        json_number(out, "guidance", (double)desc.guidance.scale);
         json_text(out, "solver", parameters_solver_name(desc.solver));
         json_number(out, "shift", (double)desc.shift); // 0: the schedule of the files
         json_end_object(out);

@@ -150,7 +150,7 @@ static char* make_parameters(const generate_run* run, int32_t index)
     const generate_args* args = run->args;
     const sumi_model_info info = sumi_model_get_info(run->session.model);
     // the negative text of an item without one of its own; the text of a prompt file is not known
-    const bool has_own_negative = desc->guidance != info.guidance_off && !args->negative_file;
+    const bool has_own_negative = desc->guidance.scale != info.guidance_off && !args->negative_file;
     char model_name[128], loras[2300] = "";
     size_t used = 0;
     name_of_path(model_path(args), model_name, sizeof model_name);
@@ -166,14 +166,14 @@ static char* make_parameters(const generate_run* run, int32_t index)
     from.width = image->width;
     from.height = image->height;
     from.solver = (int32_t)desc->solver;
-    from.guidance_rule = (int32_t)desc->guidance_rule;
-    from.noise = (int32_t)desc->noise;
+    from.guidance_rule = (int32_t)desc->guidance.rule;
+    from.noise = (int32_t)desc->noise.source;
     from.reference_count = desc->reference_count;
     from.seed = image->seed;
     from.has_seed = true;
-    from.guidance = desc->guidance;
-    from.cfg_scale = parameters_cfg_scale(&info, desc->guidance);
-    if (desc->start_image || desc->start_latents) from.strength = desc->strength;
+    from.guidance = desc->guidance.scale;
+    from.cfg_scale = parameters_cfg_scale(&info, desc->guidance.scale);
+    if (desc->start.image || desc->start.latents) from.strength = desc->start.strength;
     from.shift = desc->shift;
     from.step_cache = desc->step_cache;
     const size_t bytes = parameters_write(&from, NULL, 0) + 1;
@@ -270,8 +270,8 @@ static void end_json(generate_run* run, double seconds)
     json_end_array(out);
     json_text(out, "model", model_path(run->args));
     const sumi_model_info info = sumi_model_get_info(run->session.model);
-    json_number(out, "guidance", (double)run->desc.guidance);
-    json_number(out, "cfg_scale", (double)parameters_cfg_scale(&info, run->desc.guidance));
+    json_number(out, "guidance", (double)run->desc.guidance.scale);
+    json_number(out, "cfg_scale", (double)parameters_cfg_scale(&info, run->desc.guidance.scale));
     json_text(out, "solver", parameters_solver_name(run->desc.solver));
     if (run->desc.step_cache > 0.0f) json_number(out, "step_cache", (double)run->desc.step_cache);
     json_text(out, "device", sumi_engine_get_info(run->session.engine).device);

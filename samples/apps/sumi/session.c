@@ -53,7 +53,8 @@ int session_open(cli_session* session, const session_args* args)
     desc.job_capacity = 32; // 16 adapters load beside the model
     desc.log.write = write_log;
     desc.log.user_data = session;
-    if (session->trace) desc.tracer = trace_tracer(session->trace);
+    const sumi_tracer tracer = session->trace ? trace_tracer(session->trace) : (sumi_tracer){0};
+    desc.tracer = &tracer;
     const double began = progress_clock();
     sumi_result result = sumi_engine_create(&desc, &session->engine);
     if (result == SUMI_OK && args->verbose)
@@ -79,10 +80,10 @@ static const struct member_option {
     {"width", "--size", true},
     {"height", "--size", true},
     {"step_count", "--steps", true},
-    {"guidance_norm_limit", "--guidance-norm", true},
-    {"start_image", "--image", true},
-    {"start_latents", "--latents", true},
-    {"start_posterior", "--posterior", true},
+    {"guidance.norm_limit", "--guidance-norm", true},
+    {"start.image", "--image", true},
+    {"start.latents", "--latents", true},
+    {"start.posterior", "--posterior", true},
     {"references", "--reference", true},
     {"reference_count", "--reference", true},
     {"loras", "--lora", true},
@@ -97,7 +98,7 @@ static const struct member_option {
 
 static const struct member_option* find_option(const char* message)
 {
-    const size_t bytes = strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
+    const size_t bytes = strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789.");
     for (size_t i = 0; i < sizeof s_options / sizeof *s_options; i++) {
         const char* member = s_options[i].member;
         if (strlen(member) == bytes && memcmp(member, message, bytes) == 0) return &s_options[i];

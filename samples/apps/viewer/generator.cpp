@@ -145,9 +145,9 @@ Settings Generator::defaults(sumi_preset preset) const
     settings.width = desc.width > 0 ? desc.width : model_info_.native_size;
     settings.height = desc.height > 0 ? desc.height : model_info_.native_size;
     settings.step_count = desc.step_count;
-    settings.guidance = desc.guidance;
+    settings.guidance = desc.guidance.scale;
     settings.guidance_off = model_info_.guidance_off;
-    settings.strength = desc.strength;
+    settings.strength = desc.start.strength;
     settings.solver = desc.solver;
     settings.shift = desc.shift;
     return settings;
@@ -183,7 +183,7 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     desc.width = s.width;
     desc.height = s.height;
     desc.step_count = s.step_count;
-    desc.guidance = s.guidance;
+    desc.guidance.scale = s.guidance;
     desc.solver = s.solver;
     desc.shift = s.shift;
     desc.step_cache = s.step_cache;
@@ -198,12 +198,12 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     if (s.follows_references && !s.references.empty()) desc.width = desc.height = 0;
     if (s.start) {
         request->start = pixels_of(*s.start);
-        desc.start_image = &request->start;
-        desc.strength = s.strength;
+        desc.start.image = &request->start;
+        desc.start.strength = s.strength;
     }
     if (s.start && s.mask) {
         request->mask = pixels_of(*s.mask);
-        desc.mask = &request->mask;
+        desc.start.mask = &request->mask;
     }
     return request;
 }
@@ -341,8 +341,8 @@ void Generator::end_job(const sumi_job_status& status, double now)
         product_->model_name = model_name_;
         const Settings& s = running_->settings;
         if (s.guidance > s.guidance_off) product_->negative = s.negative.empty() ? negative_text() : s.negative;
-        product_->noise = (int)running_->desc.noise;
-        product_->guidance_rule = (int)running_->desc.guidance_rule;
+        product_->noise = (int)running_->desc.noise.source;
+        product_->guidance_rule = (int)running_->desc.guidance.rule;
         product_->cfg_scale = parameters_cfg_scale(&model_info_, s.guidance);
         product_->seconds = now - began_;
         product_->reused_count = (int)image.reused_count;

@@ -128,7 +128,8 @@ static bool open_model(bench* b)
     ed.backend = b->backend;
     ed.cpu_thread_count = b->threads;
     if (b->slice_us >= 0) ed.max_slice_us = (uint32_t)b->slice_us;
-    if (b->files) ed.files = synthetic_services(b->files);
+    const sumi_files files = synthetic_services(b->files);
+    if (b->files) ed.files = &files;
     ed.memory_budget_bytes = b->memory_budget;
     ed.log.write = keep_log;
     ed.log.user_data = b;
@@ -290,7 +291,7 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
     desc.height = b->height;
     desc.step_count = 1;
     desc.sigmas = sigmas;
-    desc.guidance = sumi_model_get_info(b->model).guidance_off;
+    desc.guidance.scale = sumi_model_get_info(b->model).guidance_off;
     desc.solver = SUMI_SOLVER_EULER; // one evaluation a step
     desc.targets = &target;
     desc.profile = profile;
@@ -391,14 +392,14 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
     desc.item_count = w->items;
     desc.width = desc.height = w->side;
     desc.step_count = w->steps;
-    if (!w->is_guided) desc.guidance = sumi_model_get_info(b->model).guidance_off;
+    if (!w->is_guided) desc.guidance.scale = sumi_model_get_info(b->model).guidance_off;
     for (int32_t i = 0; i < w->items && w->is_guided; i++) {
         if (w->has_text) items[i].negative_text = "";
         else items[i].negative_prompt = b->empty ? b->empty : b->prompt;
     }
     if (is_newbie(b)) { // Euler's steps with guidance in all of them, as diffusers has them
         desc.solver = SUMI_SOLVER_EULER;
-        desc.guidance_end = 1.0f;
+        desc.guidance.end = 1.0f;
     }
     if (w->has_text && b->reference_count > 0)
         desc.references = b->references, desc.reference_count = b->reference_count;

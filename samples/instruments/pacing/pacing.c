@@ -151,7 +151,7 @@ static bool begin_picture(pacing* p)
     sumi_image_desc desc = sumi_image_defaults(p->model, SUMI_PRESET_MODEL);
     desc.items = &item;
     desc.item_count = 1;
-    desc.guidance = sumi_model_get_info(p->model).guidance_off;
+    desc.guidance.scale = sumi_model_get_info(p->model).guidance_off;
     if (p->size > 0) desc.width = desc.height = p->size;
     if (p->steps > 0) desc.step_count = p->steps;
     const stopwatch watch = start_watch();
@@ -307,9 +307,11 @@ static bool open_model(pacing* p)
     ed.cuda.context = p->host->context;
     ed.max_slice_us = (uint32_t)p->slice_us;
     ed.memory_budget_bytes = (uint64_t)p->memory_budget_mb * 1000000u;
-    if (p->files != NULL) ed.files = synthetic_services(p->files);
+    const sumi_files files = synthetic_services(p->files);
+    if (p->files != NULL) ed.files = &files;
     ed.log = (sumi_log){keep_log, p};
-    if (p->trace != NULL) ed.tracer = (sumi_tracer){trace_span, p};
+    const sumi_tracer tracer = {trace_span, p};
+    if (p->trace != NULL) ed.tracer = &tracer;
     if (!check(p, sumi_engine_create(&ed, &p->engine), "creating the engine")) return false;
     sumi_model_desc md = sumi_model_defaults();
     md.path = p->model_path;

@@ -30,7 +30,7 @@ namespace Sumi
     public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3, HeunFull = 4, Rk4 = 5, ResMultistep = 6 }
     public enum GuidanceFormula { FromPositive = 0, FromNegative = 1 }
     public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }
-    public enum Noise { TorchCpu = 0, TorchCuda = 1, Given = 2 }
+    public enum NoiseSource { TorchCpu = 0, TorchCuda = 1, Given = 2 }
     public enum Posterior { Sample = 0, Mode = 1 }
     public enum ExternalKind
     {
@@ -66,13 +66,8 @@ namespace Sumi
             public uint cookie;
             public Backend backend;
             public sumi_engine_desc__cuda cuda;
-            public sumi_allocator allocator;
-            public sumi_device_allocator device_allocator;
-            public sumi_files files;
-            public sumi_tasks tasks;
             public sumi_log log;
-            public sumi_tracer tracer;
-            public sumi_completion completion;
+            public IntPtr allocator, device_allocator, files, tasks, completion, tracer;
             public Pump pump;
             public int job_capacity;
             public uint max_slice_us;
@@ -181,33 +176,32 @@ namespace Sumi
         }
         public struct sumi_image_item { public IntPtr text, prompt, negative_text, negative_prompt; public ulong seed; }
 
+        public struct sumi_guidance { public float scale, begin, end; public GuidanceRule rule; public float norm_limit; }
+        public struct sumi_noise { public NoiseSource source; public int multiprocessors, threads_per_multiprocessor; public IntPtr values; }
+        public struct sumi_image_start { public IntPtr image, latents; public float strength; public Posterior posterior; public IntPtr noise_values, mask; public int mask_feather; }
+
         public struct sumi_image_desc
         {
             public uint cookie;
             public IntPtr model, items;
             public int item_count, width, height, step_count;
-            public float guidance, guidance_begin, guidance_end, guidance_norm_limit;
-            public GuidanceRule guidance_rule;
             public Solver solver;
+            public sumi_guidance guidance;
             public float shift;
             public IntPtr sigmas;
-            public Noise noise;
-            public int noise_multiprocessors, noise_threads_per_multiprocessor;
-            public IntPtr noise_values, start_image, start_latents;
-            public Posterior start_posterior;
-            public IntPtr start_noise_values, mask;
-            public float strength;
+            public sumi_noise noise;
+            public sumi_image_start start;
             public IntPtr references;
             public int reference_count;
             public IntPtr loras;
             public int lora_count;
-            public uint deadline_ms;
-            public int preview_every, priority;
-            public IntPtr user_data;
             public IntPtr targets;
-            public byte profile;
-            public int mask_feather;
+            public int preview_every;
+            public uint deadline_ms;
             public float step_cache;
+            public byte profile;
+            public int priority;
+            public IntPtr user_data;
         }
 
         public struct sumi_memory

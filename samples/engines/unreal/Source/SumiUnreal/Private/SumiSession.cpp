@@ -180,8 +180,8 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Me
     if (Wish.Width > 0) Desc.width = Wish.Width;
     if (Wish.Height > 0) Desc.height = Wish.Height;
     if (Wish.Steps > 0) Desc.step_count = Wish.Steps;
-    if (Wish.Guidance >= 0.0f) Desc.guidance = Wish.Guidance;
-    Desc.guidance_rule = Wish.GuidanceRule;
+    if (Wish.Guidance >= 0.0f) Desc.guidance.scale = Wish.Guidance;
+    Desc.guidance.rule = Wish.GuidanceRule;
     Desc.step_cache = Wish.StepCache;
     Desc.preview_every = Wish.bPreviews && bPreviews ? 1 : 0;
     sumi_target Target = {};
