@@ -133,11 +133,11 @@ static int print_picture(const char* what, const char* path)
 {
     picture_file a;
     char message[PICTURE_MESSAGE_BYTES];
-    static const char* const formats[] = {"unknown", "PNG", "JPEG", "WebP"};
+    static const char* const s_formats[] = {"unknown", "PNG", "JPEG", "WebP"};
     const bool is_raw = strcmp(what, "pixels") == 0; // RGBA8
     if (!picture_read(path, is_raw ? 4 : 0, &a, message)) return complain(path, message);
     if (is_raw) fwrite(a.pixels, 4, (size_t)a.width * (size_t)a.height, stdout);
-    else if (strcmp(what, "format") == 0) puts(formats[a.format]);
+    else if (strcmp(what, "format") == 0) puts(s_formats[a.format]);
     else if (strcmp(what, "size") == 0) printf("%dx%d\n", a.width, a.height);
     else printf("%s\n", a.parameters ? a.parameters : "(none)");
     picture_free(&a);

@@ -11,12 +11,12 @@ sumi_cpu_features __wrap_sumi_cpu_detect(void);
 
 sumi_cpu_features __wrap_sumi_cpu_detect(void)
 {
-    static const char* const levels[] = {"portable", "avx2", "avx512"};
+    static const char* const s_levels[] = {"portable", "avx2", "avx512"};
     const char* name = getenv("SUMI_CPU_LEVEL");
     sumi_cpu_features features = __real_sumi_cpu_detect();
     size_t level = 0;
     if (name == NULL || name[0] == '\0') return features;
-    while (level < 3 && strcmp(name, levels[level]) != 0) level++;
+    while (level < 3 && strcmp(name, s_levels[level]) != 0) level++;
     if (level == 3) {
         fprintf(stderr, "SUMI_CPU_LEVEL is \"%s\": it may be portable, avx2 or avx512\n", name);
         exit(2);

@@ -27,10 +27,10 @@ static inline bool has_level(sumi_cpu_level level)
 // As has_level, for an index of s_levels. Says once which of them are left out.
 static inline bool runs_level(size_t index)
 {
-    static bool said[sizeof s_levels / sizeof *s_levels];
+    static bool s_said[sizeof s_levels / sizeof *s_levels];
     const bool has = has_level(s_levels[index]);
-    if (!has && !said[index]) printf("skip: level %s: this processor does not have it\n", s_level_names[index]);
-    said[index] = true;
+    if (!has && !s_said[index]) printf("skip: level %s: this processor does not have it\n", s_level_names[index]);
+    s_said[index] = true;
     return has;
 }
 

@@ -45,51 +45,51 @@ static struct {
     int (*stream_wait)(stream_handle stream, void* event, unsigned flags);
     int (*copy_to_host)(void* into, uint64_t from, size_t bytes, stream_handle stream);
     int (*fill)(uint64_t address, unsigned char value, size_t bytes);
-} cu;
+} s_cu;
 
 static inline const char* open_driver(void) // NULL: the driver is open
 {
     static const struct {
         const char* name;
         void* into;
-    } entries[] = {
-        {"cuInit", &cu.init},
-        {"cuDeviceGet", &cu.device_get},
-        {"cuDevicePrimaryCtxRetain", &cu.primary_retain},
-        {"cuDevicePrimaryCtxRelease_v2", &cu.primary_release},
-        {"cuCtxCreate_v2", &cu.context_create},
-        {"cuCtxDestroy_v2", &cu.context_destroy},
-        {"cuCtxGetCurrent", &cu.context_get},
-        {"cuCtxSetCurrent", &cu.context_set},
-        {"cuMemGetInfo_v2", &cu.memory_get},
-        {"cuMemAlloc_v2", &cu.allocate},
-        {"cuMemFree_v2", &cu.release},
-        {"cuMemHostAlloc", &cu.allocate_pinned},
-        {"cuMemFreeHost", &cu.release_pinned},
-        {"cuStreamCreate", &cu.stream_create},
-        {"cuStreamDestroy_v2", &cu.stream_destroy},
-        {"cuStreamSynchronize", &cu.stream_synchronize},
-        {"cuLaunchHostFunc", &cu.stream_call},
-        {"cuStreamBeginCapture_v2", &cu.begin_capture},
-        {"cuStreamEndCapture", &cu.end_capture},
-        {"cuGraphDestroy", &cu.graph_destroy},
-        {"cuEventCreate", &cu.event_create},
-        {"cuEventRecord", &cu.event_record},
-        {"cuEventQuery", &cu.event_query},
-        {"cuEventDestroy_v2", &cu.event_destroy},
-        {"cuStreamWaitEvent", &cu.stream_wait},
-        {"cuMemcpyDtoHAsync_v2", &cu.copy_to_host},
-        {"cuMemsetD8_v2", &cu.fill},
+    } s_entries[] = {
+        {"cuInit", &s_cu.init},
+        {"cuDeviceGet", &s_cu.device_get},
+        {"cuDevicePrimaryCtxRetain", &s_cu.primary_retain},
+        {"cuDevicePrimaryCtxRelease_v2", &s_cu.primary_release},
+        {"cuCtxCreate_v2", &s_cu.context_create},
+        {"cuCtxDestroy_v2", &s_cu.context_destroy},
+        {"cuCtxGetCurrent", &s_cu.context_get},
+        {"cuCtxSetCurrent", &s_cu.context_set},
+        {"cuMemGetInfo_v2", &s_cu.memory_get},
+        {"cuMemAlloc_v2", &s_cu.allocate},
+        {"cuMemFree_v2", &s_cu.release},
+        {"cuMemHostAlloc", &s_cu.allocate_pinned},
+        {"cuMemFreeHost", &s_cu.release_pinned},
+        {"cuStreamCreate", &s_cu.stream_create},
+        {"cuStreamDestroy_v2", &s_cu.stream_destroy},
+        {"cuStreamSynchronize", &s_cu.stream_synchronize},
+        {"cuLaunchHostFunc", &s_cu.stream_call},
+        {"cuStreamBeginCapture_v2", &s_cu.begin_capture},
+        {"cuStreamEndCapture", &s_cu.end_capture},
+        {"cuGraphDestroy", &s_cu.graph_destroy},
+        {"cuEventCreate", &s_cu.event_create},
+        {"cuEventRecord", &s_cu.event_record},
+        {"cuEventQuery", &s_cu.event_query},
+        {"cuEventDestroy_v2", &s_cu.event_destroy},
+        {"cuStreamWaitEvent", &s_cu.stream_wait},
+        {"cuMemcpyDtoHAsync_v2", &s_cu.copy_to_host},
+        {"cuMemsetD8_v2", &s_cu.fill},
     };
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
     if (library == NULL) return "there is no NVIDIA driver here";
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void* symbol = dlsym(library, entries[i].name);
+    for (size_t i = 0; i < sizeof s_entries / sizeof *s_entries; i++) {
+        void* symbol = dlsym(library, s_entries[i].name);
         if (symbol == NULL) return "the NVIDIA driver lacks an entry that this test needs";
-        memcpy(entries[i].into, &symbol, sizeof symbol);
+        memcpy(s_entries[i].into, &symbol, sizeof symbol);
     }
     int device;
-    if (cu.init(0) != 0 || cu.device_get(&device, 0) != 0) return "the NVIDIA driver has no device";
+    if (s_cu.init(0) != 0 || s_cu.device_get(&device, 0) != 0) return "the NVIDIA driver has no device";
     return NULL;
 }
 
@@ -131,12 +131,12 @@ static inline uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memo
     context_handle current = NULL;
     uint64_t address = 0;
     pthread_mutex_lock(&h->lock);
-    h->without_context += cu.context_get(&current) != 0 || current == NULL;
+    h->without_context += s_cu.context_get(&current) != 0 || current == NULL;
     if (++h->count != h->fail_at) {
         if (kind == SUMI_MEMORY_STAGING) {
             void* memory = NULL;
-            if (cu.allocate_pinned(&memory, bytes, 0) == 0) address = (uint64_t)(uintptr_t)memory;
-        } else if (cu.allocate(&address, bytes) != 0) {
+            if (s_cu.allocate_pinned(&memory, bytes, 0) == 0) address = (uint64_t)(uintptr_t)memory;
+        } else if (s_cu.allocate(&address, bytes) != 0) {
             address = 0;
         }
     }
@@ -144,7 +144,7 @@ static inline uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memo
     if (address != 0 && h->fill >= 0 && kind == SUMI_MEMORY_STAGING) memset((void*)(uintptr_t)address, h->fill, bytes);
     else if (address != 0 && h->fill >= 0) {
         // The fill is in the NULL stream, which the engine's streams do not wait for.
-        h->wrong += cu.fill(address, (unsigned char)h->fill, bytes) != 0 || cu.stream_synchronize(NULL) != 0;
+        h->wrong += s_cu.fill(address, (unsigned char)h->fill, bytes) != 0 || s_cu.stream_synchronize(NULL) != 0;
     }
     for (int i = 0; address != 0 && i < MAX_BLOCKS; i++) {
         if (h->blocks[i].address != 0) continue;
@@ -165,7 +165,7 @@ static inline void device_release(uint64_t address, size_t bytes, sumi_memory_ki
     host* h = user_data;
     context_handle current = NULL;
     pthread_mutex_lock(&h->lock);
-    h->without_context += cu.context_get(&current) != 0 || current == NULL;
+    h->without_context += s_cu.context_get(&current) != 0 || current == NULL;
     int i = 0;
     while (i < MAX_BLOCKS && h->blocks[i].address != address) i++;
     if (i == MAX_BLOCKS || h->blocks[i].bytes != bytes || h->blocks[i].kind != (int)kind) {
@@ -176,7 +176,7 @@ static inline void device_release(uint64_t address, size_t bytes, sumi_memory_ki
         h->live_bytes -= bytes;
         if (counts_on_device(kind)) h->on_device -= bytes;
         h->wrong +=
-            (kind == SUMI_MEMORY_STAGING ? cu.release_pinned((void*)(uintptr_t)address) : cu.release(address)) != 0;
+            (kind == SUMI_MEMORY_STAGING ? s_cu.release_pinned((void*)(uintptr_t)address) : s_cu.release(address)) != 0;
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -368,11 +368,11 @@ TEST(a_picture_that_nothing_disturbs)
 // is checked where the stream is blocked, and on the fake driver.
 static inline void tell_times(void)
 {
-    static const char* const stages[] = {"waiting",   "loading",  "preparing", "text",     "image",
-                                         "denoising", "decoding", "transfer",  "compiling"};
-    enum { STAGES = sizeof stages / sizeof *stages };
+    static const char* const s_stages[] = {"waiting",   "loading",  "preparing", "text",     "image",
+                                           "denoising", "decoding", "transfer",  "compiling"};
+    enum { STAGES = sizeof s_stages / sizeof *s_stages };
     printf("  the longest poll took %.3f ms; of updates of at most 1 ms of work:", s_longest_poll_ms);
-    for (int i = 0; i < STAGES; i++) printf(" %s %.3f%s", stages[i], s_longest_ms[i], i < STAGES - 1 ? "," : " ms\n");
+    for (int i = 0; i < STAGES; i++) printf(" %s %.3f%s", s_stages[i], s_longest_ms[i], i < STAGES - 1 ? "," : " ms\n");
 }
 
 TEST(a_host_with_a_gpu)

@@ -133,17 +133,17 @@ static inline int demo_layers(demo_object object, double u, double v, demo_layer
 
 static inline double demo_channel(demo_colour colour, demo_shade shade, bool outline, int c)
 {
-    static const double fixed[][3] = {[WOOD] = {0.45, 0.30, 0.18},
-                                      [CREAM] = {0.95, 0.90, 0.76},
-                                      [INK] = {0.16, 0.16, 0.20},
-                                      [NOSE] = {0.90, 0.50, 0.55}};
+    static const double s_fixed[][3] = {[WOOD] = {0.45, 0.30, 0.18},
+                                        [CREAM] = {0.95, 0.90, 0.76},
+                                        [INK] = {0.16, 0.16, 0.20},
+                                        [NOSE] = {0.90, 0.50, 0.55}};
     const double main = s_demo_palette[colour][c] / 255.0;
     if (outline && (shade == CREAM || shade == LIGHT)) return main;
     switch (shade) {
     case MAIN: return main;
     case DARK: return main * 0.72;
     case LIGHT: return main + (1.0 - main) * 0.45;
-    default: return fixed[shade][c];
+    default: return s_fixed[shade][c];
     }
 }
 
@@ -180,15 +180,16 @@ static inline void demo_paint_thing(const demo_thing* thing, bool outline, doubl
 // Paints RGBA8 with an alpha of 255; the caller frees.
 static inline uint8_t* demo_paint(const demo_scene* scene, int width, int height)
 {
-    static const double top[][3] = {{0.985, 0.98, 0.965}, {0.45, 0.70, 0.94}, {0.05, 0.07, 0.18}},
-                        low[][3] = {{0.965, 0.96, 0.945}, {0.80, 0.91, 0.98}, {0.13, 0.16, 0.34}};
+    static const double s_top[][3] = {{0.985, 0.98, 0.965}, {0.45, 0.70, 0.94}, {0.05, 0.07, 0.18}},
+                        s_low[][3] = {{0.965, 0.96, 0.945}, {0.80, 0.91, 0.98}, {0.13, 0.16, 0.34}};
     uint8_t* picture = malloc((size_t)4 * (size_t)width * (size_t)height);
     for (int y = 0; y < height; y++) {
         for (int x = 0; x < width; x++) {
             const double t = height > 1 ? (double)y / (height - 1) : 0.0;
             double pixel[3];
             for (int c = 0; c < 3; c++)
-                pixel[c] = top[scene->background][c] + t * (low[scene->background][c] - top[scene->background][c]);
+                pixel[c] =
+                    s_top[scene->background][c] + t * (s_low[scene->background][c] - s_top[scene->background][c]);
             for (int i = 0; i < scene->count; i++)
                 demo_paint_thing(&scene->things[i], scene->outline, x + 0.5, y + 0.5, fmin(width, height), width,
                                  height, pixel);

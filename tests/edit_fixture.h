@@ -24,18 +24,18 @@ static sumi_vision_properties edit_vision_properties(const void* model)
 static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height,
                                     int32_t width)
 {
-    static float values[EDIT_WIDTH * 3];
-    for (int i = 0; i < EDIT_WIDTH * 3; i++) values[i] = (float)(i * 29 % 17 - 8) * 0.05f;
-    static const sumi_weight weight = {
+    static float s_values[EDIT_WIDTH * 3];
+    for (int i = 0; i < EDIT_WIDTH * 3; i++) s_values[i] = (float)(i * 29 % 17 - 8) * 0.05f;
+    static const sumi_weight s_weight = {
         .name = "vision",
         .rows = EDIT_WIDTH,
         .cols = 3,
         .tensor_count = 1,
-        .tensors = {{.data = values, .dtype = SUMI_DTYPE_F32, .rows = EDIT_WIDTH, .scale = 1.0f}}};
+        .tensors = {{.data = s_values, .dtype = SUMI_DTYPE_F32, .rows = EDIT_WIDTH, .scale = 1.0f}}};
     const int32_t cell = ((const sumi_vision_properties*)model)->cell;
     sumi_value picture = sumi_plan_pixels_in(plan, pixels, width, (sumi_tile){0, 0, height, width});
     sumi_value all =
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "vision", .x = picture, .weight = &weight});
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "vision", .x = picture, .weight = &s_weight});
     sumi_value rows =
         sumi_plan_value(plan, "vision_rows", SUMI_ELEMENT_ACTIVATION, (height / cell) * (width / cell), EDIT_WIDTH);
     for (int32_t y = 0, at = 0; y < height / cell; y++) {
@@ -114,25 +114,25 @@ static const sumi_vision_properties s_cells = {.width = EDIT_WIDTH, .cell = 5, .
 static inline void make_edit_model(sumi_model* model, const sumi_reference_rule* rule,
                                    const sumi_vision_properties* properties)
 {
-    static sumi_recipe recipe;
-    static sumi_vision_module vision;
-    static sumi_text_encoder_module text;
-    static sumi_denoiser_module denoiser;
+    static sumi_recipe s_recipe;
+    static sumi_vision_module s_vision;
+    static sumi_text_encoder_module s_text;
+    static sumi_denoiser_module s_denoiser;
     sumi_network* network = model->network;
-    recipe = sumi_recipe_z_image;
-    vision = (sumi_vision_module){.properties = edit_vision_properties, .write = edit_vision_write};
-    text = sumi_language_model_module;
-    text.write = edit_text_write;
-    denoiser = sumi_next_dit_module;
-    denoiser.write_prepare = edit_prepare;
-    denoiser.write_evaluation = edit_evaluation;
-    recipe.vision = &vision;
-    recipe.denoiser = &denoiser;
-    recipe.encoders[0].module = &text;
-    recipe.encoders[0].prompt.picture = "Picture #: <|vision_start|><|image_pad|><|vision_end|>";
-    recipe.encoders[0].prompt.picture_token = "<|image_pad|>";
-    recipe.references = *rule;
-    network->recipe = &recipe;
+    s_recipe = sumi_recipe_z_image;
+    s_vision = (sumi_vision_module){.properties = edit_vision_properties, .write = edit_vision_write};
+    s_text = sumi_language_model_module;
+    s_text.write = edit_text_write;
+    s_denoiser = sumi_next_dit_module;
+    s_denoiser.write_prepare = edit_prepare;
+    s_denoiser.write_evaluation = edit_evaluation;
+    s_recipe.vision = &s_vision;
+    s_recipe.denoiser = &s_denoiser;
+    s_recipe.encoders[0].module = &s_text;
+    s_recipe.encoders[0].prompt.picture = "Picture #: <|vision_start|><|image_pad|><|vision_end|>";
+    s_recipe.encoders[0].prompt.picture_token = "<|image_pad|>";
+    s_recipe.references = *rule;
+    network->recipe = &s_recipe;
     if (properties != NULL) {                                            // else as if no vision tower had been opened
         network->vision = sumi_alloc(network->heap, sizeof *properties); // freed with the network
         memcpy(network->vision, properties, sizeof *properties);
@@ -147,14 +147,15 @@ static inline void make_edit_model(sumi_model* model, const sumi_reference_rule*
 // Photographs of odd sizes: one with alpha and room between its rows, one grey, one in RGB.
 static inline const sumi_pixels* edit_pictures(void)
 {
-    static uint8_t data[3][64 * 64 * 4];
-    static sumi_pixels pictures[3];
+    static uint8_t s_data[3][64 * 64 * 4];
+    static sumi_pixels s_pictures[3];
     for (size_t k = 0; k < 3; k++) {
-        for (size_t i = 0; i < sizeof data[k]; i++) data[k][i] = (uint8_t)((i * (31 + k) + i / 97 + (i / 7) * k) & 255);
+        for (size_t i = 0; i < sizeof s_data[k]; i++)
+            s_data[k][i] = (uint8_t)((i * (31 + k) + i / 97 + (i / 7) * k) & 255);
     }
-    pictures[0] = (sumi_pixels){data[0], 60, 20, 60 * 4 + 8, 4};
-    pictures[1] = (sumi_pixels){data[1], 29, 31, 0, 1};
-    pictures[2] = (sumi_pixels){data[2], 21, 63, 0, 3};
-    return pictures;
+    s_pictures[0] = (sumi_pixels){s_data[0], 60, 20, 60 * 4 + 8, 4};
+    s_pictures[1] = (sumi_pixels){s_data[1], 29, 31, 0, 1};
+    s_pictures[2] = (sumi_pixels){s_data[2], 21, 63, 0, 3};
+    return s_pictures;
 }
 #endif

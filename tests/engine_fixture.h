@@ -304,8 +304,8 @@ static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model,
 // A job that is no image: 0 loads a model, 1 encodes a prompt, 2 encodes an image, 3 reads an adapter.
 static inline sumi_job submit_kind(sumi_engine* engine, sumi_model* model, int kind)
 {
-    static const uint8_t grey[16 * 16];
-    const sumi_pixels pixels = {grey, 16, 16, 0, 1};
+    static const uint8_t s_grey[16 * 16];
+    const sumi_pixels pixels = {s_grey, 16, 16, 0, 1};
     sumi_model_desc md = sumi_model_defaults();
     md.path = MODEL_PATH;
     sumi_prompt_desc pd = sumi_prompt_defaults(model);
@@ -371,19 +371,19 @@ static inline sumi_lora* read_lora(sumi_engine* engine, sumi_model* model, const
 // Text, guidance, two items, a start image with a sample: most of what a job can have.
 static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
 {
-    static const sumi_image_item items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
-                                             {.text = "a lighthouse at dusk", .seed = 4}};
-    static uint8_t pixels[48 * 40 * 4];
-    static bool is_filled; // two threads may share the picture once it is filled
-    for (size_t i = 0; !is_filled && i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37 + i / 191);
-    if (!is_filled) is_filled = true;
-    static sumi_pixels start = {pixels, 40, 48, 0, 4};
-    *desc = small_image(model, items);
+    static const sumi_image_item s_items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
+                                               {.text = "a lighthouse at dusk", .seed = 4}};
+    static uint8_t s_pixels[48 * 40 * 4];
+    static bool s_is_filled; // two threads may share the picture once it is filled
+    for (size_t i = 0; !s_is_filled && i < sizeof s_pixels; i++) s_pixels[i] = (uint8_t)(i * 37 + i / 191);
+    if (!s_is_filled) s_is_filled = true;
+    static sumi_pixels s_start = {s_pixels, 40, 48, 0, 4};
+    *desc = small_image(model, s_items);
     desc->item_count = 2;
     desc->step_count = 3;
     desc->guidance.scale = 2.0f;
     desc->guidance.end = 0.5f;
-    desc->start.image = &start;
+    desc->start.image = &s_start;
     desc->start.strength = 0.9f;
     desc->solver = SUMI_SOLVER_HEUN;
 }

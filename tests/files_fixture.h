@@ -12,24 +12,24 @@
 #define HEIGHT 32
 #define LATENTS ((size_t)16 * (WIDTH / 8) * (HEIGHT / 8))
 
-static sumi_heap t_heap;
-static sumi_engine* t_engine;
+static sumi_heap s_heap;
+static sumi_engine* s_engine;
 
 // ---- Scratch files --------------------------------------------------------------------------------------------------
 
-static char t_folder[192];
+static char s_folder[192];
 
 // folder/name in scratch memory that is used again after 16 calls.
 static inline const char* scratch(const char* folder, const char* name)
 {
-    static char path[16][384];
-    static int next;
-    next = (next + 1) % 16;
-    if (t_folder[0] == 0 && !system_make_scratch(t_folder, sizeof t_folder, "sumi-files")) t_folder[0] = 0;
-    snprintf(path[next], sizeof path[next], "%s/%s", t_folder, folder);
-    system_make_folder(path[next]);
-    if (name[0] != 0) snprintf(path[next], sizeof path[next], "%s/%s/%s", t_folder, folder, name);
-    return path[next];
+    static char s_path[16][384];
+    static int s_next;
+    s_next = (s_next + 1) % 16;
+    if (s_folder[0] == 0 && !system_make_scratch(s_folder, sizeof s_folder, "sumi-files")) s_folder[0] = 0;
+    snprintf(s_path[s_next], sizeof s_path[s_next], "%s/%s", s_folder, folder);
+    system_make_folder(s_path[s_next]);
+    if (name[0] != 0) snprintf(s_path[s_next], sizeof s_path[s_next], "%s/%s/%s", s_folder, folder, name);
+    return s_path[s_next];
 }
 
 static inline void remove_folder(const char* folder)
@@ -57,14 +57,14 @@ static inline void write_file(const char* path, const void* data, size_t bytes)
 
 static inline void copy_file(const char* from, const char* to)
 {
-    static char data[2 << 20];
+    static char s_data[2 << 20];
     FILE* file = system_open(from, "rb");
     CHECK(file != NULL);
     if (file == NULL) return;
-    const size_t bytes = fread(data, 1, sizeof data, file);
-    CHECK(bytes < sizeof data);
+    const size_t bytes = fread(s_data, 1, sizeof s_data, file);
+    CHECK(bytes < sizeof s_data);
     fclose(file);
-    write_file(to, data, bytes);
+    write_file(to, s_data, bytes);
 }
 
 // ---- Tensors copied from file to file --------------------------------------------------------------------------------
@@ -77,11 +77,11 @@ typedef struct bag {
     size_t count;
 } bag;
 
-static bag t_bags[2];
+static bag s_bags[2];
 
 static inline bag* empty_bag(int which)
 {
-    bag* b = &t_bags[which];
+    bag* b = &s_bags[which];
     for (size_t i = 0; i < b->count; i++) {
         free((void*)(uintptr_t)b->tensors[i].name);
         free((void*)(uintptr_t)b->tensors[i].data);
@@ -117,7 +117,7 @@ static inline void take(bag* b, const char* folder, const char* stem, const char
 {
     sumi_error error = {0};
     sumi_tensor_set set;
-    sumi_tensor_set_init(&set, &t_heap, NULL);
+    sumi_tensor_set_init(&set, &s_heap, NULL);
     CHECK_NUMBER(open_tensor_folder(&set, folder, stem, &error), SUMI_OK);
     for (size_t i = 0; i < set.count; i++) {
         const sumi_tensor* t = &set.tensors[i];
@@ -215,7 +215,7 @@ static inline void quantise_q8_0(const float* x, unsigned char* block)
 // The nearest of sixteen values, which lie closer around zero. The largest is the first of them, so d may be negative.
 static inline void quantise_iq4_nl(const float* x, unsigned char* block)
 {
-    static const int values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    static const int s_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     float most = 0.0f;
     for (int i = 0; i < 32; i++) most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
     const uint16_t bits = float_to_f16(most / -127.0f);
@@ -225,7 +225,7 @@ static inline void quantise_iq4_nl(const float* x, unsigned char* block)
     for (int i = 0; i < 32; i++) {
         int best = 0;
         for (int k = 1; k < 16; k++) {
-            if (fabsf(x[i] - d * (float)values[k]) < fabsf(x[i] - d * (float)values[best])) best = k;
+            if (fabsf(x[i] - d * (float)s_values[k]) < fabsf(x[i] - d * (float)s_values[best])) best = k;
         }
         block[2 + i % 16] |= (unsigned char)(best << (i / 16 * 4));
     }
@@ -349,21 +349,21 @@ static inline sumi_dtype every_e4m3(const sumi_tensor* t, float* scale)
 // ---- Quantised as ComfyUI does it -----------------------------------------------------------------------------------
 
 // The matrices that converters quantise; embeddings, norms and biases stay as they are.
-static bool (*t_is_linear)(const sumi_tensor* tensor);
-static sumi_dtype t_fp8;
+static bool (*s_is_linear)(const sumi_tensor* tensor);
+static sumi_dtype s_fp8;
 
 // One scale for the matrix.
 static inline sumi_dtype scaled_fp8(const sumi_tensor* t, float* scale)
 {
     const size_t count = value_count(t);
     *scale = 1.0f;
-    if (!t_is_linear(t)) return t->dtype;
+    if (!s_is_linear(t)) return t->dtype;
     float *x = malloc(count * 4), most = 0.0f;
     sumi_dtype_to_float(t->dtype, t->data, x, count);
     for (size_t i = 0; i < count; i++) most = fmaxf(most, fabsf(x[i]));
-    *scale = most / (t_fp8 == SUMI_DTYPE_F8_E4M3 ? 448.0f : 57344.0f);
+    *scale = most / (s_fp8 == SUMI_DTYPE_F8_E4M3 ? 448.0f : 57344.0f);
     free(x);
-    return t_fp8;
+    return s_fp8;
 }
 
 // Puts a text as bytes beside a matrix: "layer.comfy_quant".
@@ -381,7 +381,7 @@ static inline char* list_formats(const bag* b, const char* format)
     size_t at = (size_t)sprintf(text, "{\"format_version\": \"1.0\", \"layers\": {");
     for (size_t i = 0, listed = 0; i < b->count; i++) {
         const sumi_tensor* t = &b->tensors[i];
-        if (t->dtype != t_fp8) continue;
+        if (t->dtype != s_fp8) continue;
         at += (size_t)sprintf(text + at, "%s\"%.*s\": %s", listed++ > 0 ? ", " : "",
                               (int)(strlen(t->name) - strlen(".weight")), t->name, format);
     }
@@ -396,7 +396,7 @@ static inline void put_input_scales(bag* b, const char* suffix)
     const float factor = 0.125f;
     for (size_t i = 0; i < count; i++) {
         const sumi_tensor* t = &b->tensors[i];
-        if (t->dtype != t_fp8) continue;
+        if (t->dtype != s_fp8) continue;
         char name[256];
         snprintf(name, sizeof name, "%.*s%s", (int)(strlen(t->name) - strlen(".weight")), t->name, suffix);
         put(b, name, SUMI_DTYPE_F32, NULL, &factor, 4);
@@ -411,7 +411,7 @@ enum { FP8_FORMS = 4 };
 static inline void write_scaled_fp8(bag* b, bag* twin, int form, const char* prefix, const char* path,
                                     const char* twin_path)
 {
-    t_fp8 = form == 3 ? SUMI_DTYPE_F8_E5M2 : SUMI_DTYPE_F8_E4M3;
+    s_fp8 = form == 3 ? SUMI_DTYPE_F8_E5M2 : SUMI_DTYPE_F8_E4M3;
     convert(b, scaled_fp8, twin, form == 0 ? ".scale_weight" : ".weight_scale");
     const char* format = form == 3 ? "{\"format\": \"float8_e5m2\"}"
                                    : "{\"format\": \"float8_e4m3fn\", \"full_precision_matrix_mult\": true}";
@@ -420,13 +420,13 @@ static inline void write_scaled_fp8(bag* b, bag* twin, int form, const char* pre
     if (form == 0) {
         snprintf(mark, sizeof mark, "%sscaled_fp8", prefix);
         put_input_scales(b, ".scale_input");
-        put(b, mark, t_fp8, &(sumi_tensor){.rank = 1, .shape = {2}}, "\0\0", 2);
+        put(b, mark, s_fp8, &(sumi_tensor){.rank = 1, .shape = {2}}, "\0\0", 2);
     } else if (form == 2) {
         text = list_formats(b, format);
     } else {
         put_input_scales(b, ".input_scale");
         for (size_t i = 0; i < count; i++) {
-            if (b->tensors[i].dtype == t_fp8) put_format(b, &b->tensors[i], format);
+            if (b->tensors[i].dtype == s_fp8) put_format(b, &b->tensors[i], format);
         }
     }
     const sumi_metadata metadata = {"_quantization_metadata", text};
@@ -500,7 +500,7 @@ static inline void write_int8(bag* b, bag* twin, bool is_rotated, const char* pa
         const sumi_tensor* t = &b->tensors[i];
         size_t group = is_rotated ? 256 : 0;
         while (group > 1 && t->rank == 2 && (size_t)t->shape[1] % group != 0) group /= 4;
-        if (t_is_linear(t)) store_int8(b, i, group > 1 ? group : 0, twin);
+        if (s_is_linear(t)) store_int8(b, i, group > 1 ? group : 0, twin);
         else put(twin, t->name, t->dtype, t, t->data, t->bytes);
     }
     write_tensors(b, path, NULL);
@@ -514,19 +514,19 @@ typedef struct drawing {
     uint8_t pixels[WIDTH * HEIGHT * 4];
 } drawing;
 
-// NULL after a failure, whose message is in t_message.
-static char t_message[512];
-static sumi_result t_result;
+// NULL after a failure, whose message is in s_message.
+static char s_message[512];
+static sumi_result s_result;
 static inline sumi_model* open_model(const sumi_model_desc* desc)
 {
     sumi_job job;
     sumi_model* model = NULL;
-    t_message[0] = 0;
-    t_result = sumi_submit_model(t_engine, desc, &job);
-    if (t_result != SUMI_OK) return NULL;
-    sumi_job_wait(t_engine, job, SUMI_FOREVER);
-    snprintf(t_message, sizeof t_message, "%s", sumi_job_poll(t_engine, job).message);
-    t_result = sumi_fetch_model(t_engine, job, &model);
+    s_message[0] = 0;
+    s_result = sumi_submit_model(s_engine, desc, &job);
+    if (s_result != SUMI_OK) return NULL;
+    sumi_job_wait(s_engine, job, SUMI_FOREVER);
+    snprintf(s_message, sizeof s_message, "%s", sumi_job_poll(s_engine, job).message);
+    s_result = sumi_fetch_model(s_engine, job, &model);
     return model;
 }
 
@@ -535,17 +535,17 @@ static inline bool draw_desc(const sumi_image_desc* desc, drawing* out)
 {
     sumi_job job;
     sumi_image image;
-    const sumi_result result = sumi_submit_images(t_engine, desc, &job);
+    const sumi_result result = sumi_submit_images(s_engine, desc, &job);
     CHECK_NUMBER(result, SUMI_OK);
     if (result != SUMI_OK) return false;
-    sumi_job_wait(t_engine, job, SUMI_FOREVER);
-    CHECK_NUMBER(sumi_job_latents(t_engine, job, 0, out->latents, LATENTS), SUMI_OK);
-    CHECK_NUMBER(sumi_fetch_images(t_engine, job, &image, 1), SUMI_OK);
+    sumi_job_wait(s_engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_latents(s_engine, job, 0, out->latents, LATENTS), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_images(s_engine, job, &image, 1), SUMI_OK);
     if (image.pixels == NULL) return false;
     for (int y = 0; y < HEIGHT; y++)
         memcpy(out->pixels + (size_t)y * WIDTH * 4, (const uint8_t*)image.pixels + (size_t)y * (size_t)image.row_bytes,
                WIDTH * 4);
-    sumi_images_release(t_engine, &image, 1);
+    sumi_images_release(s_engine, &image, 1);
     return true;
 }
 

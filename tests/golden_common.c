@@ -444,12 +444,12 @@ static void run_gguf_values(golden_case* c, const char* folder)
 
 static void run_files(golden_case* c, const char* folder)
 {
-    static const char* const parts[] = {"safetensors", "index", "gguf"};
+    static const char* const s_parts[] = {"safetensors", "index", "gguf"};
     for (size_t i = 0; i < 3; i++) {
         char path[2400];
-        snprintf(path, sizeof path, "%s/%s", folder, parts[i]);
+        snprintf(path, sizeof path, "%s/%s", folder, s_parts[i]);
         if (!sumi_path_is_folder(path)) continue;
-        run_verdicts(c, path, parts[i]);
+        run_verdicts(c, path, s_parts[i]);
         if (i == 2) run_gguf_values(c, path);
     }
 }
@@ -698,12 +698,12 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
     static const struct {
         const char* name;
         sumi_activation activation;
-    } activations[] = {{"silu", SUMI_ACT_SILU},
-                       {"gelu_tanh", SUMI_ACT_GELU_TANH},
-                       {"gelu_erf", SUMI_ACT_GELU_ERF},
-                       {"tanh", SUMI_ACT_TANH}};
+    } s_activations[] = {{"silu", SUMI_ACT_SILU},
+                         {"gelu_tanh", SUMI_ACT_GELU_TANH},
+                         {"gelu_erf", SUMI_ACT_GELU_ERF},
+                         {"tanh", SUMI_ACT_TANH}};
     // upsampling as a convolution that does nothing else
-    static const float identity[3 * 3 * 9] = {[4] = 1, [27 + 9 + 4] = 1, [54 + 18 + 4] = 1};
+    static const float s_identity[3 * 3 * 9] = {[4] = 1, [27 + 9 + 4] = 1, [54 + 18 + 4] = 1};
     const sumi_tensor *w = op_tensor(o, "input.w"), *b = op_tensor(o, "input.b");
     if (w != NULL) weights[0] = weight_of(w);
     if (b != NULL) weights[1] = weight_of(b);
@@ -723,8 +723,8 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
         return NULL;
     }
     for (size_t i = 0; i < 4; i++)
-        if (starts(name, activations[i].name)) {
-            o->out = sumi_plan_activate(&o->plan, bind_rows(o, 0, &in[0], 1, in[0].count), activations[i].activation);
+        if (starts(name, s_activations[i].name)) {
+            o->out = sumi_plan_activate(&o->plan, bind_rows(o, 0, &in[0], 1, in[0].count), s_activations[i].activation);
             return NULL;
         }
     if (starts(name, "linear") && w != NULL) {
@@ -767,11 +767,12 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
         return NULL;
     }
     if (starts(name, "upsample") && in[0].rank == 4 && in[0].shape[1] == 3) {
-        weights[0] = (sumi_weight){.name = "identity",
-                                   .rows = 3,
-                                   .cols = 27,
-                                   .tensor_count = 1,
-                                   .tensors = {{.data = identity, .dtype = SUMI_DTYPE_F32, .rows = 3, .scale = 1.0f}}};
+        weights[0] =
+            (sumi_weight){.name = "identity",
+                          .rows = 3,
+                          .cols = 27,
+                          .tensor_count = 1,
+                          .tensors = {{.data = s_identity, .dtype = SUMI_DTYPE_F32, .rows = 3, .scale = 1.0f}}};
         write_picture_op(o, &in[0], &weights[0], NULL, name);
         return NULL;
     }
@@ -849,11 +850,11 @@ static void run_conversions(golden_case* c, const sumi_tensor_set* set)
 {
     const sumi_tensor *from = sumi_tensor_find(set, "convert.from_f32.bits"),
                       *halves = sumi_tensor_find(set, "convert.f16.input.bits");
-    static const char* const names[] = {"f32_to_bf16",      "f32_to_f16",     "f32_to_f8_e4m3fn", "f32_to_f8_e5m2",
-                                        "f8_e4m3fn_to_f32", "f8_e5m2_to_f32", "f16_to_f32",       "bf16_to_f32"};
+    static const char* const s_names[] = {"f32_to_bf16",      "f32_to_f16",     "f32_to_f8_e4m3fn", "f32_to_f8_e5m2",
+                                          "f8_e4m3fn_to_f32", "f8_e5m2_to_f32", "f16_to_f32",       "bf16_to_f32"};
     for (int k = 0; k < 8; k++) {
         char name[128];
-        snprintf(name, sizeof name, "convert.%s.bits", names[k]);
+        snprintf(name, sizeof name, "convert.%s.bits", s_names[k]);
         const sumi_tensor* want = sumi_tensor_find(set, name);
         const sumi_tensor* source = k < 4 ? from : halves;
         if (want == NULL || (k != 4 && k != 5 && source == NULL)) continue;

@@ -39,12 +39,12 @@ static void probe_vae(plan_run* run, const sumi_op* op, int32_t counter, bool be
 // NewBie-image's cases call the same things by diffusers' names.
 static void to_plain_name(const char* name, char out[128])
 {
-    static const char* const names[][2] = {
+    static const char* const s_names[][2] = {
         {"unscaled", "z"}, {"decoder.conv_in", "conv_in"}, {"decoder.mid_block", "mid"}, {"decoder.up_blocks.", "up"}};
     snprintf(out, 128, "%s", name);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const size_t length = strlen(names[i][0]);
-        if (strncmp(name, names[i][0], length) == 0) snprintf(out, 128, "%s%s", names[i][1], name + length);
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
+        const size_t length = strlen(s_names[i][0]);
+        if (strncmp(name, s_names[i][0], length) == 0) snprintf(out, 128, "%s%s", s_names[i][1], name + length);
     }
 }
 

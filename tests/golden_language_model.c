@@ -82,22 +82,22 @@ void watch_language_model(const golden_case* c, watcher* w, const char* whose, i
     static const struct {
         const char *name, *label;
         watch_kind kind;
-    } table[] = {{"embeds", "text.embed", WATCH_ROWS},
-                 {"q0", "text.layers.0.attention.qk_norm_rope", WATCH_Q},
-                 {"k0", "text.layers.0.attention.qk_norm_rope", WATCH_K},
-                 {"attn0", "text.layers.0.attention.out", WATCH_BRANCH},
-                 {"layer0", "text.layers.0.mlp.down", WATCH_ROWS},
-                 {"cos", "text.rope", WATCH_COS},
-                 {"sin", "text.rope", WATCH_SIN}};
+    } s_table[] = {{"embeds", "text.embed", WATCH_ROWS},
+                   {"q0", "text.layers.0.attention.qk_norm_rope", WATCH_Q},
+                   {"k0", "text.layers.0.attention.qk_norm_rope", WATCH_K},
+                   {"attn0", "text.layers.0.attention.out", WATCH_BRANCH},
+                   {"layer0", "text.layers.0.mlp.down", WATCH_ROWS},
+                   {"cos", "text.rope", WATCH_COS},
+                   {"sin", "text.rope", WATCH_SIN}};
     char name[64];
     snprintf(name, sizeof name, "%s.first_row", whose);
     array first = input(c, name);
-    for (size_t i = 0; i <= sizeof table / sizeof *table; i++) {
-        const bool is_last = i == sizeof table / sizeof *table;
-        snprintf(name, sizeof name, "%s.%s", whose, is_last ? "last" : table[i].name);
+    for (size_t i = 0; i <= sizeof s_table / sizeof *s_table; i++) {
+        const bool is_last = i == sizeof s_table / sizeof *s_table;
+        snprintf(name, sizeof name, "%s.%s", whose, is_last ? "last" : s_table[i].name);
         if (!has_expected(c, name)) continue;
         watch* one = is_last ? add_watch(w, name, WATCH_ROWS, "text.layers.%d.mlp.down", (int)layer_count - 1)
-                             : add_watch(w, name, table[i].kind, "%s", table[i].label);
+                             : add_watch(w, name, s_table[i].kind, "%s", s_table[i].label);
         if (one == NULL || first.values == NULL) continue;
         char full[80];
         snprintf(full, sizeof full, "expect.%s", name);
@@ -190,9 +190,9 @@ static void run_prompts(golden_case* c)
             char name[96];
             snprintf(name, sizeof name, "%s.rows", key);
             array rows = input(c, name);
-            static const char* const forms[] = {"embeds", "embeds_tail", "embeds_rows"};
+            static const char* const s_forms[] = {"embeds", "embeds_tail", "embeds_rows"};
             for (int form = 0; form < 3 && features.values != NULL; form++) {
-                snprintf(name, sizeof name, "expect.%s.%s", key, forms[form]);
+                snprintf(name, sizeof name, "expect.%s.%s", key, s_forms[form]);
                 const sumi_tensor* want = sumi_tensor_find(&c->set, name);
                 if (want == NULL || want->rank != 2 || want->shape[0] > count) continue;
                 const int64_t cols = features.shape[1], n = want->shape[0];

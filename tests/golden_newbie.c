@@ -88,11 +88,11 @@ static bool same_as_tensor(const golden_case* c, const char* name, const int32_t
 
 static void compare_ids(golden_case* c, const token_lists* tokens, const char* what)
 {
-    static const char* const names[] = {"gemma_ids", "jina_ids"};
+    static const char* const s_names[] = {"gemma_ids", "jina_ids"};
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
         char label[96];
-        snprintf(label, sizeof label, "%s, %s", names[e], what);
-        const bool same = same_as_tensor(c, names[e], tokens->ids[e], tokens->count[e]);
+        snprintf(label, sizeof label, "%s, %s", s_names[e], what);
+        const bool same = same_as_tensor(c, s_names[e], tokens->ids[e], tokens->count[e]);
         report(c, label, same ? 0 : 1, 0, same);
     }
 }
@@ -329,22 +329,22 @@ static void watch_dit(golden_case* c, watcher* w, int64_t image_rows, int64_t co
     static const struct {
         const char *name, *label;
         watch_kind kind;
-    } table[] = {{"timestep_embedding", "t_embedder.time_embed", WATCH_ROWS},
-                 {"time_text_embed", "time_text_embed.1", WATCH_ROWS},
-                 {"cap_embedder", "cap_embedder.1", WATCH_ROWS},
-                 {"x_embedder", "x_embedder", WATCH_ROWS},
-                 {"rope_cos", "rope", WATCH_COS},
-                 {"rope_sin", "rope", WATCH_SIN},
-                 {"final_layer.adaLN_modulation", "final_layer.adaLN_modulation", WATCH_ROWS},
-                 {"final_layer", "final_layer.linear", WATCH_ROWS}};
+    } s_table[] = {{"timestep_embedding", "t_embedder.time_embed", WATCH_ROWS},
+                   {"time_text_embed", "time_text_embed.1", WATCH_ROWS},
+                   {"cap_embedder", "cap_embedder.1", WATCH_ROWS},
+                   {"x_embedder", "x_embedder", WATCH_ROWS},
+                   {"rope_cos", "rope", WATCH_COS},
+                   {"rope_sin", "rope", WATCH_SIN},
+                   {"final_layer.adaLN_modulation", "final_layer.adaLN_modulation", WATCH_ROWS},
+                   {"final_layer", "final_layer.linear", WATCH_ROWS}};
     for (size_t i = 0; i < c->set.count; i++) {
         const char* name = expected_name(c, i);
         char block[64];
         int index, used = 0;
         watch* one = NULL;
         if (name == NULL) continue;
-        for (size_t k = 0; k < sizeof table / sizeof *table; k++)
-            if (strcmp(name, table[k].name) == 0) one = add_watch(w, name, table[k].kind, "%s", table[k].label);
+        for (size_t k = 0; k < sizeof s_table / sizeof *s_table; k++)
+            if (strcmp(name, s_table[k].name) == 0) one = add_watch(w, name, s_table[k].kind, "%s", s_table[k].label);
         // both are columns of one matrix
         if (strcmp(name, "t_embedder") == 0) {
             one = add_watch(w, name, WATCH_ROWS, "t_embedder.mlp.2");
@@ -562,11 +562,11 @@ static void run_schedule(golden_case* c)
         const char* name;
         sumi_sigma_grid grid;
         bool is_time; // N points of a rising time
-    } kinds[] = {{"engine", SUMI_GRID_EVEN, false},
-                 {"authors_t", SUMI_GRID_EVEN, true},
-                 {"authors_dpm", SUMI_GRID_BELOW_ONE, false},
-                 {"comfy_simple", SUMI_GRID_TABLE, false},
-                 {"diffusers_default", SUMI_GRID_TWICE, false}};
+    } s_kinds[] = {{"engine", SUMI_GRID_EVEN, false},
+                   {"authors_t", SUMI_GRID_EVEN, true},
+                   {"authors_dpm", SUMI_GRID_BELOW_ONE, false},
+                   {"comfy_simple", SUMI_GRID_TABLE, false},
+                   {"diffusers_default", SUMI_GRID_TWICE, false}};
     for (size_t i = 0; i < c->set.count; i++) {
         const char* name = expected_name(c, i);
         char kind[32];
@@ -574,14 +574,14 @@ static void run_schedule(golden_case* c)
         if (name == NULL || sscanf(name, "%31[a-z_].s%d.n%d", kind, &shift, &points) != 3
             || points > SUMI_SCHEDULE_MAX_STEPS)
             continue;
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-            if (strcmp(kind, kinds[k].name) != 0) continue;
-            const int32_t steps = points - kinds[k].is_time;
-            const sumi_sigma_rule rule = {.shift = (float)shift, .grid = kinds[k].grid};
+        for (size_t k = 0; k < sizeof s_kinds / sizeof *s_kinds; k++) {
+            if (strcmp(kind, s_kinds[k].name) != 0) continue;
+            const int32_t steps = points - s_kinds[k].is_time;
+            const sumi_sigma_rule rule = {.shift = (float)shift, .grid = s_kinds[k].grid};
             float sigmas[SUMI_SCHEDULE_MAX_STEPS + 1];
             sumi_error error = {0};
             if (sumi_schedule_write(&rule, 0, steps, sigmas, &error) != SUMI_OK) case_fails(c, "%s", error.text);
-            for (int32_t s = 0; s <= steps && kinds[k].is_time; s++) sigmas[s] = 1.0f - sigmas[s];
+            for (int32_t s = 0; s <= steps && s_kinds[k].is_time; s++) sigmas[s] = 1.0f - sigmas[s];
             array made = array_make(sigmas, 1, (const int64_t[]){steps + 1});
             compare(c, name, &made);
             array_free(&made);
@@ -621,14 +621,15 @@ static void run_solver(golden_case* c)
     static const struct {
         const char* name;
         sumi_solver solver;
-    } solvers[] = {{"euler", SUMI_SOLVER_EULER},       {"heun", SUMI_SOLVER_HEUN_FULL},
-                   {"midpoint", SUMI_SOLVER_MIDPOINT}, {"rk4", SUMI_SOLVER_RK4},
-                   {"dpmpp2m", SUMI_SOLVER_DPMPP_2M},  {"res_multistep", SUMI_SOLVER_RES_MULTISTEP}};
+    } s_solvers[] = {{"euler", SUMI_SOLVER_EULER},       {"heun", SUMI_SOLVER_HEUN_FULL},
+                     {"midpoint", SUMI_SOLVER_MIDPOINT}, {"rk4", SUMI_SOLVER_RK4},
+                     {"dpmpp2m", SUMI_SOLVER_DPMPP_2M},  {"res_multistep", SUMI_SOLVER_RES_MULTISTEP}};
     array start = input(c, "x0");
     for (size_t i = 0; i < c->set.count && start.values != NULL; i++) {
         const char *name = expected_name(c, i), *on = name != NULL ? strstr(name, ".on_") : NULL;
-        for (size_t k = 0; k < sizeof solvers / sizeof *solvers && on != NULL; k++) {
-            if (strncmp(name, solvers[k].name, (size_t)(on - name)) != 0 || solvers[k].name[on - name] != 0) continue;
+        for (size_t k = 0; k < sizeof s_solvers / sizeof *s_solvers && on != NULL; k++) {
+            if (strncmp(name, s_solvers[k].name, (size_t)(on - name)) != 0 || s_solvers[k].name[on - name] != 0)
+                continue;
             char key[64];
             snprintf(key, sizeof key, "grid.%.50s", on + strlen(".on_"));
             array grid = input(c, key);
@@ -636,7 +637,7 @@ static void run_solver(golden_case* c)
             double* x = calloc((size_t)start.count, sizeof *x);
             for (int64_t n = 0; n < start.count; n++) x[n] = (double)start.values[n];
             array made = array_make(NULL, 2, (const int64_t[]){steps > 0 ? steps : 0, start.count});
-            if (steps > 0) follow(solvers[k].solver, grid.values, steps, x, start.count, made.values);
+            if (steps > 0) follow(s_solvers[k].solver, grid.values, steps, x, start.count, made.values);
             compare(c, name, &made);
             array_free(&made);
             array_free(&grid);
@@ -692,15 +693,15 @@ static bool find_solver(golden_case* c, sumi_solver* out)
     static const struct {
         const char* name;
         sumi_solver solver;
-    } table[] = {{"euler", SUMI_SOLVER_EULER},
-                 {"flow_euler", SUMI_SOLVER_EULER},
-                 {"midpoint", SUMI_SOLVER_MIDPOINT},
-                 {"dpmpp2m", SUMI_SOLVER_DPMPP_2M},
-                 {"res_multistep", SUMI_SOLVER_RES_MULTISTEP}};
+    } s_table[] = {{"euler", SUMI_SOLVER_EULER},
+                   {"flow_euler", SUMI_SOLVER_EULER},
+                   {"midpoint", SUMI_SOLVER_MIDPOINT},
+                   {"dpmpp2m", SUMI_SOLVER_DPMPP_2M},
+                   {"res_multistep", SUMI_SOLVER_RES_MULTISTEP}};
     const char* name = json_text(c->json, "solver");
-    for (size_t i = 0; i < sizeof table / sizeof *table && name != NULL; i++) {
-        *out = table[i].solver;
-        if (strcmp(name, table[i].name) == 0) return true;
+    for (size_t i = 0; i < sizeof s_table / sizeof *s_table && name != NULL; i++) {
+        *out = s_table[i].solver;
+        if (strcmp(name, s_table[i].name) == 0) return true;
     }
     case_fails(c, "the solver %s is not known to this program", name != NULL ? name : "(none)");
     return false;

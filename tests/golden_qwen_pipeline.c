@@ -392,11 +392,11 @@ static void compare_pipe(golden_case* c, const char* kind, const pipe_job* j, pl
         array_free(&mask);
     }
     if (j->velocities.values != NULL) {
-        static const char* const names[] = {"v_cond.0", "v_neg.0"};
+        static const char* const s_names[] = {"v_cond.0", "v_neg.0"};
         for (int32_t i = 0; i < j->prompt_count; i++) {
             array v =
                 pack(j->velocities.values + i * channels * 4 * tokens, channels, p->latent_height, p->latent_width);
-            compare_with(c, kind, names[i], &v);
+            compare_with(c, kind, s_names[i], &v);
             array_free(&v);
         }
     }
@@ -456,20 +456,20 @@ static void run_pipe(golden_case* c, pipe_job* j, const char* kind, bool rounds,
 // The last rows of what the prompts become.
 static void compare_embeds(golden_case* c, const pipe_job* j)
 {
-    static const char* const names[] = {"prompt_embeds_tail", "negative_embeds_tail"};
+    static const char* const s_names[] = {"prompt_embeds_tail", "negative_embeds_tail"};
     encode_job job = {.prompts = j->prompts,
                       .prompt_count = j->prompt_count,
                       .pictures = j->pictures.count > 0 ? &j->pictures : NULL};
-    if (!has_expected(c, names[0])) return;
+    if (!has_expected(c, s_names[0])) return;
     encode_prompts(c, j->network, &job);
     for (int32_t p = 0; p < j->prompt_count && job.features[p].values != NULL; p++) {
         const int64_t width = job.features[p].shape[1], rows = job.features[p].shape[0];
         char full[64];
-        snprintf(full, sizeof full, "expect.%s", names[p]);
+        snprintf(full, sizeof full, "expect.%s", s_names[p]);
         const sumi_tensor* want = sumi_tensor_find(&c->set, full);
         const int64_t kept = want != NULL && want->shape[0] < rows ? want->shape[0] : rows;
         array tail = array_make(job.features[p].values + (rows - kept) * width, 2, (const int64_t[]){kept, width});
-        compare(c, names[p], &tail);
+        compare(c, s_names[p], &tail);
         array_free(&tail);
     }
     free_encoded(&job);

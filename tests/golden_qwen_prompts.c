@@ -129,13 +129,13 @@ static array tail_of(const golden_case* c, const char* kind, const char* name, c
 
 static void compare_features(golden_case* c, const char* name, const array* features)
 {
-    static const char* const forms[][2] = {
+    static const char* const s_forms[][2] = {
         {"expect", "embeds"}, {"expect", "embeds_tail"}, {"wrong", "embeds_tail_1d_positions"}};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    for (size_t i = 0; i < sizeof s_forms / sizeof *s_forms; i++) {
         char full[96];
-        snprintf(full, sizeof full, "%s.%s", name, forms[i][1]);
-        array tail = tail_of(c, forms[i][0], full, features);
-        if (strcmp(forms[i][1], "embeds") == 0 && tail.values != NULL && tail.count != features->count)
+        snprintf(full, sizeof full, "%s.%s", name, s_forms[i][1]);
+        array tail = tail_of(c, s_forms[i][0], full, features);
+        if (strcmp(s_forms[i][1], "embeds") == 0 && tail.values != NULL && tail.count != features->count)
             case_fails(c, "%s has %lld rows of features", name, (long long)features->shape[0]);
         if (i < 2) compare(c, full, &tail);
         else compare_wrong(c, full, &tail);
@@ -343,14 +343,14 @@ static sumi_tokenizer* open_json_tokenizer(golden_case* c, sumi_file* file)
 
 static void run_tokenize(golden_case* c)
 {
-    static const char* const models[][2] = {{"t2i", "t2i"}, {"edit", "edit"}, {"edit-2509", "edit"}};
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        sumi_network* network = layered_network(c, models[i][0]);
+    static const char* const s_models[][2] = {{"t2i", "t2i"}, {"edit", "edit"}, {"edit-2509", "edit"}};
+    for (size_t i = 0; i < sizeof s_models / sizeof *s_models; i++) {
+        sumi_network* network = layered_network(c, s_models[i][0]);
         if (network == NULL || network->encoders[0].tokenizer == NULL) continue;
         char label[64];
-        snprintf(label, sizeof label, "texts by the tokenizer of %s", models[i][0]);
+        snprintf(label, sizeof label, "texts by the tokenizer of %s", s_models[i][0]);
         compare_texts(c, label, network->encoders[0].tokenizer);
-        compare_prefix(c, network, models[i][1]);
+        compare_prefix(c, network, s_models[i][1]);
     }
     sumi_file file = {0};
     sumi_tokenizer* tokenizer = open_json_tokenizer(c, &file);

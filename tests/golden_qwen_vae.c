@@ -34,27 +34,27 @@ static void probe(plan_run* run, const sumi_op* op, int32_t counter, bool before
 // What the case expects under a name that the table knows. Of NAME_ch0 the first channel is stored.
 static void watch_vae(golden_case* c, watcher* w)
 {
-    static const char* const table[][2] = {{"vae_in", "decoder.latent_in"},
-                                           {"post_quant", "decoder.post_quant"},
-                                           {"conv_in", "decoder.conv_in"},
-                                           {"mid_res0", "decoder.mid.0.conv2"},
-                                           {"mid_attn", "decoder.mid.attention.out"},
-                                           {"up0", "decoder.0.upsample"},
-                                           {"up1_ch0", "decoder.1.upsample"},
-                                           {"up2_ch0", "decoder.2.upsample"},
-                                           {"down1_ch0", "encoder.0.1.conv2"},
-                                           {"down2", "encoder.0.downsample"},
-                                           {"down5", "encoder.1.downsample"},
-                                           {"conv_out", "encoder.conv_out"}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (!has_expected(c, table[i][0])) continue;
+    static const char* const s_table[][2] = {{"vae_in", "decoder.latent_in"},
+                                             {"post_quant", "decoder.post_quant"},
+                                             {"conv_in", "decoder.conv_in"},
+                                             {"mid_res0", "decoder.mid.0.conv2"},
+                                             {"mid_attn", "decoder.mid.attention.out"},
+                                             {"up0", "decoder.0.upsample"},
+                                             {"up1_ch0", "decoder.1.upsample"},
+                                             {"up2_ch0", "decoder.2.upsample"},
+                                             {"down1_ch0", "encoder.0.1.conv2"},
+                                             {"down2", "encoder.0.downsample"},
+                                             {"down5", "encoder.1.downsample"},
+                                             {"conv_out", "encoder.conv_out"}};
+    for (size_t i = 0; i < sizeof s_table / sizeof *s_table; i++) {
+        if (!has_expected(c, s_table[i][0])) continue;
         if (c->g->is_gpu && i == 0) {
-            not_checked(c, table[i][0], "a GPU rounds it to bfloat16, and no error of that is stored");
+            not_checked(c, s_table[i][0], "a GPU rounds it to bfloat16, and no error of that is stored");
             continue;
         }
-        watch* one = add_watch(w, table[i][0], WATCH_PLANES, "%s", table[i][1]);
-        const size_t length = strlen(table[i][0]);
-        if (one != NULL && length > 4 && strcmp(table[i][0] + length - 4, "_ch0") == 0) one->rows = 1;
+        watch* one = add_watch(w, s_table[i][0], WATCH_PLANES, "%s", s_table[i][1]);
+        const size_t length = strlen(s_table[i][0]);
+        if (one != NULL && length > 4 && strcmp(s_table[i][0] + length - 4, "_ch0") == 0) one->rows = 1;
     }
     if (has_expected(c, "mid"))
         add_watch(w, "mid", WATCH_PLANES, "%s.mid.1.conv2", strcmp(c->kind, "vae_decode") == 0 ? "decoder" : "encoder");

@@ -254,14 +254,14 @@ static void run_resizes(golden_case* c, const node* list)
         static const struct {
             const char* key;
             sumi_filter filter;
-        } filters[] = {{"lanczos", SUMI_FILTER_LANCZOS}, {"bicubic", SUMI_FILTER_BICUBIC}};
-        for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
+        } s_filters[] = {{"lanczos", SUMI_FILTER_LANCZOS}, {"bicubic", SUMI_FILTER_BICUBIC}};
+        for (size_t f = 0; f < sizeof s_filters / sizeof *s_filters; f++) {
             picture_file given = {0}, want = {0};
             char label[64];
-            snprintf(label, sizeof label, "%d.%s", index, filters[f].key);
+            snprintf(label, sizeof label, "%d.%s", index, s_filters[f].key);
             if (read_case_png(c, json_text(n, "input"), &given)
-                && read_case_png(c, json_text(n, filters[f].key), &want))
-                compare_resize(c, label, &given, &want, filters[f].filter);
+                && read_case_png(c, json_text(n, s_filters[f].key), &want))
+                compare_resize(c, label, &given, &want, s_filters[f].filter);
             picture_free(&given);
             picture_free(&want);
         }
@@ -396,11 +396,11 @@ static void write_qkv(plan_run* run)
 // q, k and v [rows, heads, dim] of NAME as the columns of one matrix; NULL when one is missing.
 static float* join_heads(const golden_case* c, const char* name, int64_t shape[3])
 {
-    static const char* const parts[] = {"q", "k", "v"};
+    static const char* const s_parts[] = {"q", "k", "v"};
     float* joined = NULL;
     for (int p = 0; p < 3; p++) {
         char part[64];
-        snprintf(part, sizeof part, "%s.%s", name, parts[p]);
+        snprintf(part, sizeof part, "%s.%s", name, s_parts[p]);
         array x = input(c, part);
         const bool fits = x.values != NULL && x.rank == 3 && (p == 0 || memcmp(x.shape, shape, 3 * sizeof *shape) == 0);
         if (fits && p == 0) {

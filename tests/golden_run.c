@@ -37,10 +37,10 @@ typedef struct case_runner {
 
 static const case_runner* find_runner(const char* family)
 {
-    static const case_runner runners[] = {
+    static const case_runner s_runners[] = {
         {"z-image", run_z_image_case}, {"qwen-image", run_qwen_image_case}, {"newbie", run_newbie_case}};
-    for (size_t i = 0; i < sizeof runners / sizeof *runners; i++)
-        if (strcmp(runners[i].family, family) == 0) return &runners[i];
+    for (size_t i = 0; i < sizeof s_runners / sizeof *s_runners; i++)
+        if (strcmp(s_runners[i].family, family) == 0) return &s_runners[i];
     return NULL;
 }
 
@@ -105,7 +105,7 @@ static int s_depth_limit = 3;
 
 static bool run_folder(golden* g, const char* folder, int depth)
 {
-    static const char* const parts[] = {"tokenizers", "rng", "files", "numerics", "images"};
+    static const char* const s_parts[] = {"tokenizers", "rng", "files", "numerics", "images"};
     char path[2048];
     bool found = false;
     int count;
@@ -119,10 +119,10 @@ static bool run_folder(golden* g, const char* folder, int depth)
         system_free_list(names, count);
         found = true;
     }
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, parts[i]);
+    for (size_t i = 0; i < sizeof s_parts / sizeof *s_parts; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, s_parts[i]);
         if (sumi_path_is_folder(path)) {
-            run_common(g, path, parts[i]);
+            run_common(g, path, s_parts[i]);
             found = true;
         }
     }

@@ -287,15 +287,16 @@ static double pooled_error(const golden_case* c)
 // made in the same way beside it, or out of it and little else, and that one's holds.
 static double error_of_reference(const golden_case* c, const char* name, const node* about)
 {
-    static const char* const alike[][2] = {{"velocity_base", "velocity"},  // without and with an adapter
-                                           {"layer0.attention", "layer0"}, // inside of the layer
-                                           {"layer0.mlp", "layer0"},
-                                           {"layer5.attention", "layer5"},
-                                           {"unscaled", "decoder.conv_in"}}; // what the first convolution reads
+    static const char* const s_alike[][2] = {{"velocity_base", "velocity"},  // without and with an adapter
+                                             {"layer0.attention", "layer0"}, // inside of the layer
+                                             {"layer0.mlp", "layer0"},
+                                             {"layer5.attention", "layer5"},
+                                             {"unscaled", "decoder.conv_in"}}; // what the first convolution reads
     const double stored = json_number(about, "bf16_rel_l2", -1);
     if (stored >= 0 && strcmp(name, "jina_pooled") == 0) return fmax(stored, pooled_error(c));
-    for (size_t i = 0; i < sizeof alike / sizeof *alike && stored < 0; i++) {
-        if (strcmp(name, alike[i][0]) == 0) return json_number(describe(c, "expect", alike[i][1]), "bf16_rel_l2", -1);
+    for (size_t i = 0; i < sizeof s_alike / sizeof *s_alike && stored < 0; i++) {
+        if (strcmp(name, s_alike[i][0]) == 0)
+            return json_number(describe(c, "expect", s_alike[i][1]), "bf16_rel_l2", -1);
     }
     return stored;
 }

@@ -282,16 +282,16 @@ static void run_inside(golden_case* c, const sumi_two_stream* model, dit_run* r)
 static void run_batch(golden_case* c, dit_run* r)
 {
     const int32_t rows[] = {r->in->text_rows, (r->in->text_rows + 1) / 2, 1};
-    static const sumi_evaluation list[] = {{0, 0}, {1, 0}, {0, 1}, {2, 2}, {0, 0}};
+    static const sumi_evaluation s_list[] = {{0, 0}, {1, 0}, {0, 1}, {2, 2}, {0, 0}};
     dit_run batch = *r, alone = *r;
-    static const sumi_evaluation other = {0, 1};
+    static const sumi_evaluation s_other = {0, 1};
     batch.velocities = alone.velocities = (array){0};
-    batch.list = list;
+    batch.list = s_list;
     batch.list_count = 5;
     batch.item_count = 3;
     batch.prompt_rows = alone.prompt_rows = rows;
     batch.prompt_count = alone.prompt_count = 3;
-    alone.list = &other;
+    alone.list = &s_other;
     if (run_dit(c, &batch) && run_dit(c, &alone)) {
         compare_velocity(c, &batch, 0);
         compare_velocity(c, &batch, 4);

@@ -177,15 +177,15 @@ static void watch_dit(golden_case* c, watcher* w, int64_t image_rows)
         static const struct {
             const char *rest, *label;
             watch_kind kind;
-        } table[] = {{"mod", "adaLN_modulation", WATCH_ROWS},         {"q_normed", "attention.qk_norm_rope", WATCH_Q},
-                     {"k_normed", "attention.qk_norm_rope", WATCH_K}, {"attn", "attention.out", WATCH_ROWS},
-                     {"ffn", "feed_forward.w2", WATCH_ROWS},          {"out", "ffn_norm2", WATCH_ROWS}};
+        } s_table[] = {{"mod", "adaLN_modulation", WATCH_ROWS},         {"q_normed", "attention.qk_norm_rope", WATCH_Q},
+                       {"k_normed", "attention.qk_norm_rope", WATCH_K}, {"attn", "attention.out", WATCH_ROWS},
+                       {"ffn", "feed_forward.w2", WATCH_ROWS},          {"out", "ffn_norm2", WATCH_ROWS}};
         if (strcmp(rest, "q_normed") == 0 && tensor->rank == 3)
             w->q_heads = (int32_t)tensor->shape[1], w->head_dim = (int32_t)tensor->shape[2];
         if (strcmp(rest, "k_normed") == 0 && tensor->rank == 3) w->kv_heads = (int32_t)tensor->shape[1];
-        for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
-            if (strcmp(rest, table[k].rest) != 0) continue;
-            watch* one = add_watch(w, name, table[k].kind, "%s.%d.%s", block, index, table[k].label);
+        for (size_t k = 0; k < sizeof s_table / sizeof *s_table; k++) {
+            if (strcmp(rest, s_table[k].rest) != 0) continue;
+            watch* one = add_watch(w, name, s_table[k].kind, "%s.%d.%s", block, index, s_table[k].label);
             if (one != NULL && strcmp(block, "noise_refiner") == 0 && strcmp(rest, "out") == 0) one->rows = image_rows;
         }
     }

@@ -128,17 +128,17 @@ static void run_encoder(golden_case* c)
         static const struct {
             const char *rest, *label;
             watch_kind kind;
-        } table[] = {{"input_norm", "input_norm", WATCH_ROWS},
-                     {"q_normed", "attention.qk_norm_rope", WATCH_Q},
-                     {"k_normed", "attention.qk_norm_rope", WATCH_K},
-                     {"v", "attention.qkv", WATCH_V},
-                     {"attention", "attention", WATCH_ROWS},
-                     {"o_proj", "attention.out", WATCH_BRANCH},
-                     {"mlp", "mlp.down", WATCH_BRANCH},
-                     {"out", "mlp.down", WATCH_ROWS}};
-        for (size_t k = 0; k < sizeof table / sizeof *table; k++)
-            if (strcmp(rest, table[k].rest) == 0)
-                add_watch(w, name, table[k].kind, "text.layers.%d.%s", layer, table[k].label);
+        } s_table[] = {{"input_norm", "input_norm", WATCH_ROWS},
+                       {"q_normed", "attention.qk_norm_rope", WATCH_Q},
+                       {"k_normed", "attention.qk_norm_rope", WATCH_K},
+                       {"v", "attention.qkv", WATCH_V},
+                       {"attention", "attention", WATCH_ROWS},
+                       {"o_proj", "attention.out", WATCH_BRANCH},
+                       {"mlp", "mlp.down", WATCH_BRANCH},
+                       {"out", "mlp.down", WATCH_ROWS}};
+        for (size_t k = 0; k < sizeof s_table / sizeof *s_table; k++)
+            if (strcmp(rest, s_table[k].rest) == 0)
+                add_watch(w, name, s_table[k].kind, "text.layers.%d.%s", layer, s_table[k].label);
         if (strcmp(name, "embedding") == 0) add_watch(w, name, WATCH_ROWS, "text.embed");
     }
     array features = encode_text(c, network, list, (int32_t)ids.count, w);

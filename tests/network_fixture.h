@@ -15,9 +15,9 @@
 #include <stdatomic.h>
 
 #define GOLDEN "tests/golden/z-image/"
-static sumi_heap t_heap;
-static sumi_workers* t_workers;
-static sumi_runner* t_runner;
+static sumi_heap s_heap;
+static sumi_workers* s_workers;
+static sumi_runner* s_runner;
 
 // ---- Helpers --------------------------------------------------------------------------------------------------------
 
@@ -39,23 +39,23 @@ static inline sumi_network* open_path(const char* path)
 {
     sumi_error error = {0};
     sumi_network* network = NULL;
-    if (open_all(&t_heap, &(sumi_network_desc){.path = path}, &error, &network) != SUMI_OK)
+    if (open_all(&s_heap, &(sumi_network_desc){.path = path}, &error, &network) != SUMI_OK)
         printf("  %s\n", error.text);
     return network;
 }
 
-static char t_folder[192]; // scratch files of this run
+static char s_folder[192]; // scratch files of this run
 
 static inline const char* scratch(const char* name)
 {
-    static char path[8][256];
-    static int next;
-    next = (next + 1) % 8;
-    if (t_folder[0] == 0) {
-        if (!system_make_scratch(t_folder, sizeof t_folder, "sumi-models")) t_folder[0] = 0;
+    static char s_path[8][256];
+    static int s_next;
+    s_next = (s_next + 1) % 8;
+    if (s_folder[0] == 0) {
+        if (!system_make_scratch(s_folder, sizeof s_folder, "sumi-models")) s_folder[0] = 0;
     }
-    snprintf(path[next], sizeof path[next], "%s/%s", t_folder, name);
-    return path[next];
+    snprintf(s_path[s_next], sizeof s_path[s_next], "%s/%s", s_folder, name);
+    return s_path[s_next];
 }
 
 static inline void write_file(const char* path, const void* data, size_t bytes)
@@ -81,7 +81,7 @@ static inline void write_tensors(const char* path, const sumi_tensor* tensors, s
 static inline bool read_tensors(sumi_tensor_set* set, const char* path, const char* stem)
 {
     sumi_error error = {0};
-    sumi_tensor_set_init(set, &t_heap, NULL);
+    sumi_tensor_set_init(set, &s_heap, NULL);
     sumi_result result =
         stem != NULL ? open_tensor_folder(set, path, stem, &error) : sumi_tensor_set_open(set, path, &error);
     if (result != SUMI_OK) printf("  %s\n", error.text);
@@ -109,29 +109,29 @@ static inline float* run_job(const sumi_network* network, const job* j, uint32_t
     sumi_plan plan;
     sumi_pipeline p;
     float* x = NULL;
-    sumi_plan_begin(&plan, &t_heap, 4);
-    const sumi_runner_functions* f = t_runner->functions;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    const sumi_runner_functions* f = s_runner->functions;
     sumi_rates rates = {1e3, 1e3, 1.0};
     sumi_result result = j->stops_at_latents ? sumi_pipeline_write_latents(network, &j->r, false, &plan, &p, error)
                                              : sumi_pipeline_write(network, &j->r, &plan, &p, error);
     if (result == SUMI_OK) result = plan_slice(&plan, &rates, max_us, error);
     if (result == SUMI_OK) result = sumi_plan_validate(&plan, error);
-    if (result == SUMI_OK) result = f->reserve(t_runner, &plan, error);
+    if (result == SUMI_OK) result = f->reserve(s_runner, &plan, error);
     if (result == SUMI_OK) {
-        f->start(t_runner, &plan);
+        f->start(s_runner, &plan);
         for (int32_t i = 0; i < j->r.prompt_count; i++)
             if (p.ids[i][0].value.id != 0)
-                f->write(t_runner, &plan, p.ids[i][0].value, (uint64_t)p.ids[i][0].row * 4, j->ids[i],
+                f->write(s_runner, &plan, p.ids[i][0].value, (uint64_t)p.ids[i][0].row * 4, j->ids[i],
                          (uint64_t)p.ids[i][0].count * 4);
         uint64_t bytes = (uint64_t)sumi_plan_info(&plan, p.x)->rows * (uint64_t)sumi_plan_info(&plan, p.x)->cols * 4;
-        f->write(t_runner, &plan, p.times, 0, j->times, (uint64_t)j->r.evaluation_count * 4);
-        f->write(t_runner, &plan, p.solver, 0, j->rows, (uint64_t)j->r.evaluation_count * sizeof *j->rows);
-        f->write(t_runner, &plan, p.noise.id != 0 ? p.noise : p.x, 0, j->noise, bytes);
-        if (p.eps.id != 0) f->write(t_runner, &plan, p.eps, 0, j->eps, bytes);
+        f->write(s_runner, &plan, p.times, 0, j->times, (uint64_t)j->r.evaluation_count * 4);
+        f->write(s_runner, &plan, p.solver, 0, j->rows, (uint64_t)j->r.evaluation_count * sizeof *j->rows);
+        f->write(s_runner, &plan, p.noise.id != 0 ? p.noise : p.x, 0, j->noise, bytes);
+        if (p.eps.id != 0) f->write(s_runner, &plan, p.eps, 0, j->eps, bytes);
         if (p.pixels.id != 0)
-            f->write(t_runner, &plan, p.pixels, 0, j->pixels, (uint64_t)j->r.width * (uint64_t)j->r.height * 3);
+            f->write(s_runner, &plan, p.pixels, 0, j->pixels, (uint64_t)j->r.width * (uint64_t)j->r.height * 3);
         if (p.mask.id != 0)
-            f->write(t_runner, &plan, p.mask, 0, j->mask, (uint64_t)sumi_plan_info(&plan, p.mask)->cols * 4);
+            f->write(s_runner, &plan, p.mask, 0, j->mask, (uint64_t)sumi_plan_info(&plan, p.mask)->cols * 4);
     }
     for (size_t s = 0; s < plan.section_count && result == SUMI_OK; s++)
         for (int32_t k = 0; k < plan.sections[s].repeat && !plan.sections[s].is_alternative; k++) {
@@ -139,16 +139,16 @@ static inline float* run_job(const sumi_network* network, const job* j, uint32_t
             const bool reuses = j->reused != NULL && sumi_plan_has_alternative(&plan, s) && j->reused[counter];
             const sumi_section* section = &plan.sections[reuses ? s + 1 : s];
             for (int32_t i = section->slice_begin; i < section->slice_end && result == SUMI_OK; i++)
-                result = f->run(t_runner, &plan, &plan.slices[i], counter, error);
+                result = f->run(s_runner, &plan, &plan.slices[i], counter, error);
         }
     if (result == SUMI_OK) {
         const sumi_value_info* info = sumi_plan_info(&plan, p.x);
         x = malloc((size_t)info->rows * (size_t)info->cols * 4);
-        f->read(t_runner, &plan, p.x, 0, x, (uint64_t)info->rows * (uint64_t)info->cols * 4);
+        f->read(s_runner, &plan, p.x, 0, x, (uint64_t)info->rows * (uint64_t)info->cols * 4);
         if (out_bytes != NULL && p.bytes.id != 0) {
             uint64_t bytes = (uint64_t)sumi_plan_info(&plan, p.bytes)->rows * 3;
             *out_bytes = malloc(bytes);
-            f->read(t_runner, &plan, p.bytes, 0, *out_bytes, bytes);
+            f->read(s_runner, &plan, p.bytes, 0, *out_bytes, bytes);
         }
     }
     sumi_plan_end(&plan);
@@ -190,10 +190,10 @@ static inline double distance(const float* a, const float* b, size_t count)
 // A heap, a worker and a processor's runner for all tests of a program.
 static inline bool begin_networks(void)
 {
-    sumi_heap_init(&t_heap, NULL);
+    sumi_heap_init(&s_heap, NULL);
     sumi_error error = {0};
-    if (sumi_workers_create(&t_heap, NULL, 1, &error, &t_workers) != SUMI_OK
-        || sumi_cpu_create(&t_heap, t_workers, SUMI_CPU_AUTO, &error, &t_runner) != SUMI_OK) {
+    if (sumi_workers_create(&s_heap, NULL, 1, &error, &s_workers) != SUMI_OK
+        || sumi_cpu_create(&s_heap, s_workers, SUMI_CPU_AUTO, &error, &s_runner) != SUMI_OK) {
         printf("%s\n", error.text);
         return false;
     }
@@ -203,45 +203,45 @@ static inline bool begin_networks(void)
 // Whatever the library still holds by then is a failure.
 static inline void end_networks(void)
 {
-    t_runner->functions->destroy(t_runner);
-    sumi_workers_destroy(t_workers);
-    if (t_folder[0] != 0) {
-        static const char* const files[] = {"vae/ae.safetensors",
-                                            "vae/config.json",
-                                            "vae",
-                                            "bare/ae.safetensors",
-                                            "bare",
-                                            "bare_te/model.safetensors",
-                                            "bare_te/config.json",
-                                            "bare_te",
-                                            "llama_te/model.safetensors",
-                                            "llama_te/config.json",
-                                            "llama_te",
-                                            "broken.safetensors",
-                                            "all.safetensors",
-                                            "adapter.safetensors",
-                                            "peft.safetensors",
-                                            "peft/adapter_model.safetensors",
-                                            "peft/adapter_config.json",
-                                            "peft",
-                                            "twice.safetensors",
-                                            "lokr.safetensors",
-                                            "lokr/adapter_model.safetensors",
-                                            "lokr/adapter_config.json",
-                                            "lokr",
-                                            "all_changed.safetensors",
-                                            "norms.safetensors",
-                                            "wrong.safetensors",
-                                            "alone/text.safetensors",
-                                            "alone",
-                                            "broken/config.json",
-                                            "broken"};
-        for (size_t i = 0; i < sizeof files / sizeof *files; i++) system_remove(scratch(files[i]));
-        system_remove(t_folder);
+    s_runner->functions->destroy(s_runner);
+    sumi_workers_destroy(s_workers);
+    if (s_folder[0] != 0) {
+        static const char* const s_files[] = {"vae/ae.safetensors",
+                                              "vae/config.json",
+                                              "vae",
+                                              "bare/ae.safetensors",
+                                              "bare",
+                                              "bare_te/model.safetensors",
+                                              "bare_te/config.json",
+                                              "bare_te",
+                                              "llama_te/model.safetensors",
+                                              "llama_te/config.json",
+                                              "llama_te",
+                                              "broken.safetensors",
+                                              "all.safetensors",
+                                              "adapter.safetensors",
+                                              "peft.safetensors",
+                                              "peft/adapter_model.safetensors",
+                                              "peft/adapter_config.json",
+                                              "peft",
+                                              "twice.safetensors",
+                                              "lokr.safetensors",
+                                              "lokr/adapter_model.safetensors",
+                                              "lokr/adapter_config.json",
+                                              "lokr",
+                                              "all_changed.safetensors",
+                                              "norms.safetensors",
+                                              "wrong.safetensors",
+                                              "alone/text.safetensors",
+                                              "alone",
+                                              "broken/config.json",
+                                              "broken"};
+        for (size_t i = 0; i < sizeof s_files / sizeof *s_files; i++) system_remove(scratch(s_files[i]));
+        system_remove(s_folder);
     }
-    if (atomic_load(&t_heap.allocated_bytes) != 0) {
+    if (atomic_load(&s_heap.allocated_bytes) != 0) {
         printf("%s: the library still holds %llu bytes\n", t_program,
-               (unsigned long long)atomic_load(&t_heap.allocated_bytes));
+               (unsigned long long)atomic_load(&s_heap.allocated_bytes));
         t_failed++;
     }
 }
@@ -257,13 +257,13 @@ typedef struct scene {
 
 static inline scene* open_scene(void)
 {
-    static const char* const texts[] = {
+    static const char* const s_texts[] = {
         "a lighthouse at dusk, ink wash, with a long shadow over the rocks and the sea behind it", "a cat", "blurry"};
     scene* s = calloc(1, sizeof *s);
     s->network = open_path(GOLDEN "model");
     sumi_error error = {0};
     for (int i = 0; i < 3 && s->network != NULL; i++)
-        CHECK_NUMBER(read_prompt(s->network, 0, &(sumi_prompt_text){.text = texts[i], .bytes = strlen(texts[i])},
+        CHECK_NUMBER(read_prompt(s->network, 0, &(sumi_prompt_text){.text = s_texts[i], .bytes = strlen(s_texts[i])},
                                  &(sumi_prompt_ids){s->ids[i], 512, NULL}, &s->counts[i], &error),
                      SUMI_OK);
     fill(s->noise, sizeof s->noise / sizeof *s->noise, 9);

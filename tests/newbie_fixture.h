@@ -9,7 +9,7 @@
 #define MODEL NEWBIE "model/"
 #define JINA_TOKENIZER MODEL "clip_model/tokenizer.json"
 #define ROBERTA "text_model.transformer.roberta."
-static host t_host;
+static host s_files_host;
 
 static inline void take_transformer(bag* b, const char* prefix, rename_function* rename)
 {
@@ -75,14 +75,14 @@ static inline bool replace(char* text, size_t text_bytes, const char* from, cons
 
 static inline void* read_file(const char* path, size_t* out_bytes)
 {
-    static char data[1 << 19];
+    static char s_data[1 << 19];
     FILE* file = system_open(path, "rb");
     CHECK(file != NULL);
-    *out_bytes = file != NULL ? fread(data, 1, sizeof data, file) : 0;
+    *out_bytes = file != NULL ? fread(s_data, 1, sizeof s_data, file) : 0;
     if (file != NULL) fclose(file);
-    CHECK(*out_bytes > 0 && *out_bytes < sizeof data);
+    CHECK(*out_bytes > 0 && *out_bytes < sizeof s_data);
     void* copy = malloc(*out_bytes + 1);
-    memcpy(copy, data, *out_bytes);
+    memcpy(copy, s_data, *out_bytes);
     return copy;
 }
 
@@ -102,14 +102,14 @@ static inline size_t put_field(unsigned char* out, size_t at, uint64_t number, c
 
 static inline size_t decode_base64(const sumi_json_text* text, unsigned char* out)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char s_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     size_t bytes = 0;
     uint32_t bits = 0;
     int count = 0;
     for (size_t i = 0; i < text->bytes; i++) {
-        const char* digit = text->data[i] != '=' ? strchr(digits, text->data[i]) : NULL;
+        const char* digit = text->data[i] != '=' ? strchr(s_digits, text->data[i]) : NULL;
         if (digit == NULL) continue;
-        bits = bits << 6 | (uint32_t)(digit - digits);
+        bits = bits << 6 | (uint32_t)(digit - s_digits);
         count += 6;
         if (count < 8) continue;
         count -= 8;
@@ -121,10 +121,10 @@ static inline size_t decode_base64(const sumi_json_text* text, unsigned char* ou
 // Of the model: a list of [piece, score], whose first four are tokens that a SentencePiece model has in another order.
 static inline size_t put_pieces(unsigned char* out, size_t at, sumi_json* json)
 {
-    static const char* const first[] = {"<unk>", "<s>", "</s>"};
+    static const char* const s_first[] = {"<unk>", "<s>", "</s>"};
     for (int i = 0; i < 3; i++) {
         unsigned char piece[32];
-        size_t used = put_field(piece, 0, 1, first[i], strlen(first[i]));
+        size_t used = put_field(piece, 0, 1, s_first[i], strlen(s_first[i]));
         used = put_varint(piece, put_varint(piece, used, 3 << 3), i == 0 ? 2 : 3); // unknown, control
         at = put_field(out, at, 1, piece, used);
     }
@@ -209,7 +209,7 @@ static inline bool draw_files(const sumi_model_desc* desc, drawing* out)
 {
     memset(out, 0, sizeof *out);
     sumi_model* model = open_model(desc);
-    if (model == NULL) printf("  %s\n", t_message[0] != 0 ? t_message : t_host.log);
+    if (model == NULL) printf("  %s\n", s_message[0] != 0 ? s_message : s_files_host.log);
     CHECK(model != NULL);
     const bool good = model != NULL && draw_model(model, out);
     sumi_model_close(model);
@@ -231,14 +231,14 @@ static inline sumi_model_desc parts(void)
 
 static inline const drawing* plain_drawing(void)
 {
-    static drawing plain;
-    static bool is_drawn;
-    if (!is_drawn) {
+    static drawing s_plain;
+    static bool s_is_drawn;
+    if (!s_is_drawn) {
         sumi_model_desc desc = sumi_model_defaults();
         desc.path = NEWBIE "model";
-        is_drawn = draw_files(&desc, &plain);
+        s_is_drawn = draw_files(&desc, &s_plain);
     }
-    return &plain;
+    return &s_plain;
 }
 
 // Tiny networks have windows, groups and splits of heads that shapes do not tell: their configs lie beside the files.
@@ -262,17 +262,17 @@ static inline void copy_component(const char* from, const char* to, const char* 
 // One engine draws all pictures of a program.
 static inline bool begin_newbie(void)
 {
-    sumi_heap_init(&t_heap, NULL);
-    sumi_engine_desc desc = host_desc(&t_host);
-    return sumi_engine_create(&desc, &t_engine) == SUMI_OK;
+    sumi_heap_init(&s_heap, NULL);
+    sumi_engine_desc desc = host_desc(&s_files_host);
+    return sumi_engine_create(&desc, &s_engine) == SUMI_OK;
 }
 
 static inline void end_newbie(void)
 {
-    sumi_engine_destroy(t_engine);
-    CHECK_NUMBER(t_host.live, 0);
+    sumi_engine_destroy(s_engine);
+    CHECK_NUMBER(s_files_host.live, 0);
     for (int i = 0; i < 2; i++) empty_bag(i);
-    if (t_folder[0] != 0) remove_folder(t_folder);
+    if (s_folder[0] != 0) remove_folder(s_folder);
 }
 
 // ---- Folders --------------------------------------------------------------------------------------------------------
@@ -287,11 +287,11 @@ static const char* const s_tokenizer_files[] = {"tokenizer.json", "tokenizer_con
 
 static inline void copy_released(const char* folder, bool is_diffusers)
 {
-    static const char* const places[2][4] = {{"text_encoder", "clip_model", "text_encoder", "clip_model"},
-                                             {"text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2"}};
+    static const char* const s_places[2][4] = {{"text_encoder", "clip_model", "text_encoder", "clip_model"},
+                                               {"text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2"}};
     char to[128];
     scratch(folder, "");
-    const char* const* place = places[is_diffusers];
+    const char* const* place = s_places[is_diffusers];
     struct {
         const char *from, *to;
         const char* const* names;
@@ -332,7 +332,7 @@ static inline float* values_of(const bag* b, const char* name, const sumi_tensor
 // ComfyUI's file has plain names and the adapter merged, here in float32.
 static inline void take_merged_jina(bag* b, bag* from)
 {
-    static const char original[] = ".parametrizations.weight.original";
+    static const char s_original[] = ".parametrizations.weight.original";
     take_jina(from, "", comfy_jina);
     const size_t count = from->count;
     for (size_t i = 0; i < count; i++) {
@@ -341,7 +341,7 @@ static inline void take_merged_jina(bag* b, bag* from)
         const sumi_tensor *a_shape, *b_shape, *own;
         snprintf(stem, sizeof stem, "%s", t->name);
         if (strstr(stem, ".lora_") != NULL) continue;
-        if (!replace(stem, sizeof stem, original, "")) {
+        if (!replace(stem, sizeof stem, s_original, "")) {
             put(b, t->name, t->dtype, t, t->data, t->bytes);
             continue;
         }

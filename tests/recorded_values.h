@@ -9,12 +9,12 @@
 
 // ---- Helpers --------------------------------------------------------------------------------------------------------
 
-static sumi_heap t_heap;
+static sumi_heap s_heap;
 
 static inline bool open_set(sumi_tensor_set* set, const char* path)
 {
     sumi_error error = {0};
-    sumi_tensor_set_init(set, &t_heap, NULL);
+    sumi_tensor_set_init(set, &s_heap, NULL);
     if (sumi_tensor_set_open(set, path, &error) == SUMI_OK) return true;
     printf("  %s: %s\n", path, error.text);
     sumi_tensor_set_close(set);
@@ -39,7 +39,7 @@ static inline float* values_of(const sumi_tensor_set* set, const char* name, siz
 static inline bool read_json(const char* path, sumi_file* file, sumi_json* json, sumi_error* error)
 {
     memset(file, 0, sizeof *file);
-    if (sumi_file_open(file, &t_heap, NULL, path, error) != SUMI_OK) {
+    if (sumi_file_open(file, &s_heap, NULL, path, error) != SUMI_OK) {
         printf("  %s\n", error->text);
         return false;
     }

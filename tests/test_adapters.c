@@ -9,7 +9,7 @@
 static sumi_result open_adapter(const sumi_network* network, const char* path, sumi_error* error)
 {
     sumi_adapter_file* file = NULL;
-    sumi_result result = sumi_adapter_open(&t_heap, NULL, network, path, error, &file);
+    sumi_result result = sumi_adapter_open(&s_heap, NULL, network, path, error, &file);
     sumi_adapter_close(file);
     return result;
 }
@@ -19,7 +19,7 @@ TEST(adapter_names_of_every_program_are_understood)
 {
     static const struct {
         const char *down, *up, *alpha;
-    } spellings[] = {
+    } s_spellings[] = {
         {"transformer.layers.0.attention.to_q.lora_A.weight", "transformer.layers.0.attention.to_q.lora_B.weight",
          NULL},
         {"layers.0.attention.to_q.lora_A.default.weight", "layers.0.attention.to_q.lora_B.default.weight", NULL},
@@ -39,28 +39,28 @@ TEST(adapter_names_of_every_program_are_understood)
         CHECK(!"the model opens");
         return;
     }
-    static float down[2 * 64], up[64 * 2], alpha = 1.0f;
-    fill(down, 128, 5);
-    fill(up, 128, 6);
-    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+    static float s_down[2 * 64], s_up[64 * 2], s_alpha = 1.0f;
+    fill(s_down, 128, 5);
+    fill(s_up, 128, 6);
+    for (size_t i = 0; i < sizeof s_spellings / sizeof *s_spellings; i++) {
         sumi_tensor tensors[3] = {
-            {.name = spellings[i].down,
+            {.name = s_spellings[i].down,
              .dtype = SUMI_DTYPE_F32,
              .rank = 2,
              .shape = {2, 64},
-             .data = down,
-             .bytes = sizeof down},
-            {.name = spellings[i].up,
+             .data = s_down,
+             .bytes = sizeof s_down},
+            {.name = s_spellings[i].up,
              .dtype = SUMI_DTYPE_F32,
              .rank = 2,
              .shape = {64, 2},
-             .data = up,
-             .bytes = sizeof up},
-            {.name = spellings[i].alpha, .dtype = SUMI_DTYPE_F32, .rank = 0, .data = &alpha, .bytes = 4}};
-        write_tensors(scratch("adapter.safetensors"), tensors, spellings[i].alpha != NULL ? 3 : 2, NULL, 0);
+             .data = s_up,
+             .bytes = sizeof s_up},
+            {.name = s_spellings[i].alpha, .dtype = SUMI_DTYPE_F32, .rank = 0, .data = &s_alpha, .bytes = 4}};
+        write_tensors(scratch("adapter.safetensors"), tensors, s_spellings[i].alpha != NULL ? 3 : 2, NULL, 0);
         sumi_error error = {0};
         sumi_adapter_file* file = NULL;
-        CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("adapter.safetensors"), &error, &file), SUMI_OK);
+        CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("adapter.safetensors"), &error, &file), SUMI_OK);
         if (file == NULL) {
             printf("  %s\n", error.text);
             continue;
@@ -69,7 +69,7 @@ TEST(adapter_names_of_every_program_are_understood)
         CHECK_NUMBER(adapter->delta_count, 1);
         CHECK_TEXT(network->weights.weights[adapter->deltas[0].weight_index]->name, "layers.0.attention.qkv");
         CHECK_NUMBER(adapter->deltas[0].row_begin, 0);
-        CHECK_NEAR(adapter->deltas[0].scale, spellings[i].alpha != NULL ? 0.5 : 1.0, 0, 0);
+        CHECK_NEAR(adapter->deltas[0].scale, s_spellings[i].alpha != NULL ? 0.5 : 1.0, 0, 0);
         sumi_adapter_close(file);
     }
     sumi_network_close(network);
@@ -79,38 +79,38 @@ TEST(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales)
 {
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
-    static float down[4 * 64], up[64 * 4];
+    static float s_down[4 * 64], s_up[64 * 4];
     sumi_tensor tensors[4] = {{.name = "transformer.layers.0.attention.to_k.lora_A.weight",
                                .dtype = SUMI_DTYPE_F32,
                                .rank = 2,
                                .shape = {4, 64},
-                               .data = down,
-                               .bytes = sizeof down},
+                               .data = s_down,
+                               .bytes = sizeof s_down},
                               {.name = "transformer.layers.0.attention.to_k.lora_B.weight",
                                .dtype = SUMI_DTYPE_F32,
                                .rank = 2,
                                .shape = {64, 4},
-                               .data = up,
-                               .bytes = sizeof up},
+                               .data = s_up,
+                               .bytes = sizeof s_up},
                               {.name = "transformer.layers.1.attention.to_out.0.lora_A.weight",
                                .dtype = SUMI_DTYPE_F32,
                                .rank = 2,
                                .shape = {4, 64},
-                               .data = down,
-                               .bytes = sizeof down},
+                               .data = s_down,
+                               .bytes = sizeof s_down},
                               {.name = "transformer.layers.1.attention.to_out.0.lora_B.weight",
                                .dtype = SUMI_DTYPE_F32,
                                .rank = 2,
                                .shape = {64, 4},
-                               .data = up,
-                               .bytes = sizeof up}};
+                               .data = s_up,
+                               .bytes = sizeof s_up}};
     sumi_metadata metadata = {"lora_adapter_metadata",
                               "{\"transformer.r\": 4, \"transformer.lora_alpha\": 8, \"transformer.use_rslora\": true, "
                               "\"transformer.alpha_pattern\": {\"layers.1.attention.to_out.0\": 6}}"};
     write_tensors(scratch("peft.safetensors"), tensors, 4, &metadata, 1);
     sumi_error error = {0};
     sumi_adapter_file* file = NULL;
-    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("peft.safetensors"), &error, &file), SUMI_OK);
+    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("peft.safetensors"), &error, &file), SUMI_OK);
     if (file != NULL) {
         const sumi_adapter* adapter = sumi_adapter_get(file);
         CHECK_NUMBER(adapter->delta_count, 2);
@@ -131,7 +131,7 @@ TEST(adapter_config_beside_the_file_gives_scales)
         sumi_result expected;
         double scale;     // of layers.0.attention.to_k, of rank 4
         const char* says; // where it fails
-    } cases[] = {
+    } s_cases[] = {
         {NULL, NULL, NULL, false, SUMI_OK, 1.0, NULL},
         {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
         {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"use_rslora\": true}", NULL, NULL, false, SUMI_OK,
@@ -164,46 +164,46 @@ TEST(adapter_config_beside_the_file_gives_scales)
         CHECK(!"the model opens");
         return;
     }
-    static float down[4 * 64], up[64 * 4], alpha = 1.0f;
+    static float s_down[4 * 64], s_up[64 * 4], s_alpha = 1.0f;
     sumi_tensor tensors[3] = {{.name = "base_model.model.layers.0.attention.to_k.lora_A.weight",
                                .dtype = SUMI_DTYPE_F32,
                                .rank = 2,
                                .shape = {4, 64},
-                               .data = down,
-                               .bytes = sizeof down},
+                               .data = s_down,
+                               .bytes = sizeof s_down},
                               {.name = "base_model.model.layers.0.attention.to_k.lora_B.weight",
                                .dtype = SUMI_DTYPE_F32,
                                .rank = 2,
                                .shape = {64, 4},
-                               .data = up,
-                               .bytes = sizeof up},
+                               .data = s_up,
+                               .bytes = sizeof s_up},
                               {.name = "base_model.model.layers.0.attention.to_k.alpha",
                                .dtype = SUMI_DTYPE_F32,
                                .rank = 0,
-                               .data = &alpha,
+                               .data = &s_alpha,
                                .bytes = 4}};
     system_make_folder(scratch("peft"));
-    const uint64_t held = atomic_load(&t_heap.allocated_bytes);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sumi_metadata header = {cases[i].header, cases[i].header_value};
-        write_tensors(scratch("peft/adapter_model.safetensors"), tensors, cases[i].has_alpha ? 3 : 2, &header,
-                      cases[i].header != NULL);
+    const uint64_t held = atomic_load(&s_heap.allocated_bytes);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        const sumi_metadata header = {s_cases[i].header, s_cases[i].header_value};
+        write_tensors(scratch("peft/adapter_model.safetensors"), tensors, s_cases[i].has_alpha ? 3 : 2, &header,
+                      s_cases[i].header != NULL);
         remove(scratch("peft/adapter_config.json"));
-        if (cases[i].json != NULL)
-            write_file(scratch("peft/adapter_config.json"), cases[i].json, strlen(cases[i].json));
+        if (s_cases[i].json != NULL)
+            write_file(scratch("peft/adapter_config.json"), s_cases[i].json, strlen(s_cases[i].json));
         for (int k = 0; k < 3; k++) { // the folder, with a slash behind it, the file
             const char* path = scratch(k == 0 ? "peft" : k == 1 ? "peft/" : "peft/adapter_model.safetensors");
             sumi_error error = {0};
             sumi_adapter_file* file = NULL;
             const int errors = t_errors;
-            CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, path, &error, &file), cases[i].expected);
-            if (file != NULL) CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, cases[i].scale, 1e-6, 0);
-            if (cases[i].says != NULL) CHECK(strstr(error.text, cases[i].says) != NULL);
+            CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, path, &error, &file), s_cases[i].expected);
+            if (file != NULL) CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, s_cases[i].scale, 1e-6, 0);
+            if (s_cases[i].says != NULL) CHECK(strstr(error.text, s_cases[i].says) != NULL);
             if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
             sumi_adapter_close(file);
         }
     }
-    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), held);
     sumi_error error = {0};
     CHECK_NUMBER(open_adapter(network, scratch("no folder"), &error), SUMI_FILE_NOT_FOUND);
     CHECK(strstr(error.text, "adapter_model.safetensors") != NULL);
@@ -214,31 +214,31 @@ TEST(adapter_with_the_same_change_twice_is_applied_once)
 {
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
-    static float down[2 * 64], up[192 * 2];
-    static const char* const modules[] = {"to.q", "to.k", "to.v", "qkv", "out", "to.out.0"};
-    static char names[12][96];
+    static float s_down[2 * 64], s_up[192 * 2];
+    static const char* const s_modules[] = {"to.q", "to.k", "to.v", "qkv", "out", "to.out.0"};
+    static char s_names[12][96];
     sumi_tensor tensors[12];
     for (int i = 0; i < 6; i++) {
         int64_t rows = i == 3 ? 192 : 64;
-        snprintf(names[2 * i], sizeof names[0], "layers.0.attention.%s.lora.down.weight", modules[i]);
-        snprintf(names[2 * i + 1], sizeof names[0], "layers.0.attention.%s.lora.up.weight", modules[i]);
-        tensors[2 * i] = (sumi_tensor){.name = names[2 * i],
+        snprintf(s_names[2 * i], sizeof s_names[0], "layers.0.attention.%s.lora.down.weight", s_modules[i]);
+        snprintf(s_names[2 * i + 1], sizeof s_names[0], "layers.0.attention.%s.lora.up.weight", s_modules[i]);
+        tensors[2 * i] = (sumi_tensor){.name = s_names[2 * i],
                                        .dtype = SUMI_DTYPE_F32,
                                        .rank = 2,
                                        .shape = {2, 64},
-                                       .data = down,
-                                       .bytes = sizeof down};
-        tensors[2 * i + 1] = (sumi_tensor){.name = names[2 * i + 1],
+                                       .data = s_down,
+                                       .bytes = sizeof s_down};
+        tensors[2 * i + 1] = (sumi_tensor){.name = s_names[2 * i + 1],
                                            .dtype = SUMI_DTYPE_F32,
                                            .rank = 2,
                                            .shape = {rows, 2},
-                                           .data = up,
+                                           .data = s_up,
                                            .bytes = (uint64_t)rows * 8};
     }
     write_tensors(scratch("twice.safetensors"), tensors, 12, NULL, 0);
     sumi_error error = {0};
     sumi_adapter_file* file = NULL;
-    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("twice.safetensors"), &error, &file), SUMI_OK);
+    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("twice.safetensors"), &error, &file), SUMI_OK);
     if (file != NULL) CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 4);
     else printf("  %s\n", error.text);
     sumi_adapter_close(file);
@@ -249,102 +249,102 @@ TEST(adapter_with_the_same_change_twice_is_applied_once)
 
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
-    static float values[64 * 8];
+    static float s_values[64 * 8];
     static const struct {
         const char* names[2];
         int64_t shapes[2][2];
         sumi_result expected;
         const char* says;
-    } cases[] = {{{"transformer.double_blocks.0.lora_A.weight", "transformer.double_blocks.0.lora_B.weight"},
-                  {{2, 64}, {64, 2}},
-                  SUMI_LORA_NO_MATCH,
-                  "double_blocks"},
-                 {{"text_encoder.layers.0.q.lora_A.weight", "text_encoder.layers.0.q.lora_B.weight"},
-                  {{2, 64}, {64, 2}},
-                  SUMI_LORA_NO_MATCH,
-                  "text_encoder"},
-                 {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_q.lora_B.weight"},
-                  {{2, 32}, {64, 2}},
-                  SUMI_TENSOR_MISMATCH,
-                  "to_q"},
-                 {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_q.lora_B.weight"},
-                  {{2, 64}, {64, 3}},
-                  SUMI_TENSOR_MISMATCH,
-                  "to_q"},
-                 {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_k.lora_B.weight"},
-                  {{2, 64}, {64, 2}},
-                  SUMI_TENSOR_MISSING,
-                  "partner"},
-                 {{"layers.0.attention.to_q.hada_w1_a", "layers.0.attention.to_q.hada_w1_b"},
-                  {{64, 2}, {2, 64}},
-                  SUMI_NOT_SUPPORTED,
-                  "LoHa"},
-                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_t2"},
-                  {{8, 8}, {8, 8}},
-                  SUMI_NOT_SUPPORTED,
-                  "LoKr of a convolution"},
-                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
-                  {{8, 8}, {8, 4}},
-                  SUMI_TENSOR_MISMATCH,
-                  "[8, 8] and [8, 4], the layer is [64, 64]"},
-                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_k.lokr_w2"},
-                  {{8, 8}, {8, 8}},
-                  SUMI_TENSOR_MISSING,
-                  "lokr_w2_b"},
-                 {{"layers.0.attention.to_q.lokr_w2_a", "layers.0.attention.to_q.lokr_w2_b"},
-                  {{8, 2}, {2, 8}},
-                  SUMI_TENSOR_MISSING,
-                  "lokr_w1"},
-                 {{"layers.0.attention.to_q.lokr_w1_a", "layers.0.attention.to_q.lokr_w1_b"},
-                  {{8, 2}, {3, 8}},
-                  SUMI_TENSOR_MISMATCH,
-                  "multiplied"},
-                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm1.b_norm"},
-                  {{64, 1}, {64, 1}},
-                  SUMI_NOT_SUPPORTED,
-                  "bias of a norm"},
-                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm2.w_norm"},
-                  {{64, 1}, {32, 1}},
-                  SUMI_TENSOR_MISMATCH,
-                  "32 values"},
-                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_to_q.w_norm"},
-                  {{64, 1}, {64, 1}},
-                  SUMI_LORA_NO_MATCH,
-                  "to_q.w_norm"},
-                 {{"layers.0.attention_norm1.lora_A.weight", "layers.0.attention_norm1.lora_B.weight"},
-                  {{2, 64}, {1, 2}},
-                  SUMI_LORA_NO_MATCH,
-                  "attention_norm1"},
-                 {{"lycoris_double_blocks_0.lokr_w1", "lycoris_double_blocks_0.lokr_w2"},
-                  {{8, 8}, {8, 8}},
-                  SUMI_LORA_NO_MATCH,
-                  "double_blocks"},
-                 {{"layers.0.attention.to_q.lora_magnitude_vector", "layers.0.attention.to_q.lora_B.weight"},
-                  {{1, 64}, {64, 2}},
-                  SUMI_NOT_SUPPORTED,
-                  "DoRA"},
-                 {{"layers.0.attention.to_q.alpha", "layers.0.attention.to_k.alpha"},
-                  {{1, 1}, {1, 1}},
-                  SUMI_LORA_NO_MATCH,
-                  "alpha"}};
+    } s_cases[] = {{{"transformer.double_blocks.0.lora_A.weight", "transformer.double_blocks.0.lora_B.weight"},
+                    {{2, 64}, {64, 2}},
+                    SUMI_LORA_NO_MATCH,
+                    "double_blocks"},
+                   {{"text_encoder.layers.0.q.lora_A.weight", "text_encoder.layers.0.q.lora_B.weight"},
+                    {{2, 64}, {64, 2}},
+                    SUMI_LORA_NO_MATCH,
+                    "text_encoder"},
+                   {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_q.lora_B.weight"},
+                    {{2, 32}, {64, 2}},
+                    SUMI_TENSOR_MISMATCH,
+                    "to_q"},
+                   {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_q.lora_B.weight"},
+                    {{2, 64}, {64, 3}},
+                    SUMI_TENSOR_MISMATCH,
+                    "to_q"},
+                   {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_k.lora_B.weight"},
+                    {{2, 64}, {64, 2}},
+                    SUMI_TENSOR_MISSING,
+                    "partner"},
+                   {{"layers.0.attention.to_q.hada_w1_a", "layers.0.attention.to_q.hada_w1_b"},
+                    {{64, 2}, {2, 64}},
+                    SUMI_NOT_SUPPORTED,
+                    "LoHa"},
+                   {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_t2"},
+                    {{8, 8}, {8, 8}},
+                    SUMI_NOT_SUPPORTED,
+                    "LoKr of a convolution"},
+                   {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                    {{8, 8}, {8, 4}},
+                    SUMI_TENSOR_MISMATCH,
+                    "[8, 8] and [8, 4], the layer is [64, 64]"},
+                   {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_k.lokr_w2"},
+                    {{8, 8}, {8, 8}},
+                    SUMI_TENSOR_MISSING,
+                    "lokr_w2_b"},
+                   {{"layers.0.attention.to_q.lokr_w2_a", "layers.0.attention.to_q.lokr_w2_b"},
+                    {{8, 2}, {2, 8}},
+                    SUMI_TENSOR_MISSING,
+                    "lokr_w1"},
+                   {{"layers.0.attention.to_q.lokr_w1_a", "layers.0.attention.to_q.lokr_w1_b"},
+                    {{8, 2}, {3, 8}},
+                    SUMI_TENSOR_MISMATCH,
+                    "multiplied"},
+                   {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm1.b_norm"},
+                    {{64, 1}, {64, 1}},
+                    SUMI_NOT_SUPPORTED,
+                    "bias of a norm"},
+                   {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm2.w_norm"},
+                    {{64, 1}, {32, 1}},
+                    SUMI_TENSOR_MISMATCH,
+                    "32 values"},
+                   {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_to_q.w_norm"},
+                    {{64, 1}, {64, 1}},
+                    SUMI_LORA_NO_MATCH,
+                    "to_q.w_norm"},
+                   {{"layers.0.attention_norm1.lora_A.weight", "layers.0.attention_norm1.lora_B.weight"},
+                    {{2, 64}, {1, 2}},
+                    SUMI_LORA_NO_MATCH,
+                    "attention_norm1"},
+                   {{"lycoris_double_blocks_0.lokr_w1", "lycoris_double_blocks_0.lokr_w2"},
+                    {{8, 8}, {8, 8}},
+                    SUMI_LORA_NO_MATCH,
+                    "double_blocks"},
+                   {{"layers.0.attention.to_q.lora_magnitude_vector", "layers.0.attention.to_q.lora_B.weight"},
+                    {{1, 64}, {64, 2}},
+                    SUMI_NOT_SUPPORTED,
+                    "DoRA"},
+                   {{"layers.0.attention.to_q.alpha", "layers.0.attention.to_k.alpha"},
+                    {{1, 1}, {1, 1}},
+                    SUMI_LORA_NO_MATCH,
+                    "alpha"}};
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
-    uint64_t held = atomic_load(&t_heap.allocated_bytes);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint64_t held = atomic_load(&s_heap.allocated_bytes);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_tensor tensors[2];
         for (int k = 0; k < 2; k++)
-            tensors[k] = (sumi_tensor){.name = cases[i].names[k],
+            tensors[k] = (sumi_tensor){.name = s_cases[i].names[k],
                                        .dtype = SUMI_DTYPE_F32,
                                        .rank = 2,
-                                       .shape = {cases[i].shapes[k][0], cases[i].shapes[k][1]},
-                                       .data = values,
-                                       .bytes = (uint64_t)(cases[i].shapes[k][0] * cases[i].shapes[k][1]) * 4};
+                                       .shape = {s_cases[i].shapes[k][0], s_cases[i].shapes[k][1]},
+                                       .data = s_values,
+                                       .bytes = (uint64_t)(s_cases[i].shapes[k][0] * s_cases[i].shapes[k][1]) * 4};
         write_tensors(scratch("wrong.safetensors"), tensors, 2, NULL, 0);
         sumi_error error = {0};
-        CHECK_NUMBER(open_adapter(network, scratch("wrong.safetensors"), &error), cases[i].expected);
-        CHECK(strstr(error.text, cases[i].says) != NULL && strstr(error.text, "wrong.safetensors") != NULL);
+        CHECK_NUMBER(open_adapter(network, scratch("wrong.safetensors"), &error), s_cases[i].expected);
+        CHECK(strstr(error.text, s_cases[i].says) != NULL && strstr(error.text, "wrong.safetensors") != NULL);
     }
-    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), held);
     sumi_network_close(network);
 }
 

@@ -66,14 +66,14 @@ static void mark(int32_t begin, int32_t end, int32_t worker_index, void* context
 
 static void check_loops(sumi_workers* workers)
 {
-    static int32_t seen[5000];
+    static int32_t s_seen[5000];
     for (int32_t count = 0; count <= 5000; count += count < 20 ? 1 : 977) {
         for (int32_t min_range = 0; min_range < 100; min_range += 33) {
-            loop state = {seen, sumi_workers_count(workers), 0};
-            memset(seen, 0, sizeof seen);
+            loop state = {s_seen, sumi_workers_count(workers), 0};
+            memset(s_seen, 0, sizeof s_seen);
             sumi_parallel(workers, count, min_range, mark, &state);
             int wrong = 0;
-            for (int32_t i = 0; i < 5000; i++) wrong += seen[i] != (i < count);
+            for (int32_t i = 0; i < 5000; i++) wrong += s_seen[i] != (i < count);
             CHECK_NUMBER(wrong + state.bad, 0);
         }
     }

@@ -59,9 +59,9 @@ static void check_attention(attention_case* c, int range_rows, float spread)
 TEST(attention_agrees_with_the_reference)
 {
     sumi_sequence whole = {.span = {{0, 70}}, .span_count = 1, .query_spans = 1};
-    static const int dims[] = {1, 7, 32, 40, 64, 96, 128, 200, 256, 300, 512};
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        attention_case c = {70, {2, 1, dims[i], 1.0f / sqrtf((float)dims[i]), i % 2 == 1, 0, &whole, 1}};
+    static const int s_dims[] = {1, 7, 32, 40, 64, 96, 128, 200, 256, 300, 512};
+    for (size_t i = 0; i < sizeof s_dims / sizeof *s_dims; i++) {
+        attention_case c = {70, {2, 1, s_dims[i], 1.0f / sqrtf((float)s_dims[i]), i % 2 == 1, 0, &whole, 1}};
         check_attention(&c, 16, 1.0f);
     }
 }

@@ -15,7 +15,7 @@ static int s_golden_count;
 // search is enough here.
 static const float* golden(const char* name, int* out_count)
 {
-    static const float none[1] = {0};
+    static const float s_none[1] = {0};
     uint64_t header;
     char key[128];
     snprintf(key, sizeof key, "\"%s\":{", name);
@@ -31,7 +31,7 @@ static const float* golden(const char* name, int* out_count)
         printf("  no tensor %s\n", name);
         CHECK(!"a golden tensor");
         *out_count = 0;
-        return none;
+        return s_none;
     }
     float* data = malloc((size_t)(end - begin) + 4);
     if (s_golden_count < 256) s_golden_tensors[s_golden_count++] = data;
@@ -93,45 +93,45 @@ TEST(golden_norms_and_activations)
         double eps;
         bool is_layer, plus_one;
         double absolute, relative;
-    } norms[] = {{"rms_norm.3x37.f32", 3, 1e-6, false, false, 1e-6, 1e-5},
-                 {"rms_norm.5x256.f32", 5, 1e-5, false, false, 1e-6, 1e-5},
-                 {"rms_norm.1x3.f32", 1, 1e-6, false, false, 1e-6, 1e-5},
-                 {"rms_norm_large.f32", 2, 1e-6, false, false, 1e-6, 1e-5},
-                 {"rms_norm_plus_one.3x37.f32", 3, 1e-6, false, true, 1e-6, 1e-5},
-                 {"rms_norm_plus_one.5x256.f32", 5, 1e-5, false, true, 1e-6, 1e-5},
-                 {"rms_norm_plus_one.1x3.f32", 1, 1e-6, false, true, 1e-6, 1e-5},
-                 {"layer_norm.3x37.f32", 3, 1e-6, true, false, 1e-6, 1e-5},
-                 {"layer_norm.5x256.f32", 5, 1e-6, true, false, 1e-6, 1e-5},
-                 {"layer_norm.1x3.f32", 1, 1e-6, true, false, 1e-6, 1e-5},
-                 {"layer_norm_offset.f32", 2, 1e-6, true, false, 1e-4, 1e-4}};
-    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+    } s_norms[] = {{"rms_norm.3x37.f32", 3, 1e-6, false, false, 1e-6, 1e-5},
+                   {"rms_norm.5x256.f32", 5, 1e-5, false, false, 1e-6, 1e-5},
+                   {"rms_norm.1x3.f32", 1, 1e-6, false, false, 1e-6, 1e-5},
+                   {"rms_norm_large.f32", 2, 1e-6, false, false, 1e-6, 1e-5},
+                   {"rms_norm_plus_one.3x37.f32", 3, 1e-6, false, true, 1e-6, 1e-5},
+                   {"rms_norm_plus_one.5x256.f32", 5, 1e-5, false, true, 1e-6, 1e-5},
+                   {"rms_norm_plus_one.1x3.f32", 1, 1e-6, false, true, 1e-6, 1e-5},
+                   {"layer_norm.3x37.f32", 3, 1e-6, true, false, 1e-6, 1e-5},
+                   {"layer_norm.5x256.f32", 5, 1e-6, true, false, 1e-6, 1e-5},
+                   {"layer_norm.1x3.f32", 1, 1e-6, true, false, 1e-6, 1e-5},
+                   {"layer_norm_offset.f32", 2, 1e-6, true, false, 1e-4, 1e-4}};
+    for (size_t i = 0; i < sizeof s_norms / sizeof *s_norms; i++) {
         int count, w_count = 0;
-        const float *x = golden_of(norms[i].name, "input.x", &count),
-                    *want = golden_of(norms[i].name, "expect", &count),
-                    *w = norms[i].is_layer ? NULL : golden_of(norms[i].name, "input.w", &w_count);
+        const float *x = golden_of(s_norms[i].name, "input.x", &count),
+                    *want = golden_of(s_norms[i].name, "expect", &count),
+                    *w = s_norms[i].is_layer ? NULL : golden_of(s_norms[i].name, "input.w", &w_count);
         double* expect = doubles(want, count);
         bench b; // written by hand: eps and weight_plus_one are the op's
         for (size_t l = 0; l < 3; l++) {
             if (!has_level(s_levels[l])) continue;
             bench_begin(&b, s_levels[l], 2);
-            int cols = count / norms[i].rows;
+            int cols = count / s_norms[i].rows;
             sumi_weight weight = float_weight(w, 1, cols);
-            sumi_value in = bench_value(&b, norms[i].rows, cols);
+            sumi_value in = bench_value(&b, s_norms[i].rows, cols);
             sumi_value out = sumi_plan_norm(
                 &b.plan, &(sumi_plan_norm_args){.label = "norm",
                                                 .x = in,
-                                                .rows = norms[i].rows,
-                                                .norm = norms[i].is_layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+                                                .rows = s_norms[i].rows,
+                                                .norm = s_norms[i].is_layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
                                                 .weight = w == NULL ? NULL : &weight,
-                                                .eps = (float)norms[i].eps});
-            b.plan.ops[0].u.norm.weight_plus_one = norms[i].plus_one;
+                                                .eps = (float)s_norms[i].eps});
+            b.plan.ops[0].u.norm.weight_plus_one = s_norms[i].plus_one;
             b.plan.values[out.id - 1].bound = true;
             if (bench_ready(&b)) {
                 bench_write(&b, in, x);
                 bench_run(&b, SPLIT_NONE, 0);
                 float* got = bench_read(&b, out);
                 for (int k = 0; k < count; k++)
-                    CHECK_NEAR((double)got[k], expect[k], norms[i].absolute, norms[i].relative);
+                    CHECK_NEAR((double)got[k], expect[k], s_norms[i].absolute, s_norms[i].relative);
                 free(got);
             }
             bench_end(&b);
@@ -141,15 +141,15 @@ TEST(golden_norms_and_activations)
     static const struct {
         const char* name;
         sumi_activation activation;
-    } acts[] = {{"silu.f32", SUMI_ACT_SILU},
-                {"gelu_tanh.f32", SUMI_ACT_GELU_TANH},
-                {"gelu_erf.f32", SUMI_ACT_GELU_ERF},
-                {"tanh.f32", SUMI_ACT_TANH}};
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+    } s_acts[] = {{"silu.f32", SUMI_ACT_SILU},
+                  {"gelu_tanh.f32", SUMI_ACT_GELU_TANH},
+                  {"gelu_erf.f32", SUMI_ACT_GELU_ERF},
+                  {"tanh.f32", SUMI_ACT_TANH}};
+    for (size_t i = 0; i < sizeof s_acts / sizeof *s_acts; i++) {
         int count;
-        const float* x = golden_of(acts[i].name, "input.x", &count);
-        double* expect = golden_doubles(acts[i].name, "expect");
-        row_case c = {.kind = SUMI_OP_ACTIVATE, .rows = 1, .cols = count, .activation = acts[i].activation};
+        const float* x = golden_of(s_acts[i].name, "input.x", &count);
+        double* expect = golden_doubles(s_acts[i].name, "expect");
+        row_case c = {.kind = SUMI_OP_ACTIVATE, .rows = 1, .cols = count, .activation = s_acts[i].activation};
         scene s = {.build = build_row,
                    .context = &c,
                    .inputs = {NULL, x},
@@ -162,19 +162,20 @@ TEST(golden_norms_and_activations)
     static const struct {
         const char* name;
         int cols, pixels;
-    } groups[] = {
+    } s_groups[] = {
         {"group_norm.32x3x5.f32", 32, 15}, {"group_norm.64x2x3.f32", 64, 6}, {"group_norm.96x1x7.f32", 96, 7}};
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+    for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
         int count, n;
-        float* x = channels_last(golden_of(groups[i].name, "input.x", &count), groups[i].cols, groups[i].pixels);
-        float* want = channels_last(golden_of(groups[i].name, "expect", &count), groups[i].cols, groups[i].pixels);
+        float* x = channels_last(golden_of(s_groups[i].name, "input.x", &count), s_groups[i].cols, s_groups[i].pixels);
+        float* want =
+            channels_last(golden_of(s_groups[i].name, "expect", &count), s_groups[i].cols, s_groups[i].pixels);
         double* expect = doubles(want, count);
-        group_case c = {groups[i].pixels,
-                        groups[i].cols,
+        group_case c = {s_groups[i].pixels,
+                        s_groups[i].cols,
                         32,
                         false,
-                        float_weight(golden_of(groups[i].name, "input.w", &n), 1, groups[i].cols),
-                        float_weight(golden_of(groups[i].name, "input.b", &n), 1, groups[i].cols),
+                        float_weight(golden_of(s_groups[i].name, "input.w", &n), 1, s_groups[i].cols),
+                        float_weight(golden_of(s_groups[i].name, "input.b", &n), 1, s_groups[i].cols),
                         i == 0 ? 4 : 0};
         scene s = {.build = build_group,
                    .context = &c,
@@ -210,17 +211,17 @@ TEST(golden_products_and_convolutions)
     static const struct {
         const char* name;
         sumi_op_conv conv;
-    } convs[] = {{"conv3x3.f32", {6, 9, 3, 1, false, false, 0, 0}},
-                 {"conv3x3_down_even.f32", {8, 10, 3, 2, false, true, 0, 0}},
-                 {"conv1x1.f32", {3, 5, 1, 1, false, false, 0, 0}}};
-    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
+    } s_convs[] = {{"conv3x3.f32", {6, 9, 3, 1, false, false, 0, 0}},
+                   {"conv3x3_down_even.f32", {8, 10, 3, 2, false, true, 0, 0}},
+                   {"conv1x1.f32", {3, 5, 1, 1, false, false, 0, 0}}};
+    for (size_t i = 0; i < sizeof s_convs / sizeof *s_convs; i++) {
         int count, n, x_count;
-        const float* x = golden_of(convs[i].name, "input.x", &x_count);
-        conv_case c = {.conv = convs[i].conv, .ci = 5, .co = 7};
-        c.weight = float_weight(golden_of(convs[i].name, "input.w", &n), 7, 5 * c.conv.kernel * c.conv.kernel);
-        c.bias = float_weight(golden_of(convs[i].name, "input.b", &n), 1, 7);
+        const float* x = golden_of(s_convs[i].name, "input.x", &x_count);
+        conv_case c = {.conv = s_convs[i].conv, .ci = 5, .co = 7};
+        c.weight = float_weight(golden_of(s_convs[i].name, "input.w", &n), 7, 5 * c.conv.kernel * c.conv.kernel);
+        c.bias = float_weight(golden_of(s_convs[i].name, "input.b", &n), 1, 7);
         float* nhwc = channels_last(x, 5, x_count / 5);
-        const float* nchw = golden_of(convs[i].name, "expect", &count);
+        const float* nchw = golden_of(s_convs[i].name, "expect", &count);
         float* want = channels_last(nchw, 7, count / 7);
         double* expect = doubles(want, count);
         scene s = {.build = build_conv,
@@ -233,15 +234,15 @@ TEST(golden_products_and_convolutions)
         free(nhwc), free(want), free(expect);
     }
     // nearest upsampling is folded into the convolution: with a 1x1 identity it is upsampling alone, exactly
-    static const float identity[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, zeros[3];
+    static const float s_identity[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, s_zeros[3];
     int count, x_count;
     const float *x = golden("upsample_nearest_2x.f32.input.x", &x_count),
                 *up = golden("upsample_nearest_2x.f32.expect", &count);
     conv_case c = {.conv = {.height = 3, .width = 5, .kernel = 1, .stride = 1, .upsamples = true},
                    .ci = 3,
                    .co = 3,
-                   .weight = float_weight(identity, 3, 3),
-                   .bias = float_weight(zeros, 1, 3)};
+                   .weight = float_weight(s_identity, 3, 3),
+                   .bias = float_weight(s_zeros, 1, 3)};
     float *nhwc = channels_last(x, 3, 15), *want = channels_last(up, 3, 60);
     double* expect = doubles(want, count);
     scene s = {.build = build_conv, .context = &c, .inputs = {NULL, nhwc, NULL}, .expect = expect};
@@ -337,18 +338,19 @@ TEST(golden_attention_rotary_and_times)
         const char* name;
         int width;
         bool cos_first;
-    } times[] = {
+    } s_times[] = {
         {"timestep.cos_sin_256", 256, true}, {"timestep.sin_cos_256", 256, false}, {"timestep.cos_sin_32", 32, true}};
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        const float *t = golden_of(times[i].name, "input.t", &n), *expect = golden_of(times[i].name, "expect", &count);
+    for (size_t i = 0; i < sizeof s_times / sizeof *s_times; i++) {
+        const float *t = golden_of(s_times[i].name, "input.t", &n),
+                    *expect = golden_of(s_times[i].name, "expect", &count);
         bench b;
         bench_begin(&b, SUMI_CPU_AUTO, 2);
         sumi_value in = bench_value(&b, n, 1),
                    out = sumi_plan_time_embed(&b.plan, &(sumi_plan_time_args){.times = in,
-                                                                              .width = times[i].width,
+                                                                              .width = s_times[i].width,
                                                                               .scale = 1.0f,
                                                                               .max_period = 10000.0f,
-                                                                              .cos_first = times[i].cos_first});
+                                                                              .cos_first = s_times[i].cos_first});
         b.plan.values[out.id - 1].bound = true;
         if (bench_ready(&b)) {
             bench_write(&b, in, t);

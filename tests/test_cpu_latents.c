@@ -194,11 +194,11 @@ static void build_rescale(bench* b, scene* s)
 // zero stays zero.
 TEST(guidance_rescales_each_token)
 {
-    static const rescale_case cases[] = {{6, 8, 4, 2}, {5, 7, 3, 1}, {6, 9, 2, 3}, {2, 2, 16, 2}};
+    static const rescale_case s_cases[] = {{6, 8, 4, 2}, {5, 7, 3, 1}, {6, 9, 2, 3}, {2, 2, 16, 2}};
     float* steps = random_floats(3 * 14, 1.0f);
     steps[14 + 2] = 3.0f;
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        rescale_case c = cases[k];
+    for (size_t k = 0; k < sizeof s_cases / sizeof *s_cases; k++) {
+        rescale_case c = s_cases[k];
         const int plane = c.height * c.width, count = c.channels * plane, columns = c.width / c.patch;
         const int token_count = plane / (c.patch * c.patch);
         float* x = random_floats(3 * count, 1.0f);

@@ -60,11 +60,11 @@ static void linear_of_shape(int m, int n, int k, int variant)
 
 TEST(linear_agrees_with_the_reference_at_odd_shapes)
 {
-    static const int shapes[][3] = {{1, 1, 1},   {1, 70, 33},   {5, 129, 300},  {8, 40, 17},   {9, 33, 257},
-                                    {13, 3, 40}, {31, 65, 100}, {47, 300, 520}, {130, 31, 37}, {517, 40, 16}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    static const int s_shapes[][3] = {{1, 1, 1},   {1, 70, 33},   {5, 129, 300},  {8, 40, 17},   {9, 33, 257},
+                                      {13, 3, 40}, {31, 65, 100}, {47, 300, 520}, {130, 31, 37}, {517, 40, 16}};
+    for (size_t i = 0; i < sizeof s_shapes / sizeof *s_shapes; i++) {
         for (int variant = 0; variant < 8; variant++)
-            linear_of_shape(shapes[i][0], shapes[i][1], shapes[i][2], variant);
+            linear_of_shape(s_shapes[i][0], s_shapes[i][1], s_shapes[i][2], variant);
     }
 }
 
@@ -258,7 +258,7 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
     static const struct {
         int count;
         sumi_span spans[MERGED_DELTAS];
-    } covers[] = {
+    } s_covers[] = {
         {1, {{0}}},
         {2, {{0}, {0}}},
         {1, {{8, 16}}},                   // some rows, so no delta reaches all
@@ -266,18 +266,18 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
         {2, {{3, 9}, {0}}},               // the last one does
         {3, {{0, 8}, {8, 16}, {24, 16}}}, // the parts of a stack, each with its own
     };
-    static const int ranks[] = {1, 4, 33, 0}, rows[] = {5, MERGED_ROWS};
+    static const int s_ranks[] = {1, 4, 33, 0}, s_rows[] = {5, MERGED_ROWS};
     for (int e = 0; e < MERGED_EPILOGUES; e++) {
-        for (size_t v = 0; v < sizeof covers / sizeof *covers; v++) {
-            for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
-                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        for (size_t v = 0; v < sizeof s_covers / sizeof *s_covers; v++) {
+            for (size_t k = 0; k < sizeof s_ranks / sizeof *s_ranks; k++) {
+                for (size_t r = 0; r < sizeof s_rows / sizeof *s_rows; r++) {
                     merged_case c = {.epilogue = (merged_epilogue)e,
-                                     .rows = rows[r],
-                                     .delta_count = covers[v].count,
-                                     .rank = ranks[k],
+                                     .rows = s_rows[r],
+                                     .delta_count = s_covers[v].count,
+                                     .rank = s_ranks[k],
                                      .folds = {8, 7, 56},
                                      .activation = (sumi_activation)(SUMI_ACT_SILU + (k + r + v) % 5)};
-                    memcpy(c.spans, covers[v].spans, sizeof c.spans);
+                    memcpy(c.spans, s_covers[v].spans, sizeof c.spans);
                     try_merged(&c);
                 }
             }
@@ -288,15 +288,17 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
 // [[1, 2], [3, 4]] (x) [[0, 5], [6, 7]]
 TEST(a_kronecker_product_is_what_it_is_known_to_be)
 {
-    static const float left[] = {1, 2, 3, 4}, right[] = {0, 5, 6, 7}, w[16] = {0},
-                       expect[4][4] = {{0, 5, 0, 10}, {6, 7, 12, 14}, {0, 15, 0, 20}, {18, 21, 24, 28}};
-    sumi_weight weight = float_weight(w, 4, 4);
+    static const float s_left[] = {1, 2, 3, 4}, s_right[] = {0, 5, 6, 7}, s_w[16] = {0},
+                       s_expect[4][4] = {{0, 5, 0, 10}, {6, 7, 12, 14}, {0, 15, 0, 20}, {18, 21, 24, 28}};
+    sumi_weight weight = float_weight(s_w, 4, 4);
     weight.index = 0;
-    const sumi_delta delta = {
-        .scale = 1.0f, .up = float_weight(left, 2, 2), .down = float_weight(right, 2, 2), .kind = SUMI_DELTA_KRONECKER};
+    const sumi_delta delta = {.scale = 1.0f,
+                              .up = float_weight(s_left, 2, 2),
+                              .down = float_weight(s_right, 2, 2),
+                              .kind = SUMI_DELTA_KRONECKER};
     const sumi_adapter adapter = {&delta, 1};
     const sumi_adapter_use use = {&adapter, 1.0f};
-    static const float unit[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+    static const float s_unit[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
     bench b;
     bench_begin(&b, SUMI_CPU_AUTO, 2);
     sumi_plan_adapters(&b.plan, &use, 1);
@@ -304,7 +306,7 @@ TEST(a_kronecker_product_is_what_it_is_known_to_be)
     sumi_plan_linear(&b.plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &weight, .y = y});
     CHECK_NUMBER(b.plan.op_count, 3);
     if (bench_ready(&b)) {
-        bench_write(&b, x, unit);
+        bench_write(&b, x, s_unit);
         bench_run(&b, SPLIT_NONE, 0);
     }
     float* product = bench_read(&b, y);
@@ -313,8 +315,8 @@ TEST(a_kronecker_product_is_what_it_is_known_to_be)
         float row[4];
         merged_row(&weight, &use, 1, r, row);
         for (int k = 0; k < 4; k++) {
-            CHECK_NEAR(row[k], (double)expect[r][k], 0, 0);
-            CHECK_NEAR(product[4 * k + r], (double)expect[r][k], 0, 0); // x is the unit matrix: y is transposed
+            CHECK_NEAR(row[k], (double)s_expect[r][k], 0, 0);
+            CHECK_NEAR(product[4 * k + r], (double)s_expect[r][k], 0, 0); // x is the unit matrix: y is transposed
         }
     }
     free(product);
@@ -357,67 +359,68 @@ TEST(an_adapter_counts_as_often_as_it_is_used)
 
 TEST(linear_reads_every_weight_type)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,     SUMI_DTYPE_F16,   SUMI_DTYPE_BF16,
-                                       SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,    SUMI_DTYPE_Q4_0,
-                                       SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,    SUMI_DTYPE_Q5_1,  SUMI_DTYPE_Q8_0,
-                                       SUMI_DTYPE_Q2_K,    SUMI_DTYPE_Q3_K,    SUMI_DTYPE_Q4_K,  SUMI_DTYPE_Q5_K,
-                                       SUMI_DTYPE_Q6_K,    SUMI_DTYPE_IQ4_NL,  SUMI_DTYPE_IQ4_XS};
-    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+    static const sumi_dtype s_types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,     SUMI_DTYPE_F16,   SUMI_DTYPE_BF16,
+                                         SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,    SUMI_DTYPE_Q4_0,
+                                         SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,    SUMI_DTYPE_Q5_1,  SUMI_DTYPE_Q8_0,
+                                         SUMI_DTYPE_Q2_K,    SUMI_DTYPE_Q3_K,    SUMI_DTYPE_Q4_K,  SUMI_DTYPE_Q5_K,
+                                         SUMI_DTYPE_Q6_K,    SUMI_DTYPE_IQ4_NL,  SUMI_DTYPE_IQ4_XS};
+    for (size_t t = 0; t < sizeof s_types / sizeof *s_types; t++) {
         for (int m = 3; m <= 20; m += 17) { // both products
             int n = 37, k = 512;
-            const sumi_dtype_info* info = sumi_dtype_get(types[t]);
-            size_t bytes = (size_t)sumi_dtype_bytes(types[t], (uint64_t)n * (uint64_t)k);
+            const sumi_dtype_info* info = sumi_dtype_get(s_types[t]);
+            size_t bytes = (size_t)sumi_dtype_bytes(s_types[t], (uint64_t)n * (uint64_t)k);
             unsigned char* data = malloc(bytes + 1); // read at an odd address
             float* w = malloc((size_t)n * k * sizeof *w);
             for (size_t i = 0; i < bytes; i++) data[1 + i] = (unsigned char)random_below(256);
-            if (types[t] == SUMI_DTYPE_F64) {
+            if (s_types[t] == SUMI_DTYPE_F64) {
                 for (size_t i = 0; i < bytes / 8; i++) {
                     double value = (double)random_float();
                     memcpy(data + 1 + 8 * i, &value, 8);
                 }
-            } else if (types[t] == SUMI_DTYPE_F32) {
+            } else if (s_types[t] == SUMI_DTYPE_F32) {
                 for (size_t i = 0; i < bytes / 4; i++) {
                     float value = random_float();
                     memcpy(data + 1 + 4 * i, &value, 4);
                 }
-            } else if (types[t] == SUMI_DTYPE_F16 || types[t] == SUMI_DTYPE_BF16) {
+            } else if (s_types[t] == SUMI_DTYPE_F16 || s_types[t] == SUMI_DTYPE_BF16) {
                 for (size_t i = 0; i < bytes / 2; i++) {
-                    uint16_t bits =
-                        types[t] == SUMI_DTYPE_F16 ? float_to_f16(random_float()) : sumi_float_to_bf16(random_float());
+                    uint16_t bits = s_types[t] == SUMI_DTYPE_F16 ? float_to_f16(random_float())
+                                                                 : sumi_float_to_bf16(random_float());
                     memcpy(data + 1 + 2 * i, &bits, 2);
                 }
-            } else if (types[t] == SUMI_DTYPE_F8_E4M3 || types[t] == SUMI_DTYPE_F8_E5M2) {
+            } else if (s_types[t] == SUMI_DTYPE_F8_E4M3 || s_types[t] == SUMI_DTYPE_F8_E5M2) {
                 for (size_t i = 0; i < bytes; i++) {
-                    data[1 + i] =
-                        types[t] == SUMI_DTYPE_F8_E4M3 ? float_to_e4m3(random_float()) : float_to_e5m2(random_float());
+                    data[1 + i] = s_types[t] == SUMI_DTYPE_F8_E4M3 ? float_to_e4m3(random_float())
+                                                                   : float_to_e5m2(random_float());
                 }
             } else if (info->block
                        > 1) { // the scales are halves: keep them small and finite by clearing the top exponent bits
                 for (size_t block = 0; block < bytes / (size_t)info->block_bytes; block++) {
                     unsigned char* at = data + 1 + block * (size_t)info->block_bytes;
-                    size_t scale_at = types[t] == SUMI_DTYPE_Q6_K || types[t] == SUMI_DTYPE_Q3_K
+                    size_t scale_at = s_types[t] == SUMI_DTYPE_Q6_K || s_types[t] == SUMI_DTYPE_Q3_K
                                         ? (size_t)info->block_bytes - 2
-                                    : types[t] == SUMI_DTYPE_Q2_K ? (size_t)info->block_bytes - 4
-                                                                  : 0;
+                                    : s_types[t] == SUMI_DTYPE_Q2_K ? (size_t)info->block_bytes - 4
+                                                                    : 0;
                     at[scale_at + 1] = (unsigned char)(at[scale_at + 1] & 0x9f);
                     at[scale_at + 3 < (size_t)info->block_bytes ? scale_at + 3 : scale_at + 1] &= 0x9f;
                 }
             }
-            sumi_dtype_to_float(types[t], data + 1, w, (size_t)n * k);
-            float scale = types[t] == SUMI_DTYPE_F8_E4M3 ? 0.5f : 1.0f;
+            sumi_dtype_to_float(s_types[t], data + 1, w, (size_t)n * k);
+            float scale = s_types[t] == SUMI_DTYPE_F8_E4M3 ? 0.5f : 1.0f;
             double largest = 0.0;
             for (int i = 0; i < n * k; i++) {
                 w[i] *= scale;
                 largest = fabs((double)w[i]) > largest ? fabs((double)w[i]) : largest;
             }
-            linear_case c = {.m = m,
-                             .n = n,
-                             .k = k,
-                             .weight = {.name = "w",
-                                        .rows = n,
-                                        .cols = k,
-                                        .tensor_count = 1,
-                                        .tensors = {{.data = data + 1, .dtype = types[t], .rows = n, .scale = scale}}}};
+            linear_case c = {
+                .m = m,
+                .n = n,
+                .k = k,
+                .weight = {.name = "w",
+                           .rows = n,
+                           .cols = k,
+                           .tensor_count = 1,
+                           .tensors = {{.data = data + 1, .dtype = s_types[t], .rows = n, .scale = scale}}}};
             check_linear(&c, w, (float)(largest * 1e-4));
             free(data), free(w);
         }
@@ -481,14 +484,14 @@ TEST(linear_reads_rotated_int8_rows)
 
 TEST(linear_reads_a_weight_with_its_change)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_BF16, SUMI_DTYPE_F32};
-    static const int rows[] = {1, 7, 8, 700}; // both products, more than a block of rows
+    static const sumi_dtype s_types[] = {SUMI_DTYPE_BF16, SUMI_DTYPE_F32};
+    static const int s_rows[] = {1, 7, 8, 700}; // both products, more than a block of rows
     for (size_t t = 0; t < 2; t++) {
         for (size_t i = 0; i < 4; i++) {
             enum { N = 70, K = 300 };
             changed_weight w;
-            make_changed(&w, types[t], N, K, i % 2 == 0 ? 4 : 5);
-            linear_case c = {.m = rows[i], .n = N, .k = K, .weight = w.weight, .has_bias = true};
+            make_changed(&w, s_types[t], N, K, i % 2 == 0 ? 4 : 5);
+            linear_case c = {.m = s_rows[i], .n = N, .k = K, .weight = w.weight, .has_bias = true};
             check_linear(&c, w.merged, 4e-7f * (float)K);
             free_changed(&w);
         }

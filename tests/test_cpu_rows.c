@@ -61,9 +61,10 @@ TEST(conv_agrees_with_the_reference)
 
 TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
 {
-    static const int shapes[][4] = {{15, 32, 32, 0}, {7, 96, 32, 3}, {300, 64, 4, 70}, {1000, 12, 3, 64}};
+    static const int s_shapes[][4] = {{15, 32, 32, 0}, {7, 96, 32, 3}, {300, 64, 4, 70}, {1000, 12, 3, 64}};
     for (int i = 0; i < 8; i++) {
-        group_case c = {shapes[i / 2][0], shapes[i / 2][1], shapes[i / 2][2], i % 2 == 1, {0}, {0}, shapes[i / 2][3]};
+        group_case c = {s_shapes[i / 2][0], s_shapes[i / 2][1], s_shapes[i / 2][2], i % 2 == 1, {0}, {0},
+                        s_shapes[i / 2][3]};
         float *x = random_floats((size_t)c.rows * c.cols, 1.0f), *w = random_floats((size_t)c.cols, 1.0f),
               *bias = random_floats((size_t)c.cols, 1.0f);
         for (int k = 0; k < c.rows * c.cols; k++) x[k] += (float)(50 * (i % 3));
@@ -109,13 +110,13 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
 
 TEST(norms_agree_with_the_reference)
 {
-    static const int sizes[][2] = {{1, 1}, {3, 37}, {9, 256}, {40, 131}, {7, 1000}};
+    static const int s_sizes[][2] = {{1, 1}, {3, 37}, {9, 256}, {40, 131}, {7, 1000}};
     for (int i = 0; i < 80; i++) {
         row_case c = {.kind = i & 1 ? SUMI_OP_NORM_GATE_ADD : SUMI_OP_NORM_MODULATE,
-                      .rows = sizes[i / 8 % 5][0],
-                      .cols = sizes[i / 8 % 5][1],
+                      .rows = s_sizes[i / 8 % 5][0],
+                      .cols = s_sizes[i / 8 % 5][1],
                       .row = i & 2 ? 2 : 0,
-                      .has_bands = i >= 40 && sizes[i / 8 % 5][0] > 1};
+                      .has_bands = i >= 40 && s_sizes[i / 8 % 5][0] > 1};
         c.has_weight = i & 4;
         c.has_steps = !(i & 2);
         c.layer = c.kind == SUMI_OP_NORM_MODULATE && i & 2;
@@ -160,9 +161,9 @@ TEST(norms_agree_with_the_reference)
 
 TEST(norms_with_a_bias_agree_with_the_reference)
 {
-    static const int widths[] = {1, 3, 8, 37, 96, 1000};
+    static const int s_widths[] = {1, 3, 8, 37, 96, 1000};
     for (int i = 0; i < 48; i++) {
-        row_case c = {.kind = SUMI_OP_NORM_MODULATE, .rows = 11, .cols = widths[i / 8], .eps = 1e-5f};
+        row_case c = {.kind = SUMI_OP_NORM_MODULATE, .rows = 11, .cols = s_widths[i / 8], .eps = 1e-5f};
         c.layer = i & 1;
         c.in_place = i & 2;
         c.has_weight = i & 4;
@@ -200,9 +201,9 @@ TEST(norms_with_a_bias_agree_with_the_reference)
 // A pixel of zeros stays one; a short one is not drawn, for random lengths come down to where the eps begins to count.
 TEST(norms_with_silu_agree_with_the_reference)
 {
-    static const int widths[] = {1, 3, 8, 37, 96, 384};
+    static const int s_widths[] = {1, 3, 8, 37, 96, 384};
     for (int i = 0; i < 24; i++) {
-        row_case c = {.kind = SUMI_OP_NORM_MODULATE, .rows = 11, .cols = widths[i / 4], .has_weight = true};
+        row_case c = {.kind = SUMI_OP_NORM_MODULATE, .rows = 11, .cols = s_widths[i / 4], .has_weight = true};
         c.silu = true;
         c.layer = i & 1;
         c.in_place = i & 2;
@@ -237,14 +238,14 @@ TEST(norms_with_silu_agree_with_the_reference)
 
 TEST(qk_norm_rope_agrees_with_the_reference)
 {
-    static const int dims[] = {2, 6, 32, 64, 96, 128, 134};
+    static const int s_dims[] = {2, 6, 32, 64, 96, 128, 134};
     for (int i = 0; i < 28; i++) {
         row_case c = {.kind = SUMI_OP_QK_NORM_ROPE,
                       .rows = 11,
                       .row = i % 3,
                       .q_heads = 4,
                       .kv_heads = 2,
-                      .dim = dims[i / 4],
+                      .dim = s_dims[i / 4],
                       .has_weight = i & 1,
                       .rotary = i & 2 ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED};
         int cols = 8 * c.dim, dim = c.dim, pairs = dim / 2;
@@ -285,8 +286,8 @@ TEST(qk_norm_rope_agrees_with_the_reference)
 
 TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
 {
-    static const float special[] = {0.0f,    -0.0f, 1e-30f, -1e-30f, 87.0f,  -87.0f, 89.0f,  -89.0f, 200.0f,
-                                    -200.0f, 1e30f, -1e30f, 3e38f,   -3e38f, 17.3f,  -17.3f, 9.0f,   -9.0f};
+    static const float s_special[] = {0.0f,    -0.0f, 1e-30f, -1e-30f, 87.0f,  -87.0f, 89.0f,  -89.0f, 200.0f,
+                                      -200.0f, 1e30f, -1e30f, 3e38f,   -3e38f, 17.3f,  -17.3f, 9.0f,   -9.0f};
     for (int a = SUMI_ACT_NONE; a <= SUMI_ACT_TANH; a++) {
         for (int is_gated = 0; is_gated < 2; is_gated++) {
             row_case c = {.kind = is_gated ? SUMI_OP_GATED : SUMI_OP_ACTIVATE,
@@ -295,8 +296,8 @@ TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
                           .activation = (sumi_activation)a};
             int x_cols = is_gated ? 86 : 43;
             float* x = random_floats(37 * 86, 12.0f);
-            for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
-                x[(i / 9) * (size_t)x_cols + i % 9] = special[i];
+            for (size_t i = 0; i < sizeof s_special / sizeof *s_special; i++) {
+                x[(i / 9) * (size_t)x_cols + i % 9] = s_special[i];
                 x[(i / 9) * (size_t)x_cols + i % 9 + 43] = is_gated ? 0.5f : x[(i / 9) * (size_t)x_cols + i % 9 + 43];
             }
             double expect[37 * 43];

@@ -242,12 +242,12 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
         c = (misc_case){.kind = SUMI_OP_TIME_EMBED, .flag = cos_first};
         scene time = {.build = build_misc, .context = &c, .inputs = {NULL, times}, .range_rows = 2};
         float* e = scene_run(&time);
-        static const int at[] = {0, 1, 2, 64, 127, 128, 129, 192, 255};
-        static const double want[] = {0.09834, -0.11249, -0.09201, 0.89846, 0.99999,
-                                      0.99515, -0.99365, 0.43905,  0.00488};
+        static const int s_at[] = {0, 1, 2, 64, 127, 128, 129, 192, 255};
+        static const double s_want[] = {0.09834, -0.11249, -0.09201, 0.89846, 0.99999,
+                                        0.99515, -0.99365, 0.43905,  0.00488};
         for (int i = 0; i < 9; i++) {
-            CHECK_NEAR((double)e[256 + (cos_first ? at[i] : (at[i] + 128) % 256)], want[i], 2e-5, 0.0);
-            CHECK_NEAR((double)e[(cos_first ? at[i] : (at[i] + 128) % 256)], at[i] < 128 ? 1.0 : 0.0, 0.0, 0.0);
+            CHECK_NEAR((double)e[256 + (cos_first ? s_at[i] : (s_at[i] + 128) % 256)], s_want[i], 2e-5, 0.0);
+            CHECK_NEAR((double)e[(cos_first ? s_at[i] : (s_at[i] + 128) % 256)], s_at[i] < 128 ? 1.0 : 0.0, 0.0, 0.0);
         }
         free(e);
     }
@@ -359,16 +359,17 @@ TEST(a_residual_is_extrapolated_along_sigma)
     static const struct {
         float older, newer, present;
         double factor;
-    } cases[] = {{0.9f, 0.7f, 0.65f, 0.25}, {0.9f, 0.7f, 0.3f, 0.5}, {0.7f, 0.7f, 0.3f, 0.0}, {0.0f, 0.7f, 0.3f, 0.0}};
+    } s_cases[] = {
+        {0.9f, 0.7f, 0.65f, 0.25}, {0.9f, 0.7f, 0.3f, 0.5}, {0.7f, 0.7f, 0.3f, 0.0}, {0.0f, 0.7f, 0.3f, 0.0}};
     float *x = random_floats(9 * 21, 1.0f), *residual = random_floats(10 * 21, 1.0f),
           *change = random_floats(11 * 21, 1.0f), sigmas[6] = {0}, table[20] = {0};
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    for (size_t k = 0; k < sizeof s_cases / sizeof *s_cases; k++) {
         double expect[9 * 21];
-        sigmas[2] = cases[k].older;
-        sigmas[5] = cases[k].newer;
-        table[3 * 4 + 2] = cases[k].present;
+        sigmas[2] = s_cases[k].older;
+        sigmas[5] = s_cases[k].newer;
+        table[3 * 4 + 2] = s_cases[k].present;
         for (int i = 0; i < 9 * 21; i++) {
-            const double added = (double)residual[i] + cases[k].factor * (double)change[i];
+            const double added = (double)residual[i] + s_cases[k].factor * (double)change[i];
             expect[i] = (double)x[i] + (i < 8 * 21 ? added : 0.0);
         }
         misc_case c = {.kind = SUMI_OP_ADD_RESIDUAL};

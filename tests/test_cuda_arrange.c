@@ -34,11 +34,11 @@ static void begin_plan_for_90(sumi_plan* plan, sumi_heap* heap)
 
 TEST(forms_follow_from_the_ops)
 {
-    static small_model model;
+    static small_model s_model;
     runner_setup setup;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 0, &error);
+    open_small_plan(&setup, &s_model, &small, 0, &error);
     const sumi_plan* plan = &small.plan;
     int32_t linear = 0;
     while (plan->ops[linear].kind != SUMI_OP_LINEAR) linear++;
@@ -149,7 +149,7 @@ TEST(eight_bits_take_rows_that_become_shorter)
 // Only ops of the same format read a value that is stored in 8 bits.
 TEST(text_encoders_have_a_format_of_their_own)
 {
-    static const float values[256];
+    static const float s_values[256];
     static const struct {
         sumi_weight_format weights, text_weights;
         sumi_device_form forms[4]; // vision, text, prepare, denoise
@@ -180,14 +180,14 @@ TEST(text_encoders_have_a_format_of_their_own)
          SUMI_WEIGHTS_AS_STORED,
          {SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_INT4},
          0}};
-    static const sumi_section_kind kinds[] = {SUMI_SECTION_VISION, SUMI_SECTION_TEXT, SUMI_SECTION_PREPARE,
-                                              SUMI_SECTION_DENOISE};
+    static const sumi_section_kind s_kinds[] = {SUMI_SECTION_VISION, SUMI_SECTION_TEXT, SUMI_SECTION_PREPARE,
+                                                SUMI_SECTION_DENOISE};
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     sumi_error error = {0};
-    sumi_weight norm = make_weight("norm", 1, 256, values, SUMI_DTYPE_F32), products[4];
+    sumi_weight norm = make_weight("norm", 1, 256, s_values, SUMI_DTYPE_F32), products[4];
     for (int32_t s = 0; s < 4; s++) {
-        products[s] = make_weight("product", 256, 256, values, SUMI_DTYPE_Q8_0); // its data is never read
+        products[s] = make_weight("product", 256, 256, s_values, SUMI_DTYPE_Q8_0); // its data is never read
         products[s].balance = &norm;
     }
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
@@ -197,7 +197,7 @@ TEST(text_encoders_have_a_format_of_their_own)
         plan.weight_options.text_weights = s_cases[i].text_weights;
         sumi_value normed[4], x = SUMI_NO_VALUE;
         for (int32_t s = 0; s < 4; s++) {
-            sumi_plan_section(&plan, kinds[s], 1, 0);
+            sumi_plan_section(&plan, s_kinds[s], 1, 0);
             if (s == 0) x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256);
             normed[s] =
                 sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .weight = &norm, .eps = 1e-5f});
@@ -229,12 +229,12 @@ TEST(text_encoders_have_a_format_of_their_own)
 TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
 {
     enum { ALONE, PLAIN_TOO, PRECISE_TOO, ADAPTED, NORM_ADAPTED, SHIFTED, OTHER_NORM, IN_FP8, CASES };
-    static const float values[16 * 256];
+    static const float s_values[16 * 256];
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     sumi_error error = {0};
-    sumi_weight norm = make_weight("norm", 1, 256, values, SUMI_DTYPE_F32),
-                other_norm = make_weight("other norm", 1, 256, values, SUMI_DTYPE_F32),
+    sumi_weight norm = make_weight("norm", 1, 256, s_values, SUMI_DTYPE_F32),
+                other_norm = make_weight("other norm", 1, 256, s_values, SUMI_DTYPE_F32),
                 wide = make_weight("wide", 512, 256, NULL, SUMI_DTYPE_BF16),
                 second = make_weight("second", 256, 256, NULL, SUMI_DTYPE_BF16);
     wide.balance = &norm;
@@ -246,7 +246,7 @@ TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
                                   .up = make_weight("up", 512, 4, NULL, SUMI_DTYPE_BF16)},
                                  {.weight_index = 8,
                                   .scale = 1.0f,
-                                  .up = make_weight("change", 256, 1, values, SUMI_DTYPE_F32),
+                                  .up = make_weight("change", 256, 1, s_values, SUMI_DTYPE_F32),
                                   .kind = SUMI_DELTA_VECTOR}};
     for (int32_t i = 0; i < CASES; i++) {
         const sumi_adapter adapter = {i == NORM_ADAPTED ? &deltas[1] : &deltas[0], 1};
@@ -297,17 +297,17 @@ TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
 
 TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
 {
-    static small_model model;
+    static small_model s_model;
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
-    make_small_model(&model);
+    make_small_model(&s_model);
     small_plan small;
     sumi_error error = {0};
-    sumi_delta delta = {.weight_index = model.gate_up.index,
+    sumi_delta delta = {.weight_index = s_model.gate_up.index,
                         .row_begin = HIDDEN,
                         .scale = 1.0f,
-                        .down = make_weight("lora.down", 4, WIDTH, model.odd, SUMI_DTYPE_BF16),
-                        .up = make_weight("lora.up", HIDDEN, 4, model.odd, SUMI_DTYPE_BF16)};
+                        .down = make_weight("lora.down", 4, WIDTH, s_model.odd, SUMI_DTYPE_BF16),
+                        .up = make_weight("lora.up", HIDDEN, 4, s_model.odd, SUMI_DTYPE_BF16)};
     const sumi_adapter adapter = {&delta, 1};
     const sumi_adapter_use use = {&adapter, 0.5f};
     memset(&small, 0, sizeof small);
@@ -315,7 +315,7 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     sumi_plan_adapters(&small.plan, &use, 1);
     sumi_plan_section(&small.plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(&small.plan, "x", SUMI_ELEMENT_ACTIVATION, 8, WIDTH);
-    (void)sumi_plan_linear_gated(&small.plan, "mlp", x, &model.gate_up, SUMI_ACT_SILU);
+    (void)sumi_plan_linear_gated(&small.plan, "mlp", x, &s_model.gate_up, SUMI_ACT_SILU);
     CHECK(sumi_plan_finish(&small.plan, &error) == SUMI_OK);
     CHECK_NUMBER(small.plan.op_count, 4);
     for (int32_t i = 0; i < 4; i++) CHECK(!sumi_cuda_is_fused_gated(&small.plan, i));
@@ -332,16 +332,16 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
 // give is added to interleaved columns. The adapter reads the norm's value through a view, so the value is in bfloat16.
 TEST(a_kronecker_product_keeps_its_forms)
 {
-    static small_model model;
+    static small_model s_model;
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
-    make_small_model(&model);
+    make_small_model(&s_model);
     sumi_error error = {0};
     sumi_weight wide = make_weight("wide", 512, 256, NULL, SUMI_DTYPE_BF16);
     wide.index = 9;
     const sumi_delta delta = {.weight_index = 9,
                               .scale = 1.0f,
-                              .up = make_weight("w1", 2, 2, model.left, SUMI_DTYPE_F32),
+                              .up = make_weight("w1", 2, 2, s_model.left, SUMI_DTYPE_F32),
                               .down = make_weight("w2", 256, 128, NULL, SUMI_DTYPE_BF16),
                               .kind = SUMI_DELTA_KRONECKER};
     const sumi_adapter adapter = {&delta, 1};
@@ -483,30 +483,31 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
     static const struct {
         int32_t cols, rows, row;
         bool is_same, is_apart, expected;
-    } cases[] = {{256, 32, 2, true, false, true},   {4096, 32, 2, true, false, true}, {4104, 32, 2, true, false, false},
-                 {252, 32, 2, true, false, false},  {256, 31, 2, true, false, false}, {256, 32, 3, true, false, false},
-                 {256, 32, 2, false, false, false}, {256, 32, 2, true, true, false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    } s_cases[] = {{256, 32, 2, true, false, true},   {4096, 32, 2, true, false, true},
+                   {4104, 32, 2, true, false, false}, {252, 32, 2, true, false, false},
+                   {256, 31, 2, true, false, false},  {256, 32, 3, true, false, false},
+                   {256, 32, 2, false, false, false}, {256, 32, 2, true, true, false}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_plan plan;
         begin_plan_for_90(&plan, &heap);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
-        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols),
-                   other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, s_cases[i].cols),
+                   other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, s_cases[i].cols);
         // The sum is the last reader of b. If the pair did not keep b alive, the output of the norm would get its
         // memory.
         sumi_value b = sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
         sumi_plan_norm_gate_add(&plan, &(sumi_plan_norm_gate_add_args){
                                            .label = "sum", .x = x, .x_row = 2, .branch = b, .rows = 32, .eps = 1e-5f});
         int32_t sum = (int32_t)plan.op_count - 1;
-        if (cases[i].is_apart) (void)sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
+        if (s_cases[i].is_apart) (void)sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
         (void)sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm",
-                                                           .x = cases[i].is_same ? x : other,
-                                                           .x_row = cases[i].row,
-                                                           .rows = cases[i].rows,
+                                                           .x = s_cases[i].is_same ? x : other,
+                                                           .x_row = s_cases[i].row,
+                                                           .rows = s_cases[i].rows,
                                                            .eps = 1e-5f});
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-        CHECK(sumi_cuda_is_fused_norm(&plan, sum) == cases[i].expected
-              && sumi_cuda_is_fused_norm(&plan, sum + 1) == cases[i].expected);
+        CHECK(sumi_cuda_is_fused_norm(&plan, sum) == s_cases[i].expected
+              && sumi_cuda_is_fused_norm(&plan, sum + 1) == s_cases[i].expected);
         CHECK(!sumi_cuda_is_fused_norm(&plan, sum - 1) && !sumi_cuda_is_fused_norm(&plan, sum + 2));
         sumi_plan_end(&plan);
     }

@@ -316,7 +316,7 @@ static void map_weights(bench* b, network* n)
 
 TEST(streamed_weights_are_there_when_they_are_used)
 {
-    static const uint32_t slices[] = {0, 5, 40, 100000};
+    static const uint32_t s_slices[] = {0, 5, 40, 100000};
     for (int variant = 0; variant < 32; variant++) {
         const bool is_mapped = variant >= 16;
         fake_reset();
@@ -326,7 +326,7 @@ TEST(streamed_weights_are_there_when_they_are_used)
         make_weights(n);
         open_bench(&b, variant % 2 == 1);
         if (is_mapped) map_weights(&b, n);
-        CHECK(write_network(b.runner, n, &b.heap, slices[variant % 16 / 4], &error) == SUMI_OK);
+        CHECK(write_network(b.runner, n, &b.heap, s_slices[variant % 16 / 4], &error) == SUMI_OK);
         const uint64_t least = smallest_budget(&b, &n->plan);
         sumi_device_need all, need;
         CHECK(b.runner->functions->need(b.runner, &n->plan, 0, &all, &error) == SUMI_OK);
@@ -502,14 +502,14 @@ TEST(tables_are_read_where_they_lie)
 
 TEST(large_tables_are_pinned_in_pieces)
 {
-    static uint16_t data[LARGE_ROWS * WIDTH];
+    static uint16_t s_data[LARGE_ROWS * WIDTH];
     fake_reset();
     network* n = &s_network;
     bench b;
     sumi_error error = {0};
     make_weights(n);
-    for (size_t i = 0; i < sizeof data / sizeof data[0]; i++) data[i] = (uint16_t)(i * 2654435761u >> 16);
-    n->table = weight_of(WEIGHTS, LARGE_ROWS, data, SUMI_DTYPE_BF16);
+    for (size_t i = 0; i < sizeof s_data / sizeof s_data[0]; i++) s_data[i] = (uint16_t)(i * 2654435761u >> 16);
+    n->table = weight_of(WEIGHTS, LARGE_ROWS, s_data, SUMI_DTYPE_BF16);
     open_bench(&b, false);
     CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
@@ -535,7 +535,7 @@ TEST(large_tables_are_pinned_in_pieces)
     for (int32_t row = 0; row < LARGE_ROWS; row++) { // as kernels/rows.cu finds it
         const uint64_t piece = ((const uint64_t*)sumi_device_host(&image->list))[row / image->piece_rows];
         const uint16_t* at = (const uint16_t*)(uintptr_t)piece + row % image->piece_rows * WIDTH;
-        CHECK(memcmp(at, data + row * WIDTH, WIDTH * 2) == 0);
+        CHECK(memcmp(at, s_data + row * WIDTH, WIDTH * 2) == 0);
     }
     close_network(&b, n);
 }
@@ -578,7 +578,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
 // those of the alternative are all resident, the copies for the steps go on as if it were not there.
 TEST(alternatives_find_their_weights)
 {
-    static const uint32_t patterns[] = {0, 4, 0x1dc, 0xee, 0x1fe, 0xaa};
+    static const uint32_t s_patterns[] = {0, 4, 0x1dc, 0xee, 0x1fe, 0xaa};
     uint64_t plain_others = 0;
     int went_on = 0;
     s_has_alternative = true;
@@ -600,8 +600,8 @@ TEST(alternatives_find_their_weights)
             fake_complete_after(variant % 4 < 2 ? 0 : 2);
             s_alternatives = 0;
             CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK); // also uploads weights
-            for (size_t p = 0; p < sizeof patterns / sizeof *patterns && t_errors == 0; p++) {
-                s_alternatives = patterns[p];
+            for (size_t p = 0; p < sizeof s_patterns / sizeof *s_patterns && t_errors == 0; p++) {
+                s_alternatives = s_patterns[p];
                 const uint64_t copied = fake_calls("cuMemcpyHtoDAsync");
                 CHECK(run_watched(&b, n, &s_watch, variant % 4 >= 2, &error) == SUMI_OK);
                 CHECK_TEXT(error.text, "");
@@ -612,7 +612,7 @@ TEST(alternatives_find_their_weights)
                 const uint64_t others = fake_calls("cuMemcpyHtoDAsync") - copied - (uint64_t)s_watch.loads;
                 if (p == 0) plain_others = others; // of inputs and the like
                 // Nothing is copied that is not used, unless the last step is an alternative.
-                if (is_resident && (patterns[p] >> (MIXED_STEPS - 1) & 1) == 0) {
+                if (is_resident && (s_patterns[p] >> (MIXED_STEPS - 1) & 1) == 0) {
                     CHECK_NUMBER(others, plain_others);
                     went_on++;
                 }
@@ -663,7 +663,7 @@ TEST(any_order_of_slices_finds_its_weights)
 // A job that was cancelled leaves slices in flight: the next run's first copies wait for them.
 TEST(a_new_run_does_not_disturb_what_is_left_of_another)
 {
-    static watch all;
+    static watch s_all;
     fake_reset();
     network* n = &s_network;
     bench b;
@@ -677,7 +677,7 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     fake_complete_after(2);
     expect(&s_watch, (const sumi_cuda*)b.runner, n);
-    all = s_watch;
+    s_all = s_watch;
     const sumi_device_weight_streaming* streaming = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->held.streaming;
     // Up to the middle of the use of a weight, which nothing else waits for.
     int32_t slices = n->plan.sections[1].slice_begin;
@@ -691,9 +691,9 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
         CHECK(f->run(b.runner, &n->plan, &n->plan.slices[i], i < n->plan.sections[1].slice_begin ? 0 : 2, &error)
               == SUMI_OK);
     }
-    CHECK(seen > 4 && seen + all.count < 4096);
-    memcpy(&s_watch.uses[seen], all.uses, (size_t)all.count * sizeof all.uses[0]);
-    s_watch.count = seen + all.count;
+    CHECK(seen > 4 && seen + s_all.count < 4096);
+    memcpy(&s_watch.uses[seen], s_all.uses, (size_t)s_all.count * sizeof s_all.uses[0]);
+    s_watch.count = seen + s_all.count;
     fake_on_launch(look, &s_watch);
     f->start(b.runner, &n->plan);
     hurry_copies((sumi_cuda*)b.runner);
@@ -864,14 +864,14 @@ TEST(a_device_with_less_memory_streams)
 // pictures, and the engine is as good as before, whatever it came to.
 TEST(a_batch_that_does_not_fit_is_halved)
 {
-    static const sumi_image_item items[5] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
-                                             {.text = "a lighthouse at dusk", .seed = 4},
-                                             {.text = "a red fox", .seed = 5},
-                                             {.text = "grey", .negative_text = "a red fox", .seed = 6},
-                                             {.text = "an owl", .negative_text = "grey", .seed = 7}};
+    static const sumi_image_item s_items[5] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
+                                               {.text = "a lighthouse at dusk", .seed = 4},
+                                               {.text = "a red fox", .seed = 5},
+                                               {.text = "grey", .negative_text = "a red fox", .seed = 6},
+                                               {.text = "an owl", .negative_text = "grey", .seed = 7}};
     enum { MOST = 5, VALUES = 16 * 8 * 8 };
-    static float whole[MOST][VALUES], parts[MOST][VALUES];
-    static uint8_t grey[64 * 64];
+    static float s_whole_latents[MOST][VALUES], s_parts[MOST][VALUES];
+    static uint8_t s_grey[64 * 64];
     uint64_t need[2][MOST + 1] = {{0}}, weights = 0;
     int halved = 0, streamed = 0, refused = 0;
     for (int round = 0; round < 14 && t_errors == 0; round++) {
@@ -883,8 +883,8 @@ TEST(a_batch_that_does_not_fit_is_halved)
         sumi_engine* engine = open_engine(&ed, &model);
         CHECK(engine != NULL);
         if (engine == NULL) return;
-        sumi_image_desc desc = small_image(model, items);
-        sumi_pixels start = {grey, 64, 64, 0, 1};
+        sumi_image_desc desc = small_image(model, s_items);
+        sumi_pixels start = {s_grey, 64, 64, 0, 1};
         desc.width = desc.height = 64;
         desc.step_count = 4;
         desc.guidance.scale = 2.0f;
@@ -931,8 +931,10 @@ TEST(a_batch_that_does_not_fit_is_halved)
             for (int32_t i = 0; i < MOST; i++)
                 CHECK_NUMBER(sumi_job_preview(engine, job, i, preview, sizeof preview, &image), SUMI_OK);
             for (int32_t i = 0; i < MOST; i++)
-                CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? whole[i] : parts[i], VALUES), SUMI_OK);
-            if (round > 0 && desc.start.image == NULL) CHECK(memcmp(whole, parts, sizeof whole) == 0);
+                CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? s_whole_latents[i] : s_parts[i], VALUES),
+                             SUMI_OK);
+            if (round > 0 && desc.start.image == NULL)
+                CHECK(memcmp(s_whole_latents, s_parts, sizeof s_whole_latents) == 0);
             CHECK_NUMBER(status.step, 4);
             const bool has_all = engine->limit.bytes == 0; // otherwise with what was had, streaming
             CHECK(round > MOST || has_all);                // halving comes before streaming
@@ -943,7 +945,7 @@ TEST(a_batch_that_does_not_fit_is_halved)
         sumi_image images[MOST];
         CHECK_NUMBER(sumi_fetch_images(engine, job, images, MOST), status.result);
         for (int32_t i = 0; i < MOST && status.result == SUMI_OK; i++)
-            CHECK(images[i].pixels != NULL && images[i].seed == items[i].seed);
+            CHECK(images[i].pixels != NULL && images[i].seed == s_items[i].seed);
         sumi_images_release(engine, images, MOST);
         fake_complete_after(0);
         m.cap = 0;

@@ -243,16 +243,16 @@ static int choose_all(bench* b, const family* f, const sumi_files* files)
 
 TEST(products_of_released_models_fit_every_card)
 {
-    static const family* const families[] = {&s_z_image, &s_qwen_image, &s_edit, &s_newbie};
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        synthetic_config config = *families[i]->released;
-        config.references = families[i]->reference_count;
+    static const family* const s_families[] = {&s_z_image, &s_qwen_image, &s_edit, &s_newbie};
+    for (size_t i = 0; i < sizeof s_families / sizeof *s_families; i++) {
+        synthetic_config config = *s_families[i]->released;
+        config.references = s_families[i]->reference_count;
         synthetic_files* files = synthetic_open(&config);
         CHECK(files != NULL);
         for (int c = 0; files != NULL && c < CARD_COUNT; c++) {
             bench b;
             const sumi_files services = synthetic_services(files);
-            if (open_bench(&b, &s_cards[c])) CHECK(choose_all(&b, families[i], &services) > 5000);
+            if (open_bench(&b, &s_cards[c])) CHECK(choose_all(&b, s_families[i], &services) > 5000);
             close_bench(&b);
         }
         synthetic_close(files);

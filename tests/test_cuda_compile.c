@@ -152,17 +152,17 @@ TEST(an_engine_that_ends_waits_for_the_driver)
 // The first call of each entry that compiling makes fails once. The job fails with a sentence, and the next one works.
 TEST(a_failure_while_compiling_is_survived)
 {
-    static const char* const entries[] = {"cuLinkCreate", "cuLinkAddData", "cuLinkComplete", "cuModuleLoadDataEx"};
-    static const int codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNSUPPORTED_PTX_VERSION};
-    enum { ENTRIES = sizeof entries / sizeof *entries };
+    static const char* const s_entries[] = {"cuLinkCreate", "cuLinkAddData", "cuLinkComplete", "cuModuleLoadDataEx"};
+    static const int s_codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNSUPPORTED_PTX_VERSION};
+    enum { ENTRIES = sizeof s_entries / sizeof *s_entries };
     for (int i = 0; i < 2 * ENTRIES; i++) {
         sumi_model* model;
         sumi_engine* engine = open_newer(&model);
         if (engine == NULL) return;
-        (void)fake_fail_call(entries[i / 2], 1, codes[i % 2]);
+        (void)fake_fail_call(s_entries[i / 2], 1, s_codes[i % 2]);
         sumi_job job = submit(engine, model);
         const sumi_result result = run_to_end(engine, job);
-        CHECK(fake_fail_call(entries[i / 2], 0, 0));
+        CHECK(fake_fail_call(s_entries[i / 2], 0, 0));
         CHECK_NUMBER(result, i % 2 == 0 ? SUMI_OK : SUMI_DRIVER_TOO_OLD); // it is tried again when memory is short
         CHECK(i % 2 == 0 || strstr(sumi_job_poll(engine, job).message, "loading the GPU kernels of ") != NULL);
         sumi_job_discard(engine, job);

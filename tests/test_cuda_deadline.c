@@ -57,9 +57,9 @@ static void close_painter(painter* p)
 
 static sumi_image_desc large_image(const painter* p)
 {
-    static const sumi_image_item item = {.text = "a lighthouse at dusk, ink wash", .seed = 7};
+    static const sumi_image_item s_item = {.text = "a lighthouse at dusk, ink wash", .seed = 7};
     sumi_image_desc desc = sumi_image_defaults(p->model, SUMI_PRESET_MODEL);
-    desc.items = &item;
+    desc.items = &s_item;
     desc.item_count = 1;
     desc.width = desc.height = 1024;
     desc.step_count = 8;
@@ -151,7 +151,7 @@ TEST(a_deadline_decides_the_steps_on_a_gpu)
         uint32_t budget_us;
         double frame;
         double other_at;
-    } cases[] = {
+    } s_cases[] = {
         {"alone", 0.8, 8000, 0.004, -1.0},
         {"4 ms of frames of 16", 3.2, 4000, 0.016, -1.0},
         {"beside another process", 1.4, 8000, 0.004, 0.0},
@@ -174,18 +174,18 @@ TEST(a_deadline_decides_the_steps_on_a_gpu)
     const double whole = run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
     printf("  %s: %.0f ms without a deadline, %d steps\n", sumi_engine_get_info(p.engine).device, 1e3 * whole,
            (int)steps);
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        desc.deadline_ms = (uint32_t)(1e3 * whole * cases[c].deadline);
+    for (size_t c = 0; c < sizeof s_cases / sizeof *s_cases; c++) {
+        desc.deadline_ms = (uint32_t)(1e3 * whole * s_cases[c].deadline);
         const double deadline = 1e-3 * desc.deadline_ms;
-        const bool is_beside = cases[c].other_at == 0.0;
+        const bool is_beside = s_cases[c].other_at == 0.0;
         if (is_beside) {
             start_the_other();
             wait_for_the_other();
         }
-        const double seconds = run_frames(&p, &desc, cases[c].budget_us, cases[c].frame,
-                                          is_beside ? -1.0 : cases[c].other_at * deadline, &steps);
+        const double seconds = run_frames(&p, &desc, s_cases[c].budget_us, s_cases[c].frame,
+                                          is_beside ? -1.0 : s_cases[c].other_at * deadline, &steps);
         stop_the_other();
-        printf("  %s: %.0f ms of %.0f, %d of 8 steps\n", cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
+        printf("  %s: %.0f ms of %.0f, %d of 8 steps\n", s_cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
         CHECK(steps >= 4 && steps <= 8);
     }
     desc.deadline_ms = 1; // hopeless: the fewest steps, and the picture all the same
@@ -201,9 +201,9 @@ TEST(a_deadline_decides_the_steps_on_a_gpu)
     desc.step_cache = 10.0f; // reuses as many as the rule allows
     run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
     const double cached = run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
-    static const double shares[] = {0.6, 0.8, 1.2, 2.0}; // of what all steps take with the cache
-    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        desc.deadline_ms = (uint32_t)(1e3 * cached * shares[i]);
+    static const double s_shares[] = {0.6, 0.8, 1.2, 2.0}; // of what all steps take with the cache
+    for (size_t i = 0; i < sizeof s_shares / sizeof *s_shares; i++) {
+        desc.deadline_ms = (uint32_t)(1e3 * cached * s_shares[i]);
         const double seconds = run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
         printf("  with a step cache: %.0f ms of %u, %d of 24 steps, which take %.0f ms, and %.0f without a cache\n",
                1e3 * seconds, (unsigned)desc.deadline_ms, (int)steps, 1e3 * cached, 1e3 * uncached);

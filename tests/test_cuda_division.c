@@ -395,10 +395,10 @@ static sumi_model* load_edit(sumi_engine* engine)
     sumi_model* model = load_model_of(engine, &desc);
     CHECK(model != NULL);
     if (model == NULL) return NULL;
-    static sumi_recipe recipe; // small references, as its golden cases have them
-    recipe = *model->network->recipe;
-    recipe.references.autoencoder_area = recipe.references.vision_area = 96 * 96;
-    model->network->recipe = &recipe;
+    static sumi_recipe s_recipe; // small references, as its golden cases have them
+    s_recipe = *model->network->recipe;
+    s_recipe.references.autoencoder_area = s_recipe.references.vision_area = 96 * 96;
+    model->network->recipe = &s_recipe;
     return model;
 }
 
@@ -413,8 +413,8 @@ static const sumi_plan_entry* only_entry(const sumi_engine* engine)
 
 TEST(an_edit_job_keeps_its_steps_under_every_budget)
 {
-    static uint8_t pixels[64 * 48 * 3];
-    const sumi_pixels picture = {pixels, 64, 48, 0, 3};
+    static uint8_t s_pixels[64 * 48 * 3];
+    const sumi_pixels picture = {s_pixels, 64, 48, 0, 3};
     const sumi_image_item item = {.text = "Make the sky green", .negative_text = " ", .seed = 5};
     uint64_t whole = 0;
     int done = 0, streamed = 0, with_steps = 0;
@@ -466,10 +466,10 @@ TEST(an_edit_job_keeps_its_steps_under_every_budget)
 // The scratch of a plan is found without asking every one of its products.
 TEST(scratch_is_that_of_the_product_that_needs_most)
 {
-    static const sumi_weight_format formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8,
-                                                 SUMI_WEIGHTS_INT4};
+    static const sumi_weight_format s_formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8,
+                                                   SUMI_WEIGHTS_INT4};
     int differing = 0; // plans whose first product is not the one that needs most
-    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+    for (size_t f = 0; f < sizeof s_formats / sizeof *s_formats; f++) {
         fake_reset();
         sumi_engine_desc ed = cuda_desc();
         sumi_engine* engine = open_engine(&ed, NULL);
@@ -477,7 +477,7 @@ TEST(scratch_is_that_of_the_product_that_needs_most)
         if (engine == NULL) return;
         sumi_model_desc desc = sumi_model_defaults();
         desc.path = "tests/golden/z-image-wide/model";
-        desc.weights = formats[f];
+        desc.weights = s_formats[f];
         sumi_model* model = load_model_of(engine, &desc);
         CHECK(model != NULL);
         if (model == NULL) return;

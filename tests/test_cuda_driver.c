@@ -590,17 +590,17 @@ TEST(a_device_loads_the_newest_machine_code_that_it_runs)
     static const struct {
         const char* source;
         int32_t text, codes[6];
-    } sources[] = {{"any", 80, {80, 90, 100, 120}},
-                   {"int8", 80, {80, 86, 90, 100, 120}},
-                   {"fp8", 89, {89, 90, 100, 120}},
-                   {"hopper", 90, {90}}};
-    static const char* const kernels[4][1] = {{"sumi_a"}, {"sumi_b"}, {"sumi_c"}, {"sumi_d"}};
-    static unsigned char packed[24][256];
+    } s_sources[] = {{"any", 80, {80, 90, 100, 120}},
+                     {"int8", 80, {80, 86, 90, 100, 120}},
+                     {"fp8", 89, {89, 90, 100, 120}},
+                     {"hopper", 90, {90}}};
+    static const char* const s_kernels[4][1] = {{"sumi_a"}, {"sumi_b"}, {"sumi_c"}, {"sumi_d"}};
+    static unsigned char s_packed[24][256];
     sumi_cuda_image images[24];
     int32_t count = 0;
     for (int s = 0; s < 4; s++)
-        for (int i = -1; i < 6 && (i < 0 || sources[s].codes[i] > 0); i++) {
-            const int32_t target = i < 0 ? sources[s].text : sources[s].codes[i];
+        for (int i = -1; i < 6 && (i < 0 || s_sources[s].codes[i] > 0); i++) {
+            const int32_t target = i < 0 ? s_sources[s].text : s_sources[s].codes[i];
             unsigned char data[200] = "\177ELF\2\1\1\101\10";
             uLong bytes = 64;
             data[49] = (unsigned char)target; // the second byte of the flags
@@ -608,12 +608,12 @@ TEST(a_device_loads_the_newest_machine_code_that_it_runs)
                 bytes = (uLong)snprintf((char*)data, sizeof data,
                                         ".version 7.4\n.target sm_%d%s\n.visible .entry %s(\n\t.param .u64 p\n)\n{\n"
                                         "\tret;\n}\n",
-                                        (int)target, target == 90 ? "a" : "", kernels[s][0])
+                                        (int)target, target == 90 ? "a" : "", s_kernels[s][0])
                       + 1;
-            uLongf packed_bytes = sizeof packed[count];
-            CHECK(compress2(packed[count], &packed_bytes, data, bytes, 9) == Z_OK);
-            images[count] = (sumi_cuda_image){sources[s].source,      target,          i >= 0,     packed[count],
-                                              (uint32_t)packed_bytes, (uint32_t)bytes, kernels[s], 1};
+            uLongf packed_bytes = sizeof s_packed[count];
+            CHECK(compress2(s_packed[count], &packed_bytes, data, bytes, 9) == Z_OK);
+            images[count] = (sumi_cuda_image){s_sources[s].source,    target,          i >= 0,       s_packed[count],
+                                              (uint32_t)packed_bytes, (uint32_t)bytes, s_kernels[s], 1};
             count++;
         }
     for (size_t c = 0; c < sizeof s_loads / sizeof *s_loads; c++) {
@@ -753,10 +753,10 @@ TEST(kernels_load_where_their_ptx_version_is_known)
 
 static sumi_cuda_image pack(const char* text, unsigned char* into, uLongf capacity)
 {
-    static const char* const kernels[] = {"sumi_one"};
+    static const char* const s_kernels[] = {"sumi_one"};
     const size_t bytes = strlen(text) + 1;
     CHECK(compress2(into, &capacity, (const unsigned char*)text, (uLong)bytes, 9) == Z_OK);
-    return (sumi_cuda_image){"one", 80, false, into, (uint32_t)capacity, (uint32_t)bytes, kernels, 1};
+    return (sumi_cuda_image){"one", 80, false, into, (uint32_t)capacity, (uint32_t)bytes, s_kernels, 1};
 }
 
 TEST(allocating_and_loading_leave_a_hosts_capture_alone)

@@ -48,7 +48,7 @@ static struct {
     int (*memory)(size_t* free_bytes, size_t* total_bytes);
     int (*retain)(struct CUctx_st** context, int device);
     int (*set_current)(struct CUctx_st* context);
-} gl;
+} s_gl;
 
 typedef struct context {
     EGLDisplay display;
@@ -72,11 +72,11 @@ static bool find_entries(void)
         void* library;
     } entries[] = {
         {"eglGetProcAddress", &get, egl},
-        {"cuInit", &gl.init, cuda},
-        {"cuGLGetDevices_v2", &gl.devices, cuda},
-        {"cuMemGetInfo_v2", &gl.memory, cuda},
-        {"cuDevicePrimaryCtxRetain", &gl.retain, cuda},
-        {"cuCtxSetCurrent", &gl.set_current, cuda},
+        {"cuInit", &s_gl.init, cuda},
+        {"cuGLGetDevices_v2", &s_gl.devices, cuda},
+        {"cuMemGetInfo_v2", &s_gl.memory, cuda},
+        {"cuDevicePrimaryCtxRetain", &s_gl.retain, cuda},
+        {"cuCtxSetCurrent", &s_gl.set_current, cuda},
     };
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void* entry = dlsym(entries[i].library, entries[i].name);
@@ -86,35 +86,36 @@ static bool find_entries(void)
     }
 #define FIND(type, name)                                                                                               \
     s_why_not = #name;                                                                                                 \
-    gl.name = (type)get(#name);                                                                                        \
-    if (gl.name == NULL) return false;
+    s_gl.name = (type)get(#name);                                                                                      \
+    if (s_gl.name == NULL) return false;
     ENTRIES(FIND)
 #undef FIND
     s_why_not = "the NVIDIA driver has no device";
-    return gl.init(0) == 0;
+    return s_gl.init(0) == 0;
 }
 
 static bool make_current(const context* c)
 {
-    return gl.eglMakeCurrent(c->display, EGL_NO_SURFACE, EGL_NO_SURFACE, c->context);
+    return s_gl.eglMakeCurrent(c->display, EGL_NO_SURFACE, EGL_NO_SURFACE, c->context);
 }
 
 // Current, or false with nothing left behind.
 static bool make_context(EGLDeviceEXT device, context* out)
 {
-    static const EGLint config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT,
-                                           EGL_NONE};
-    static const EGLint context_wishes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
+    static const EGLint s_config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT,
+                                             EGL_NONE};
+    static const EGLint s_context_wishes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
     EGLConfig config;
     EGLint count = 0;
     out->context = EGL_NO_CONTEXT;
-    out->display = gl.eglGetPlatformDisplayEXT(EGL_PLATFORM_DEVICE_EXT, device, NULL);
-    if (out->display == EGL_NO_DISPLAY || !gl.eglInitialize(out->display, NULL, NULL) || !gl.eglBindAPI(EGL_OPENGL_API))
+    out->display = s_gl.eglGetPlatformDisplayEXT(EGL_PLATFORM_DEVICE_EXT, device, NULL);
+    if (out->display == EGL_NO_DISPLAY || !s_gl.eglInitialize(out->display, NULL, NULL)
+        || !s_gl.eglBindAPI(EGL_OPENGL_API))
         return false;
-    if (!gl.eglChooseConfig(out->display, config_wishes, &config, 1, &count) || count != 1) return false;
-    out->context = gl.eglCreateContext(out->display, config, EGL_NO_CONTEXT, context_wishes);
+    if (!s_gl.eglChooseConfig(out->display, s_config_wishes, &config, 1, &count) || count != 1) return false;
+    out->context = s_gl.eglCreateContext(out->display, config, EGL_NO_CONTEXT, s_context_wishes);
     if (out->context != EGL_NO_CONTEXT && make_current(out)) return true;
-    if (out->context != EGL_NO_CONTEXT) gl.eglDestroyContext(out->display, out->context);
+    if (out->context != EGL_NO_CONTEXT) s_gl.eglDestroyContext(out->display, out->context);
     return false;
 }
 
@@ -124,21 +125,21 @@ static bool open_gl(void)
     EGLint count = 0;
     if (!find_entries()) return false;
     s_why_not = "no EGL device gives an OpenGL 4.3 context, without a surface, on a GPU that CUDA sees";
-    if (!gl.eglQueryDevicesEXT(16, devices, &count)) return false;
+    if (!s_gl.eglQueryDevicesEXT(16, devices, &count)) return false;
     for (EGLint i = 0; i < count; i++) {
         context c;
         unsigned found = 0;
         int ordinals[8];
         if (!make_context(devices[i], &c)) continue;
-        const bool is_cudas = gl.devices(&found, ordinals, 8, 1 /* CU_GL_DEVICE_LIST_ALL */) == 0 && found > 0;
-        printf("EGL device %d: %s, ", (int)i, (const char*)gl.glGetString(GL_RENDERER));
+        const bool is_cudas = s_gl.devices(&found, ordinals, 8, 1 /* CU_GL_DEVICE_LIST_ALL */) == 0 && found > 0;
+        printf("EGL device %d: %s, ", (int)i, (const char*)s_gl.glGetString(GL_RENDERER));
         if (is_cudas) printf("CUDA's device %d\n", ordinals[0]);
         else printf("not CUDA's\n");
         const bool is_foreign = !is_cudas || (s_context.context != NULL && ordinals[0] != s_ordinal);
         context* keep = is_foreign ? &s_foreign : &s_context;
         if (!is_foreign && s_context.context == NULL) s_device = devices[i], s_ordinal = ordinals[0];
         if (keep->context == NULL) *keep = c;
-        else gl.eglDestroyContext(c.display, c.context);
+        else s_gl.eglDestroyContext(c.display, c.context);
     }
     return s_context.context != NULL && make_current(&s_context);
 }
@@ -151,12 +152,12 @@ typedef enum storage { IMMUTABLE, WITH_LEVELS, MUTABLE, STORAGES, INCOMPLETE } s
 static GLuint make_texture(GLenum format, storage how, int32_t width, int32_t height)
 {
     GLuint name = 0;
-    gl.glGenTextures(1, &name);
-    gl.glBindTexture(GL_TEXTURE_2D, name);
-    if (how == MUTABLE) gl.glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAX_LEVEL, 0);
+    s_gl.glGenTextures(1, &name);
+    s_gl.glBindTexture(GL_TEXTURE_2D, name);
+    if (how == MUTABLE) s_gl.glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAX_LEVEL, 0);
     if (how == MUTABLE || how == INCOMPLETE)
-        gl.glTexImage2D(GL_TEXTURE_2D, 0, (GLint)format, width, height, 0, GL_RGBA, GL_UNSIGNED_BYTE, NULL);
-    else gl.glTexStorage2D(GL_TEXTURE_2D, how == WITH_LEVELS ? 3 : 1, format, width, height);
+        s_gl.glTexImage2D(GL_TEXTURE_2D, 0, (GLint)format, width, height, 0, GL_RGBA, GL_UNSIGNED_BYTE, NULL);
+    else s_gl.glTexStorage2D(GL_TEXTURE_2D, how == WITH_LEVELS ? 3 : 1, format, width, height);
     return name;
 }
 
@@ -164,8 +165,8 @@ static void fill_texture(GLuint name, int32_t width, int32_t height, int value)
 {
     unsigned char* pixels = malloc((size_t)width * (size_t)height * 4);
     memset(pixels, value, (size_t)width * (size_t)height * 4);
-    gl.glBindTexture(GL_TEXTURE_2D, name);
-    gl.glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
+    s_gl.glBindTexture(GL_TEXTURE_2D, name);
+    s_gl.glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
     free(pixels);
 }
 
@@ -173,8 +174,8 @@ static uint64_t hash_texture(GLuint name, int32_t width, int32_t height)
 {
     const size_t bytes = (size_t)width * (size_t)height * 4;
     unsigned char* pixels = calloc(bytes, 1);
-    gl.glBindTexture(GL_TEXTURE_2D, name);
-    gl.glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
+    s_gl.glBindTexture(GL_TEXTURE_2D, name);
+    s_gl.glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
     const uint64_t hash = hash_bytes(pixels, bytes);
     free(pixels);
     return hash;
@@ -222,14 +223,14 @@ TEST(textures_on_a_gpu)
 
 TEST(a_texture_has_the_bytes_that_host_memory_has)
 {
-    static const int32_t sizes[][2] = {{16, 16}, {48, 32}, {80, 112}, {144, 16}};
+    static const int32_t s_sizes[][2] = {{16, 16}, {48, 32}, {80, 112}, {144, 16}};
     CHECK(make_current(&s_context));
     for (int pump = 0; pump < 2; pump++) {
         sumi_model* model;
         sumi_engine* engine = gl_engine(pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE, &model);
         if (engine == NULL) return;
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            const int32_t width = sizes[i][0], height = sizes[i][1];
+        for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
+            const int32_t width = s_sizes[i][0], height = s_sizes[i][1];
             sumi_image_desc desc = small_image(model, &s_item);
             desc.width = width;
             desc.height = height;
@@ -257,10 +258,10 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
                     printf("  %d x %d, storage %d, pump %d: %s\n", (int)width, (int)height, how, pump, s_host.log);
                 sumi_external_release(external);
                 CHECK(hash_texture(name, width, height) == picture);
-                gl.glDeleteTextures(1, &name);
+                s_gl.glDeleteTextures(1, &name);
             }
         }
-        CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+        CHECK_NUMBER(s_gl.glGetError(), GL_NO_ERROR);
         close_engine(engine);
     }
 }
@@ -269,8 +270,8 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
 TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
 {
     enum { WIDTH = 80, HEIGHT = 48, OFFSET = 256, SPARE = 32 };
-    static const size_t pixel_bytes[] = {4, 3, 12, 4, 8}; // by sumi_format
-    static const char* const names[] = {"RGBA8", "RGB8", "RGB32F", "BGRA8", "RGBA16F"};
+    static const size_t s_pixel_bytes[] = {4, 3, 12, 4, 8}; // by sumi_format
+    static const char* const s_names[] = {"RGBA8", "RGB8", "RGB32F", "BGRA8", "RGBA16F"};
     CHECK(make_current(&s_context));
     sumi_model* model;
     sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
@@ -279,7 +280,7 @@ TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
     desc.width = WIDTH, desc.height = HEIGHT;
     for (int format = 0; format < 6; format++) { // 5: the texture
         const sumi_format its = format == 5 ? SUMI_FORMAT_RGBA16F : (sumi_format)format;
-        const size_t row = WIDTH * pixel_bytes[its], pitch = row + SPARE, bytes = OFFSET + pitch * HEIGHT;
+        const size_t row = WIDTH * s_pixel_bytes[its], pitch = row + SPARE, bytes = OFFSET + pitch * HEIGHT;
         unsigned char *wanted = malloc(row * HEIGHT), *got = malloc(bytes);
         const int errors = t_errors;
         sumi_target target = {.format = its, .host_memory = wanted};
@@ -296,10 +297,10 @@ TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
             import.gl_target = GL_TEXTURE_2D;
         } else {
             memset(got, 0x55, bytes);
-            gl.glGenBuffers(1, &name);
-            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
-            gl.glBufferData(GL_PIXEL_UNPACK_BUFFER, (GLsizeiptr)bytes, got, GL_STREAM_DRAW);
-            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
+            s_gl.glGenBuffers(1, &name);
+            s_gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
+            s_gl.glBufferData(GL_PIXEL_UNPACK_BUFFER, (GLsizeiptr)bytes, got, GL_STREAM_DRAW);
+            s_gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
             import.kind = SUMI_EXTERNAL_GL_BUFFER;
             import.row_bytes = (int32_t)pitch;
             import.offset = OFFSET;
@@ -311,13 +312,13 @@ TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
         CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
         size_t wrong = 0;
         if (format == 5) {
-            gl.glBindTexture(GL_TEXTURE_2D, name);
-            gl.glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_HALF_FLOAT, got);
+            s_gl.glBindTexture(GL_TEXTURE_2D, name);
+            s_gl.glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_HALF_FLOAT, got);
             wrong = memcmp(got, wanted, row * HEIGHT) != 0;
         } else {
-            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
-            gl.glGetBufferSubData(GL_PIXEL_UNPACK_BUFFER, 0, (GLsizeiptr)bytes, got);
-            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
+            s_gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
+            s_gl.glGetBufferSubData(GL_PIXEL_UNPACK_BUFFER, 0, (GLsizeiptr)bytes, got);
+            s_gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
             for (size_t i = 0; i < OFFSET; i++) wrong += got[i] != 0x55;
             for (size_t y = 0; y < HEIGHT; y++) {
                 wrong += memcmp(got + OFFSET + y * pitch, wanted + y * row, row) != 0;
@@ -326,11 +327,11 @@ TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
         }
         CHECK_NUMBER((int)wrong, 0);
         if (t_errors > errors)
-            printf("  %s %s, %zu of its rows and bytes around them are wrong: %s\n", names[its],
+            printf("  %s %s, %zu of its rows and bytes around them are wrong: %s\n", s_names[its],
                    format == 5 ? "texture" : "buffer", wrong, s_host.log);
         sumi_external_release(external);
-        if (format == 5) gl.glDeleteTextures(1, &name);
-        else gl.glDeleteBuffers(1, &name);
+        if (format == 5) s_gl.glDeleteTextures(1, &name);
+        else s_gl.glDeleteBuffers(1, &name);
         free(wanted), free(got);
     }
     // A preview in a texture.
@@ -356,20 +357,20 @@ TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
     CHECK(hash_texture(small, WIDTH / 8, HEIGHT / 8) == hash_bytes(preview, sizeof preview));
     if (t_errors > 0) printf("  after the preview: %s\n", s_host.log);
     sumi_job_discard(engine, job);
-    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    CHECK_NUMBER(s_gl.glGetError(), GL_NO_ERROR);
     close_engine(engine);
-    gl.glDeleteTextures(1, &small);
+    s_gl.glDeleteTextures(1, &small);
 }
 
 TEST(a_batch_goes_to_textures_and_to_memory)
 {
-    static const sumi_image_item items[3] = {
+    static const sumi_image_item s_items[3] = {
         {.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}, {.text = "a red fox", .seed = 9}};
     CHECK(make_current(&s_context));
     sumi_model* model;
     sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
     if (engine == NULL) return;
-    sumi_image_desc desc = small_image(model, items);
+    sumi_image_desc desc = small_image(model, s_items);
     desc.item_count = 3;
     desc.width = 48;
     sumi_image images[3];
@@ -395,7 +396,7 @@ TEST(a_batch_goes_to_textures_and_to_memory)
         sumi_images_release(engine, images, 3);
     }
     close_engine(engine); // with both
-    gl.glDeleteTextures(2, names);
+    s_gl.glDeleteTextures(2, names);
 }
 
 // The copy lies between what OpenGL was told before the fetch and what it is told after it: nothing here waits in
@@ -435,19 +436,19 @@ TEST(opengls_own_work_keeps_its_order)
         CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
         // keeps the GPU at it for a while
         for (int i = 0; i < 8; i++)
-            gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, other, GL_TEXTURE_2D, 0, 0, 0, 0, 4096, 4096, 1);
-        gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, shown, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
+            s_gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, other, GL_TEXTURE_2D, 0, 0, 0, 0, 4096, 4096, 1);
+        s_gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, shown, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
         CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
-        gl.glCopyImageSubData(shown, GL_TEXTURE_2D, 0, 0, 0, 0, copy, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
+        s_gl.glCopyImageSubData(shown, GL_TEXTURE_2D, 0, 0, 0, 0, copy, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
         overwritten += hash_texture(shown, SIZE, SIZE) != pictures[which];
         wrong_copies += hash_texture(copy, SIZE, SIZE) != pictures[which];
     }
     CHECK_NUMBER(overwritten, 0);
     CHECK_NUMBER(wrong_copies, 0);
-    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    CHECK_NUMBER(s_gl.glGetError(), GL_NO_ERROR);
     sumi_external_release(external);
     const GLuint names[4] = {shown, copy, large, other};
-    gl.glDeleteTextures(4, names);
+    s_gl.glDeleteTextures(4, names);
     close_engine(engine);
 }
 
@@ -458,11 +459,11 @@ TEST(textures_that_cannot_be_are_refused)
     sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
     if (engine == NULL) return;
     GLuint empty = 0, layers = 0;
-    gl.glGenTextures(1, &empty);
-    gl.glBindTexture(GL_TEXTURE_2D, empty);
-    gl.glGenTextures(1, &layers);
-    gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
-    gl.glTexStorage3D(GL_TEXTURE_2D_ARRAY, 1, GL_RGBA8, 32, 32, 2);
+    s_gl.glGenTextures(1, &empty);
+    s_gl.glBindTexture(GL_TEXTURE_2D, empty);
+    s_gl.glGenTextures(1, &layers);
+    s_gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
+    s_gl.glTexStorage3D(GL_TEXTURE_2D_ARRAY, 1, GL_RGBA8, 32, 32, 2);
     const GLuint good = make_texture(GL_RGBA8, IMMUTABLE, 32, 32), odd = make_texture(GL_RGBA8, IMMUTABLE, 33, 17);
     const struct {
         const char* what;
@@ -481,7 +482,7 @@ TEST(textures_that_cannot_be_are_refused)
         {"too large", make_texture(GL_RGBA8, IMMUTABLE, 64, 32), GL_TEXTURE_2D},
         {"too small", make_texture(GL_RGBA8, IMMUTABLE, 32, 16), GL_TEXTURE_2D},
     };
-    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    CHECK_NUMBER(s_gl.glGetError(), GL_NO_ERROR);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sumi_external* external = (sumi_external*)engine;
         s_host.log[0] = '\0';
@@ -490,7 +491,7 @@ TEST(textures_that_cannot_be_are_refused)
         CHECK(external == NULL && strstr(s_host.log, "texture") != NULL);
         printf("  %s: %d, %s\n", wrong[i].what, (int)result, s_host.log);
         if (result == SUMI_OK) sumi_external_release(external);
-        if (wrong[i].name != good) gl.glDeleteTextures(1, &wrong[i].name);
+        if (wrong[i].name != good) s_gl.glDeleteTextures(1, &wrong[i].name);
     }
     // The driver's to say; where they can be shared, the bytes are the same.
     sumi_image_desc desc = small_image(model, &s_item);
@@ -509,17 +510,17 @@ TEST(textures_that_cannot_be_are_refused)
         if (result == SUMI_OK) CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
         if (result == SUMI_OK) CHECK(hash_texture(maybe[i].name, 32, 32) == picture);
         sumi_external_release(external);
-        gl.glDeleteTextures(1, &maybe[i].name);
+        s_gl.glDeleteTextures(1, &maybe[i].name);
     }
     // Of an array its first layer.
-    static unsigned char pixels[2 * 32 * 32 * 4];
+    static unsigned char s_pixels[2 * 32 * 32 * 4];
     CHECK_NUMBER(import_gl_texture(engine, layers, GL_TEXTURE_2D_ARRAY, 32, 32, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
-    gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
-    gl.glGetTexImage(GL_TEXTURE_2D_ARRAY, 0, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
-    CHECK(hash_bytes(pixels, sizeof pixels / 2) == picture);
+    s_gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
+    s_gl.glGetTexImage(GL_TEXTURE_2D_ARRAY, 0, GL_RGBA, GL_UNSIGNED_BYTE, s_pixels);
+    CHECK(hash_bytes(s_pixels, sizeof s_pixels / 2) == picture);
     sumi_external_release(external);
-    gl.glDeleteTextures(1, &layers);
+    s_gl.glDeleteTextures(1, &layers);
     // One that no picture has the size of can be shared all the same.
     CHECK_NUMBER(import_gl_texture(engine, odd, GL_TEXTURE_2D, 33, 17, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_INVALID_ARGUMENT);
@@ -530,8 +531,8 @@ TEST(textures_that_cannot_be_are_refused)
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
     CHECK(hash_texture(good, 32, 32) == picture);
     close_engine(engine);
-    gl.glDeleteTextures(1, &good);
-    gl.glDeleteTextures(1, &odd);
+    s_gl.glDeleteTextures(1, &good);
+    s_gl.glDeleteTextures(1, &odd);
 }
 
 TEST(without_a_context_there_is_a_result)
@@ -570,7 +571,7 @@ TEST(without_a_context_there_is_a_result)
     CHECK(draw_to_host(engine, desc) == picture);
     close_engine(engine);
     CHECK(make_current(&s_context));
-    gl.glDeleteTextures(1, &name);
+    s_gl.glDeleteTextures(1, &name);
 }
 
 TEST(a_context_of_another_device_is_refused)
@@ -590,7 +591,7 @@ TEST(a_context_of_another_device_is_refused)
     if (external != NULL) sumi_external_release(external);
     const sumi_image_desc desc = small_image(model, &s_item);
     CHECK(draw_to_host(engine, desc) != 0); // the engine is well
-    gl.glDeleteTextures(1, &name);
+    s_gl.glDeleteTextures(1, &name);
     CHECK(make_current(&s_context));
     close_engine(engine);
 }
@@ -645,13 +646,13 @@ TEST(they_may_go_in_any_order)
             break;
         case 5: // OpenGL's own first: the fetch has nowhere to go, the release gives our part back
             CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-            gl.glDeleteTextures(1, &name);
+            s_gl.glDeleteTextures(1, &name);
             is_there = false;
             printf("  the fetch into a texture that is gone: %d\n", (int)sumi_fetch_images(engine, job, &image, 1));
             sumi_external_release(external);
             break;
         case 6: // the context
-            gl.eglDestroyContext(c.display, c.context);
+            s_gl.eglDestroyContext(c.display, c.context);
             CHECK(make_current(&s_context));
             is_there = false;
             break;
@@ -659,17 +660,17 @@ TEST(they_may_go_in_any_order)
         desc.targets = NULL;
         if (order < 3 || order > 4) CHECK(draw_to_host(engine, desc) == picture);
         close_engine(engine);
-        if (is_there) gl.glDeleteTextures(1, &name);
+        if (is_there) s_gl.glDeleteTextures(1, &name);
         if (t_errors > 0) printf("  in order %d\n", order);
     }
-    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    CHECK_NUMBER(s_gl.glGetError(), GL_NO_ERROR);
 }
 
 TEST(imports_give_their_memory_back)
 {
     CHECK(make_current(&s_context));
     struct CUctx_st* primary = NULL;
-    CHECK(gl.retain(&primary, s_ordinal) == 0 && gl.set_current(primary) == 0);
+    CHECK(s_gl.retain(&primary, s_ordinal) == 0 && s_gl.set_current(primary) == 0);
     sumi_model* model;
     sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
     if (engine == NULL) return;
@@ -687,7 +688,7 @@ TEST(imports_give_their_memory_back)
         sumi_external_release(external);
         CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held);
         if (i % IMPORTS != 0) continue;
-        CHECK(gl.memory(&after, &total) == 0);
+        CHECK(s_gl.memory(&after, &total) == 0);
         const int64_t missing = (int64_t)before - (int64_t)after;
         if (i > 0 && missing < least) least = missing; // the first import makes what stays
         before = after;
@@ -695,8 +696,8 @@ TEST(imports_give_their_memory_back)
     printf("  missing behind %d imports: %lld MiB at least\n", (int)IMPORTS, (long long)least / 1048576);
     CHECK(least < 8 << 20);
     close_engine(engine);
-    gl.glDeleteTextures(1, &name);
-    CHECK(gl.set_current(NULL) == 0);
+    s_gl.glDeleteTextures(1, &name);
+    CHECK(s_gl.set_current(NULL) == 0);
 }
 
 int main(int argc, char** argv)

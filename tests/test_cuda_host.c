@@ -21,19 +21,19 @@ static uint64_t max_on_device(void) { return s_host.peak_on_device; }
 
 TEST(the_same_bits_at_any_pace)
 {
-    static const uint32_t slices[] = {2000, 0, 200, 20}, budgets[] = {0, 500, 1000, 20000, SUMI_FOREVER};
-    for (size_t s = 0; s < sizeof slices / sizeof *slices; s++) {
+    static const uint32_t s_slices[] = {2000, 0, 200, 20}, s_budgets[] = {0, 500, 1000, 20000, SUMI_FOREVER};
+    for (size_t s = 0; s < sizeof s_slices / sizeof *s_slices; s++) {
         for (int pump = 0; pump < 2; pump++) {
             sumi_engine_desc ed = gpu_desc();
-            ed.max_slice_us = slices[s];
+            ed.max_slice_us = s_slices[s];
             ed.pump = pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
             ed.cpu_thread_count = 1 + (int32_t)s;
             sumi_model* model;
             sumi_engine* engine = open_engine(&ed, TINY, &model);
             if (engine == NULL) return;
             sumi_image_desc desc = picture(model);
-            for (size_t b = 0; b < sizeof budgets / sizeof *budgets && (pump == 0 || b == 0); b++) {
-                const uint64_t hash = draw_hash(engine, &desc, budgets[b]);
+            for (size_t b = 0; b < sizeof s_budgets / sizeof *s_budgets && (pump == 0 || b == 0); b++) {
+                const uint64_t hash = draw_hash(engine, &desc, s_budgets[b]);
                 if (s_whole == 0) s_whole = hash;
                 CHECK(hash != 0 && hash == s_whole);
             }
@@ -53,17 +53,17 @@ TEST(the_same_bits_at_any_pace)
 // bulk tensor copies write.)
 TEST(memory_may_hold_anything_before)
 {
-    static const int fills[] = {0xFF, 0x00, 0x7F};
-    static const sumi_weight_format formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8};
+    static const int s_fills[] = {0xFF, 0x00, 0x7F};
+    static const sumi_weight_format s_formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8};
     for (int way = 0; way < 6; way++) { // the tiny model in bfloat16 and 8 bits, then the demo's
         if (way == 3) SKIP_WITHOUT_DEMO();
         uint64_t first = way == 0 ? s_whole : 0;
-        for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
+        for (size_t i = 0; i < sizeof s_fills / sizeof *s_fills; i++) {
             sumi_engine_desc ed = gpu_desc();
-            s_host.fill = fills[i];
+            s_host.fill = s_fills[i];
             sumi_engine* engine = NULL;
             CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
-            sumi_model* model = engine != NULL ? load(engine, way < 3 ? TINY : DEMO, formats[way % 3], NULL) : NULL;
+            sumi_model* model = engine != NULL ? load(engine, way < 3 ? TINY : DEMO, s_formats[way % 3], NULL) : NULL;
             CHECK(model != NULL);
             if (model == NULL) return;
             const sumi_image_desc desc = picture(model);
@@ -82,22 +82,22 @@ static void check_the_same_bits(const char* path)
         uint32_t slice_us, budget_us;
         int fill;
         bool pumps;
-    } ways[] = {{2000, 0, -1, false},
-                {0, 0, 0xFF, false},
-                {200, 500, 0x7F, false},
-                {20, 1000, 0, false},
-                {2000, 0, 0xFF, true}};
+    } s_ways[] = {{2000, 0, -1, false},
+                  {0, 0, 0xFF, false},
+                  {200, 500, 0x7F, false},
+                  {20, 1000, 0, false},
+                  {2000, 0, 0xFF, true}};
     uint64_t first = 0;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof s_ways / sizeof *s_ways; i++) {
         sumi_engine_desc ed = gpu_desc();
-        ed.max_slice_us = ways[i].slice_us;
-        ed.pump = ways[i].pumps ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
-        s_host.fill = ways[i].fill;
+        ed.max_slice_us = s_ways[i].slice_us;
+        ed.pump = s_ways[i].pumps ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
+        s_host.fill = s_ways[i].fill;
         sumi_model* model;
         sumi_engine* engine = open_engine(&ed, path, &model);
         if (engine == NULL) return;
         const sumi_image_desc desc = picture(model);
-        const uint64_t hash = draw_hash(engine, &desc, ways[i].budget_us);
+        const uint64_t hash = draw_hash(engine, &desc, s_ways[i].budget_us);
         if (first == 0) first = hash;
         CHECK(hash != 0 && hash == first);
         close_engine(engine);
@@ -206,9 +206,9 @@ static uint64_t draw_cached(sumi_engine* engine, const sumi_image_desc* desc, ui
 
 static sumi_image_desc cached_image(sumi_model* model, int32_t side, int32_t steps, float step_cache)
 {
-    static const sumi_image_item item = {.text = "a yellow moon above a purple cat at night, watercolour", .seed = 7};
+    static const sumi_image_item s_item = {.text = "a yellow moon above a purple cat at night, watercolour", .seed = 7};
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
-    desc.items = &item;
+    desc.items = &s_item;
     desc.item_count = 1;
     desc.width = desc.height = side;
     desc.step_count = steps;
@@ -223,24 +223,24 @@ static void check_cached(const char* path, int32_t side, int32_t steps, float st
     static const struct {
         uint32_t slice_us, budget_us;
         bool pumps;
-    } ways[] = {{2000, 0, false}, {0, 0, false}, {100, 500, false}, {20, 1000, false}, {2000, 0, true}};
+    } s_ways[] = {{2000, 0, false}, {0, 0, false}, {100, 500, false}, {20, 1000, false}, {2000, 0, true}};
     uint64_t whole = 0, first = 0, most = 0;
     int32_t reused, first_reused = -1;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof s_ways / sizeof *s_ways; i++) {
         sumi_engine_desc ed = gpu_desc();
-        ed.max_slice_us = ways[i].slice_us;
-        ed.pump = ways[i].pumps ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
+        ed.max_slice_us = s_ways[i].slice_us;
+        ed.pump = s_ways[i].pumps ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
         sumi_model* model;
         sumi_engine* engine = open_engine(&ed, path, &model);
         if (engine == NULL) return;
         sumi_image_desc desc = cached_image(model, side, steps, 0.0f);
         if (i == 0) {
-            whole = draw_cached(engine, &desc, ways[i].budget_us, &reused);
+            whole = draw_cached(engine, &desc, s_ways[i].budget_us, &reused);
             desc.step_cache = 1e-7f;
-            CHECK(draw_cached(engine, &desc, ways[i].budget_us, &reused) == whole && reused == 0);
+            CHECK(draw_cached(engine, &desc, s_ways[i].budget_us, &reused) == whole && reused == 0);
         }
         desc.step_cache = step_cache;
-        const uint64_t hash = draw_cached(engine, &desc, ways[i].budget_us, &reused);
+        const uint64_t hash = draw_cached(engine, &desc, s_ways[i].budget_us, &reused);
         if (i == 0) first = hash, first_reused = reused, most = max_on_device();
         CHECK(hash != 0 && hash == first && reused == first_reused);
         close_engine(engine);

@@ -17,7 +17,7 @@ static context_handle s_current;
     do {                                                                                                               \
         context_handle now_ = NULL;                                                                                    \
         call;                                                                                                          \
-        CHECK(cu.context_get(&now_) == 0 && now_ == s_current);                                                        \
+        CHECK(s_cu.context_get(&now_) == 0 && now_ == s_current);                                                      \
     } while (0)
 
 static atomic_bool s_gate_opens, s_gate_reached, s_gate_gave_up;
@@ -35,9 +35,9 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
 {
     context_handle theirs, given;
     stream_handle stream;
-    CHECK_NUMBER(cu.context_create(&given, 0, 0), 0);
-    CHECK_NUMBER(cu.stream_create(&stream, NON_BLOCKING), 0);
-    CHECK_NUMBER(cu.context_create(&theirs, 0, 0), 0); // what the calling thread works with meanwhile
+    CHECK_NUMBER(s_cu.context_create(&given, 0, 0), 0);
+    CHECK_NUMBER(s_cu.stream_create(&stream, NON_BLOCKING), 0);
+    CHECK_NUMBER(s_cu.context_create(&theirs, 0, 0), 0); // what the calling thread works with meanwhile
     s_current = theirs;
     sumi_engine_desc ed = gpu_desc();
     ed.cuda.context = given;
@@ -59,11 +59,11 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
         // Their stream is busy with something of theirs: nothing of ours may overtake it, and nobody waits for it but
         // the job.
         void* event;
-        CHECK_NUMBER(cu.context_set(given), 0);
-        CHECK_NUMBER(cu.event_create(&event, 0), 0);
+        CHECK_NUMBER(s_cu.context_set(given), 0);
+        CHECK_NUMBER(s_cu.event_create(&event, 0), 0);
         atomic_store(&s_gate_opens, false);
-        CHECK_NUMBER(cu.stream_call(stream, gate, NULL), 0);
-        CHECK_NUMBER(cu.context_set(theirs), 0);
+        CHECK_NUMBER(s_cu.stream_call(stream, gate, NULL), 0);
+        CHECK_NUMBER(s_cu.context_set(theirs), 0);
         sumi_job job;
         KEEPS(CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK));
         double longest = 0.0;
@@ -79,20 +79,20 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
         CHECK_NUMBER(timed_poll(engine, job).state, SUMI_JOB_RUNNING);
         CHECK_NUMBER(timed_poll(engine, job).step, 0);
         CHECK_NUMBER(sumi_job_wait(engine, job, 0), SUMI_TIMEOUT);
-        CHECK_NUMBER(cu.context_set(given), 0);
-        CHECK_NUMBER(cu.event_record(event, stream), 0); // behind what we have submitted
-        CHECK_NUMBER(cu.event_query(event), NOT_READY);
+        CHECK_NUMBER(s_cu.context_set(given), 0);
+        CHECK_NUMBER(s_cu.event_record(event, stream), 0); // behind what we have submitted
+        CHECK_NUMBER(s_cu.event_query(event), NOT_READY);
         atomic_store(&s_gate_opens, true);
-        CHECK_NUMBER(cu.context_set(theirs), 0);
+        CHECK_NUMBER(s_cu.context_set(theirs), 0);
         KEEPS(CHECK_NUMBER(finish(engine, job, 1000), SUMI_OK));
         KEEPS(hash = take_hash(engine, job, &desc));
         CHECK(hash == s_whole);
         // none of these calls has waited for the device
         CHECK(atomic_load(&s_gate_reached) && !atomic_load(&s_gate_gave_up));
-        CHECK_NUMBER(cu.context_set(given), 0);
-        CHECK_NUMBER(cu.event_query(event), 0);
-        CHECK_NUMBER(cu.event_destroy(event), 0);
-        CHECK_NUMBER(cu.context_set(theirs), 0);
+        CHECK_NUMBER(s_cu.context_set(given), 0);
+        CHECK_NUMBER(s_cu.event_query(event), 0);
+        CHECK_NUMBER(s_cu.event_destroy(event), 0);
+        CHECK_NUMBER(s_cu.context_set(theirs), 0);
 
         KEEPS(CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK));
         for (int u = 0; u < 30; u++) KEEPS(sumi_engine_update(engine, 100));
@@ -104,11 +104,11 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
         KEEPS(sumi_engine_destroy(engine));
         check_all_is_back();
     }
-    CHECK_NUMBER(cu.context_set(given), 0);
-    CHECK_NUMBER(cu.stream_synchronize(stream), 0); // it is still theirs, and alive
+    CHECK_NUMBER(s_cu.context_set(given), 0);
+    CHECK_NUMBER(s_cu.stream_synchronize(stream), 0); // it is still theirs, and alive
 
     // A stream that is being captured would get our work into their graph.
-    CHECK_NUMBER(cu.begin_capture(stream, THREAD_LOCAL_CAPTURE), 0);
+    CHECK_NUMBER(s_cu.begin_capture(stream, THREAD_LOCAL_CAPTURE), 0);
     s_current = given;
     ed = gpu_desc();
     ed.cuda.context = given;
@@ -117,29 +117,29 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
     CHECK(engine == NULL && strstr(s_host.text, "captured") != NULL);
     check_all_is_back();
     void* graph = NULL;
-    CHECK_NUMBER(cu.end_capture(stream, &graph), 0);
-    if (graph != NULL) CHECK_NUMBER(cu.graph_destroy(graph), 0);
+    CHECK_NUMBER(s_cu.end_capture(stream, &graph), 0);
+    if (graph != NULL) CHECK_NUMBER(s_cu.graph_destroy(graph), 0);
     ed.cuda.stream = (stream_handle)(uintptr_t)1; // CUDA's own default stream
     KEEPS(CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_INVALID_ARGUMENT));
-    CHECK_NUMBER(cu.stream_destroy(stream), 0);
-    CHECK_NUMBER(cu.context_destroy(theirs), 0);
-    CHECK_NUMBER(cu.context_destroy(given), 0);
-    CHECK_NUMBER(cu.context_set(NULL), 0);
+    CHECK_NUMBER(s_cu.stream_destroy(stream), 0);
+    CHECK_NUMBER(s_cu.context_destroy(theirs), 0);
+    CHECK_NUMBER(s_cu.context_destroy(given), 0);
+    CHECK_NUMBER(s_cu.context_set(NULL), 0);
 }
 
 // Read back by a stream of the host program's that was ordered by the event alone.
 TEST(images_that_stay_on_the_device_have_the_same_bits)
 {
     enum { W = 64, H = 48, MOST = (W * 12 + 64) * H };
-    static unsigned char from_device[3][MOST], from_host[3][MOST], rgba[W * H * 4], rgb[W * H * 3];
+    static unsigned char s_from_device[3][MOST], s_from_host[3][MOST], s_rgba[W * H * 4], s_rgb[W * H * 3];
     context_handle context;
     stream_handle stream;
     uint64_t memory[3];
     void* events[3];
-    CHECK_NUMBER(cu.context_create(&context, 0, 0), 0);
-    CHECK_NUMBER(cu.stream_create(&stream, NON_BLOCKING), 0);
+    CHECK_NUMBER(s_cu.context_create(&context, 0, 0), 0);
+    CHECK_NUMBER(s_cu.stream_create(&stream, NON_BLOCKING), 0);
     for (int i = 0; i < 3; i++)
-        CHECK(cu.allocate(&memory[i], MOST) == 0 && cu.event_create(&events[i], 2 /* without timing */) == 0);
+        CHECK(s_cu.allocate(&memory[i], MOST) == 0 && s_cu.event_create(&events[i], 2 /* without timing */) == 0);
     sumi_engine_desc ed = gpu_desc();
     ed.cuda.context = context;
     sumi_model* model;
@@ -153,14 +153,14 @@ TEST(images_that_stay_on_the_device_have_the_same_bits)
             sumi_target targets[2];
             for (int on_device = 0; on_device < 2; on_device++) {
                 for (int i = 0; i < 2; i++) {
-                    memset(from_device[i], 0xa5, MOST);
+                    memset(s_from_device[i], 0xa5, MOST);
                     // our stream does not wait for that one
-                    CHECK(cu.fill(memory[i], 0xa5, MOST) == 0 && cu.stream_synchronize(NULL) == 0);
+                    CHECK(s_cu.fill(memory[i], 0xa5, MOST) == 0 && s_cu.stream_synchronize(NULL) == 0);
                     targets[i] =
                         (sumi_target){.format = (sumi_format)format, .row_bytes = pitch, .bottom_up = padded != 0};
                     if (on_device != 0) targets[i].device_address = memory[i], targets[i].event = events[i];
-                    else targets[i].host_memory = from_host[i];
-                    if (on_device == 0) memset(from_host[i], 0xa5, MOST);
+                    else targets[i].host_memory = s_from_host[i];
+                    if (on_device == 0) memset(s_from_host[i], 0xa5, MOST);
                 }
                 desc.targets = targets;
                 sumi_job job;
@@ -168,29 +168,30 @@ TEST(images_that_stay_on_the_device_have_the_same_bits)
                 CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
                 CHECK_NUMBER(finish(engine, job, on_device != 0 ? 1000 : 0), SUMI_OK);
                 for (int i = 0; i < 2 && on_device != 0; i++) {
-                    CHECK_NUMBER(cu.stream_wait(stream, events[i], 0), 0);
-                    CHECK_NUMBER(cu.copy_to_host(from_device[i], memory[i], MOST, stream), 0);
+                    CHECK_NUMBER(s_cu.stream_wait(stream, events[i], 0), 0);
+                    CHECK_NUMBER(s_cu.copy_to_host(s_from_device[i], memory[i], MOST, stream), 0);
                 }
-                CHECK_NUMBER(cu.stream_synchronize(stream), 0);
+                CHECK_NUMBER(s_cu.stream_synchronize(stream), 0);
                 CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
                 for (int i = 0; i < 2; i++)
                     CHECK(images[i].row_bytes == pitch && (images[i].pixels == NULL) == (on_device != 0));
                 sumi_images_release(engine, images, 2);
             }
             // what lies between the rows too
-            for (int i = 0; i < 2; i++) CHECK(memcmp(from_device[i], from_host[i], MOST) == 0);
-            if (padded == 0 && format == SUMI_FORMAT_RGBA8) memcpy(rgba, from_host[1], sizeof rgba);
-            if (padded == 0 && format == SUMI_FORMAT_RGB8) memcpy(rgb, from_host[1], sizeof rgb);
+            for (int i = 0; i < 2; i++) CHECK(memcmp(s_from_device[i], s_from_host[i], MOST) == 0);
+            if (padded == 0 && format == SUMI_FORMAT_RGBA8) memcpy(s_rgba, s_from_host[1], sizeof s_rgba);
+            if (padded == 0 && format == SUMI_FORMAT_RGB8) memcpy(s_rgb, s_from_host[1], sizeof s_rgb);
         }
     }
     int32_t different = 0; // the device makes the one of the other
-    for (int i = 0; i < W * H; i++) different += memcmp(&rgba[4 * i], &rgb[3 * i], 3) != 0 || rgba[4 * i + 3] != 255;
+    for (int i = 0; i < W * H; i++)
+        different += memcmp(&s_rgba[4 * i], &s_rgb[3 * i], 3) != 0 || s_rgba[4 * i + 3] != 255;
     CHECK_NUMBER(different, 0);
     sumi_engine_destroy(engine);
     check_all_is_back();
-    for (int i = 0; i < 3; i++) CHECK(cu.release(memory[i]) == 0 && cu.event_destroy(events[i]) == 0);
-    CHECK_NUMBER(cu.stream_destroy(stream), 0);
-    CHECK_NUMBER(cu.context_destroy(context), 0);
+    for (int i = 0; i < 3; i++) CHECK(s_cu.release(memory[i]) == 0 && s_cu.event_destroy(events[i]) == 0);
+    CHECK_NUMBER(s_cu.stream_destroy(stream), 0);
+    CHECK_NUMBER(s_cu.context_destroy(context), 0);
 }
 
 TEST(two_engines_in_one_process)

@@ -12,15 +12,15 @@ TEST(engines_are_created_and_destroyed)
 {
     context_handle primary;
     // so that the context, and what the driver keeps in it, outlives the engines
-    CHECK_NUMBER(cu.primary_retain(&primary, 0), 0);
-    CHECK_NUMBER(cu.context_set(primary), 0);
+    CHECK_NUMBER(s_cu.primary_retain(&primary, 0), 0);
+    CHECK_NUMBER(s_cu.context_set(primary), 0);
     // Other programs take and return memory of the device as they please. What engines kept would be missing more
     // behind every four of them, so the least that is missing tells.
     size_t before = 0, after = 0, total;
     int64_t least = INT64_MAX;
     for (int i = 0; i <= 20; i++) {
         if (i % 4 == 0) {
-            CHECK_NUMBER(cu.memory_get(&after, &total), 0);
+            CHECK_NUMBER(s_cu.memory_get(&after, &total), 0);
             const int64_t missing = (int64_t)before - (int64_t)after;
             if (i > 4 && missing < least) least = missing; // the first ones make the driver's own pools
             before = after;
@@ -40,8 +40,8 @@ TEST(engines_are_created_and_destroyed)
     }
     printf("  device memory missing behind four engines: %.1f MiB at least\n", (double)least / 1048576.0);
     CHECK(least < 8 << 20); // the driver rounds
-    CHECK_NUMBER(cu.context_set(NULL), 0);
-    CHECK_NUMBER(cu.primary_release(0), 0);
+    CHECK_NUMBER(s_cu.context_set(NULL), 0);
+    CHECK_NUMBER(s_cu.primary_release(0), 0);
 }
 
 TEST(a_warm_job_allocates_nothing)
@@ -168,7 +168,7 @@ TEST(jobs_can_be_cancelled_at_any_moment)
 
 TEST(a_paused_job_keeps_its_bits)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_HEUN, SUMI_SOLVER_DPMPP_2M};
+    static const sumi_solver s_solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_HEUN, SUMI_SOLVER_DPMPP_2M};
     sumi_engine_desc ed = gpu_desc();
     ed.max_slice_us = 50;
     sumi_model* model;
@@ -177,7 +177,7 @@ TEST(a_paused_job_keeps_its_bits)
     int gave_way = 0;
     for (int i = 0; i < 60 && t_errors == 0; i++) {
         sumi_image_desc desc = picture(model), other = picture(model);
-        desc.solver = solvers[i % 3];
+        desc.solver = s_solvers[i % 3];
         desc.step_count = 8;
         const uint64_t want = draw_hash(engine, &desc, 0), want_other = draw_hash(engine, &other, 0);
         sumi_job job, beside;
@@ -278,12 +278,12 @@ static bool copy_tree(const char* from, const char* to, const char* damaged_part
 
 TEST(weights_that_are_not_finite_give_a_result)
 {
-    static const char* const parts[] = {"/vae/", "/transformer/", "/text_encoder/"};
+    static const char* const s_parts[] = {"/vae/", "/transformer/", "/text_encoder/"};
     for (size_t i = 0; i < 3; i++) {
         char base[] = "/tmp/sumi-damaged-XXXXXX", path[64];
         CHECK(mkdtemp(base) != NULL);
         snprintf(path, sizeof path, "%s/model", base);
-        CHECK(copy_tree(TINY, path, parts[i]));
+        CHECK(copy_tree(TINY, path, s_parts[i]));
         sumi_engine_desc ed = gpu_desc();
         sumi_model* model;
         sumi_engine* engine = open_engine(&ed, path, &model);
@@ -292,7 +292,7 @@ TEST(weights_that_are_not_finite_give_a_result)
             sumi_job job;
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
             const sumi_result result = finish(engine, job, 0);
-            if (result != SUMI_NOT_FINITE) printf("  %s is all NaN\n", parts[i]);
+            if (result != SUMI_NOT_FINITE) printf("  %s is all NaN\n", s_parts[i]);
             CHECK_NUMBER(result, SUMI_NOT_FINITE);
             CHECK(timed_poll(engine, job).message[0] != '\0');
             sumi_image image;

@@ -28,15 +28,15 @@ static void write_picture(const char* kernel, const unsigned char* parameters, u
     if (strcmp(kernel, "sumi_pixels_to") != 0) return;
     CHECK(bytes >= sizeof w->args);
     memcpy(&w->args, parameters, sizeof w->args);
-    static const int pixel_bytes[] = {[SUMI_PIXELS_RGBA8] = 4,
-                                      [SUMI_PIXELS_RGB8] = 3,
-                                      [SUMI_PIXELS_RGB32F] = 12,
-                                      [SUMI_PIXELS_BGRA8] = 4,
-                                      [SUMI_PIXELS_RGBA16F] = 8};
+    static const int s_written_bytes[] = {[SUMI_PIXELS_RGBA8] = 4,
+                                          [SUMI_PIXELS_RGB8] = 3,
+                                          [SUMI_PIXELS_RGB32F] = 12,
+                                          [SUMI_PIXELS_BGRA8] = 4,
+                                          [SUMI_PIXELS_RGBA16F] = 8};
     w->count++;
     for (size_t y = 0; y < HEIGHT; y++)
         memset((unsigned char*)(uintptr_t)(w->args.to + y * w->args.pitch), w->count,
-               (size_t)w->args.width * (size_t)pixel_bytes[w->args.format]);
+               (size_t)w->args.width * (size_t)s_written_bytes[w->args.format]);
 }
 
 // The first byte of an image at the moment when a semaphore is signalled.
@@ -159,7 +159,7 @@ TEST(every_kind_gets_its_image_between_wait_and_signal)
         bool is_dedicated;
         sumi_external_kind semaphore;
         int semaphore_type;
-    } kinds[] = {
+    } s_kinds[] = {
         {SUMI_EXTERNAL_VULKAN_MEMORY, 1, false, SUMI_EXTERNAL_VULKAN_TIMELINE, 9},
         {SUMI_EXTERNAL_VULKAN_MEMORY, 1, true, SUMI_EXTERNAL_VULKAN_SEMAPHORE, 1},
         {SUMI_EXTERNAL_VULKAN_MEMORY, 2, false, SUMI_EXTERNAL_VULKAN_TIMELINE, 10},
@@ -176,18 +176,18 @@ TEST(every_kind_gets_its_image_between_wait_and_signal)
     if (engine == NULL) return;
     written w = {0};
     fake_on_launch(write_picture, &w);
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    for (size_t k = 0; k < sizeof s_kinds / sizeof *s_kinds; k++) {
         for (int format = 0; format < 5; format++) {
             for (int is_image = 0; is_image < 2; is_image++) {
                 const bool is_three = format == SUMI_FORMAT_RGB8 || format == SUMI_FORMAT_RGB32F;
                 const size_t row = (size_t)WIDTH * (size_t)s_pixel_bytes[format], pitch = is_image ? row : row + 64,
                              bytes = OFFSET + pitch * HEIGHT + SPARE;
-                const int memory = fake_shared_memory(kinds[k].type, bytes, kinds[k].is_dedicated);
-                sumi_import_desc desc = memory_desc(kinds[k].kind, memory, kinds[k].type == 1, bytes);
+                const int memory = fake_shared_memory(s_kinds[k].type, bytes, s_kinds[k].is_dedicated);
+                sumi_import_desc desc = memory_desc(s_kinds[k].kind, memory, s_kinds[k].type == 1, bytes);
                 desc.format = (sumi_format)format;
                 desc.is_image = is_image;
                 desc.is_color_attachment = is_image && format == SUMI_FORMAT_BGRA8;
-                desc.is_dedicated = kinds[k].is_dedicated;
+                desc.is_dedicated = s_kinds[k].is_dedicated;
                 desc.row_bytes = is_image ? 0 : (int32_t)pitch;
                 desc.offset = OFFSET;
                 if (is_image && is_three) { // no graphics API has them
@@ -202,16 +202,17 @@ TEST(every_kind_gets_its_image_between_wait_and_signal)
                 CHECK(desc.fd < 0 || !is_open(desc.fd)); // it is sumi's
                 CHECK(fake_shared_is_attachment(memory) == desc.is_color_attachment);
                 // a mutex is for both sides, by different keys
-                const bool is_mutex = kinds[k].semaphore == SUMI_EXTERNAL_D3D11_KEYED_MUTEX;
+                const bool is_mutex = s_kinds[k].semaphore == SUMI_EXTERNAL_D3D11_KEYED_MUTEX;
                 int semaphores[2];
                 sumi_external* imported[2];
                 for (int i = 0; i < 2; i++) {
-                    semaphores[i] = i == 1 && is_mutex ? semaphores[0] : fake_shared_semaphore(kinds[k].semaphore_type);
+                    semaphores[i] =
+                        i == 1 && is_mutex ? semaphores[0] : fake_shared_semaphore(s_kinds[k].semaphore_type);
                     const sumi_import_desc semaphore =
-                        semaphore_desc(kinds[k].semaphore, semaphores[i], kinds[k].type == 1);
+                        semaphore_desc(s_kinds[k].semaphore, semaphores[i], s_kinds[k].type == 1);
                     imported[i] = i == 1 && is_mutex ? imported[0] : import(engine, &semaphore);
                 }
-                const bool is_binary = kinds[k].semaphore == SUMI_EXTERNAL_VULKAN_SEMAPHORE;
+                const bool is_binary = s_kinds[k].semaphore == SUMI_EXTERNAL_VULKAN_SEMAPHORE;
                 const sumi_target target = {.format = (sumi_format)format,
                                             .external = external,
                                             .wait = {imported[0], is_binary ? 77 : 5},
@@ -492,8 +493,8 @@ TEST(imports_that_cannot_be_are_refused)
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
-    static const uint8_t other_uuid[16] = {9}, other_luid[8] = {9};
-    static char not_a_handle[8];
+    static const uint8_t s_other_uuid[16] = {9}, s_other_luid[8] = {9};
+    static char s_not_a_handle[8];
     const uint64_t bytes = WIDTH * HEIGHT * 4;
     const int memory = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, bytes, false),
               heap = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP, bytes, false),
@@ -517,14 +518,14 @@ TEST(imports_that_cannot_be_are_refused)
     BAD(d.kind = (sumi_external_kind)8, SUMI_INVALID_ARGUMENT, "kind is 8");
     BAD(d.kind = (sumi_external_kind)25, SUMI_INVALID_ARGUMENT, "kind is 25");
     BAD(d.fd = -1, SUMI_INVALID_ARGUMENT, "give fd");
-    BAD(d.handle = not_a_handle, SUMI_INVALID_ARGUMENT, "one of the two");
+    BAD(d.handle = s_not_a_handle, SUMI_INVALID_ARGUMENT, "one of the two");
     BAD(d.kind = SUMI_EXTERNAL_D3D12_HEAP, SUMI_INVALID_ARGUMENT, "Direct3D has handle");
     BAD((d.kind = SUMI_EXTERNAL_GL_TEXTURE), SUMI_INVALID_ARGUMENT, "OpenGL has gl_name");
     BAD((d.kind = SUMI_EXTERNAL_GL_BUFFER, d.fd = -1), SUMI_INVALID_ARGUMENT, "gl_name is 0");
     BAD(d.device_uuid = NULL, SUMI_INVALID_ARGUMENT, "give one of the two");
-    BAD(d.device_uuid = other_uuid, SUMI_INVALID_ARGUMENT,
+    BAD(d.device_uuid = s_other_uuid, SUMI_INVALID_ARGUMENT,
         "device_uuid is 09000000000000000000000000000000, but the engine's GPU is 000102030405060708090a0b0c0d0e0f");
-    BAD(d.device_luid = other_luid, SUMI_INVALID_ARGUMENT, "device_luid");
+    BAD(d.device_luid = s_other_luid, SUMI_INVALID_ARGUMENT, "device_luid");
     BAD(d.width = 0, SUMI_INVALID_ARGUMENT, "0 x 32");
     BAD(d.height = 40000, SUMI_INVALID_ARGUMENT, "40000");
     BAD(d.format = (sumi_format)7, SUMI_INVALID_ARGUMENT, "format is 7");
@@ -545,7 +546,8 @@ TEST(imports_that_cannot_be_are_refused)
     BAD(d.row_bytes = 193, SUMI_INVALID_ARGUMENT, "take 6175 bytes");
     BAD(d.memory_bytes = bytes + 1, SUMI_INVALID_ARGUMENT, "as the memory was allocated"); // the driver's word
     BAD(d.is_dedicated = true, SUMI_INVALID_ARGUMENT, "is_dedicated");
-    BAD((d.kind = SUMI_EXTERNAL_D3D12_HEAP, d.fd = -1, d.handle = not_a_handle), SUMI_INVALID_ARGUMENT, "must be open");
+    BAD((d.kind = SUMI_EXTERNAL_D3D12_HEAP, d.fd = -1, d.handle = s_not_a_handle), SUMI_INVALID_ARGUMENT,
+        "must be open");
     BAD((d.kind = SUMI_EXTERNAL_D3D12_RESOURCE, d.fd = -1, d.handle = fake_shared_handle(heap)), SUMI_INVALID_ARGUMENT,
         "of this kind");
     BAD(d.kind = SUMI_EXTERNAL_VULKAN_TIMELINE, SUMI_INVALID_ARGUMENT, "is a semaphore");
@@ -569,9 +571,9 @@ TEST(imports_that_cannot_be_are_refused)
     plain.backend = SUMI_BACKEND_CUDA;
     sumi_engine* second;
     CHECK_NUMBER(sumi_engine_create(&plain, &second), SUMI_OK);
-    static const uint8_t zeros[8] = {0};
+    static const uint8_t s_zeros[8] = {0};
     desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, memory, true, bytes);
-    desc.device_luid = zeros;
+    desc.device_luid = s_zeros;
     desc.device_uuid = NULL;
     CHECK_NUMBER(sumi_import(second, &desc, &external), SUMI_INVALID_ARGUMENT);
     CHECK(strstr(s_host.log, "give device_uuid") != NULL);
@@ -740,7 +742,7 @@ TEST(the_nth_call_may_fail)
         int nth;
         bool at_import, is_image;
         sumi_result result;
-    } entries[] = {
+    } s_entries[] = {
         {"cuImportExternalMemory", 1, true, false, SUMI_INVALID_ARGUMENT},
         {"cuExternalMemoryGetMappedBuffer", 1, true, false, SUMI_INVALID_ARGUMENT},
         {"cuExternalMemoryGetMappedMipmappedArray", 1, true, true, SUMI_INVALID_ARGUMENT},
@@ -755,8 +757,8 @@ TEST(the_nth_call_may_fail)
         {"cuSignalExternalSemaphoresAsync", 1, false, true, SUMI_INTERNAL},
         {"cuSignalExternalSemaphoresAsync", 2, false, true, SUMI_INTERNAL}, // of the second image of the batch
     };
-    static const sumi_image_item items[2] = {{.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}};
-    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+    static const sumi_image_item s_items[2] = {{.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}};
+    for (size_t e = 0; e < sizeof s_entries / sizeof *s_entries; e++) {
         fake_reset();
         sumi_model* model;
         sumi_engine* engine = cuda_engine(20, &model);
@@ -769,13 +771,13 @@ TEST(the_nth_call_may_fail)
         for (int i = 0; i < 2; i++) {
             memory[i] = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, bytes, false);
             sumi_import_desc desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, memory[i], true, bytes);
-            desc.is_image = entries[e].is_image;
+            desc.is_image = s_entries[e].is_image;
             desc.takes_previews = true;
             const long held = fake_held();
-            const bool fails = i == 1 && entries[e].at_import;
-            const bool is_memory = entries[e].result / 10 == 1;
-            if (fails) fake_fail_call(entries[e].name, entries[e].nth, is_memory ? 2 : 304 /* OPERATING_SYSTEM */);
-            CHECK_NUMBER(sumi_import(engine, &desc, &externals[i]), fails ? entries[e].result : SUMI_OK);
+            const bool fails = i == 1 && s_entries[e].at_import;
+            const bool is_memory = s_entries[e].result / 10 == 1;
+            if (fails) fake_fail_call(s_entries[e].name, s_entries[e].nth, is_memory ? 2 : 304 /* OPERATING_SYSTEM */);
+            CHECK_NUMBER(sumi_import(engine, &desc, &externals[i]), fails ? s_entries[e].result : SUMI_OK);
             if (!fails) continue;
             CHECK(fake_fail_call(NULL, 0, 0) && externals[i] == NULL && is_open(desc.fd));
             CHECK_NUMBER(fake_held(), held);
@@ -784,7 +786,7 @@ TEST(the_nth_call_may_fail)
         }
         written w = {0};
         fake_on_launch(write_picture, &w);
-        sumi_image_desc desc = small_image(model, items);
+        sumi_image_desc desc = small_image(model, s_items);
         desc.item_count = 2;
         desc.width = WIDTH;
         const sumi_target targets[2] = {{.external = externals[0], .wait = {wait, 1}, .signal = {signals[0], 1}},
@@ -794,11 +796,11 @@ TEST(the_nth_call_may_fail)
         sumi_image images[2];
         fake_shared_signal(waits, 1);
         CHECK_NUMBER(submit_and_wait(engine, &desc, &job), SUMI_OK);
-        if (!entries[e].at_import) {
-            fake_fail_call(entries[e].name, entries[e].nth, 304);
-            CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), entries[e].result);
+        if (!s_entries[e].at_import) {
+            fake_fail_call(s_entries[e].name, s_entries[e].nth, 304);
+            CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), s_entries[e].result);
             CHECK(fake_fail_call(NULL, 0, 0));
-            CHECK_NUMBER((int)fake_shared_value(signalled[0]), entries[e].nth == 2); // and is not signalled again
+            CHECK_NUMBER((int)fake_shared_value(signalled[0]), s_entries[e].nth == 2); // and is not signalled again
             CHECK_NUMBER((int)fake_shared_value(signalled[1]), 0);
         }
         CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
@@ -810,45 +812,45 @@ TEST(the_nth_call_may_fail)
         close_cuda(engine);
         for (int i = 0; i < 2; i++) fake_shared_release(memory[i]), fake_shared_release(signalled[i]);
         fake_shared_release(waits);
-        if (t_errors > 0) printf("  %s: %s\n", entries[e].name, s_host.log);
+        if (t_errors > 0) printf("  %s: %s\n", s_entries[e].name, s_host.log);
     }
     // A keyed mutex that was acquired, and a binary semaphore's signal that was taken, are given back when the copy fails.
     static const struct {
         sumi_external_kind memory, semaphore;
         int memory_type, semaphore_type, signalled, released;
-    } taken[] = {
+    } s_taken[] = {
         {SUMI_EXTERNAL_D3D11_RESOURCE, SUMI_EXTERNAL_D3D11_KEYED_MUTEX, 6, 7, 3, 4},
         {SUMI_EXTERNAL_VULKAN_MEMORY, SUMI_EXTERNAL_VULKAN_SEMAPHORE, 2, 2, 1, 0},
     };
-    for (size_t k = 0; k < sizeof taken / sizeof *taken; k++) {
+    for (size_t k = 0; k < sizeof s_taken / sizeof *s_taken; k++) {
         fake_reset();
         sumi_model* model;
         sumi_engine* engine = cuda_engine(20, &model);
         if (engine == NULL) return;
         const uint64_t bytes = WIDTH * HEIGHT * 4;
-        const int memory = fake_shared_memory(taken[k].memory_type, bytes, true),
-                  waits = fake_shared_semaphore(taken[k].semaphore_type),
-                  signals = k == 0 ? waits : fake_shared_semaphore(taken[k].semaphore_type);
-        sumi_import_desc desc = memory_desc(taken[k].memory, memory, false, bytes);
+        const int memory = fake_shared_memory(s_taken[k].memory_type, bytes, true),
+                  waits = fake_shared_semaphore(s_taken[k].semaphore_type),
+                  signals = k == 0 ? waits : fake_shared_semaphore(s_taken[k].semaphore_type);
+        sumi_import_desc desc = memory_desc(s_taken[k].memory, memory, false, bytes);
         desc.device_uuid = NULL, desc.device_luid = s_luid;
         desc.is_image = desc.is_dedicated = true;
         sumi_external *external = import(engine, &desc), *imported[2];
-        desc = semaphore_desc(taken[k].semaphore, waits, false);
+        desc = semaphore_desc(s_taken[k].semaphore, waits, false);
         imported[0] = imported[1] = import(engine, &desc);
-        desc = semaphore_desc(taken[k].semaphore, signals, false);
+        desc = semaphore_desc(s_taken[k].semaphore, signals, false);
         if (k == 1) imported[1] = import(engine, &desc);
         sumi_image_desc image = small_image(model, &s_item);
         image.width = WIDTH;
         const sumi_target target = {.external = external, .wait = {imported[0], 3}, .signal = {imported[1], 4}};
         image.targets = &target;
         sumi_job job;
-        fake_shared_signal(waits, (uint64_t)taken[k].signalled);
+        fake_shared_signal(waits, (uint64_t)s_taken[k].signalled);
         CHECK_NUMBER(submit_and_wait(engine, &image, &job), SUMI_OK);
         fake_fail_call("cuMemcpy2DAsync", 1, 304);
         CHECK_NUMBER(fetch(engine, job), SUMI_INTERNAL);
-        CHECK_NUMBER((int)fake_shared_value(waits), taken[k].signalled);
+        CHECK_NUMBER((int)fake_shared_value(waits), s_taken[k].signalled);
         CHECK_NUMBER(fetch(engine, job), SUMI_OK);
-        CHECK_NUMBER((int)fake_shared_value(waits), taken[k].released);
+        CHECK_NUMBER((int)fake_shared_value(waits), s_taken[k].released);
         if (k == 1) CHECK_NUMBER((int)fake_shared_value(signals), 1);
         close_cuda(engine);
         fake_shared_release(memory);
@@ -862,7 +864,7 @@ TEST(drivers_without_these_entries_say_so)
     static const struct {
         const char* entry;
         sumi_external_kind kind;
-    } lacking[] = {
+    } s_lacking[] = {
         {"cuImportExternalMemory", SUMI_EXTERNAL_VULKAN_MEMORY},
         {"cuExternalMemoryGetMappedMipmappedArray", SUMI_EXTERNAL_D3D12_RESOURCE},
         {"cuImportExternalSemaphore", SUMI_EXTERNAL_D3D12_FENCE},
@@ -870,14 +872,14 @@ TEST(drivers_without_these_entries_say_so)
         {"cuGraphicsD3D11RegisterResource", SUMI_EXTERNAL_D3D11_TEXTURE},
         {"cuGraphicsGLRegisterBuffer", SUMI_EXTERNAL_GL_BUFFER},
     };
-    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
+    for (size_t i = 0; i < sizeof s_lacking / sizeof *s_lacking; i++) {
         fake_reset();
-        fake_lack_entry(lacking[i].entry);
+        fake_lack_entry(s_lacking[i].entry);
         sumi_model* model;
         sumi_engine* engine = cuda_engine(20, &model);
         if (engine == NULL) return;
         sumi_import_desc desc = sumi_import_defaults();
-        desc.kind = lacking[i].kind;
+        desc.kind = s_lacking[i].kind;
         desc.device_uuid = s_uuid;
         if (desc.kind == SUMI_EXTERNAL_GL_BUFFER) desc.gl_name = 1;
         else desc.handle = &desc;
@@ -898,33 +900,33 @@ TEST(registered_kinds_are_mapped_for_each_copy)
         sumi_external_kind kind;
         sumi_format format;
         size_t offset, pitch;
-    } cases[] = {
+    } s_cases[] = {
         {SUMI_EXTERNAL_GL_BUFFER, SUMI_FORMAT_RGBA8, 64, WIDTH * 4 + 16},
         {SUMI_EXTERNAL_GL_BUFFER, SUMI_FORMAT_RGB8, 0, WIDTH * 3},
         {SUMI_EXTERNAL_GL_TEXTURE, SUMI_FORMAT_RGBA16F, 0, WIDTH * 8},
         {SUMI_EXTERNAL_D3D11_TEXTURE, SUMI_FORMAT_BGRA8, 0, WIDTH * 4},
         {SUMI_EXTERNAL_D3D11_TEXTURE, SUMI_FORMAT_RGBA16F, 0, WIDTH * 8},
     };
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    for (size_t c = 0; c < sizeof s_cases / sizeof *s_cases; c++) {
         fake_reset();
         sumi_model* model;
         sumi_engine* engine = cuda_engine(20, &model);
         if (engine == NULL) return;
-        const bool is_buffer = cases[c].kind == SUMI_EXTERNAL_GL_BUFFER,
-                   is_gl = cases[c].kind != SUMI_EXTERNAL_D3D11_TEXTURE;
-        const size_t bytes = cases[c].offset + cases[c].pitch * HEIGHT,
-                     row = (size_t)WIDTH * (size_t)s_pixel_bytes[cases[c].format];
-        const unsigned name = is_buffer                              ? fake_gl_buffer((int)bytes)
-                            : cases[c].format == SUMI_FORMAT_RGBA16F ? fake_gl_half_texture(WIDTH, HEIGHT)
-                                                                     : fake_gl_texture(WIDTH, HEIGHT);
+        const bool is_buffer = s_cases[c].kind == SUMI_EXTERNAL_GL_BUFFER,
+                   is_gl = s_cases[c].kind != SUMI_EXTERNAL_D3D11_TEXTURE;
+        const size_t bytes = s_cases[c].offset + s_cases[c].pitch * HEIGHT,
+                     row = (size_t)WIDTH * (size_t)s_pixel_bytes[s_cases[c].format];
+        const unsigned name = is_buffer                                ? fake_gl_buffer((int)bytes)
+                            : s_cases[c].format == SUMI_FORMAT_RGBA16F ? fake_gl_half_texture(WIDTH, HEIGHT)
+                                                                       : fake_gl_texture(WIDTH, HEIGHT);
         sumi_import_desc desc = sumi_import_defaults();
-        desc.kind = cases[c].kind;
+        desc.kind = s_cases[c].kind;
         desc.width = WIDTH, desc.height = HEIGHT;
-        desc.format = cases[c].format;
-        desc.offset = cases[c].offset;
+        desc.format = s_cases[c].format;
+        desc.offset = s_cases[c].offset;
         if (is_gl) desc.gl_name = name, desc.gl_target = is_buffer ? 0 : 0x0DE1;
         else desc.handle = (void*)(uintptr_t)name;
-        if (is_buffer) desc.row_bytes = (int32_t)cases[c].pitch;
+        if (is_buffer) desc.row_bytes = (int32_t)s_cases[c].pitch;
         sumi_external* external = NULL;
         if (is_gl) CHECK_NUMBER(sumi_import(engine, &desc, &external), SUMI_WRONG_STATE); // no context
         fake_gl_current(is_gl);
@@ -937,22 +939,22 @@ TEST(registered_kinds_are_mapped_for_each_copy)
             desc.format = desc.format == SUMI_FORMAT_RGBA16F ? SUMI_FORMAT_RGBA8 : SUMI_FORMAT_RGBA16F;
             CHECK_NUMBER(sumi_import(engine, &desc, &external), SUMI_INVALID_ARGUMENT);
             CHECK(strstr(s_host.log, "it must be") != NULL);
-            desc.format = cases[c].format;
+            desc.format = s_cases[c].format;
         }
         external = import(engine, &desc);
         written w = {0};
         fake_on_launch(write_picture, &w);
         sumi_image_desc image = small_image(model, &s_item);
         image.width = WIDTH;
-        const sumi_target target = {.format = cases[c].format, .external = external};
+        const sumi_target target = {.format = s_cases[c].format, .external = external};
         image.targets = &target;
         for (int round = 1; round <= 2; round++) {
             sumi_job job;
             CHECK_NUMBER(submit_and_wait(engine, &image, &job), SUMI_OK);
-            CHECK(all_are(fake_gl_pixels(name) + cases[c].offset, row, round - 1));
+            CHECK(all_are(fake_gl_pixels(name) + s_cases[c].offset, row, round - 1));
             CHECK_NUMBER(fetch(engine, job), SUMI_OK);
             for (size_t y = 0; y < HEIGHT; y++)
-                CHECK(all_are(fake_gl_pixels(name) + cases[c].offset + y * cases[c].pitch, row, round));
+                CHECK(all_are(fake_gl_pixels(name) + s_cases[c].offset + y * s_cases[c].pitch, row, round));
         }
         fake_on_launch(NULL, NULL);
         close_cuda(engine);

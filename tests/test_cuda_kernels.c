@@ -187,20 +187,21 @@ TEST(the_list_has_every_kernel_of_a_hopper_device)
 TEST(every_product_has_its_kernel)
 {
     bench b;
-    static sumi_cuda_linear_choice list[1024];
+    static sumi_cuda_linear_choice s_list[1024];
     if (open_bench(&b)) {
         const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
         int32_t wgmma = 0;
         for (int e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++)
             for (int o = SUMI_CUDA_BF16; o <= SUMI_CUDA_INT8; o++) {
                 const sumi_cuda_shape shape = {2048, 4096, 4096, (sumi_cuda_operands)o, true, (sumi_cuda_epilogue)e};
-                const int32_t count = sumi_cuda_list_linear(device, true, &shape, list, 1024);
+                const int32_t count = sumi_cuda_list_linear(device, true, &shape, s_list, 1024);
                 for (int32_t i = 0; i < count; i++) {
-                    const int32_t k = list[i].kernel;
-                    if (list[i].method == SUMI_CUDA_METHOD_WGMMA) check_name(sumi_cuda_wgmma_kernels[k].name), wgmma++;
-                    if (list[i].method == SUMI_CUDA_METHOD_SPLIT)
+                    const int32_t k = s_list[i].kernel;
+                    if (s_list[i].method == SUMI_CUDA_METHOD_WGMMA)
+                        check_name(sumi_cuda_wgmma_kernels[k].name), wgmma++;
+                    if (s_list[i].method == SUMI_CUDA_METHOD_SPLIT)
                         check_name(sumi_cuda_split_kernels[k].any), check_name(sumi_cuda_split_kernels[k].swiglu);
-                    if (list[i].method == SUMI_CUDA_METHOD_PORTABLE)
+                    if (s_list[i].method == SUMI_CUDA_METHOD_PORTABLE)
                         check_name(sumi_cuda_portable_name(&sumi_cuda_portable_kernels[k], (sumi_cuda_epilogue)e));
                 }
             }
@@ -215,11 +216,11 @@ TEST(a_last_round_is_halved)
 {
     static const struct {
         int64_t items, clusters, whole;
-    } rounds[] = {{99, 66, 66}, {100, 66, 100}, {132, 66, 132}, {133, 66, 132}, {20, 66, 0}, {1, 1, 1}, {7, 2, 6}};
+    } s_rounds[] = {{99, 66, 66}, {100, 66, 100}, {132, 66, 132}, {133, 66, 132}, {20, 66, 0}, {1, 1, 1}, {7, 2, 6}};
     const sumi_cuda_wgmma with = {.has_halves = true}, without = {.has_halves = false};
-    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
-        CHECK_NUMBER(sumi_cuda_whole_items(&with, rounds[i].items, rounds[i].clusters), rounds[i].whole);
-        CHECK_NUMBER(sumi_cuda_whole_items(&without, rounds[i].items, rounds[i].clusters), rounds[i].items);
+    for (size_t i = 0; i < sizeof s_rounds / sizeof *s_rounds; i++) {
+        CHECK_NUMBER(sumi_cuda_whole_items(&with, s_rounds[i].items, s_rounds[i].clusters), s_rounds[i].whole);
+        CHECK_NUMBER(sumi_cuda_whole_items(&without, s_rounds[i].items, s_rounds[i].clusters), s_rounds[i].items);
     }
 }
 
@@ -231,7 +232,7 @@ TEST(products_take_the_tiles_that_were_measured)
         sumi_cuda_operands operands;
         sumi_cuda_epilogue epilogue;
         const char* name;
-    } products[] = {
+    } s_products[] = {
         {384, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_pp"},
         {384, 20480, 3840, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_swiglu, "sumi_gemm_bf16_swiglu_192x160"},
         {704, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_192h"},
@@ -247,13 +248,14 @@ TEST(products_take_the_tiles_that_were_measured)
     bench b;
     if (open_bench(&b)) {
         const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
-        for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-            const sumi_cuda_shape shape = {products[i].m,        products[i].n, products[i].k,
-                                           products[i].operands, true,          products[i].epilogue};
+        for (size_t i = 0; i < sizeof s_products / sizeof *s_products; i++) {
+            const sumi_cuda_shape shape = {
+                s_products[i].m,       s_products[i].n, s_products[i].k, s_products[i].operands, true,
+                s_products[i].epilogue};
             const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, true, &shape);
             CHECK_NUMBER(c.method, SUMI_CUDA_METHOD_WGMMA);
             if (c.method == SUMI_CUDA_METHOD_WGMMA)
-                CHECK_TEXT(sumi_cuda_wgmma_kernels[c.kernel].name, products[i].name);
+                CHECK_TEXT(sumi_cuda_wgmma_kernels[c.kernel].name, s_products[i].name);
         }
         const sumi_cuda_shape prompt = {128, 2560, 9728, SUMI_CUDA_BF16, true, SUMI_CUDA_EPILOGUE_resid};
         const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, true, &prompt);
@@ -270,16 +272,16 @@ TEST(few_rows_of_int8_share_k)
     static const struct {
         int32_t m, n, k;
         sumi_cuda_epilogue epilogue;
-    } shapes[] = {{16, 2560, 9728, SUMI_CUDA_EPILOGUE_resid},
-                  {77, 2560, 4096, SUMI_CUDA_EPILOGUE_resid},
-                  {128, 2560, 9728, SUMI_CUDA_EPILOGUE_resid},
-                  {256, 3584, 18944, SUMI_CUDA_EPILOGUE_any}};
+    } s_shapes[] = {{16, 2560, 9728, SUMI_CUDA_EPILOGUE_resid},
+                    {77, 2560, 4096, SUMI_CUDA_EPILOGUE_resid},
+                    {128, 2560, 9728, SUMI_CUDA_EPILOGUE_resid},
+                    {256, 3584, 18944, SUMI_CUDA_EPILOGUE_any}};
     bench b;
     if (open_bench(&b)) {
         const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-            const sumi_cuda_shape shape = {shapes[i].m,    shapes[i].n, shapes[i].k,
-                                           SUMI_CUDA_INT8, true,        shapes[i].epilogue};
+        for (size_t i = 0; i < sizeof s_shapes / sizeof *s_shapes; i++) {
+            const sumi_cuda_shape shape = {s_shapes[i].m,  s_shapes[i].n, s_shapes[i].k,
+                                           SUMI_CUDA_INT8, true,          s_shapes[i].epilogue};
             for (int hopper = 0; hopper < 2; hopper++) {
                 const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &shape);
                 CHECK_NUMBER(c.method, hopper == 1 ? SUMI_CUDA_METHOD_SPLIT : SUMI_CUDA_METHOD_PORTABLE);
@@ -467,15 +469,16 @@ TEST(the_vision_tower_s_products_take_tensor_cores)
     static const struct {
         int32_t m, n, k;
         sumi_cuda_epilogue epilogue;
-    } shapes[] = {{5476, 1280, 1176, SUMI_CUDA_EPILOGUE_plain},      {5476, 3840, 1280, SUMI_CUDA_EPILOGUE_bias},
-                  {5476, 1280, 1280, SUMI_CUDA_EPILOGUE_resid_bias}, {5476, 6848, 1280, SUMI_CUDA_EPILOGUE_bias},
-                  {5476, 1280, 3424, SUMI_CUDA_EPILOGUE_resid_bias}, {1369, 5120, 5120, SUMI_CUDA_EPILOGUE_any},
-                  {1369, 3584, 5120, SUMI_CUDA_EPILOGUE_bias}};
+    } s_shapes[] = {{5476, 1280, 1176, SUMI_CUDA_EPILOGUE_plain},      {5476, 3840, 1280, SUMI_CUDA_EPILOGUE_bias},
+                    {5476, 1280, 1280, SUMI_CUDA_EPILOGUE_resid_bias}, {5476, 6848, 1280, SUMI_CUDA_EPILOGUE_bias},
+                    {5476, 1280, 3424, SUMI_CUDA_EPILOGUE_resid_bias}, {1369, 5120, 5120, SUMI_CUDA_EPILOGUE_any},
+                    {1369, 3584, 5120, SUMI_CUDA_EPILOGUE_bias}};
     bench b;
     if (open_bench(&b)) {
         const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-            const sumi_cuda_shape shape = {shapes[i].m, shapes[i].n, shapes[i].k, false, true, shapes[i].epilogue};
+        for (size_t i = 0; i < sizeof s_shapes / sizeof *s_shapes; i++) {
+            const sumi_cuda_shape shape = {s_shapes[i].m, s_shapes[i].n, s_shapes[i].k,
+                                           false,         true,          s_shapes[i].epilogue};
             CHECK(sumi_cuda_choose_linear(device, true, &shape).method == SUMI_CUDA_METHOD_WGMMA
                   || sumi_cuda_choose_linear(device, true, &shape).method == SUMI_CUDA_METHOD_SPLIT);
             CHECK(sumi_cuda_choose_linear(device, false, &shape).method == SUMI_CUDA_METHOD_PORTABLE);
@@ -594,7 +597,7 @@ static void check_two_stream_arena(bench* b, const sumi_network* network, int32_
 // Nothing is run, and no weight is read: 57 GB that are one block of memory.
 TEST(the_arena_of_a_released_two_stream_model_has_no_gaps)
 {
-    static const int32_t sides[] = {1024, 1328};
+    static const int32_t s_sides[] = {1024, 1328};
     for (int32_t reference_count = 0; reference_count <= 1; reference_count++) {
         bench b;
         synthetic_config config = synthetic_qwen_image;
@@ -604,8 +607,8 @@ TEST(the_arena_of_a_released_two_stream_model_has_no_gaps)
         if (files != NULL && open_bench(&b)) {
             const sumi_files services = synthetic_services(files);
             sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
-            for (size_t i = 0; network != NULL && i < sizeof sides / sizeof *sides; i++)
-                check_two_stream_arena(&b, network, sides[i], reference_count);
+            for (size_t i = 0; network != NULL && i < sizeof s_sides / sizeof *s_sides; i++)
+                check_two_stream_arena(&b, network, s_sides[i], reference_count);
             sumi_network_close(network);
         }
         close_bench(&b);
@@ -673,7 +676,7 @@ static void check_pooled_ops(bench* b, const sumi_network* network, const sumi_p
 // 16 GB. Two prompts of different lengths: the caption, and the empty text that a guided step moves away from.
 TEST(the_arena_of_the_released_newbie_image_has_no_gaps)
 {
-    static const int32_t sides[] = {512, 1024, 1536};
+    static const int32_t s_sides[] = {512, 1024, 1536};
     const sumi_pipeline_prompt prompts[] = {{.token_count = {256, 1}, .has_features = true},
                                             {.token_count = {1, 1}, .has_features = true}};
     const sumi_pipeline_prompt texts[] = {{.token_count = {512, 512}}};
@@ -685,10 +688,10 @@ TEST(the_arena_of_the_released_newbie_image_has_no_gaps)
     if (files != NULL && open_bench(&b)) {
         const sumi_files services = synthetic_services(files);
         sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
-        for (size_t i = 0; network != NULL && i < 2 * sizeof sides / sizeof *sides; i++) {
+        for (size_t i = 0; network != NULL && i < 2 * sizeof s_sides / sizeof *s_sides; i++) {
             const bool is_guided = i % 2 != 0;
             const sumi_pipeline_item item = {0, is_guided ? 1 : -1};
-            const int32_t side = sides[i / 2];
+            const int32_t side = s_sides[i / 2];
             check_arena(&b, network,
                         &(sumi_pipeline_request){.goal = SUMI_GOAL_IMAGES,
                                                  .prompts = prompts,
@@ -724,8 +727,8 @@ static double section_flops(const sumi_plan* plan, size_t section)
 // Writes the plan of 50 guided evaluations; returns its bytes beside the weights.
 static uint64_t write_long_plan(bench* b, const sumi_network* network, int32_t side, bool caches_steps, sumi_plan* plan)
 {
-    static bool guided[50];
-    for (int32_t i = 0; i < 50; i++) guided[i] = true;
+    static bool s_guided[50];
+    for (int32_t i = 0; i < 50; i++) s_guided[i] = true;
     const sumi_pipeline_prompt prompts[] = {{.token_count = {256, 1}, .has_features = true},
                                             {.token_count = {8, 1}, .has_features = true}};
     const sumi_pipeline_item item = {0, 1};
@@ -734,7 +737,7 @@ static uint64_t write_long_plan(bench* b, const sumi_network* network, int32_t s
                                            .prompt_count = 2,
                                            .items = &item,
                                            .item_count = 1,
-                                           .guided = guided,
+                                           .guided = s_guided,
                                            .width = side,
                                            .height = side,
                                            .evaluation_count = 50,
@@ -755,28 +758,28 @@ TEST(reused_evaluations_of_released_models_cost_little)
         const synthetic_config* config;
         int32_t side;
         double most; // of a whole evaluation's FLOPs
-    } models[] = {{"z-image", &synthetic_z_image, 1024, 0.11},
-                  {"qwen-image", &synthetic_qwen_image, 1328, 0.03},
-                  {"newbie", &synthetic_newbie, 1024, 0.10}};
-    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+    } s_models[] = {{"z-image", &synthetic_z_image, 1024, 0.11},
+                    {"qwen-image", &synthetic_qwen_image, 1328, 0.03},
+                    {"newbie", &synthetic_newbie, 1024, 0.10}};
+    for (size_t m = 0; m < sizeof s_models / sizeof *s_models; m++) {
         bench b;
-        synthetic_files* files = synthetic_open(models[m].config);
+        synthetic_files* files = synthetic_open(s_models[m].config);
         CHECK(files != NULL);
         if (files != NULL && open_bench(&b)) {
             const sumi_files services = synthetic_services(files);
             sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
             sumi_plan plain, cached;
             if (network != NULL) {
-                const uint64_t without = write_long_plan(&b, network, models[m].side, false, &plain),
-                               with = write_long_plan(&b, network, models[m].side, true, &cached);
+                const uint64_t without = write_long_plan(&b, network, s_models[m].side, false, &plain),
+                               with = write_long_plan(&b, network, s_models[m].side, true, &cached);
                 for (size_t s = 0; s + 1 < cached.section_count; s++) {
                     if (!sumi_plan_has_alternative(&cached, s)) continue;
                     const double share = section_flops(&cached, s + 1) / section_flops(&cached, s);
                     printf("  %s, %d: a reused evaluation computes %.1f %% of a whole one; arena %.0f MB, without "
                            "%.0f MB\n",
-                           models[m].name, (int)models[m].side, 100.0 * share, 1e-6 * (double)with,
+                           s_models[m].name, (int)s_models[m].side, 100.0 * share, 1e-6 * (double)with,
                            1e-6 * (double)without);
-                    CHECK(share > 0.0 && share < models[m].most);
+                    CHECK(share > 0.0 && share < s_models[m].most);
                     const size_t ops = (size_t)(cached.sections[s].op_end - cached.sections[s].op_begin);
                     CHECK(ops < plain.op_count + 8); // copies, the change and the difference
                 }
@@ -930,7 +933,7 @@ static void make_pooling(sumi_xlm_roberta* m, sumi_xlm_roberta_layer* layers)
 
 TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
 {
-    static const int32_t prompts[2][2] = {{70, 442}, {1, 2}};
+    static const int32_t s_prompts[2][2] = {{70, 442}, {1, 2}};
     for (int i = 0; i < 2; i++) {
         bench b;
         if (open_bench(&b)) {
@@ -940,9 +943,9 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
             make_pooling(&model, layers);
             sumi_runner_begin_plan(b.runner, &plan, &b.heap);
             sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
-            sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, prompts[i][0] + prompts[i][1], 1);
+            sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, s_prompts[i][0] + s_prompts[i][1], 1);
             sumi_xlm_roberta_module.write(&model, &plan,
-                                          &(sumi_text_batch){.ids = ids, .counts = prompts[i], .prompt_count = 2});
+                                          &(sumi_text_batch){.ids = ids, .counts = s_prompts[i], .prompt_count = 2});
             run_written(&b, &plan);
             check_used(&b, "sumi_embed_rows", true);
             check_used(&b, "sumi_mean_rows", true);

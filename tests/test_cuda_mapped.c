@@ -102,15 +102,15 @@ TEST(rows_arrive_as_the_device_wants_them)
 {
     place p;
     open_place(&p);
-    static const size_t offsets[] = {0, 8, 48, 1001, CHUNK - 1, CHUNK, 3 * CHUNK + 4095};
-    for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+    static const size_t s_offsets[] = {0, 8, 48, 1001, CHUNK - 1, CHUNK, 3 * CHUNK + 4095};
+    for (size_t i = 0; i < sizeof s_offsets / sizeof s_offsets[0]; i++) {
         for (int32_t rows = 16; rows <= 512; rows *= 2) {
             sumi_weight one = {.name = "one", .rows = rows, .cols = COLS, .tensor_count = 1};
-            one.tensors[0] = part_at(&p, offsets[i], rows);
+            one.tensors[0] = part_at(&p, s_offsets[i], rows);
             // the second part belongs to both halves
             sumi_weight three = {.name = "three", .rows = rows, .cols = COLS, .tensor_count = 3};
-            three.tensors[0] = part_at(&p, offsets[i], rows / 4);
-            three.tensors[1] = part_at(&p, 8 * CHUNK - offsets[i], rows / 2);
+            three.tensors[0] = part_at(&p, s_offsets[i], rows / 4);
+            three.tensors[1] = part_at(&p, 8 * CHUNK - s_offsets[i], rows / 2);
             three.tensors[2] = part_at(&p, p.file_bytes - (size_t)(rows / 4) * COLS * 2, rows / 4);
             for (int is_gated = 0; is_gated < 2; is_gated++)
                 check_copy(&p, &one, is_gated), check_copy(&p, &three, is_gated);

@@ -70,18 +70,18 @@ static sequence launches_of(sumi_engine* engine, const sumi_image_desc* desc)
 
 TEST(every_slice_size_launches_the_same_kernels)
 {
-    static const uint32_t slices[] = {0, 20000, 2000, 250, 100, 20, 1};
+    static const uint32_t s_slices[] = {0, 20000, 2000, 250, 100, 20, 1};
     sequence first[2];
-    for (size_t i = 0; i < sizeof slices / sizeof *slices; i++) {
+    for (size_t i = 0; i < sizeof s_slices / sizeof *s_slices; i++) {
         sumi_model* model;
-        sumi_engine* engine = open_newbie(slices[i], &model);
+        sumi_engine* engine = open_newbie(s_slices[i], &model);
         if (engine == NULL) return;
         for (int32_t k = 0; k < 2; k++) {
             const sumi_image_desc desc = small_newbie(model, k == 0 ? 1 : 3);
             const sequence s = launches_of(engine, &desc);
             if (i == 0) first[k] = s;
             if (s.hash != first[k].hash)
-                printf("  slices of %u us: %d runs of a kernel instead of %d\n", slices[i], s.count, first[k].count);
+                printf("  slices of %u us: %d runs of a kernel instead of %d\n", s_slices[i], s.count, first[k].count);
             CHECK(s.count > 100 && s.hash == first[k].hash);
         }
         close_cuda(engine);

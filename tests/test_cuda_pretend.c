@@ -137,7 +137,7 @@ static void check_entries(void)
     static const struct {
         const char* name;
         int version;
-    } entries[] = {
+    } s_entries[] = {
 #define ENTRY(name, version, needed) {#name, version},
         SUMI_CUDA_ENTRIES(ENTRY)};
 #undef ENTRY
@@ -149,17 +149,17 @@ static void check_entries(void)
     CHECK(our_address != real_address);
     memcpy(&ours, &our_address, sizeof ours);
     memcpy(&real, &real_address, sizeof real);
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    for (size_t i = 0; i < sizeof s_entries / sizeof *s_entries; i++) {
         CUdriverProcAddressQueryResult status;
         void *got = NULL, *want = NULL;
-        CHECK_NUMBER(ours(entries[i].name, &got, entries[i].version, 1, &status), 0);
-        CHECK_NUMBER(real(entries[i].name, &want, entries[i].version, 1, &status), 0);
+        CHECK_NUMBER(ours(s_entries[i].name, &got, s_entries[i].version, 1, &status), 0);
+        CHECK_NUMBER(real(s_entries[i].name, &want, s_entries[i].version, 1, &status), 0);
         CHECK((got != NULL) == (want != NULL)); // the driver without a GPU lacks the linker unless a test wants it
-        const bool is_ours = want != NULL && is_answered(entries[i].name);
-        if ((got == want) == is_ours) printf("  %s\n", entries[i].name);
+        const bool is_ours = want != NULL && is_answered(s_entries[i].name);
+        if ((got == want) == is_ours) printf("  %s\n", s_entries[i].name);
         CHECK((got != want) == is_ours);
-        const bool is_of_windows = strstr(entries[i].name, "D3D11") != NULL; // real drivers for Linux have none
-        if (!is_of_windows && dlsym(fake, entries[i].name) != NULL) (void)symbol_of(pretend, entries[i].name);
+        const bool is_of_windows = strstr(s_entries[i].name, "D3D11") != NULL; // real drivers for Linux have none
+        if (!is_of_windows && dlsym(fake, s_entries[i].name) != NULL) (void)symbol_of(pretend, s_entries[i].name);
     }
     void* got = &got;
     CUdriverProcAddressQueryResult status;
@@ -372,9 +372,9 @@ TEST(the_command_line_runs_as_a_card)
 {
     CHECK(says(BY_PATH, "8.9,28", "info", 0, "Fake 0 as 8.9,28, driver 13.0, compute capability 8.9"));
     CHECK(says(BY_PATH, "''", "info", 0, "Fake 0, driver 13.0, compute capability 9.0"));
-    static const char* const cards[] = {"8.0", "8.6,28", "8.9", "12.0"};
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
-        CHECK(says(BY_PATH, cards[i],
+    static const char* const s_cards[] = {"8.0", "8.6,28", "8.9", "12.0"};
+    for (size_t i = 0; i < sizeof s_cards / sizeof *s_cards; i++)
+        CHECK(says(BY_PATH, s_cards[i],
                    "generate --model tests/golden/z-image/model --backend cuda --quiet --prompt 'a red fox' "
                    "--size 64x48 --steps 2 -o -",
                    0, "PNG"));
@@ -382,11 +382,11 @@ TEST(the_command_line_runs_as_a_card)
 
 TEST(a_setting_that_is_none_ends_the_program)
 {
-    static const char* const wrong[] = {"8",     "7.5",        "89",         "8.9,",   "8.9,0",
-                                        "8.9,x", "8.9,28,4,1", "8.9,ptx,28", "8.9 ,28"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    static const char* const s_wrong[] = {"8",     "7.5",        "89",         "8.9,",   "8.9,0",
+                                          "8.9,x", "8.9,28,4,1", "8.9,ptx,28", "8.9 ,28"};
+    for (size_t i = 0; i < sizeof s_wrong / sizeof *s_wrong; i++) {
         char quoted[40];
-        snprintf(quoted, sizeof quoted, "'%s'", wrong[i]);
+        snprintf(quoted, sizeof quoted, "'%s'", s_wrong[i]);
         CHECK(says(BY_PATH, quoted, "info", 2, "pretend_cuda: SUMI_PRETEND"));
     }
     CHECK(

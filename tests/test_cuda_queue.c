@@ -20,8 +20,8 @@ typedef struct wanted {
 
 static void want(wanted* w, sumi_model* model, int k, bool mixed)
 {
-    static const char* const texts[2] = {"a red fox", "a red cat"};
-    w->item = (sumi_image_item){.text = texts[k % 2], .seed = 100 + (uint64_t)k};
+    static const char* const s_texts[2] = {"a red fox", "a red cat"};
+    w->item = (sumi_image_item){.text = s_texts[k % 2], .seed = 100 + (uint64_t)k};
     w->desc = small_image(model, &w->item);
     w->desc.step_count = mixed ? 2 + k % 3 : 3;
     w->desc.preview_every = mixed && k % 2 == 1 ? 1 : 0;
@@ -59,15 +59,15 @@ static void end_oldest(sumi_engine* engine)
 
 TEST(a_queue_keeps_the_device_fed)
 {
-    static wanted w[8];
+    static wanted s_w[8];
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
-    for (int k = 0; k < 8; k++) want(&w[k], model, k, false), draw_alone(engine, &w[k]);
+    for (int k = 0; k < 8; k++) want(&s_w[k], model, k, false), draw_alone(engine, &s_w[k]);
     sumi_job jobs[8];
     fake_complete_after(1000000);
-    for (int k = 0; k < 8; k++) CHECK_NUMBER(sumi_submit_images(engine, &w[k].desc, &jobs[k]), SUMI_OK);
+    for (int k = 0; k < 8; k++) CHECK_NUMBER(sumi_submit_images(engine, &s_w[k].desc, &jobs[k]), SUMI_OK);
     // As little is finished as lets the work go on: then something is in flight whenever the host looks.
     int empty = 0, beside = 0, begun = 0;
     for (int i = 0; i < 20000 && sumi_job_poll(engine, jobs[7]).state < SUMI_JOB_DONE; i++) {
@@ -88,7 +88,7 @@ TEST(a_queue_keeps_the_device_fed)
     }
     for (int k = 0; k < 8; k++) {
         CHECK_NUMBER(sumi_job_poll(engine, jobs[k]).result, SUMI_OK);
-        check_latents(engine, jobs[k], &w[k]);
+        check_latents(engine, jobs[k], &s_w[k]);
         CHECK_NUMBER(sumi_job_poll(engine, jobs[k]).step, 3);
         sumi_job_discard(engine, jobs[k]);
     }
@@ -100,7 +100,7 @@ TEST(a_queue_keeps_the_device_fed)
 // Whatever follows whatever: pictures of other shapes, prompts, encodings, loads.
 TEST(every_job_gets_its_own_results)
 {
-    static wanted w[10];
+    static wanted s_w[10];
     for (int pump = 0; pump < 2; pump++) {
         for (int late = 0; late < 4; late++) {
             fake_reset();
@@ -116,11 +116,11 @@ TEST(every_job_gets_its_own_results)
             pd.text = "a lighthouse";
             sumi_model_desc md = sumi_model_defaults();
             md.path = MODEL_PATH;
-            for (int k = 0; k < 10; k++) want(&w[k], model, k, true), draw_alone(engine, &w[k]);
+            for (int k = 0; k < 10; k++) want(&s_w[k], model, k, true), draw_alone(engine, &s_w[k]);
             fake_complete_after(late == 3 ? 40 : late);
             sumi_job jobs[10], encode, prompt, load;
             for (int k = 0; k < 10; k++) {
-                CHECK_NUMBER(sumi_submit_images(engine, &w[k].desc, &jobs[k]), SUMI_OK);
+                CHECK_NUMBER(sumi_submit_images(engine, &s_w[k].desc, &jobs[k]), SUMI_OK);
                 if (k == 3) CHECK_NUMBER(sumi_submit_encode(engine, &ed, &encode), SUMI_OK);
                 if (k == 5) CHECK_NUMBER(sumi_submit_prompt(engine, &pd, &prompt), SUMI_OK);
                 if (k == 7) CHECK_NUMBER(sumi_submit_model(engine, &md, &load), SUMI_OK);
@@ -128,18 +128,18 @@ TEST(every_job_gets_its_own_results)
             for (int k = 0; k < 10; k++) {
                 CHECK_NUMBER(run_to_end(engine, jobs[k]), SUMI_OK);
                 const sumi_job_status status = sumi_job_poll(engine, jobs[k]);
-                CHECK_NUMBER(status.step, w[k].desc.step_count);
-                CHECK_NUMBER(status.preview_version, w[k].desc.preview_every > 0 ? w[k].desc.step_count : 0);
-                check_latents(engine, jobs[k], &w[k]);
+                CHECK_NUMBER(status.step, s_w[k].desc.step_count);
+                CHECK_NUMBER(status.preview_version, s_w[k].desc.preview_every > 0 ? s_w[k].desc.step_count : 0);
+                check_latents(engine, jobs[k], &s_w[k]);
                 sumi_image image;
                 CHECK_NUMBER(sumi_fetch_images(engine, jobs[k], &image, 1), SUMI_OK);
                 sumi_images_release(engine, &image, 1);
             }
-            static float latents[VALUES];
+            static float s_latents[VALUES];
             sumi_prompt* made = NULL;
             sumi_model* other = NULL;
             CHECK_NUMBER(run_to_end(engine, encode), SUMI_OK);
-            CHECK_NUMBER(sumi_fetch_latents(engine, encode, latents, VALUES), SUMI_OK);
+            CHECK_NUMBER(sumi_fetch_latents(engine, encode, s_latents, VALUES), SUMI_OK);
             CHECK_NUMBER(run_to_end(engine, prompt), SUMI_OK);
             CHECK_NUMBER(sumi_fetch_prompt(engine, prompt, &made), SUMI_OK);
             CHECK_NUMBER(run_to_end(engine, load), SUMI_OK);
@@ -161,20 +161,21 @@ static void drive(sumi_engine* engine)
 // something that nobody uses is taken away. The others come to their end with their own pictures.
 TEST(any_of_them_can_go_at_any_moment)
 {
-    static wanted w[3];
+    static wanted s_w[3];
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
-    for (int k = 0; k < 3; k++) want(&w[k], model, k, false), draw_alone(engine, &w[k]);
+    for (int k = 0; k < 3; k++) want(&s_w[k], model, k, false), draw_alone(engine, &s_w[k]);
     int beside = 0, left = 0, number = 0;
     for (int victim = 0; victim < 12 && t_errors == 0; victim++) {
         const int k = victim % 3, leaver = victim / 3 % 2;
-        w[1].desc.preview_every = victim / 6; // a plan of its own: the second one can only begin when the first is over
+        s_w[1].desc.preview_every =
+            victim / 6; // a plan of its own: the second one can only begin when the first is over
         for (int more = 0; more < 24 && t_errors == 0; more += victim / 6 + 1, number++) {
             fake_complete_after(1000000);
             sumi_job jobs[3];
-            for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &w[i].desc, &jobs[i]), SUMI_OK);
+            for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &s_w[i].desc, &jobs[i]), SUMI_OK);
             while ((engine->jobs.draining == NULL || engine->jobs.draining->id != jobs[leaver].id)
                    && sumi_job_poll(engine, jobs[leaver]).state < SUMI_JOB_DONE)
                 drive(engine);
@@ -197,7 +198,7 @@ TEST(any_of_them_can_go_at_any_moment)
                 if (other == k && number % 2 == 1) continue;
                 const sumi_result result = run_to_end(engine, jobs[other]);
                 CHECK(result == SUMI_OK || (other == k && result == SUMI_CANCELLED));
-                if (result == SUMI_OK) check_latents(engine, jobs[other], &w[other]);
+                if (result == SUMI_OK) check_latents(engine, jobs[other], &s_w[other]);
                 sumi_job_discard(engine, jobs[other]);
             }
             CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
@@ -214,7 +215,7 @@ TEST(any_of_them_can_go_at_any_moment)
 
 TEST(an_engine_is_destroyed_while_two_jobs_are_in_flight)
 {
-    static wanted w[3];
+    static wanted s_w[3];
     for (int how = 0; how < 4; how++) {
         for (int stop = 1; stop < 60; stop += 11) {
             fake_reset();
@@ -222,10 +223,10 @@ TEST(an_engine_is_destroyed_while_two_jobs_are_in_flight)
             sumi_engine* engine = cuda_engine(20, &model);
             if (engine == NULL) return;
             sumi_job jobs[3];
-            for (int k = 0; k < 3; k++) want(&w[k], model, k, false);
-            draw_alone(engine, &w[0]);
+            for (int k = 0; k < 3; k++) want(&s_w[k], model, k, false);
+            draw_alone(engine, &s_w[0]);
             fake_complete_after(1000000);
-            for (int k = 0; k < 3; k++) CHECK_NUMBER(sumi_submit_images(engine, &w[k].desc, &jobs[k]), SUMI_OK);
+            for (int k = 0; k < 3; k++) CHECK_NUMBER(sumi_submit_images(engine, &s_w[k].desc, &jobs[k]), SUMI_OK);
             while (engine->jobs.draining == NULL && sumi_job_poll(engine, jobs[0]).state < SUMI_JOB_DONE) drive(engine);
             CHECK(engine->jobs.draining != NULL);
             for (int i = 0; i < stop; i++) sumi_engine_update(engine, 400);
@@ -247,28 +248,28 @@ TEST(an_engine_is_destroyed_while_two_jobs_are_in_flight)
 // A call of the driver's that fails may fail the job before or the one after, never anything later.
 TEST(the_nth_call_may_fail)
 {
-    static const char* const entries[] = {"cuMemcpyHtoDAsync",  "cuMemcpyDtoHAsync", "cuMemsetD32Async",
-                                          "cuGraphLaunch",      "cuEventRecord",     "cuEventElapsedTime",
-                                          "cuEventSynchronize", "cuCtxPushCurrent"};
-    static wanted w[3];
+    static const char* const s_entries[] = {"cuMemcpyHtoDAsync",  "cuMemcpyDtoHAsync", "cuMemsetD32Async",
+                                            "cuGraphLaunch",      "cuEventRecord",     "cuEventElapsedTime",
+                                            "cuEventSynchronize", "cuCtxPushCurrent"};
+    static wanted s_w[3];
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
-    for (int k = 0; k < 3; k++) want(&w[k], model, k, false), draw_alone(engine, &w[k]);
+    for (int k = 0; k < 3; k++) want(&s_w[k], model, k, false), draw_alone(engine, &s_w[k]);
     int failed_calls = 0, failed_jobs = 0, lost = 0;
-    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+    for (size_t e = 0; e < sizeof s_entries / sizeof *s_entries; e++) {
         bool fails = true;
         for (int nth = 1; fails && nth < 4000 && t_errors == 0; nth += nth < 6 ? 1 : nth / 3) {
             fake_complete_after(nth % 4 * 3);
             sumi_job jobs[3];
-            fake_fail_call(entries[e], nth, 1);
-            for (int k = 0; k < 3; k++) CHECK_NUMBER(sumi_submit_images(engine, &w[k].desc, &jobs[k]), SUMI_OK);
+            fake_fail_call(s_entries[e], nth, 1);
+            for (int k = 0; k < 3; k++) CHECK_NUMBER(sumi_submit_images(engine, &s_w[k].desc, &jobs[k]), SUMI_OK);
             bool is_lost = false;
             for (int k = 0; k < 3; k++) {
                 const sumi_result result = run_to_end(engine, jobs[k]);
                 CHECK(result == SUMI_OK || result == SUMI_INTERNAL || result == SUMI_DEVICE_LOST);
-                if (result == SUMI_OK) check_latents(engine, jobs[k], &w[k]);
+                if (result == SUMI_OK) check_latents(engine, jobs[k], &s_w[k]);
                 else CHECK(sumi_job_poll(engine, jobs[k]).message[0] != '\0');
                 failed_jobs += result != SUMI_OK;
                 is_lost = is_lost || result == SUMI_DEVICE_LOST;
@@ -282,10 +283,10 @@ TEST(the_nth_call_may_fail)
                 fake_complete_after(0);
                 engine = cuda_engine(20, &model);
                 if (engine == NULL) return;
-                for (int k = 0; k < 3; k++) want(&w[k], model, k, false);
+                for (int k = 0; k < 3; k++) want(&s_w[k], model, k, false);
             }
-            draw_alone(engine, &w[0]);
-            if (t_errors > 0) printf("  after call %d of %s\n", nth, entries[e]);
+            draw_alone(engine, &s_w[0]);
+            if (t_errors > 0) printf("  after call %d of %s\n", nth, s_entries[e]);
         }
     }
     printf("  %d calls failed, %d jobs with them, %d times the device counted as lost\n", failed_calls, failed_jobs,

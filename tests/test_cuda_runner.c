@@ -18,10 +18,10 @@
 TEST(leaves_nothing_behind)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 100, &error);
+    open_small_plan(&setup, &s_model, &small, 100, &error);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
     // Without plan_forget(): the runner still knows the plan, but must not read it when it is destroyed.
@@ -33,10 +33,10 @@ TEST(the_hosts_context_stays_current)
 {
     fake_reset();
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    make_small_model(&model);
+    make_small_model(&s_model);
     struct CUctx_st* host = fake_host_context(0);
     fake_make_current(host);
 #define CHECK_CURRENT(call)                                                                                            \
@@ -49,7 +49,7 @@ TEST(the_hosts_context_stays_current)
     const sumi_runner_functions* f = setup.runner->functions;
     CHECK(table_is_whole(f, sizeof *f) && table_is_whole(setup.runner->async, sizeof *setup.runner->async)
           && table_is_whole(setup.runner->interop, sizeof *setup.runner->interop));
-    CHECK(write_small_plan(&small, &setup, &model, TOKENS, 100, &error) == SUMI_OK);
+    CHECK(write_small_plan(&small, &setup, &s_model, TOKENS, 100, &error) == SUMI_OK);
     CHECK_CURRENT(CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(f->reserve(setup.runner, &small.plan, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK));
@@ -67,7 +67,7 @@ TEST(the_hosts_context_stays_current)
     uint16_t y[TOKENS * WIDTH];
     CHECK_CURRENT(f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y));
     CHECK_CURRENT(f->release(setup.runner));
-    CHECK_CURRENT(f->release_weights(setup.runner, model.list, 6));
+    CHECK_CURRENT(f->release_weights(setup.runner, s_model.list, 6));
     CHECK_CURRENT(f->release_plan(setup.runner, &small.plan));
     sumi_plan_end(&small.plan);
     CHECK_CURRENT(f->destroy(setup.runner));
@@ -80,9 +80,9 @@ TEST(the_hosts_context_stays_current)
 TEST(graphs_launch_what_the_ops_launch)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     uint64_t launches[2];
-    make_small_model(&model);
+    make_small_model(&s_model);
     for (int graphs = 0; graphs < 2; graphs++) {
         for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
             fake_reset();
@@ -90,7 +90,7 @@ TEST(graphs_launch_what_the_ops_launch)
             sumi_error error = {0};
             open_setup(&setup);
             CHECK(create_runner(&setup, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
-            CHECK(write_small_plan(&small, &setup, &model, TOKENS, slice_us, &error) == SUMI_OK);
+            CHECK(write_small_plan(&small, &setup, &s_model, TOKENS, slice_us, &error) == SUMI_OK);
             fake_count_launches(true);
             CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
             uint64_t hash = fake_launch_hash();
@@ -108,28 +108,28 @@ TEST(graphs_launch_what_the_ops_launch)
 // Slices behind the last graph are launched op by op. A plan that repeats its slices takes the place of other plans.
 TEST(graphs_are_limited_over_all_plans)
 {
-    static const int most[] = {0, 3};
-    static small_model model;
+    static const int s_most[] = {0, 3};
+    static small_model s_model;
     uint64_t hashes[2];
-    make_small_model(&model);
+    make_small_model(&s_model);
     for (int limit = 0; limit < 2; limit++) {
         fake_reset();
         runner_setup setup;
         small_plan first, second;
         sumi_error error = {0};
         open_setup(&setup);
-        CHECK(create_runner(&setup, &(sumi_cuda_options){.max_graphs = most[limit]}, &error) == SUMI_OK);
-        CHECK(write_small_plan(&first, &setup, &model, TOKENS, 7, &error) == SUMI_OK);
-        CHECK(write_small_plan(&second, &setup, &model, TOKENS, 7, &error) == SUMI_OK);
+        CHECK(create_runner(&setup, &(sumi_cuda_options){.max_graphs = s_most[limit]}, &error) == SUMI_OK);
+        CHECK(write_small_plan(&first, &setup, &s_model, TOKENS, 7, &error) == SUMI_OK);
+        CHECK(write_small_plan(&second, &setup, &s_model, TOKENS, 7, &error) == SUMI_OK);
         const int slices = (int)first.plan.slice_count;
-        CHECK(slices > most[1]);
+        CHECK(slices > s_most[1]);
         for (int i = 0; i < 4; i++) {
             small_plan* plan = i % 2 == 0 ? &first : &second;
             fake_count_launches(true);
             CHECK(run_small_plan(setup.runner, plan, &error) == SUMI_OK);
             const int count = sumi_cuda_find_plan((sumi_cuda*)setup.runner, &plan->plan)->graph_count;
-            CHECK_NUMBER(count, limit == 0 ? slices : most[limit]);
-            CHECK(limit == 0 || fake_held_kind("graph exec") == most[limit]);
+            CHECK_NUMBER(count, limit == 0 ? slices : s_most[limit]);
+            CHECK(limit == 0 || fake_held_kind("graph exec") == s_most[limit]);
             CHECK(fake_graph_launches() > 0);
         }
         // The graphs of a plan that is given up are destroyed when others need their place.
@@ -137,7 +137,7 @@ TEST(graphs_are_limited_over_all_plans)
         sumi_device_drop_all_recordings(&((sumi_cuda*)setup.runner)->stock);
         CHECK_NUMBER(fake_calls("cuGraphExecDestroy"), destroyed);
         CHECK(run_small_plan(setup.runner, &second, &error) == SUMI_OK);
-        CHECK(limit == 0 || fake_held_kind("graph exec") == most[limit]);
+        CHECK(limit == 0 || fake_held_kind("graph exec") == s_most[limit]);
         hashes[limit] = fake_launch_hash(); // weights were uploaded by runs before
         plan_forget(setup.runner, &second.plan);
         sumi_plan_end(&second.plan);
@@ -149,10 +149,10 @@ TEST(graphs_are_limited_over_all_plans)
 TEST(runs_without_graphs_when_the_driver_makes_none)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 100, &error);
+    open_small_plan(&setup, &s_model, &small, 100, &error);
     fake_refuse_graphs(true);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     CHECK_NUMBER(fake_graph_launches(), 0);
@@ -163,10 +163,10 @@ TEST(runs_without_graphs_when_the_driver_makes_none)
 TEST(a_warm_run_allocates_nothing)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 100, &error);
+    open_small_plan(&setup, &s_model, &small, 100, &error);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     const uint64_t host = atomic_load(&setup.heap.count), device = fake_allocation_count();
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
@@ -214,10 +214,10 @@ TEST(every_allocation_of_creation_may_fail)
 TEST(every_allocation_of_a_run_may_fail)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 100, &error);
+    open_small_plan(&setup, &s_model, &small, 100, &error);
     for (int kind = 0; kind < 2 && setup.runner != NULL; kind++) {
         bool fails = true;
         int32_t nth = 1;
@@ -235,7 +235,7 @@ TEST(every_allocation_of_a_run_may_fail)
             error = (sumi_error){0};
             CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
             CHECK_TEXT(error.text, "");
-            release_everything(&setup, &small, &model);
+            release_everything(&setup, &small, &s_model);
         }
         CHECK(!fails && nth > 6);
     }
@@ -249,14 +249,14 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
 {
     fake_reset();
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small, large;
     sumi_error error = {0};
-    make_small_model(&model);
+    make_small_model(&s_model);
     open_setup(&setup);
     CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
-    CHECK(write_small_plan(&small, &setup, &model, 8, 100, &error) == SUMI_OK);
-    CHECK(write_small_plan(&large, &setup, &model, 1000, 100, &error) == SUMI_OK);
+    CHECK(write_small_plan(&small, &setup, &s_model, 8, 100, &error) == SUMI_OK);
+    CHECK(write_small_plan(&large, &setup, &s_model, 1000, 100, &error) == SUMI_OK);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     sumi_cuda* cuda = (sumi_cuda*)setup.runner;
     const CUdeviceptr before = cuda->stock.arena.address;
@@ -270,7 +270,7 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     // There is no room for the arena of an even larger plan, not even after the old arena was freed. That plan fails
     // with one of the results below, and the small plan still runs.
     small_plan huge;
-    CHECK(write_small_plan(&huge, &setup, &model, 1024 * 1024, 100, &error) == SUMI_OK);
+    CHECK(write_small_plan(&huge, &setup, &s_model, 1024 * 1024, 100, &error) == SUMI_OK);
     fake_limit_device_bytes(64u << 20);
     CHECK(plan_prepare(setup.runner, &huge.plan, &error) == SUMI_OK);
     const sumi_result refused = setup.runner->functions->reserve(setup.runner, &huge.plan, &error);
@@ -340,10 +340,10 @@ TEST(inputs_go_through_the_ring_whole)
 TEST(slices_are_reported_in_order_when_they_are_over)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 0, &error);
+    open_small_plan(&setup, &s_model, &small, 0, &error);
     CHECK(plan_ready(setup.runner, &small.plan, &error) == SUMI_OK);
     const sumi_runner_functions* f = setup.runner->functions;
     f->start(setup.runner, &small.plan);
@@ -382,10 +382,10 @@ TEST(slices_are_reported_in_order_when_they_are_over)
 TEST(a_lost_device_is_reported_and_stays_lost)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 100, &error);
+    open_small_plan(&setup, &s_model, &small, 100, &error);
     CHECK(plan_ready(setup.runner, &small.plan, &error) == SUMI_OK);
     const sumi_runner_functions* f = setup.runner->functions;
     f->start(setup.runner, &small.plan);
@@ -410,7 +410,7 @@ TEST(a_lost_device_is_reported_and_stays_lost)
     f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y); // the bytes are undefined, but it must not crash
     CHECK(setup.runner->async->health(setup.runner, NULL) == SUMI_DEVICE_LOST);
     plan_forget(setup.runner, &small.plan);
-    f->release_weights(setup.runner, model.list, 6);
+    f->release_weights(setup.runner, s_model.list, 6);
     sumi_plan_end(&small.plan);
     close_setup(&setup);
 }
@@ -420,20 +420,20 @@ TEST(a_lost_device_is_reported_and_stays_lost)
 TEST(slices_that_follow_one_another_have_their_own_times)
 {
     enum { SLICES = 300, KERNELS = 97 };
-    static double kernel_ms[KERNELS], measured[2][SLICES];
-    for (int i = 0; i < KERNELS; i++) kernel_ms[i] = 0.01 * (1 + i * 31 % KERNELS);
+    static double s_kernel_ms[KERNELS], s_measured[2][SLICES];
+    for (int i = 0; i < KERNELS; i++) s_kernel_ms[i] = 0.01 * (1 + i * 31 % KERNELS);
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
     uint64_t records[2];
     for (int follows = 0; follows < 2; follows++) {
-        open_small_plan(&setup, &model, &small, 7, &error);
+        open_small_plan(&setup, &s_model, &small, 7, &error);
         const sumi_runner_functions* f = setup.runner->functions;
         for (size_t i = 0; i < small.plan.slice_count; i++) small.plan.slices[i].predicted_us = follows ? 100.0f : 0.0f;
         CHECK(plan_ready(setup.runner, &small.plan, &error) == SUMI_OK);
         f->start(setup.runner, &small.plan);
-        fake_kernel_times(kernel_ms, KERNELS);
+        fake_kernel_times(s_kernel_ms, KERNELS);
         records[follows] = fake_calls("cuEventRecord");
         int submitted = 0;
         for (int collected = 0; collected < SLICES;) {
@@ -447,7 +447,7 @@ TEST(slices_that_follow_one_another_have_their_own_times)
             sumi_slice_time times[3];
             const int32_t count = setup.runner->async->collect(setup.runner, times, collected % 3 + 1);
             if (count == 0) fake_finish();
-            for (int32_t i = 0; i < count && collected < SLICES; i++) measured[follows][collected++] = times[i].us;
+            for (int32_t i = 0; i < count && collected < SLICES; i++) s_measured[follows][collected++] = times[i].us;
         }
         records[follows] = fake_calls("cuEventRecord") - records[follows];
         fake_kernel_times(NULL, 0);
@@ -455,8 +455,8 @@ TEST(slices_that_follow_one_another_have_their_own_times)
     }
     double sum = 0.0;
     for (int i = 0; i < SLICES; i++) {
-        CHECK(measured[0][i] > 0.0 && fabs(measured[0][i] - measured[1][i]) < 0.5);
-        sum += measured[0][i];
+        CHECK(s_measured[0][i] > 0.0 && fabs(s_measured[0][i] - s_measured[1][i]) < 0.5);
+        sum += s_measured[0][i];
     }
     CHECK(sum > 0.0);
     CHECK_NUMBER(records[0], 2 * SLICES);

@@ -49,15 +49,15 @@ TEST(every_format_is_written_where_it_should_be)
     for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_job_latents(engine, job, i, plain[i], 16 * 4 * 6), SUMI_OK);
     sumi_job_discard(engine, job);
 
-    static const int32_t rows[3] = {48 * 4 + 64, 48 * 3, 48 * 12 + 4};
+    static const int32_t s_rows[3] = {48 * 4 + 64, 48 * 3, 48 * 12 + 4};
     struct CUevent_st* event = fake_host_event();
     uint64_t memory[3];
     sumi_target targets[3];
     for (int i = 0; i < 3; i++) {
-        memory[i] = fake_host_memory((uint64_t)rows[i] * 32);
+        memory[i] = fake_host_memory((uint64_t)s_rows[i] * 32);
         targets[i] = (sumi_target){.format = (sumi_format)i,
                                    .device_address = memory[i],
-                                   .row_bytes = i == 1 ? 0 : rows[i],
+                                   .row_bytes = i == 1 ? 0 : s_rows[i],
                                    .event = i == 2 ? event : NULL};
     }
     desc.targets = targets;
@@ -75,46 +75,47 @@ TEST(every_format_is_written_where_it_should_be)
     CHECK_NUMBER(w.count, 3);
     for (int i = 0; i < 3; i++) {
         const sumi_pixels_to_args* args = &w.args[i];
-        CHECK(args->to == memory[i] && args->pitch == (uint64_t)rows[i] && args->width == 48);
+        CHECK(args->to == memory[i] && args->pitch == (uint64_t)s_rows[i] && args->width == 48);
         CHECK_NUMBER(args->format, i == 0 ? SUMI_PIXELS_RGBA8 : i == 1 ? SUMI_PIXELS_RGB8 : SUMI_PIXELS_RGB32F);
         CHECK_NUMBER(sumi_job_latents(engine, job, i, latents[i], 16 * 4 * 6), SUMI_OK);
     }
     CHECK(w.args[1].from == w.args[0].from + 48 * 32 * 3); // the second item of the same values
     CHECK(memcmp(latents, plain, sizeof latents) == 0);
     const unsigned char* first = (const unsigned char*)(uintptr_t)memory[0];
-    CHECK(first[0] == 1 && first[48 * 4 - 1] == 1 && first[48 * 4] == 0 && first[rows[0]] == 1
-          && first[31 * rows[0] + 48 * 4 - 1] == 1);
+    CHECK(first[0] == 1 && first[48 * 4 - 1] == 1 && first[48 * 4] == 0 && first[s_rows[0]] == 1
+          && first[31 * s_rows[0] + 48 * 4 - 1] == 1);
     sumi_image images[3];
     CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
     for (int i = 0; i < 3; i++)
-        CHECK(images[i].pixels == NULL && images[i].handle == 0 && images[i].row_bytes == rows[i]
+        CHECK(images[i].pixels == NULL && images[i].handle == 0 && images[i].row_bytes == s_rows[i]
               && images[i].width == 48 && images[i].height == 32);
     sumi_images_release(engine, images, 3);
 
     // From below: the last row is where the memory begins.
     targets[0] = (sumi_target){
-        .format = SUMI_FORMAT_BGRA8, .device_address = memory[0], .row_bytes = rows[0], .bottom_up = true};
+        .format = SUMI_FORMAT_BGRA8, .device_address = memory[0], .row_bytes = s_rows[0], .bottom_up = true};
     w.count = 0;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
-    CHECK(w.args[0].to == memory[0] + 31 * (uint64_t)rows[0] && w.args[0].pitch == 0 - (uint64_t)rows[0]);
+    CHECK(w.args[0].to == memory[0] + 31 * (uint64_t)s_rows[0] && w.args[0].pitch == 0 - (uint64_t)s_rows[0]);
     CHECK_NUMBER(w.args[0].format, SUMI_PIXELS_BGRA8);
     CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
     sumi_images_release(engine, images, 3);
 
     // Beside pictures of ours and of the host's memory: those of four channels are made on the device, too, and copied.
-    static unsigned char picture[48 * 32 * 4];
+    static unsigned char s_picture[48 * 32 * 4];
     targets[0] = (sumi_target){.format = SUMI_FORMAT_RGBA8};
-    targets[1] = (sumi_target){.format = SUMI_FORMAT_RGBA8, .host_memory = picture};
+    targets[1] = (sumi_target){.format = SUMI_FORMAT_RGBA8, .host_memory = s_picture};
     w.count = 0;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
     CHECK(w.count == 3 && w.args[2].to == memory[2]);
     for (int i = 0; i < 2; i++) CHECK(w.args[i].format == SUMI_PIXELS_RGBA8 && w.args[i].pitch == 48 * 4);
-    CHECK(w.args[1].from == w.args[0].from + 48 * 32 * 3 && w.args[1].to >= w.args[0].to + sizeof picture);
+    CHECK(w.args[1].from == w.args[0].from + 48 * 32 * 3 && w.args[1].to >= w.args[0].to + sizeof s_picture);
     CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
-    CHECK(images[0].pixels != NULL && images[1].pixels == picture && images[2].pixels == NULL);
-    for (size_t i = 0; i < sizeof picture; i++) CHECK(((unsigned char*)images[0].pixels)[i] == 1 && picture[i] == 2);
+    CHECK(images[0].pixels != NULL && images[1].pixels == s_picture && images[2].pixels == NULL);
+    for (size_t i = 0; i < sizeof s_picture; i++)
+        CHECK(((unsigned char*)images[0].pixels)[i] == 1 && s_picture[i] == 2);
     sumi_images_release(engine, images, 3);
     fake_on_launch(NULL, NULL);
     for (int i = 0; i < 3; i++) fake_host_release((void*)(uintptr_t)memory[i]);
@@ -208,8 +209,8 @@ TEST(nothing_is_written_after_the_end)
 
 TEST(the_nth_call_may_fail)
 {
-    static const char* const entries[] = {"cuLaunchKernel",    "cuEventRecord",       "cuStreamSynchronize",
-                                          "cuMemcpyDtoHAsync", "cuModuleGetFunction", "cuCtxPushCurrent"};
+    static const char* const s_entries[] = {"cuLaunchKernel",    "cuEventRecord",       "cuStreamSynchronize",
+                                            "cuMemcpyDtoHAsync", "cuModuleGetFunction", "cuCtxPushCurrent"};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
@@ -221,11 +222,11 @@ TEST(the_nth_call_may_fail)
     struct CUevent_st* event = fake_host_event();
     const sumi_target target = {.device_address = memory, .event = event};
     int failed = 0;
-    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+    for (size_t e = 0; e < sizeof s_entries / sizeof *s_entries; e++) {
         bool fails = true;
         for (int nth = 1; fails && nth < 400 && t_errors == 0; nth++) {
             fake_complete_after(nth % 3);
-            fake_fail_call(entries[e], nth, 1); // CUDA_ERROR_INVALID_VALUE
+            fake_fail_call(s_entries[e], nth, 1); // CUDA_ERROR_INVALID_VALUE
             desc.targets = &target;
             sumi_job job;
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
@@ -237,7 +238,7 @@ TEST(the_nth_call_may_fail)
             fails = fake_fail_call(NULL, 0, 0);
             desc.targets = NULL;
             CHECK(draw_hash(engine, &desc) == whole);
-            if (t_errors > 0) printf("  after call %d of %s\n", nth, entries[e]);
+            if (t_errors > 0) printf("  after call %d of %s\n", nth, s_entries[e]);
         }
     }
     CHECK(failed > 20);
@@ -360,7 +361,7 @@ TEST(textures_survive_what_fails)
         const char* name;
         int nth;
         bool at_import;
-    } entries[] = {
+    } s_entries[] = {
         {"cuGraphicsGLRegisterImage", 1, true},
         {"cuGraphicsMapResources", 1, true},
         {"cuGraphicsSubResourceGetMappedArray", 1, true},
@@ -371,9 +372,9 @@ TEST(textures_survive_what_fails)
         {"cuGraphicsSubResourceGetMappedArray", 2, false},
         {"cuMemcpy2DAsync", 1, false},
     };
-    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
-        const bool fails_first = entries[e].at_import;
-        const bool is_memory = strcmp(entries[e].name, "cuMemAlloc") == 0;
+    for (size_t e = 0; e < sizeof s_entries / sizeof *s_entries; e++) {
+        const bool fails_first = s_entries[e].at_import;
+        const bool is_memory = strcmp(s_entries[e].name, "cuMemAlloc") == 0;
         const sumi_result expected = is_memory ? SUMI_OUT_OF_DEVICE_MEMORY : SUMI_INTERNAL;
         fake_reset();
         sumi_model* model;
@@ -382,7 +383,7 @@ TEST(textures_survive_what_fails)
         fake_gl_current(true);
         const unsigned name = fake_gl_texture(32, 32);
         sumi_external* external = NULL;
-        fake_fail_call(entries[e].name, entries[e].nth, is_memory ? 2 : 304 /* CUDA_ERROR_OPERATING_SYSTEM */);
+        fake_fail_call(s_entries[e].name, s_entries[e].nth, is_memory ? 2 : 304 /* CUDA_ERROR_OPERATING_SYSTEM */);
         const sumi_result imported = import_gl_texture(engine, name, TEXTURE_2D, 32, 32, &external);
         CHECK_NUMBER(imported, fails_first ? expected : SUMI_OK);
         CHECK((external == NULL) == fails_first);

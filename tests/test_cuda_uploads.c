@@ -18,10 +18,10 @@
 TEST(weights_are_uploaded_and_released)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     small_plan small;
     sumi_error error = {0};
-    open_small_plan(&setup, &model, &small, 100, &error);
+    open_small_plan(&setup, &s_model, &small, 100, &error);
     const sumi_cuda* cuda = (const sumi_cuda*)setup.runner;
     const sumi_runner_functions* f = setup.runner->functions;
     sumi_device_properties properties;
@@ -34,22 +34,23 @@ TEST(weights_are_uploaded_and_released)
     CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_STAGING], 0); // freed after the upload
 
     const sumi_device_resident* table =
-        sumi_device_weights_find(&cuda->stock.weights, &model.embedding, SUMI_DEVICE_FORM_MATRIX);
+        sumi_device_weights_find(&cuda->stock.weights, &s_model.embedding, SUMI_DEVICE_FORM_MATRIX);
     // the device memory of the fake driver is host memory
-    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
+    CHECK(table != NULL
+          && memcmp((const void*)(uintptr_t)table->on_device.data, s_model.table, sizeof s_model.table) == 0);
     const sumi_device_resident* gated =
-        sumi_device_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_DEVICE_FORM_GATED);
+        sumi_device_weights_find(&cuda->stock.weights, &s_model.gate_up, SUMI_DEVICE_FORM_GATED);
     CHECK(gated != NULL && gated->on_device.data % 512 == 0 && gated->on_device.pitch == WIDTH);
-    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.gate_up, SUMI_DEVICE_FORM_MATRIX) == NULL);
-    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.bias_weight, SUMI_DEVICE_FORM_VECTOR) != NULL);
-    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.narrow, SUMI_DEVICE_FORM_MATRIX)
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &s_model.gate_up, SUMI_DEVICE_FORM_MATRIX) == NULL);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &s_model.bias_weight, SUMI_DEVICE_FORM_VECTOR) != NULL);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &s_model.narrow, SUMI_DEVICE_FORM_MATRIX)
           == NULL); // no op of the plan reads it
 
-    f->release_weights(setup.runner, model.list, 3);
-    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.embedding, SUMI_DEVICE_FORM_MATRIX) == NULL);
-    CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.down, SUMI_DEVICE_FORM_MATRIX) != NULL);
+    f->release_weights(setup.runner, s_model.list, 3);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &s_model.embedding, SUMI_DEVICE_FORM_MATRIX) == NULL);
+    CHECK(sumi_device_weights_find(&cuda->stock.weights, &s_model.down, SUMI_DEVICE_FORM_MATRIX) != NULL);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK); // uploads them again
-    f->release_weights(setup.runner, model.list, 6);
+    f->release_weights(setup.runner, s_model.list, 6);
     f->properties(setup.runner, &properties);
     CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_WEIGHTS], 0);
     CHECK_NUMBER(properties.capability, 90);
@@ -108,7 +109,7 @@ typedef struct mapped_place {
 
 static void open_mapped(mapped_place* p, bool can_lock)
 {
-    static const char* const names[] = {"first", "small", "second", "third"};
+    static const char* const s_names[] = {"first", "small", "second", "third"};
     const size_t bytes = (size_t)MAPPED_WEIGHTS * MAPPED_BYTES;
     sumi_error error = {0};
     fake_reset();
@@ -125,12 +126,12 @@ static void open_mapped(mapped_place* p, bool can_lock)
     const sumi_value x = sumi_plan_bound(&p->plan, "x", SUMI_ELEMENT_ACTIVATION, 4, MAPPED_COLS);
     for (int i = 0; i < MAPPED_WEIGHTS; i++) {
         sumi_weight* weight = &p->weights[i];
-        *weight = make_weight(names[i], i == 1 ? 16 : MAPPED_ROWS, MAPPED_COLS, p->file + (size_t)i * MAPPED_BYTES,
+        *weight = make_weight(s_names[i], i == 1 ? 16 : MAPPED_ROWS, MAPPED_COLS, p->file + (size_t)i * MAPPED_BYTES,
                               SUMI_DTYPE_BF16);
         weight->index = i;
         weight->tensors[0].mapping = p->file;
         weight->tensors[0].mapping_bytes = bytes;
-        (void)sumi_plan_linear(&p->plan, &(sumi_plan_linear_args){.label = names[i], .x = x, .weight = weight});
+        (void)sumi_plan_linear(&p->plan, &(sumi_plan_linear_args){.label = s_names[i], .x = x, .weight = weight});
     }
     CHECK(sumi_plan_finish(&p->plan, &error) == SUMI_OK);
 }
@@ -182,17 +183,17 @@ TEST(large_weights_are_copied_from_their_mapping)
 // The n-th call of each entry fails while weights are copied from their mapping; another call sends what was not sent.
 TEST(a_failure_while_weights_are_copied_from_their_mapping_is_survived)
 {
-    static const char* const entries[] = {"cuMemHostRegister", "cuMemcpyHtoDAsync",  "cuEventCreate",
-                                          "cuEventRecord",     "cuEventSynchronize", "cuEventQuery"};
-    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+    static const char* const s_entries[] = {"cuMemHostRegister", "cuMemcpyHtoDAsync",  "cuEventCreate",
+                                            "cuEventRecord",     "cuEventSynchronize", "cuEventQuery"};
+    for (size_t e = 0; e < sizeof s_entries / sizeof *s_entries; e++) {
         bool has_failed = true;
         for (int nth = 1; has_failed && nth < 50; nth++) {
             mapped_place p;
             sumi_error error = {0};
             open_mapped(&p, true);
-            (void)fake_fail_call(entries[e], nth, CUDA_ERROR_OUT_OF_MEMORY);
+            (void)fake_fail_call(s_entries[e], nth, CUDA_ERROR_OUT_OF_MEMORY);
             const sumi_result result = plan_prepare(p.setup.runner, &p.plan, &error);
-            has_failed = fake_fail_call(entries[e], 0, 0);
+            has_failed = fake_fail_call(s_entries[e], 0, 0);
             CHECK(result == SUMI_OK || has_failed);
             error = (sumi_error){0};
             if (result != SUMI_OK) CHECK(plan_prepare(p.setup.runner, &p.plan, &error) == SUMI_OK);
@@ -246,15 +247,15 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
 
 TEST(what_is_kept_as_stored_follows_from_the_weight)
 {
-    static const sumi_weight_change change = {.down = {.rows = 4}, .up = {.rows = 512}};
-    static const float scales[512];
+    static const sumi_weight_change s_change = {.down = {.rows = 4}, .up = {.rows = 512}};
+    static const float s_scales[512];
     sumi_weight q4 = make_weight("q4", 512, 256, NULL, SUMI_DTYPE_Q4_0), odd = make_weight("odd", 512, 48, NULL, 0),
                 changed = q4, scaled = make_weight("scaled", 512, 256, NULL, SUMI_DTYPE_F8_E4M3), rows = scaled,
                 half = make_weight("half", 512, 256, NULL, SUMI_DTYPE_F16);
     odd.tensors[0].dtype = SUMI_DTYPE_F8_E5M2;
-    changed.change = &change;
+    changed.change = &s_change;
     scaled.tensors[0].scale = 0.25f;
-    rows.tensors[0].row_scales = scales;
+    rows.tensors[0].row_scales = s_scales;
     CHECK(sumi_device_is_storable(&q4) && sumi_device_is_storable(&scaled));
     CHECK(!sumi_device_is_storable(&odd) && !sumi_device_is_storable(&changed) && !sumi_device_is_storable(&rows)
           && !sumi_device_is_storable(&half));
@@ -324,46 +325,47 @@ enum { FLOAT_ROWS = 1500, FLOAT_COLS = 1504 };
 TEST(weights_with_a_change_come_as_floats_of_the_sums)
 {
     enum { RANK = 4 };
-    static uint16_t data[FLOAT_ROWS * FLOAT_COLS], down[RANK * FLOAT_COLS], up[FLOAT_ROWS * RANK];
-    fill_bf16(data, FLOAT_ROWS * FLOAT_COLS, 6);
-    fill_bf16(down, RANK * FLOAT_COLS, 7);
-    fill_bf16(up, FLOAT_ROWS * RANK, 8);
-    const sumi_weight_change change = {.down = {.data = down, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f},
-                                       .up = {.data = up, .dtype = SUMI_DTYPE_BF16, .rows = FLOAT_ROWS, .scale = 0.5f}};
-    sumi_weight weight = make_weight("changed", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_BF16);
+    static uint16_t s_data[FLOAT_ROWS * FLOAT_COLS], s_down[RANK * FLOAT_COLS], s_up[FLOAT_ROWS * RANK];
+    fill_bf16(s_data, FLOAT_ROWS * FLOAT_COLS, 6);
+    fill_bf16(s_down, RANK * FLOAT_COLS, 7);
+    fill_bf16(s_up, FLOAT_ROWS * RANK, 8);
+    const sumi_weight_change change = {
+        .down = {.data = s_down, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f},
+        .up = {.data = s_up, .dtype = SUMI_DTYPE_BF16, .rows = FLOAT_ROWS, .scale = 0.5f}};
+    sumi_weight weight = make_weight("changed", FLOAT_ROWS, FLOAT_COLS, s_data, SUMI_DTYPE_BF16);
     weight.change = &change;
     check_upload_as_floats(&weight);
 }
 
 TEST(weights_with_scales_of_rows_or_rotated_come_as_floats)
 {
-    static unsigned char data[FLOAT_ROWS * FLOAT_COLS];
-    static float scales[FLOAT_ROWS];
+    static unsigned char s_data[FLOAT_ROWS * FLOAT_COLS];
+    static float s_scales[FLOAT_ROWS];
     for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++)
-        data[i] = (unsigned char)(i * 37 % 127); // none of them is NaN in e4m3
-    for (int i = 0; i < FLOAT_ROWS; i++) scales[i] = 0.25f + (float)(i % 9) / 8.0f;
-    sumi_weight weight = make_weight("fp8 rows", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_F8_E4M3);
-    weight.tensors[0].row_scales = scales;
+        s_data[i] = (unsigned char)(i * 37 % 127); // none of them is NaN in e4m3
+    for (int i = 0; i < FLOAT_ROWS; i++) s_scales[i] = 0.25f + (float)(i % 9) / 8.0f;
+    sumi_weight weight = make_weight("fp8 rows", FLOAT_ROWS, FLOAT_COLS, s_data, SUMI_DTYPE_F8_E4M3);
+    weight.tensors[0].row_scales = s_scales;
     check_upload_as_floats(&weight);
-    weight = make_weight("rotated", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_I8);
-    weight.tensors[0].row_scales = scales;
+    weight = make_weight("rotated", FLOAT_ROWS, FLOAT_COLS, s_data, SUMI_DTYPE_I8);
+    weight.tensors[0].row_scales = s_scales;
     weight.tensors[0].rotation = 16;
     check_upload_as_floats(&weight);
 }
 
 TEST(a_balance_is_the_root_of_what_a_norm_multiplies_by)
 {
-    static const float values[8] = {4.0f, -4.0f, 16.0f, 0.0f, 1e-3f, 4.0f, -100.0f, 0.25f};
+    static const float s_values[8] = {4.0f, -4.0f, 16.0f, 0.0f, 1e-3f, 4.0f, -100.0f, 0.25f};
     const float mean = 128.251f / 8.0f, least = mean / 16.0f;
-    const sumi_weight norm = make_weight("norm", 1, 8, values, SUMI_DTYPE_F32);
+    const sumi_weight norm = make_weight("norm", 1, 8, s_values, SUMI_DTYPE_F32);
     float got[8];
     sumi_device_balance(&norm, got);
     for (int32_t c = 0; c < 8; c++) {
-        const float size = fabsf(values[c]) < least ? least : fabsf(values[c]);
+        const float size = fabsf(s_values[c]) < least ? least : fabsf(s_values[c]);
         CHECK_NEAR(got[c] * sqrtf(size), 1.0, 1e-5, 0);
     }
-    static const float zeros[8] = {0};
-    const sumi_weight none = make_weight("zeros", 1, 8, zeros, SUMI_DTYPE_F32);
+    static const float s_zeros[8] = {0};
+    const sumi_weight none = make_weight("zeros", 1, 8, s_zeros, SUMI_DTYPE_F32);
     sumi_device_balance(&none, got);
     for (int32_t c = 0; c < 8; c++) CHECK(isfinite(got[c]) && got[c] > 0.0f);
 }
@@ -398,14 +400,14 @@ TEST(a_balance_is_uploaded_before_its_rows)
     fake_reset();
     runner_setup setup;
     sumi_error error = {0};
-    static float values[COLS], want[COLS];
+    static float s_values[COLS], s_want[COLS];
     float* file = calloc((size_t)ROWS * COLS, sizeof *file);
-    for (int32_t c = 0; c < COLS; c++) values[c] = c % 30 == 7 ? 40.0f : 1.0f + (float)c / COLS;
+    for (int32_t c = 0; c < COLS; c++) s_values[c] = c % 30 == 7 ? 40.0f : 1.0f + (float)c / COLS;
     for (int32_t r = 0; r < ROWS; r++) file[(size_t)r * COLS] = (float)r;
-    sumi_weight norm = make_weight("norm", 1, COLS, values, SUMI_DTYPE_F32),
+    sumi_weight norm = make_weight("norm", 1, COLS, s_values, SUMI_DTYPE_F32),
                 product = make_weight("product", ROWS, COLS, file, SUMI_DTYPE_F32);
     product.balance = &norm;
-    sumi_device_balance(&norm, want);
+    sumi_device_balance(&norm, s_want);
     open_setup(&setup);
     CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
     sumi_plan plan;
@@ -416,7 +418,7 @@ TEST(a_balance_is_uploaded_before_its_rows)
     sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .weight = &norm, .eps = 1e-5f});
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "product", .x = n, .weight = &product});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    uploaded_balances seen = {.want = want, .cols = COLS};
+    uploaded_balances seen = {.want = s_want, .cols = COLS};
     fake_on_launch(check_uploaded_balances, &seen);
     CHECK(plan_prepare(setup.runner, &plan, &error) == SUMI_OK);
     fake_on_launch(NULL, NULL);
@@ -551,8 +553,8 @@ TEST(a_frame_goes_on_with_the_buffers_of_a_wait)
 
 TEST(what_was_not_uploaded_is_uploaded_again)
 {
-    static small_model model;
-    make_small_model(&model);
+    static small_model s_model;
+    make_small_model(&s_model);
     const char* const calls[] = {"cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         fake_reset();
@@ -561,16 +563,16 @@ TEST(what_was_not_uploaded_is_uploaded_again)
         sumi_error error = {0};
         open_setup(&setup);
         CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
-        CHECK(write_small_plan(&small, &setup, &model, TOKENS, 100, &error) == SUMI_OK);
+        CHECK(write_small_plan(&small, &setup, &s_model, TOKENS, 100, &error) == SUMI_OK);
         fake_fail_call(calls[i], 1, 1); // fails with CUDA_ERROR_INVALID_VALUE
         CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_INTERNAL);
         CHECK(fake_fail_call(NULL, 0, 0));
         error = (sumi_error){0};
         CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK);
         const sumi_device_resident* table = sumi_device_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights,
-                                                                     &model.embedding, SUMI_DEVICE_FORM_MATRIX);
+                                                                     &s_model.embedding, SUMI_DEVICE_FORM_MATRIX);
         CHECK(table != NULL
-              && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
+              && memcmp((const void*)(uintptr_t)table->on_device.data, s_model.table, sizeof s_model.table) == 0);
         plan_forget(setup.runner, &small.plan);
         sumi_plan_end(&small.plan);
         close_setup(&setup);
@@ -580,10 +582,10 @@ TEST(what_was_not_uploaded_is_uploaded_again)
 TEST(factors_and_changed_norms_run_and_are_released)
 {
     runner_setup setup;
-    static small_model model;
+    static small_model s_model;
     uint64_t launches[2] = {0, 0};
-    make_small_model(&model);
-    model.use_count = 1;
+    make_small_model(&s_model);
+    s_model.use_count = 1;
     for (int graphs = 0; graphs < 2; graphs++) {
         for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
             fake_reset();
@@ -591,7 +593,7 @@ TEST(factors_and_changed_norms_run_and_are_released)
             sumi_error error = {0};
             open_setup(&setup);
             CHECK(create_runner(&setup, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
-            CHECK(write_small_plan(&small, &setup, &model, TOKENS, slice_us, &error) == SUMI_OK);
+            CHECK(write_small_plan(&small, &setup, &s_model, TOKENS, slice_us, &error) == SUMI_OK);
             fake_count_launches(true);
             CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
             CHECK_TEXT(error.text, "");
@@ -600,18 +602,18 @@ TEST(factors_and_changed_norms_run_and_are_released)
             for (int32_t d = 0; d < 3; d++) {
                 const sumi_device_form up = d == 0 ? SUMI_DEVICE_FORM_MATRIX : SUMI_DEVICE_FORM_VECTOR;
                 const sumi_device_resident* resident =
-                    sumi_device_weights_find(&cuda->stock.weights, &model.deltas[d].up, up);
+                    sumi_device_weights_find(&cuda->stock.weights, &s_model.deltas[d].up, up);
                 CHECK(resident != NULL && resident->is_adapter && resident->on_device.data != 0);
                 resident =
-                    sumi_device_weights_find(&cuda->stock.weights, &model.deltas[d].down, SUMI_DEVICE_FORM_MATRIX);
+                    sumi_device_weights_find(&cuda->stock.weights, &s_model.deltas[d].down, SUMI_DEVICE_FORM_MATRIX);
                 CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
             }
             plan_forget(setup.runner, &small.plan);
             sumi_plan_end(&small.plan);
             for (int32_t d = 0; d < 3; d++) { // as when an adapter is released
-                const sumi_weight* pair[] = {&model.deltas[d].down, &model.deltas[d].up};
+                const sumi_weight* pair[] = {&s_model.deltas[d].down, &s_model.deltas[d].up};
                 setup.runner->functions->release_weights(setup.runner, pair, 2);
-                CHECK(sumi_device_weights_find(&cuda->stock.weights, &model.deltas[d].up, SUMI_DEVICE_FORM_VECTOR)
+                CHECK(sumi_device_weights_find(&cuda->stock.weights, &s_model.deltas[d].up, SUMI_DEVICE_FORM_VECTOR)
                       == NULL);
             }
             close_setup(&setup);

@@ -89,7 +89,7 @@ static struct {
     int (*memory_info)(size_t* free_bytes, size_t* total_bytes); // CUDA's
     int (*retain)(struct CUctx_st** context, int device);
     int (*set_current)(struct CUctx_st* context);
-} vk;
+} s_vk;
 static int s_messages = -1; // of the validation layer; -1: it is not installed
 static const char* s_why_not;
 
@@ -113,18 +113,18 @@ static bool open_instance(void)
     s_why_not = "there is no libvulkan.so.1";
     if (library == NULL) return false;
     void* symbol = dlsym(library, "vkGetInstanceProcAddr");
-    memcpy(&vk.vkGetInstanceProcAddr, &symbol, sizeof symbol);
+    memcpy(&s_vk.vkGetInstanceProcAddr, &symbol, sizeof symbol);
 #define FIND(name)                                                                                                     \
     s_why_not = "the Vulkan loader has no " #name;                                                                     \
-    vk.name = (PFN_##name)vk.vkGetInstanceProcAddr(vk.instance, #name);                                                \
-    if (vk.name == NULL) return false;
+    s_vk.name = (PFN_##name)s_vk.vkGetInstanceProcAddr(s_vk.instance, #name);                                          \
+    if (s_vk.name == NULL) return false;
     WITHOUT_INSTANCE(FIND)
     uint32_t version = 0, count = 64;
     VkLayerProperties layers[64];
-    vk.vkEnumerateInstanceVersion(&version);
+    s_vk.vkEnumerateInstanceVersion(&version);
     s_why_not = "the Vulkan loader is older than 1.2";
     if (version < VK_API_VERSION_1_2) return false;
-    vk.vkEnumerateInstanceLayerProperties(&count, layers);
+    s_vk.vkEnumerateInstanceLayerProperties(&count, layers);
     bool validates = false;
     for (uint32_t i = 0; i < count && !validates; i++)
         validates = strcmp(layers[i].layerName, "VK_LAYER_KHRONOS_validation") == 0;
@@ -143,13 +143,13 @@ static bool open_instance(void)
                                        .enabledExtensionCount = validates,
                                        .ppEnabledExtensionNames = (const char*[]){VK_EXT_DEBUG_UTILS_EXTENSION_NAME}};
     s_why_not = "there is no Vulkan driver";
-    if (vk.vkCreateInstance(&info, NULL, &vk.instance) != VK_SUCCESS) return false;
+    if (s_vk.vkCreateInstance(&info, NULL, &s_vk.instance) != VK_SUCCESS) return false;
     OF_INSTANCE(FIND)
     if (!validates) return true;
     FIND(vkCreateDebugUtilsMessengerEXT)
     FIND(vkDestroyDebugUtilsMessengerEXT)
     s_messages = 0;
-    return vk.vkCreateDebugUtilsMessengerEXT(vk.instance, &messenger, NULL, &vk.messenger) == VK_SUCCESS;
+    return s_vk.vkCreateDebugUtilsMessengerEXT(s_vk.instance, &messenger, NULL, &s_vk.messenger) == VK_SUCCESS;
 #undef FIND
 }
 
@@ -157,7 +157,7 @@ static bool has_extension(VkPhysicalDevice device, const char* name)
 {
     VkExtensionProperties list[512];
     uint32_t count = 512;
-    vk.vkEnumerateDeviceExtensionProperties(device, NULL, &count, list);
+    s_vk.vkEnumerateDeviceExtensionProperties(device, NULL, &count, list);
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(list[i].extensionName, name) == 0) return true;
     }
@@ -168,38 +168,39 @@ static bool find_device(const uint8_t* uuid)
 {
     VkPhysicalDevice devices[16];
     uint32_t count = 16;
-    vk.vkEnumeratePhysicalDevices(vk.instance, &count, devices);
+    s_vk.vkEnumeratePhysicalDevices(s_vk.instance, &count, devices);
     for (uint32_t i = 0; i < count; i++) {
         VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
         VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                                   .pNext = &id};
-        vk.vkGetPhysicalDeviceProperties2(devices[i], &properties);
+        s_vk.vkGetPhysicalDeviceProperties2(devices[i], &properties);
         const bool is_sumis = memcmp(id.deviceUUID, uuid, VK_UUID_SIZE) == 0;
         printf("Vulkan device %u: %s%s\n", (unsigned)i, properties.properties.deviceName,
                is_sumis ? ", the engine's" : "");
         if (!is_sumis || !has_extension(devices[i], VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME)
             || !has_extension(devices[i], VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME))
             continue;
-        vk.physical = devices[i];
-        memcpy(vk.uuid, uuid, sizeof vk.uuid);
+        s_vk.physical = devices[i];
+        memcpy(s_vk.uuid, uuid, sizeof s_vk.uuid);
     }
     s_why_not = "Vulkan does not have the engine's GPU, or cannot share its memory";
-    return vk.physical != VK_NULL_HANDLE;
+    return s_vk.physical != VK_NULL_HANDLE;
 }
 
 static VkDeviceMemory allocate(const VkMemoryRequirements* need, VkMemoryPropertyFlags wanted, const void* next)
 {
     VkDeviceMemory memory = VK_NULL_HANDLE;
     uint32_t type = 0;
-    while (type < vk.memory.memoryTypeCount
-           && (!(need->memoryTypeBits & 1u << type) || (vk.memory.memoryTypes[type].propertyFlags & wanted) != wanted))
+    while (
+        type < s_vk.memory.memoryTypeCount
+        && (!(need->memoryTypeBits & 1u << type) || (s_vk.memory.memoryTypes[type].propertyFlags & wanted) != wanted))
         type++;
     const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                        .pNext = next,
                                        .allocationSize = need->size,
                                        .memoryTypeIndex = type};
-    CHECK(type < vk.memory.memoryTypeCount);
-    VK(vk.vkAllocateMemory(vk.device, &info, NULL, &memory));
+    CHECK(type < s_vk.memory.memoryTypeCount);
+    VK(s_vk.vkAllocateMemory(s_vk.device, &info, NULL, &memory));
     return memory;
 }
 
@@ -207,13 +208,13 @@ static bool open_device(void)
 {
     VkQueueFamilyProperties families[32];
     uint32_t count = 32;
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(vk.physical, &count, families);
-    while (vk.family < count && !(families[vk.family].queueFlags & (VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT)))
-        vk.family++;
+    s_vk.vkGetPhysicalDeviceQueueFamilyProperties(s_vk.physical, &count, families);
+    while (s_vk.family < count && !(families[s_vk.family].queueFlags & (VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT)))
+        s_vk.family++;
     const VkPhysicalDeviceVulkan12Features features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                                        .timelineSemaphore = VK_TRUE};
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                           .queueFamilyIndex = vk.family,
+                                           .queueFamilyIndex = s_vk.family,
                                            .queueCount = 1,
                                            .pQueuePriorities = (const float[]){1.0f}};
     const VkDeviceCreateInfo info = {
@@ -225,34 +226,34 @@ static bool open_device(void)
         .ppEnabledExtensionNames =
             (const char*[]){VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME}};
     s_why_not = "the Vulkan device cannot be opened";
-    if (vk.vkCreateDevice(vk.physical, &info, NULL, &vk.device) != VK_SUCCESS) return false;
+    if (s_vk.vkCreateDevice(s_vk.physical, &info, NULL, &s_vk.device) != VK_SUCCESS) return false;
 #define FIND(name)                                                                                                     \
     s_why_not = "the Vulkan device has no " #name;                                                                     \
-    vk.name = (PFN_##name)vk.vkGetDeviceProcAddr(vk.device, #name);                                                    \
-    if (vk.name == NULL) return false;
+    s_vk.name = (PFN_##name)s_vk.vkGetDeviceProcAddr(s_vk.device, #name);                                              \
+    if (s_vk.name == NULL) return false;
     OF_DEVICE(FIND)
 #undef FIND
-    vk.vkGetPhysicalDeviceMemoryProperties(vk.physical, &vk.memory);
-    vk.vkGetDeviceQueue(vk.device, vk.family, 0, &vk.queue);
+    s_vk.vkGetPhysicalDeviceMemoryProperties(s_vk.physical, &s_vk.memory);
+    s_vk.vkGetDeviceQueue(s_vk.device, s_vk.family, 0, &s_vk.queue);
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-                                          .queueFamilyIndex = vk.family};
-    VK(vk.vkCreateCommandPool(vk.device, &pool, NULL, &vk.pool));
+                                          .queueFamilyIndex = s_vk.family};
+    VK(s_vk.vkCreateCommandPool(s_vk.device, &pool, NULL, &s_vk.pool));
     const VkCommandBufferAllocateInfo commands = {
-        .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = vk.pool, .commandBufferCount = 1};
-    VK(vk.vkAllocateCommandBuffers(vk.device, &commands, &vk.commands));
+        .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = s_vk.pool, .commandBufferCount = 1};
+    VK(s_vk.vkAllocateCommandBuffers(s_vk.device, &commands, &s_vk.commands));
     const VkBufferCreateInfo buffer = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                        .size = READBACK_BYTES,
                                        .usage = VK_BUFFER_USAGE_TRANSFER_DST_BIT};
     VkMemoryRequirements need;
     void* mapped = NULL;
-    VK(vk.vkCreateBuffer(vk.device, &buffer, NULL, &vk.readback));
-    vk.vkGetBufferMemoryRequirements(vk.device, vk.readback, &need);
-    vk.readback_memory =
+    VK(s_vk.vkCreateBuffer(s_vk.device, &buffer, NULL, &s_vk.readback));
+    s_vk.vkGetBufferMemoryRequirements(s_vk.device, s_vk.readback, &need);
+    s_vk.readback_memory =
         allocate(&need, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, NULL);
-    VK(vk.vkBindBufferMemory(vk.device, vk.readback, vk.readback_memory, 0));
-    VK(vk.vkMapMemory(vk.device, vk.readback_memory, 0, VK_WHOLE_SIZE, 0, &mapped));
-    vk.pixels = mapped;
+    VK(s_vk.vkBindBufferMemory(s_vk.device, s_vk.readback, s_vk.readback_memory, 0));
+    VK(s_vk.vkMapMemory(s_vk.device, s_vk.readback_memory, 0, VK_WHOLE_SIZE, 0, &mapped));
+    s_vk.pixels = mapped;
     return true;
 }
 
@@ -264,9 +265,9 @@ static bool find_cuda(void)
     const struct {
         const char* name;
         void* into;
-    } entries[] = {{"cuMemGetInfo_v2", &vk.memory_info},
-                   {"cuDevicePrimaryCtxRetain", &vk.retain},
-                   {"cuCtxSetCurrent", &vk.set_current}};
+    } entries[] = {{"cuMemGetInfo_v2", &s_vk.memory_info},
+                   {"cuDevicePrimaryCtxRetain", &s_vk.retain},
+                   {"cuCtxSetCurrent", &s_vk.set_current}};
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void* entry = dlsym(cuda, entries[i].name);
         s_why_not = entries[i].name;
@@ -291,12 +292,12 @@ static bool open_vulkan(void)
 
 static void close_vulkan(void)
 {
-    vk.vkDestroyBuffer(vk.device, vk.readback, NULL);
-    vk.vkFreeMemory(vk.device, vk.readback_memory, NULL);
-    vk.vkDestroyCommandPool(vk.device, vk.pool, NULL);
-    vk.vkDestroyDevice(vk.device, NULL);
-    if (vk.messenger != VK_NULL_HANDLE) vk.vkDestroyDebugUtilsMessengerEXT(vk.instance, vk.messenger, NULL);
-    vk.vkDestroyInstance(vk.instance, NULL);
+    s_vk.vkDestroyBuffer(s_vk.device, s_vk.readback, NULL);
+    s_vk.vkFreeMemory(s_vk.device, s_vk.readback_memory, NULL);
+    s_vk.vkDestroyCommandPool(s_vk.device, s_vk.pool, NULL);
+    s_vk.vkDestroyDevice(s_vk.device, NULL);
+    if (s_vk.messenger != VK_NULL_HANDLE) s_vk.vkDestroyDebugUtilsMessengerEXT(s_vk.instance, s_vk.messenger, NULL);
+    s_vk.vkDestroyInstance(s_vk.instance, NULL);
 }
 
 // ---- Shared things --------------------------------------------------------------------------------------------------
@@ -318,25 +319,25 @@ static void begin_commands(void)
 {
     const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
                                            .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
-    VK(vk.vkBeginCommandBuffer(vk.commands, &info));
+    VK(s_vk.vkBeginCommandBuffer(s_vk.commands, &info));
 }
 
 static void run_commands(void)
 {
-    VK(vk.vkEndCommandBuffer(vk.commands));
+    VK(s_vk.vkEndCommandBuffer(s_vk.commands));
     const VkSubmitInfo info = {
-        .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &vk.commands};
-    VK(vk.vkQueueSubmit(vk.queue, 1, &info, VK_NULL_HANDLE));
-    VK(vk.vkQueueWaitIdle(vk.queue));
+        .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &s_vk.commands};
+    VK(s_vk.vkQueueSubmit(s_vk.queue, 1, &info, VK_NULL_HANDLE));
+    VK(s_vk.vkQueueWaitIdle(s_vk.queue));
 }
 
 // Between this queue family and the world outside, and between two layouts of an image.
 static void hand_over(const thing* t, VkImageLayout from, VkImageLayout to, bool leaves, bool comes)
 {
     const uint32_t out = comes  ? VK_QUEUE_FAMILY_EXTERNAL
-                       : leaves ? vk.family
+                       : leaves ? s_vk.family
                                 : VK_QUEUE_FAMILY_IGNORED,
-                   in = comes  ? vk.family
+                   in = comes  ? s_vk.family
                       : leaves ? VK_QUEUE_FAMILY_EXTERNAL
                                : VK_QUEUE_FAMILY_IGNORED;
     const VkAccessFlags writes = VK_ACCESS_TRANSFER_WRITE_BIT, reads = VK_ACCESS_TRANSFER_READ_BIT;
@@ -358,8 +359,8 @@ static void hand_over(const thing* t, VkImageLayout from, VkImageLayout to, bool
                                           .buffer = t->buffer,
                                           .size = VK_WHOLE_SIZE};
     const bool is_image = t->image != VK_NULL_HANDLE;
-    vk.vkCmdPipelineBarrier(vk.commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0, 0,
-                            NULL, !is_image, &buffer, is_image, &image);
+    s_vk.vkCmdPipelineBarrier(s_vk.commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0,
+                              0, NULL, !is_image, &buffer, is_image, &image);
 }
 
 // Fills the whole thing with a content that no picture has, and hands it over.
@@ -370,10 +371,10 @@ static void prepare(const thing* t)
         const VkClearColorValue color = {.float32 = {1.0f, 0.0f, 1.0f, 0.0f}};
         const VkImageSubresourceRange all = {.aspectMask = VK_IMAGE_ASPECT_COLOR_BIT, .levelCount = 1, .layerCount = 1};
         hand_over(t, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, false, false);
-        vk.vkCmdClearColorImage(vk.commands, t->image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, &color, 1, &all);
+        s_vk.vkCmdClearColorImage(s_vk.commands, t->image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, &color, 1, &all);
         hand_over(t, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, VK_IMAGE_LAYOUT_GENERAL, true, false);
     } else {
-        vk.vkCmdFillBuffer(vk.commands, t->buffer, 0, VK_WHOLE_SIZE, 0x55555555);
+        s_vk.vkCmdFillBuffer(s_vk.commands, t->buffer, 0, VK_WHOLE_SIZE, 0x55555555);
         hand_over(t, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_UNDEFINED, true, false);
     }
     run_commands();
@@ -389,27 +390,28 @@ static void read_back(const thing* t, unsigned char* into)
         const VkBufferImageCopy whole = {.imageSubresource = {.aspectMask = VK_IMAGE_ASPECT_COLOR_BIT, .layerCount = 1},
                                          .imageExtent = {(uint32_t)t->width, (uint32_t)t->height, 1}};
         hand_over(t, VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, false, true);
-        vk.vkCmdCopyImageToBuffer(vk.commands, t->image, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, vk.readback, 1, &whole);
+        s_vk.vkCmdCopyImageToBuffer(s_vk.commands, t->image, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, s_vk.readback, 1,
+                                    &whole);
         hand_over(t, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, VK_IMAGE_LAYOUT_GENERAL, true, false);
     } else {
         const VkBufferCopy whole = {0, 0, buffer_bytes};
         hand_over(t, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_UNDEFINED, false, true);
-        vk.vkCmdCopyBuffer(vk.commands, t->buffer, vk.readback, 1, &whole);
+        s_vk.vkCmdCopyBuffer(s_vk.commands, t->buffer, s_vk.readback, 1, &whole);
         hand_over(t, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_UNDEFINED, true, false);
     }
     const VkMemoryBarrier to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
                                      .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
                                      .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
-    vk.vkCmdPipelineBarrier(vk.commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0,
-                            NULL, 0, NULL);
+    s_vk.vkCmdPipelineBarrier(s_vk.commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host,
+                              0, NULL, 0, NULL);
     run_commands();
     const size_t pitch = t->image != VK_NULL_HANDLE ? row : t->pitch,
                  offset = t->image != VK_NULL_HANDLE ? 0 : t->offset;
     size_t touched = 0;
-    for (size_t i = 0; i < offset; i++) touched += vk.pixels[i] != 0x55;
+    for (size_t i = 0; i < offset; i++) touched += s_vk.pixels[i] != 0x55;
     for (size_t y = 0; y < (size_t)t->height; y++) {
-        memcpy(into + y * row, vk.pixels + offset + y * pitch, row);
-        for (size_t x = row; x < pitch; x++) touched += vk.pixels[offset + y * pitch + x] != 0x55;
+        memcpy(into + y * row, s_vk.pixels + offset + y * pitch, row);
+        for (size_t x = row; x < pitch; x++) touched += s_vk.pixels[offset + y * pitch + x] != 0x55;
     }
     CHECK_NUMBER((int)touched, 0);
 }
@@ -431,7 +433,7 @@ static bool image_is_dedicated(const VkImageCreateInfo* info)
                                                      .usage = info->usage};
     VkExternalImageFormatProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_IMAGE_FORMAT_PROPERTIES};
     VkImageFormatProperties2 properties = {.sType = VK_STRUCTURE_TYPE_IMAGE_FORMAT_PROPERTIES_2, .pNext = &found};
-    VK(vk.vkGetPhysicalDeviceImageFormatProperties2(vk.physical, &format, &properties));
+    VK(s_vk.vkGetPhysicalDeviceImageFormatProperties2(s_vk.physical, &format, &properties));
     return found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
 }
 
@@ -441,20 +443,20 @@ static bool buffer_is_dedicated(const VkBufferCreateInfo* info)
                                                        .usage = info->usage,
                                                        .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     VkExternalBufferProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
-    vk.vkGetPhysicalDeviceExternalBufferProperties(vk.physical, &buffer, &found);
+    s_vk.vkGetPhysicalDeviceExternalBufferProperties(s_vk.physical, &buffer, &found);
     return found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
 }
 
 static void make_image(thing* t)
 {
-    static const VkFormat formats[] = {VK_FORMAT_R8G8B8A8_UNORM, VK_FORMAT_UNDEFINED, VK_FORMAT_UNDEFINED,
-                                       VK_FORMAT_B8G8R8A8_UNORM, VK_FORMAT_R16G16B16A16_SFLOAT};
+    static const VkFormat s_formats[] = {VK_FORMAT_R8G8B8A8_UNORM, VK_FORMAT_UNDEFINED, VK_FORMAT_UNDEFINED,
+                                         VK_FORMAT_B8G8R8A8_UNORM, VK_FORMAT_R16G16B16A16_SFLOAT};
     const VkExternalMemoryImageCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMAGE_CREATE_INFO,
                                                       .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     const VkImageCreateInfo info = {.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
                                     .pNext = &external,
                                     .imageType = VK_IMAGE_TYPE_2D,
-                                    .format = formats[t->format],
+                                    .format = s_formats[t->format],
                                     .extent = {(uint32_t)t->width, (uint32_t)t->height, 1},
                                     .mipLevels = 1,
                                     .arrayLayers = 1,
@@ -464,14 +466,14 @@ static void make_image(thing* t)
                                            | (t->is_attachment ? VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT : 0u)};
     t->is_dedicated = t->is_dedicated || image_is_dedicated(&info);
     VkMemoryRequirements need;
-    VK(vk.vkCreateImage(vk.device, &info, NULL, &t->image));
-    vk.vkGetImageMemoryRequirements(vk.device, t->image, &need);
+    VK(s_vk.vkCreateImage(s_vk.device, &info, NULL, &t->image));
+    s_vk.vkGetImageMemoryRequirements(s_vk.device, t->image, &need);
     const VkMemoryDedicatedAllocateInfo dedicated = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, .pNext = &s_exported, .image = t->image};
     t->memory = allocate(&need, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
                          t->is_dedicated ? (const void*)&dedicated : (const void*)&s_exported);
     t->memory_bytes = need.size;
-    VK(vk.vkBindImageMemory(vk.device, t->image, t->memory, 0));
+    VK(s_vk.vkBindImageMemory(s_vk.device, t->image, t->memory, 0));
     prepare(t);
 }
 
@@ -485,22 +487,22 @@ static void make_buffer(thing* t)
                                      .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
     t->is_dedicated = t->is_dedicated || buffer_is_dedicated(&info);
     VkMemoryRequirements need;
-    VK(vk.vkCreateBuffer(vk.device, &info, NULL, &t->buffer));
-    vk.vkGetBufferMemoryRequirements(vk.device, t->buffer, &need);
+    VK(s_vk.vkCreateBuffer(s_vk.device, &info, NULL, &t->buffer));
+    s_vk.vkGetBufferMemoryRequirements(s_vk.device, t->buffer, &need);
     const VkMemoryDedicatedAllocateInfo dedicated = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, .pNext = &s_exported, .buffer = t->buffer};
     t->memory = allocate(&need, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
                          t->is_dedicated ? (const void*)&dedicated : (const void*)&s_exported);
     t->memory_bytes = need.size;
-    VK(vk.vkBindBufferMemory(vk.device, t->buffer, t->memory, 0));
+    VK(s_vk.vkBindBufferMemory(s_vk.device, t->buffer, t->memory, 0));
     prepare(t);
 }
 
 static void destroy_thing(thing* t)
 {
-    vk.vkDestroyImage(vk.device, t->image, NULL);
-    vk.vkDestroyBuffer(vk.device, t->buffer, NULL);
-    vk.vkFreeMemory(vk.device, t->memory, NULL);
+    s_vk.vkDestroyImage(s_vk.device, t->image, NULL);
+    s_vk.vkDestroyBuffer(s_vk.device, t->buffer, NULL);
+    s_vk.vkFreeMemory(s_vk.device, t->memory, NULL);
 }
 
 static int memory_descriptor(const thing* t)
@@ -509,7 +511,7 @@ static int memory_descriptor(const thing* t)
                                       .memory = t->memory,
                                       .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     int descriptor = -1;
-    VK(vk.vkGetMemoryFdKHR(vk.device, &get, &descriptor));
+    VK(s_vk.vkGetMemoryFdKHR(s_vk.device, &get, &descriptor));
     return descriptor;
 }
 
@@ -517,7 +519,7 @@ static sumi_import_desc describe(const thing* t, bool takes_previews)
 {
     sumi_import_desc desc = sumi_import_defaults();
     desc.kind = SUMI_EXTERNAL_VULKAN_MEMORY;
-    desc.device_uuid = vk.uuid;
+    desc.device_uuid = s_vk.uuid;
     desc.fd = memory_descriptor(t);
     desc.width = t->width;
     desc.height = t->height;
@@ -545,9 +547,9 @@ static sumi_external* import(sumi_engine* engine, const sumi_import_desc* desc)
 
 static void print_thing(const thing* t, int pump)
 {
-    static const char* const formats[] = {"RGBA8", "RGB8", "RGB32F", "BGRA8", "RGBA16F"};
+    static const char* const s_formats[] = {"RGBA8", "RGB8", "RGB32F", "BGRA8", "RGBA16F"};
     printf("  %s of %d x %d, %s, %s%s, offset %zu, pitch %zu, %llu bytes of memory, pump %d: %s\n",
-           t->image != VK_NULL_HANDLE ? "image" : "buffer", (int)t->width, (int)t->height, formats[t->format],
+           t->image != VK_NULL_HANDLE ? "image" : "buffer", (int)t->width, (int)t->height, s_formats[t->format],
            t->is_dedicated ? "dedicated" : "not dedicated", t->is_attachment ? ", color attachment" : "", t->offset,
            t->pitch, (unsigned long long)t->memory_bytes, pump, s_host.log);
 }
@@ -564,7 +566,7 @@ static int semaphore_descriptor(VkSemaphore semaphore)
                                          .semaphore = semaphore,
                                          .handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT};
     int descriptor = -1;
-    VK(vk.vkGetSemaphoreFdKHR(vk.device, &get, &descriptor));
+    VK(s_vk.vkGetSemaphoreFdKHR(s_vk.device, &get, &descriptor));
     return descriptor;
 }
 
@@ -578,7 +580,7 @@ static VkSemaphore make_semaphore(bool is_timeline)
                                             .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     const VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
                                         .pNext = is_timeline ? (const void*)&type : (const void*)&exported};
-    VK(vk.vkCreateSemaphore(vk.device, &info, NULL, &semaphore));
+    VK(s_vk.vkCreateSemaphore(s_vk.device, &info, NULL, &semaphore));
     return semaphore;
 }
 
@@ -586,7 +588,7 @@ static sumi_external* import_semaphore(sumi_engine* engine, VkSemaphore semaphor
 {
     sumi_import_desc desc = sumi_import_defaults();
     desc.kind = is_timeline ? SUMI_EXTERNAL_VULKAN_TIMELINE : SUMI_EXTERNAL_VULKAN_SEMAPHORE;
-    desc.device_uuid = vk.uuid;
+    desc.device_uuid = s_vk.uuid;
     desc.fd = semaphore_descriptor(semaphore);
     return import(engine, &desc);
 }
@@ -594,7 +596,7 @@ static sumi_external* import_semaphore(sumi_engine* engine, VkSemaphore semaphor
 static uint64_t counter_of(VkSemaphore timeline)
 {
     uint64_t value = 0;
-    VK(vk.vkGetSemaphoreCounterValue(vk.device, timeline, &value));
+    VK(s_vk.vkGetSemaphoreCounterValue(s_vk.device, timeline, &value));
     return value;
 }
 
@@ -602,7 +604,7 @@ static void signal(VkSemaphore timeline, uint64_t value)
 {
     const VkSemaphoreSignalInfo info = {
         .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = timeline, .value = value};
-    VK(vk.vkSignalSemaphore(vk.device, &info));
+    VK(s_vk.vkSignalSemaphore(s_vk.device, &info));
 }
 
 // For two seconds at most.
@@ -612,7 +614,7 @@ static bool reaches(VkSemaphore timeline, uint64_t value)
                                       .semaphoreCount = 1,
                                       .pSemaphores = &timeline,
                                       .pValues = &value};
-    return vk.vkWaitSemaphores(vk.device, &info, 2000000000) == VK_SUCCESS;
+    return s_vk.vkWaitSemaphores(s_vk.device, &info, 2000000000) == VK_SUCCESS;
 }
 
 static sumi_engine* vulkan_engine(sumi_pump pump, sumi_model** out_model)
@@ -620,7 +622,7 @@ static sumi_engine* vulkan_engine(sumi_pump pump, sumi_model** out_model)
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc desc = host_desc(&s_host);
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.cuda.uuid = vk.uuid;
+    desc.cuda.uuid = s_vk.uuid;
     desc.pump = pump;
     desc.max_slice_us = 100;
     sumi_engine* engine = open_engine(&desc, out_model);
@@ -656,7 +658,7 @@ TEST(vulkan_on_a_gpu)
 
 TEST(images_and_buffers_have_the_bytes_that_host_memory_has)
 {
-    static const int32_t sizes[][2] = {{16, 16}, {48, 32}, {80, 112}, {256, 256}};
+    static const int32_t s_sizes[][2] = {{16, 16}, {48, 32}, {80, 112}, {256, 256}};
     for (int pump = 0; pump < 2; pump++) {
         sumi_model* model;
         sumi_engine* engine = vulkan_engine(pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE, &model);
@@ -664,9 +666,9 @@ TEST(images_and_buffers_have_the_bytes_that_host_memory_has)
         VkSemaphore timeline = make_semaphore(true);
         sumi_external* signals = import_semaphore(engine, timeline, true);
         uint64_t value = 0;
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
             sumi_image_desc desc = small_image(model, &s_item);
-            desc.width = sizes[i][0], desc.height = sizes[i][1];
+            desc.width = s_sizes[i][0], desc.height = s_sizes[i][1];
             for (int format = 0; format < 5; format++) {
                 const size_t row = (size_t)desc.width * s_pixel_bytes[format], bytes = row * (size_t)desc.height;
                 unsigned char *got = malloc(bytes), *wanted[2];
@@ -713,7 +715,7 @@ TEST(images_and_buffers_have_the_bytes_that_host_memory_has)
         }
         sumi_external_release(signals);
         close_engine(engine);
-        vk.vkDestroySemaphore(vk.device, timeline, NULL);
+        s_vk.vkDestroySemaphore(s_vk.device, timeline, NULL);
     }
 }
 
@@ -728,8 +730,8 @@ TEST(a_copy_lies_between_its_wait_and_its_signal)
     VkSemaphore drawn = make_semaphore(true), ready = make_semaphore(true);
     sumi_external *external = import_thing(engine, &t, false), *wait = import_semaphore(engine, drawn, true),
                   *signals = import_semaphore(engine, ready, true);
-    static unsigned char before[BYTES], got[BYTES];
-    read_back(&t, before);
+    static unsigned char s_before[BYTES], s_got[BYTES];
+    read_back(&t, s_before);
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         sumi_image_item item = {.text = "a red fox", .seed = round};
         sumi_image_desc desc = small_image(model, &item);
@@ -741,19 +743,19 @@ TEST(a_copy_lies_between_its_wait_and_its_signal)
         CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK); // the fetch does not wait
         sumi_sleep_us(2000);
         CHECK_NUMBER((int)counter_of(ready), 3 * (int)(round - 1));
-        read_back(&t, got);
-        CHECK_NUMBER((int)differences(got, before, BYTES), 0);
+        read_back(&t, s_got);
+        CHECK_NUMBER((int)differences(s_got, s_before, BYTES), 0);
         signal(drawn, 2 * round);
         CHECK(reaches(ready, 3 * round));
-        read_back(&t, got);
-        CHECK_NUMBER((int)differences(got, wanted, BYTES), 0);
-        memcpy(before, got, BYTES);
+        read_back(&t, s_got);
+        CHECK_NUMBER((int)differences(s_got, wanted, BYTES), 0);
+        memcpy(s_before, s_got, BYTES);
         free(wanted);
     }
     close_engine(engine); // with all three
     destroy_thing(&t);
-    vk.vkDestroySemaphore(vk.device, drawn, NULL);
-    vk.vkDestroySemaphore(vk.device, ready, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, drawn, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, ready, NULL);
 }
 
 TEST(binary_semaphores_alternate)
@@ -767,7 +769,7 @@ TEST(binary_semaphores_alternate)
     VkSemaphore drawn = make_semaphore(false), ready = make_semaphore(false);
     sumi_external *external = import_thing(engine, &t, false), *wait = import_semaphore(engine, drawn, false),
                   *signals = import_semaphore(engine, ready, false);
-    static unsigned char got[BYTES];
+    static unsigned char s_got[BYTES];
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         sumi_image_item item = {.text = "a lighthouse", .seed = round};
         sumi_image_desc desc = small_image(model, &item);
@@ -778,22 +780,22 @@ TEST(binary_semaphores_alternate)
         sumi_image image;
         const VkSubmitInfo gives = {
             .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .signalSemaphoreCount = 1, .pSignalSemaphores = &drawn};
-        VK(vk.vkQueueSubmit(vk.queue, 1, &gives, VK_NULL_HANDLE));
+        VK(s_vk.vkQueueSubmit(s_vk.queue, 1, &gives, VK_NULL_HANDLE));
         CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
         const VkSubmitInfo takes = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                                     .waitSemaphoreCount = 1,
                                     .pWaitSemaphores = &ready,
                                     .pWaitDstStageMask =
                                         (const VkPipelineStageFlags[]){VK_PIPELINE_STAGE_ALL_COMMANDS_BIT}};
-        VK(vk.vkQueueSubmit(vk.queue, 1, &takes, VK_NULL_HANDLE));
-        read_back(&t, got);
-        CHECK_NUMBER((int)differences(got, wanted, BYTES), 0);
+        VK(s_vk.vkQueueSubmit(s_vk.queue, 1, &takes, VK_NULL_HANDLE));
+        read_back(&t, s_got);
+        CHECK_NUMBER((int)differences(s_got, wanted, BYTES), 0);
         free(wanted);
     }
     close_engine(engine);
     destroy_thing(&t);
-    vk.vkDestroySemaphore(vk.device, drawn, NULL);
-    vk.vkDestroySemaphore(vk.device, ready, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, drawn, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, ready, NULL);
 }
 
 TEST(previews_are_shown_or_dropped)
@@ -815,14 +817,14 @@ TEST(previews_are_shown_or_dropped)
     uint32_t seen = 0;
     uint64_t shown = 0;
     int dropped = 0;
-    static unsigned char got[BYTES], wanted[BYTES];
+    static unsigned char s_got[BYTES], s_wanted[BYTES];
     for (int i = 0; i < 100000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) {
         sumi_engine_update(engine, 500);
         const uint32_t version = sumi_job_poll(engine, job).preview_version;
         if (version == seen) continue;
         seen = version;
         sumi_image preview;
-        CHECK_NUMBER(sumi_job_preview(engine, job, 0, wanted, sizeof wanted, &preview), SUMI_OK);
+        CHECK_NUMBER(sumi_job_preview(engine, job, 0, s_wanted, sizeof s_wanted, &preview), SUMI_OK);
         const sumi_target target = {.format = SUMI_FORMAT_BGRA8,
                                     .external = external,
                                     .wait = {wait, shown + 1},
@@ -833,20 +835,20 @@ TEST(previews_are_shown_or_dropped)
         CHECK(counter_of(ready) == shown);
         signal(drawn, ++shown);
         CHECK(reaches(ready, shown));
-        read_back(&t, got);
+        read_back(&t, s_got);
         for (size_t p = 0; p < BYTES; p += 4) {
-            const unsigned char red = wanted[p];
-            wanted[p] = wanted[p + 2], wanted[p + 2] = red;
+            const unsigned char red = s_wanted[p];
+            s_wanted[p] = s_wanted[p + 2], s_wanted[p + 2] = red;
         }
-        CHECK_NUMBER((int)differences(got, wanted, BYTES), 0);
+        CHECK_NUMBER((int)differences(s_got, s_wanted, BYTES), 0);
     }
     printf("  %d previews shown, as many dropped\n", dropped);
     CHECK(shown >= 1);
     sumi_job_discard(engine, job);
     close_engine(engine);
     destroy_thing(&t);
-    vk.vkDestroySemaphore(vk.device, drawn, NULL);
-    vk.vkDestroySemaphore(vk.device, ready, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, drawn, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, ready, NULL);
 }
 
 TEST(imports_that_cannot_be_are_refused)
@@ -854,7 +856,7 @@ TEST(imports_that_cannot_be_are_refused)
     sumi_model* model;
     sumi_engine* engine = vulkan_engine(SUMI_PUMP_UPDATE, &model);
     if (engine == NULL) return;
-    static const uint8_t other[16] = {1};
+    static const uint8_t s_other[16] = {1};
     thing t = {.width = 64, .height = 64};
     make_image(&t);
     VkSemaphore timeline = make_semaphore(true);
@@ -874,7 +876,7 @@ TEST(imports_that_cannot_be_are_refused)
         sumi_external_release(external);                                                                               \
         if (fcntl(descriptor, F_GETFD) != -1) close(descriptor);                                                       \
     } while (0)
-    BAD("another GPU", d.device_uuid = other, true);
+    BAD("another GPU", d.device_uuid = s_other, true);
     BAD("no GPU", d.device_uuid = NULL, true);
     BAD("three channels", (d.is_image = true, d.format = SUMI_FORMAT_RGB8), true);
     BAD("memory that is too small", d.width = 4096, true);
@@ -896,7 +898,7 @@ TEST(imports_that_cannot_be_are_refused)
     CHECK_NUMBER(sumi_job_poll(engine, (sumi_job){0}).state, SUMI_JOB_NONE);
     close_engine(engine);
     destroy_thing(&t);
-    vk.vkDestroySemaphore(vk.device, timeline, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, timeline, NULL);
 }
 
 static VkSemaphore s_late;
@@ -935,15 +937,15 @@ TEST(releases_wait_for_copies_in_flight)
         else close_engine(engine);
         CHECK(sumi_clock_ns() - begin > 50000000); // it has waited
         CHECK(counter_of(ready) == 1);
-        static unsigned char got[BYTES];
-        read_back(&t, got);
-        CHECK_NUMBER((int)differences(got, wanted, BYTES), 0);
+        static unsigned char s_got[BYTES];
+        read_back(&t, s_got);
+        CHECK_NUMBER((int)differences(s_got, wanted, BYTES), 0);
         CHECK(pthread_join(thread, NULL) == 0);
         if (which < 3) close_engine(engine);
         free(wanted);
         destroy_thing(&t);
-        vk.vkDestroySemaphore(vk.device, s_late, NULL);
-        vk.vkDestroySemaphore(vk.device, ready, NULL);
+        s_vk.vkDestroySemaphore(s_vk.device, s_late, NULL);
+        s_vk.vkDestroySemaphore(s_vk.device, ready, NULL);
     }
 }
 
@@ -960,7 +962,7 @@ static int open_descriptors(void)
 TEST(imports_give_their_memory_back)
 {
     struct CUctx_st* primary = NULL;
-    CHECK(vk.retain(&primary, 0) == 0 && vk.set_current(primary) == 0);
+    CHECK(s_vk.retain(&primary, 0) == 0 && s_vk.set_current(primary) == 0);
     sumi_model* model;
     sumi_engine* engine = vulkan_engine(SUMI_PUMP_UPDATE, &model);
     if (engine == NULL) return;
@@ -980,7 +982,7 @@ TEST(imports_give_their_memory_back)
         sumi_external_release(semaphore);
         sumi_external_release(external);
         if (i % IMPORTS != 0) continue;
-        CHECK(vk.memory_info(&after, &total) == 0);
+        CHECK(s_vk.memory_info(&after, &total) == 0);
         const int64_t missing = (int64_t)before - (int64_t)after;
         if (i > 0 && missing < least) least = missing; // the first import makes what stays
         before = after;
@@ -997,12 +999,12 @@ TEST(imports_give_their_memory_back)
     sumi_external* external = import_thing(engine, &image, false);
     destroy_thing(&image);
     destroy_thing(&buffer);
-    vk.vkDestroySemaphore(vk.device, timeline, NULL);
+    s_vk.vkDestroySemaphore(s_vk.device, timeline, NULL);
     const sumi_image_desc desc = small_image(model, &s_item);
     CHECK(draw_hash(engine, &desc) != 0);
     sumi_external_release(external);
     close_engine(engine);
-    CHECK(vk.set_current(NULL) == 0);
+    CHECK(s_vk.set_current(NULL) == 0);
 }
 
 TEST(validation_has_nothing_to_say)

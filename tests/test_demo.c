@@ -105,21 +105,21 @@ TEST(prompt_and_seed_give_the_stored_image)
     static const struct {
         const char *text, *file;
         uint64_t seed;
-    } stored[] = {
+    } s_stored[] = {
         {"a red house on the grass", "tests/pictures/house.png", 7},
         {"a yellow moon above a purple cat at night, watercolour", "tests/pictures/cat.png", 3},
     };
     // the pictures were made there
     bool is_reference = strstr(sumi_engine_get_info(s_engine).device, "AVX-512") != NULL;
-    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++) {
+    for (size_t i = 0; i < sizeof s_stored / sizeof *s_stored; i++) {
         picture_file want;
         char message[PICTURE_MESSAGE_BYTES];
-        if (!picture_read(stored[i].file, 4, &want, message)) {
+        if (!picture_read(s_stored[i].file, 4, &want, message)) {
             printf("  %s\n", message);
             CHECK(!"the stored picture can be read");
             continue;
         }
-        uint8_t* got = draw_text(stored[i].text, stored[i].seed);
+        uint8_t* got = draw_text(s_stored[i].text, s_stored[i].seed);
         CHECK(want.width == SIDE && want.height == SIDE);
         double error = got != NULL ? psnr_whole(got, want.pixels) : 0.0;
         // elsewhere sums are rounded in another order: a pixel may fall on the other side of a rounding, no more
@@ -199,14 +199,15 @@ TEST(previews_come_closer_to_the_image)
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(s_engine, &desc, &job), SUMI_OK);
     enum { SMALL = SIDE / 8, STEPS = 64 };
-    static uint8_t previews[STEPS][4 * SMALL * SMALL];
+    static uint8_t s_previews[STEPS][4 * SMALL * SMALL];
     uint32_t seen = 0;
     for (;;) {
         sumi_engine_update(s_engine, 1);
         sumi_job_status status = sumi_job_poll(s_engine, job);
         sumi_image preview;
         if (status.preview_version != seen && status.preview_version <= STEPS
-            && sumi_job_preview(s_engine, job, 0, previews[status.preview_version - 1], sizeof previews[0], &preview)
+            && sumi_job_preview(s_engine, job, 0, s_previews[status.preview_version - 1], sizeof s_previews[0],
+                                &preview)
                    == SUMI_OK) {
             CHECK(preview.width == SMALL && preview.height == SMALL);
             seen = status.preview_version;
@@ -225,7 +226,7 @@ TEST(previews_come_closer_to_the_image)
                     double mean = 0.0;
                     for (int i = 0; i < 64; i++)
                         mean += ((const uint8_t*)image.pixels)[4 * ((8 * y + i / 8) * SIDE + 8 * x + i % 8) + c] / 64.0;
-                    double d = mean - previews[k][4 * (y * SMALL + x) + c];
+                    double d = mean - s_previews[k][4 * (y * SMALL + x) + c];
                     sum += d * d / (3.0 * SMALL * SMALL);
                 }
             }

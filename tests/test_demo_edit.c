@@ -262,13 +262,13 @@ TEST(four_steps_with_the_adapter_edit_too)
 
 TEST(text_alone_draws)
 {
-    static const demo_box left = {0, SIDE / 2, 0, SIDE}, right = {SIDE / 2, SIDE, 0, SIDE};
+    static const demo_box s_left = {0, SIDE / 2, 0, SIDE}, s_right = {SIDE / 2, SIDE, 0, SIDE};
     const sumi_image_item item = {.text = "a red circle to the left of a blue square", .seed = 1};
     const sumi_image_desc desc = edit_of(&item, 1, NULL, 0);
     uint8_t* p = draw_pixels(s_engine, &desc, NULL);
     if (p == NULL) return;
-    CHECK(demo_count(p, SIDE, left, RED) > 1500 && demo_count(p, SIDE, right, RED) < 100);
-    CHECK(demo_count(p, SIDE, right, BLUE) > 1500 && demo_count(p, SIDE, left, BLUE) < 100);
+    CHECK(demo_count(p, SIDE, s_left, RED) > 1500 && demo_count(p, SIDE, s_right, RED) < 100);
+    CHECK(demo_count(p, SIDE, s_right, BLUE) > 1500 && demo_count(p, SIDE, s_left, BLUE) < 100);
     free(p);
 }
 
@@ -289,11 +289,11 @@ TEST(a_picture_of_the_drawing_model_is_edited)
     desc = edit_of(&item, 1, &reference, 1);
     uint8_t* after = before != NULL ? draw_pixels(s_engine, &desc, NULL) : NULL;
     if (after != NULL) {
-        static const demo_box upper = {0, SIDE, 0, SIDE / 2}, lower = {0, SIDE, SIDE / 2, SIDE};
-        const int moon = demo_count(before, SIDE, upper, YELLOW), house = demo_count(before, SIDE, lower, BLUE);
-        CHECK(moon > 800 && house > 800 && demo_count(before, SIDE, upper, RED) < 50);
-        CHECK(demo_count(after, SIDE, upper, RED) > moon / 2 && demo_count(after, SIDE, upper, YELLOW) < moon / 10);
-        CHECK(abs(demo_count(after, SIDE, lower, BLUE) - house) < house / 3);
+        static const demo_box s_upper = {0, SIDE, 0, SIDE / 2}, s_lower = {0, SIDE, SIDE / 2, SIDE};
+        const int moon = demo_count(before, SIDE, s_upper, YELLOW), house = demo_count(before, SIDE, s_lower, BLUE);
+        CHECK(moon > 800 && house > 800 && demo_count(before, SIDE, s_upper, RED) < 50);
+        CHECK(demo_count(after, SIDE, s_upper, RED) > moon / 2 && demo_count(after, SIDE, s_upper, YELLOW) < moon / 10);
+        CHECK(abs(demo_count(after, SIDE, s_lower, BLUE) - house) < house / 3);
         uint8_t* is_lower = malloc((size_t)SIDE * SIDE);
         for (int i = 0; i < SIDE * SIDE; i++) is_lower[i] = i / SIDE > SIDE / 2 + 16;
         CHECK(demo_psnr(before, after, SIDE, SIDE, is_lower) > 22.0); // the house is drawn anew
@@ -328,7 +328,7 @@ TEST(the_smallest_memory_budget_changes_little)
 TEST(previews_come_closer_to_the_image)
 {
     enum { SMALL = SIDE / 8 };
-    static uint8_t previews[STEPS][4 * SMALL * SMALL];
+    static uint8_t s_previews[STEPS][4 * SMALL * SMALL];
     uint8_t* before = demo_paint(&s_edits[0].before, SIDE, SIDE);
     const sumi_pixels reference = rgba(before, SIDE, SIDE);
     const sumi_image_item item = {.text = s_edits[0].text, .seed = s_edits[0].seed};
@@ -343,7 +343,7 @@ TEST(previews_come_closer_to_the_image)
         sumi_image preview;
         if (status.preview_version == seen || status.preview_version > STEPS) continue;
         seen = status.preview_version;
-        CHECK_NUMBER(sumi_job_preview(s_engine, job, 0, previews[seen - 1], sizeof previews[0], &preview), SUMI_OK);
+        CHECK_NUMBER(sumi_job_preview(s_engine, job, 0, s_previews[seen - 1], sizeof s_previews[0], &preview), SUMI_OK);
     }
     CHECK_NUMBER(seen, STEPS);
     uint8_t* image = take_pixels(s_engine, job, 1, NULL);
@@ -356,7 +356,7 @@ TEST(previews_come_closer_to_the_image)
                 sum += image[4 * ((i / 4 / SMALL * 8 + n / 8) * SIDE + i / 4 % SMALL * 8 + n % 8) + i % 4];
             small[i] = (uint8_t)((sum + 32) / 64);
         }
-        const double value = demo_psnr(small, previews[k], SMALL, SMALL, NULL);
+        const double value = demo_psnr(small, s_previews[k], SMALL, SMALL, NULL);
         worst_fall = k > 0 && last - value > worst_fall ? last - value : worst_fall;
         first = k == 0 ? value : first;
         last = value;
@@ -438,9 +438,9 @@ static int write_stored(const char* folder)
 // guidance; guidance of 2 multiplies what each of two predictions is off by up to 3, which is 10 dB. The rest is room.
 TEST(a_gpu_draws_what_the_processor_draws)
 {
-    static host gpu_host;
-    memset(&gpu_host, 0, sizeof gpu_host);
-    sumi_engine_desc desc = host_desc(&gpu_host);
+    static host s_gpu_host;
+    memset(&s_gpu_host, 0, sizeof s_gpu_host);
+    sumi_engine_desc desc = host_desc(&s_gpu_host);
     desc.backend = SUMI_BACKEND_CUDA;
     sumi_engine* gpu = NULL;
     const sumi_result result = sumi_engine_create(&desc, &gpu);
@@ -461,8 +461,8 @@ TEST(a_gpu_draws_what_the_processor_draws)
         free(want), free(got);
     }
     sumi_engine_destroy(gpu);
-    CHECK_NUMBER(gpu_host.live, 0);
-    CHECK_NUMBER(gpu_host.wrong_releases, 0);
+    CHECK_NUMBER(s_gpu_host.live, 0);
+    CHECK_NUMBER(s_gpu_host.wrong_releases, 0);
 }
 
 TEST(everything_is_given_back) { give_everything_back(); }

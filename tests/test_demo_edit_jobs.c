@@ -11,11 +11,11 @@ static sumi_pixels s_references[2];
 
 static void paint_pictures(void)
 {
-    static const demo_scene scenes[2] = {
+    static const demo_scene s_scenes[2] = {
         {PLAIN, false, 2, {{HOUSE, YELLOW, 0.255, 0.5, 0.19}, {TREE, GREEN, 0.745, 0.5, 0.19}}},
         {NIGHT, false, 1, {{CAT, ORANGE, 0.5, 0.5, 0.3}}}};
     for (int i = 0; i < 2; i++) {
-        s_pictures[i] = demo_paint(&scenes[i], SIDE, SIDE);
+        s_pictures[i] = demo_paint(&s_scenes[i], SIDE, SIDE);
         s_references[i] = rgba(s_pictures[i], SIDE, SIDE);
     }
 }
@@ -72,13 +72,14 @@ TEST(references_of_any_size_give_their_shape)
 {
     static const struct {
         sumi_size picture, want;
-    } rows[] = {{{256, 256}, {256, 256}}, {{512, 512}, {256, 256}}, {{40, 40}, {256, 256}},   {{1, 1}, {256, 256}},
-                {{320, 192}, {320, 192}}, {{192, 320}, {192, 320}}, {{211, 157}, {288, 224}}, {{157, 211}, {224, 288}},
-                {{1031, 77}, {928, 64}},  {{3, 61}, {64, 1152}}};
-    static const demo_scene scene = {SKY, false, 1, {{HEART, RED, 0.5, 0.5, 0.3}}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const sumi_size picture = rows[i].picture, want = rows[i].want;
-        uint8_t* data = demo_paint(&scene, picture.width, picture.height);
+    } s_rows[] = {{{256, 256}, {256, 256}}, {{512, 512}, {256, 256}}, {{40, 40}, {256, 256}},
+                  {{1, 1}, {256, 256}},     {{320, 192}, {320, 192}}, {{192, 320}, {192, 320}},
+                  {{211, 157}, {288, 224}}, {{157, 211}, {224, 288}}, {{1031, 77}, {928, 64}},
+                  {{3, 61}, {64, 1152}}};
+    static const demo_scene s_scene = {SKY, false, 1, {{HEART, RED, 0.5, 0.5, 0.3}}};
+    for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
+        const sumi_size picture = s_rows[i].picture, want = s_rows[i].want;
+        uint8_t* data = demo_paint(&s_scene, picture.width, picture.height);
         const sumi_pixels reference = rgba(data, picture.width, picture.height);
         sumi_image_desc desc = edit_of(&s_blue, 1, &reference, 1);
         desc.step_count = 1;
@@ -180,14 +181,14 @@ TEST(references_that_cannot_be_are_refused)
     sumi_image_desc desc = edit_of(&s_blue, 1, bad, 4);
     refuses(&desc, SUMI_INVALID_ARGUMENT, "give 0 to 3");
     desc.reference_count = 2;
-    static const sumi_pixels wrong[] = {{NULL, 8, 8, 0, 4}, {"", 0, 8, 0, 4},  {"", 8, -1, 0, 4},
-                                        {"", 8, 8, 0, 2},   {"", 8, 8, 12, 4}, {"", INT32_MAX, INT32_MAX, 0, 4}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        bad[1] = wrong[i];
+    static const sumi_pixels s_wrong[] = {{NULL, 8, 8, 0, 4}, {"", 0, 8, 0, 4},  {"", 8, -1, 0, 4},
+                                          {"", 8, 8, 0, 2},   {"", 8, 8, 12, 4}, {"", INT32_MAX, INT32_MAX, 0, 4}};
+    for (size_t i = 0; i < sizeof s_wrong / sizeof *s_wrong; i++) {
+        bad[1] = s_wrong[i];
         refuses(&desc, SUMI_INVALID_ARGUMENT, "references[1]");
     }
-    static const uint8_t thin[1000];
-    bad[1] = (sumi_pixels){thin, 1000, 1, 0, 1};
+    static const uint8_t s_thin[1000];
+    bad[1] = (sumi_pixels){s_thin, 1000, 1, 0, 1};
     refuses(&desc, SUMI_INVALID_ARGUMENT, "closer to a square");
     desc.references = NULL;
     refuses(&desc, SUMI_INVALID_ARGUMENT, "references is NULL");
@@ -209,13 +210,13 @@ TEST(references_that_cannot_be_are_refused)
 
 TEST(text_alone_draws_in_the_size_that_is_asked_for)
 {
-    static const sumi_size sizes[] = {{256, 256}, {320, 192}, {128, 304}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    static const sumi_size s_sizes[] = {{256, 256}, {320, 192}, {128, 304}};
+    for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
         sumi_image_desc desc = job_of(&s_blue, 0);
-        desc.width = sizes[i].width, desc.height = sizes[i].height;
+        desc.width = s_sizes[i].width, desc.height = s_sizes[i].height;
         sumi_image image = {0};
         uint8_t* pixels = draw_pixels(s_engine, &desc, &image);
-        CHECK(image.width == sizes[i].width && image.height == sizes[i].height);
+        CHECK(image.width == s_sizes[i].width && image.height == s_sizes[i].height);
         free(pixels);
     }
     const sumi_image_desc with = job_of(&s_blue, 1), without = job_of(&s_blue, 0);
@@ -225,13 +226,13 @@ TEST(text_alone_draws_in_the_size_that_is_asked_for)
 TEST(texts_and_seeds_decide)
 {
     const uint64_t usual = usual_hash();
-    static const sumi_image_item others[] = {{.text = "make the house red", .seed = 7},
-                                             {.text = "", .seed = 7},
-                                             {.text = "make the house blue", .seed = 0},
-                                             {.text = "make the house blue", .seed = UINT64_MAX}};
+    static const sumi_image_item s_others[] = {{.text = "make the house red", .seed = 7},
+                                               {.text = "", .seed = 7},
+                                               {.text = "make the house blue", .seed = 0},
+                                               {.text = "make the house blue", .seed = UINT64_MAX}};
     uint64_t hashes[5] = {usual};
     for (int i = 1; i < 5; i++) {
-        const sumi_image_desc desc = job_of(&others[i - 1], 1);
+        const sumi_image_desc desc = job_of(&s_others[i - 1], 1);
         hashes[i] = hash_of(&desc);
         for (int k = 0; k < i; k++) CHECK(hashes[i] != 0 && hashes[i] != hashes[k]);
     }
@@ -242,16 +243,16 @@ TEST(texts_and_seeds_decide)
 // How many operations a job ran, of all stages.
 static int64_t operations(const sumi_image_desc* desc, uint64_t* out_hash)
 {
-    static sumi_profile_row rows[512];
+    static sumi_profile_row s_rows[512];
     sumi_image_desc profiled = *desc;
     profiled.profile = true;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(s_engine, &profiled, &job), SUMI_OK);
     CHECK_NUMBER(sumi_job_wait(s_engine, job, SUMI_FOREVER), SUMI_OK);
     int64_t sum = 0;
-    const int32_t count = sumi_job_profile(s_engine, job, rows, 512);
+    const int32_t count = sumi_job_profile(s_engine, job, s_rows, 512);
     CHECK(count > 0 && count <= 512);
-    for (int32_t i = 0; i < count && i < 512; i++) sum += rows[i].count;
+    for (int32_t i = 0; i < count && i < 512; i++) sum += s_rows[i].count;
     uint8_t* pixels = take_pixels(s_engine, job, 1, NULL);
     *out_hash = pixels != NULL ? hash_bytes(pixels, PIXEL_BYTES) : 0;
     free(pixels);
@@ -262,14 +263,14 @@ TEST(a_negative_prompt_counts_with_guidance_and_costs_nothing_without)
 {
     CHECK_TEXT(sumi_model_get_info(s_model).negative_text, " ");
     CHECK(sumi_model_get_info(s_model).guidance_off == 1.0f);
-    static const char* const negatives[] = {NULL, " ", "a red moon",
-                                            "make the house brown, as a line drawing, at night"};
+    static const char* const s_negatives[] = {NULL, " ", "a red moon",
+                                              "make the house brown, as a line drawing, at night"};
     uint64_t hashes[2][4];
     int64_t counts[2][4];
     sumi_memory memory[2][4];
     for (int guided = 0; guided < 2; guided++) {
         for (int i = 0; i < 4; i++) {
-            const sumi_image_item item = {.text = s_blue.text, .negative_text = negatives[i], .seed = 7};
+            const sumi_image_item item = {.text = s_blue.text, .negative_text = s_negatives[i], .seed = 7};
             sumi_image_desc desc = job_of(&item, 1);
             desc.guidance.scale = guided ? GUIDANCE : 1.0f;
             counts[guided][i] = operations(&desc, &hashes[guided][i]);
@@ -288,11 +289,11 @@ TEST(a_negative_prompt_counts_with_guidance_and_costs_nothing_without)
 
 TEST(guidance_has_a_range_and_a_lowest_number)
 {
-    static const float values[] = {1.0f, 1.25f, GUIDANCE, 12.0f};
+    static const float s_values[] = {1.0f, 1.25f, GUIDANCE, 12.0f};
     uint64_t hashes[6];
     sumi_image_desc desc = job_of(&s_blue, 1);
     for (int i = 0; i < 4; i++) {
-        desc.guidance.scale = values[i];
+        desc.guidance.scale = s_values[i];
         hashes[i] = hash_of(&desc);
         for (int k = 0; k < i; k++) CHECK(hashes[i] != 0 && hashes[i] != hashes[k]);
     }
@@ -304,10 +305,10 @@ TEST(guidance_has_a_range_and_a_lowest_number)
     hashes[5] = hash_of(&desc);
     for (int i = 4; i < 6; i++) CHECK(hashes[i] != hashes[2] && hashes[i] != hashes[0]);
     CHECK(hashes[4] != hashes[5]);
-    static const float wrong[] = {0.99f, 0.0f, -3.0f, NAN, INFINITY};
+    static const float s_wrong[] = {0.99f, 0.0f, -3.0f, NAN, INFINITY};
     desc = job_of(&s_blue, 1);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        desc.guidance.scale = wrong[i];
+    for (size_t i = 0; i < sizeof s_wrong / sizeof *s_wrong; i++) {
+        desc.guidance.scale = s_wrong[i];
         refuses(&desc, SUMI_INVALID_ARGUMENT, "guidance");
     }
 }
@@ -363,21 +364,21 @@ TEST(every_reference_reaches_the_features_and_the_latents)
 // Bit for bit, with references and without, with guidance and without.
 TEST(a_batch_is_its_single_images)
 {
-    static const sumi_image_item items[3] = {
+    static const sumi_image_item s_items[3] = {
         {.text = "remove the tree", .seed = 4},
         {.text = "put the cat of picture 2 into picture 1, and change nothing else", .negative_text = "red", .seed = 5},
         {.text = "as a watercolour", .seed = UINT64_MAX}};
     for (int k = 0; k < 4; k++) {
         const int32_t references = k / 2 * 2;
-        sumi_image_desc desc = job_of(items, references);
+        sumi_image_desc desc = job_of(s_items, references);
         desc.guidance.scale = k % 2 == 0 ? GUIDANCE : 1.0f;
         desc.item_count = 3;
         sumi_image images[3] = {{0}};
         uint8_t* batch = draw_pixels(s_engine, &desc, images);
         desc.item_count = 1;
         for (int i = 0; i < 3 && batch != NULL; i++) {
-            CHECK(images[i].seed == items[i].seed);
-            desc.items = &items[i];
+            CHECK(images[i].seed == s_items[i].seed);
+            desc.items = &s_items[i];
             uint8_t* single = draw_pixels(s_engine, &desc, NULL);
             CHECK(single != NULL && memcmp(single, batch + (size_t)i * PIXEL_BYTES, PIXEL_BYTES) == 0);
             free(single);
@@ -551,14 +552,14 @@ TEST(an_adapter_changes_images_by_its_strength_and_leaves_no_trace)
     desc.guidance.scale = fast.guidance.scale;
     desc.shift = fast.shift;
     const uint64_t without = hash_of(&desc);
-    static const float scales[] = {1.0f, 0.5f, -1.0f, 1.5f, 4.0f};
+    static const float s_scales[] = {1.0f, 0.5f, -1.0f, 1.5f, 4.0f};
     uint64_t hashes[6] = {without};
     sumi_lora_use uses[2] = {{lora, 0.0f}, {lora, 0.0f}};
     desc.loras = uses;
     desc.lora_count = 1;
     CHECK(hash_of(&desc) == without);
     for (int i = 1; i < 6; i++) {
-        uses[0].scale = scales[i - 1];
+        uses[0].scale = s_scales[i - 1];
         hashes[i] = hash_of(&desc);
         for (int k = 0; k < i; k++) CHECK(hashes[i] != 0 && hashes[i] != hashes[k]);
     }
@@ -694,9 +695,9 @@ TEST(threads_and_slices_change_no_bit)
 {
     const uint64_t want = usual_hash();
     for (int way = 0; way < 3; way++) {
-        static host another;
-        memset(&another, 0, sizeof another);
-        sumi_engine_desc ed = host_desc(&another);
+        static host s_another;
+        memset(&s_another, 0, sizeof s_another);
+        sumi_engine_desc ed = host_desc(&s_another);
         ed.cpu_thread_count = way == 0 ? 1 : 3;
         ed.max_slice_us = way == 1 ? 0 : 300;
         ed.pump = way == 2 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
@@ -706,8 +707,8 @@ TEST(threads_and_slices_change_no_bit)
         desc.model = load_model_at(engine, DEMO_EDIT);
         CHECK(hash_on(engine, &desc) == want);
         sumi_engine_destroy(engine);
-        CHECK_NUMBER(another.live, 0);
-        CHECK_NUMBER(another.wrong_releases, 0);
+        CHECK_NUMBER(s_another.live, 0);
+        CHECK_NUMBER(s_another.wrong_releases, 0);
     }
 }
 
@@ -731,15 +732,15 @@ TEST(the_nth_allocation_may_fail)
     uint64_t want = 0;
     long long n = 1, failed = 0;
     for (bool has_failed = true; has_failed && t_errors == 0; n += 1 + n / 6) {
-        static host another;
-        memset(&another, 0, sizeof another);
-        sumi_engine_desc ed = host_desc(&another);
+        static host s_another;
+        memset(&s_another, 0, sizeof s_another);
+        sumi_engine_desc ed = host_desc(&s_another);
         ed.cpu_thread_count = 0;
         sumi_engine* engine = NULL;
         CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
         desc.model = load_model_at(engine, DEMO_EDIT);
-        const long long begin = atomic_load(&another.count);
-        atomic_store(&another.fail_at, begin + n);
+        const long long begin = atomic_load(&s_another.count);
+        atomic_store(&s_another.fail_at, begin + n);
         sumi_lora_desc ld = sumi_lora_defaults(desc.model);
         ld.path = TURBO;
         sumi_job job;
@@ -761,9 +762,9 @@ TEST(the_nth_allocation_may_fail)
             CHECK(is_expected(sumi_fetch_images(engine, job, &image, 1)));
             sumi_images_release(engine, &image, 1);
         }
-        has_failed = atomic_load(&another.count) >= begin + n;
+        has_failed = atomic_load(&s_another.count) >= begin + n;
         failed += has_failed;
-        atomic_store(&another.fail_at, 0);
+        atomic_store(&s_another.fail_at, 0);
         if (lora == NULL) lora = read_lora_at(engine, desc.model, TURBO);
         use.lora = lora;
         desc.lora_count = 1;
@@ -773,8 +774,8 @@ TEST(the_nth_allocation_may_fail)
             CHECK(got != 0 && got == want);
         }
         sumi_engine_destroy(engine);
-        CHECK_NUMBER(another.live, 0);
-        CHECK_NUMBER(another.wrong_releases, 0);
+        CHECK_NUMBER(s_another.live, 0);
+        CHECK_NUMBER(s_another.wrong_releases, 0);
     }
     printf("  %d allocations failed, the last of them number %lld at most\n", (int)failed, n);
     CHECK(failed > 8);

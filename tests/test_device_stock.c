@@ -223,7 +223,7 @@ enum { FORMATS = sizeof s_formats / sizeof *s_formats };
 // A picture of two prompts, whose later evaluations are not guided.
 static bool write_plan(const sumi_network* network, sumi_weight_format format, sumi_plan* plan)
 {
-    static const bool guided[] = {true, true, false, false, false};
+    static const bool s_guided[] = {true, true, false, false, false};
     const sumi_pipeline_prompt prompts[2] = {{.token_count = {40, 40}}, {.token_count = {40, 40}}};
     const sumi_pipeline_item item = {0, 1};
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
@@ -231,13 +231,13 @@ static bool write_plan(const sumi_network* network, sumi_weight_format format, s
                                            .prompt_count = 2,
                                            .items = &item,
                                            .item_count = 1,
-                                           .guided = guided,
+                                           .guided = s_guided,
                                            .width = 64,
                                            .height = 64,
                                            .evaluation_count = 5};
     sumi_pipeline pipeline;
     sumi_error error = {0};
-    sumi_plan_begin(plan, &t_heap, 2);
+    sumi_plan_begin(plan, &s_heap, 2);
     plan->arrange = arrange;
     plan->weight_options.weights = plan->weight_options.text_weights = format;
     sumi_result result = sumi_pipeline_write(network, &request, plan, &pipeline, &error);
@@ -278,7 +278,7 @@ typedef struct budget_case {
 // One plan under budgets that fall and rise. Returns how many of them streamed weights.
 static int32_t run_budgets(const sumi_plan* plan, const budget_case* c)
 {
-    static const int32_t percents[] = {0, 102, 90, 75, 60, 45, 30, 20, 10, 50, 95, 102};
+    static const int32_t s_percents[] = {0, 102, 90, 75, 60, 45, 30, 20, 10, 50, 95, 102};
     shelf s;
     bool fits = false;
     int32_t streaming = 0;
@@ -286,8 +286,8 @@ static int32_t run_budgets(const sumi_plan* plan, const budget_case* c)
     s.toy.locks_pages = c->locks_pages;
     add_plan(&s, plan);
     const uint64_t whole = needed_bytes(&s, 0, &fits);
-    for (size_t i = 0; i < sizeof percents / sizeof *percents && t_errors == 0; i++) {
-        const uint64_t budget = whole / 100 * (uint64_t)percents[i];
+    for (size_t i = 0; i < sizeof s_percents / sizeof *s_percents && t_errors == 0; i++) {
+        const uint64_t budget = whole / 100 * (uint64_t)s_percents[i];
         (void)needed_bytes(&s, budget, &fits);
         sumi_device_set_budget(&s.stock, budget);
         if (fits) {
@@ -316,11 +316,11 @@ static uint64_t smallest_budget(shelf* s)
 
 TEST(every_family_finds_the_same_bytes_under_every_budget)
 {
-    static const budget_case cases[] = {{TOY_COPIES_LATE, 2, true}, // streamed from the mapping
-                                        {TOY_WORK_LATE, 2, true},
-                                        {TOY_COPIES_LATE, 2, false}, // from pinned copies
-                                        {TOY_WORK_LATE, 2, false},
-                                        {TOY_COPIES_LATE, 1, true}}; // uploaded from the mapping, too
+    static const budget_case s_cases[] = {{TOY_COPIES_LATE, 2, true}, // streamed from the mapping
+                                          {TOY_WORK_LATE, 2, true},
+                                          {TOY_COPIES_LATE, 2, false}, // from pinned copies
+                                          {TOY_WORK_LATE, 2, false},
+                                          {TOY_COPIES_LATE, 1, true}}; // uploaded from the mapping, too
     for (int32_t m = 0; m < MODELS; m++) {
         sumi_network* network = open_path(s_models[m].path);
         CHECK(network != NULL);
@@ -329,7 +329,8 @@ TEST(every_family_finds_the_same_bytes_under_every_budget)
             int32_t streaming = 0;
             memset(&s_findings, 0, sizeof s_findings);
             if (write_plan(network, s_formats[f], &plan)) {
-                for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) streaming += run_budgets(&plan, &cases[i]);
+                for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++)
+                    streaming += run_budgets(&plan, &s_cases[i]);
                 CHECK_NUMBER(s_findings.different, 0);
                 CHECK(streaming >= 10 && s_findings.checked > 1000);
             }
@@ -494,37 +495,37 @@ TEST(forms_have_their_bytes)
         sumi_device_form form;
         uint64_t bytes;
         int32_t pitch;
-    } forms[] = {{SUMI_DEVICE_FORM_MATRIX, 48 * 80 * 2, 80},
-                 {SUMI_DEVICE_FORM_GATED, 48 * 80 * 2, 80},
-                 {SUMI_DEVICE_FORM_MATRIX_FP8, 48 * 80 + 48 * 4, 80},
-                 {SUMI_DEVICE_FORM_GATED_FP8, 48 * 80 + 48 * 4, 80},
-                 {SUMI_DEVICE_FORM_MATRIX_INT8, 48 * 256 + 48 * 4, 256},
-                 {SUMI_DEVICE_FORM_GATED_INT8, 48 * 256 + 48 * 4, 256},
-                 {SUMI_DEVICE_FORM_STORED, 48 * 80 * 2 + 16, 80},
-                 {SUMI_DEVICE_FORM_CONV, 48 * 9 * 8 * 2, 8},
-                 {SUMI_DEVICE_FORM_CONV_UP, 4 * 48 * 4 * 8 * 2, 8},
-                 {SUMI_DEVICE_FORM_VECTOR, 48 * 80 * 4, 48 * 80},
-                 {SUMI_DEVICE_FORM_VECTOR_BALANCED, 48 * 80 * 4 + 512, 48 * 80}};
-    static const uint16_t data[48 * 80] = {0};
+    } s_forms[] = {{SUMI_DEVICE_FORM_MATRIX, 48 * 80 * 2, 80},
+                   {SUMI_DEVICE_FORM_GATED, 48 * 80 * 2, 80},
+                   {SUMI_DEVICE_FORM_MATRIX_FP8, 48 * 80 + 48 * 4, 80},
+                   {SUMI_DEVICE_FORM_GATED_FP8, 48 * 80 + 48 * 4, 80},
+                   {SUMI_DEVICE_FORM_MATRIX_INT8, 48 * 256 + 48 * 4, 256},
+                   {SUMI_DEVICE_FORM_GATED_INT8, 48 * 256 + 48 * 4, 256},
+                   {SUMI_DEVICE_FORM_STORED, 48 * 80 * 2 + 16, 80},
+                   {SUMI_DEVICE_FORM_CONV, 48 * 9 * 8 * 2, 8},
+                   {SUMI_DEVICE_FORM_CONV_UP, 4 * 48 * 4 * 8 * 2, 8},
+                   {SUMI_DEVICE_FORM_VECTOR, 48 * 80 * 4, 48 * 80},
+                   {SUMI_DEVICE_FORM_VECTOR_BALANCED, 48 * 80 * 4 + 512, 48 * 80}};
+    static const uint16_t s_data[48 * 80] = {0};
     const sumi_weight weight = {.rows = 48,
                                 .cols = 80,
                                 .tensor_count = 1,
-                                .tensors = {{.data = data, .dtype = SUMI_DTYPE_BF16, .rows = 48, .scale = 1.0f}}};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        const sumi_device_form_traits* traits = sumi_device_traits(forms[i].form);
-        const sumi_device_weight at = sumi_device_weight_at(1 << 20, &weight, forms[i].form);
-        CHECK_NUMBER(sumi_device_form_bytes(&weight, forms[i].form), (forms[i].bytes + 511) / 512 * 512);
-        CHECK_NUMBER(at.pitch, forms[i].pitch);
+                                .tensors = {{.data = s_data, .dtype = SUMI_DTYPE_BF16, .rows = 48, .scale = 1.0f}}};
+    for (size_t i = 0; i < sizeof s_forms / sizeof *s_forms; i++) {
+        const sumi_device_form_traits* traits = sumi_device_traits(s_forms[i].form);
+        const sumi_device_weight at = sumi_device_weight_at(1 << 20, &weight, s_forms[i].form);
+        CHECK_NUMBER(sumi_device_form_bytes(&weight, s_forms[i].form), (s_forms[i].bytes + 511) / 512 * 512);
+        CHECK_NUMBER(at.pitch, s_forms[i].pitch);
         CHECK((at.scales != 0) == traits->has_scales && (traits->operands != SUMI_DEVICE_BF16) == traits->has_scales);
-        CHECK((at.balance != 0) == (forms[i].form == SUMI_DEVICE_FORM_VECTOR_BALANCED));
-        CHECK((traits->upload_kernel == NULL) == (forms[i].form == SUMI_DEVICE_FORM_STORED));
+        CHECK((at.balance != 0) == (s_forms[i].form == SUMI_DEVICE_FORM_VECTOR_BALANCED));
+        CHECK((traits->upload_kernel == NULL) == (s_forms[i].form == SUMI_DEVICE_FORM_STORED));
     }
 }
 
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&t_heap, NULL);
+    sumi_heap_init(&s_heap, NULL);
     RUN(forms_have_their_bytes);
     RUN(every_family_is_divided_within_its_memory);
     RUN(every_family_finds_the_same_bytes_under_every_budget);

@@ -90,17 +90,17 @@ TEST(conversions_round_trip_every_pattern)
         CHECK((i & 0x7c00) != 0 || half == ldexpf((float)(i & 0x3ff) * (i & 0x8000 ? -1.0f : 1.0f), -24));
     }
     // Many at once: around every boundary between two, infinities and NaN with them; the rest of a vector, too.
-    static const uint16_t below[] = {0x0000, 0x0001, 0x7fff, 0x8000, 0x8001, 0xffff, 0x4000};
-    static float many[65536 * 7];
-    static uint16_t halves[65536 * 7 + 1];
-    for (uint32_t i = 0; i < 65536 * 7; i++) many[i] = float_of(i / 7 << 16 | below[i % 7]);
+    static const uint16_t s_below[] = {0x0000, 0x0001, 0x7fff, 0x8000, 0x8001, 0xffff, 0x4000};
+    static float s_many[65536 * 7];
+    static uint16_t s_halves[65536 * 7 + 1];
+    for (uint32_t i = 0; i < 65536 * 7; i++) s_many[i] = float_of(i / 7 << 16 | s_below[i % 7]);
     for (size_t count = 65536 * 7 - 5; count <= 65536 * 7; count++) {
-        memset(halves, 0xAB, sizeof halves);
-        sumi_floats_to_bf16(many, halves, count);
+        memset(s_halves, 0xAB, sizeof s_halves);
+        sumi_floats_to_bf16(s_many, s_halves, count);
         int wrong = 0;
-        for (size_t i = 0; i < count; i++) wrong += halves[i] != sumi_float_to_bf16(many[i]);
+        for (size_t i = 0; i < count; i++) wrong += s_halves[i] != sumi_float_to_bf16(s_many[i]);
         CHECK_NUMBER(wrong, 0);
-        CHECK_NUMBER(halves[count], 0xABAB);
+        CHECK_NUMBER(s_halves[count], 0xABAB);
     }
     for (uint32_t i = 0; i < 256; i++) {
         const float a = e4m3_to_float((uint8_t)i), b = e5m2_to_float((uint8_t)i);

@@ -204,7 +204,7 @@ static uint64_t bits_of(const bits_case* c)
 
 TEST(bits_do_not_depend_on_how_the_work_is_cut)
 {
-    static const bits_case cases[] = {
+    static const bits_case s_bits[] = {
         {SUMI_FOREVER, 2000, 1, false, SUMI_PUMP_UPDATE, 0},
         {1, 2000, 1, false, SUMI_PUMP_UPDATE, 1},
         {1000, 2000, 1, false, SUMI_PUMP_UPDATE, 0},
@@ -217,10 +217,10 @@ TEST(bits_do_not_depend_on_how_the_work_is_cut)
         {0, 2000, 1, false, SUMI_PUMP_THREAD, 0},
         {0, 1, 2, false, SUMI_PUMP_THREAD, 1},
     };
-    uint64_t first = bits_of(&cases[0]);
+    uint64_t first = bits_of(&s_bits[0]);
     CHECK(first != 0);
-    for (size_t i = 1; i < sizeof cases / sizeof *cases; i++) {
-        uint64_t other = bits_of(&cases[i]);
+    for (size_t i = 1; i < sizeof s_bits / sizeof *s_bits; i++) {
+        uint64_t other = bits_of(&s_bits[i]);
         if (other != first) printf("  case %zu differs\n", i);
         CHECK(other == first);
     }
@@ -367,50 +367,50 @@ TEST(what_a_mask_keeps_is_the_start_image)
 {
     enum { FEATHER = 6 };
     OPEN(engine, model);
-    static uint8_t rgb[3 * KEPT_PIXELS], rgba[4 * KEPT_PIXELS], painted[KEPT_PIXELS], kept[4][3 * KEPT_PIXELS];
+    static uint8_t s_rgb[3 * KEPT_PIXELS], s_rgba[4 * KEPT_PIXELS], s_painted[KEPT_PIXELS], s_kept[4][3 * KEPT_PIXELS];
     for (int i = 0; i < KEPT_PIXELS; i++) {
-        for (int c = 0; c < 3; c++) rgb[3 * i + c] = rgba[4 * i + c] = (uint8_t)(i * (7 + c) + i / 11 * 5);
-        painted[i] = i % KEPT_WIDTH >= 17 && i % KEPT_WIDTH < 40 && i / KEPT_WIDTH >= 9 ? 255 : 0;
+        for (int c = 0; c < 3; c++) s_rgb[3 * i + c] = s_rgba[4 * i + c] = (uint8_t)(i * (7 + c) + i / 11 * 5);
+        s_painted[i] = i % KEPT_WIDTH >= 17 && i % KEPT_WIDTH < 40 && i / KEPT_WIDTH >= 9 ? 255 : 0;
     }
-    sumi_pixels start = {rgb, KEPT_WIDTH, KEPT_HEIGHT, 0, 3}, mask = {painted, KEPT_WIDTH, KEPT_HEIGHT, 0, 1};
+    sumi_pixels start = {s_rgb, KEPT_WIDTH, KEPT_HEIGHT, 0, 3}, mask = {s_painted, KEPT_WIDTH, KEPT_HEIGHT, 0, 1};
     sumi_image_desc desc = small_image(model, &s_item);
     desc.width = KEPT_WIDTH;
     desc.height = KEPT_HEIGHT;
     desc.start.strength = 1.0f;
     desc.start.image = &start;
     desc.start.mask = &mask;
-    static const int feathers[3] = {0, FEATHER, -1};
+    static const int s_feathers[3] = {0, FEATHER, -1};
     for (int k = 0; k < 3; k++) {
-        desc.start.mask_feather = feathers[k];
-        CHECK(draw_rgb(engine, &desc, kept[k]));
+        desc.start.mask_feather = s_feathers[k];
+        CHECK(draw_rgb(engine, &desc, s_kept[k]));
     }
-    CHECK_NUMBER(differing(kept[0], rgb, painted, 0), 0);
-    CHECK(differing(kept[0], rgb, painted, 255) > 0);
-    CHECK_NUMBER(differing(kept[0], kept[2], painted, 255), 0); // what is painted is what the VAE makes
-    CHECK(differing(kept[2], rgb, painted, 0) > 0);
-    CHECK_NUMBER(differing(kept[1], rgb, painted, 0), 0);
+    CHECK_NUMBER(differing(s_kept[0], s_rgb, s_painted, 0), 0);
+    CHECK(differing(s_kept[0], s_rgb, s_painted, 255) > 0);
+    CHECK_NUMBER(differing(s_kept[0], s_kept[2], s_painted, 255), 0); // what is painted is what the VAE makes
+    CHECK(differing(s_kept[2], s_rgb, s_painted, 0) > 0);
+    CHECK_NUMBER(differing(s_kept[1], s_rgb, s_painted, 0), 0);
     for (int y = 20; y < KEPT_HEIGHT; y++) { // far from the upper edge: the left one's distance alone
         for (int x = 17; x < 28; x++) {
             const int at = 3 * (y * KEPT_WIDTH + x), inside = x - 16;
             for (int c = 0; c < 3; c++) {
                 const double share = inside < FEATHER ? floor(255.0 * inside / FEATHER) / 255.0 : 1.0,
-                             want = rgb[at + c] + share * (kept[0][at + c] - rgb[at + c]);
-                CHECK(fabs(want - kept[1][at + c]) <= 1.01); // both were rounded
+                             want = s_rgb[at + c] + share * (s_kept[0][at + c] - s_rgb[at + c]);
+                CHECK(fabs(want - s_kept[1][at + c]) <= 1.01); // both were rounded
             }
         }
     }
     // another form of the same start, and one of another size that is resized first
-    start = (sumi_pixels){rgba, KEPT_WIDTH, KEPT_HEIGHT, 0, 4};
+    start = (sumi_pixels){s_rgba, KEPT_WIDTH, KEPT_HEIGHT, 0, 4};
     desc.start.mask_feather = 0;
-    CHECK(draw_rgb(engine, &desc, kept[3]));
-    CHECK_NUMBER(differing(kept[3], rgb, painted, 0), 0);
-    start = (sumi_pixels){rgb, KEPT_HEIGHT, KEPT_WIDTH, 0, 3};
+    CHECK(draw_rgb(engine, &desc, s_kept[3]));
+    CHECK_NUMBER(differing(s_kept[3], s_rgb, s_painted, 0), 0);
+    start = (sumi_pixels){s_rgb, KEPT_HEIGHT, KEPT_WIDTH, 0, 3};
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     start.row_bytes = 3 * KEPT_HEIGHT;
-    CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &start, KEPT_WIDTH, KEPT_HEIGHT, kept[1], NULL), SUMI_OK);
-    CHECK(draw_rgb(engine, &desc, kept[3]));
-    CHECK_NUMBER(differing(kept[3], kept[1], painted, 0), 0);
+    CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &start, KEPT_WIDTH, KEPT_HEIGHT, s_kept[1], NULL), SUMI_OK);
+    CHECK(draw_rgb(engine, &desc, s_kept[3]));
+    CHECK_NUMBER(differing(s_kept[3], s_kept[1], s_painted, 0), 0);
     close_engine(engine);
 }
 

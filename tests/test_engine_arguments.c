@@ -187,17 +187,17 @@ TEST(components_that_a_family_lacks_are_refused)
     descs[1].tokenizer_2_path = MODEL_PATH "/tokenizer";
     descs[2].vision_path = "tests/golden/qwen-image/model/text_encoder";
     descs[3].processor_path = "tests/golden/qwen-image/model-edit/processor";
-    static const char* const members[4] = {
+    static const char* const s_members[4] = {
         "text_encoder_2_path:", "tokenizer_2_path:", "vision_path:", "processor_path:"};
     for (int i = 0; i < 4; i++) {
         sumi_job job;
         CHECK_NUMBER(sumi_submit_model(engine, &descs[i], &job), SUMI_OK);
         CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-        CHECK(strncmp(sumi_job_poll(engine, job).message, members[i], strlen(members[i])) == 0);
+        CHECK(strncmp(sumi_job_poll(engine, job).message, s_members[i], strlen(s_members[i])) == 0);
         sumi_model* other = model;
         CHECK_NUMBER(sumi_fetch_model(engine, job, &other), SUMI_NOT_SUPPORTED);
         CHECK(other == NULL);
-        CHECK(strncmp(s_host.log, members[i], strlen(members[i])) == 0);
+        CHECK(strncmp(s_host.log, s_members[i], strlen(s_members[i])) == 0);
     }
     close_engine(engine);
 }

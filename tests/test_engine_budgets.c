@@ -107,22 +107,22 @@ static sumi_result run_encode(const bench* b, uint64_t* out_hash)
 
 static sumi_image_desc desc_of(const bench* b, kind k)
 {
-    static const sumi_image_item items[3] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
-                                             {.text = "an owl", .seed = 4},
-                                             {.text = "a red fox", .seed = 5}};
-    static const float latents[16 * 4 * 4] = {0.5f, -0.25f, 1.0f};
-    static sumi_lora_use use;
-    sumi_image_desc desc = small_image(b->model, items);
+    static const sumi_image_item s_items[3] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
+                                               {.text = "an owl", .seed = 4},
+                                               {.text = "a red fox", .seed = 5}};
+    static const float s_latents[16 * 4 * 4] = {0.5f, -0.25f, 1.0f};
+    static sumi_lora_use s_use;
+    sumi_image_desc desc = small_image(b->model, s_items);
     desc.start.strength = 1.0f;
     if (k == START_IMAGE || k == INPAINTING) desc.start.image = &s_start;
-    if (k == START_LATENTS) desc.start.latents = latents;
+    if (k == START_LATENTS) desc.start.latents = s_latents;
     if (k == INPAINTING) desc.start.mask = &s_mask;
     if (k == BATCH) desc.item_count = 3, desc.guidance.scale = 2.0f;
     if (k == PREVIEWS) desc.item_count = 2, desc.preview_every = 1, desc.solver = SUMI_SOLVER_HEUN;
     if (k == LARGE) desc.width = desc.height = 160, desc.step_count = 1; // 20 latents: the VAE can be tiled once
     if (k == ADAPTER) {
-        use = (sumi_lora_use){b->lora, 1.0f};
-        desc.loras = &use;
+        s_use = (sumi_lora_use){b->lora, 1.0f};
+        desc.loras = &s_use;
         desc.lora_count = 1;
     }
     return desc;
@@ -131,7 +131,7 @@ static sumi_image_desc desc_of(const bench* b, kind k)
 // Latents, and on the CPU pictures where no VAE was tiled: tiles make other ones.
 static sumi_result run_images(const bench* b, const sumi_image_desc* desc, uint64_t* out_hash)
 {
-    static float latents[16 * 20 * 20];
+    static float s_latents[16 * 20 * 20];
     const size_t count = (size_t)16 * (size_t)(desc->width / 8) * (size_t)(desc->height / 8);
     sumi_memory memory;
     const sumi_result fits = sumi_image_memory(b->engine, desc, &memory);
@@ -141,8 +141,8 @@ static sumi_result run_images(const bench* b, const sumi_image_desc* desc, uint6
     const sumi_result result = end_of(b->engine, job);
     *out_hash = 0;
     for (int32_t i = 0; i < desc->item_count && result == SUMI_OK; i++) {
-        CHECK_NUMBER(sumi_job_latents(b->engine, job, i, latents, count), SUMI_OK);
-        *out_hash = *out_hash * 31 + hash_bytes(latents, count * sizeof *latents);
+        CHECK_NUMBER(sumi_job_latents(b->engine, job, i, s_latents, count), SUMI_OK);
+        *out_hash = *out_hash * 31 + hash_bytes(s_latents, count * sizeof *s_latents);
     }
     sumi_image images[3];
     CHECK_NUMBER(sumi_fetch_images(b->engine, job, images, 3), result);

@@ -144,12 +144,12 @@ static void reset_probes(prober* p)
 
 static void check_callbacks(sumi_pump pump)
 {
-    static host other_host;
+    static host s_other_host;
     prober p;
     memset(&p, 0, sizeof p);
-    memset(&other_host, 0, sizeof other_host);
+    memset(&s_other_host, 0, sizeof s_other_host);
     memset(&s_host, 0, sizeof s_host);
-    const sumi_engine_desc od = host_desc(&other_host);
+    const sumi_engine_desc od = host_desc(&s_other_host);
     CHECK_NUMBER(sumi_engine_create(&od, &p.other), SUMI_OK);
     sumi_engine_desc ed = host_desc(&s_host);
     ed.pump = pump;
@@ -194,7 +194,7 @@ static void check_callbacks(sumi_pump pump)
     CHECK(atomic_load(&p.deepest) <= 2 * SERVICE_COUNT);
     CHECK_NUMBER(s_host.live, 0);
     sumi_engine_destroy(p.other);
-    CHECK_NUMBER(other_host.live, 0);
+    CHECK_NUMBER(s_other_host.live, 0);
     OPEN(plain, plain_model);
     const sumi_image_desc again = small_image(plain_model, &s_item);
     CHECK(hash != 0 && draw_hash(plain, &again) == hash); // the picture is as if nobody had called

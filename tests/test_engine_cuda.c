@@ -71,15 +71,15 @@ TEST(a_card_that_does_not_hold_bfloat16_gets_int8)
     static const struct {
         uint64_t bytes;
         sumi_weight_format weights;
-    } cards[] = {{0, SUMI_WEIGHTS_BF16}, {1000, SUMI_WEIGHTS_INT8}};
+    } s_cards[] = {{0, SUMI_WEIGHTS_BF16}, {1000, SUMI_WEIGHTS_INT8}};
     for (int i = 0; i < 2; i++) {
         fake_reset();
         fake_limit_device_bytes((uint64_t)1 << 30);
-        fake_device_bytes(cards[i].bytes);
+        fake_device_bytes(s_cards[i].bytes);
         sumi_model* model;
         sumi_engine* engine = cuda_engine(0, &model);
         if (engine == NULL) return;
-        CHECK_NUMBER(sumi_model_get_info(model).weights, cards[i].weights);
+        CHECK_NUMBER(sumi_model_get_info(model).weights, s_cards[i].weights);
         const sumi_image_desc desc = quick_image(model);
         CHECK(draw_hash(engine, &desc) != 0);
         close_cuda(engine);
@@ -178,13 +178,13 @@ TEST(text_encoders_take_the_memory_of_their_own_format)
 
 TEST(the_image_is_the_same_at_any_pace)
 {
-    static const uint32_t slices[] = {0, 20, 2000}, budgets[] = {1, 500, 20000, SUMI_FOREVER};
+    static const uint32_t s_slices[] = {0, 20, 2000}, s_budgets[] = {1, 500, 20000, SUMI_FOREVER};
     uint64_t whole = 0;
     for (size_t s = 0; s < 3; s++) {
         for (int pump = 0; pump < 2; pump++) {
             fake_reset();
             sumi_engine_desc ed = cuda_desc();
-            ed.max_slice_us = slices[s];
+            ed.max_slice_us = s_slices[s];
             ed.pump = pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
             sumi_model* model;
             sumi_engine* engine = open_engine(&ed, &model);
@@ -200,7 +200,7 @@ TEST(the_image_is_the_same_at_any_pace)
                     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
                     uint32_t versions = 0;
                     for (int i = 0; pump == 0 && i < 100000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
-                        sumi_engine_update(engine, budgets[b]);
+                        sumi_engine_update(engine, s_budgets[b]);
                     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
                     versions = sumi_job_poll(engine, job).preview_version;
                     CHECK_NUMBER(versions, late == 1 ? sumi_job_poll(engine, job).step_count : 0);
@@ -313,18 +313,18 @@ TEST(slices_follow_the_budgets_of_updates)
 {
     static const struct {
         uint32_t budget_us, slice_us;
-    } paces[] = {{100, 250},   {1000, 250},   {2000, 500},   {4000, 500},
-                 {8000, 1000}, {15000, 1000}, {16000, 2000}, {100000, 2000}};
+    } s_paces[] = {{100, 250},   {1000, 250},   {2000, 500},   {4000, 500},
+                   {8000, 1000}, {15000, 1000}, {16000, 2000}, {100000, 2000}};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(2000, &model);
     if (engine == NULL) return;
     CHECK_NUMBER(engine->frame.slice_us, 2000);
-    for (size_t i = 0; i < sizeof paces / sizeof paces[0]; i++) {
+    for (size_t i = 0; i < sizeof s_paces / sizeof s_paces[0]; i++) {
         sumi_engine_update(engine, SUMI_FOREVER);
         CHECK_NUMBER(engine->frame.slice_us, 2000);
-        sumi_engine_update(engine, paces[i].budget_us);
-        CHECK_NUMBER(engine->frame.slice_us, paces[i].slice_us);
+        sumi_engine_update(engine, s_paces[i].budget_us);
+        CHECK_NUMBER(engine->frame.slice_us, s_paces[i].slice_us);
     }
     sumi_engine_update(engine, SUMI_FOREVER);
     for (int i = 0; i < 100; i++) { // about a limit: no new plans each time
@@ -366,13 +366,13 @@ TEST(waiting_sleeps_by_predictions)
     if (engine == NULL) return;
     sumi_image_desc desc = small_image(model, &s_item);
     desc.step_count = 40;
-    static const fake_clock clock = {sumi_clock_ns, fake_clock_pass_ns}; // the one that the library sleeps by
-    fake_use_clock(&clock);
+    static const fake_clock s_clock = {sumi_clock_ns, fake_clock_pass_ns}; // the one that the library sleeps by
+    fake_use_clock(&s_clock);
     fake_clock_begin(1000);
     fake_kernels_take(100);
-    static const double measured[] = {0.1, 0.09, 0.07}; // less than it takes: gaps between slices are in none
-    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
-        fake_kernel_times(&measured[i], 1);
+    static const double s_measured[] = {0.1, 0.09, 0.07}; // less than it takes: gaps between slices are in none
+    for (size_t i = 0; i < sizeof s_measured / sizeof s_measured[0]; i++) {
+        fake_kernel_times(&s_measured[i], 1);
         for (int k = 0; k < 3; k++) CHECK(draw_hash(engine, &desc) != 0); // learns
         const uint64_t waits = fake_calls("cuEventSynchronize"), queries = fake_calls("cuEventQuery"),
                        launches = fake_calls("cuGraphLaunch");
@@ -403,8 +403,8 @@ TEST(an_update_that_begins_a_picture_is_no_longer)
     desc.width = desc.height = 768;
     desc.step_count = 3;
     CHECK(draw_hash(engine, &desc) != 0);
-    static const fake_clock clock = {sumi_clock_ns, fake_clock_pass_ns};
-    fake_use_clock(&clock);
+    static const fake_clock s_clock = {sumi_clock_ns, fake_clock_pass_ns};
+    fake_use_clock(&s_clock);
     fake_clock_begin(200);
     fake_calls_take(CALL_NS);
     uint64_t longest_us[SUMI_STAGE_COUNT] = {0};

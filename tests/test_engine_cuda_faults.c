@@ -286,26 +286,26 @@ TEST(the_nth_allocation_of_a_load_and_an_image_may_fail)
 // and what comes after it may not; unless the failure means a lost device.
 TEST(the_nth_call_of_every_entry_may_fail)
 {
-    static const char* const entries[] = {"cuMemcpyHtoDAsync",
-                                          "cuMemcpyDtoHAsync",
-                                          "cuMemsetD32Async",
-                                          "cuStreamBeginCapture",
-                                          "cuGraphInstantiateWithFlags",
-                                          "cuGraphUpload",
-                                          "cuGraphLaunch",
-                                          "cuLaunchKernel",
-                                          "cuLaunchKernelEx",
-                                          "cuEventCreate",
-                                          "cuEventRecord",
-                                          "cuEventQuery",
-                                          "cuEventSynchronize",
-                                          "cuEventElapsedTime",
-                                          "cuStreamSynchronize",
-                                          "cuModuleGetFunction",
-                                          "cuMemFreeAsync",
-                                          "cuFuncSetAttribute",
-                                          "cuTensorMapEncodeTiled",
-                                          "cuCtxPushCurrent"};
+    static const char* const s_entries[] = {"cuMemcpyHtoDAsync",
+                                            "cuMemcpyDtoHAsync",
+                                            "cuMemsetD32Async",
+                                            "cuStreamBeginCapture",
+                                            "cuGraphInstantiateWithFlags",
+                                            "cuGraphUpload",
+                                            "cuGraphLaunch",
+                                            "cuLaunchKernel",
+                                            "cuLaunchKernelEx",
+                                            "cuEventCreate",
+                                            "cuEventRecord",
+                                            "cuEventQuery",
+                                            "cuEventSynchronize",
+                                            "cuEventElapsedTime",
+                                            "cuStreamSynchronize",
+                                            "cuModuleGetFunction",
+                                            "cuMemFreeAsync",
+                                            "cuFuncSetAttribute",
+                                            "cuTensorMapEncodeTiled",
+                                            "cuCtxPushCurrent"};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
@@ -314,13 +314,13 @@ TEST(the_nth_call_of_every_entry_may_fail)
     desc.preview_every = 1;
     const uint64_t whole = draw_hash(engine, &desc);
     int failed_calls = 0, failed_jobs = 0, lost = 0;
-    for (size_t e = 0; e < sizeof entries / sizeof *entries && engine != NULL; e++) {
+    for (size_t e = 0; e < sizeof s_entries / sizeof *s_entries && engine != NULL; e++) {
         bool fails = true;
         for (int nth = 1; fails && nth < 4000 && t_errors == 0; nth += nth < 12 ? 1 : nth / 4) {
             CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
             fake_complete_after(nth % 3);
-            fake_fail_call(entries[e], nth, 1); // CUDA_ERROR_INVALID_VALUE
-            desc.step_count = 1 + nth % 6;      // more plans than are kept: now one that is known, now one that is new
+            fake_fail_call(s_entries[e], nth, 1); // CUDA_ERROR_INVALID_VALUE
+            desc.step_count = 1 + nth % 6; // more plans than are kept: now one that is known, now one that is new
             sumi_job job;
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
             const sumi_result result = run_to_end(engine, job);
@@ -344,7 +344,7 @@ TEST(the_nth_call_of_every_entry_may_fail)
             desc.step_count = 2;
             const uint64_t hash = draw_hash(engine, &desc);
             CHECK(hash == whole);
-            if (t_errors > 0) printf("  after call %d of %s\n", nth, entries[e]);
+            if (t_errors > 0) printf("  after call %d of %s\n", nth, s_entries[e]);
         }
     }
     CHECK(failed_calls > 100 && failed_jobs > 50);
@@ -357,24 +357,24 @@ TEST(the_nth_call_of_every_entry_may_fail)
 // was for, or the device counts as lost, with a sentence that names the code.
 TEST(an_unexpected_code_is_a_lost_device)
 {
-    static const char* const entries[] = {"cuLaunchKernel",     "cuLaunchKernelEx",    "cuGraphInstantiateWithFlags",
-                                          "cuGraphUpload",      "cuGraphLaunch",       "cuStreamBeginCapture",
-                                          "cuMemcpyHtoDAsync",  "cuMemcpyDtoHAsync",   "cuMemsetD32Async",
-                                          "cuMemAlloc",         "cuMemHostAlloc",      "cuEventCreate",
-                                          "cuEventRecord",      "cuEventQuery",        "cuEventSynchronize",
-                                          "cuEventElapsedTime", "cuStreamSynchronize", "cuModuleGetFunction",
-                                          "cuModuleLoadDataEx", "cuFuncSetAttribute",  "cuTensorMapEncodeTiled",
-                                          "cuCtxPushCurrent"};
-    static const int codes[] = {600, 715, 719, 999, 12345};
+    static const char* const s_entries[] = {"cuLaunchKernel",     "cuLaunchKernelEx",    "cuGraphInstantiateWithFlags",
+                                            "cuGraphUpload",      "cuGraphLaunch",       "cuStreamBeginCapture",
+                                            "cuMemcpyHtoDAsync",  "cuMemcpyDtoHAsync",   "cuMemsetD32Async",
+                                            "cuMemAlloc",         "cuMemHostAlloc",      "cuEventCreate",
+                                            "cuEventRecord",      "cuEventQuery",        "cuEventSynchronize",
+                                            "cuEventElapsedTime", "cuStreamSynchronize", "cuModuleGetFunction",
+                                            "cuModuleLoadDataEx", "cuFuncSetAttribute",  "cuTensorMapEncodeTiled",
+                                            "cuCtxPushCurrent"};
+    static const int s_codes[] = {600, 715, 719, 999, 12345};
     int lost = 0, failed_calls = 0;
-    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
-        for (size_t c = 0; c < sizeof codes / sizeof *codes && t_errors == 0; c++) {
+    for (size_t e = 0; e < sizeof s_entries / sizeof *s_entries; e++) {
+        for (size_t c = 0; c < sizeof s_codes / sizeof *s_codes && t_errors == 0; c++) {
             const int nth = 1 + (int)(e + c) % 3 * 3;
             fake_reset();
             sumi_engine* engine = cuda_engine(20, NULL);
             if (engine == NULL) return;
             fake_complete_after(nth % 3);
-            fake_fail_call(entries[e], nth, codes[c]); // while a model is loaded, or in the job after it
+            fake_fail_call(s_entries[e], nth, s_codes[c]); // while a model is loaded, or in the job after it
             sumi_model_desc md = sumi_model_defaults();
             md.path = MODEL_PATH;
             sumi_job job;
@@ -391,10 +391,10 @@ TEST(an_unexpected_code_is_a_lost_device)
             lost += result == SUMI_DEVICE_LOST;
             CHECK(result == SUMI_OK || result == SUMI_DEVICE_LOST);
             char number[16];
-            snprintf(number, sizeof number, "(%d: ", codes[c]);
+            snprintf(number, sizeof number, "(%d: ", s_codes[c]);
             const char* text = sumi_job_poll(engine, job).message;
             CHECK(result == SUMI_OK || (strstr(text, number) != NULL && strstr(text, "destroy the engine") != NULL));
-            if (t_errors > 0) printf("  %s, call %d: %d, %s\n", entries[e], nth, (int)result, text);
+            if (t_errors > 0) printf("  %s, call %d: %d, %s\n", s_entries[e], nth, (int)result, text);
             sumi_job_discard(engine, job);
             close_cuda(engine);
         }

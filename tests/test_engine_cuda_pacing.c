@@ -19,9 +19,9 @@ TEST(no_more_than_the_budget_is_on_its_way)
     sumi_image_desc desc = small_image(model, &s_item);
     desc.width = desc.height = 128;
     desc.step_count = 20;
-    static const uint32_t budgets[] = {10, 60, 200, 500, 4000};
+    static const uint32_t s_budgets[] = {10, 60, 200, 500, 4000};
     int32_t max_ever = 0;
-    for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
+    for (size_t b = 0; b < sizeof s_budgets / sizeof *s_budgets; b++) {
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         run_until_denoise(engine, job);
@@ -29,8 +29,8 @@ TEST(no_more_than_the_budget_is_on_its_way)
         const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
         int32_t count = 0;
         for (int frame = 0; frame < 120; frame++) {
-            sumi_engine_update(engine, budgets[b]);
-            CHECK(engine->runs.current.pending_us <= budgets[b] + 1e-3 || engine->runs.current.pending_count == 1);
+            sumi_engine_update(engine, s_budgets[b]);
+            CHECK(engine->runs.current.pending_us <= s_budgets[b] + 1e-3 || engine->runs.current.pending_count == 1);
             // full, and no frame adds to it; a slow thread submits one slice in each
             if (frame >= 100)
                 CHECK(engine->runs.current.pending_count >= 1 && engine->runs.current.pending_count == count);
@@ -79,10 +79,10 @@ TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
 // one, as a busy device does.
 TEST(a_frame_asks_the_device_once)
 {
-    static const char* const entries[] = {
+    static const char* const s_entries[] = {
         "cuEventQuery",     "cuEventElapsedTime", "cuEventRecord",    "cuGraphLaunch",
         "cuCtxPushCurrent", "cuCtxPopCurrent",    "cuMemsetD32Async", "cuThreadExchangeStreamCaptureMode"};
-    enum { ENTRIES = sizeof entries / sizeof *entries, ASKS = 2, FRAMES = 60 };
+    enum { ENTRIES = sizeof s_entries / sizeof *s_entries, ASKS = 2, FRAMES = 60 };
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(100, &model);
@@ -101,14 +101,14 @@ TEST(a_frame_asks_the_device_once)
         const int32_t ended = engine->runs.current.pending_count;
         // Of slices whose times are not known, it also asks how long an empty kernel has waited.
         const bool is_known = sumi_job_poll(engine, job).step >= 2;
-        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(entries[i]);
+        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(s_entries[i]);
         fake_complete_after(1000000);
         sumi_engine_update(engine, 4000);
         fake_complete_after(0);
         fake_finish();
         uint64_t asked = 0;
         for (size_t i = 0; i < ENTRIES; i++) {
-            const uint64_t count = fake_calls(entries[i]) - before[i];
+            const uint64_t count = fake_calls(s_entries[i]) - before[i];
             calls[i] += is_known ? count : 0;
             asked += i < ASKS ? count : 0;
         }
@@ -126,7 +126,7 @@ TEST(a_frame_asks_the_device_once)
     uint64_t all = 0;
     for (size_t i = 0; i < ENTRIES; i++) all += calls[i];
     printf("  %d slices: %.2f driver calls each", (int)submitted_count, (double)all / submitted_count);
-    for (size_t i = 0; i < ENTRIES; i++) printf(", %s %.2f", entries[i] + 2, (double)calls[i] / submitted_count);
+    for (size_t i = 0; i < ENTRIES; i++) printf(", %s %.2f", s_entries[i] + 2, (double)calls[i] / submitted_count);
     printf("\n");
     sumi_job_discard(engine, job);
     close_cuda(engine);
@@ -145,7 +145,7 @@ static double known_us(const sumi_engine* engine) // of all slices of the plan t
 TEST(noise_in_pieces_is_the_noise_of_one_call)
 {
     enum { SIDE = 768, COUNT = 16 * (SIDE / 8) * (SIDE / 8) }; // more than a piece, not a multiple of one
-    static float expected[COUNT], latents[COUNT];
+    static float s_expected[COUNT], s_latents[COUNT];
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(100, &model);
@@ -157,16 +157,16 @@ TEST(noise_in_pieces_is_the_noise_of_one_call)
         sumi_torch_cuda_generator cuda;
         sumi_torch_cpu_seed(&cpu, s_item.seed);
         sumi_torch_cuda_seed(&cuda, s_item.seed, 16, 2048); // fewer threads than values
-        if (is_cuda) torch_cuda_randn(&cuda, expected, COUNT);
-        else sumi_torch_cpu_randn(&cpu, expected, COUNT);
+        if (is_cuda) torch_cuda_randn(&cuda, s_expected, COUNT);
+        else sumi_torch_cpu_randn(&cpu, s_expected, COUNT);
         desc.noise.source = is_cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
         desc.noise.multiprocessors = 16;
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         int32_t frames = 0;
         while (run_updates(engine, job, 1) && count_frame(&frames)) continue;
-        CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, COUNT), SUMI_OK);
-        CHECK(memcmp(latents, expected, sizeof latents) == 0);
+        CHECK_NUMBER(sumi_job_latents(engine, job, 0, s_latents, COUNT), SUMI_OK);
+        CHECK(memcmp(s_latents, s_expected, sizeof s_latents) == 0);
         sumi_job_discard(engine, job);
     }
     close_cuda(engine);
@@ -224,9 +224,9 @@ TEST(noise_is_drawn_while_the_device_works)
 // What one slice takes is known of all that are like it, also by the sums that progress and deadlines are made of.
 TEST(slices_of_a_kind_share_their_times)
 {
-    static const double times[] = {0.02, 0.05, 0.03, 0.07, 0.04};
+    static const double s_times[] = {0.02, 0.05, 0.03, 0.07, 0.04};
     fake_reset();
-    fake_kernel_times(times, 5);
+    fake_kernel_times(s_times, 5);
     sumi_model* model;
     sumi_engine* engine = cuda_engine(3, &model);
     if (engine == NULL) return;
@@ -261,9 +261,9 @@ TEST(slices_of_a_kind_share_their_times)
 // same context lie between any two of ours.
 TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
 {
-    static const double alone[] = {0.02}, beside[] = {0.02, 0.02, 0.5, 0.02, 0.02, 0.02, 0.1, 0.02, 0.02},
-                        slower[] = {0.06};
-    static const double between[] = {0.03, 0.05, 0.026, 0.09, 0.04, 0.07, 0.036, 0.12, 0.028, 0.06, 0.05};
+    static const double s_alone[] = {0.02}, s_beside[] = {0.02, 0.02, 0.5, 0.02, 0.02, 0.02, 0.1, 0.02, 0.02},
+                        s_slower[] = {0.06};
+    static const double s_between[] = {0.03, 0.05, 0.026, 0.09, 0.04, 0.07, 0.036, 0.12, 0.028, 0.06, 0.05};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
@@ -275,7 +275,7 @@ TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
     const struct {
         const double* ms;
         int count;
-    } times[] = {{alone, 1}, {alone, 1}, {beside, 9}, {between, 11}, {slower, 1}};
+    } times[] = {{s_alone, 1}, {s_alone, 1}, {s_beside, 9}, {s_between, 11}, {s_slower, 1}};
     for (int k = 0; k < 5; k++) {
         fake_kernel_times(times[k].ms, times[k].count);
         sumi_job job;
@@ -336,13 +336,13 @@ typedef struct first_picture {
 
 static first_picture draw_first(const double* kernel_ms, int count, double delay_ms, uint32_t budget_us)
 {
-    static const double text_ms[] = {0.02};
+    static const double s_text_ms[] = {0.02};
     first_picture seen = {0};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return seen;
-    fake_kernel_times(text_ms, 1);
+    fake_kernel_times(s_text_ms, 1);
     sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
     const sumi_image_item item = {.prompt = prompt, .seed = 1};
     sumi_image_desc desc = small_image(model, &item);
@@ -367,11 +367,11 @@ static first_picture draw_first(const double* kernel_ms, int count, double delay
 TEST(a_first_picture_beside_a_hosts_kernels_uses_its_budget)
 {
     enum { KERNELS = 77 * 7, BUDGET_US = 1000 };
-    static const double alone_ms[] = {0.02};
-    static double beside_ms[KERNELS];
-    for (int i = 0; i < KERNELS; i++) beside_ms[i] = 0.04 + 0.004 * (i / 7 * 37 % 11);
-    const first_picture alone = draw_first(alone_ms, 1, 0.0, BUDGET_US),
-                        beside = draw_first(beside_ms, KERNELS, 0.0, BUDGET_US);
+    static const double s_alone_ms[] = {0.02};
+    static double s_beside_ms[KERNELS];
+    for (int i = 0; i < KERNELS; i++) s_beside_ms[i] = 0.04 + 0.004 * (i / 7 * 37 % 11);
+    const first_picture alone = draw_first(s_alone_ms, 1, 0.0, BUDGET_US),
+                        beside = draw_first(s_beside_ms, KERNELS, 0.0, BUDGET_US);
     printf("  alone %d slices in %d frames, beside the host's kernels %d in %d\n", alone.slices, alone.frames,
            beside.slices, beside.frames);
     CHECK(alone.frames > 10 && beside.frames <= 1.6 * alone.frames);
@@ -383,10 +383,10 @@ TEST(a_first_picture_beside_a_hosts_kernels_uses_its_budget)
 TEST(times_among_a_hosts_kernels_are_not_believed)
 {
     enum { BUDGET_US = 1000 };
-    static const double alone_ms[] = {0.02}, longer_ms[] = {0.06};
-    const first_picture alone = draw_first(alone_ms, 1, 0.0, BUDGET_US),
-                        beside = draw_first(longer_ms, 1, 0.3, BUDGET_US),
-                        slower = draw_first(longer_ms, 1, 0.0, BUDGET_US);
+    static const double s_alone_ms[] = {0.02}, s_longer_ms[] = {0.06};
+    const first_picture alone = draw_first(s_alone_ms, 1, 0.0, BUDGET_US),
+                        beside = draw_first(s_longer_ms, 1, 0.3, BUDGET_US),
+                        slower = draw_first(s_longer_ms, 1, 0.0, BUDGET_US);
     printf(
         "  a step: %.0f us in %d frames alone, %.0f in %d beside the host's kernels, %.0f in %d on a slower device\n",
         alone.known_us, alone.frames, beside.known_us, beside.frames, slower.known_us, slower.frames);
@@ -401,11 +401,11 @@ TEST(a_first_picture_behind_a_hosts_kernels_uses_its_budget)
     static const struct {
         double kernel_ms;
         uint32_t budget_us;
-    } cases[] = {{0.003, 60}, {0.003, 100}, {0.006, 100}, {0.04, 1000}};
-    for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
+    } s_cases[] = {{0.003, 60}, {0.003, 100}, {0.006, 100}, {0.04, 1000}};
+    for (size_t k = 0; k < 2 * sizeof s_cases / sizeof *s_cases; k++) {
         const bool is_text_known = k % 2 != 0;
-        const double kernel_ms = cases[k / 2].kernel_ms;
-        const uint32_t budget_us = cases[k / 2].budget_us;
+        const double kernel_ms = s_cases[k / 2].kernel_ms;
+        const uint32_t budget_us = s_cases[k / 2].budget_us;
         int frames[2] = {0}, slices[2] = {0};
         for (int is_beside = 0; is_beside < 2; is_beside++) {
             fake_reset();
@@ -444,9 +444,9 @@ static double known_denoise_us(const sumi_engine* engine) // of a step
 TEST(times_that_contain_a_hosts_kernels_are_unlearnt)
 {
     enum { BUDGET_US = 100, WRONG_US = 10000 };
-    static const double kernel_ms[] = {0.003};
+    static const double s_kernel_ms[] = {0.003};
     fake_reset();
-    fake_kernel_times(kernel_ms, 1);
+    fake_kernel_times(s_kernel_ms, 1);
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
@@ -491,17 +491,17 @@ TEST(times_that_contain_a_hosts_kernels_are_unlearnt)
 // now and then, and the slices' times are known after a few steps.
 TEST(a_device_slower_than_predicted_is_learnt_slice_by_slice)
 {
-    static const double text[] = {0.01}, picture[] = {0.4};
+    static const double s_text[] = {0.01}, s_picture[] = {0.4};
     enum { BUDGET_US = 1500 };
     for (int is_text_known = 0; is_text_known < 2; is_text_known++) {
         fake_reset();
-        fake_kernel_times(is_text_known ? text : picture, 1);
+        fake_kernel_times(is_text_known ? s_text : s_picture, 1);
         sumi_model* model;
         sumi_engine* engine = cuda_engine(20, &model);
         if (engine == NULL) return;
         sumi_prompt* prompt = is_text_known ? encode_prompt(engine, model, "a red fox") : NULL;
         const sumi_image_item item = {.prompt = prompt, .text = prompt == NULL ? "a red fox" : NULL, .seed = 1};
-        fake_kernel_times(picture, 1);
+        fake_kernel_times(s_picture, 1);
         sumi_image_desc desc = small_image(model, &item);
         desc.width = desc.height = 128;
         desc.step_count = 40;
@@ -546,17 +546,17 @@ TEST(a_device_slower_than_predicted_is_learnt_slice_by_slice)
 // doubted at first, and soon believed.
 TEST(a_first_picture_that_takes_longer_is_soon_believed)
 {
-    static const double text[] = {0.02}, picture[] = {0.06};
+    static const double s_text[] = {0.02}, s_picture[] = {0.06};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
-    fake_kernel_times(text, 1);
+    fake_kernel_times(s_text, 1);
     sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
     const sumi_image_item item = {.prompt = prompt, .seed = 1};
     sumi_image_desc desc = small_image(model, &item);
     desc.step_count = 20;
-    fake_kernel_times(picture, 1);
+    fake_kernel_times(s_picture, 1);
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     double known[2] = {0.0};
@@ -587,9 +587,9 @@ TEST(a_first_picture_that_takes_longer_is_soon_believed)
 // kernels. A first picture, with its text or after it, does none of that.
 TEST(a_first_picture_frees_nothing_and_loads_nothing)
 {
-    static const char* const entries[] = {"cuMemFree", "cuMemFreeHost", "cuMemHostUnregister", "cuModuleLoadDataEx",
-                                          "cuModuleUnload"};
-    enum { ENTRIES = sizeof entries / sizeof *entries };
+    static const char* const s_entries[] = {"cuMemFree", "cuMemFreeHost", "cuMemHostUnregister", "cuModuleLoadDataEx",
+                                            "cuModuleUnload"};
+    enum { ENTRIES = sizeof s_entries / sizeof *s_entries };
     for (int is_encoded = 0; is_encoded < 2; is_encoded++) {
         fake_reset();
         sumi_model* model;
@@ -604,11 +604,11 @@ TEST(a_first_picture_frees_nothing_and_loads_nothing)
         desc.width = desc.height = 512;
         uint64_t before[ENTRIES];
         int slices;
-        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(entries[i]);
+        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(s_entries[i]);
         const uint64_t arena = atomic_load(&engine->memory.arena_bytes);
         (void)draw_in_frames(engine, &desc, 4000, 10.0, &slices);
         CHECK(atomic_load(&engine->memory.arena_bytes) > arena && (arena > 0) == (is_encoded != 0));
-        for (size_t i = 0; i < ENTRIES; i++) CHECK_NUMBER(fake_calls(entries[i]) - before[i], 0);
+        for (size_t i = 0; i < ENTRIES; i++) CHECK_NUMBER(fake_calls(s_entries[i]) - before[i], 0);
         CHECK(fake_calls("cuGraphInstantiateWithFlags") > graphs);
         CHECK_NUMBER(fake_graph_pieces(), pieces);
         sumi_prompt_release(prompt);

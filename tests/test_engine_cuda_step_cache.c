@@ -37,8 +37,8 @@ static void measure(const char* kernel, const unsigned char* parameters, uint64_
 
 static sumi_image_desc cached_image(sumi_model* model)
 {
-    static const sumi_image_item item = {.text = "a red fox", .negative_text = "grey", .seed = 7};
-    sumi_image_desc desc = small_image(model, &item);
+    static const sumi_image_item s_guided = {.text = "a red fox", .negative_text = "grey", .seed = 7};
+    sumi_image_desc desc = small_image(model, &s_guided);
     desc.step_count = STEPS;
     desc.guidance.scale = 2.0f;
     desc.step_cache = HUGE;
@@ -79,13 +79,13 @@ static counts draw_counts(sumi_engine* engine, const sumi_image_desc* desc, play
 // device is.
 TEST(decisions_depend_on_the_numbers_alone)
 {
-    static const float* const lists[] = {s_steady, s_uneven};
-    static const int lengths[] = {1, 4};
+    static const float* const s_lists[] = {s_steady, s_uneven};
+    static const int s_lengths[] = {1, 4};
     for (int list = 0; list < 2; list++) {
         counts first = {-1, -1, 0};
         for (int variant = 0; variant < 12 && t_errors == 0; variant++) {
             fake_reset();
-            play p = {lists[list], lengths[list], 0};
+            play p = {s_lists[list], s_lengths[list], 0};
             fake_on_launch(measure, &p);
             if (variant % 4 == 3) fake_refuse_graphs(true);
             sumi_model* model;
@@ -235,7 +235,7 @@ TEST(queued_jobs_reuse_the_same)
 // Allocations, and the calls that are made for what is measured.
 TEST(failures_leave_nothing)
 {
-    static const char* const entries[] = {"cuMemcpyDtoHAsync", "cuEventRecord", "cuLaunchKernel", "cuGraphLaunch"};
+    static const char* const s_entries[] = {"cuMemcpyDtoHAsync", "cuEventRecord", "cuLaunchKernel", "cuGraphLaunch"};
     for (int entry = -1; entry < 4; entry++) {
         bool has_failed = true;
         for (int nth = 1; has_failed && t_errors == 0; nth += entry < 1 ? 1 : 97) {
@@ -247,7 +247,7 @@ TEST(failures_leave_nothing)
             if (engine == NULL) return;
             const sumi_image_desc desc = cached_image(model);
             if (entry < 0) fake_fail_allocation(nth);
-            else fake_fail_call(entries[entry], nth, 1);
+            else fake_fail_call(s_entries[entry], nth, 1);
             sumi_image image;
             const sumi_result result = draw(engine, &desc, &image);
             has_failed = entry < 0 ? fake_fail_allocation(0) : fake_fail_call(NULL, 0, 0);
@@ -256,7 +256,7 @@ TEST(failures_leave_nothing)
             CHECK(draw(engine, &desc, &image) == SUMI_OK && image.reused_count == MOST);
             sumi_images_release(engine, &image, 1);
             close_cuda(engine);
-            if (t_errors != 0) printf("  %s, %d\n", entry < 0 ? "allocation" : entries[entry], nth);
+            if (t_errors != 0) printf("  %s, %d\n", entry < 0 ? "allocation" : s_entries[entry], nth);
         }
     }
 }

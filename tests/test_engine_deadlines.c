@@ -131,9 +131,9 @@ static double run_job(sumi_engine* engine, const sumi_image_desc* desc, const ho
 
 static sumi_image_desc sized_image(sumi_model* model, const int32_t size[2], const wish* w)
 {
-    static const sumi_image_item item = {.text = "a red barn on a hill", .seed = 3};
+    static const sumi_image_item s_barn = {.text = "a red barn on a hill", .seed = 3};
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
-    desc.items = &item;
+    desc.items = &s_barn;
     desc.item_count = 1;
     desc.width = size[0];
     desc.height = size[1];
@@ -176,7 +176,7 @@ static void measure_sizes(const wish* w, const host_rhythm* rhythm, double whole
 
 static tally run_hundred(const processor* p, const wish* w, const host_rhythm* rhythm)
 {
-    static const double shares[] = {0.4, 0.55, 0.7, 0.85, 1.0, 1.3, 2.0}; // of what all steps take
+    static const double s_shares[] = {0.4, 0.55, 0.7, 0.85, 1.0, 1.3, 2.0}; // of what all steps take
     tally t = {.late = 0};
     double whole[SIZES], least[SIZES];
     processor quiet = *p;
@@ -198,7 +198,7 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
             memset(has_run, 0, sizeof has_run);
         }
         const int s = (int)(next_random() * SIZES);
-        const double share = shares[(int)(next_random() * (double)(sizeof shares / sizeof *shares))];
+        const double share = s_shares[(int)(next_random() * (double)(sizeof s_shares / sizeof *s_shares))];
         // A deadline that the fewest steps can keep whatever the load: what is hopeless is hopeless.
         const double fewest = 1.25 * p->max_load * least[s] + rhythm->frame,
                      seconds = share * whole[s] * p->max_load > fewest ? share * whole[s] * p->max_load : fewest;
@@ -341,7 +341,7 @@ TEST(the_time_left_counts_reused_evaluations)
     enum { MAX_POLLS = 4096 };
     static struct {
         double now, left;
-    } polls[MAX_POLLS];
+    } s_polls[MAX_POLLS];
     processor p = s_usual;
     p.waver = 0.0;
     s_processor = &p;
@@ -364,13 +364,13 @@ TEST(the_time_left_counts_reused_evaluations)
             const sumi_job_status status = sumi_job_poll(engine, job);
             if (status.state >= SUMI_JOB_DONE) break;
             if (status.step < 1 || count == MAX_POLLS) continue;
-            polls[count].now = 1e-9 * (double)fake_clock_now_ns();
-            polls[count++].left = (double)status.seconds_left;
+            s_polls[count].now = 1e-9 * (double)fake_clock_now_ns();
+            s_polls[count++].left = (double)status.seconds_left;
         }
         const double end = 1e-9 * (double)fake_clock_now_ns();
         double worst = 0.0;
         for (int k = 0; k < count; k++) {
-            const double error = fabs(polls[k].left - (end - polls[k].now)) / (end - begin);
+            const double error = fabs(s_polls[k].left - (end - s_polls[k].now)) / (end - begin);
             worst = error > worst ? error : worst;
         }
         printf("  %d times; the worst is wrong by %.3f of the job's time\n", (int)count, worst);

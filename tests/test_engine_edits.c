@@ -37,10 +37,10 @@ static sumi_model* load_edit(sumi_engine* engine, const edit_case* c, const char
     CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
     if (model == NULL) return NULL;
     CHECK(model->info.has_vision);
-    static sumi_recipe recipe;
-    recipe = *model->network->recipe;
-    recipe.references = c->rule;
-    model->network->recipe = &recipe;
+    static sumi_recipe s_recipe;
+    s_recipe = *model->network->recipe;
+    s_recipe.references = c->rule;
+    model->network->recipe = &s_recipe;
     model->network->info.min_references = c->rule.min_count;
     model->network->info.max_references = c->rule.max_count;
     model->network->info.size_follows_last_reference = c->rule.size_follows_last;
@@ -219,8 +219,8 @@ static uint64_t draw_one_by_one(sumi_engine* engine, sumi_image_desc desc, int32
 TEST(a_step_cache_serves_edit_models_with_guidance_and_batches)
 {
     // Weights are random, so evaluations change smoothly over very short steps only. These become longer.
-    static float sigmas[CACHE_STEPS + 1];
-    for (int i = 0; i <= CACHE_STEPS; i++) sigmas[i] = 0.9f - 1e-4f * (float)(i * (i + 3));
+    static float s_sigmas[CACHE_STEPS + 1];
+    for (int i = 0; i <= CACHE_STEPS; i++) s_sigmas[i] = 0.9f - 1e-4f * (float)(i * (i + 3));
     const sumi_image_item items[CACHE_ITEMS] = {{.text = "make the sky green", .negative_text = "grey", .seed = 7},
                                                 {.text = "a hat", .negative_text = " ", .seed = 8},
                                                 {.text = "take the dog away", .seed = 9}};
@@ -239,7 +239,7 @@ TEST(a_step_cache_serves_edit_models_with_guidance_and_batches)
         desc.width = 64, desc.height = 48;
         desc.step_count = CACHE_STEPS;
         desc.solver = SUMI_SOLVER_EULER;
-        desc.sigmas = sigmas;
+        desc.sigmas = s_sigmas;
         CHECK(desc.guidance.scale > sumi_model_get_info(model).guidance_off);
         int32_t reused[CACHE_ITEMS], alone[CACHE_ITEMS], most[CACHE_ITEMS];
         const uint64_t whole = draw_one_by_one(engine, desc, reused);
@@ -303,30 +303,30 @@ TEST(a_batch_of_edits_equals_single_images)
     static const struct {
         int which; // of s_cases
         const char* variant;
-    } models[] = {{0, NULL}, {1, NULL}, {1, "edit-2511"}};
+    } s_models[] = {{0, NULL}, {1, NULL}, {1, "edit-2511"}};
     static const struct {
         float guidance, begin;
-    } settings[] = {{1.0f, 0.0f}, {4.0f, 0.0f}, {4.0f, 0.5f}};
+    } s_settings[] = {{1.0f, 0.0f}, {4.0f, 0.0f}, {4.0f, 0.5f}};
     const sumi_image_item items[BATCH_ITEMS] = {{.text = "make the sky green", .seed = 7},
                                                 {.text = "a hat", .negative_text = "grey, and out of focus", .seed = 8},
                                                 {.text = "take the dog away", .negative_text = "red", .seed = 9},
                                                 {.text = "at night, with many stars", .seed = 10}};
-    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
-        const edit_case* c = &s_cases[models[m].which];
+    for (size_t m = 0; m < sizeof s_models / sizeof *s_models; m++) {
+        const edit_case* c = &s_cases[s_models[m].which];
         memset(&s_host, 0, sizeof s_host);
         const sumi_engine_desc ed = host_desc(&s_host);
         sumi_engine* engine = NULL;
         CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
-        sumi_model* model = engine != NULL ? load_edit(engine, c, models[m].variant) : NULL;
+        sumi_model* model = engine != NULL ? load_edit(engine, c, s_models[m].variant) : NULL;
         if (model == NULL) return;
-        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
+        for (size_t k = 0; k < sizeof s_settings / sizeof *s_settings; k++) {
             sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
             desc.references = edit_pictures();
             desc.reference_count = c->picture_count;
             desc.width = 64, desc.height = 48; // the CPU backend sums products of fewer than 8 tokens in another way
             desc.step_count = 2;
-            desc.guidance.scale = settings[k].guidance;
-            desc.guidance.begin = settings[k].begin;
+            desc.guidance.scale = s_settings[k].guidance;
+            desc.guidance.begin = s_settings[k].begin;
             uint64_t alone[BATCH_ITEMS], batch[BATCH_ITEMS];
             for (int32_t i = 0; i < BATCH_ITEMS; i++) {
                 desc.items = &items[i];
@@ -483,14 +483,14 @@ TEST(references_that_cannot_be_are_refused)
     static const struct {
         int32_t count;
         const char* sentence;
-    } counts[] = {{0, "makes no image without references, give 1 to 2"},
-                  {-1, "give 1 to 2"},
-                  {3, "give 1 to 2"},
-                  {1 << 30, "give 1 to 2"}};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        desc.reference_count = prompt.reference_count = counts[i].count;
-        refuses(engine, &desc, SUMI_INVALID_ARGUMENT, counts[i].sentence);
-        refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, counts[i].sentence);
+    } s_counts[] = {{0, "makes no image without references, give 1 to 2"},
+                    {-1, "give 1 to 2"},
+                    {3, "give 1 to 2"},
+                    {1 << 30, "give 1 to 2"}};
+    for (size_t i = 0; i < sizeof s_counts / sizeof *s_counts; i++) {
+        desc.reference_count = prompt.reference_count = s_counts[i].count;
+        refuses(engine, &desc, SUMI_INVALID_ARGUMENT, s_counts[i].sentence);
+        refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, s_counts[i].sentence);
     }
     desc.references = prompt.references = NULL;
     desc.reference_count = prompt.reference_count = 1;
@@ -625,10 +625,10 @@ TEST(the_nth_allocation_may_fail)
         sumi_prompt *prompt = NULL, *loaded = NULL;
         if (run(engine, sumi_submit_prompt(engine, &pd, &job), job) == SUMI_OK)
             CHECK(is_expected(sumi_fetch_prompt(engine, job, &prompt)));
-        static unsigned char saved[64 * 1024];
-        const size_t bytes = sumi_prompt_save(prompt, saved, sizeof saved);
-        CHECK(bytes < sizeof saved);
-        if (prompt != NULL) CHECK(is_expected(sumi_prompt_load(model, saved, bytes, &loaded)));
+        static unsigned char s_saved[64 * 1024];
+        const size_t bytes = sumi_prompt_save(prompt, s_saved, sizeof s_saved);
+        CHECK(bytes < sizeof s_saved);
+        if (prompt != NULL) CHECK(is_expected(sumi_prompt_load(model, s_saved, bytes, &loaded)));
         const sumi_image_item item = {.text = "red", .negative_prompt = loaded, .seed = 1};
         sumi_image_desc desc = edit_image(model, &item, 2);
         desc.step_count = 1;

@@ -144,31 +144,31 @@ TEST(a_file_is_read_in_pieces_that_fit_into_a_frame)
     static const struct {
         double bytes_per_us; // 100: 100 MB/s
         uint32_t budget_us;
-    } cases[] = {{100.0, 4000}, {100.0, 1000}, {1000.0, 4000}, {20.0, 8000}};
-    static slow_archive a;
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        sumi_engine* engine = slow_engine(&a, cases[c].bytes_per_us, false);
+    } s_cases[] = {{100.0, 4000}, {100.0, 1000}, {1000.0, 4000}, {20.0, 8000}};
+    static slow_archive s_a;
+    for (size_t c = 0; c < sizeof s_cases / sizeof *s_cases; c++) {
+        sumi_engine* engine = slow_engine(&s_a, s_cases[c].bytes_per_us, false);
         if (engine == NULL) return;
         int frames = 0;
         const sumi_job job = submit_model(engine);
-        const double most = run_to_the_end(engine, job, cases[c].budget_us, &frames);
-        const double budget = 1e-3 * cases[c].budget_us, least = 1e-3 * 65536.0 / cases[c].bytes_per_us;
-        printf("  %.0f MB/s, %.0f ms: %d frames, %d reads, %.1f MB; the longest took %.2f ms\n", cases[c].bytes_per_us,
-               budget, frames, a.reads, 1e-6 * (double)a.bytes, most);
+        const double most = run_to_the_end(engine, job, s_cases[c].budget_us, &frames);
+        const double budget = 1e-3 * s_cases[c].budget_us, least = 1e-3 * 65536.0 / s_cases[c].bytes_per_us;
+        printf("  %.0f MB/s, %.0f ms: %d frames, %d reads, %.1f MB; the longest took %.2f ms\n",
+               s_cases[c].bytes_per_us, budget, frames, s_a.reads, 1e-6 * (double)s_a.bytes, most);
         CHECK(most <= budget + least + 0.3); // a piece is 64 KB at least
         sumi_model* model = NULL;
         CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
-        check_asked(&a);
+        check_asked(&s_a);
         sumi_lora_desc ld = sumi_lora_defaults(model); // an adapter too
         ld.path = LORA_FILE;
         sumi_job lora_job;
         sumi_lora* lora = NULL;
         CHECK_NUMBER(sumi_submit_lora(engine, &ld, &lora_job), SUMI_OK);
-        CHECK(run_to_the_end(engine, lora_job, cases[c].budget_us, &frames) <= budget + least + 0.3);
+        CHECK(run_to_the_end(engine, lora_job, s_cases[c].budget_us, &frames) <= budget + least + 0.3);
         CHECK_NUMBER(sumi_fetch_lora(engine, lora_job, &lora), SUMI_OK);
-        check_asked(&a);
+        check_asked(&s_a);
         close_engine(engine);
-        CHECK_NUMBER(a.inner.open_count, 0);
+        CHECK_NUMBER(s_a.inner.open_count, 0);
     }
     fake_clock_end();
 }
@@ -177,12 +177,12 @@ TEST(a_file_is_read_in_pieces_that_fit_into_a_frame)
 TEST(what_is_read_in_pieces_is_what_is_mapped)
 {
     fake_clock_begin(TICK_NS);
-    static slow_archive a;
+    static slow_archive s_a;
     OPEN(mapped, mapped_model);
     sumi_image_desc desc = small_image(mapped_model, &s_item);
     const uint64_t hash = draw_hash(mapped, &desc);
     close_engine(mapped);
-    sumi_engine* engine = slow_engine(&a, 100.0, false);
+    sumi_engine* engine = slow_engine(&s_a, 100.0, false);
     sumi_model* model = NULL;
     int frames = 0;
     const sumi_job job = submit_model(engine);
@@ -191,13 +191,13 @@ TEST(what_is_read_in_pieces_is_what_is_mapped)
     desc = small_image(model, &s_item);
     CHECK(hash != 0 && draw_hash(engine, &desc) == hash);
     // What is not used any more was closed when the model was there; the rest is when it goes.
-    const int opened = a.inner.open_count;
+    const int opened = s_a.inner.open_count;
     int indexes = 0;
-    for (int i = 0; i < a.path_count; i++)
-        indexes += strstr(a.paths[i].path, "model_index.json") != NULL && a.paths[i].closes == 1;
+    for (int i = 0; i < s_a.path_count; i++)
+        indexes += strstr(s_a.paths[i].path, "model_index.json") != NULL && s_a.paths[i].closes == 1;
     CHECK(opened > 0 && indexes == 1);
     sumi_model_close(model);
-    CHECK_NUMBER(a.inner.open_count, 0);
+    CHECK_NUMBER(s_a.inner.open_count, 0);
     close_engine(engine);
     fake_clock_end();
 }
@@ -205,22 +205,22 @@ TEST(what_is_read_in_pieces_is_what_is_mapped)
 TEST(a_load_is_cancelled_between_two_pieces)
 {
     fake_clock_begin(TICK_NS);
-    static slow_archive a;
+    static slow_archive s_a;
     bool is_done = false;
     for (int frames = 0; !is_done && frames < 2000; frames += frames < 40 ? 1 : 37) {
-        sumi_engine* engine = slow_engine(&a, 20.0, false);
+        sumi_engine* engine = slow_engine(&s_a, 20.0, false);
         const sumi_job job = submit_model(engine);
         for (int i = 0; i < frames; i++) sumi_engine_update(engine, 500);
         is_done = sumi_job_poll(engine, job).state == SUMI_JOB_DONE;
-        const int reads = a.reads;
+        const int reads = s_a.reads;
         sumi_job_cancel(engine, job);
         sumi_engine_update(engine, 500);
         CHECK_NUMBER(sumi_job_poll(engine, job).state, is_done ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
-        CHECK_NUMBER(a.reads, reads);
-        if (!is_done) CHECK_NUMBER(a.inner.open_count, 0);
+        CHECK_NUMBER(s_a.reads, reads);
+        if (!is_done) CHECK_NUMBER(s_a.inner.open_count, 0);
         sumi_job_discard(engine, job);
         close_engine(engine);
-        CHECK_NUMBER(a.inner.open_count, 0);
+        CHECK_NUMBER(s_a.inner.open_count, 0);
     }
     CHECK(is_done);
     fake_clock_end();
@@ -229,18 +229,18 @@ TEST(a_load_is_cancelled_between_two_pieces)
 TEST(a_read_that_fails_says_where)
 {
     fake_clock_begin(TICK_NS);
-    static slow_archive a;
-    sumi_engine* engine = slow_engine(&a, 100.0, false);
+    static slow_archive s_a;
+    sumi_engine* engine = slow_engine(&s_a, 100.0, false);
     for (uint64_t bytes = 1; bytes < 400000; bytes = bytes * 3 + 1000) {
-        a.bytes = 0;
-        for (int i = 0; i < a.path_count; i++) a.paths[i].read_bytes = 0;
-        a.fails_at = bytes;
+        s_a.bytes = 0;
+        for (int i = 0; i < s_a.path_count; i++) s_a.paths[i].read_bytes = 0;
+        s_a.fails_at = bytes;
         const sumi_job job = submit_model(engine);
         sumi_job_wait(engine, job, SUMI_FOREVER);
         const sumi_job_status status = sumi_job_poll(engine, job);
         CHECK_NUMBER(status.result, SUMI_FILE_READ_FAILED);
         CHECK(strstr(status.message, "files.read failed") != NULL && strstr(status.message, "from byte") != NULL);
-        CHECK_NUMBER(a.inner.open_count, 0);
+        CHECK_NUMBER(s_a.inner.open_count, 0);
         sumi_job_discard(engine, job);
     }
     close_engine(engine);
@@ -250,7 +250,7 @@ TEST(a_read_that_fails_says_where)
 // Those that are there. What is not is asked for once, too.
 TEST(paths_are_asked_for_in_the_order_that_the_header_says)
 {
-    static const char* const order[] = {
+    static const char* const s_order[] = {
         "/transformer/diffusion_pytorch_model.safetensors.index.json",
         "/text_encoder/model.safetensors.index.json",
         "/vae/diffusion_pytorch_model.safetensors",
@@ -268,26 +268,26 @@ TEST(paths_are_asked_for_in_the_order_that_the_header_says)
         "/scheduler/scheduler_config.json",
     };
     fake_clock_begin(TICK_NS);
-    static slow_archive a;
+    static slow_archive s_a;
     for (int mapped = 0; mapped < 2; mapped++) {
-        sumi_engine* engine = slow_engine(&a, 100.0, mapped == 1);
+        sumi_engine* engine = slow_engine(&s_a, 100.0, mapped == 1);
         const sumi_job job = submit_model(engine);
         CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
         CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
         size_t next = 0;
-        CHECK(strcmp(a.paths[0].path, MODEL_PATH) == 0);
-        for (int i = 0; i < a.path_count; i++) {
-            const asked* of = &a.paths[i];
+        CHECK(strcmp(s_a.paths[0].path, MODEL_PATH) == 0);
+        for (int i = 0; i < s_a.path_count; i++) {
+            const asked* of = &s_a.paths[i];
             if (!of->is_there) continue;
-            CHECK(next < sizeof order / sizeof *order && strcmp(of->path + strlen(MODEL_PATH), order[next]) == 0);
+            CHECK(next < sizeof s_order / sizeof *s_order && strcmp(of->path + strlen(MODEL_PATH), s_order[next]) == 0);
             CHECK_NUMBER(of->maps, mapped);
             CHECK((of->read_bytes > 0) == (mapped == 0));
             next++;
         }
-        CHECK_NUMBER(next, sizeof order / sizeof *order);
-        check_asked(&a);
+        CHECK_NUMBER(next, sizeof s_order / sizeof *s_order);
+        check_asked(&s_a);
         close_engine(engine);
-        CHECK_NUMBER(a.inner.open_count, 0);
+        CHECK_NUMBER(s_a.inner.open_count, 0);
     }
     fake_clock_end();
 }
@@ -350,47 +350,48 @@ static void edited_close(void* file, void* user_data)
 
 TEST(a_config_that_contradicts_the_tensors_is_refused)
 {
-    static const char z[] = MODEL_PATH, q[] = "tests/golden/qwen-image/model",
-                      edit[] = "tests/golden/qwen-image/model-edit-2511", n[] = "tests/golden/newbie/model";
-    static const char text[] = "text_encoder/config.json", vae[] = "vae/config.json", clip[] = "clip_model/config.json";
+    static const char s_z[] = MODEL_PATH, s_q[] = "tests/golden/qwen-image/model",
+                      s_edit[] = "tests/golden/qwen-image/model-edit-2511", s_n[] = "tests/golden/newbie/model";
+    static const char s_text[] = "text_encoder/config.json", s_vae[] = "vae/config.json",
+                      s_clip[] = "clip_model/config.json";
     static const struct {
         const char *model, *file, *key, *value;
         bool adds; // the file has no such key: it stands before another one
-    } cases[] = {
-        {z, "transformer/config.json", "dim", "32", false},
-        {z, "transformer/config.json", "n_layers", "1", false},
-        {n, "transformer/config.json", "clip_text_dim", "64", false},
-        {z, text, "hidden_size", "128", false},
-        {z, text, "intermediate_size", "129", false},
-        {z, text, "head_dim", "16", false},
-        {z, text, "num_hidden_layers", "2", false},
-        {z, text, "num_attention_heads", "8", false},
-        {z, vae, "latent_channels", "4", false},
-        {z, vae, "in_channels", "4", false},
-        {z, vae, "out_channels", "4", false},
-        {z, vae, "layers_per_block", "2", false},
-        {z, vae, "block_out_channels", "[16, 16, 32, 32]", false},
-        {z, vae, "block_out_channels", "[16, 16, 32]", false},
-        {q, "transformer/config.json", "num_layers", "1", false},
-        {q, text, "hidden_size", "64", false},
-        {q, text, "num_hidden_layers", "1", false},
-        {q, vae, "z_dim", "8", false},
-        {q, vae, "base_dim", "16", false},
-        {q, vae, "num_res_blocks", "1", false},
-        {q, vae, "dim_mult", "[1, 2, 2]", false},
-        {q, vae, "dim_mult", "[1, 2, 2, 4]", false},
-        {edit, "text_encoder/config.json", "depth", "1", false},
-        {edit, "text_encoder/config.json", "out_hidden_size", "7", false},
-        {edit, "text_encoder/config.json", "in_chans", "4", false},
-        {n, text, "num_hidden_layers", "6", false},
-        {n, clip, "embed_dim", "64", false},
-        {n, clip, "projection_dim", "128, \"num_hidden_layers\": 99", true},
-        {n, clip, "projection_dim", "128, \"hidden_size\": 99", true},
-        {n, clip, "projection_dim", "128, \"intermediate_size\": 99", true},
-        {n, clip, "projection_dim", "128, \"num_attention_heads\": 99", true},
+    } s_cases[] = {
+        {s_z, "transformer/config.json", "dim", "32", false},
+        {s_z, "transformer/config.json", "n_layers", "1", false},
+        {s_n, "transformer/config.json", "clip_text_dim", "64", false},
+        {s_z, s_text, "hidden_size", "128", false},
+        {s_z, s_text, "intermediate_size", "129", false},
+        {s_z, s_text, "head_dim", "16", false},
+        {s_z, s_text, "num_hidden_layers", "2", false},
+        {s_z, s_text, "num_attention_heads", "8", false},
+        {s_z, s_vae, "latent_channels", "4", false},
+        {s_z, s_vae, "in_channels", "4", false},
+        {s_z, s_vae, "out_channels", "4", false},
+        {s_z, s_vae, "layers_per_block", "2", false},
+        {s_z, s_vae, "block_out_channels", "[16, 16, 32, 32]", false},
+        {s_z, s_vae, "block_out_channels", "[16, 16, 32]", false},
+        {s_q, "transformer/config.json", "num_layers", "1", false},
+        {s_q, s_text, "hidden_size", "64", false},
+        {s_q, s_text, "num_hidden_layers", "1", false},
+        {s_q, s_vae, "z_dim", "8", false},
+        {s_q, s_vae, "base_dim", "16", false},
+        {s_q, s_vae, "num_res_blocks", "1", false},
+        {s_q, s_vae, "dim_mult", "[1, 2, 2]", false},
+        {s_q, s_vae, "dim_mult", "[1, 2, 2, 4]", false},
+        {s_edit, "text_encoder/config.json", "depth", "1", false},
+        {s_edit, "text_encoder/config.json", "out_hidden_size", "7", false},
+        {s_edit, "text_encoder/config.json", "in_chans", "4", false},
+        {s_n, s_text, "num_hidden_layers", "6", false},
+        {s_n, s_clip, "embed_dim", "64", false},
+        {s_n, s_clip, "projection_dim", "128, \"num_hidden_layers\": 99", true},
+        {s_n, s_clip, "projection_dim", "128, \"hidden_size\": 99", true},
+        {s_n, s_clip, "projection_dim", "128, \"intermediate_size\": 99", true},
+        {s_n, s_clip, "projection_dim", "128, \"num_attention_heads\": 99", true},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        editor e = {cases[i].file, cases[i].key, cases[i].value, 0};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        editor e = {s_cases[i].file, s_cases[i].key, s_cases[i].value, 0};
         memset(&s_host, 0, sizeof s_host);
         sumi_engine_desc ed = host_desc(&s_host);
         ed.files = &(sumi_files){edited_open, edited_read, NULL, edited_close, &e};
@@ -398,13 +399,13 @@ TEST(a_config_that_contradicts_the_tensors_is_refused)
         CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
         if (engine == NULL) return;
         sumi_model* model = NULL;
-        const sumi_result result = sumi_open_model(engine, cases[i].model, &model);
+        const sumi_result result = sumi_open_model(engine, s_cases[i].model, &model);
         if (result != SUMI_TENSOR_MISMATCH || e.edits == 0)
-            printf("  %s %s: %s, %d edits: %s %s\n", cases[i].file, cases[i].key, cases[i].value, e.edits,
+            printf("  %s %s: %s, %d edits: %s %s\n", s_cases[i].file, s_cases[i].key, s_cases[i].value, e.edits,
                    sumi_result_text(result), s_host.log);
         CHECK(e.edits > 0);
         CHECK_NUMBER(result, SUMI_TENSOR_MISMATCH);
-        CHECK(strstr(s_host.log, cases[i].file) != NULL || strstr(s_host.log, "config.json") != NULL);
+        CHECK(strstr(s_host.log, s_cases[i].file) != NULL || strstr(s_host.log, "config.json") != NULL);
         close_engine(engine);
     }
 }
@@ -456,26 +457,26 @@ static void check_author(const char* model, const char* class_name, const char* 
 
 TEST(the_author_of_a_checkpoint_chooses_steps_and_guidance)
 {
-    static const char z[] = MODEL_PATH, class_name[] = "ZImagePipeline";
-    static const char q[] = "tests/golden/qwen-image/model", edit[] = "QwenImageEditPlusPipeline";
-    check_author(z, class_name, "", 0, 0.0f, NULL);
-    check_author(z, class_name, "{}", 0, 0.0f, NULL);
-    check_author(z, class_name, "{\"steps\": 20, \"guidance\": 2}", 20, 2.0f, NULL);
-    check_author(z, class_name, "{\"note\": [1, {}], \"steps\": 1, \"later\": null}", 1, 0.0f, NULL);
-    check_author(z, class_name, "{\"guidance\": 1.5, \"steps\": 1000}", 1000, 1.5f, NULL);
-    check_author(q, edit, "{\"steps\": 20, \"guidance\": 2}", 20, 2.0f, NULL);
-    check_author(q, edit, "{\"guidance\": 1}", 0, 1.0f, NULL); // 1 is off there
-    check_author(q, edit, "{\"guidance\": 0.5}", 0, 0.0f, "guidance");
-    check_author(z, class_name, "3", 0, 0.0f, "is not an object");
-    check_author(z, class_name, "{\"steps\": 0, \"guidance\": 3}", 0, 3.0f, "steps");
-    check_author(z, class_name, "{\"steps\": 1001}", 0, 0.0f, "steps");
-    check_author(z, class_name, "{\"steps\": 2.5}", 0, 0.0f, "steps");
-    check_author(z, class_name, "{\"steps\": 1e300}", 0, 0.0f, "steps");
-    check_author(z, class_name, "{\"steps\": \"20\"}", 0, 0.0f, "steps");
-    check_author(z, class_name, "{\"steps\": null, \"guidance\": 3}", 0, 3.0f, "steps");
-    check_author(z, class_name, "{\"guidance\": -1, \"steps\": 7}", 7, 0.0f, "guidance");
-    check_author(z, class_name, "{\"guidance\": 1e30}", 0, 0.0f, "guidance");
-    check_author(z, class_name, "{\"guidance\": {}}", 0, 0.0f, "guidance");
+    static const char s_z[] = MODEL_PATH, s_class_name[] = "ZImagePipeline";
+    static const char s_q[] = "tests/golden/qwen-image/model", s_edit[] = "QwenImageEditPlusPipeline";
+    check_author(s_z, s_class_name, "", 0, 0.0f, NULL);
+    check_author(s_z, s_class_name, "{}", 0, 0.0f, NULL);
+    check_author(s_z, s_class_name, "{\"steps\": 20, \"guidance\": 2}", 20, 2.0f, NULL);
+    check_author(s_z, s_class_name, "{\"note\": [1, {}], \"steps\": 1, \"later\": null}", 1, 0.0f, NULL);
+    check_author(s_z, s_class_name, "{\"guidance\": 1.5, \"steps\": 1000}", 1000, 1.5f, NULL);
+    check_author(s_q, s_edit, "{\"steps\": 20, \"guidance\": 2}", 20, 2.0f, NULL);
+    check_author(s_q, s_edit, "{\"guidance\": 1}", 0, 1.0f, NULL); // 1 is off there
+    check_author(s_q, s_edit, "{\"guidance\": 0.5}", 0, 0.0f, "guidance");
+    check_author(s_z, s_class_name, "3", 0, 0.0f, "is not an object");
+    check_author(s_z, s_class_name, "{\"steps\": 0, \"guidance\": 3}", 0, 3.0f, "steps");
+    check_author(s_z, s_class_name, "{\"steps\": 1001}", 0, 0.0f, "steps");
+    check_author(s_z, s_class_name, "{\"steps\": 2.5}", 0, 0.0f, "steps");
+    check_author(s_z, s_class_name, "{\"steps\": 1e300}", 0, 0.0f, "steps");
+    check_author(s_z, s_class_name, "{\"steps\": \"20\"}", 0, 0.0f, "steps");
+    check_author(s_z, s_class_name, "{\"steps\": null, \"guidance\": 3}", 0, 3.0f, "steps");
+    check_author(s_z, s_class_name, "{\"guidance\": -1, \"steps\": 7}", 7, 0.0f, "guidance");
+    check_author(s_z, s_class_name, "{\"guidance\": 1e30}", 0, 0.0f, "guidance");
+    check_author(s_z, s_class_name, "{\"guidance\": {}}", 0, 0.0f, "guidance");
 }
 
 int main(int argc, char** argv)

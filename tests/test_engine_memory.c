@@ -211,16 +211,16 @@ TEST(a_warm_job_allocates_nothing)
     // other seeds, schedules and texts of as many tokens are the same shape
     sumi_image_item item = {.text = "a red fox", .seed = 1234567};
     for (char letter = 'a'; letter <= 'z'; letter++) {
-        static char text[] = "a red fo?";
-        text[8] = letter;
-        sumi_prompt* other = encode_prompt(engine, model, text);
+        static char s_text[] = "a red fo?";
+        s_text[8] = letter;
+        sumi_prompt* other = encode_prompt(engine, model, s_text);
         sumi_prompt* same = encode_prompt(engine, model, s_item.text);
         bool fits = letter != 'x'
                  && sumi_prompt_get_info(other).encoders[0].token_count
                         == sumi_prompt_get_info(same).encoders[0].token_count;
         sumi_prompt_release(other);
         sumi_prompt_release(same);
-        item.text = text;
+        item.text = s_text;
         if (fits) break;
     }
     CHECK(draw_hash(engine, &desc) != 0);
@@ -348,11 +348,11 @@ TEST(the_hosts_files_are_read_and_closed)
 
 TEST(weights_that_are_not_finite_give_a_result_and_no_image)
 {
-    static const char* const damaged[] = {"vae/", "transformer/", "text_encoder/"};
+    static const char* const s_damaged[] = {"vae/", "transformer/", "text_encoder/"};
     int refused = 0;
-    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+    for (size_t i = 0; i < sizeof s_damaged / sizeof *s_damaged; i++) {
         memset(&s_host, 0, sizeof s_host);
-        archive a = {.damages = damaged[i]};
+        archive a = {.damages = s_damaged[i]};
         sumi_engine_desc ed = host_desc(&s_host);
         ed.files = &(sumi_files){archive_open, archive_read, NULL, archive_close, &a};
         sumi_model* model = NULL;

@@ -56,18 +56,18 @@ TEST(facts_and_presets_are_the_authors)
         int32_t side, steps;
         float guidance, end;
         sumi_solver solver;
-    } presets[] = {{SUMI_PRESET_MODEL, 1024, 17, 5.0f, 0.25f, SUMI_SOLVER_MIDPOINT},
-                   {SUMI_PRESET_PREVIEW, 768, 12, 5.5f, 1.0f, SUMI_SOLVER_RES_MULTISTEP},
-                   {SUMI_PRESET_STANDARD, 1024, 20, 5.5f, 1.0f, SUMI_SOLVER_RES_MULTISTEP},
-                   {SUMI_PRESET_QUALITY, 1024, 27, 5.0f, 0.25f, SUMI_SOLVER_MIDPOINT},
-                   {SUMI_PRESET_FAST, 1024, 8, 1.0f, 1.0f, SUMI_SOLVER_EULER}};
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        const sumi_image_desc desc = sumi_image_defaults(model, presets[i].preset);
-        CHECK(desc.width == presets[i].side && desc.height == presets[i].side);
-        CHECK_NUMBER(desc.step_count, presets[i].steps);
-        CHECK(desc.guidance.scale == presets[i].guidance && desc.guidance.end == presets[i].end);
+    } s_presets[] = {{SUMI_PRESET_MODEL, 1024, 17, 5.0f, 0.25f, SUMI_SOLVER_MIDPOINT},
+                     {SUMI_PRESET_PREVIEW, 768, 12, 5.5f, 1.0f, SUMI_SOLVER_RES_MULTISTEP},
+                     {SUMI_PRESET_STANDARD, 1024, 20, 5.5f, 1.0f, SUMI_SOLVER_RES_MULTISTEP},
+                     {SUMI_PRESET_QUALITY, 1024, 27, 5.0f, 0.25f, SUMI_SOLVER_MIDPOINT},
+                     {SUMI_PRESET_FAST, 1024, 8, 1.0f, 1.0f, SUMI_SOLVER_EULER}};
+    for (size_t i = 0; i < sizeof s_presets / sizeof *s_presets; i++) {
+        const sumi_image_desc desc = sumi_image_defaults(model, s_presets[i].preset);
+        CHECK(desc.width == s_presets[i].side && desc.height == s_presets[i].side);
+        CHECK_NUMBER(desc.step_count, s_presets[i].steps);
+        CHECK(desc.guidance.scale == s_presets[i].guidance && desc.guidance.end == s_presets[i].end);
         CHECK(desc.guidance.begin == 0.0f && desc.guidance.norm_limit == 0.0f && desc.shift == 0.0f);
-        CHECK_NUMBER(desc.solver, presets[i].solver);
+        CHECK_NUMBER(desc.solver, s_presets[i].solver);
     }
     close_engine(engine);
 }
@@ -158,19 +158,19 @@ TEST(the_first_encoder_alone_reads_the_words_in_front)
 {
     static const struct {
         const char *text, *whole; // `whole` is what the first encoder reads of `text`
-    } cases[] = {{"a red fox", PLAIN "a red fox"},
-                 {"<n>fox</n>", MARKUP "<n>fox</n>"},
-                 {" \n <n>fox</n>", MARKUP " \n <n>fox</n>"},
-                 {"a <n>fox</n>", PLAIN "a <n>fox</n>"},
-                 {" ", PLAIN " "}};
+    } s_texts[] = {{"a red fox", PLAIN "a red fox"},
+                   {"<n>fox</n>", MARKUP "<n>fox</n>"},
+                   {" \n <n>fox</n>", MARKUP " \n <n>fox</n>"},
+                   {"a <n>fox</n>", PLAIN "a <n>fox</n>"},
+                   {" ", PLAIN " "}};
     sumi_model* model;
     sumi_engine* engine = open_newbie(&model);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof s_texts / sizeof *s_texts; i++) {
         char cleared[128], own[160];
-        snprintf(cleared, sizeof cleared, MARK "%s", cases[i].text);
-        snprintf(own, sizeof own, "My words. " MARK "%s", cases[i].text);
-        sumi_prompt *short_one = encode_prompt(engine, model, cases[i].text),
-                    *whole = encode_prompt(engine, model, cases[i].whole),
+        snprintf(cleared, sizeof cleared, MARK "%s", s_texts[i].text);
+        snprintf(own, sizeof own, "My words. " MARK "%s", s_texts[i].text);
+        sumi_prompt *short_one = encode_prompt(engine, model, s_texts[i].text),
+                    *whole = encode_prompt(engine, model, s_texts[i].whole),
                     *bare = encode_prompt(engine, model, cleared), *mine = encode_prompt(engine, model, own);
         CHECK(has_same_rows(short_one, whole, 0) && has_same_rows(short_one, whole, 1));
         const int32_t rows = sumi_prompt_get_info(short_one).encoders[0].token_count,
@@ -309,17 +309,17 @@ TEST(saved_prompts_give_the_image_of_their_text_with_or_without_encoders)
 // The saved bytes with other rows of one encoder.
 static sumi_result load_with_rows(sumi_model* model, int32_t encoder, int32_t rows, int32_t width)
 {
-    static const float values[64 * 256];
-    static const int32_t good[2][2] = {{12, 32}, {1, 128}};
+    static const float s_values[64 * 256];
+    static const int32_t s_good[2][2] = {{12, 32}, {1, 128}};
     const sumi_metadata metadata[] = {{"sumi_prompt", "1"}, {"family", "newbie-image"}, {"token_count", "12"}};
     sumi_tensor tensors[2] = {{.name = "features"}, {.name = "features.1"}};
     for (int32_t e = 0; e < 2; e++) {
         sumi_tensor* t = &tensors[e];
         t->dtype = SUMI_DTYPE_F32;
         t->rank = 2;
-        t->shape[0] = e == encoder ? rows : good[e][0];
-        t->shape[1] = e == encoder ? width : good[e][1];
-        t->data = values;
+        t->shape[0] = e == encoder ? rows : s_good[e][0];
+        t->shape[1] = e == encoder ? width : s_good[e][1];
+        t->data = s_values;
         t->bytes = (uint64_t)(t->shape[0] * t->shape[1]) * sizeof(float);
         t->file_index = -1;
     }
@@ -562,8 +562,8 @@ TEST(an_adapter_is_read_and_released_between_images)
     sumi_engine* engine = open_newbie(&model);
     const sumi_image_item item = ITEM("a red fox", 7);
     sumi_image_desc desc = small_newbie(model, &item);
-    static const char* const files[] = {NEWBIE "adapters/lora_peft", NEWBIE "adapters/lokr_low"};
-    check_adapters(engine, desc, files, 2);
+    static const char* const s_files[] = {NEWBIE "adapters/lora_peft", NEWBIE "adapters/lokr_low"};
+    check_adapters(engine, desc, s_files, 2);
     close_engine(engine);
 }
 

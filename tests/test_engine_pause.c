@@ -77,19 +77,19 @@ static int count_updates(sumi_engine* engine, const sumi_image_desc* desc, uint6
 
 TEST(a_running_job_gives_way_and_keeps_its_bits)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_HEUN,         SUMI_SOLVER_EULER,     SUMI_SOLVER_MIDPOINT,
-                                          SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
-                                          SUMI_SOLVER_RES_MULTISTEP};
-    static uint8_t black_and_white[32 * 32];
-    memset(black_and_white, 255, sizeof black_and_white / 2);
-    const sumi_pixels mask = {black_and_white, 32, 32, 0, 1};
+    static const sumi_solver s_solvers[] = {SUMI_SOLVER_HEUN,         SUMI_SOLVER_EULER,     SUMI_SOLVER_MIDPOINT,
+                                            SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
+                                            SUMI_SOLVER_RES_MULTISTEP};
+    static uint8_t s_black_and_white[32 * 32];
+    memset(s_black_and_white, 255, sizeof s_black_and_white / 2);
+    const sumi_pixels mask = {s_black_and_white, 32, 32, 0, 1};
     OPEN_WITH(100, engine, model);
     const sumi_image_desc other = small_image(model, &s_item);
     const uint64_t want_other = draw_hash(engine, &other);
-    for (size_t s = 0; s < sizeof solvers / sizeof *solvers; s++) {
+    for (size_t s = 0; s < sizeof s_solvers / sizeof *s_solvers; s++) {
         sumi_image_desc desc;
         rich_image(&desc, model);
-        desc.solver = solvers[s];
+        desc.solver = s_solvers[s];
         desc.step_count = 4;
         desc.preview_every = s % 2;
         if (s == 1) desc.start.mask = &mask;
@@ -138,8 +138,8 @@ TEST(prompts_and_encodings_begin_anew_and_loads_go_on)
 {
     OPEN_WITH(100, engine, model);
     sumi_prompt* want = encode_prompt(engine, model, "a lighthouse at dusk");
-    static unsigned char bytes[2][1 << 20];
-    const size_t size = sumi_prompt_save(want, bytes[0], sizeof bytes[0]);
+    static unsigned char s_bytes[2][1 << 20];
+    const size_t size = sumi_prompt_save(want, s_bytes[0], sizeof s_bytes[0]);
     sumi_prompt_desc pd = sumi_prompt_defaults(model);
     pd.text = "a lighthouse at dusk";
     for (int updates = 1; updates < 12; updates++) {
@@ -154,7 +154,8 @@ TEST(prompts_and_encodings_begin_anew_and_loads_go_on)
         CHECK_NUMBER(sumi_job_pause(engine, job, false), gave_way ? SUMI_OK : SUMI_WRONG_STATE);
         CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
         CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
-        CHECK(sumi_prompt_save(prompt, bytes[1], sizeof bytes[1]) == size && memcmp(bytes[0], bytes[1], size) == 0);
+        CHECK(sumi_prompt_save(prompt, s_bytes[1], sizeof s_bytes[1]) == size
+              && memcmp(s_bytes[0], s_bytes[1], size) == 0);
         sumi_prompt_release(prompt);
     }
     sumi_prompt_release(want);

@@ -56,9 +56,9 @@ static sumi_result costly_run(sumi_runner* runner, const sumi_plan* plan, const 
 
 static sumi_image_desc image_of(sumi_model* model, int32_t size, int32_t steps)
 {
-    static const sumi_image_item item = {.text = "a red barn on a hill", .seed = 3};
+    static const sumi_image_item s_barn = {.text = "a red barn on a hill", .seed = 3};
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
-    desc.items = &item;
+    desc.items = &s_barn;
     desc.item_count = 1;
     desc.width = desc.height = size;
     desc.step_count = steps;
@@ -89,25 +89,26 @@ static double longest_excess_us(sumi_engine* engine, const sumi_image_desc* desc
 // The first image of a size and what is prepared for it are no exception.
 TEST(no_update_exceeds_its_budget_by_more_than_one_and_a_half_slices)
 {
-    static const uint32_t slices_us[] = {2000, 1000}, budgets_us[] = {1000, 2000, 4000, 16000};
-    static const int32_t sizes[] = {64, 256, 512};
+    static const uint32_t s_slices_us[] = {2000, 1000}, s_budgets_us[] = {1000, 2000, 4000, 16000};
+    static const int32_t s_sizes[] = {64, 256, 512};
     for (uint32_t seed = 1; seed <= 6 && t_errors == 0; seed++) {
         s_costs.seed = seed, s_costs.is_of_kind = false;
         s_costs.low = 0.3, s_costs.high = 5.0, s_costs.decoder = 1.0;
-        const uint32_t slice_us = slices_us[seed % 2];
+        const uint32_t slice_us = s_slices_us[seed % 2];
         sumi_model* model = NULL;
         sumi_engine* engine = open_simulated(costly_run, slice_us, &model);
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            for (size_t b = 0; b < sizeof budgets_us / sizeof *budgets_us; b++) {
-                const sumi_image_desc desc = image_of(model, sizes[s], 3);
+        for (size_t s = 0; s < sizeof s_sizes / sizeof *s_sizes; s++) {
+            for (size_t b = 0; b < sizeof s_budgets_us / sizeof *s_budgets_us; b++) {
+                const sumi_image_desc desc = image_of(model, s_sizes[s], 3);
                 double mean_us = 0.0;
-                const double excess_us = longest_excess_us(engine, &desc, budgets_us[b], &mean_us);
-                if (excess_us > 1.5 * slice_us || mean_us < 0.7 * budgets_us[b])
+                const double excess_us = longest_excess_us(engine, &desc, s_budgets_us[b], &mean_us);
+                if (excess_us > 1.5 * slice_us || mean_us < 0.7 * s_budgets_us[b])
                     printf(
                         "  seed %u, %d pixels, updates of %u us, slices of %u us: %.0f us over, %.0f us on average\n",
-                        (unsigned)seed, (int)sizes[s], (unsigned)budgets_us[b], (unsigned)slice_us, excess_us, mean_us);
+                        (unsigned)seed, (int)s_sizes[s], (unsigned)s_budgets_us[b], (unsigned)slice_us, excess_us,
+                        mean_us);
                 CHECK(excess_us <= 1.5 * slice_us);
-                CHECK(sizes[s] < 256 || mean_us >= 0.7 * budgets_us[b]); // budgets are used, too
+                CHECK(s_sizes[s] < 256 || mean_us >= 0.7 * s_budgets_us[b]); // budgets are used, too
             }
         }
         close_engine(engine);
@@ -124,7 +125,7 @@ static bool is_in_probed_op(sumi_op_kind kind, int32_t range)
 // begins anew, because another job has used the memory.
 TEST(an_op_that_was_left_half_done_begins_anew)
 {
-    static const sumi_op_kind kinds[] = {SUMI_OP_CONV, SUMI_OP_ATTENTION};
+    static const sumi_op_kind s_kinds[] = {SUMI_OP_CONV, SUMI_OP_ATTENTION};
     for (int32_t c = 0; c < 4; c++) {
         const bool is_cancelled = c >= 2;
         s_costs.seed = 1, s_costs.low = s_costs.high = s_costs.decoder = 1.0;
@@ -135,7 +136,7 @@ TEST(an_op_that_was_left_half_done_begins_anew)
         int32_t frames = 0;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         s_latest.op = NULL;
-        while (!is_in_probed_op(kinds[c % 2], 1) && count_frame(&frames)) sumi_engine_update(engine, 100);
+        while (!is_in_probed_op(s_kinds[c % 2], 1) && count_frame(&frames)) sumi_engine_update(engine, 100);
         CHECK_NUMBER(sumi_job_poll(engine, job).stage, SUMI_STAGE_PREPARE);
         if (is_cancelled) {
             sumi_job_discard(engine, job);
@@ -174,40 +175,40 @@ TEST(without_a_longest_slice_ops_are_whole)
 // Within a factor of 1.5 from a tenth of the progress on, whatever the decoder costs: no step tells anything about it.
 TEST(the_time_left_is_right_before_anything_is_decoded)
 {
-    static const double decoders[] = {0.3, 1.0, 3.0, 10.0};
-    static const int32_t sizes[] = {64, 256, 512}, steps[] = {1, 4, 20};
-    for (size_t c = 0; c < sizeof decoders / sizeof *decoders; c++) {
-        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+    static const double s_decoders[] = {0.3, 1.0, 3.0, 10.0};
+    static const int32_t s_sizes[] = {64, 256, 512}, s_steps[] = {1, 4, 20};
+    for (size_t c = 0; c < sizeof s_decoders / sizeof *s_decoders; c++) {
+        for (size_t k = 0; k < sizeof s_sizes / sizeof *s_sizes; k++) {
             s_costs.seed = (uint32_t)c, s_costs.is_of_kind = true;
-            s_costs.low = 0.5, s_costs.high = 2.0, s_costs.decoder = decoders[c];
+            s_costs.low = 0.5, s_costs.high = 2.0, s_costs.decoder = s_decoders[c];
             sumi_model* model = NULL;
             sumi_engine* engine = open_simulated(costly_run, 2000, &model); // every first image knows nothing
-            const sumi_image_desc desc = image_of(model, sizes[k], steps[k]);
+            const sumi_image_desc desc = image_of(model, s_sizes[k], s_steps[k]);
             sumi_job job;
             int32_t frames = 0, count = 0;
             static struct {
                 double now, left;
-            } polls[MAX_FRAMES];
+            } s_polls[MAX_FRAMES];
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
             while (count_frame(&frames)) {
                 sumi_engine_update(engine, 4000);
                 const sumi_job_status status = sumi_job_poll(engine, job);
                 if (status.state >= SUMI_JOB_DONE) break;
                 if (status.progress < 0.1f) continue;
-                polls[count].now = 1e-9 * (double)fake_clock_now_ns();
-                polls[count++].left = (double)status.seconds_left;
+                s_polls[count].now = 1e-9 * (double)fake_clock_now_ns();
+                s_polls[count++].left = (double)status.seconds_left;
             }
             const double end = 1e-9 * (double)fake_clock_now_ns();
             double worst = 1.0;
             for (int32_t i = 0; i < count; i++) {
                 // two updates, which a factor says nothing about
-                const double left = end - polls[i].now, slack = 0.008,
-                             ratio = fmax((polls[i].left - slack) / left, (left - slack) / polls[i].left);
+                const double left = end - s_polls[i].now, slack = 0.008,
+                             ratio = fmax((s_polls[i].left - slack) / left, (left - slack) / s_polls[i].left);
                 worst = ratio > worst ? ratio : worst;
             }
             if (worst > 1.5)
                 printf("  a decoder that costs %.1f times the guess, %d pixels, %d steps: wrong by a factor of %.2f\n",
-                       decoders[c], (int)sizes[k], (int)steps[k], worst);
+                       s_decoders[c], (int)s_sizes[k], (int)s_steps[k], worst);
             CHECK(count > 0 && worst <= 1.5);
             sumi_job_discard(engine, job);
             close_engine(engine);

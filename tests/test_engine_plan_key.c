@@ -110,8 +110,8 @@ static void change_struct(walk* w, const sumi_key_table* table, unsigned char* d
 // A member, or an element of a list.
 static void change_one(walk* w, const sumi_key_member* of, sumi_key_kind kind, unsigned char* data, size_t bytes)
 {
-    static const sumi_model* const model = &s_models[1];
-    static const sumi_lora* const lora = &s_other_lora;
+    static const sumi_model* const s_model = &s_models[1];
+    static const sumi_lora* const s_lora = &s_other_lora;
     unsigned char kept[64];
     if (kind == SUMI_KEY_STRUCT) {
         change_struct(w, of->table, data);
@@ -121,7 +121,7 @@ static void change_one(walk* w, const sumi_key_member* of, sumi_key_kind kind, u
     memcpy(kept, data, bytes);
     if (kind == SUMI_KEY_MODEL || kind == SUMI_KEY_LORA) {
         CHECK_NUMBER(bytes, sizeof(void*));
-        memcpy(data, kind == SUMI_KEY_MODEL ? (const void*)&model : (const void*)&lora, bytes);
+        memcpy(data, kind == SUMI_KEY_MODEL ? (const void*)&s_model : (const void*)&s_lora, bytes);
         expect(w, of->name, "another object", true);
         memcpy(data, kept, bytes);
         return;

@@ -159,14 +159,14 @@ TEST(texts_that_are_too_long_are_reported)
     static const struct {
         const char* path;
         int32_t rows; // at most
-    } models[] = {{MODEL_PATH, 512}, {"tests/golden/qwen-image/model", 512}, {"tests/golden/newbie/model", 512}};
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    } s_models[] = {{MODEL_PATH, 512}, {"tests/golden/qwen-image/model", 512}, {"tests/golden/newbie/model", 512}};
+    for (size_t i = 0; i < sizeof s_models / sizeof *s_models; i++) {
         listener heard = {0};
         memset(&s_host, 0, sizeof s_host);
         sumi_engine_desc desc = host_desc(&s_host);
         desc.log = (sumi_log){listen, &heard};
         sumi_engine* engine = open_engine(&desc, NULL);
-        sumi_model* model = load_model_at(engine, models[i].path);
+        sumi_model* model = load_model_at(engine, s_models[i].path);
         CHECK(model != NULL);
         size_t low = 2, high = 6000; // low is read whole, high is not
         int32_t rows = 0, cut = 0;
@@ -176,7 +176,7 @@ TEST(texts_that_are_too_long_are_reported)
             heard.warnings = 0;
             cut = cut_tokens(engine, model, text, &rows);
             CHECK_NUMBER(heard.warnings, cut > 0 ? 2 : 0); // the prompt's and the picture's; not with features
-            CHECK(cut >= 0 && rows <= models[i].rows);
+            CHECK(cut >= 0 && rows <= s_models[i].rows);
             if (cut == 0) low = middle;
             else high = middle;
             free(text);
@@ -185,10 +185,10 @@ TEST(texts_that_are_too_long_are_reported)
         char number[16], *text = long_text(high + 2000);
         cut = cut_tokens(engine, model, text, &rows);
         CHECK(cut > 990 && cut < 1010);
-        CHECK_NUMBER(rows, models[i].rows);
+        CHECK_NUMBER(rows, s_models[i].rows);
         snprintf(number, sizeof number, "%d tokens", (int)cut);
         CHECK(strstr(heard.text, number) != NULL && strstr(heard.text, "cut off") != NULL);
-        printf("  %s: %zu bytes are read; of %zu more, %d tokens are not\n", models[i].path, low, high + 2000 - low,
+        printf("  %s: %zu bytes are read; of %zu more, %d tokens are not\n", s_models[i].path, low, high + 2000 - low,
                (int)cut);
         free(text);
         close_engine(engine);
@@ -199,13 +199,13 @@ TEST(texts_that_are_too_long_are_reported)
 TEST(prompts_use_the_memory_of_released_ones)
 {
     OPEN(engine, model);
-    static const char* const texts[] = {"a red fox in the snow, in the morning",
-                                        "a blue owl in the snow, in the morning"};
+    static const char* const s_texts[] = {"a red fox in the snow, in the morning",
+                                          "a blue owl in the snow, in the morning"};
     sumi_prompt* kept = NULL;
     long long count = 0;
     uint64_t first_hash[2] = {0};
     for (int i = 0; i < 8; i++) { // as a host program that keeps a prompt until it has the next one
-        sumi_prompt* prompt = encode_prompt(engine, model, texts[i % 2]);
+        sumi_prompt* prompt = encode_prompt(engine, model, s_texts[i % 2]);
         const sumi_prompt_encoder features = sumi_prompt_get_info(prompt).encoders[0];
         const uint64_t hash = hash_bytes(features.features, (size_t)features.token_count * (size_t)features.width * 4);
         if (i < 2) first_hash[i] = hash;

@@ -80,10 +80,10 @@ TEST(a_variant_is_what_the_caller_says)
     CHECK(strlen(info.negative_text) > 100);
     sumi_model_close(other);
     // the files are no other family's, and no text is a variant by chance
-    static const char* const unknown[] = {"2513", "turbo", "251", "2512 "};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
-        CHECK_NUMBER(load_variant(engine, unknown[i], &none, message, sizeof message), SUMI_INVALID_ARGUMENT);
-        CHECK(none == NULL && strstr(message, unknown[i]) != NULL && strstr(message, "2512") != NULL);
+    static const char* const s_unknown[] = {"2513", "turbo", "251", "2512 "};
+    for (size_t i = 0; i < sizeof s_unknown / sizeof *s_unknown; i++) {
+        CHECK_NUMBER(load_variant(engine, s_unknown[i], &none, message, sizeof message), SUMI_INVALID_ARGUMENT);
+        CHECK(none == NULL && strstr(message, s_unknown[i]) != NULL && strstr(message, "2512") != NULL);
     }
     close_engine(engine);
 }
@@ -284,14 +284,14 @@ TEST(an_adapter_is_read_and_released_between_images)
 {
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
-    static const char* const files[] = {LIGHTNING,
-                                        QWEN "lora/peft.safetensors",
-                                        QWEN "lora/kohya.safetensors",
-                                        QWEN "lora/peft-metadata.safetensors",
-                                        QWEN "lora/peft-adapter-name.safetensors",
-                                        QWEN "lora/comfyui.safetensors"};
+    static const char* const s_files[] = {LIGHTNING,
+                                          QWEN "lora/peft.safetensors",
+                                          QWEN "lora/kohya.safetensors",
+                                          QWEN "lora/peft-metadata.safetensors",
+                                          QWEN "lora/peft-adapter-name.safetensors",
+                                          QWEN "lora/comfyui.safetensors"};
     const sumi_image_item item = ITEM("a red fox", 7);
-    check_adapters(engine, small_qwen(model, &item), files, sizeof files / sizeof *files);
+    check_adapters(engine, small_qwen(model, &item), s_files, sizeof s_files / sizeof *s_files);
     close_engine(engine);
 }
 
@@ -375,11 +375,11 @@ static double text_flops(const sumi_engine* engine)
 TEST(what_prompts_begin_with_is_computed_once)
 {
     enum { TEMPLATE = 34, VALUES = 2 * 16 * 8 * 6 };
-    static const char* const texts[] = {"a red fox", "an owl in the rain, at night", " "};
-    static float together[VALUES], apart[VALUES];
+    static const char* const s_texts[] = {"a red fox", "an owl in the rain, at night", " "};
+    static float s_together[VALUES], s_apart[VALUES];
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
-    const sumi_image_item items[2] = {ITEM(texts[0], 7), ITEM(texts[1], 8)};
+    const sumi_image_item items[2] = {ITEM(s_texts[0], 7), ITEM(s_texts[1], 8)};
     sumi_image_desc desc = small_qwen(model, items);
     desc.item_count = 2;
     desc.height = 64;
@@ -388,7 +388,7 @@ TEST(what_prompts_begin_with_is_computed_once)
         sumi_prompt* prompts[3] = {NULL};
         double flops = 0;
         for (int i = 0; i < 3 && round == 1; i++) {
-            prompts[i] = encode_prompt(engine, model, texts[i]);
+            prompts[i] = encode_prompt(engine, model, s_texts[i]);
             flops += text_flops(engine);
         }
         sumi_image_item held[2] = {{.prompt = prompts[0], .negative_prompt = prompts[2], .seed = 7},
@@ -397,10 +397,11 @@ TEST(what_prompts_begin_with_is_computed_once)
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         sumi_job_wait(engine, job, SUMI_FOREVER);
         for (int32_t i = 0; i < 2; i++)
-            CHECK_NUMBER(sumi_job_latents(engine, job, i, (round == 0 ? together : apart) + i * VALUES / 2, VALUES / 2),
-                         SUMI_OK);
+            CHECK_NUMBER(
+                sumi_job_latents(engine, job, i, (round == 0 ? s_together : s_apart) + i * VALUES / 2, VALUES / 2),
+                SUMI_OK);
         sumi_job_discard(engine, job);
-        static double shared_flops;
+        static double s_shared_flops;
         if (round == 0) {
             const sumi_pipeline* pipeline = &newest_plan(engine)->pipeline;
             int32_t first = 0, others = 0;
@@ -410,14 +411,14 @@ TEST(what_prompts_begin_with_is_computed_once)
                 else others += ids.count;
             }
             CHECK(first > TEMPLATE && others < TEMPLATE);
-            shared_flops = text_flops(engine);
+            s_shared_flops = text_flops(engine);
         } else {
-            printf("  text: %.1f of %.1f MFLOP\n", 1e-6 * shared_flops, 1e-6 * flops);
-            CHECK(shared_flops < 0.6 * flops);
+            printf("  text: %.1f of %.1f MFLOP\n", 1e-6 * s_shared_flops, 1e-6 * flops);
+            CHECK(s_shared_flops < 0.6 * flops);
         }
         for (int i = 0; i < 3; i++) sumi_prompt_release(prompts[i]);
     }
-    CHECK(memcmp(together, apart, sizeof together) == 0 && together[0] != 0.0f);
+    CHECK(memcmp(s_together, s_apart, sizeof s_together) == 0 && s_together[0] != 0.0f);
     close_engine(engine);
 }
 

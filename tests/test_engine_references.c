@@ -14,7 +14,7 @@ TEST(sizes_are_those_of_the_published_pipelines)
     static const struct {
         sumi_picture_size picture, large, large_seen, small, small_seen;
         int32_t large_tokens, small_tokens;
-    } rows[] = {
+    } s_rows[] = {
         {{640, 640}, {1024, 1024}, {1036, 1036}, {384, 384}, {392, 392}, 1369, 196},
         {{1920, 1080}, {1376, 768}, {1372, 756}, {512, 288}, {504, 280}, 1323, 180},
         {{1664, 928}, {1376, 768}, {1372, 756}, {512, 288}, {504, 280}, 1323, 180},
@@ -37,14 +37,15 @@ TEST(sizes_are_those_of_the_published_pipelines)
         make_edit_model(model, &rule, &properties);
         sumi_error error = {0};
         sumi_reference_sizes sizes;
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            const sumi_picture_size first = small ? rows[i].small : rows[i].large,
-                                    seen = small ? rows[i].small_seen : rows[i].large_seen;
-            CHECK_NUMBER(sumi_network_reference_sizes(model->network, rows[i].picture, &sizes, &error), SUMI_OK);
-            CHECK(sizes.autoencoder.width == rows[i].large.width && sizes.autoencoder.height == rows[i].large.height);
+        for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
+            const sumi_picture_size first = small ? s_rows[i].small : s_rows[i].large,
+                                    seen = small ? s_rows[i].small_seen : s_rows[i].large_seen;
+            CHECK_NUMBER(sumi_network_reference_sizes(model->network, s_rows[i].picture, &sizes, &error), SUMI_OK);
+            CHECK(sizes.autoencoder.width == s_rows[i].large.width
+                  && sizes.autoencoder.height == s_rows[i].large.height);
             CHECK(sizes.first.width == first.width && sizes.first.height == first.height);
             CHECK(sizes.vision.width == seen.width && sizes.vision.height == seen.height);
-            CHECK_NUMBER(sizes.tokens, small ? rows[i].small_tokens : rows[i].large_tokens);
+            CHECK_NUMBER(sizes.tokens, small ? s_rows[i].small_tokens : s_rows[i].large_tokens);
         }
         // beyond the most along a side, 4096
         CHECK_NUMBER(sumi_network_reference_sizes(model->network, (sumi_picture_size){20000, 1000}, &sizes, &error),
@@ -69,13 +70,13 @@ TEST(references_are_as_large_as_the_images_that_a_checkpoint_is_for)
     model->network->info.sample_size = model->network->variant->sample_size / 4;
     static const struct {
         sumi_picture_size picture, read, seen;
-    } rows[] = {{{1000, 1000}, {256, 256}, {168, 168}}, {{800, 480}, {320, 192}, {196, 112}}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    } s_rows[] = {{{1000, 1000}, {256, 256}, {168, 168}}, {{800, 480}, {320, 192}, {196, 112}}};
+    for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
         sumi_error error = {0};
         sumi_reference_sizes sizes;
-        CHECK_NUMBER(sumi_network_reference_sizes(model->network, rows[i].picture, &sizes, &error), SUMI_OK);
-        CHECK(sizes.autoencoder.width == rows[i].read.width && sizes.autoencoder.height == rows[i].read.height);
-        CHECK(sizes.vision.width == rows[i].seen.width && sizes.vision.height == rows[i].seen.height);
+        CHECK_NUMBER(sumi_network_reference_sizes(model->network, s_rows[i].picture, &sizes, &error), SUMI_OK);
+        CHECK(sizes.autoencoder.width == s_rows[i].read.width && sizes.autoencoder.height == s_rows[i].read.height);
+        CHECK(sizes.vision.width == s_rows[i].seen.width && sizes.vision.height == s_rows[i].seen.height);
     }
     close_engine(engine);
 }
@@ -443,20 +444,20 @@ TEST(without_references_and_size_an_image_has_the_native_size)
 {
     static const struct {
         int32_t native, side;
-    } rows[] = {{48, 48}, {79, 64}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    } s_rows[] = {{48, 48}, {79, 64}};
+    for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
         OPEN_EDIT(&s_several, engine, model);
-        model->network->info.sample_size = model->info.sample_size = rows[i].native;
+        model->network->info.sample_size = model->info.sample_size = s_rows[i].native;
         const sumi_image_item item = {.text = "a red house", .seed = 7};
         sumi_image_desc desc = edit_image(model, &item, 0);
         sumi_size size;
         CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
-        CHECK(size.width == rows[i].side && size.height == rows[i].side);
+        CHECK(size.width == s_rows[i].side && size.height == s_rows[i].side);
         sumi_image image;
         CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
-        CHECK(image.width == rows[i].side && image.height == rows[i].side);
+        CHECK(image.width == s_rows[i].side && image.height == s_rows[i].side);
         const uint64_t hash = edit_hash(engine, &desc);
-        desc.width = desc.height = rows[i].side;
+        desc.width = desc.height = s_rows[i].side;
         CHECK(hash != 0 && edit_hash(engine, &desc) == hash);
         close_engine(engine);
     }

@@ -21,8 +21,8 @@ static uint64_t hash_of_job(sumi_engine* engine, sumi_model* model, uint64_t see
 
 static bool is_zero(const sumi_image* image)
 {
-    static const sumi_image zero;
-    return image->pixels == NULL && image->handle == 0 && image->width == 0 && image->height == zero.height
+    static const sumi_image s_zero;
+    return image->pixels == NULL && image->handle == 0 && image->width == 0 && image->height == s_zero.height
         && image->seed == 0 && image->step_count == 0;
 }
 

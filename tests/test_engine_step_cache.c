@@ -78,10 +78,10 @@ static sumi_image_desc long_image(sumi_model* model, const sumi_image_item* item
 // longer and longer.
 static sumi_image_desc smooth_image(sumi_model* model, const sumi_image_item* item)
 {
-    static float sigmas[STEPS + 1];
-    for (int i = 0; i <= STEPS; i++) sigmas[i] = 0.9f - 3e-6f * (float)(i * (i + 3));
+    static float s_sigmas[STEPS + 1];
+    for (int i = 0; i <= STEPS; i++) s_sigmas[i] = 0.9f - 3e-6f * (float)(i * (i + 3));
     sumi_image_desc desc = long_image(model, item);
-    desc.sigmas = sigmas;
+    desc.sigmas = s_sigmas;
     return desc;
 }
 
@@ -101,12 +101,12 @@ static int32_t most_reused(int32_t count, bool ends)
 
 TEST(nothing_is_reused_below_the_threshold_and_the_most_above_it)
 {
-    static const char* const paths[] = {MODEL_PATH, "tests/golden/qwen-image/model", "tests/golden/newbie/model"};
-    for (size_t m = 0; m < sizeof paths / sizeof *paths; m++) {
+    static const char* const s_paths[] = {MODEL_PATH, "tests/golden/qwen-image/model", "tests/golden/newbie/model"};
+    for (size_t m = 0; m < sizeof s_paths / sizeof *s_paths; m++) {
         memset(&s_host, 0, sizeof s_host);
         sumi_engine_desc ed = host_desc(&s_host);
         sumi_engine* engine = open_engine(&ed, NULL);
-        sumi_model* model = engine != NULL ? load_model_at(engine, paths[m]) : NULL;
+        sumi_model* model = engine != NULL ? load_model_at(engine, s_paths[m]) : NULL;
         CHECK(model != NULL);
         if (model == NULL) continue;
         for (int guided = 0; guided < 2; guided++) {
@@ -161,8 +161,8 @@ TEST(the_first_and_the_last_step_are_whole)
     // 1 - sigma is 0, 1/14 .. 13/14: guided up to 7/14
     CHECK_NUMBER(got.evaluations, STEPS);
     CHECK_NUMBER(got.reused, most_reused(8, false) + most_reused(6, true));
-    static uint8_t pixels[32 * 32 * 3];
-    const sumi_pixels start = {pixels, 32, 32, 0, 3};
+    static uint8_t s_pixels[32 * 32 * 3];
+    const sumi_pixels start = {s_pixels, 32, 32, 0, 3};
     desc.guidance.scale = 0.0f;
     desc.start.image = &start;
     desc.start.strength = 0.5f;
@@ -174,13 +174,13 @@ TEST(the_first_and_the_last_step_are_whole)
 
 TEST(thresholds_out_of_range_are_refused)
 {
-    static const float wrong[] = {-0.01f, 10.1f, NAN, INFINITY, -INFINITY};
+    static const float s_wrong[] = {-0.01f, 10.1f, NAN, INFINITY, -INFINITY};
     OPEN(engine, model);
     sumi_image_desc desc = long_image(model, &s_item);
     CHECK(desc.step_cache == 0.0f);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (size_t i = 0; i < sizeof s_wrong / sizeof *s_wrong; i++) {
         sumi_job job;
-        desc.step_cache = wrong[i];
+        desc.step_cache = s_wrong[i];
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(s_host.log, "step_cache") != NULL);
     }
@@ -274,13 +274,13 @@ TEST(the_memory_is_counted_and_kept_within)
 // A paused job goes on at its last whole evaluation, and reuses the same evaluations.
 TEST(pauses_change_no_bit)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_DPMPP_2M, SUMI_SOLVER_HEUN};
+    static const sumi_solver s_solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_DPMPP_2M, SUMI_SOLVER_HEUN};
     OPEN_WITH(100, engine, model);
     const sumi_image_desc other = small_image(model, &s_item);
     int resumed = 0;
-    for (size_t s = 0; s < sizeof solvers / sizeof *solvers; s++) {
+    for (size_t s = 0; s < sizeof s_solvers / sizeof *s_solvers; s++) {
         sumi_image_desc desc = s == 0 ? smooth_image(model, &s_guided) : long_image(model, &s_guided);
-        desc.solver = solvers[s];
+        desc.solver = s_solvers[s];
         desc.step_cache = s == 0 ? SOME : HUGE;
         desc.guidance.scale = 2.0f;
         desc.guidance.end = s == 1 ? 0.5f : 1.0f;

@@ -169,10 +169,10 @@ TEST(the_mark_of_opening_words_is_found_anywhere_in_a_text)
     sumi_engine_desc desc = host_desc(&h);
     sumi_engine* engine = open_engine(&desc, NULL);
     sumi_model* model = load_model_at(engine, "tests/golden/newbie/model");
-    static int32_t want[512], got[512];
+    static int32_t s_want[512], s_got[512];
     int32_t want_count = 0, count = 0;
     CHECK_NUMBER(read_prompt(model->network, 1, &(sumi_prompt_text){.text = "a fox", .bytes = 5},
-                             &(sumi_prompt_ids){want, 512, NULL}, &want_count, NULL),
+                             &(sumi_prompt_ids){s_want, 512, NULL}, &want_count, NULL),
                  SUMI_OK);
     char* text = text_of("<<Prompt ", 20000); // the mark's begin, many times
     for (size_t at = 1; at<17000; at += at> 8150 && at < 8200 ? 1 : 811) {
@@ -182,9 +182,9 @@ TEST(the_mark_of_opening_words_is_found_anywhere_in_a_text)
         memcpy(text + at, s_mark, sizeof s_mark - 1);
         memcpy(text + at + sizeof s_mark - 1, "a fox", 5);
         CHECK_NUMBER(read_prompt(model->network, 1, &(sumi_prompt_text){.text = text, .bytes = at + bytes},
-                                 &(sumi_prompt_ids){got, 512, NULL}, &count, NULL),
+                                 &(sumi_prompt_ids){s_got, 512, NULL}, &count, NULL),
                      SUMI_OK);
-        CHECK(count == want_count && memcmp(got, want, (size_t)count * sizeof *got) == 0);
+        CHECK(count == want_count && memcmp(s_got, s_want, (size_t)count * sizeof *s_got) == 0);
         memcpy(text + at, saved, bytes);
     }
     free(text);

@@ -365,8 +365,8 @@ static void live(void* context)
 
 TEST(two_engines_on_two_threads_do_not_meet)
 {
-    static two both[2];
-    memset(both, 0, sizeof both);
+    static two s_both[2];
+    memset(s_both, 0, sizeof s_both);
     // the shared picture of rich_image is filled before the threads begin
     OPEN(engine, model);
     sumi_image_desc desc;
@@ -376,14 +376,14 @@ TEST(two_engines_on_two_threads_do_not_meet)
     sumi_thread threads[2];
     sumi_thread_start starts[2];
     for (int i = 0; i < 2; i++) {
-        both[i].threads = i + 1;
-        starts[i] = (sumi_thread_start){.function = live, .context = &both[i]};
+        s_both[i].threads = i + 1;
+        starts[i] = (sumi_thread_start){.function = live, .context = &s_both[i]};
         CHECK(sumi_thread_begin(&threads[i], &starts[i]));
     }
     for (int i = 0; i < 2; i++) {
         sumi_thread_join(&threads[i]);
-        CHECK(expected != 0 && both[i].hash == expected);
-        CHECK_NUMBER(both[i].h.live, 0);
+        CHECK(expected != 0 && s_both[i].hash == expected);
+        CHECK_NUMBER(s_both[i].h.live, 0);
     }
 }
 
@@ -416,13 +416,13 @@ static void gate_close(void* file, void* user_data) { archive_close(file, &((gat
 
 TEST(the_memory_answer_waits_for_no_slice)
 {
-    static gate g;
-    memset(&g, 0, sizeof g);
-    CHECK(sumi_mutex_init(&g.mutex) && sumi_condition_init(&g.changed));
+    static gate s_g;
+    memset(&s_g, 0, sizeof s_g);
+    CHECK(sumi_mutex_init(&s_g.mutex) && sumi_condition_init(&s_g.changed));
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
     ed.pump = SUMI_PUMP_THREAD;
-    ed.files = &(sumi_files){gate_open, gate_read, NULL, gate_close, &g};
+    ed.files = &(sumi_files){gate_open, gate_read, NULL, gate_close, &s_g};
     sumi_model* model = NULL;
     sumi_engine* engine = open_engine(&ed, &model);
     CHECK(engine != NULL);
@@ -430,20 +430,20 @@ TEST(the_memory_answer_waits_for_no_slice)
     const sumi_image_desc desc = small_image(model, &s_item);
     sumi_memory at_rest, meanwhile;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &at_rest), SUMI_OK);
-    g.is_shut = true;
+    s_g.is_shut = true;
     sumi_model_desc md = sumi_model_defaults();
     md.path = MODEL_PATH;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_model(engine, &md, &job), SUMI_OK);
-    sumi_mutex_lock(&g.mutex);
-    while (!g.is_waited_at && !g.gave_up) sumi_condition_wait(&g.changed, &g.mutex);
-    sumi_mutex_unlock(&g.mutex);
+    sumi_mutex_lock(&s_g.mutex);
+    while (!s_g.is_waited_at && !s_g.gave_up) sumi_condition_wait(&s_g.changed, &s_g.mutex);
+    sumi_mutex_unlock(&s_g.mutex);
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &meanwhile), SUMI_OK);
-    sumi_mutex_lock(&g.mutex);
-    CHECK(!g.gave_up); // the slice was still there
-    g.is_shut = false;
-    sumi_condition_broadcast(&g.changed);
-    sumi_mutex_unlock(&g.mutex);
+    sumi_mutex_lock(&s_g.mutex);
+    CHECK(!s_g.gave_up); // the slice was still there
+    s_g.is_shut = false;
+    sumi_condition_broadcast(&s_g.changed);
+    sumi_mutex_unlock(&s_g.mutex);
     CHECK(memcmp(&at_rest, &meanwhile, sizeof at_rest) == 0);
     // Beside a job that writes plans and splits prompts itself.
     for (int i = 0; i < 20; i++) {
@@ -461,8 +461,8 @@ TEST(the_memory_answer_waits_for_no_slice)
         sumi_job_discard(engine, picture);
     }
     close_engine(engine);
-    sumi_condition_destroy(&g.changed);
-    sumi_mutex_destroy(&g.mutex);
+    sumi_condition_destroy(&s_g.changed);
+    sumi_mutex_destroy(&s_g.mutex);
 }
 
 // A thread of ours runs the jobs, and this one pauses them at any moment.

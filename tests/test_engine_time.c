@@ -87,7 +87,7 @@ TEST(a_deadline_is_kept_under_changing_load)
         sumi_solver solver;
         uint32_t first_us, then_us;
         const char* what;
-    } cases[] = {
+    } s_cases[] = {
         {SUMI_SOLVER_EULER, 3000, 3000, "steady"},
         {SUMI_SOLVER_EULER, 3000, 800, "less from the middle on"},
         {SUMI_SOLVER_DPMPP_2M, 800, 3000, "more from the middle on"},
@@ -104,12 +104,12 @@ TEST(a_deadline_is_kept_under_changing_load)
     desc.deadline_ms = (uint32_t)(1200.0 * least);
     desc.step_count = 1000;
     const double deadline = desc.deadline_ms * 1e-3;
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        desc.solver = cases[c].solver;
-        const frames f = {cases[c].first_us, cases[c].then_us, (cases[c].then_us > 0 ? 0.5 : 0.25) * deadline,
+    for (size_t c = 0; c < sizeof s_cases / sizeof *s_cases; c++) {
+        desc.solver = s_cases[c].solver;
+        const frames f = {s_cases[c].first_us, s_cases[c].then_us, (s_cases[c].then_us > 0 ? 0.5 : 0.25) * deadline,
                           0.25 * deadline};
         const double seconds = run_frames(engine, &desc, &f, &steps);
-        printf("  %s: %.0f ms of %.0f, %d of 1000 steps\n", cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
+        printf("  %s: %.0f ms of %.0f, %d of 1000 steps\n", s_cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
         CHECK(seconds > 0.0 && seconds <= 1.1 * deadline);
         CHECK(steps >= 4 && steps < 1000);
     }
@@ -171,19 +171,19 @@ static void see_span(const sumi_trace_span* span, void* user_data)
 
 TEST(a_tracer_sees_every_piece_of_work)
 {
-    static seen_spans seen;
-    memset(&seen, 0, sizeof seen);
+    static seen_spans s_seen;
+    memset(&s_seen, 0, sizeof s_seen);
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
     ed.max_slice_us = 100;
-    ed.tracer = &(sumi_tracer){see_span, &seen};
+    ed.tracer = &(sumi_tracer){see_span, &s_seen};
     sumi_model* model = NULL;
     sumi_engine* engine = open_engine(&ed, &model);
     CHECK(engine != NULL);
     if (engine == NULL) return;
-    CHECK(seen.count > 0 && seen.seconds[SUMI_STAGE_LOAD] > 0.0);
-    memset(&seen.seconds, 0, sizeof seen.seconds);
-    seen.count = 0;
+    CHECK(s_seen.count > 0 && s_seen.seconds[SUMI_STAGE_LOAD] > 0.0);
+    memset(&s_seen.seconds, 0, sizeof s_seen.seconds);
+    s_seen.count = 0;
     sumi_image_desc desc = small_image(model, &s_item);
     desc.step_count = 3;
     sumi_job job;
@@ -193,16 +193,16 @@ TEST(a_tracer_sees_every_piece_of_work)
     const sumi_job_status status = sumi_job_poll(engine, job);
     double all = 0.0;
     for (int i = 0; i < 8; i++)
-        CHECK(fabs(seen.seconds[i] - (double)status.stage_seconds[i]) <= 1e-6 + 1e-5 * seen.seconds[i]);
-    for (int i = 0; i < SUMI_STAGE_COUNT; i++) all += seen.seconds[i];
+        CHECK(fabs(s_seen.seconds[i] - (double)status.stage_seconds[i]) <= 1e-6 + 1e-5 * s_seen.seconds[i]);
+    for (int i = 0; i < SUMI_STAGE_COUNT; i++) all += s_seen.seconds[i];
     // A piece of a slice takes one look at the clock at least.
     const double tick = 1e-9 * (double)TICK_NS;
-    CHECK(status.device_seconds > (seen.in_steps - 0.5) * tick && status.device_seconds < all);
-    CHECK(seen.in_steps >= 3);
-    CHECK_NUMBER(seen.disorder, 0);
-    CHECK_NUMBER(seen.steps, 3);
-    CHECK(strstr(seen.names, "tokens ") != NULL && strstr(seen.names, "plan ") != NULL
-          && strstr(seen.names, "attention.") != NULL);
+    CHECK(status.device_seconds > (s_seen.in_steps - 0.5) * tick && status.device_seconds < all);
+    CHECK(s_seen.in_steps >= 3);
+    CHECK_NUMBER(s_seen.disorder, 0);
+    CHECK_NUMBER(s_seen.steps, 3);
+    CHECK(strstr(s_seen.names, "tokens ") != NULL && strstr(s_seen.names, "plan ") != NULL
+          && strstr(s_seen.names, "attention.") != NULL);
     sumi_job_discard(engine, job);
     close_engine(engine);
 }

@@ -76,21 +76,21 @@ static void store_factor(lokr_file* f, const lokr_case* c, int which, double* ou
 
 static void try_lokr(const sumi_network* network, const lokr_case* c)
 {
-    static lokr_file f;
-    static double w1[64 * 192], w2[64 * 192];
-    f.count = 0;
-    store_factor(&f, c, 1, w1);
-    store_factor(&f, c, 2, w2);
+    static lokr_file s_f;
+    static double s_w1[64 * 192], s_w2[64 * 192];
+    s_f.count = 0;
+    store_factor(&s_f, c, 1, s_w1);
+    store_factor(&s_f, c, 2, s_w2);
     if (c->alpha != 0) {
-        store(&f, c->module, ".alpha", 1, 1, SUMI_DTYPE_F32, 1);
-        f.tensors[f.count - 1].rank = 0;
-        f.floats[f.count - 1][0] = c->alpha;
+        store(&s_f, c->module, ".alpha", 1, 1, SUMI_DTYPE_F32, 1);
+        s_f.tensors[s_f.count - 1].rank = 0;
+        s_f.floats[s_f.count - 1][0] = c->alpha;
     }
     const sumi_metadata header = {"lora_alpha", c->header};
-    write_tensors(scratch("lokr.safetensors"), f.tensors, (size_t)f.count, &header, c->header != NULL);
+    write_tensors(scratch("lokr.safetensors"), s_f.tensors, (size_t)s_f.count, &header, c->header != NULL);
     sumi_error error = {0};
     sumi_adapter_file* file = NULL;
-    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("lokr.safetensors"), &error, &file), SUMI_OK);
+    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("lokr.safetensors"), &error, &file), SUMI_OK);
     if (file == NULL) {
         printf("  %s: %s\n", c->module, error.text);
         return;
@@ -115,7 +115,7 @@ static void try_lokr(const sumi_network* network, const lokr_case* c)
         for (int k = 0; k < cols; k++) {
             double change = local < 0 || local >= rows
                               ? 0.0
-                              : -0.7 * c->scale * w1[local / b * c->w1.cols + k / d] * w2[local % b * d + k % d];
+                              : -0.7 * c->scale * s_w1[local / b * c->w1.cols + k / d] * s_w2[local % b * d + k % d];
             CHECK_NEAR(merged[k], (double)plain[k] + change, 3e-6, 1e-6);
         }
     }
@@ -124,7 +124,7 @@ static void try_lokr(const sumi_network* network, const lokr_case* c)
 
 TEST(lokr_factors_become_the_change_that_they_describe)
 {
-    static const lokr_case cases[] = {
+    static const lokr_case s_cases[] = {
         // one factored, r = 2 of a layer of 64 x 64: unit matrices on the smaller side
         {"lycoris_layers_0_attention_to_q",
          "layers.0.attention.qkv",
@@ -241,13 +241,13 @@ TEST(lokr_factors_become_the_change_that_they_describe)
     };
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
-    const uint64_t held = atomic_load(&t_heap.allocated_bytes);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const uint64_t held = atomic_load(&s_heap.allocated_bytes);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         const int errors = t_errors;
-        try_lokr(network, &cases[i]);
+        try_lokr(network, &s_cases[i]);
         if (t_errors > errors) printf("  case %d\n", (int)i);
     }
-    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), held);
     sumi_network_close(network);
 }
 
@@ -258,38 +258,38 @@ TEST(files_of_a_trainer_are_read_whole)
         const char* path;
         int32_t count, norms, factors; // of its changes: all, of norms, kept as factors
         float scale;                   // of those of layers
-    } cases[] = {{"tests/golden/newbie/adapters/lora_peft", 20, 0, 0, 0.5f},
-                 {"tests/golden/newbie/adapters/lokr_full", 38, 18, 20, 1.0f},
-                 {"tests/golden/newbie/adapters/lokr_low/adapter_model.safetensors", 20, 0, 0, 0.5f}};
+    } s_cases[] = {{"tests/golden/newbie/adapters/lora_peft", 20, 0, 0, 0.5f},
+                   {"tests/golden/newbie/adapters/lokr_full", 38, 18, 20, 1.0f},
+                   {"tests/golden/newbie/adapters/lokr_low/adapter_model.safetensors", 20, 0, 0, 0.5f}};
     enum { MOST = 256 };
-    static sumi_weight weights[MOST];
-    static const sumi_weight* list[MOST];
-    static sumi_adapter_target targets[MOST];
-    static char paths[MOST][SUMI_NAME_BYTES];
+    static sumi_weight s_weights[MOST];
+    static const sumi_weight* s_list[MOST];
+    static sumi_adapter_target s_targets[MOST];
+    static char s_paths[MOST][SUMI_NAME_BYTES];
     sumi_tensor_set set;
     if (!read_tensors(&set, "tests/golden/newbie/model/transformer", "diffusion_pytorch_model")) {
         CHECK(!"the transformer opens");
         return;
     }
-    sumi_network network = {.heap = &t_heap, .is_open = true};
+    sumi_network network = {.heap = &s_heap, .is_open = true};
     network.info.family = "newbie";
-    network.weights = (sumi_weight_list){.weights = list, .targets = targets};
+    network.weights = (sumi_weight_list){.weights = s_list, .targets = s_targets};
     for (size_t i = 0; i < set.count; i++) {
         const sumi_tensor* t = &set.tensors[i];
         const size_t length = strlen(t->name), k = network.weights.count;
         if (length < 7 || strcmp(t->name + length - 7, ".weight") != 0 || t->rank > 2 || k == MOST) continue;
         const int32_t rows = t->rank == 2 ? (int32_t)t->shape[0] : 1, cols = (int32_t)t->shape[t->rank - 1];
-        weights[k] = (sumi_weight){.name = t->name, .rows = rows, .cols = cols, .index = (int32_t)k};
-        list[k] = &weights[k];
-        CHECK(sumi_fold_path(t->name, length - 7, paths[k], sizeof paths[k]));
-        targets[k] = (sumi_adapter_target){
-            .path = paths[k], .weight_index = (int32_t)k, .rows = rows, .cols = cols, .is_vector = t->rank == 1};
+        s_weights[k] = (sumi_weight){.name = t->name, .rows = rows, .cols = cols, .index = (int32_t)k};
+        s_list[k] = &s_weights[k];
+        CHECK(sumi_fold_path(t->name, length - 7, s_paths[k], sizeof s_paths[k]));
+        s_targets[k] = (sumi_adapter_target){
+            .path = s_paths[k], .weight_index = (int32_t)k, .rows = rows, .cols = cols, .is_vector = t->rank == 1};
         network.weights.target_count = ++network.weights.count;
     }
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_error error = {0};
         sumi_adapter_file* file = NULL;
-        CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, &network, cases[i].path, &error, &file), SUMI_OK);
+        CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, &network, s_cases[i].path, &error, &file), SUMI_OK);
         if (file == NULL) {
             printf("  %s\n", error.text);
             continue;
@@ -300,12 +300,12 @@ TEST(files_of_a_trainer_are_read_whole)
             const sumi_delta* delta = &adapter->deltas[d];
             norms += delta->kind == SUMI_DELTA_VECTOR;
             factors += delta->kind == SUMI_DELTA_KRONECKER;
-            CHECK_NEAR(delta->scale, delta->kind == SUMI_DELTA_VECTOR ? 1.0 : (double)cases[i].scale, 0, 0);
-            CHECK_NUMBER(sumi_delta_rows(delta), weights[delta->weight_index].rows);
+            CHECK_NEAR(delta->scale, delta->kind == SUMI_DELTA_VECTOR ? 1.0 : (double)s_cases[i].scale, 0, 0);
+            CHECK_NUMBER(sumi_delta_rows(delta), s_weights[delta->weight_index].rows);
         }
-        CHECK_NUMBER(adapter->delta_count, cases[i].count);
-        CHECK_NUMBER(norms, cases[i].norms);
-        CHECK_NUMBER(factors, cases[i].factors);
+        CHECK_NUMBER(adapter->delta_count, s_cases[i].count);
+        CHECK_NUMBER(norms, s_cases[i].norms);
+        CHECK_NUMBER(factors, s_cases[i].factors);
         sumi_adapter_close(file);
     }
     sumi_tensor_set_close(&set);
@@ -392,9 +392,9 @@ TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
     write_whole_file(s->network, scratch("norms.safetensors"), false, true);
     sumi_error error = {0};
     sumi_adapter_file* files[2] = {NULL, NULL};
-    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, s->network, scratch("all_changed.safetensors"), &error, &files[0]),
+    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, s->network, scratch("all_changed.safetensors"), &error, &files[0]),
                  SUMI_OK);
-    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, s->network, scratch("norms.safetensors"), &error, &files[1]),
+    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, s->network, scratch("norms.safetensors"), &error, &files[1]),
                  SUMI_OK);
     if (files[0] == NULL || files[1] == NULL) {
         printf("  %s\n", error.text);

@@ -50,9 +50,9 @@ static bool yield(void* user_data)
 // A tiny network on the fake device, whose kernels take so long.
 static measure_desc tiny(int kernel_us, double seconds)
 {
-    static const fake_clock clock = {fake_clock_now_ns, fake_clock_pass_ns};
+    static const fake_clock s_clock = {fake_clock_now_ns, fake_clock_pass_ns};
     fake_reset();
-    fake_use_clock(&clock);
+    fake_use_clock(&s_clock);
     fake_kernels_take(kernel_us);
     fake_clock_begin(1000);
     measure_desc desc = measure_defaults(&synthetic_tiny, SUMI_BACKEND_CUDA);
@@ -124,18 +124,18 @@ TEST(formats_are_those_that_fit_the_card)
         int32_t capability;
         double free_gb;
         const char* names;
-    } cards[] = {{90, 84.0, "bf16 fp8 int8 int4"},
-                 {89, 23.0, "bf16 fp8 int8 int4"},
-                 {86, 23.0, "bf16 int8 int4"},
-                 {120, 15.0, "fp8 int8 int4"},
-                 {86, 11.4, "int8 int4"},
-                 {89, 7.4, "int4"},
-                 {89, 3.0, "int4"},
-                 {0, 0.0, "bf16"}};
+    } s_cards[] = {{90, 84.0, "bf16 fp8 int8 int4"},
+                   {89, 23.0, "bf16 fp8 int8 int4"},
+                   {86, 23.0, "bf16 int8 int4"},
+                   {120, 15.0, "fp8 int8 int4"},
+                   {86, 11.4, "int8 int4"},
+                   {89, 7.4, "int4"},
+                   {89, 3.0, "int4"},
+                   {0, 0.0, "bf16"}};
     const measure_desc desc = measure_defaults(&synthetic_z_image, SUMI_BACKEND_AUTO);
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        const measure_device device = {.compute_capability = cards[i].capability,
-                                       .free_bytes = (uint64_t)(1e9 * cards[i].free_gb)};
+    for (size_t i = 0; i < sizeof s_cards / sizeof *s_cards; i++) {
+        const measure_device device = {.compute_capability = s_cards[i].capability,
+                                       .free_bytes = (uint64_t)(1e9 * s_cards[i].free_gb)};
         sumi_weight_format formats[MEASURE_FORMATS];
         char names[64] = "";
         const int32_t count = measure_choose(&desc, &device, formats);
@@ -143,7 +143,7 @@ TEST(formats_are_those_that_fit_the_card)
             if (k > 0) strcat(names, " ");
             strcat(names, synthetic_weights_name(formats[k]));
         }
-        CHECK_TEXT(names, cards[i].names);
+        CHECK_TEXT(names, s_cards[i].names);
     }
 }
 
@@ -155,19 +155,19 @@ TEST(the_limit_of_time_holds_at_any_speed)
         int kernel_us;
         double seconds;
         bool is_whole;
-    } devices[] = {{20, 120.0, true}, {1000, 30.0, true}, {1000, 2.0, false}, {20000, 15.0, false}};
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+    } s_devices[] = {{20, 120.0, true}, {1000, 30.0, true}, {1000, 2.0, false}, {20000, 15.0, false}};
+    for (size_t i = 0; i < sizeof s_devices / sizeof *s_devices; i++) {
         measure_row rows[MEASURE_FORMATS];
-        const measure_desc desc = tiny(devices[i].kernel_us, devices[i].seconds);
+        const measure_desc desc = tiny(s_devices[i].kernel_us, s_devices[i].seconds);
         const uint64_t began = look_ns();
         CHECK_NUMBER(measure_all(&desc, s_all, 2, rows), 2);
         const double taken = 1e-9 * (double)(look_ns() - began);
         CHECK(taken <= desc.seconds);
-        printf("  kernels of %d us: %.1f of %.0f s; text %d, pictures %d and %d times\n", devices[i].kernel_us, taken,
+        printf("  kernels of %d us: %.1f of %.0f s; text %d, pictures %d and %d times\n", s_devices[i].kernel_us, taken,
                desc.seconds, rows[0].text.count, rows[0].sides[0].picture.count, rows[0].sides[1].picture.count);
-        CHECK(is_whole(&rows[0]) == devices[i].is_whole);
+        CHECK(is_whole(&rows[0]) == s_devices[i].is_whole);
         for (int32_t k = 0; k < 2; k++) {
-            CHECK(is_whole(&rows[k]) || (rows[k].note[0] != 0 && !devices[i].is_whole));
+            CHECK(is_whole(&rows[k]) || (rows[k].note[0] != 0 && !s_devices[i].is_whole));
             CHECK(rows[k].result == SUMI_OK || rows[k].result == SUMI_TIMEOUT);
         }
         end();

@@ -38,7 +38,7 @@ TEST(network_opens_the_released_layout_and_says_what_it_is)
 static sumi_result read_scheduler(const char* path, sumi_sigma_rule* rule, sumi_error* error)
 {
     sumi_file file = {0};
-    sumi_result result = sumi_file_open(&file, &t_heap, NULL, path, error);
+    sumi_result result = sumi_file_open(&file, &s_heap, NULL, path, error);
     if (result == SUMI_OK) result = sumi_scheduler_read(file.data, (size_t)file.bytes, path, rule, error);
     sumi_file_close(&file);
     return result;
@@ -78,7 +78,7 @@ TEST(schedulers_that_are_not_these_are_refused)
     static const struct {
         const char *json, *says;
         sumi_result result;
-    } cases[] = {
+    } s_cases[] = {
         {"{\"shift\": 2.5, \"time_shift_type\": null, \"unknown\": [1]}", "", SUMI_OK},
         {"{\"use_dynamic_shifting\": true, \"time_shift_type\": \"linear\"}", "", SUMI_OK},
         {"{\"_class_name\": \"EulerDiscreteScheduler\"}", "is a EulerDiscreteScheduler", SUMI_NOT_SUPPORTED},
@@ -97,14 +97,14 @@ TEST(schedulers_that_are_not_these_are_refused)
         {"{\"shift\": 3", "file.json", SUMI_FILE_MALFORMED},
         {"[]", "file.json", SUMI_FILE_MALFORMED},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_error error = {0};
         const sumi_sigma_rule before = sumi_scheduler_defaults();
         sumi_sigma_rule rule = before;
-        CHECK_NUMBER(sumi_scheduler_read(cases[i].json, strlen(cases[i].json), "file.json", &rule, &error),
-                     cases[i].result);
-        CHECK(strstr(error.text, cases[i].says) != NULL);
-        if (cases[i].result != SUMI_OK)
+        CHECK_NUMBER(sumi_scheduler_read(s_cases[i].json, strlen(s_cases[i].json), "file.json", &rule, &error),
+                     s_cases[i].result);
+        CHECK(strstr(error.text, s_cases[i].says) != NULL);
+        if (s_cases[i].result != SUMI_OK)
             CHECK(rule.kind == before.kind && rule.shift == before.shift && rule.terminal == before.terminal
                   && rule.dynamic.max_tokens == before.dynamic.max_tokens);
         if (i == 0) CHECK(rule.shift == 2.5f);
@@ -123,7 +123,7 @@ TEST(presets_are_what_the_authors_say)
         }
         sumi_error error = {0};
         sumi_network* network = NULL;
-        CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_OK);
+        CHECK_NUMBER(open_all(&s_heap, &desc, &error, &network), SUMI_OK);
         CHECK_TEXT(error.text, "");
         if (network == NULL) continue;
         const sumi_network_info* info = sumi_network_get_info(network);
@@ -151,13 +151,13 @@ TEST(presets_are_what_the_authors_say)
 
 TEST(network_opens_within_its_budget_and_can_be_cancelled_at_every_step)
 {
-    uint64_t held = atomic_load(&t_heap.allocated_bytes);
+    uint64_t held = atomic_load(&s_heap.allocated_bytes);
     int steps = 1000;
     for (int stop = 0; stop <= steps; stop++) {
         sumi_error error = {0};
         sumi_network* network = NULL;
         CHECK_NUMBER(
-            sumi_network_open_begin(&t_heap, NULL, &(sumi_network_desc){.path = GOLDEN "model"}, &error, &network),
+            sumi_network_open_begin(&s_heap, NULL, &(sumi_network_desc){.path = GOLDEN "model"}, &error, &network),
             SUMI_OK);
         float progress = 0, before = 0;
         bool done = false;
@@ -171,7 +171,7 @@ TEST(network_opens_within_its_budget_and_can_be_cancelled_at_every_step)
         }
         if (done) steps = made < steps ? made : steps;
         sumi_network_close(network);
-        CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
+        CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), held);
     }
     CHECK(steps > 6 && steps < 1000);
 }
@@ -184,7 +184,7 @@ TEST(network_opens_parts_given_one_by_one)
                               .text_encoder_path = GOLDEN "model/text_encoder",
                               .tokenizer_path = GOLDEN "model/tokenizer",
                               .vae_path = GOLDEN "model/vae"};
-    CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_OK);
+    CHECK_NUMBER(open_all(&s_heap, &desc, &error, &network), SUMI_OK);
     if (network == NULL) printf("  %s\n", error.text);
     CHECK(network != NULL && network->info.has_text_encoder && network->info.has_vae_decoder);
     sumi_network_close(network);
@@ -212,7 +212,7 @@ TEST(network_opens_a_transformer_alone_and_refuses_what_it_lacks)
                                .width = 32,
                                .height = 32,
                                .evaluation_count = 1};
-    sumi_plan_begin(&plan, &t_heap, 4);
+    sumi_plan_begin(&plan, &s_heap, 4);
     error = (sumi_error){0};
     CHECK_NUMBER(sumi_pipeline_write(network, &r, &plan, &p, &error), SUMI_NOT_SUPPORTED);
     CHECK(strstr(error.text, "text encoder") != NULL);
@@ -230,10 +230,10 @@ TEST(network_refuses_what_is_not_a_model_it_runs)
 {
     sumi_error error = {0};
     sumi_network* network = NULL;
-    CHECK_NUMBER(open_all(&t_heap, &(sumi_network_desc){.path = GOLDEN "nothing here"}, &error, &network),
+    CHECK_NUMBER(open_all(&s_heap, &(sumi_network_desc){.path = GOLDEN "nothing here"}, &error, &network),
                  SUMI_FILE_NOT_FOUND);
     error = (sumi_error){0};
-    CHECK_NUMBER(open_all(&t_heap, &(sumi_network_desc){.path = GOLDEN "model/vae"}, &error, &network),
+    CHECK_NUMBER(open_all(&s_heap, &(sumi_network_desc){.path = GOLDEN "model/vae"}, &error, &network),
                  SUMI_MODEL_UNKNOWN);
     CHECK(strstr(error.text, "vae") != NULL);
     error = (sumi_error){0};
@@ -245,12 +245,12 @@ TEST(network_refuses_what_is_not_a_model_it_runs)
     error = (sumi_error){0};
     sumi_network_desc desc = {.path = GOLDEN "single-file/z_image_turbo_bf16.safetensors",
                               .text_encoder_path = scratch("alone/text.safetensors")};
-    CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_FILE_NOT_FOUND); // no tokenizer
+    CHECK_NUMBER(open_all(&s_heap, &desc, &error, &network), SUMI_FILE_NOT_FOUND); // no tokenizer
     CHECK(strstr(error.text, "tokenizer") != NULL);
     sumi_network_close(network);
     error = (sumi_error){0};
     desc = (sumi_network_desc){.path = GOLDEN "model", .vae_path = GOLDEN "single-file/z_image_turbo_bf16.safetensors"};
-    CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_MODEL_UNKNOWN);
+    CHECK_NUMBER(open_all(&s_heap, &desc, &error, &network), SUMI_MODEL_UNKNOWN);
     CHECK(strstr(error.text, "vae") != NULL);
     sumi_network_close(network);
 }
@@ -263,24 +263,24 @@ static void write_some_lokr(void)
     static const struct {
         const char* name;
         int64_t rows, cols;
-    } stored[] = {
+    } s_stored[] = {
         {"lycoris_layers_0_attention_to_q.lokr_w1", 8, 8},   {"lycoris_layers_0_attention_to_q.lokr_w2_a", 8, 2},
         {"lycoris_layers_0_attention_to_q.lokr_w2_b", 2, 8}, {"lycoris_layers_0_attention_to_k.lokr_w1_a", 8, 5},
         {"lycoris_layers_0_attention_to_k.lokr_w1_b", 5, 8}, {"lycoris_layers_0_attention_to_k.lokr_w2", 8, 8},
         {"lycoris_layers_0_attention_norm1.w_norm", 64, 1},  {"lycoris_layers_1_attention_q_norm.w_norm", 32, 1}};
-    static const char json[] = "{\"lora_alpha\": 2, \"alpha_pattern\": {\"a\": 1}}";
-    static float values[64];
-    sumi_tensor tensors[sizeof stored / sizeof *stored];
-    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
-        tensors[i] = (sumi_tensor){.name = stored[i].name,
+    static const char s_json[] = "{\"lora_alpha\": 2, \"alpha_pattern\": {\"a\": 1}}";
+    static float s_values[64];
+    sumi_tensor tensors[sizeof s_stored / sizeof *s_stored];
+    for (size_t i = 0; i < sizeof s_stored / sizeof *s_stored; i++)
+        tensors[i] = (sumi_tensor){.name = s_stored[i].name,
                                    .dtype = SUMI_DTYPE_F32,
                                    .rank = 2,
-                                   .shape = {stored[i].rows, stored[i].cols},
-                                   .data = values,
-                                   .bytes = (uint64_t)(stored[i].rows * stored[i].cols) * 4};
+                                   .shape = {s_stored[i].rows, s_stored[i].cols},
+                                   .data = s_values,
+                                   .bytes = (uint64_t)(s_stored[i].rows * s_stored[i].cols) * 4};
     system_make_folder(scratch("lokr"));
     write_tensors(scratch("lokr/adapter_model.safetensors"), tensors, sizeof tensors / sizeof *tensors, NULL, 0);
-    write_file(scratch("lokr/adapter_config.json"), json, sizeof json - 1);
+    write_file(scratch("lokr/adapter_config.json"), s_json, sizeof s_json - 1);
 }
 
 // The n-th allocation fails, for every n up to all that opening, a plan and an adapter need.

@@ -12,10 +12,10 @@ static void copy_file(const char* from, const char* to)
 {
     FILE* file = fopen(from, "rb");
     if (file == NULL) return;
-    static char buffer[1 << 20];
-    size_t bytes = fread(buffer, 1, sizeof buffer, file);
+    static char s_buffer[1 << 20];
+    size_t bytes = fread(s_buffer, 1, sizeof s_buffer, file);
     fclose(file);
-    write_file(to, buffer, bytes);
+    write_file(to, s_buffer, bytes);
 }
 
 // ---- Opening --------------------------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ TEST(vae_with_ldm_names_decodes_and_encodes_the_same)
     copy_file(GOLDEN "model/vae/config.json", scratch("vae/config.json"));
     sumi_error error = {0};
     sumi_network *network = open_path(GOLDEN "model"), *other = NULL;
-    CHECK_NUMBER(open_all(&t_heap,
+    CHECK_NUMBER(open_all(&s_heap,
                           &(sumi_network_desc){.path = GOLDEN "model", .vae_path = scratch("vae/ae.safetensors")},
                           &error, &other),
                  SUMI_OK);
@@ -37,15 +37,15 @@ TEST(vae_with_ldm_names_decodes_and_encodes_the_same)
         sumi_network_close(network);
         return;
     }
-    static float noise[16 * 4 * 6], eps[16 * 4 * 6];
-    static uint8_t pixels[32 * 48 * 3];
-    static int32_t ids[2][512];
-    fill(noise, 16 * 4 * 6, 1);
-    fill(eps, 16 * 4 * 6, 2);
-    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 7);
+    static float s_noise[16 * 4 * 6], s_eps[16 * 4 * 6];
+    static uint8_t s_pixels[32 * 48 * 3];
+    static int32_t s_ids[2][512];
+    fill(s_noise, 16 * 4 * 6, 1);
+    fill(s_eps, 16 * 4 * 6, 2);
+    for (size_t i = 0; i < sizeof s_pixels; i++) s_pixels[i] = (uint8_t)(i * 7);
     int32_t count;
     CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = "a cat", .bytes = 5},
-                             &(sumi_prompt_ids){ids[0], 512, NULL}, &count, &error),
+                             &(sumi_prompt_ids){s_ids[0], 512, NULL}, &count, &error),
                  SUMI_OK);
     sumi_pipeline_prompt prompt = {.token_count = {count}};
     sumi_pipeline_item item = {0, -1};
@@ -57,14 +57,14 @@ TEST(vae_with_ldm_names_decodes_and_encodes_the_same)
                    .height = 32,
                    .starts_from_image = true,
                    .samples_posterior = true},
-             .ids = (const int32_t(*)[512])ids,
-             .noise = noise,
-             .pixels = pixels,
-             .eps = eps};
+             .ids = (const int32_t(*)[512])s_ids,
+             .noise = s_noise,
+             .pixels = s_pixels,
+             .eps = s_eps};
     set_schedule(&j, network, SUMI_SOLVER_EULER, 2, 0);
     uint8_t *a = NULL, *b = NULL;
     float *x = run_job(network, &j, 0, &a, &error), *y = run_job(other, &j, 0, &b, &error);
-    CHECK(x != NULL && y != NULL && memcmp(x, y, sizeof noise) == 0);
+    CHECK(x != NULL && y != NULL && memcmp(x, y, sizeof s_noise) == 0);
     CHECK(a != NULL && b != NULL && memcmp(a, b, 32 * 48 * 3) == 0);
     free(x);
     free(y);
@@ -83,7 +83,7 @@ TEST(vae_without_config_is_held_to_the_released_groups)
     copy_file(GOLDEN "single-file/ae.safetensors", scratch("bare/ae.safetensors"));
     sumi_network_desc desc = {.transformer_path = GOLDEN "model/transformer",
                               .vae_path = scratch("bare/ae.safetensors")};
-    CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_TENSOR_MISMATCH);
+    CHECK_NUMBER(open_all(&s_heap, &desc, &error, &network), SUMI_TENSOR_MISMATCH);
     CHECK(strstr(error.text, "groups") != NULL);
     sumi_network_close(network);
 }
@@ -91,20 +91,20 @@ TEST(vae_without_config_is_held_to_the_released_groups)
 // llama.cpp's names for the text encoder, in a safetensors file: the reader of the names does not care.
 TEST(text_encoder_opens_with_bare_and_with_llama_cpp_names)
 {
-    static const char* const names[][2] = {{"self_attn.q_proj", "attn_q"},
-                                           {"self_attn.k_proj", "attn_k"},
-                                           {"self_attn.v_proj", "attn_v"},
-                                           {"self_attn.q_norm", "attn_q_norm"},
-                                           {"self_attn.k_norm", "attn_k_norm"},
-                                           {"self_attn.o_proj", "attn_output"},
-                                           {"post_attention_layernorm", "ffn_norm"},
-                                           {"input_layernorm", "attn_norm"},
-                                           {"mlp.gate_proj", "ffn_gate"},
-                                           {"mlp.up_proj", "ffn_up"},
-                                           {"mlp.down_proj", "ffn_down"},
-                                           {"model.embed_tokens", "token_embd"},
-                                           {"model.norm", "output_norm"},
-                                           {"model.layers.", "blk."}};
+    static const char* const s_names[][2] = {{"self_attn.q_proj", "attn_q"},
+                                             {"self_attn.k_proj", "attn_k"},
+                                             {"self_attn.v_proj", "attn_v"},
+                                             {"self_attn.q_norm", "attn_q_norm"},
+                                             {"self_attn.k_norm", "attn_k_norm"},
+                                             {"self_attn.o_proj", "attn_output"},
+                                             {"post_attention_layernorm", "ffn_norm"},
+                                             {"input_layernorm", "attn_norm"},
+                                             {"mlp.gate_proj", "ffn_gate"},
+                                             {"mlp.up_proj", "ffn_up"},
+                                             {"mlp.down_proj", "ffn_down"},
+                                             {"model.embed_tokens", "token_embd"},
+                                             {"model.norm", "output_norm"},
+                                             {"model.layers.", "blk."}};
     sumi_tensor_set set;
     CHECK(read_tensors(&set, GOLDEN "model/text_encoder", "model"));
     for (int scheme = 0; scheme < 2; scheme++) {
@@ -118,8 +118,9 @@ TEST(text_encoder_opens_with_bare_and_with_llama_cpp_names)
                 CHECK(sumi_replace_text(texts[i], "model.", "", next, sizeof next));
                 strcpy(texts[i], next);
             }
-            for (size_t k = 0; scheme == 1 && k < sizeof names / sizeof *names; k++)
-                if (sumi_replace_text(texts[i], names[k][0], names[k][1], next, sizeof next)) strcpy(texts[i], next);
+            for (size_t k = 0; scheme == 1 && k < sizeof s_names / sizeof *s_names; k++)
+                if (sumi_replace_text(texts[i], s_names[k][0], s_names[k][1], next, sizeof next))
+                    strcpy(texts[i], next);
             tensors[i].name = texts[i];
         }
         system_make_folder(scratch(scheme == 0 ? "bare_te" : "llama_te"));
@@ -131,7 +132,7 @@ TEST(text_encoder_opens_with_bare_and_with_llama_cpp_names)
         sumi_network* network = NULL;
         sumi_network_desc desc = {
             .path = GOLDEN "model", .text_encoder_path = path, .tokenizer_path = GOLDEN "model/tokenizer"};
-        CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_OK);
+        CHECK_NUMBER(open_all(&s_heap, &desc, &error, &network), SUMI_OK);
         if (network == NULL) printf("  %s\n", error.text);
         CHECK(network != NULL && network->info.has_text_encoder);
         sumi_network_close(network);
@@ -167,26 +168,26 @@ TEST(all_in_one_file_gives_the_bits_of_its_parts)
     sumi_network_desc all = {.path = scratch("all.safetensors"), .tokenizer_path = GOLDEN "model/tokenizer"};
     sumi_network_desc single = {.transformer_path = GOLDEN "single-file/z_image_turbo_bf16.safetensors",
                                 .text_encoder_path = GOLDEN "model/text_encoder"};
-    CHECK_NUMBER(open_all(&t_heap, &all, &error, &one), SUMI_OK);
-    CHECK_NUMBER(open_all(&t_heap, &single, &error, &parts), SUMI_OK);
+    CHECK_NUMBER(open_all(&s_heap, &all, &error, &one), SUMI_OK);
+    CHECK_NUMBER(open_all(&s_heap, &single, &error, &parts), SUMI_OK);
     if (one != NULL && parts != NULL) {
-        static float noise[16 * 4 * 6];
-        static int32_t ids[1][512];
+        static float s_noise[16 * 4 * 6];
+        static int32_t s_ids[1][512];
         int32_t tokens;
-        fill(noise, 16 * 4 * 6, 3);
+        fill(s_noise, 16 * 4 * 6, 3);
         CHECK_NUMBER(read_prompt(one, 0, &(sumi_prompt_text){.text = "a cat", .bytes = 5},
-                                 &(sumi_prompt_ids){ids[0], 512, NULL}, &tokens, &error),
+                                 &(sumi_prompt_ids){s_ids[0], 512, NULL}, &tokens, &error),
                      SUMI_OK);
         sumi_pipeline_prompt prompt = {.token_count = {tokens}};
         sumi_pipeline_item item = {0, -1};
         job j = {
             .r = {.prompts = &prompt, .prompt_count = 1, .items = &item, .item_count = 1, .width = 48, .height = 32},
             .stops_at_latents = true,
-            .ids = (const int32_t(*)[512])ids,
-            .noise = noise};
+            .ids = (const int32_t(*)[512])s_ids,
+            .noise = s_noise};
         set_schedule(&j, one, SUMI_SOLVER_EULER, 2, 0);
         float *x = run_job(one, &j, 0, NULL, &error), *y = run_job(parts, &j, 0, NULL, &error);
-        CHECK(x != NULL && y != NULL && memcmp(x, y, sizeof noise) == 0);
+        CHECK(x != NULL && y != NULL && memcmp(x, y, sizeof s_noise) == 0);
         free(x);
         free(y);
     }
@@ -200,7 +201,7 @@ static void break_tensors(const sumi_tensor_set* set, const char* path, const su
                           const char* unused_a, const char* unused_b)
 {
     sumi_tensor* tensors = malloc((set->count + 1) * sizeof *tensors);
-    uint64_t held = atomic_load(&t_heap.allocated_bytes);
+    uint64_t held = atomic_load(&s_heap.allocated_bytes);
     for (size_t broken = 0; broken < set->count; broken++) {
         bool is_unused =
             strstr(set->tensors[broken].name, unused_a) != NULL || strstr(set->tensors[broken].name, unused_b) != NULL;
@@ -220,7 +221,7 @@ static void break_tensors(const sumi_tensor_set* set, const char* path, const su
             write_tensors(path, tensors, count, NULL, 0);
             sumi_error error = {0};
             sumi_network* network = NULL;
-            sumi_result result = open_all(&t_heap, desc, &error, &network);
+            sumi_result result = open_all(&s_heap, desc, &error, &network);
             // without its marks, the file is no model at all
             bool expected = is_unused ? result == SUMI_OK
                                       : result == SUMI_TENSOR_MISSING || result == SUMI_TENSOR_MISMATCH
@@ -231,7 +232,7 @@ static void break_tensors(const sumi_tensor_set* set, const char* path, const su
             CHECK(expected);
             CHECK(result == SUMI_OK || strstr(error.text, "broken") != NULL);
             sumi_network_close(network);
-            CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
+            CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), held);
         }
     }
     free(tensors);

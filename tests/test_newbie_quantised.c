@@ -7,27 +7,27 @@
 // llama.cpp has the language model alone.
 static bool llama_gemma(const char* name, char* out, size_t out_bytes)
 {
-    static const char* const modules[][2] = {{"input_layernorm", "attn_norm"},
-                                             {"self_attn.q_proj", "attn_q"},
-                                             {"self_attn.k_proj", "attn_k"},
-                                             {"self_attn.v_proj", "attn_v"},
-                                             {"self_attn.q_norm", "attn_q_norm"},
-                                             {"self_attn.k_norm", "attn_k_norm"},
-                                             {"self_attn.o_proj", "attn_output"},
-                                             {"post_attention_layernorm", "post_attention_norm"},
-                                             {"pre_feedforward_layernorm", "ffn_norm"},
-                                             {"post_feedforward_layernorm", "post_ffw_norm"},
-                                             {"mlp.gate_proj", "ffn_gate"},
-                                             {"mlp.up_proj", "ffn_up"},
-                                             {"mlp.down_proj", "ffn_down"}};
+    static const char* const s_modules[][2] = {{"input_layernorm", "attn_norm"},
+                                               {"self_attn.q_proj", "attn_q"},
+                                               {"self_attn.k_proj", "attn_k"},
+                                               {"self_attn.v_proj", "attn_v"},
+                                               {"self_attn.q_norm", "attn_q_norm"},
+                                               {"self_attn.k_norm", "attn_k_norm"},
+                                               {"self_attn.o_proj", "attn_output"},
+                                               {"post_attention_layernorm", "post_attention_norm"},
+                                               {"pre_feedforward_layernorm", "ffn_norm"},
+                                               {"post_feedforward_layernorm", "post_ffw_norm"},
+                                               {"mlp.gate_proj", "ffn_gate"},
+                                               {"mlp.up_proj", "ffn_up"},
+                                               {"mlp.down_proj", "ffn_down"}};
     int layer, used = 0;
     if (strcmp(name, OLD_GEMMA "embed_tokens.weight") == 0) return snprintf(out, out_bytes, "token_embd.weight") > 0;
     if (strcmp(name, OLD_GEMMA "norm.weight") == 0) return snprintf(out, out_bytes, "output_norm.weight") > 0;
     if (sscanf(name, OLD_GEMMA "layers.%d.%n", &layer, &used) != 1 || used == 0) return false;
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        const size_t length = strlen(modules[i][0]);
-        if (strncmp(name + used, modules[i][0], length) == 0 && name[used + (int)length] == '.')
-            return snprintf(out, out_bytes, "blk.%d.%s%s", layer, modules[i][1], name + used + length) > 0;
+    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
+        const size_t length = strlen(s_modules[i][0]);
+        if (strncmp(name + used, s_modules[i][0], length) == 0 && name[used + (int)length] == '.')
+            return snprintf(out, out_bytes, "blk.%d.%s%s", layer, s_modules[i][1], name + used + length) > 0;
     }
     CHECK(!"a tensor with a name in llama.cpp");
     return false;
@@ -35,14 +35,14 @@ static bool llama_gemma(const char* name, char* out, size_t out_bytes)
 
 // ---- GGUF -----------------------------------------------------------------------------------------------------------
 
-static sumi_dtype t_matrix_dtype;
+static sumi_dtype s_matrix_dtype;
 
 // As converters do: matrices in the type where its blocks fit a row, else in float16; vectors in float32.
 static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
 {
     *scale = 1.0f;
     if (t->rank < 2) return SUMI_DTYPE_F32;
-    return t->shape[t->rank - 1] % sumi_dtype_get(t_matrix_dtype)->block == 0 ? t_matrix_dtype : SUMI_DTYPE_F16;
+    return t->shape[t->rank - 1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
 }
 
 // llama.cpp's converter stores the factor of a norm itself, where the released file has what is added to one.
@@ -60,10 +60,10 @@ static void add_one_to_norms(bag* b)
 
 TEST(gguf_files_of_every_type_draw_what_their_values_do)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F32, SUMI_DTYPE_BF16, SUMI_DTYPE_F16, SUMI_DTYPE_Q8_0};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        t_matrix_dtype = types[i];
-        const bool is_exact = types[i] == SUMI_DTYPE_F32 || types[i] == SUMI_DTYPE_BF16;
+    static const sumi_dtype s_types[] = {SUMI_DTYPE_F32, SUMI_DTYPE_BF16, SUMI_DTYPE_F16, SUMI_DTYPE_Q8_0};
+    for (size_t i = 0; i < sizeof s_types / sizeof *s_types; i++) {
+        s_matrix_dtype = s_types[i];
+        const bool is_exact = s_types[i] == SUMI_DTYPE_F32 || s_types[i] == SUMI_DTYPE_BF16;
         for (int part = 0; part < 2; part++) {
             const char* component = part == 0 ? "transformer" : "text_encoder";
             bag *b = empty_bag(0), *twin = empty_bag(1);
@@ -76,7 +76,7 @@ TEST(gguf_files_of_every_type_draw_what_their_values_do)
             if (part == 1) {
                 b = empty_bag(0);
                 take_gemma(b, "", needed_gemma);
-                t_matrix_dtype = types[i];
+                s_matrix_dtype = s_types[i];
                 twin = empty_bag(1);
                 convert(b, gguf_choice, twin, "");
             }
@@ -92,7 +92,7 @@ TEST(gguf_files_of_every_type_draw_what_their_values_do)
             const double off = distance(&got, &want);
             // 1 + w is rounded when it is stored
             if (part == 0 ? !is_same(&got, &want) : !(off < 1e-5))
-                printf("  %s as %s: latents are off by %.2g\n", component, sumi_dtype_get(types[i])->name, off);
+                printf("  %s as %s: latents are off by %.2g\n", component, sumi_dtype_get(s_types[i])->name, off);
             CHECK(part == 0 ? is_same(&got, &want) : off < 1e-5);
         }
     }
@@ -184,7 +184,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     if (!begin_newbie()) return 1;
-    t_is_linear = is_linear;
+    s_is_linear = is_linear;
     RUN(gguf_files_of_every_type_draw_what_their_values_do);
     RUN(fp8_without_scales_holds_norms_and_biases_too);
     RUN(scaled_fp8_is_understood_in_every_form);

@@ -5,12 +5,12 @@
 static void refused(const sumi_model_desc* desc, sumi_result result, const char* first, const char* second,
                     const char* third)
 {
-    t_host.log[0] = 0;
+    s_files_host.log[0] = 0;
     sumi_model* model = open_model(desc);
-    const char* text = t_message[0] != 0 ? t_message : t_host.log;
+    const char* text = s_message[0] != 0 ? s_message : s_files_host.log;
     const char* const said[] = {first, second, third};
     CHECK(model == NULL);
-    CHECK_NUMBER(t_result, result);
+    CHECK_NUMBER(s_result, result);
     for (int i = 0; i < 3; i++) {
         if (said[i] == NULL || strstr(text, said[i]) != NULL) continue;
         printf("  no \"%s\": %s\n", said[i], text);
@@ -81,7 +81,7 @@ TEST(a_missing_encoder_is_reported)
     sumi_prompt_desc prompt = sumi_prompt_defaults(model);
     sumi_job job;
     prompt.text = "a fox";
-    CHECK_NUMBER(sumi_submit_prompt(t_engine, &prompt, &job), SUMI_NOT_SUPPORTED);
+    CHECK_NUMBER(sumi_submit_prompt(s_engine, &prompt, &job), SUMI_NOT_SUPPORTED);
     sumi_model_close(model);
     desc.without_text_encoder = true;
     copy_released("released", false);
@@ -141,10 +141,10 @@ TEST(an_encoder_of_another_width_is_reported)
     cut_tensor(b, "clip_text_pooled_proj.0.weight", 0);
     cut_tensor(b, "clip_text_pooled_proj.1.weight", 1);
     write_tensors(b, scratch("dit", "narrow.safetensors"), NULL);
-    static const char config[] =
+    static const char s_config[] =
         "{\"_class_name\": \"NextDiT_CLIP\", \"dim\": 128, \"n_layers\": 2, \"axes_dims\": [8, "
         "12, 12]}"; // without the pooled vector's width, which would be told
-    write_file(scratch("dit", "config.json"), config, strlen(config));
+    write_file(scratch("dit", "config.json"), s_config, strlen(s_config));
     refused(&desc, SUMI_TENSOR_MISMATCH, "second text encoder", "128 values", "reads 64");
 }
 
@@ -165,21 +165,21 @@ TEST(lumina_2_is_refused_by_name)
 
 TEST(files_that_end_too_early_are_reported)
 {
-    static const char* const components[] = {"transformer", "clip_model"};
-    static const char* const files[] = {"diffusion_pytorch_model.safetensors", "model.safetensors"};
+    static const char* const s_components[] = {"transformer", "clip_model"};
+    static const char* const s_files[] = {"diffusion_pytorch_model.safetensors", "model.safetensors"};
     for (int i = 0; i < 2; i++) {
         char from[192];
         size_t bytes;
-        snprintf(from, sizeof from, MODEL "%s/%s", components[i], files[i]);
+        snprintf(from, sizeof from, MODEL "%s/%s", s_components[i], s_files[i]);
         FILE* file = system_open(from, "rb");
         CHECK(file != NULL);
         if (file == NULL) return;
-        static char data[2 << 20];
-        bytes = fread(data, 1, sizeof data, file);
+        static char s_data[2 << 20];
+        bytes = fread(s_data, 1, sizeof s_data, file);
         fclose(file);
         const size_t ends[] = {4, 2000, bytes - 100};
         for (int k = 0; k < 3; k++) {
-            write_file(scratch("short", "short.safetensors"), data, ends[k]);
+            write_file(scratch("short", "short.safetensors"), s_data, ends[k]);
             sumi_model_desc desc = parts();
             *(i == 0 ? &desc.transformer_path : &desc.text_encoder_2_path) = scratch("short", "short.safetensors");
             refused(&desc, SUMI_FILE_TRUNCATED, "short.safetensors", NULL, NULL);
@@ -217,11 +217,11 @@ TEST(every_missing_or_misshapen_tensor_is_reported_but_for_those_that_nothing_re
                 }
                 write_tensors(b, path, NULL);
                 sumi_model* model = open_model(&desc);
-                const bool is_told = t_result == SUMI_TENSOR_MISSING || t_result == SUMI_TENSOR_MISMATCH
-                                  || t_result == SUMI_MODEL_UNKNOWN; // without its marks it is no model at all
-                if (is_never_read(whole.name) ? model == NULL : !is_told || strstr(t_message, "broken") == NULL) {
-                    printf("  %s %s: result %d, %s\n", how == 0 ? "without" : "half of", whole.name, (int)t_result,
-                           t_message);
+                const bool is_told = s_result == SUMI_TENSOR_MISSING || s_result == SUMI_TENSOR_MISMATCH
+                                  || s_result == SUMI_MODEL_UNKNOWN; // without its marks it is no model at all
+                if (is_never_read(whole.name) ? model == NULL : !is_told || strstr(s_message, "broken") == NULL) {
+                    printf("  %s %s: result %d, %s\n", how == 0 ? "without" : "half of", whole.name, (int)s_result,
+                           s_message);
                     t_errors++;
                 }
                 sumi_model_close(model);

@@ -249,8 +249,8 @@ TEST(cuda_noise_depends_on_the_card_only_beyond_its_threads)
     torch_cuda_randn(&g, b, N);
     CHECK(memcmp(a, b, 196608 * sizeof *a) == 0);
     CHECK(memcmp(a + 196608, b + 196608, (N - 196608) * sizeof *a) != 0);
-    static const double first[] = {0.1940, 2.1614, -0.1721, 0.8491, -1.9244, 0.6530, -0.6494, -0.8175};
-    for (int i = 0; i < 8; i++) CHECK_NEAR((double)a[i], first[i], 5e-5, 0);
+    static const double s_first[] = {0.1940, 2.1614, -0.1721, 0.8491, -1.9244, 0.6530, -0.6494, -0.8175};
+    for (int i = 0; i < 8; i++) CHECK_NEAR((double)a[i], s_first[i], 5e-5, 0);
     free(a);
     free(b);
 }
@@ -275,7 +275,7 @@ TEST(cuda_noise_survives_impossible_cards)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&t_heap, NULL);
+    sumi_heap_init(&s_heap, NULL);
     RUN(cpu_noise_equals_torch_bit_for_bit);
     RUN(cpu_noise_equals_torch_bit_for_bit_without_avx2);
     RUN(cpu_noise_lanes_give_the_bits_of_portable_code);

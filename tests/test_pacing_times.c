@@ -13,18 +13,18 @@ TEST(each_state_and_event_has_its_action)
         sumi_time_state state;
         sumi_time_event event;
         sumi_time_action action;
-    } rows[] = {{SUMI_TIME_UNMEASURED, SUMI_TIME_MAY_HAVE_WAITED, SUMI_TIME_KEEP},
-                {SUMI_TIME_UNMEASURED, SUMI_TIME_SHORTER, SUMI_TIME_BEGIN},
-                {SUMI_TIME_UNMEASURED, SUMI_TIME_USUAL, SUMI_TIME_BEGIN},
-                {SUMI_TIME_DOUBTED, SUMI_TIME_MAY_HAVE_WAITED, SUMI_TIME_KEEP},
-                {SUMI_TIME_DOUBTED, SUMI_TIME_SHORTER, SUMI_TIME_TRY_AGAIN},
-                {SUMI_TIME_DOUBTED, SUMI_TIME_USUAL, SUMI_TIME_TRY_AGAIN},
-                {SUMI_TIME_KNOWN, SUMI_TIME_MAY_HAVE_WAITED, SUMI_TIME_KEEP},
-                {SUMI_TIME_KNOWN, SUMI_TIME_SHORTER, SUMI_TIME_REPLACE},
-                {SUMI_TIME_KNOWN, SUMI_TIME_USUAL, SUMI_TIME_LEARN}};
-    CHECK_NUMBER(sizeof rows / sizeof *rows, SUMI_TIME_STATE_COUNT * SUMI_TIME_EVENT_COUNT);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        CHECK_NUMBER(sumi_kind_time_action(rows[i].state, rows[i].event), rows[i].action);
+    } s_actions[] = {{SUMI_TIME_UNMEASURED, SUMI_TIME_MAY_HAVE_WAITED, SUMI_TIME_KEEP},
+                     {SUMI_TIME_UNMEASURED, SUMI_TIME_SHORTER, SUMI_TIME_BEGIN},
+                     {SUMI_TIME_UNMEASURED, SUMI_TIME_USUAL, SUMI_TIME_BEGIN},
+                     {SUMI_TIME_DOUBTED, SUMI_TIME_MAY_HAVE_WAITED, SUMI_TIME_KEEP},
+                     {SUMI_TIME_DOUBTED, SUMI_TIME_SHORTER, SUMI_TIME_TRY_AGAIN},
+                     {SUMI_TIME_DOUBTED, SUMI_TIME_USUAL, SUMI_TIME_TRY_AGAIN},
+                     {SUMI_TIME_KNOWN, SUMI_TIME_MAY_HAVE_WAITED, SUMI_TIME_KEEP},
+                     {SUMI_TIME_KNOWN, SUMI_TIME_SHORTER, SUMI_TIME_REPLACE},
+                     {SUMI_TIME_KNOWN, SUMI_TIME_USUAL, SUMI_TIME_LEARN}};
+    CHECK_NUMBER(sizeof s_actions / sizeof *s_actions, SUMI_TIME_STATE_COUNT * SUMI_TIME_EVENT_COUNT);
+    for (size_t i = 0; i < sizeof s_actions / sizeof *s_actions; i++)
+        CHECK_NUMBER(sumi_kind_time_action(s_actions[i].state, s_actions[i].event), s_actions[i].action);
 }
 
 // What is known of a kind: its time; while there is a doubt, the newest measurement and how many in a row were alike;
@@ -149,23 +149,23 @@ TEST(waits_for_weights_do_not_count)
         float known_us, submitted_us;
         double us;
         float after_us;
-    } rows[] = {{0, 1200, 5000, 1200},
-                {0, 1200, 1100, 1100},
-                {1000, 900, 5000, 925},
-                {1000, 0.05f, 5000, 1010},
-                {0, 0, 0, 0.1f}}; // the last one: 0 would mean that nothing was measured
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sumi_kind_time time = {rows[i].known_us, {0, 0, 0}};
+    } s_times[] = {{0, 1200, 5000, 1200},
+                   {0, 1200, 1100, 1100},
+                   {1000, 900, 5000, 925},
+                   {1000, 0.05f, 5000, 1010},
+                   {0, 0, 0, 0.1f}}; // the last one: 0 would mean that nothing was measured
+    for (size_t i = 0; i < sizeof s_times / sizeof *s_times; i++) {
+        sumi_kind_time time = {s_times[i].known_us, {0, 0, 0}};
         sumi_tempo tempo = {0};
-        const sumi_time_measured measured = {.us = rows[i].us,
-                                             .submitted_us = rows[i].submitted_us,
-                                             .now_us = rows[i].known_us > 0 ? (double)rows[i].known_us : 1200,
+        const sumi_time_measured measured = {.us = s_times[i].us,
+                                             .submitted_us = s_times[i].submitted_us,
+                                             .now_us = s_times[i].known_us > 0 ? (double)s_times[i].known_us : 1200,
                                              .op_us = 1200,
                                              .has_device = true,
                                              .has_waits = true,
                                              .times_in_a_job = 30};
         CHECK(sumi_kind_time_note(&time, &tempo, &measured).teaches);
-        CHECK_NEAR((double)time.us, (double)rows[i].after_us, 0, 0);
+        CHECK_NEAR((double)time.us, (double)s_times[i].after_us, 0, 0);
     }
 }
 
@@ -174,10 +174,10 @@ TEST(one_more_slice_is_wanted_after_times_with_waits)
     static const struct {
         sumi_kind_time time;
         bool wants;
-    } rows[] = {{{0, {0, 0, 1}}, false},      {{0, {0, 0, 2}}, true},     {{1500, {1600, 1, 1}}, false},
-                {{1500, {1600, 1, 2}}, true}, {{1000, {0, 0, 7}}, false}, {{1000, {0, 0, 8}}, true}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        CHECK(sumi_kind_time_wants_one_more(&rows[i].time) == rows[i].wants);
+    } s_wants[] = {{{0, {0, 0, 1}}, false},      {{0, {0, 0, 2}}, true},     {{1500, {1600, 1, 1}}, false},
+                   {{1500, {1600, 1, 2}}, true}, {{1000, {0, 0, 7}}, false}, {{1000, {0, 0, 8}}, true}};
+    for (size_t i = 0; i < sizeof s_wants / sizeof *s_wants; i++)
+        CHECK(sumi_kind_time_wants_one_more(&s_wants[i].time) == s_wants[i].wants);
 }
 
 // ---- The tempo of a device ------------------------------------------------------------------------------------------
@@ -191,21 +191,21 @@ TEST(tempo_tells_a_slow_device_from_a_shared_one)
         double now_us; // of work that took 1000
         bool is_shared;
         double learnt_us; // after another 1500
-    } rows[] = {{"too few", {120, 120}, 7, 1000, false, 1010},
-                {"all are slower", {120, 120}, 8, (double)1.2f * 1000, false, 1010},
-                {"all are nearly alike", {120, 136}, 32, (double)1.2f * 1000, false, 1010},
-                {"half are longer", {120, 140}, 8, 1000, true, 1000},
-                {"half are as before", {100, 200}, 32, 1000, true, 1000},
-                {"faster than known", {80, 80}, 32, 1000, false, 1010}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    } s_tempos[] = {{"too few", {120, 120}, 7, 1000, false, 1010},
+                    {"all are slower", {120, 120}, 8, (double)1.2f * 1000, false, 1010},
+                    {"all are nearly alike", {120, 136}, 32, (double)1.2f * 1000, false, 1010},
+                    {"half are longer", {120, 140}, 8, 1000, true, 1000},
+                    {"half are as before", {100, 200}, 32, 1000, true, 1000},
+                    {"faster than known", {80, 80}, 32, 1000, false, 1010}};
+    for (size_t i = 0; i < sizeof s_tempos / sizeof *s_tempos; i++) {
         sumi_tempo tempo = {0};
         const int errors = t_errors;
-        for (int n = 0; n < rows[i].count; n++) sumi_tempo_note(&tempo, 1000, 10.0 * rows[i].percents[n % 2]);
-        CHECK_NEAR(sumi_tempo_now_us(&tempo, 1000), rows[i].now_us, 0, 0);
-        CHECK(tempo.is_shared == rows[i].is_shared);
-        CHECK_NEAR(sumi_tempo_learn(&tempo, 1000, 1500), rows[i].learnt_us, 0, 0);
+        for (int n = 0; n < s_tempos[i].count; n++) sumi_tempo_note(&tempo, 1000, 10.0 * s_tempos[i].percents[n % 2]);
+        CHECK_NEAR(sumi_tempo_now_us(&tempo, 1000), s_tempos[i].now_us, 0, 0);
+        CHECK(tempo.is_shared == s_tempos[i].is_shared);
+        CHECK_NEAR(sumi_tempo_learn(&tempo, 1000, 1500), s_tempos[i].learnt_us, 0, 0);
         CHECK_NEAR(sumi_tempo_learn(&tempo, 1000, 600), 700, 0, 0); // shorter times are believed in any case
-        if (t_errors > errors) printf("  in the row \"%s\"\n", rows[i].what);
+        if (t_errors > errors) printf("  in the row \"%s\"\n", s_tempos[i].what);
     }
 }
 
@@ -250,11 +250,11 @@ TEST(op_ratio_moves_a_quarter_of_the_way)
         float before;
         double measured, share;
         float after;
-    } rows[] = {{0, 3, 1, 3},    {0, 3, 0.5, 2},  {2, 4, 1, 2.5f},    {2, 4, 0.5, 2.25f},
-                {2, 4, 7, 2.5f}, {0, 900, 1, 50}, {0, 0.01, 1, 0.05f}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        CHECK_NEAR((double)sumi_op_ratio_learn(rows[i].before, rows[i].measured, rows[i].share), (double)rows[i].after,
-                   0, 0);
+    } s_ratios[] = {{0, 3, 1, 3},    {0, 3, 0.5, 2},  {2, 4, 1, 2.5f},    {2, 4, 0.5, 2.25f},
+                    {2, 4, 7, 2.5f}, {0, 900, 1, 50}, {0, 0.01, 1, 0.05f}};
+    for (size_t i = 0; i < sizeof s_ratios / sizeof *s_ratios; i++)
+        CHECK_NEAR((double)sumi_op_ratio_learn(s_ratios[i].before, s_ratios[i].measured, s_ratios[i].share),
+                   (double)s_ratios[i].after, 0, 0);
     CHECK_NEAR((double)sumi_op_ratio_correction(0.0f, 2.0f), 1, 0, 0); // not measured: the prediction stays
     CHECK_NEAR((double)sumi_op_ratio_correction(3.0f, 2.0f), 1.5, 0, 0);
 }

@@ -22,12 +22,12 @@
 // Behind the prefix, which the library has to find out by itself.
 static wchar_t* prefixed(const char* path)
 {
-    static wchar_t wide[4096];
-    wcscpy(wide, L"\\\\?\\");
-    CHECK(MultiByteToWideChar(CP_UTF8, 0, path, -1, wide + 4, 4000) > 0);
-    for (wchar_t* at = wide; *at != 0; at++)
+    static wchar_t s_wide[4096];
+    wcscpy(s_wide, L"\\\\?\\");
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, path, -1, s_wide + 4, 4000) > 0);
+    for (wchar_t* at = s_wide; *at != 0; at++)
         if (*at == L'/') *at = L'\\';
-    return wide;
+    return s_wide;
 }
 
 static void make_folder(const char* path) { CHECK(CreateDirectoryW(prefixed(path), NULL)); }
@@ -50,7 +50,7 @@ static void check_is_file(const char* path)
 {
     sumi_file file;
     sumi_error error = {0};
-    CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, path, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_file_open(&file, &s_heap, NULL, path, &error), SUMI_OK);
     CHECK_NUMBER(file.bytes, 2);
     if (error.text[0] != 0) printf("  %s\n", error.text);
     sumi_file_close(&file);
@@ -58,14 +58,14 @@ static void check_is_file(const char* path)
 
 TEST(paths_may_be_long)
 {
-    static const char level[] = "/a folder of sixty characters, as deep trees of assets have it";
+    static const char s_level[] = "/a folder of sixty characters, as deep trees of assets have it";
     enum { LEVELS = 24, NAME_BYTES = 100 };
     char path[4000], other[4000 + NAME_BYTES];
     size_t ends[LEVELS + 1];
     snprintf(path, sizeof path, "%s", scratch("long", ""));
     ends[0] = strlen(path);
     for (int i = 0; i < LEVELS; i++) {
-        snprintf(path + ends[i], sizeof path - ends[i], "%s", level);
+        snprintf(path + ends[i], sizeof path - ends[i], "%s", s_level);
         ends[i + 1] = strlen(path);
         make_folder(path);
         snprintf(other, sizeof other, "%s/file", path);
@@ -76,10 +76,10 @@ TEST(paths_may_be_long)
         CHECK(!sumi_file_exists(NULL, other));
         sumi_file file;
         sumi_error error = {0};
-        CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, other, &error), SUMI_FILE_NOT_FOUND);
+        CHECK_NUMBER(sumi_file_open(&file, &s_heap, NULL, other, &error), SUMI_FILE_NOT_FOUND);
     }
     CHECK(ends[LEVELS] > 1400);
-    snprintf(other, sizeof other, "%s/./../%s/file", path, level + 1); // as joined paths may be
+    snprintf(other, sizeof other, "%s/./../%s/file", path, s_level + 1); // as joined paths may be
     check_is_file(other);
     for (int i = LEVELS; i > 0; i--) {
         path[ends[i]] = 0;
@@ -93,7 +93,7 @@ static void check_refused(const char* path, sumi_result wanted, const char* word
 {
     sumi_file file;
     sumi_error error = {0};
-    CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, path, &error), wanted);
+    CHECK_NUMBER(sumi_file_open(&file, &s_heap, NULL, path, &error), wanted);
     CHECK(file.data == NULL && file.heap == NULL);
     if (strstr(error.text, words) == NULL || strstr(error.text, path) == NULL) {
         printf("  %s: no \"%s\" in \"%s\"\n", path, words, error.text);
@@ -171,9 +171,9 @@ static void check_load(const char* model, const char* path, special kind, bool i
     desc.path = model;
     const sumi_model* opened = open_model(&desc);
     const bool is_missing = kind == DANGLING || (is_folder && kind != CIRCLE);
-    if (opened != NULL || t_result != (is_missing ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED)
-        || strstr(t_message, path) == NULL) {
-        printf("  a %s at %s: %s: %s\n", s_names[kind], path, sumi_result_text(t_result), t_message);
+    if (opened != NULL || s_result != (is_missing ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED)
+        || strstr(s_message, path) == NULL) {
+        printf("  a %s at %s: %s: %s\n", s_names[kind], path, sumi_result_text(s_result), s_message);
         t_errors++;
     }
 }
@@ -184,7 +184,7 @@ TEST(every_path_of_a_model_may_be_no_file)
     static const struct {
         const char *model, *path;
         bool is_folder;
-    } paths[] = {
+    } s_paths[] = {
         {"z", "model_index.json", false},
         {"z", "transformer/config.json", false},
         {"z", "transformer/diffusion_pytorch_model.safetensors.index.json", false},
@@ -212,15 +212,15 @@ TEST(every_path_of_a_model_may_be_no_file)
     system_remove(scratch("v", "tokenizer/tokenizer.json")); // vocab.json with merges.txt is what is left
     copy_model("tests/golden/qwen-image/model", scratch("q", ""));
     copy_model("tests/golden/qwen-image/model-edit", scratch("q", ""));
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    for (size_t i = 0; i < sizeof s_paths / sizeof *s_paths; i++) {
         char path[256], kept[300];
-        snprintf(path, sizeof path, "%s", scratch(paths[i].model, paths[i].path));
+        snprintf(path, sizeof path, "%s", scratch(s_paths[i].model, s_paths[i].path));
         snprintf(kept, sizeof kept, "%s.kept", path);
         CHECK(rename(path, kept) == 0);
         for (int kind = 0; kind < SPECIAL_COUNT; kind++) {
-            if (kind == (paths[i].is_folder ? FOLDER : PLAIN)) continue;
+            if (kind == (s_paths[i].is_folder ? FOLDER : PLAIN)) continue;
             make_special(path, (special)kind);
-            check_load(scratch(paths[i].model, ""), path, (special)kind, paths[i].is_folder);
+            check_load(scratch(s_paths[i].model, ""), path, (special)kind, s_paths[i].is_folder);
             system_remove(path);
         }
         CHECK(rename(kept, path) == 0);
@@ -249,18 +249,18 @@ TEST(adapters_and_given_paths_may_be_no_files)
         for (int kind = 0; kind < PLAIN; kind++) {
             if (kind == FOLDER && i == 0) continue; // a folder may be an adapter
             char made[256], opened[256];
-            snprintf(made, sizeof made, "%s/%s", t_folder, cases[i].made);
-            snprintf(opened, sizeof opened, "%s/%s", t_folder, cases[i].opened);
+            snprintf(made, sizeof made, "%s/%s", s_folder, cases[i].made);
+            snprintf(opened, sizeof opened, "%s/%s", s_folder, cases[i].opened);
             make_special(made, (special)kind);
             sumi_lora_desc desc = sumi_lora_defaults(model);
             desc.path = opened;
             sumi_job job = {0};
-            CHECK_NUMBER(sumi_submit_lora(t_engine, &desc, &job), SUMI_OK);
-            sumi_job_wait(t_engine, job, SUMI_FOREVER);
-            const sumi_job_status status = sumi_job_poll(t_engine, job);
+            CHECK_NUMBER(sumi_submit_lora(s_engine, &desc, &job), SUMI_OK);
+            sumi_job_wait(s_engine, job, SUMI_FOREVER);
+            const sumi_job_status status = sumi_job_poll(s_engine, job);
             CHECK_NUMBER(status.result, kind == DANGLING ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED);
             CHECK(strstr(status.message, made) != NULL);
-            sumi_job_discard(t_engine, job);
+            sumi_job_discard(s_engine, job);
             system_remove(made);
         }
     }
@@ -276,8 +276,8 @@ TEST(adapters_and_given_paths_may_be_no_files)
         if (i == 4) desc.tokenizer_path = fifo;
         if (i == 5) desc.processor_path = fifo;
         CHECK(open_model(&desc) == NULL);
-        CHECK_NUMBER(t_result, SUMI_FILE_READ_FAILED);
-        CHECK(strstr(t_message, "is a pipe, not a regular file") != NULL);
+        CHECK_NUMBER(s_result, SUMI_FILE_READ_FAILED);
+        CHECK(strstr(s_message, "is a pipe, not a regular file") != NULL);
     }
 }
 
@@ -312,7 +312,7 @@ TEST(broken_paths_are_told_apart)
     check_refused(scratch("broken", "circle"), SUMI_FILE_READ_FAILED, "form a circle");
     check_refused(scratch("broken", "nothing/below"), SUMI_FILE_NOT_FOUND, "no such file; check the path");
     sumi_file file;
-    CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, scratch("broken", "good"), NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_file_open(&file, &s_heap, NULL, scratch("broken", "good"), NULL), SUMI_OK);
     CHECK_NUMBER(file.bytes, 2);
     sumi_file_close(&file);
     CHECK(sumi_file_exists(NULL, scratch("broken", "link")) && !sumi_path_is_file(scratch("broken", "link")));
@@ -328,10 +328,10 @@ int main(int argc, char** argv)
 #if !defined(_WIN32)
     alarm(120); // a test that blocks ends the program
 #endif
-    static host h;
-    sumi_engine_desc desc = host_desc(&h);
-    sumi_heap_init(&t_heap, NULL);
-    t_engine = open_engine(&desc, NULL);
+    static host s_h;
+    sumi_engine_desc desc = host_desc(&s_h);
+    sumi_heap_init(&s_heap, NULL);
+    s_engine = open_engine(&desc, NULL);
     scratch("", "");
     RUN(paths_may_be_long);
     RUN(folders_and_devices_are_no_files);
@@ -339,7 +339,7 @@ int main(int argc, char** argv)
     RUN(adapters_and_given_paths_may_be_no_files);
     RUN(a_pipe_is_not_opened_at_all);
     RUN(broken_paths_are_told_apart);
-    sumi_engine_destroy(t_engine);
-    remove_folder(t_folder);
+    sumi_engine_destroy(s_engine);
+    remove_folder(s_folder);
     TEST_END();
 }

@@ -79,11 +79,11 @@ TEST(webps_of_every_kind_are_read)
 // Every cut of a file is refused or read, and never read past its end: the copy has exactly the bytes that are left.
 TEST(files_cut_short_are_refused)
 {
-    static const char* const names[] = {"plain.jpg", "progressive.jpg", "lossless.webp", "lossy.webp", "webui.jpg"};
+    static const char* const s_names[] = {"plain.jpg", "progressive.jpg", "lossless.webp", "lossy.webp", "webui.jpg"};
     char message[PICTURE_MESSAGE_BYTES];
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    for (size_t k = 0; k < sizeof s_names / sizeof *s_names; k++) {
         char path[256];
-        snprintf(path, sizeof path, FOLDER "%s", names[k]);
+        snprintf(path, sizeof path, FOLDER "%s", s_names[k]);
         if (!has_codec(path)) continue;
         FILE* file = fopen(path, "rb");
         uint8_t whole[8192];
@@ -93,7 +93,7 @@ TEST(files_cut_short_are_refused)
         for (size_t left = 0; left < bytes; left++) {
             uint8_t* copy = exact_copy(whole, left);
             picture_file image;
-            const bool is_read = picture_read_memory(copy, left, names[k], 3, &image, message);
+            const bool is_read = picture_read_memory(copy, left, s_names[k], 3, &image, message);
             CHECK(is_read == (image.pixels != NULL) && is_read == (message[0] == 0));
             if (left < bytes * 3 / 4) CHECK(!is_read); // the last bytes are an end mark or a checksum's
             picture_free(&image);
@@ -120,41 +120,41 @@ TEST(what_is_written_reads_back)
         picture_format format;
         const char* name;
         int32_t quality, limit;
-    } cases[] = {{PICTURE_PNG, "x.png", 0, 0},
-                 {PICTURE_JPEG, "x.jpg", 0, 12},
-                 {PICTURE_JPEG, "x.jpeg", 100, 4},
-                 {PICTURE_WEBP, "x.webp", 0, 24},
-                 {PICTURE_WEBP, "x.WEBP", 100, 0}};
-    static const char text[] = "a fox \xE5\x88\x9D\xE9\x9F\xB3 \xF0\x9F\x8C\x8A\nSteps: 8, Seed: 7, Size: 20x12";
+    } s_cases[] = {{PICTURE_PNG, "x.png", 0, 0},
+                   {PICTURE_JPEG, "x.jpg", 0, 12},
+                   {PICTURE_JPEG, "x.jpeg", 100, 4},
+                   {PICTURE_WEBP, "x.webp", 0, 24},
+                   {PICTURE_WEBP, "x.WEBP", 100, 0}};
+    static const char s_text[] = "a fox \xE5\x88\x9D\xE9\x9F\xB3 \xF0\x9F\x8C\x8A\nSteps: 8, Seed: 7, Size: 20x12";
     fill_pixels();
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        if (!has_codec(cases[k].name)) continue;
-        CHECK_NUMBER(picture_format_of_path(cases[k].name), cases[k].format);
+    for (size_t k = 0; k < sizeof s_cases / sizeof *s_cases; k++) {
+        if (!has_codec(s_cases[k].name)) continue;
+        CHECK_NUMBER(picture_format_of_path(s_cases[k].name), s_cases[k].format);
         for (int32_t channel_count = 1; channel_count <= 4; channel_count += channel_count == 1 ? 2 : 1) {
             // Rows with a gap behind them.
             const picture_source source = {
-                s_pixels, (int32_t)(20 * 4 / channel_count) - 2, 12, 20 * 4, channel_count, text, cases[k].quality};
+                s_pixels, (int32_t)(20 * 4 / channel_count) - 2, 12, 20 * 4, channel_count, s_text, s_cases[k].quality};
             void* data;
             size_t bytes;
             char message[PICTURE_MESSAGE_BYTES];
             picture_file got;
-            CHECK(picture_encode(cases[k].format, &source, &data, &bytes, message));
+            CHECK(picture_encode(s_cases[k].format, &source, &data, &bytes, message));
             CHECK_TEXT(message, "");
-            CHECK(picture_read_memory(data, bytes, cases[k].name, channel_count, &got, message));
-            CHECK_TEXT(got.parameters ? got.parameters : "(none)", text);
+            CHECK(picture_read_memory(data, bytes, s_cases[k].name, channel_count, &got, message));
+            CHECK_TEXT(got.parameters ? got.parameters : "(none)", s_text);
             CHECK_NUMBER(got.width, source.width);
             int largest = 0;
             for (int y = 0; y < 12 && got.pixels; y++) {
                 for (int i = 0; i < source.width * channel_count; i++) {
-                    if (channel_count != 4 && cases[k].limit > 0)
+                    if (channel_count != 4 && s_cases[k].limit > 0)
                         continue; // the pattern of four channels is noise in others
                     const int difference = abs(got.pixels[y * source.width * channel_count + i] - s_pixels[y * 80 + i]);
                     if (difference > largest) largest = difference;
                 }
             }
-            if (largest > cases[k].limit)
-                printf("  %s, %d channels: off by %d\n", cases[k].name, channel_count, largest);
-            CHECK(largest <= cases[k].limit);
+            if (largest > s_cases[k].limit)
+                printf("  %s, %d channels: off by %d\n", s_cases[k].name, channel_count, largest);
+            CHECK(largest <= s_cases[k].limit);
             picture_free(&got);
             free(data);
         }
@@ -167,12 +167,12 @@ TEST(what_cannot_be_written_is_refused)
     void* data;
     size_t bytes;
     picture_source source = {s_pixels, 20, 12, 80, 4, NULL, 0};
-    static const char* const unknown[] = {"x", "x.gif", "x.png.part", "png", ".", "", "a.b/c", "x.jpegs"};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
-        CHECK_NUMBER(picture_format_of_path(unknown[i]), PICTURE_UNKNOWN);
-        CHECK(!picture_path_is_possible(unknown[i], message));
+    static const char* const s_unknown[] = {"x", "x.gif", "x.png.part", "png", ".", "", "a.b/c", "x.jpegs"};
+    for (size_t i = 0; i < sizeof s_unknown / sizeof *s_unknown; i++) {
+        CHECK_NUMBER(picture_format_of_path(s_unknown[i]), PICTURE_UNKNOWN);
+        CHECK(!picture_path_is_possible(s_unknown[i], message));
         CHECK(strstr(message, "write .png, .jpg") != NULL);
-        CHECK(!picture_write(unknown[i], &source, message));
+        CHECK(!picture_write(s_unknown[i], &source, message));
     }
     CHECK(!picture_encode(PICTURE_UNKNOWN, &source, &data, &bytes, message) && message[0] && !data);
     source.quality = 101;
@@ -205,17 +205,18 @@ TEST(what_cannot_be_written_is_refused)
 // TIFF 6.0, Orientation: the side of the upright picture at which row 0 lies, and that at which column 0 lies.
 TEST(jpegs_are_turned_upright)
 {
-    static const char sides[9][2] = {"", "TL", "TR", "BR", "BL", "LT", "RT", "RB", "LB"};
+    static const char s_sides[9][2] = {"", "TL", "TR", "BR", "BL", "LT", "RT", "RB", "LB"};
     NEEDS_CODEC("x.jpg");
     // 24 x 16 pixels: the corner of row 0 and column 0 is red, the other one of row 0 green, the rest blue.
-    static uint8_t stored[16 * 24 * 3];
+    static uint8_t s_stored[16 * 24 * 3];
     for (int y = 0; y < 16; y++)
-        for (int x = 0; x < 24; x++) stored[(y * 24 + x) * 3 + (y >= 8 ? 2 : x < 12 ? 0 : 1)] = 250;
+        for (int x = 0; x < 24; x++) s_stored[(y * 24 + x) * 3 + (y >= 8 ? 2 : x < 12 ? 0 : 1)] = 250;
     for (int orientation = 1; orientation <= 8; orientation++) {
         char message[PICTURE_MESSAGE_BYTES];
         void* jpeg;
         size_t bytes;
-        CHECK(picture_encode(PICTURE_JPEG, &(picture_source){stored, 24, 16, 72, 3, NULL, 95}, &jpeg, &bytes, message));
+        CHECK(
+            picture_encode(PICTURE_JPEG, &(picture_source){s_stored, 24, 16, 72, 3, NULL, 95}, &jpeg, &bytes, message));
         // An EXIF marker with one entry, behind the first two bytes of the file.
         uint8_t marker[4 + 6 + 8 + 2 + 12 + 4] = {0xFF, 0xE1,
                                                   0,    sizeof marker - 2,
@@ -242,7 +243,7 @@ TEST(jpegs_are_turned_upright)
         CHECK_NUMBER(got.width, is_wide ? 24 : 16);
         CHECK_NUMBER(got.height, is_wide ? 16 : 24);
         // The corner where row 0 and column 0 meet; the green one lies at the other end of row 0.
-        const char* side = sides[orientation];
+        const char* side = s_sides[orientation];
         const bool right = side[0] == 'R' || side[1] == 'R', bottom = side[0] == 'B' || side[1] == 'B',
                    row_lies_flat = side[0] == 'T' || side[0] == 'B';
         const int red_x = right ? got.width - 2 : 1, red_y = bottom ? got.height - 2 : 1,
@@ -313,11 +314,11 @@ TEST(every_code_point_survives_utf8_and_utf16)
         free(comment);
         free(block);
     }
-    static const char* const invalid[] = {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
-                                          "\xF8", "\xC3",     "\xE2\x82"};
+    static const char* const s_invalid[] = {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                                            "\xF8", "\xC3",     "\xE2\x82"};
     uint32_t ignored;
-    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
-        CHECK(utf8_decode(invalid[i], strlen(invalid[i]), &ignored) == 0);
+    for (size_t i = 0; i < sizeof s_invalid / sizeof *s_invalid; i++)
+        CHECK(utf8_decode(s_invalid[i], strlen(s_invalid[i]), &ignored) == 0);
 }
 
 static void check_same_parameters(const parameters* a, const parameters* b)
@@ -380,13 +381,13 @@ TEST(parameters_read_what_parameters_write)
 
 TEST(parameters_of_other_programs_are_read)
 {
-    static const char webui[] =
+    static const char s_webui[] =
         "a fox\nin snow\nNegative prompt: fog, rain\nSteps: 20, Sampler: Euler a, Schedule type: Karras, CFG scale: "
         "7.5, "
         "Seed: 12345, Size: 512x768, Model hash: 6ce0161689, Model: v1-5-pruned, Denoising strength: 0.4, "
         "Lora hashes: \"ink: 1a2b, fox: 3c4d\", Version: v1.10.1";
     parameters got;
-    char* strings = parameters_read(webui, &got);
+    char* strings = parameters_read(s_webui, &got);
     parameters wanted = parameters_none();
     wanted.prompt = "a fox\nin snow", wanted.negative = "fog, rain", wanted.model_name = "v1-5-pruned";
     wanted.step_count = 20, wanted.cfg_scale = 7.5f, wanted.seed = 12345, wanted.has_seed = true;

@@ -61,8 +61,8 @@ TEST(batch_equals_single_jobs_and_slices_change_nothing)
 // bit of them, and guided evaluations keep residuals of their own.
 TEST(evaluations_reuse_the_residual_of_earlier_ones)
 {
-    static const bool none[12] = {false}, some[12] = {[2] = true, [4] = true, [5] = true, [10] = true};
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_DPMPP_2M};
+    static const bool s_none[12] = {false}, s_some[12] = {[2] = true, [4] = true, [5] = true, [10] = true};
+    static const sumi_solver s_solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_DPMPP_2M};
     scene* s = open_scene();
     const size_t size = 16 * 6 * 8;
     sumi_error error = {0};
@@ -73,11 +73,11 @@ TEST(evaluations_reuse_the_residual_of_earlier_ones)
             .r = {.prompts = prompts, .prompt_count = 2, .items = &item, .item_count = 1, .width = 64, .height = 48},
             .ids = (const int32_t(*)[512])s->ids,
             .noise = s->noise};
-        set_schedule(&j, s->network, solvers[i / 2], 12, 3.0f);
+        set_schedule(&j, s->network, s_solvers[i / 2], 12, 3.0f);
         // With such short steps an evaluation is nearly the one before it.
         float sigmas[13];
         for (int32_t e = 0; e <= 12; e++) sigmas[e] = 0.7f - 2e-5f * (float)e;
-        CHECK_NUMBER(sumi_solver_rows(solvers[i / 2], sigmas, 12, j.rows), 12);
+        CHECK_NUMBER(sumi_solver_rows(s_solvers[i / 2], sigmas, 12, j.rows), 12);
         for (int32_t e = 0; e < 12; e++) {
             j.rows[e].guidance = 3.0f;
             j.times[e] = sumi_network_time(s->network, j.rows[e].sigma);
@@ -89,9 +89,9 @@ TEST(evaluations_reuse_the_residual_of_earlier_ones)
         }
         float* plain = run_job(s->network, &j, 0, NULL, &error);
         j.r.caches_steps = true;
-        j.reused = none;
+        j.reused = s_none;
         float* whole = run_job(s->network, &j, 0, NULL, &error);
-        j.reused = some;
+        j.reused = s_some;
         float *reused = run_job(s->network, &j, 0, NULL, &error), *sliced = run_job(s->network, &j, 3, NULL, &error);
         CHECK(plain != NULL && whole != NULL && reused != NULL && sliced != NULL);
         if (plain != NULL && whole != NULL && reused != NULL && sliced != NULL) {
@@ -115,19 +115,19 @@ TEST(evaluations_reuse_the_residual_of_earlier_ones)
 // Every solver runs, and previews do not touch the result.
 TEST(solvers_run_and_previews_change_nothing)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN,      SUMI_SOLVER_MIDPOINT,
-                                          SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
-                                          SUMI_SOLVER_RES_MULTISTEP};
+    static const sumi_solver s_solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN,      SUMI_SOLVER_MIDPOINT,
+                                            SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
+                                            SUMI_SOLVER_RES_MULTISTEP};
     scene* s = open_scene();
     sumi_error error = {0};
     sumi_pipeline_prompt prompt = {.token_count = {s->counts[1]}};
     sumi_pipeline_item item = {0, -1};
-    for (size_t i = 0; i < sizeof solvers / sizeof *solvers && s->network != NULL; i++) {
+    for (size_t i = 0; i < sizeof s_solvers / sizeof *s_solvers && s->network != NULL; i++) {
         job j = {
             .r = {.prompts = &prompt, .prompt_count = 1, .items = &item, .item_count = 1, .width = 64, .height = 48},
             .ids = (const int32_t(*)[512])(s->ids + 1),
             .noise = s->noise};
-        set_schedule(&j, s->network, solvers[i], 5, 0);
+        set_schedule(&j, s->network, s_solvers[i], 5, 0);
         float* plain = run_job(s->network, &j, 0, NULL, &error);
         j.r.previews = true;
         float* shown = run_job(s->network, &j, 0, NULL, &error);
@@ -147,10 +147,10 @@ TEST(solvers_run_and_previews_change_nothing)
 TEST(inpainting_keeps_what_is_not_masked)
 {
     scene* s = open_scene();
-    static uint8_t pixels[48 * 64 * 3];
-    static float mask[6 * 8];
-    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 13 % 251);
-    for (size_t i = 0; i < 48; i++) mask[i] = i % 8 < 4 ? 1.0f : 0.0f;
+    static uint8_t s_pixels[48 * 64 * 3];
+    static float s_mask[6 * 8];
+    for (size_t i = 0; i < sizeof s_pixels; i++) s_pixels[i] = (uint8_t)(i * 13 % 251);
+    for (size_t i = 0; i < 48; i++) s_mask[i] = i % 8 < 4 ? 1.0f : 0.0f;
     sumi_error error = {0};
     sumi_pipeline_prompt prompt = {.token_count = {s->counts[1]}};
     sumi_pipeline_item items[2] = {{0, -1}, {0, -1}};
@@ -164,14 +164,14 @@ TEST(inpainting_keeps_what_is_not_masked)
                    .inpaints = true},
              .ids = (const int32_t(*)[512])(s->ids + 1),
              .noise = s->noise,
-             .pixels = pixels,
-             .mask = mask};
+             .pixels = s_pixels,
+             .mask = s_mask};
     if (s->network != NULL) {
         set_schedule(&j, s->network, SUMI_SOLVER_EULER, 3, 0);
         float* x = run_job(s->network, &j, 0, NULL, &error);
         CHECK(x != NULL);
         for (size_t k = 0; k < 16 * 48 && x != NULL; k++) {
-            if (mask[k % 48] == 0.0f) CHECK(x[k] == x[16 * 48 + k]); // other noise, same kept region
+            if (s_mask[k % 48] == 0.0f) CHECK(x[k] == x[16 * 48 + k]); // other noise, same kept region
             else CHECK(x[k] != x[16 * 48 + k]);
         }
         free(x);
@@ -189,7 +189,7 @@ TEST(tiles_bound_the_memory_of_decoding)
     for (int tiled = 0; tiled < 2; tiled++) {
         sumi_plan plan;
         sumi_error error = {0};
-        sumi_plan_begin(&plan, &t_heap, 4);
+        sumi_plan_begin(&plan, &s_heap, 4);
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 16, 96 * 96),
                    picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 768 * 768, 3);
@@ -246,7 +246,7 @@ TEST(requests_that_make_no_sense_are_refused)
         sumi_plan plan;
         sumi_pipeline pipeline;
         sumi_error error = {0};
-        sumi_plan_begin(&plan, &t_heap, 4);
+        sumi_plan_begin(&plan, &s_heap, 4);
         sumi_result result = sumi_pipeline_write(network, &r, &plan, &pipeline, &error);
         if (result != SUMI_INVALID_ARGUMENT) printf("  request %d: result %d, \"%s\"\n", i, (int)result, error.text);
         CHECK(result == SUMI_INVALID_ARGUMENT && error.text[0] != 0);
@@ -259,16 +259,16 @@ TEST(prompts_are_templated_and_cut_at_512_tokens)
 {
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
-    static char text[8000];
+    static char s_text[8000];
     int32_t ids[600], count = 0, first[512], short_count = 0;
     sumi_error error = {0};
-    memset(text, 'x', sizeof text);
-    for (size_t i = 0; i < sizeof text; i += 2) text[i] = ' ';
-    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = text, .bytes = sizeof text},
+    memset(s_text, 'x', sizeof s_text);
+    for (size_t i = 0; i < sizeof s_text; i += 2) s_text[i] = ' ';
+    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = s_text, .bytes = sizeof s_text},
                              &(sumi_prompt_ids){ids, 600, NULL}, &count, &error),
                  SUMI_OK);
     CHECK_NUMBER(count, 512);
-    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = text, .bytes = sizeof text},
+    CHECK_NUMBER(read_prompt(network, 0, &(sumi_prompt_text){.text = s_text, .bytes = sizeof s_text},
                              &(sumi_prompt_ids){first, 3, NULL}, &short_count, &error),
                  SUMI_OK);
     CHECK_NUMBER(short_count, 3);

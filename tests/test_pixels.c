@@ -54,7 +54,7 @@ TEST(resize_equals_pillow_bit_for_bit)
                 uint8_t* got = malloc(bytes);
                 sumi_error error = {0};
                 CHECK_NUMBER(
-                    sumi_pixels_resize(&t_heap, &(sumi_pixels){in.data, in.width, in.height, 3 * in.width, 3},
+                    sumi_pixels_resize(&s_heap, &(sumi_pixels){in.data, in.width, in.height, 3 * in.width, 3},
                                        &(sumi_resized_pixels){got, want.width, want.height,
                                                               filter ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC},
                                        &error),
@@ -80,10 +80,10 @@ TEST(resize_treats_channels_alone_and_minds_row_bytes)
         for (int32_t c = 0; c < channels; c++) {
             for (int y = 0; y < H; y++)
                 for (int i = 0; i < W; i++) one[y * W + i] = source[y * (4 * W + 13) + i * channels + c];
-            CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){one, W, H, W, 1},
+            CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){one, W, H, W, 1},
                                             &(sumi_resized_pixels){expected, NW, NH, SUMI_FILTER_LANCZOS}, NULL),
                          SUMI_OK);
-            CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){source, W, H, 4 * W + 13, channels},
+            CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){source, W, H, 4 * W + 13, channels},
                                             &(sumi_resized_pixels){got, NW, NH, SUMI_FILTER_LANCZOS}, NULL),
                          SUMI_OK);
             int wrong = 0;
@@ -91,7 +91,7 @@ TEST(resize_treats_channels_alone_and_minds_row_bytes)
             CHECK_NUMBER(wrong, 0);
         }
     uint8_t copy[4 * W * H];
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){source, W, H, 4 * W + 13, 4},
+    CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){source, W, H, 4 * W + 13, 4},
                                     &(sumi_resized_pixels){copy, W, H, SUMI_FILTER_LANCZOS}, NULL),
                  SUMI_OK);
     for (int y = 0; y < H; y++) CHECK(memcmp(copy + y * 4 * W, source + y * (4 * W + 13), 4 * W) == 0);
@@ -99,20 +99,20 @@ TEST(resize_treats_channels_alone_and_minds_row_bytes)
 
 TEST(resize_keeps_flat_images_flat)
 {
-    static const int32_t sizes[] = {1, 2, 3, 7, 64, 200};
+    static const int32_t s_sizes[] = {1, 2, 3, 7, 64, 200};
     for (int a = 0; a < 6; a++)
         for (int b = 0; b < 6; b++)
             for (int f = 0; f < 2; f++) {
-                uint8_t* in = malloc((size_t)sizes[a] * 3);
-                uint8_t* out = malloc((size_t)sizes[b] * 5);
-                memset(in, f ? 255 : 93, (size_t)sizes[a] * 3);
-                CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){in, sizes[a], 3, sizes[a], 1},
-                                                &(sumi_resized_pixels){out, sizes[b], 5,
+                uint8_t* in = malloc((size_t)s_sizes[a] * 3);
+                uint8_t* out = malloc((size_t)s_sizes[b] * 5);
+                memset(in, f ? 255 : 93, (size_t)s_sizes[a] * 3);
+                CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){in, s_sizes[a], 3, s_sizes[a], 1},
+                                                &(sumi_resized_pixels){out, s_sizes[b], 5,
                                                                        f ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC},
                                                 NULL),
                              SUMI_OK);
                 int wrong = 0;
-                for (int i = 0; i < sizes[b] * 5; i++) wrong += out[i] != (f ? 255 : 93);
+                for (int i = 0; i < s_sizes[b] * 5; i++) wrong += out[i] != (f ? 255 : 93);
                 CHECK_NUMBER(wrong, 0);
                 free(in);
                 free(out);
@@ -177,10 +177,10 @@ TEST(image_and_mask_are_prepared_as_the_reference_does)
         size_t count = (size_t)nw * (size_t)nh;
         uint8_t *rgb = malloc(3 * count), *binary = malloc(count);
         float* latent = malloc(count / 64 * sizeof *latent);
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){image->data, w, h, 3 * w, 3}, nw, nh, rgb, NULL),
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &(sumi_pixels){image->data, w, h, 3 * w, 3}, nw, nh, rgb, NULL),
                      SUMI_OK);
         CHECK(memcmp(rgb, want->data, 3 * count) == 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, binary, latent, NULL),
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, binary, latent, NULL),
                      SUMI_OK);
         CHECK(memcmp(binary, want_mask->data, count) == 0);
         int wrong = 0;
@@ -194,23 +194,23 @@ TEST(image_and_mask_are_prepared_as_the_reference_does)
         const uint8_t *from = image->data, *grey = mask->data;
         for (size_t i = 0; i < (size_t)w * (size_t)h; i++)
             memcpy(four + 4 * i, from + 3 * i, 3), four[4 * i + 3] = (uint8_t)(i * 7);
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL), SUMI_OK);
         CHECK(memcmp(rgb, again, 3 * count) == 0);
         for (size_t i = 0; i < (size_t)w * (size_t)h; i++) {
             memset(grey_rgb + 3 * i, grey[i], 3);
             memset(four + 4 * i, grey[i], 3);
             four[4 * i + 3] = 255;
         }
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, again, NULL, NULL),
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, again, NULL, NULL),
                      SUMI_OK);
         CHECK(memcmp(binary, again, count) == 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL, NULL),
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL, NULL),
                      SUMI_OK);
         CHECK(memcmp(binary, again, count) == 0);
         // A grey picture equals the RGB picture of equal channels.
         uint8_t* repeated = malloc(3 * count);
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, again, NULL), SUMI_OK);
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, repeated, NULL),
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, again, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, repeated, NULL),
                      SUMI_OK);
         CHECK(memcmp(repeated, again, 3 * count) == 0);
         free(four), free(grey_rgb), free(again), free(repeated), free(rgb), free(binary), free(latent);
@@ -221,74 +221,75 @@ TEST(image_and_mask_are_prepared_as_the_reference_does)
 TEST(mask_threshold_and_luma_are_pillows)
 {
     // 127 keeps, 128 repaints; luma of pure colours 76, 150, 29; green 219 gives 129, 216 gives 127.
-    static const uint8_t grey[] = {127, 128, 0, 255};
-    static const uint8_t rgb[] = {255, 0, 0, 0, 255, 0, 0, 219, 0, 0, 216, 0};
-    static const uint8_t rgba[] = {255, 255, 255, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 255, 0, 3};
+    static const uint8_t s_grey[] = {127, 128, 0, 255};
+    static const uint8_t s_rgb[] = {255, 0, 0, 0, 255, 0, 0, 219, 0, 0, 216, 0};
+    static const uint8_t s_rgba[] = {255, 255, 255, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 255, 0, 3};
     uint8_t mask[4];
-    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){grey, 4, 1, 4, 1}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_grey, 4, 1, 4, 1}, 4, 1, mask, NULL, NULL), SUMI_OK);
     CHECK(memcmp(mask, (uint8_t[]){0, 1, 0, 1}, 4) == 0);
-    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){rgb, 4, 1, 12, 3}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_rgb, 4, 1, 12, 3}, 4, 1, mask, NULL, NULL), SUMI_OK);
     CHECK(memcmp(mask, (uint8_t[]){0, 1, 1, 0}, 4) == 0);
-    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){rgba, 4, 1, 16, 4}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_rgba, 4, 1, 16, 4}, 4, 1, mask, NULL, NULL), SUMI_OK);
     CHECK(memcmp(mask, (uint8_t[]){1, 1, 0, 1}, 4) == 0);
 }
 
 TEST(pixels_refuse_hostile_sizes_and_say_why)
 {
-    static const uint8_t data[64] = {0};
-    static const sumi_pixels bad[] = {
+    static const uint8_t s_data[64] = {0};
+    static const sumi_pixels s_bad[] = {
         {NULL, 4, 4, 4, 1},
-        {data, 0, 4, 4, 1},
-        {data, 4, 0, 4, 1},
-        {data, -4, 4, 4, 1},
-        {data, 4, INT32_MIN, 4, 1},
-        {data, 32769, 1, INT32_MAX, 1},
-        {data, INT32_MAX, 1, INT32_MAX, 4},
-        {data, 4, 4, 3, 1},
-        {data, 4, 4, 11, 3},
-        {data, 4, 4, 0, 1},
-        {data, 4, 4, -16, 4},
-        {data, 4, 4, 16, 2},
-        {data, 4, 4, 16, 0},
-        {data, 4, 4, 16, -1},
-        {data, 4, 4, 64, 5},
+        {s_data, 0, 4, 4, 1},
+        {s_data, 4, 0, 4, 1},
+        {s_data, -4, 4, 4, 1},
+        {s_data, 4, INT32_MIN, 4, 1},
+        {s_data, 32769, 1, INT32_MAX, 1},
+        {s_data, INT32_MAX, 1, INT32_MAX, 4},
+        {s_data, 4, 4, 3, 1},
+        {s_data, 4, 4, 11, 3},
+        {s_data, 4, 4, 0, 1},
+        {s_data, 4, 4, -16, 4},
+        {s_data, 4, 4, 16, 2},
+        {s_data, 4, 4, 16, 0},
+        {s_data, 4, 4, 16, -1},
+        {s_data, 4, 4, 64, 5},
     };
     uint8_t out[64 * 3];
     float latent[4];
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof s_bad / sizeof *s_bad; i++) {
         sumi_error error = {0};
-        CHECK_NUMBER(sumi_pixels_check(&bad[i], "the start image", &error), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_pixels_check(&s_bad[i], "the start image", &error), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(error.text, "the start image") != NULL);
         error = (sumi_error){0};
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &bad[i], 8, 8, out, &error), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &s_bad[i], 8, 8, out, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strlen(error.text) > 20);
         error = (sumi_error){0};
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &bad[i], 8, 8, out, latent, &error), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &s_bad[i], 8, 8, out, latent, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strlen(error.text) > 20);
     }
-    const sumi_pixels good = {data, 4, 4, 4, 1};
-    static const int32_t sizes[][2] = {{0, 8}, {8, 0}, {-1, 8}, {8, INT32_MIN}, {32769, 8}, {8, INT32_MAX}};
+    const sumi_pixels good = {s_data, 4, 4, 4, 1};
+    static const int32_t s_sizes[][2] = {{0, 8}, {8, 0}, {-1, 8}, {8, INT32_MIN}, {32769, 8}, {8, INT32_MAX}};
     for (size_t i = 0; i < 6; i++) {
         sumi_error error = {0};
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &good, sizes[i][0], sizes[i][1], out, &error), SUMI_INVALID_ARGUMENT);
-        CHECK(error.text[0] != 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, sizes[i][0], sizes[i][1], out, latent, NULL),
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &good, s_sizes[i][0], s_sizes[i][1], out, &error),
                      SUMI_INVALID_ARGUMENT);
-        CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){data, 4, 4, 4, 1},
-                                        &(sumi_resized_pixels){out, sizes[i][0], sizes[i][1], SUMI_FILTER_LANCZOS},
+        CHECK(error.text[0] != 0);
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, s_sizes[i][0], s_sizes[i][1], out, latent, NULL),
+                     SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){s_data, 4, 4, 4, 1},
+                                        &(sumi_resized_pixels){out, s_sizes[i][0], s_sizes[i][1], SUMI_FILTER_LANCZOS},
                                         NULL),
                      SUMI_INVALID_ARGUMENT);
     }
-    CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, NULL, 8, 8, out, NULL), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &good, 8, 8, NULL, NULL), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 8, 8, NULL, NULL, NULL), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){data, 4, 4, 4, 1},
+    CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, NULL, 8, 8, out, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &good, 8, 8, NULL, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, 8, 8, NULL, NULL, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){s_data, 4, 4, 4, 1},
                                     &(sumi_resized_pixels){NULL, 8, 8, SUMI_FILTER_LANCZOS}, NULL),
                  SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, &(sumi_pixels){data, 4, 4, 4, 1},
+    CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){s_data, 4, 4, 4, 1},
                                     &(sumi_resized_pixels){out, 8, 8, (sumi_filter)9}, NULL),
                  SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 7, 7, out, latent, NULL), SUMI_OK); // no latent pixel at all
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, 7, 7, out, latent, NULL), SUMI_OK); // no latent pixel at all
 }
 
 TEST(pixels_survive_every_failing_allocation)
@@ -378,7 +379,7 @@ TEST(preview_factors_give_the_recorded_preview)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&t_heap, NULL);
+    sumi_heap_init(&s_heap, NULL);
     RUN(resize_equals_pillow_bit_for_bit);
     RUN(resize_treats_channels_alone_and_minds_row_bytes);
     RUN(resize_keeps_flat_images_flat);

@@ -102,9 +102,9 @@ TEST(plan_arena_has_no_overlaps_for_random_graphs)
 // that is detected.
 TEST(plan_values_live_through_a_section_and_its_alternative)
 {
-    static const char* const messages[] = {"lives until both end", "lives until the section ends",
-                                           "has the kind and the counters of the section before it",
-                                           "value kept: row 0 is read, but", ""};
+    static const char* const s_messages[] = {"lives until both end", "lives until the section ends",
+                                             "has the kind and the counters of the section before it",
+                                             "value kept: row 0 is read, but", ""};
     for (int broken = 0; broken < 5; broken++) {
         sumi_error error = {0};
         sumi_plan plan;
@@ -128,7 +128,7 @@ TEST(plan_values_live_through_a_section_and_its_alternative)
         if (broken == 3) {
             const sumi_result result = sumi_plan_finish(&plan, &error);
             if (result == SUMI_OK) CHECK(sumi_plan_validate(&plan, &error) == SUMI_INTERNAL);
-            CHECK(strstr(error.text, messages[broken]) != NULL);
+            CHECK(strstr(error.text, s_messages[broken]) != NULL);
             sumi_plan_end(&plan);
             continue;
         }
@@ -146,7 +146,7 @@ TEST(plan_values_live_through_a_section_and_its_alternative)
         if (broken == 1) plan.values[table.id - 1].last_use = plan.sections[1].op_end - 2;
         if (broken == 2) plan.sections[2].repeat = 4;
         CHECK_NUMBER(sumi_plan_validate(&plan, &error), broken < 4 ? SUMI_INTERNAL : SUMI_OK);
-        CHECK(strstr(error.text, messages[broken]) != NULL);
+        CHECK(strstr(error.text, s_messages[broken]) != NULL);
         sumi_plan_end(&plan);
     }
     sumi_plan plan; // there is nothing to be an alternative to
@@ -505,7 +505,7 @@ TEST(plan_keeps_the_first_writing_error)
 TEST(plan_refuses_means_and_biases_that_do_not_fit)
 {
     sumi_weight table = make_weight(30, 64), bias = make_weight(1, 64), narrow = make_weight(1, 32);
-    static const sumi_span wrong_spans[][2] = {
+    static const sumi_span s_wrong_spans[][2] = {
         {{0, 4}, {4, 12}}, {{0, 4}, {-1, 4}}, {{0, 4}, {4, 13}}, {{0, 4}, {4, 0}}, {{0, 4}, {2147483647, 2147483647}}};
     for (int wrong = 0; wrong < 11; wrong++) {
         sumi_plan plan;
@@ -524,7 +524,7 @@ TEST(plan_refuses_means_and_biases_that_do_not_fit)
                                                      .scale = wrong == 7 ? row : SUMI_NO_ROW,
                                                      .shift = wrong == 8 ? row : SUMI_NO_ROW,
                                                      .silu = wrong == 9});
-        sumi_span spans[2] = {wrong_spans[wrong < 5 ? wrong : 0][0], wrong_spans[wrong < 5 ? wrong : 0][1]};
+        sumi_span spans[2] = {s_wrong_spans[wrong < 5 ? wrong : 0][0], s_wrong_spans[wrong < 5 ? wrong : 0][1]};
         sumi_value means = sumi_plan_mean_rows(&plan, "pool", x, spans, wrong == 10 ? 0 : 2);
         spans[0].begin = 7;
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), wrong == 0 ? SUMI_OK : SUMI_INTERNAL);
@@ -541,7 +541,7 @@ TEST(plan_refuses_means_and_biases_that_do_not_fit)
 // Guidance and latent statistics: what is refused, and that lists are the plan's own.
 TEST(plan_refuses_guidance_and_statistics_that_do_not_fit)
 {
-    static const int32_t positive[] = {0}, negative[] = {1};
+    static const int32_t s_positive[] = {0}, s_negative[] = {1};
     for (int wrong = 0; wrong < 11; wrong++) {
         float scale[4] = {1.0f, 2.0f, 3.0f, 4.0f}, shift[4] = {0.5f, 0.25f, 0.125f, 0.0f}, none = 0.0f;
         if (wrong == 1) scale[2] = 0.0f;
@@ -566,8 +566,8 @@ TEST(plan_refuses_guidance_and_statistics_that_do_not_fit)
         sumi_plan_guide(&plan, &(sumi_plan_guide_args){.predictions = both,
                                                        .item_count = 1,
                                                        .channels = 4,
-                                                       .positive = positive,
-                                                       .negative = negative,
+                                                       .positive = s_positive,
+                                                       .negative = s_negative,
                                                        .scale = {table, 10, false},
                                                        .rule = wrong == 6 ? SUMI_GUIDANCE_MODEL
                                                              : wrong == 7 ? (sumi_guidance_rule)4
@@ -864,36 +864,36 @@ TEST(weight_stack_reads_rows_across_parts)
 static void check_changed(sumi_dtype dtype, const void* down, const float* down_values)
 {
     enum { ROWS = 9, COLS = 608, RANK = 5 };
-    static float first[4 * COLS], up[ROWS * RANK], rows[ROWS][COLS + 1], one[COLS], piece[ROWS][COLS];
-    static uint16_t second[5 * COLS];
-    for (int i = 0; i < 4 * COLS; i++) first[i] = (float)(i * 37 % 101) / 64.0f;
-    for (int i = 0; i < 5 * COLS; i++) second[i] = sumi_float_to_bf16((float)(i * 53 % 97) / 32.0f);
-    for (int i = 0; i < ROWS * RANK; i++) up[i] = (float)(i * 31 % 23 - 11) / 8.0f;
+    static float s_first[4 * COLS], s_up[ROWS * RANK], s_rows[ROWS][COLS + 1], s_one[COLS], s_piece[ROWS][COLS];
+    static uint16_t s_second[5 * COLS];
+    for (int i = 0; i < 4 * COLS; i++) s_first[i] = (float)(i * 37 % 101) / 64.0f;
+    for (int i = 0; i < 5 * COLS; i++) s_second[i] = sumi_float_to_bf16((float)(i * 53 % 97) / 32.0f);
+    for (int i = 0; i < ROWS * RANK; i++) s_up[i] = (float)(i * 31 % 23 - 11) / 8.0f;
     const sumi_weight_change change = {.down = {.data = down, .dtype = dtype, .rows = RANK, .scale = 2.0f},
-                                       .up = {.data = up, .dtype = SUMI_DTYPE_F32, .rows = ROWS, .scale = 0.25f}};
+                                       .up = {.data = s_up, .dtype = SUMI_DTYPE_F32, .rows = ROWS, .scale = 0.25f}};
     sumi_weight weight = {.name = "changed",
                           .rows = ROWS,
                           .cols = COLS,
                           .tensor_count = 2,
-                          .tensors = {{.data = first, .dtype = SUMI_DTYPE_F32, .rows = 4, .scale = 1.0f},
-                                      {.data = second, .dtype = SUMI_DTYPE_BF16, .rows = 5, .scale = 0.5f}},
+                          .tensors = {{.data = s_first, .dtype = SUMI_DTYPE_F32, .rows = 4, .scale = 1.0f},
+                                      {.data = s_second, .dtype = SUMI_DTYPE_BF16, .rows = 5, .scale = 0.5f}},
                           .change = &change};
-    sumi_weight_to_float(&weight, 0, ROWS, &rows[0][0], COLS + 1);
+    sumi_weight_to_float(&weight, 0, ROWS, &s_rows[0][0], COLS + 1);
     for (int r = 0; r < ROWS; r++) {
         for (int c = 0; c < COLS; c++) {
             double want =
-                r < 4 ? (double)first[r * COLS + c] : 0.5 * (double)sumi_bf16_to_float(second[(r - 4) * COLS + c]);
-            for (int k = 0; k < RANK; k++) want += 0.5 * (double)up[r * RANK + k] * (double)down_values[k * COLS + c];
-            CHECK(fabs((double)rows[r][c] - want) < 1e-5);
+                r < 4 ? (double)s_first[r * COLS + c] : 0.5 * (double)sumi_bf16_to_float(s_second[(r - 4) * COLS + c]);
+            for (int k = 0; k < RANK; k++) want += 0.5 * (double)s_up[r * RANK + k] * (double)down_values[k * COLS + c];
+            CHECK(fabs((double)s_rows[r][c] - want) < 1e-5);
         }
-        sumi_weight_to_float(&weight, r, 1, one, 0);
-        CHECK_NUMBER(memcmp(one, rows[r], sizeof one), 0);
+        sumi_weight_to_float(&weight, r, 1, s_one, 0);
+        CHECK_NUMBER(memcmp(s_one, s_rows[r], sizeof s_one), 0);
     }
     for (int column = 0; column < COLS; column += 256) {
         const int cols = COLS - column < 256 ? COLS - column : 256;
-        sumi_weight_block_to_float(&weight, (sumi_weight_block){2, 6, column, cols}, &piece[0][0], COLS);
+        sumi_weight_block_to_float(&weight, (sumi_weight_block){2, 6, column, cols}, &s_piece[0][0], COLS);
         for (int r = 0; r < 6; r++)
-            CHECK_NUMBER(memcmp(piece[r], &rows[2 + r][column], (size_t)cols * sizeof(float)), 0);
+            CHECK_NUMBER(memcmp(s_piece[r], &s_rows[2 + r][column], (size_t)cols * sizeof(float)), 0);
     }
     CHECK_NUMBER(sumi_weight_bytes(&weight),
                  4 * COLS * 4 + 5 * COLS * 2 + ROWS * RANK * 4 + (int)sumi_dtype_bytes(dtype, RANK * COLS));
@@ -902,18 +902,18 @@ static void check_changed(sumi_dtype dtype, const void* down, const float* down_
 TEST(weight_rows_have_their_change_however_they_are_read)
 {
     enum { COUNT = 5 * 608 };
-    static uint16_t halves[COUNT];
-    static unsigned char blocks[COUNT / 32 * 34];
-    static float values[COUNT];
+    static uint16_t s_halves[COUNT];
+    static unsigned char s_blocks[COUNT / 32 * 34];
+    static float s_values[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        halves[i] = sumi_float_to_bf16((float)(i * 29 % 89 - 44) / 16.0f);
-        values[i] = sumi_bf16_to_float(halves[i]);
+        s_halves[i] = sumi_float_to_bf16((float)(i * 29 % 89 - 44) / 16.0f);
+        s_values[i] = sumi_bf16_to_float(s_halves[i]);
     }
-    check_changed(SUMI_DTYPE_BF16, halves, values);
-    for (int i = 0; i < (int)sizeof blocks; i++) blocks[i] = (unsigned char)(i * 29);
-    for (int b = 0; b < COUNT / 32; b++) { blocks[34 * b] = 0, blocks[34 * b + 1] = 0x24; } // a scale of 1 / 64
-    sumi_dtype_to_float(SUMI_DTYPE_Q8_0, blocks, values, COUNT);
-    check_changed(SUMI_DTYPE_Q8_0, blocks, values);
+    check_changed(SUMI_DTYPE_BF16, s_halves, s_values);
+    for (int i = 0; i < (int)sizeof s_blocks; i++) s_blocks[i] = (unsigned char)(i * 29);
+    for (int b = 0; b < COUNT / 32; b++) { s_blocks[34 * b] = 0, s_blocks[34 * b + 1] = 0x24; } // a scale of 1 / 64
+    sumi_dtype_to_float(SUMI_DTYPE_Q8_0, s_blocks, s_values, COUNT);
+    check_changed(SUMI_DTYPE_Q8_0, s_blocks, s_values);
 }
 
 int main(int argc, char** argv)

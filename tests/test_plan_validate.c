@@ -57,9 +57,9 @@ static void write_adapted(fixture* f, sumi_value x, sumi_value residual)
 static sumi_value write_prepare(fixture* f)
 {
     sumi_plan* plan = &f->plan;
-    static const int32_t positions[24] = {0};
+    static const int32_t s_positions[24] = {0};
     sumi_plan_section(plan, SUMI_SECTION_PREPARE, 1, 0);
-    f->positions = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, 24, 1, positions);
+    f->positions = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, 24, 1, s_positions);
     sumi_value rope = sumi_plan_rope_table(
         plan, &(sumi_plan_rope_args){.positions = f->positions, .axes = 1, .pairs = {8}, .theta = 256.0});
     sumi_value a = sumi_plan_linear(
@@ -108,12 +108,12 @@ static void write_steps(fixture* f, sumi_value rows, int32_t first)
     sumi_value g = sumi_plan_linear_gated(plan, "gated", n, &f->square, SUMI_ACT_SILU);
     sumi_plan_linear(plan,
                      &(sumi_plan_linear_args){.label = "residual", .x = g, .weight = &f->columns, .residual = rows});
-    static const int32_t items[] = {0, 1, 2}, none[] = {1, -1, 0};
+    static const int32_t s_items[] = {0, 1, 2}, s_none[] = {1, -1, 0};
     sumi_plan_guide(plan, &(sumi_plan_guide_args){.predictions = f->state,
                                                   .item_count = 3,
                                                   .channels = 8,
-                                                  .positive = items,
-                                                  .negative = none,
+                                                  .positive = s_items,
+                                                  .negative = s_none,
                                                   .scale = {f->solver, 10, true},
                                                   .rule = SUMI_GUIDANCE_NORM_RESCALE,
                                                   .width = 8,
@@ -173,9 +173,9 @@ static void write_pictures(fixture* f)
                                                             .copied = {0, 0, 8, 8}});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_plan_composite(plan, f->picture, f->background, f->opacity);
-    static const int32_t zero = 0;
+    static const int32_t s_zero = 0;
     sumi_plan_pixels_out(plan, f->picture, f->bytes,
-                         sumi_plan_constant(plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero));
+                         sumi_plan_constant(plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &s_zero));
 }
 
 // A backend that does a product with its gate, and the first two products, in one kernel.
@@ -341,9 +341,10 @@ static void break_chunks(fixture* f) { f->square.tensors[0].chunk = 8, f->square
 static void break_rotation(fixture* f) { f->square.tensors[0].rotation = 8; }
 static const sumi_weight_change* odd_change(int32_t down_rows, int32_t up_rows, sumi_dtype dtype)
 {
-    static sumi_weight_change change;
-    change = (sumi_weight_change){.down = {.dtype = dtype, .rows = down_rows}, .up = {.dtype = dtype, .rows = up_rows}};
-    return &change;
+    static sumi_weight_change s_change;
+    s_change =
+        (sumi_weight_change){.down = {.dtype = dtype, .rows = down_rows}, .up = {.dtype = dtype, .rows = up_rows}};
+    return &s_change;
 }
 static void break_change_rows(fixture* f) { f->square.change = odd_change(4, f->square.rows - 1, SUMI_DTYPE_F32); }
 static void break_change_rank(fixture* f) { f->square.change = odd_change(0, f->square.rows, SUMI_DTYPE_F32); }

@@ -121,9 +121,9 @@ TEST(what_is_written_reads_back_the_same)
     uint8_t pixels[5 * 64];
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37 + 11);
     char message[PICTURE_MESSAGE_BYTES];
-    static const int counts[3] = {1, 3, 4};
+    static const int s_counts[3] = {1, 3, 4};
     for (int k = 0; k < 3; k++) {
-        int channels = counts[k];
+        int channels = s_counts[k];
         picture_file image;
         CHECK(picture_write(s_scratch, &(picture_source){pixels, 7, 5, 64, channels, NULL, 0},
                             message)); // rows have a gap
@@ -157,16 +157,16 @@ TEST(alpha_that_is_255_everywhere_is_left_out)
 
 TEST(parameters_survive_in_latin1_and_in_unicode)
 {
-    static const char* const texts[] = {
+    static const char* const s_texts[] = {
         "a lighthouse at dusk, \"ink wash\"\nNegative prompt: fog\nSteps: 8, Sampler: Euler, Seed: 7, Size: 256x256",
         "caf\xC3\xA9 \xC3\x97 2\xC2\xBD\nSteps: 1",            // fits Latin-1: tEXt
         "\xE7\x81\xAF\xE5\xA1\x94 \xF0\x9F\x8C\x8A\nSteps: 1", // does not: iTXt
     };
-    static const uint8_t pixel[3] = {1, 2, 3};
+    static const uint8_t s_pixel[3] = {1, 2, 3};
     char message[PICTURE_MESSAGE_BYTES];
     for (int k = 0; k < 3; k++) {
         picture_file image;
-        CHECK(picture_write(s_scratch, &(picture_source){pixel, 1, 1, 3, 3, texts[k], 0}, message));
+        CHECK(picture_write(s_scratch, &(picture_source){s_pixel, 1, 1, 3, 3, s_texts[k], 0}, message));
         FILE* file = fopen(s_scratch, "rb");
         char bytes[1024];
         size_t count = file ? fread(bytes, 1, sizeof bytes - 5, file) : 0;
@@ -175,17 +175,17 @@ TEST(parameters_survive_in_latin1_and_in_unicode)
         for (size_t i = 0; i + 4 <= count; i++) international |= memcmp(bytes + i, "iTXt", 4) == 0;
         CHECK(international == (k == 2));
         CHECK(picture_read(s_scratch, 3, &image, message));
-        CHECK_TEXT(image.parameters ? image.parameters : "(none)", texts[k]);
+        CHECK_TEXT(image.parameters ? image.parameters : "(none)", s_texts[k]);
         picture_free(&image);
     }
 }
 
 TEST(channels_are_converted_on_request)
 {
-    static const uint8_t pixels[16] = {255, 0, 0, 9, 0, 255, 0, 128, 10, 20, 30, 255, 0, 0, 255, 255};
+    static const uint8_t s_pixels[16] = {255, 0, 0, 9, 0, 255, 0, 128, 10, 20, 30, 255, 0, 0, 255, 255};
     char message[PICTURE_MESSAGE_BYTES];
     picture_file image;
-    CHECK(picture_write(s_scratch, &(picture_source){pixels, 4, 1, 16, 4, NULL, 0}, message));
+    CHECK(picture_write(s_scratch, &(picture_source){s_pixels, 4, 1, 16, 4, NULL, 0}, message));
     CHECK(picture_read(s_scratch, 3, &image, message)); // alpha is dropped
     CHECK(image.pixels && memcmp(image.pixels, "\xFF\0\0\0\xFF\0\x0A\x14\x1E\0\0\xFF", 12) == 0);
     picture_free(&image);
@@ -193,7 +193,7 @@ TEST(channels_are_converted_on_request)
     CHECK(image.pixels && image.pixels[0] == 76 && image.pixels[1] == 150 && image.pixels[2] == 18
           && image.pixels[3] == 29);
     picture_free(&image);
-    CHECK(picture_write(s_scratch, &(picture_source){pixels, 3, 1, 3, 1, NULL, 0}, message));
+    CHECK(picture_write(s_scratch, &(picture_source){s_pixels, 3, 1, 3, 1, NULL, 0}, message));
     CHECK(picture_read(s_scratch, 4, &image, message)); // grey is repeated, alpha filled
     CHECK(image.pixels && memcmp(image.pixels, "\xFF\xFF\xFF\xFF\0\0\0\xFF\0\0\0\xFF", 12) == 0);
     picture_free(&image);
@@ -201,7 +201,7 @@ TEST(channels_are_converted_on_request)
 
 TEST(failures_say_what_and_why)
 {
-    static const uint8_t pixel[3] = {0};
+    static const uint8_t s_pixel[3] = {0};
     char message[PICTURE_MESSAGE_BYTES];
     picture_file image;
     CHECK(!picture_read("no/such/file.png", 0, &image, message));
@@ -211,12 +211,12 @@ TEST(failures_say_what_and_why)
     CHECK(strstr(message, "cannot read tests") != NULL || strstr(message, "cannot open tests") != NULL);
     CHECK(!picture_read(FOLDER "manifest.json", 0, &image, message));
     CHECK_TEXT(message, FOLDER "manifest.json is not a PNG, JPEG or WebP file: convert the picture first");
-    CHECK(!picture_write("no/such/folder/x.png", &(picture_source){pixel, 1, 1, 3, 3, NULL, 0}, message));
+    CHECK(!picture_write("no/such/folder/x.png", &(picture_source){s_pixel, 1, 1, 3, 3, NULL, 0}, message));
     CHECK(strstr(message, "cannot write no/such/folder/x.png") != NULL);
-    CHECK(!picture_write(s_scratch, &(picture_source){pixel, 0, 1, 3, 3, NULL, 0}, message) && message[0]);
-    CHECK(!picture_write(s_scratch, &(picture_source){pixel, 1, 1, 2, 3, NULL, 0}, message)
+    CHECK(!picture_write(s_scratch, &(picture_source){s_pixel, 0, 1, 3, 3, NULL, 0}, message) && message[0]);
+    CHECK(!picture_write(s_scratch, &(picture_source){s_pixel, 1, 1, 2, 3, NULL, 0}, message)
           && message[0]); // rows too short
-    CHECK(!picture_write(s_scratch, &(picture_source){pixel, 1, 1, 3, 2, NULL, 0}, message) && message[0]);
+    CHECK(!picture_write(s_scratch, &(picture_source){s_pixel, 1, 1, 3, 2, NULL, 0}, message) && message[0]);
 }
 
 int main(int argc, char** argv)

@@ -9,7 +9,7 @@
 #define QWEN "tests/golden/qwen-image/"
 #define MODEL QWEN "model/"
 
-static host t_host;
+static host s_files_host;
 
 static void take_transformer(bag* b, const char* prefix)
 {
@@ -42,7 +42,7 @@ static bool new_text(const char* name, char* out, size_t out_bytes)
 // The language model alone.
 static bool llama_text(const char* name, char* out, size_t out_bytes)
 {
-    static const char* const modules[][2] = {
+    static const char* const s_modules[][2] = {
         {"input_layernorm", "attn_norm"},         {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
         {"self_attn.v_proj", "attn_v"},           {"self_attn.o_proj", "attn_output"}, {"mlp.gate_proj", "ffn_gate"},
         {"post_attention_layernorm", "ffn_norm"}, {"mlp.up_proj", "ffn_up"},           {"mlp.down_proj", "ffn_down"}};
@@ -51,10 +51,10 @@ static bool llama_text(const char* name, char* out, size_t out_bytes)
     else if (strcmp(name, "model.norm.weight") == 0) snprintf(out, out_bytes, "output_norm.weight");
     else if (strcmp(name, "lm_head.weight") == 0) snprintf(out, out_bytes, "output.weight");
     else if (sscanf(name, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
-        for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-            const size_t length = strlen(modules[i][0]);
-            if (strncmp(name + used, modules[i][0], length) == 0 && name[used + (int)length] == '.')
-                return snprintf(out, out_bytes, "blk.%d.%s%s", layer, modules[i][1], name + used + length) > 0;
+        for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
+            const size_t length = strlen(s_modules[i][0]);
+            if (strncmp(name + used, s_modules[i][0], length) == 0 && name[used + (int)length] == '.')
+                return snprintf(out, out_bytes, "blk.%d.%s%s", layer, s_modules[i][1], name + used + length) > 0;
         }
         CHECK(!"a tensor with a name in llama.cpp");
     } else {
@@ -72,14 +72,15 @@ static bool only_vision(const char* name, char* out, size_t out_bytes)
 // Of a module behind its block in the VAE, as Wan's files call it.
 static const char* wan_module(const char* rest, char* out, size_t out_bytes)
 {
-    static const char* const modules[][2] = {{"norm1.", "residual.0."},
-                                             {"conv1.", "residual.2."},
-                                             {"norm2.", "residual.3."},
-                                             {"conv2.", "residual.6."},
-                                             {"conv_shortcut.", "shortcut."}};
+    static const char* const s_modules[][2] = {{"norm1.", "residual.0."},
+                                               {"conv1.", "residual.2."},
+                                               {"norm2.", "residual.3."},
+                                               {"conv2.", "residual.6."},
+                                               {"conv_shortcut.", "shortcut."}};
     snprintf(out, out_bytes, "%s", rest);
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        if (begins(rest, modules[i][0])) snprintf(out, out_bytes, "%s%s", modules[i][1], rest + strlen(modules[i][0]));
+    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
+        if (begins(rest, s_modules[i][0]))
+            snprintf(out, out_bytes, "%s%s", s_modules[i][1], rest + strlen(s_modules[i][0]));
     }
     return out;
 }
@@ -112,18 +113,18 @@ static bool wan_vae(const char* name, char* out, size_t out_bytes)
 // References as large as the tests can afford: the released rule asks for a million pixels.
 static void shrink_references(sumi_model* model)
 {
-    static sumi_recipe recipe;
-    recipe = *model->network->recipe;
-    recipe.references.autoencoder_area = 4096;
-    recipe.references.vision_area = 12544;
-    model->network->recipe = &recipe;
+    static sumi_recipe s_recipe;
+    s_recipe = *model->network->recipe;
+    s_recipe.references.autoencoder_area = 4096;
+    s_recipe.references.vision_area = 12544;
+    model->network->recipe = &s_recipe;
 }
 
 static bool draw_model(sumi_model* model, bool refers, drawing* out)
 {
-    static uint8_t photo[40 * 56 * 3];
-    for (size_t i = 0; i < sizeof photo; i++) photo[i] = (uint8_t)((i * 31 + i / 97 + i / 7) & 255);
-    const sumi_pixels picture = {photo, 40, 56, 0, 3};
+    static uint8_t s_photo[40 * 56 * 3];
+    for (size_t i = 0; i < sizeof s_photo; i++) s_photo[i] = (uint8_t)((i * 31 + i / 97 + i / 7) & 255);
+    const sumi_pixels picture = {s_photo, 40, 56, 0, 3};
     const sumi_image_item item = {.text = "A red fox reads, 超清", .negative_text = " ", .seed = 7};
     sumi_image_desc desc = small_image(model, &item);
     desc.width = WIDTH;
@@ -141,7 +142,7 @@ static bool draw_files(const sumi_model_desc* desc, bool refers, drawing* out)
 {
     memset(out, 0, sizeof *out);
     sumi_model* model = open_model(desc);
-    if (model == NULL) printf("  %s\n", t_message);
+    if (model == NULL) printf("  %s\n", s_message);
     CHECK(model != NULL);
     const bool good = model != NULL && draw_model(model, refers, out);
     sumi_model_close(model);
@@ -170,25 +171,25 @@ static sumi_model_desc edit_parts(const char* folder)
 
 static const drawing* plain_drawing(void)
 {
-    static drawing plain;
-    static bool is_drawn;
-    if (!is_drawn) {
+    static drawing s_plain;
+    static bool s_is_drawn;
+    if (!s_is_drawn) {
         sumi_model_desc desc = sumi_model_defaults();
         desc.path = QWEN "model";
-        is_drawn = draw_files(&desc, false, &plain);
+        s_is_drawn = draw_files(&desc, false, &s_plain);
     }
-    return &plain;
+    return &s_plain;
 }
 
 static const drawing* edit_drawing(void)
 {
-    static drawing edit;
-    static bool is_drawn;
-    if (!is_drawn) {
+    static drawing s_edit;
+    static bool s_is_drawn;
+    if (!s_is_drawn) {
         const sumi_model_desc desc = edit_parts(QWEN "model-edit-2509");
-        is_drawn = draw_files(&desc, true, &edit);
+        s_is_drawn = draw_files(&desc, true, &s_edit);
     }
-    return &edit;
+    return &s_edit;
 }
 
 // Tiny networks have heads and splits of heads that shapes do not tell: their configs lie beside the files.
@@ -217,22 +218,22 @@ static void check_transformer(const char* path, const drawing* want, double limi
 
 TEST(a_transformer_file_draws_the_same_behind_every_prefix)
 {
-    static const char* const prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "transformer."};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    static const char* const s_prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "transformer."};
+    for (size_t i = 0; i < sizeof s_prefixes / sizeof *s_prefixes; i++) {
         bag* b = empty_bag(0);
-        take_transformer(b, prefixes[i]);
+        take_transformer(b, s_prefixes[i]);
         write_tensors(b, scratch("dit", "qwen_image_bf16.safetensors"), NULL);
         check_transformer(with_config("dit", "transformer", "qwen_image_bf16.safetensors"), plain_drawing(), 0.0,
-                          prefixes[i]);
+                          s_prefixes[i]);
     }
 }
 
 TEST(split_files_draw_the_same_under_old_and_new_names)
 {
-    static rename_function* const texts[] = {NULL, without_head, new_text};
+    static rename_function* const s_texts[] = {NULL, without_head, new_text};
     for (int k = 0; k < 3; k++) {
         bag* b = empty_bag(0);
-        take_text(b, "", texts[k]);
+        take_text(b, "", s_texts[k]);
         write_tensors(b, scratch("te", "qwen_2.5_vl_7b.safetensors"), NULL);
         b = empty_bag(0);
         take_vae(b, "", k == 1 ? NULL : wan_vae);
@@ -266,7 +267,7 @@ TEST(a_vision_tower_may_lie_in_a_file_of_its_own)
 
 TEST(all_in_one_file_draws_the_same_as_its_parts)
 {
-    static rename_function* const texts[] = {NULL, new_text};
+    static rename_function* const s_texts[] = {NULL, new_text};
     // without configs of transformer and VAE, so that both sides go by shapes
     bag* b = empty_bag(0);
     take_transformer(b, "");
@@ -283,7 +284,7 @@ TEST(all_in_one_file_draws_the_same_as_its_parts)
     for (int k = 0; k < 2; k++) {
         b = empty_bag(0);
         take_transformer(b, "model.diffusion_model.");
-        take_text(b, "text_encoders.qwen25_7b.transformer.", texts[k]);
+        take_text(b, "text_encoders.qwen25_7b.transformer.", s_texts[k]);
         take_vae(b, k == 0 ? "vae." : "first_stage_model.", wan_vae);
         write_tensors(b, scratch("all", "qwen_image.safetensors"), NULL);
         desc = sumi_model_defaults();
@@ -303,22 +304,22 @@ TEST(a_single_file_without_a_tokenizer_says_so)
     sumi_model_desc desc = sumi_model_defaults();
     desc.path = with_config("lone", "text_encoder", "qwen_image.safetensors");
     CHECK(open_model(&desc) == NULL);
-    CHECK_NUMBER(t_result, SUMI_FILE_NOT_FOUND);
-    CHECK(strstr(t_message, "vocab.json with merges.txt") != NULL && strstr(t_message, "tokenizer_path") != NULL);
+    CHECK_NUMBER(s_result, SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(s_message, "vocab.json with merges.txt") != NULL && strstr(s_message, "tokenizer_path") != NULL);
     // a folder that is none, and a vocabulary whose other half is missing
     desc.tokenizer_path = scratch("nothing", "");
-    CHECK(open_model(&desc) == NULL && t_result == SUMI_FILE_NOT_FOUND);
-    CHECK(strstr(t_message, "vocab.json with merges.txt") != NULL);
+    CHECK(open_model(&desc) == NULL && s_result == SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(s_message, "vocab.json with merges.txt") != NULL);
     copy_file(MODEL "tokenizer/vocab.json", scratch("half", "vocab.json"));
     desc.tokenizer_path = scratch("half", "");
-    CHECK(open_model(&desc) == NULL && t_result == SUMI_FILE_NOT_FOUND);
-    CHECK(strstr(t_message, "merges.txt") != NULL);
+    CHECK(open_model(&desc) == NULL && s_result == SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(s_message, "merges.txt") != NULL);
     // the files themselves, all of them side by side
-    static const char* const names[] = {"vocab.json", "merges.txt", "tokenizer_config.json"};
+    static const char* const s_names[] = {"vocab.json", "merges.txt", "tokenizer_config.json"};
     for (int i = 0; i < 3; i++) {
         char from[128];
-        snprintf(from, sizeof from, MODEL "tokenizer/%s", names[i]);
-        copy_file(from, scratch("lone", names[i]));
+        snprintf(from, sizeof from, MODEL "tokenizer/%s", s_names[i]);
+        copy_file(from, scratch("lone", s_names[i]));
     }
     desc.tokenizer_path = scratch("lone", "vocab.json");
     sumi_model* model = open_model(&desc);
@@ -346,22 +347,22 @@ TEST(a_mark_or_the_variant_says_that_references_have_time_zero)
 
     // a single file: no pipeline says which model it is
     desc.path = NULL;
-    static const char* const prefixes[] = {"", "model.diffusion_model."};
+    static const char* const s_prefixes[] = {"", "model.diffusion_model."};
     for (int k = 0; k < 2; k++) {
         b = empty_bag(0);
-        take_transformer(b, prefixes[k]);
+        take_transformer(b, s_prefixes[k]);
         write_tensors(b, scratch("lost", "2511.safetensors"), NULL);
         char mark[64];
-        snprintf(mark, sizeof mark, "%s__index_timestep_zero__", prefixes[k]);
+        snprintf(mark, sizeof mark, "%s__index_timestep_zero__", s_prefixes[k]);
         put(b, mark, SUMI_DTYPE_BF16, &(sumi_tensor){.rank = 1}, "", 0);
         write_tensors(b, scratch("marked", "2511.safetensors"), NULL);
         write_gguf(b, scratch("marked", "2511.gguf"), "qwen_image");
-        static const char* const files[] = {"2511.safetensors", "2511.gguf"};
+        static const char* const s_files[] = {"2511.safetensors", "2511.gguf"};
         for (int i = 0; i < 2; i++) {
-            desc.transformer_path = with_config("marked", "transformer", files[i]);
+            desc.transformer_path = with_config("marked", "transformer", s_files[i]);
             sumi_model* model = open_model(&desc);
             CHECK(model != NULL);
-            if (model == NULL) printf("  %s\n", t_message);
+            if (model == NULL) printf("  %s\n", s_message);
             CHECK_TEXT(sumi_model_get_info(model).family, "qwen-image-edit-plus");
             CHECK_TEXT(sumi_model_get_info(model).variant, "edit-2511");
             CHECK(model != NULL && draw_model(model, true, &got) && is_same(&got, &want));
@@ -385,23 +386,23 @@ TEST(a_mark_or_the_variant_says_that_references_have_time_zero)
 
 // ---- GGUF -----------------------------------------------------------------------------------------------------------
 
-static sumi_dtype t_matrix_dtype;
+static sumi_dtype s_matrix_dtype;
 
 // As converters do: matrices in the type where its blocks fit a row, else in float16; vectors in float32.
 static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
 {
     *scale = 1.0f;
     if (t->rank < 2) return SUMI_DTYPE_F32;
-    return t->shape[t->rank - 1] % sumi_dtype_get(t_matrix_dtype)->block == 0 ? t_matrix_dtype : SUMI_DTYPE_F16;
+    return t->shape[t->rank - 1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
 }
 
 TEST(gguf_files_of_every_type_draw_what_their_values_do)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F32,  SUMI_DTYPE_BF16, SUMI_DTYPE_F16,
-                                       SUMI_DTYPE_Q8_0, SUMI_DTYPE_Q4_K, SUMI_DTYPE_IQ4_NL};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        t_matrix_dtype = types[i];
-        const bool is_exact = types[i] == SUMI_DTYPE_F32 || types[i] == SUMI_DTYPE_BF16;
+    static const sumi_dtype s_types[] = {SUMI_DTYPE_F32,  SUMI_DTYPE_BF16, SUMI_DTYPE_F16,
+                                         SUMI_DTYPE_Q8_0, SUMI_DTYPE_Q4_K, SUMI_DTYPE_IQ4_NL};
+    for (size_t i = 0; i < sizeof s_types / sizeof *s_types; i++) {
+        s_matrix_dtype = s_types[i];
+        const bool is_exact = s_types[i] == SUMI_DTYPE_F32 || s_types[i] == SUMI_DTYPE_BF16;
         drawing want = *plain_drawing(), got;
         sumi_model_desc desc = parts();
         for (int part = 0; part < 2; part++) {
@@ -416,11 +417,11 @@ TEST(gguf_files_of_every_type_draw_what_their_values_do)
                        *twin_file = scratch(component, "twin.safetensors");
             if (part == 0) {
                 // four bits without minima are the coarsest
-                const double limit = types[i] == SUMI_DTYPE_IQ4_NL ? 0.35 : 0.25;
+                const double limit = s_types[i] == SUMI_DTYPE_IQ4_NL ? 0.35 : 0.25;
                 check_transformer(twin_file, plain_drawing(), is_exact ? 0.0 : limit, "the values themselves");
                 desc.transformer_path = twin_file;
                 CHECK(draw_files(&desc, false, &want));
-                check_transformer(file, &want, 0.0, sumi_dtype_get(types[i])->name);
+                check_transformer(file, &want, 0.0, sumi_dtype_get(s_types[i])->name);
                 desc.transformer_path = MODEL "transformer";
             } else {
                 desc.text_encoder_path = twin_file;
@@ -520,15 +521,15 @@ static void store_otherwise(bag* b, const char* layer, const char* format, bool 
         t->dtype = is_nvfp4 ? SUMI_DTYPE_U8 : SUMI_DTYPE_I8;
         t->shape[1] = is_nvfp4 ? was.shape[1] / 2 : was.shape[1];
         t->bytes = (uint64_t)(t->shape[0] * t->shape[1]);
-        static const float zeros[1024];
+        static const float s_zeros[1024];
         snprintf(name, sizeof name, "%s.weight_scale", layer);
         if (is_nvfp4) {
             put(b, name, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 2, .shape = {was.shape[0], was.shape[1] / 16}},
-                zeros, (uint64_t)(was.shape[0] * was.shape[1] / 16));
+                s_zeros, (uint64_t)(was.shape[0] * was.shape[1] / 16));
             snprintf(name, sizeof name, "%s.weight_scale_2", layer);
-            put(b, name, SUMI_DTYPE_F32, NULL, zeros, 4);
+            put(b, name, SUMI_DTYPE_F32, NULL, s_zeros, 4);
         } else {
-            put(b, name, SUMI_DTYPE_F32, &(sumi_tensor){.rank = 2, .shape = {was.shape[0], 1}}, zeros,
+            put(b, name, SUMI_DTYPE_F32, &(sumi_tensor){.rank = 2, .shape = {was.shape[0], 1}}, s_zeros,
                 (uint64_t)was.shape[0] * 4);
         }
         snprintf(name, sizeof name, "%s.comfy_quant", layer);
@@ -545,7 +546,7 @@ TEST(other_quantisations_are_refused_by_name)
     static const struct {
         const char *layer, *format, *says;
         bool is_nvfp4, is_text;
-    } cases[] = {
+    } s_cases[] = {
         {"transformer_blocks.1.attn.to_k", "{\"format\": \"nvfp4\"}", "nvfp4", true, false},
         {"transformer_blocks.0.img_mlp.net.2", NULL, "nvfp4", true, false},
         {"txt_in", "{\"format\": \"nvfp4\"}", "nvfp4", true, false},
@@ -556,32 +557,33 @@ TEST(other_quantisations_are_refused_by_name)
         {"transformer_blocks.1.txt_mlp.net.0.proj", NULL, "int8", false, false},
         {"model.layers.1.mlp.up_proj", "{\"format\": \"nvfp4\"}", "nvfp4", true, true},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         bag* b = empty_bag(0);
-        if (cases[i].is_text) take_text(b, "", NULL);
+        if (s_cases[i].is_text) take_text(b, "", NULL);
         else take_transformer(b, "");
-        store_otherwise(b, cases[i].layer, cases[i].format, cases[i].is_nvfp4);
+        store_otherwise(b, s_cases[i].layer, s_cases[i].format, s_cases[i].is_nvfp4);
         write_tensors(b, scratch("other", "model.safetensors"), NULL);
         sumi_model_desc desc = parts();
-        const char* file = with_config("other", cases[i].is_text ? "text_encoder" : "transformer", "model.safetensors");
-        if (cases[i].is_text) desc.text_encoder_path = file;
+        const char* file =
+            with_config("other", s_cases[i].is_text ? "text_encoder" : "transformer", "model.safetensors");
+        if (s_cases[i].is_text) desc.text_encoder_path = file;
         else desc.transformer_path = file;
         CHECK(open_model(&desc) == NULL);
-        CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
-        if (strstr(t_message, cases[i].says) == NULL || strstr(t_message, cases[i].layer) == NULL)
-            printf("  %s\n", t_message);
-        CHECK(strstr(t_message, cases[i].says) != NULL && strstr(t_message, cases[i].layer) != NULL);
-        CHECK(strstr(t_message, "bf16") != NULL); // what to take instead
+        CHECK_NUMBER(s_result, SUMI_NOT_SUPPORTED);
+        if (strstr(s_message, s_cases[i].says) == NULL || strstr(s_message, s_cases[i].layer) == NULL)
+            printf("  %s\n", s_message);
+        CHECK(strstr(s_message, s_cases[i].says) != NULL && strstr(s_message, s_cases[i].layer) != NULL);
+        CHECK(strstr(s_message, "bf16") != NULL); // what to take instead
     }
 }
 
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&t_heap, NULL);
-    t_is_linear = is_linear;
-    sumi_engine_desc desc = host_desc(&t_host);
-    if (sumi_engine_create(&desc, &t_engine) != SUMI_OK) return 1;
+    sumi_heap_init(&s_heap, NULL);
+    s_is_linear = is_linear;
+    sumi_engine_desc desc = host_desc(&s_files_host);
+    if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
     RUN(a_transformer_file_draws_the_same_behind_every_prefix);
     RUN(split_files_draw_the_same_under_old_and_new_names);
     RUN(a_vision_tower_may_lie_in_a_file_of_its_own);
@@ -593,8 +595,8 @@ int main(int argc, char** argv)
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);
     RUN(other_quantisations_are_refused_by_name);
-    sumi_engine_destroy(t_engine);
+    sumi_engine_destroy(s_engine);
     for (int i = 0; i < 2; i++) empty_bag(i);
-    if (t_folder[0] != 0) remove_folder(t_folder);
+    if (s_folder[0] != 0) remove_folder(s_folder);
     TEST_END();
 }

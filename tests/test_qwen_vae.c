@@ -8,9 +8,9 @@
 #include "test.h"
 #include <stdatomic.h>
 
-static sumi_heap t_heap;
-static sumi_workers* t_workers;
-static sumi_runner* t_runner;
+static sumi_heap s_heap;
+static sumi_workers* s_workers;
+static sumi_runner* s_runner;
 
 // ---- Made-up checkpoints --------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ static void begin_maker(maker* m, bool is_wan)
 {
     *m = (maker){.is_wan = is_wan, .capacity = 4u << 20, .random = 5};
     m->data = calloc(m->capacity, sizeof *m->data);
-    sumi_tensor_set_init(&m->set, &t_heap, NULL);
+    sumi_tensor_set_init(&m->set, &s_heap, NULL);
 }
 
 static void end_maker(maker* m)
@@ -200,12 +200,12 @@ typedef struct bound {
 
 static sumi_result bind(bound* b, const maker* m, const char* config, sumi_error* error)
 {
-    static char no_prefix[] = "";
-    const sumi_component component = {.present = true, .set = &m->set, .prefix = no_prefix, .path = "made-up"};
+    static char s_no_prefix[] = "";
+    const sumi_component component = {.present = true, .set = &m->set, .prefix = s_no_prefix, .path = "made-up"};
     const sumi_module_config text = {.data = config,
                                      .bytes = config != NULL ? strlen(config) : 0,
                                      .path = config != NULL ? "config.json" : "made-up"};
-    sumi_weight_list_init(&b->list, &t_heap);
+    sumi_weight_list_init(&b->list, &s_heap);
     sumi_binder binder = {.list = &b->list, .component = &component, .what = "the VAE", .error = error};
     b->vae = calloc(1, sizeof *b->vae);
     return sumi_qwen_vae_module.bind(b->vae, NULL, &binder, &text, false);
@@ -227,7 +227,7 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
     sumi_error error = {0};
     const sumi_rates rates = {1e3, 1e3, 1.0};
     const int32_t latents = height * width, pixels = latents * vae->factor * vae->factor;
-    sumi_runner_begin_plan(t_runner, &plan, &t_heap);
+    sumi_runner_begin_plan(s_runner, &plan, &s_heap);
     sumi_plan_section(&plan, decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
     sumi_value from, to;
     if (decodes) {
@@ -243,25 +243,25 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
     }
     sumi_result result = sumi_plan_finish(&plan, &error);
     if (result == SUMI_OK) result = plan_slice(&plan, &rates, 2000, &error);
-    if (result == SUMI_OK) result = plan_ready(t_runner, &plan, &error);
+    if (result == SUMI_OK) result = plan_ready(s_runner, &plan, &error);
     const size_t in_bytes = (size_t)sumi_plan_info(&plan, from)->bytes,
                  out_bytes = (size_t)sumi_plan_info(&plan, to)->bytes;
     float* made = calloc(1, out_bytes + 1);
     maker random = {.random = 77};
     if (result == SUMI_OK) {
-        t_runner->functions->start(t_runner, &plan);
+        s_runner->functions->start(s_runner, &plan);
         void* data = calloc(1, in_bytes + 1);
         for (size_t i = 0; i < in_bytes / (decodes ? 4 : 1); i++) {
             if (decodes) ((float*)data)[i] = 2.0f * next_random(&random);
             else ((uint8_t*)data)[i] = (uint8_t)(255.0f * (next_random(&random) + 0.5f));
         }
-        t_runner->functions->write(t_runner, &plan, from, 0, data, in_bytes);
+        s_runner->functions->write(s_runner, &plan, from, 0, data, in_bytes);
         free(data);
-        result = plan_run_all(t_runner, &plan, NULL, &error);
+        result = plan_run_all(s_runner, &plan, NULL, &error);
     }
-    if (result == SUMI_OK) result = plan_read(t_runner, &plan, to, made, &error);
+    if (result == SUMI_OK) result = plan_read(s_runner, &plan, to, made, &error);
     CHECK_TEXT(error.text, "");
-    plan_forget(t_runner, &plan);
+    plan_forget(s_runner, &plan);
     sumi_plan_end(&plan);
     *out_count = out_bytes / 4;
     return made;
@@ -296,14 +296,14 @@ TEST(strips_change_no_bit)
     add_all(&m, 8, 1, s_small, 3);
     CHECK_NUMBER(bind(&b, &m, s_config, &error), SUMI_OK);
     CHECK_TEXT(error.text, "");
-    static const int32_t sizes[][2] = {{3, 2}, {5, 3}, {6, 2}, {7, 9}, {12, 2}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    static const int32_t s_sizes[][2] = {{3, 2}, {5, 3}, {6, 2}, {7, 9}, {12, 2}};
+    for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
         sumi_qwen_vae by_strips = *b.vae, whole = *b.vae;
         by_strips.strip_bytes = 1;
         whole.strip_bytes = UINT64_MAX;
         for (int32_t tile = 0; tile <= 4; tile += 4) {
-            check_same(&by_strips, &whole, true, sizes[i][0], sizes[i][1], tile);
-            check_same(&by_strips, &whole, false, sizes[i][0], sizes[i][1], tile);
+            check_same(&by_strips, &whole, true, s_sizes[i][0], s_sizes[i][1], tile);
+            check_same(&by_strips, &whole, false, s_sizes[i][0], s_sizes[i][1], tile);
         }
     }
     unbind(&b);
@@ -423,7 +423,7 @@ TEST(tiles_that_the_rule_does_not_divide_are_refused)
     CHECK_NUMBER(bind(&b, &m, s_config, &error), SUMI_OK);
     for (int32_t tile = -4; tile <= 6; tile += 5) {
         sumi_plan plan;
-        sumi_plan_begin(&plan, &t_heap, 4);
+        sumi_plan_begin(&plan, &s_heap, 4);
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, 80),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 80 * 64, 3);
@@ -444,7 +444,7 @@ static double arena_of(const sumi_qwen_vae* vae, bool decodes, int32_t side, int
     sumi_plan plan;
     sumi_error error = {0};
     const int32_t latents = side / 8 * (side / 8), pixels = side * side;
-    sumi_plan_begin(&plan, &t_heap, 2);
+    sumi_plan_begin(&plan, &s_heap, 2);
     sumi_plan_section(&plan, decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
     if (decodes) {
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents),
@@ -475,11 +475,11 @@ TEST(the_released_sizes_need_little_more_than_one_image)
     begin_maker(&m, false);
     m.skips_data = true;
     add_all(&m, 96, 2, s_released, 3);
-    const uint64_t before = atomic_load(&t_heap.allocated_bytes);
+    const uint64_t before = atomic_load(&s_heap.allocated_bytes);
     CHECK_NUMBER(bind(&b, &m, NULL, &error), SUMI_OK); // without a config.json the statistics are the released ones
     CHECK_TEXT(error.text, "");
     // no kernel is copied: names and lists only
-    CHECK(atomic_load(&t_heap.allocated_bytes) - before < 64 << 10);
+    CHECK(atomic_load(&s_heap.allocated_bytes) - before < 64 << 10);
     CHECK(b.vae->shift[7] == 1.5508f && fabsf(b.vae->scale[0] * 2.8184f - 1.0f) < 1e-6f);
     printf("  %.1f M values are bound\n", (double)b.list.weight_bytes / 4e6);
     CHECK(arena_of(b.vae, true, 1024, 0) < 1.35);
@@ -498,9 +498,9 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     sumi_error error = {0};
-    sumi_heap_init(&t_heap, NULL);
-    if (sumi_workers_create(&t_heap, NULL, 2, &error, &t_workers) != SUMI_OK
-        || sumi_cpu_create(&t_heap, t_workers, SUMI_CPU_AUTO, &error, &t_runner) != SUMI_OK) {
+    sumi_heap_init(&s_heap, NULL);
+    if (sumi_workers_create(&s_heap, NULL, 2, &error, &s_workers) != SUMI_OK
+        || sumi_cpu_create(&s_heap, s_workers, SUMI_CPU_AUTO, &error, &s_runner) != SUMI_OK) {
         printf("%s\n", error.text);
         return 1;
     }
@@ -511,8 +511,8 @@ int main(int argc, char** argv)
     RUN(the_side_of_the_images_that_it_was_made_for_comes_from_the_config);
     RUN(tiles_that_the_rule_does_not_divide_are_refused);
     RUN(the_released_sizes_need_little_more_than_one_image);
-    t_runner->functions->destroy(t_runner);
-    sumi_workers_destroy(t_workers);
-    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), 0);
+    s_runner->functions->destroy(s_runner);
+    sumi_workers_destroy(s_workers);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
     TEST_END();
 }

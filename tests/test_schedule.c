@@ -48,11 +48,11 @@ TEST(grids_equal_those_of_newbie_references)
         const char* name;
         sumi_sigma_grid grid;
         int points_less;
-    } kinds[] = {{"engine", SUMI_GRID_EVEN, 0},
-                 {"authors_t", SUMI_GRID_EVEN, 1},
-                 {"authors_dpm", SUMI_GRID_BELOW_ONE, 0},
-                 {"comfy_simple", SUMI_GRID_TABLE, 0},
-                 {"diffusers_default", SUMI_GRID_TWICE, 0}};
+    } s_kinds[] = {{"engine", SUMI_GRID_EVEN, 0},
+                   {"authors_t", SUMI_GRID_EVEN, 1},
+                   {"authors_dpm", SUMI_GRID_BELOW_ONE, 0},
+                   {"comfy_simple", SUMI_GRID_TABLE, 0},
+                   {"diffusers_default", SUMI_GRID_TWICE, 0}};
     sumi_tensor_set set;
     if (!open_set(&set, "tests/golden/newbie/cases/grids.safetensors")) {
         CHECK(!"grids.safetensors opens");
@@ -63,18 +63,18 @@ TEST(grids_equal_those_of_newbie_references)
         for (size_t k = 0; k < 5; k++) {
             char form[64];
             int shift, points;
-            snprintf(form, sizeof form, "expect.%s.s%%d.n%%d", kinds[k].name);
+            snprintf(form, sizeof form, "expect.%s.s%%d.n%%d", s_kinds[k].name);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
             if (sscanf(set.tensors[t].name, form, &shift, &points) != 2) continue;
 #pragma GCC diagnostic pop
             size_t count;
             float *want = values_of(&set, set.tensors[t].name, &count), got[SUMI_SCHEDULE_MAX_STEPS + 1];
-            const int steps = points - kinds[k].points_less;
-            write_rule(&(sumi_sigma_rule){.shift = (float)shift, .grid = kinds[k].grid}, 0, steps, got);
+            const int steps = points - s_kinds[k].points_less;
+            write_rule(&(sumi_sigma_rule){.shift = (float)shift, .grid = s_kinds[k].grid}, 0, steps, got);
             CHECK_NUMBER(count, steps + 1);
             for (size_t i = 0; i < count; i++) {
-                const double sigma = kinds[k].points_less ? 1.0 - (double)want[i] : (double)want[i];
+                const double sigma = s_kinds[k].points_less ? 1.0 - (double)want[i] : (double)want[i];
                 CHECK_NEAR((double)got[i], sigma, 2e-7, 0);
             }
             free(want);
@@ -194,17 +194,17 @@ TEST(schedule_check_refuses_bad_tables_and_says_why)
         float values[4];
         int32_t steps;
         const char* says;
-    } bad[] = {
+    } s_bad[] = {
         {{1.0f, 0.5f, 0.5f, 0.0f}, 3, "must fall"},       {{0.2f, 0.5f, 0.1f, 0.0f}, 3, "sigmas[1]"},
         {{1.5f, 0.5f, 0.2f, 0.0f}, 3, "between 0 and 1"}, {{1.0f, 0.5f, 0.2f, -0.1f}, 3, "sigmas[3]"},
         {{1.0f, NAN, 0.2f, 0.0f}, 3, "sigmas[1]"},        {{INFINITY, 0.5f, 0.2f, 0.0f}, 3, "sigmas[0]"},
         {{1.0f, 0.0f, 0.0f, 0.0f}, 0, "step_count"},      {{1.0f, 0.0f, 0.0f, 0.0f}, -1, "step_count"},
         {{1.0f, 0.0f, 0.0f, 0.0f}, 1001, "step_count"},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof s_bad / sizeof *s_bad; i++) {
         sumi_error error = {0};
-        CHECK_NUMBER(sumi_schedule_check(bad[i].values, bad[i].steps, &error), SUMI_INVALID_ARGUMENT);
-        CHECK(strstr(error.text, bad[i].says) != NULL);
+        CHECK_NUMBER(sumi_schedule_check(s_bad[i].values, s_bad[i].steps, &error), SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(error.text, s_bad[i].says) != NULL);
     }
     sumi_error error = {0};
     CHECK_NUMBER(sumi_schedule_check(NULL, 3, &error), SUMI_INVALID_ARGUMENT);
@@ -286,7 +286,7 @@ TEST(presets_get_their_share_of_a_checkpoints_size)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&t_heap, NULL);
+    sumi_heap_init(&s_heap, NULL);
     RUN(shifted_schedule_equals_reference_bit_for_bit);
     RUN(grids_equal_those_of_newbie_references);
     RUN(dynamic_schedule_equals_qwen_image_reference);

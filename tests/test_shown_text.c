@@ -87,12 +87,12 @@ TEST(messages_are_shown_and_cut_between_characters)
     CHECK_TEXT(error.text, "\\xe6\\xbc");
 }
 
-static int t_harmful, t_lines;
+static int s_harmful, s_lines;
 static void strict_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
 {
     (void)level, (void)result, (void)user_data;
-    t_lines++;
-    if (!is_harmless(text)) t_harmful++;
+    s_lines++;
+    if (!is_harmless(text)) s_harmful++;
 }
 
 #define EVIL "\x1B]0;x\x07\xC2\x9B\x7F\t\n\xFF"
@@ -100,7 +100,7 @@ static void strict_log(sumi_log_level level, sumi_result result, const char* tex
 // Names that a file sets, where they are quoted: in job messages, the log, and the engine's last error.
 TEST(names_out_of_files_are_shown_in_messages_and_the_log)
 {
-    static const char* const models[][2] = {
+    static const char* const s_models[][2] = {
         // one tensor, whose name no network has; a type that does not exist; a broken header
         {"name.safetensors",
          "{\"a\\u001b]0;x\\u0007\\u009b\\u007f\\n\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}"},
@@ -111,50 +111,50 @@ TEST(names_out_of_files_are_shown_in_messages_and_the_log)
          "{\"d\\u001b\":{\"\\u001b\\u009b\":1,\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,5]}}"},
         {"raw.safetensors", "{\"" EVIL "\":{}}"},
     };
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    for (size_t i = 0; i < sizeof s_models / sizeof *s_models; i++) {
         char file[1024];
-        const uint64_t bytes = strlen(models[i][1]);
+        const uint64_t bytes = strlen(s_models[i][1]);
         memcpy(file, &bytes, 8);
-        memcpy(file + 8, models[i][1], (size_t)bytes);
+        memcpy(file + 8, s_models[i][1], (size_t)bytes);
         memset(file + 8 + bytes, 0, 4);
-        write_file(scratch("evil", models[i][0]), file, (size_t)bytes + 12);
+        write_file(scratch("evil", s_models[i][0]), file, (size_t)bytes + 12);
         sumi_model_desc desc = sumi_model_defaults();
-        desc.path = scratch("evil", models[i][0]);
-        CHECK(open_model(&desc) == NULL && t_message[0] != 0);
-        CHECK(is_harmless(t_message));
+        desc.path = scratch("evil", s_models[i][0]);
+        CHECK(open_model(&desc) == NULL && s_message[0] != 0);
+        CHECK(is_harmless(s_message));
         char error[512];
         for (size_t capacity = 1; capacity <= sizeof error; capacity += capacity < 64 ? 1 : 64) {
-            sumi_engine_last_error(t_engine, error, capacity);
+            sumi_engine_last_error(s_engine, error, capacity);
             CHECK(is_harmless(error) && strlen(error) < capacity);
         }
     }
-    static const char index[] = "{\"weight_map\":{\"t\\u001b\":\"s\\u007f\\u009b\\u0085.safetensors\"}}";
-    write_file(scratch("shards", "diffusion_pytorch_model.safetensors.index.json"), index, sizeof index - 1);
+    static const char s_index[] = "{\"weight_map\":{\"t\\u001b\":\"s\\u007f\\u009b\\u0085.safetensors\"}}";
+    write_file(scratch("shards", "diffusion_pytorch_model.safetensors.index.json"), s_index, sizeof s_index - 1);
     sumi_model_desc desc = sumi_model_defaults();
     desc.path = scratch("shards", "");
-    CHECK(open_model(&desc) == NULL && is_harmless(t_message));
-    CHECK(strstr(t_message, "s\\x7f\\xc2\\x9b\\xc2\\x85.safetensors") != NULL);
+    CHECK(open_model(&desc) == NULL && is_harmless(s_message));
+    CHECK(strstr(s_message, "s\\x7f\\xc2\\x9b\\xc2\\x85.safetensors") != NULL);
     desc.path = "a" EVIL "b"; // and a path of the host program
-    CHECK(open_model(&desc) == NULL && is_harmless(t_message));
-    CHECK(strstr(t_message, "a\\x1b]0;x\\x07\\xc2\\x9b\\x7f\\x09\\x0a\\xffb") != NULL);
-    CHECK(t_lines > 7);
-    CHECK_NUMBER(t_harmful, 0);
+    CHECK(open_model(&desc) == NULL && is_harmless(s_message));
+    CHECK(strstr(s_message, "a\\x1b]0;x\\x07\\xc2\\x9b\\x7f\\x09\\x0a\\xffb") != NULL);
+    CHECK(s_lines > 7);
+    CHECK_NUMBER(s_harmful, 0);
 }
 
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    static host h;
-    sumi_engine_desc desc = host_desc(&h);
+    static host s_h;
+    sumi_engine_desc desc = host_desc(&s_h);
     desc.log = (sumi_log){strict_log, NULL};
-    sumi_heap_init(&t_heap, NULL);
-    t_engine = open_engine(&desc, NULL);
+    sumi_heap_init(&s_heap, NULL);
+    s_engine = open_engine(&desc, NULL);
     scratch("", "");
     RUN(control_characters_are_escaped_and_utf8_stays);
     RUN(random_bytes_are_harmless_and_both_functions_agree);
     RUN(messages_are_shown_and_cut_between_characters);
     RUN(names_out_of_files_are_shown_in_messages_and_the_log);
-    sumi_engine_destroy(t_engine);
-    remove_folder(t_folder);
+    sumi_engine_destroy(s_engine);
+    remove_folder(s_folder);
     TEST_END();
 }

@@ -12,12 +12,12 @@ typedef void after_step(int32_t step, const double* x, size_t count, void* conte
 static void solve(sumi_solver solver, const float* sigmas, int32_t steps, velocity* v, double* x, size_t count,
                   after_step* after, void* context)
 {
-    static sumi_solver_row rows[MAX_ROWS];
-    int32_t n = sumi_solver_rows(solver, sigmas, steps, rows);
+    static sumi_solver_row s_rows[MAX_ROWS];
+    int32_t n = sumi_solver_rows(solver, sigmas, steps, s_rows);
     double y[64], h[64] = {0};
     memcpy(y, x, count * sizeof *y);
     for (int32_t r = 0; r < n; r++) {
-        const sumi_solver_row* row = &rows[r];
+        const sumi_solver_row* row = &s_rows[r];
         for (size_t i = 0; i < count; i++) {
             double slope = v(x[i], (double)row->sigma);
             double next =
@@ -57,7 +57,7 @@ TEST(solvers_follow_recorded_trajectories)
         sumi_solver solver;
         const char *grid, *expect;
         int steps;
-    } cases[] = {
+    } s_cases[] = {
         {SUMI_SOLVER_EULER, "engine", "euler.on_engine", 8},
         {SUMI_SOLVER_MIDPOINT, "authors", "midpoint.on_authors", 8},
         {SUMI_SOLVER_HEUN, "authors", "heun.on_authors", 7}, // ours ends with an Euler step where sigma is 0
@@ -72,27 +72,27 @@ TEST(solvers_follow_recorded_trajectories)
         CHECK(!"solvers.safetensors opens");
         return;
     }
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    for (size_t k = 0; k < sizeof s_cases / sizeof *s_cases; k++) {
         char name[96];
         size_t count, grid_count, want_count;
         float* start = values_of(&set, "input.x0", &count);
-        snprintf(name, sizeof name, "input.grid.%s", cases[k].grid);
+        snprintf(name, sizeof name, "input.grid.%s", s_cases[k].grid);
         float* sigmas = values_of(&set, name, &grid_count);
-        snprintf(name, sizeof name, "expect.%s", cases[k].expect);
+        snprintf(name, sizeof name, "expect.%s", s_cases[k].expect);
         float* want = values_of(&set, name, &want_count);
         CHECK_NUMBER(grid_count, 9);
         CHECK_NUMBER(want_count, 8 * count);
         double x[64];
         for (size_t i = 0; i < count; i++) x[i] = (double)start[i];
         comparison c = {.want = want};
-        solve(cases[k].solver, sigmas, 8, newbie_field, x, count, compare_step, &c);
-        for (int s = 0; s < cases[k].steps; s++) {
+        solve(s_cases[k].solver, sigmas, 8, newbie_field, x, count, compare_step, &c);
+        for (int s = 0; s < s_cases[k].steps; s++) {
             double error = sqrt(c.off[s] / c.norm[s]);
-            if (!(error < 1e-6)) printf("  %s step %d: relative error %g\n", cases[k].expect, s, error);
+            if (!(error < 1e-6)) printf("  %s step %d: relative error %g\n", s_cases[k].expect, s, error);
             CHECK(error < 1e-6);
         }
         // so the exception above is real
-        if (cases[k].solver == SUMI_SOLVER_HEUN) CHECK(sqrt(c.off[7] / c.norm[7]) > 1e-5);
+        if (s_cases[k].solver == SUMI_SOLVER_HEUN) CHECK(sqrt(c.off[7] / c.norm[7]) > 1e-5);
         free(start);
         free(sigmas);
         free(want);
@@ -102,25 +102,25 @@ TEST(solvers_follow_recorded_trajectories)
 
 // Gaussian data of mean M and deviation C: x(sigma) = (1 - sigma) M + z sqrt((1 - sigma)^2 C^2 + sigma^2) solves the
 // flow exactly.
-static const double M = 0.7, C = 0.4;
+static const double s_m = 0.7, s_c = 0.4;
 
-static double gaussian_variance(double sigma) { return (1 - sigma) * (1 - sigma) * C * C + sigma * sigma; }
+static double gaussian_variance(double sigma) { return (1 - sigma) * (1 - sigma) * s_c * s_c + sigma * sigma; }
 
 static double gaussian_field(double x, double sigma)
 {
-    return -M + (sigma - (1 - sigma) * C * C) / gaussian_variance(sigma) * (x - (1 - sigma) * M);
+    return -s_m + (sigma - (1 - sigma) * s_c * s_c) / gaussian_variance(sigma) * (x - (1 - sigma) * s_m);
 }
 
 // Worst error at sigma = 0 over three trajectories, all `steps` from sigma = 1.
 static double gaussian_error(sumi_solver solver, int32_t steps)
 {
-    static const double z[3] = {-1.1, 0.6, 1.9};
+    static const double s_z[3] = {-1.1, 0.6, 1.9};
     float sigmas[SUMI_SCHEDULE_MAX_STEPS + 1];
     shifted(1.0f, steps, sigmas);
     double x[3], error = 0;
-    for (int i = 0; i < 3; i++) x[i] = z[i] * sqrt(gaussian_variance(1.0));
+    for (int i = 0; i < 3; i++) x[i] = s_z[i] * sqrt(gaussian_variance(1.0));
     solve(solver, sigmas, steps, gaussian_field, x, 3, NULL, NULL);
-    for (int i = 0; i < 3; i++) error = fmax(error, fabs(x[i] - (M + z[i] * C)));
+    for (int i = 0; i < 3; i++) error = fmax(error, fabs(x[i] - (s_m + s_z[i] * s_c)));
     return error;
 }
 
@@ -128,14 +128,14 @@ static double gaussian_error(sumi_solver solver, int32_t steps)
 // method.
 static double inner_error(sumi_solver solver, int32_t steps)
 {
-    static const double from = 0.9375, to = 0.0625;
+    static const double s_from = 0.9375, s_to = 0.0625;
     float sigmas[SUMI_SCHEDULE_MAX_STEPS + 1];
-    for (int32_t i = 0; i <= steps; i++) sigmas[i] = (float)(from + (to - from) * i / steps);
-    double x[3] = {-1.3, 0.3, 1.9}, want[3], error = 0, d = (to - from) / 2000;
+    for (int32_t i = 0; i <= steps; i++) sigmas[i] = (float)(s_from + (s_to - s_from) * i / steps);
+    double x[3] = {-1.3, 0.3, 1.9}, want[3], error = 0, d = (s_to - s_from) / 2000;
     for (int i = 0; i < 3; i++) {
         double w = x[i];
         for (int k = 0; k < 2000; k++) {
-            double s = from + d * k, k1 = newbie_field(w, s), k2 = newbie_field(w + d / 2 * k1, s + d / 2),
+            double s = s_from + d * k, k1 = newbie_field(w, s), k2 = newbie_field(w + d / 2 * k1, s + d / 2),
                    k3 = newbie_field(w + d / 2 * k2, s + d / 2);
             w += d / 6 * (k1 + 2 * k2 + 2 * k3 + newbie_field(w + d * k3, s + d));
         }
@@ -151,17 +151,17 @@ TEST(solvers_converge_with_their_order)
     static const struct {
         sumi_solver solver;
         int32_t steps;
-    } cases[] = {
+    } s_cases[] = {
         {SUMI_SOLVER_EULER, 128},    {SUMI_SOLVER_HEUN, 64},      {SUMI_SOLVER_MIDPOINT, 64},
         {SUMI_SOLVER_DPMPP_2M, 128}, {SUMI_SOLVER_HEUN_FULL, 64}, {SUMI_SOLVER_RES_MULTISTEP, 128},
         {SUMI_SOLVER_RK4, 8},
     };
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        double coarse = inner_error(cases[k].solver, cases[k].steps),
-               fine = inner_error(cases[k].solver, 2 * cases[k].steps);
-        if (fabs(log2(coarse / fine) - sumi_solver_order(cases[k].solver)) > 0.2)
-            printf("  solver %d: error %.3g, then %.3g with twice the steps\n", (int)cases[k].solver, coarse, fine);
-        CHECK_NEAR(log2(coarse / fine), sumi_solver_order(cases[k].solver), 0.2, 0);
+    for (size_t k = 0; k < sizeof s_cases / sizeof *s_cases; k++) {
+        double coarse = inner_error(s_cases[k].solver, s_cases[k].steps),
+               fine = inner_error(s_cases[k].solver, 2 * s_cases[k].steps);
+        if (fabs(log2(coarse / fine) - sumi_solver_order(s_cases[k].solver)) > 0.2)
+            printf("  solver %d: error %.3g, then %.3g with twice the steps\n", (int)s_cases[k].solver, coarse, fine);
+        CHECK_NEAR(log2(coarse / fine), sumi_solver_order(s_cases[k].solver), 0.2, 0);
     }
 }
 
@@ -172,16 +172,16 @@ TEST(solvers_reach_the_exact_solution_over_a_whole_schedule)
     static const struct {
         sumi_solver solver;
         double error, order;
-    } cases[] = {
+    } s_cases[] = {
         {SUMI_SOLVER_EULER, 0.006, 0.95},   {SUMI_SOLVER_HEUN, 4e-5, 1.9},     {SUMI_SOLVER_MIDPOINT, 1e-6, 1.9},
         {SUMI_SOLVER_HEUN_FULL, 2e-5, 1.9}, {SUMI_SOLVER_DPMPP_2M, 3e-4, 1.6}, {SUMI_SOLVER_RES_MULTISTEP, 4e-4, 1.6},
     };
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        double coarse = gaussian_error(cases[k].solver, 128), fine = gaussian_error(cases[k].solver, 256);
-        if (!(fine < cases[k].error && log2(coarse / fine) > cases[k].order))
-            printf("  solver %d: error %.3g, then %.3g\n", (int)cases[k].solver, coarse, fine);
-        CHECK(fine < cases[k].error);
-        CHECK(log2(coarse / fine) > cases[k].order);
+    for (size_t k = 0; k < sizeof s_cases / sizeof *s_cases; k++) {
+        double coarse = gaussian_error(s_cases[k].solver, 128), fine = gaussian_error(s_cases[k].solver, 256);
+        if (!(fine < s_cases[k].error && log2(coarse / fine) > s_cases[k].order))
+            printf("  solver %d: error %.3g, then %.3g\n", (int)s_cases[k].solver, coarse, fine);
+        CHECK(fine < s_cases[k].error);
+        CHECK(log2(coarse / fine) > s_cases[k].order);
     }
     CHECK(gaussian_error(SUMI_SOLVER_RK4, 64) < 1e-6);
 }
@@ -190,9 +190,9 @@ static double constant_field(double x, double sigma) { return (void)x, (void)sig
 
 TEST(solvers_are_exact_on_a_constant_velocity)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN, SUMI_SOLVER_MIDPOINT,
-                                          SUMI_SOLVER_HEUN_FULL,    SUMI_SOLVER_RK4,  SUMI_SOLVER_DPMPP_2M,
-                                          SUMI_SOLVER_RES_MULTISTEP};
+    static const sumi_solver s_solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN, SUMI_SOLVER_MIDPOINT,
+                                            SUMI_SOLVER_HEUN_FULL,    SUMI_SOLVER_RK4,  SUMI_SOLVER_DPMPP_2M,
+                                            SUMI_SOLVER_RES_MULTISTEP};
     for (size_t k = 0; k < 7; k++)
         for (int32_t steps = 1; steps <= 9; steps++) {
             float sigmas[10];
@@ -200,50 +200,50 @@ TEST(solvers_are_exact_on_a_constant_velocity)
             // data estimates x - sigma v differ from step to step only in rounding, so multistep solvers must not move
             // either
             double x = 2.0;
-            solve(solvers[k], sigmas, steps, constant_field, &x, 1, NULL, NULL);
+            solve(s_solvers[k], sigmas, steps, constant_field, &x, 1, NULL, NULL);
             CHECK_NEAR(x, 3.5, 2e-6, 0);
         }
 }
 
 TEST(solver_rows_keep_their_promises)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN,      SUMI_SOLVER_MIDPOINT,
-                                          SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
-                                          SUMI_SOLVER_RES_MULTISTEP};
-    static const int32_t counts[] = {8, 15, 16, 8, 16, 32, 8};
-    static sumi_solver_row rows[MAX_ROWS];
+    static const sumi_solver s_solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN,      SUMI_SOLVER_MIDPOINT,
+                                            SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
+                                            SUMI_SOLVER_RES_MULTISTEP};
+    static const int32_t s_counts[] = {8, 15, 16, 8, 16, 32, 8};
+    static sumi_solver_row s_rows[MAX_ROWS];
     for (size_t k = 0; k < 7; k++)
         for (int end = 0; end < 2; end++) {
             float sigmas[9];
             shifted(6.0f, 8, sigmas);
             if (end == 1) sigmas[8] = 0.05f; // a caller's table may stop early
-            int32_t n = sumi_solver_rows(solvers[k], sigmas, 8, rows);
-            if (end == 0) CHECK_NUMBER(n, counts[k]);
-            CHECK(sumi_solver_known(solvers[k]));
-            CHECK(n <= 8 * sumi_solver_max_rows(solvers[k]) && n > 8 * (sumi_solver_max_rows(solvers[k]) - 1));
+            int32_t n = sumi_solver_rows(s_solvers[k], sigmas, 8, s_rows);
+            if (end == 0) CHECK_NUMBER(n, s_counts[k]);
+            CHECK(sumi_solver_known(s_solvers[k]));
+            CHECK(n <= 8 * sumi_solver_max_rows(s_solvers[k]) && n > 8 * (sumi_solver_max_rows(s_solvers[k]) - 1));
             int32_t step = 0;
             for (int32_t r = 0; r < n; r++) {
-                const float* f = &rows[r].cx;
+                const float* f = &s_rows[r].cx;
                 for (int i = 0; i < 7; i++) CHECK(isfinite(f[i]));
-                CHECK_NUMBER(rows[r].step, step);
-                CHECK(rows[r].guidance == 0.0f);
-                CHECK(rows[r].sigma <= sigmas[step] && rows[r].sigma >= sigmas[step + 1]);
-                if (rows[r].keeps == 0.0f) { // ends a step
-                    CHECK(rows[r].blend_sigma == sigmas[step + 1]);
+                CHECK_NUMBER(s_rows[r].step, step);
+                CHECK(s_rows[r].guidance == 0.0f);
+                CHECK(s_rows[r].sigma <= sigmas[step] && s_rows[r].sigma >= sigmas[step + 1]);
+                if (s_rows[r].keeps == 0.0f) { // ends a step
+                    CHECK(s_rows[r].blend_sigma == sigmas[step + 1]);
                     step++;
                 } else {
-                    CHECK(rows[r].keeps == 1.0f && rows[r].blend_sigma < 0.0f);
+                    CHECK(s_rows[r].keeps == 1.0f && s_rows[r].blend_sigma < 0.0f);
                 }
             }
             CHECK_NUMBER(step, 8);
         }
     float sigmas[3] = {1.0f, 0.5f, 0.0f};
-    CHECK_NUMBER(sumi_solver_rows((sumi_solver)17, sigmas, 2, rows), 0);
+    CHECK_NUMBER(sumi_solver_rows((sumi_solver)17, sigmas, 2, s_rows), 0);
     CHECK(!sumi_solver_known((sumi_solver)17) && !sumi_solver_known((sumi_solver)-1)
           && !sumi_solver_known((sumi_solver)7));
     CHECK_NUMBER(sumi_solver_max_rows((sumi_solver)17), 0);
     CHECK(SUMI_SOLVER_HEUN_FULL == 4 && SUMI_SOLVER_RK4 == 5 && SUMI_SOLVER_RES_MULTISTEP == 6); // stable
-    CHECK_NUMBER(sumi_solver_rows(SUMI_SOLVER_EULER, sigmas, 0, rows), 0);
+    CHECK_NUMBER(sumi_solver_rows(SUMI_SOLVER_EULER, sigmas, 0, s_rows), 0);
 }
 
 TEST(euler_uses_the_float_step_of_the_reference)
@@ -262,7 +262,7 @@ TEST(euler_uses_the_float_step_of_the_reference)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&t_heap, NULL);
+    sumi_heap_init(&s_heap, NULL);
     RUN(solvers_follow_recorded_trajectories);
     RUN(solvers_converge_with_their_order);
     RUN(solvers_reach_the_exact_solution_over_a_whole_schedule);

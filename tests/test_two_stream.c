@@ -10,8 +10,8 @@
 #define GOLDEN "tests/golden/qwen-image/"
 #define PART (&sumi_two_stream_module)
 
-static sumi_heap t_heap;
-static sumi_tensor_set t_set; // of the golden checkpoint
+static sumi_heap s_heap;
+static sumi_tensor_set s_set; // of the golden checkpoint
 static const char s_config[] =
     "{\"num_layers\": 2, \"num_attention_heads\": 2, \"attention_head_dim\": 32, \"joint_attention_dim\": 128, "
     "\"in_channels\": 64, \"out_channels\": 16, \"patch_size\": 2, \"axes_dims_rope\": [8, 12, 12], "
@@ -30,14 +30,15 @@ typedef struct bound {
 static bound* bind(sumi_heap* heap, const sumi_tensor_set* set, const char* more,
                    const sumi_two_stream_settings* settings)
 {
-    static char text[1024];
+    static char s_text[1024];
     bound* b = calloc(1, sizeof *b);
     sumi_weight_list_init(&b->list, heap);
     const sumi_component part = {.present = true, .set = set, .prefix = "", .path = "the-file"};
     sumi_binder binder = {
         .list = &b->list, .component = &part, .what = "the transformer", .adaptable = true, .error = &b->error};
-    snprintf(text, sizeof text, "%s%s}", s_config, more != NULL ? more : "");
-    const sumi_module_config config = {.data = more != NULL ? text : NULL, .bytes = strlen(text), .path = "the-config"};
+    snprintf(s_text, sizeof s_text, "%s%s}", s_config, more != NULL ? more : "");
+    const sumi_module_config config = {
+        .data = more != NULL ? s_text : NULL, .bytes = strlen(s_text), .path = "the-config"};
     b->result = PART->bind(&b->model, settings, &binder, &config);
     return b;
 }
@@ -50,7 +51,7 @@ static void end(bound* b)
 
 static void check_refused(const sumi_tensor_set* set, const char* more, sumi_result result, const char* says)
 {
-    bound* b = bind(&t_heap, set, more, NULL);
+    bound* b = bind(&s_heap, set, more, NULL);
     CHECK_NUMBER(b->result, result);
     if (strstr(b->error.text, says) == NULL) printf("  \"%s\" does not say \"%s\"\n", b->error.text, says);
     CHECK(strstr(b->error.text, says) != NULL);
@@ -61,9 +62,9 @@ static void check_refused(const sumi_tensor_set* set, const char* more, sumi_res
 static void copy_set(sumi_tensor_set* out, const char* without, const char* halved, const char* more)
 {
     sumi_error error = {0};
-    sumi_tensor_set_init(out, &t_heap, NULL);
-    for (size_t i = 0; i < t_set.count; i++) {
-        sumi_tensor tensor = t_set.tensors[i];
+    sumi_tensor_set_init(out, &s_heap, NULL);
+    for (size_t i = 0; i < s_set.count; i++) {
+        sumi_tensor tensor = s_set.tensors[i];
         tensor.file_index = -1; // of no file of the copy's
         if (without != NULL && strcmp(tensor.name, without) == 0) continue;
         if (halved != NULL && strcmp(tensor.name, halved) == 0) {
@@ -78,28 +79,28 @@ static void copy_set(sumi_tensor_set* out, const char* without, const char* halv
 
 TEST(configs_that_are_not_supported_are_refused_by_name)
 {
-    bound* b = bind(&t_heap, &t_set, ", \"guidance_embeds\": false, \"zero_cond_t\": null", NULL);
+    bound* b = bind(&s_heap, &s_set, ", \"guidance_embeds\": false, \"zero_cond_t\": null", NULL);
     CHECK_NUMBER(b->result, SUMI_OK);
     CHECK(!b->model.zero_cond);
     const sumi_denoiser_properties properties = PART->properties(&b->model);
     CHECK(properties.channels == 16 && properties.patch == 2 && properties.feature_width[0] == 128
           && properties.feature_width[1] == 0 && properties.takes_references);
     end(b);
-    check_refused(&t_set, ", \"guidance_embeds\": true", SUMI_NOT_SUPPORTED, "guidance_embeds");
-    check_refused(&t_set, ", \"use_additional_t_cond\": true", SUMI_NOT_SUPPORTED, "Layered");
-    check_refused(&t_set, ", \"use_layer3d_rope\": true", SUMI_NOT_SUPPORTED, "Layered");
-    check_refused(&t_set, ", \"patch_size\": 4", SUMI_NOT_SUPPORTED, "patch_size");
-    check_refused(&t_set, ", \"num_attention_heads\": 4", SUMI_TENSOR_MISMATCH, "num_attention_heads");
-    check_refused(&t_set, ", \"attention_head_dim\": 64", SUMI_TENSOR_MISMATCH, "attention_head_dim");
-    check_refused(&t_set, ", \"joint_attention_dim\": 64", SUMI_TENSOR_MISMATCH, "joint_attention_dim");
-    check_refused(&t_set, ", \"in_channels\": 16", SUMI_TENSOR_MISMATCH, "in_channels");
-    check_refused(&t_set, ", \"out_channels\": 4", SUMI_TENSOR_MISMATCH, "out_channels");
-    check_refused(&t_set, ", \"axes_dims_rope\": [16, 56, 56]", SUMI_TENSOR_MISMATCH, "axes_dims_rope");
-    check_refused(&t_set, ", \"axes_dims_rope\": [16, 16]", SUMI_TENSOR_MISMATCH, "axes_dims_rope");
-    check_refused(&t_set, ", \"num_layers\": 3", SUMI_TENSOR_MISSING, "transformer_blocks.2");
-    check_refused(&t_set, ", \"num_layers\": 100000", SUMI_NOT_SUPPORTED, "100000 blocks");
-    check_refused(&t_set, ", \"num_layers\": -1", SUMI_NOT_SUPPORTED, "-1 blocks");
-    check_refused(&t_set, ", \"zero_cond_t\": 5", SUMI_FILE_MALFORMED, "the-config");
+    check_refused(&s_set, ", \"guidance_embeds\": true", SUMI_NOT_SUPPORTED, "guidance_embeds");
+    check_refused(&s_set, ", \"use_additional_t_cond\": true", SUMI_NOT_SUPPORTED, "Layered");
+    check_refused(&s_set, ", \"use_layer3d_rope\": true", SUMI_NOT_SUPPORTED, "Layered");
+    check_refused(&s_set, ", \"patch_size\": 4", SUMI_NOT_SUPPORTED, "patch_size");
+    check_refused(&s_set, ", \"num_attention_heads\": 4", SUMI_TENSOR_MISMATCH, "num_attention_heads");
+    check_refused(&s_set, ", \"attention_head_dim\": 64", SUMI_TENSOR_MISMATCH, "attention_head_dim");
+    check_refused(&s_set, ", \"joint_attention_dim\": 64", SUMI_TENSOR_MISMATCH, "joint_attention_dim");
+    check_refused(&s_set, ", \"in_channels\": 16", SUMI_TENSOR_MISMATCH, "in_channels");
+    check_refused(&s_set, ", \"out_channels\": 4", SUMI_TENSOR_MISMATCH, "out_channels");
+    check_refused(&s_set, ", \"axes_dims_rope\": [16, 56, 56]", SUMI_TENSOR_MISMATCH, "axes_dims_rope");
+    check_refused(&s_set, ", \"axes_dims_rope\": [16, 16]", SUMI_TENSOR_MISMATCH, "axes_dims_rope");
+    check_refused(&s_set, ", \"num_layers\": 3", SUMI_TENSOR_MISSING, "transformer_blocks.2");
+    check_refused(&s_set, ", \"num_layers\": 100000", SUMI_NOT_SUPPORTED, "100000 blocks");
+    check_refused(&s_set, ", \"num_layers\": -1", SUMI_NOT_SUPPORTED, "-1 blocks");
+    check_refused(&s_set, ", \"zero_cond_t\": 5", SUMI_FILE_MALFORMED, "the-config");
     sumi_tensor_set layered;
     copy_set(&layered, NULL, NULL, "time_text_embed.addition_t_embedding.weight");
     check_refused(&layered, "", SUMI_NOT_SUPPORTED, "Layered");
@@ -108,22 +109,22 @@ TEST(configs_that_are_not_supported_are_refused_by_name)
 
 TEST(references_at_time_zero_are_told_by_config_marker_or_settings)
 {
-    bound* b = bind(&t_heap, &t_set, ", \"zero_cond_t\": true", NULL);
+    bound* b = bind(&s_heap, &s_set, ", \"zero_cond_t\": true", NULL);
     CHECK(b->result == SUMI_OK && b->model.zero_cond);
     end(b);
-    b = bind(&t_heap, &t_set, "", &(sumi_two_stream_settings){.zero_cond = true});
+    b = bind(&s_heap, &s_set, "", &(sumi_two_stream_settings){.zero_cond = true});
     CHECK(b->result == SUMI_OK && b->model.zero_cond);
     end(b);
     sumi_tensor_set marked;
     copy_set(&marked, NULL, NULL, "__index_timestep_zero__");
-    b = bind(&t_heap, &marked, "", NULL);
+    b = bind(&s_heap, &marked, "", NULL);
     CHECK(b->result == SUMI_OK && b->model.zero_cond);
     end(b);
-    b = bind(&t_heap, &t_set, "", NULL);
+    b = bind(&s_heap, &s_set, "", NULL);
     CHECK(b->result == SUMI_OK && !b->model.zero_cond);
     end(b);
     // without a config the shapes say everything but the split of a head, whose proportions do not fit 32
-    b = bind(&t_heap, &marked, NULL, NULL);
+    b = bind(&s_heap, &marked, NULL, NULL);
     CHECK(b->result == SUMI_OK && b->model.zero_cond && b->model.block_count == 2 && b->model.heads == 2);
     CHECK(b->model.axis_pairs[0] == 2 && b->model.axis_pairs[1] == 7 && b->model.axis_pairs[2] == 7);
     end(b);
@@ -132,16 +133,16 @@ TEST(references_at_time_zero_are_told_by_config_marker_or_settings)
 
 TEST(every_missing_or_misshapen_tensor_is_named_but_for_those_that_nothing_reads)
 {
-    static const char* const dead[] = {"transformer_blocks.1.attn.to_add_out.weight",
-                                       "transformer_blocks.1.txt_mlp.net.0.proj.weight",
-                                       "transformer_blocks.1.txt_mlp.net.2.weight"};
-    for (size_t i = 0; i < t_set.count; i++) {
-        const char* name = t_set.tensors[i].name;
+    static const char* const s_dead[] = {"transformer_blocks.1.attn.to_add_out.weight",
+                                         "transformer_blocks.1.txt_mlp.net.0.proj.weight",
+                                         "transformer_blocks.1.txt_mlp.net.2.weight"};
+    for (size_t i = 0; i < s_set.count; i++) {
+        const char* name = s_set.tensors[i].name;
         bool is_dead = false;
-        for (size_t k = 0; k < sizeof dead / sizeof *dead; k++) is_dead = is_dead || strcmp(name, dead[k]) == 0;
+        for (size_t k = 0; k < sizeof s_dead / sizeof *s_dead; k++) is_dead = is_dead || strcmp(name, s_dead[k]) == 0;
         sumi_tensor_set broken;
         copy_set(&broken, name, NULL, NULL);
-        bound* b = bind(&t_heap, &broken, "", NULL);
+        bound* b = bind(&s_heap, &broken, "", NULL);
         if (b->result != (is_dead ? SUMI_OK : SUMI_TENSOR_MISSING)) printf("  %s: \"%s\"\n", name, b->error.text);
         CHECK_NUMBER(b->result, is_dead ? SUMI_OK : SUMI_TENSOR_MISSING);
         CHECK(is_dead || strstr(b->error.text, name) != NULL);
@@ -149,7 +150,7 @@ TEST(every_missing_or_misshapen_tensor_is_named_but_for_those_that_nothing_reads
         end(b);
         sumi_tensor_set_close(&broken);
         copy_set(&broken, NULL, name, NULL);
-        b = bind(&t_heap, &broken, "", NULL);
+        b = bind(&s_heap, &broken, "", NULL);
         CHECK_NUMBER(b->result, SUMI_TENSOR_MISMATCH);
         CHECK(b->error.text[0] != 0);
         end(b);
@@ -159,11 +160,11 @@ TEST(every_missing_or_misshapen_tensor_is_named_but_for_those_that_nothing_reads
 
 TEST(adapters_find_every_matrix_and_norm)
 {
-    bound* b = bind(&t_heap, &t_set, "", NULL);
+    bound* b = bind(&s_heap, &s_set, "", NULL);
     CHECK_NUMBER(b->result, SUMI_OK);
     int matrices = 0, norms = 0;
-    for (size_t i = 0; i < t_set.count; i++) {
-        const sumi_tensor* tensor = &t_set.tensors[i];
+    for (size_t i = 0; i < s_set.count; i++) {
+        const sumi_tensor* tensor = &s_set.tensors[i];
         const size_t length = strlen(tensor->name);
         if (tensor->rank == 1 && length > 7 && strcmp(tensor->name + length - 7, ".weight") == 0) { // a norm
             char path[SUMI_NAME_BYTES];
@@ -192,7 +193,7 @@ TEST(adapters_find_every_matrix_and_norm)
 
 TEST(weights_that_keep_their_precision_are_the_ends_and_the_modulation)
 {
-    bound* b = bind(&t_heap, &t_set, "", NULL);
+    bound* b = bind(&s_heap, &s_set, "", NULL);
     for (size_t i = 0; i < b->list.count; i++) {
         const sumi_weight* weight = b->list.weights[i];
         if (weight->rows == 1) continue;
@@ -272,7 +273,7 @@ typedef struct big_job {
 static void write_big(const sumi_two_stream* model, const big_job* b, sumi_plan* plan)
 {
     const int32_t size = b->side / 8, reference_size = b->reference_side / 8;
-    sumi_plan_begin(plan, &t_heap, b->activation_bytes);
+    sumi_plan_begin(plan, &s_heap, b->activation_bytes);
     sumi_prompt_features prompts[2];
     sumi_reference_latents references[SUMI_MAX_REFERENCES];
     sumi_evaluation list[8];
@@ -332,14 +333,14 @@ TEST(modulation_takes_bounded_memory_for_any_number_of_evaluations)
     static const struct {
         int32_t evaluations, activation_bytes;
         bool has_tables, is_finished;
-    } cases[] = {{1, 2, true, true},      {4, 2, true, true},   {30, 2, true, true},   {31, 2, true, false},
-                 {50, 2, true, false},    {60, 2, true, false}, {61, 2, false, false}, {1000, 2, false, false},
-                 {4096, 2, false, false}, {30, 4, true, true},  {50, 4, false, false}, {1000, 4, false, false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    } s_cases[] = {{1, 2, true, true},      {4, 2, true, true},   {30, 2, true, true},   {31, 2, true, false},
+                   {50, 2, true, false},    {60, 2, true, false}, {61, 2, false, false}, {1000, 2, false, false},
+                   {4096, 2, false, false}, {30, 4, true, true},  {50, 4, false, false}, {1000, 4, false, false}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_plan plan;
         big_job b = {.side = 1328,
-                     .evaluation_count = cases[i].evaluations,
-                     .activation_bytes = cases[i].activation_bytes,
+                     .evaluation_count = s_cases[i].evaluations,
+                     .activation_bytes = s_cases[i].activation_bytes,
                      .text_rows = {512, 40},
                      .item_count = 1,
                      .guides = true};
@@ -348,17 +349,18 @@ TEST(modulation_takes_bounded_memory_for_any_number_of_evaluations)
         for (size_t v = 0; v < plan.value_count; v++) {
             const sumi_value_info* info = &plan.values[v];
             // what a finished table is made from lives for two ops
-            const char* name = cases[i].is_finished ? "modulation_row" : "modulation";
-            if (strcmp(info->name, name) == 0 && info->rows == cases[i].evaluations && info->rows > 1)
+            const char* name = s_cases[i].is_finished ? "modulation_row" : "modulation";
+            if (strcmp(info->name, name) == 0 && info->rows == s_cases[i].evaluations && info->rows > 1)
                 tables += (double)info->bytes;
         }
         printf(
             "  %d evaluations of 1328 x 1328 with guidance, activations of %d bytes: tables %.0f MB, arena %.0f MB\n",
-            (int)cases[i].evaluations, (int)cases[i].activation_bytes, tables / 1e6, (double)plan.arena_bytes / 1e6);
+            (int)s_cases[i].evaluations, (int)s_cases[i].activation_bytes, tables / 1e6,
+            (double)plan.arena_bytes / 1e6);
         CHECK(tables <= 256.0 * (1 << 20) * 1.01); // and the last norm's
-        CHECK(cases[i].evaluations == 1 || (tables > 0) == cases[i].has_tables);
+        CHECK(s_cases[i].evaluations == 1 || (tables > 0) == s_cases[i].has_tables);
         // a table is finished before, or a row is taken from it, or made by a product and finished
-        const int32_t ops = cases[i].is_finished ? 0 : cases[i].has_tables ? 60 : 120;
+        const int32_t ops = s_cases[i].is_finished ? 0 : s_cases[i].has_tables ? 60 : 120;
         CHECK_NUMBER(count_ops(&plan, "img_mod", NULL), ops);
         CHECK_NUMBER(count_ops(&plan, "txt_mod", NULL), ops);
         sumi_plan_end(&plan);
@@ -452,7 +454,7 @@ TEST(every_failing_allocation_is_survived)
         const sumi_allocator allocator = failing_allocator(&f);
         sumi_heap heap;
         sumi_heap_init(&heap, &allocator);
-        bound* b = bind(&heap, &t_set, ", \"zero_cond_t\": true", NULL);
+        bound* b = bind(&heap, &s_set, ", \"zero_cond_t\": true", NULL);
         sumi_result result = b->result;
         if (result == SUMI_OK) {
             sumi_plan plan;
@@ -496,9 +498,9 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     sumi_error error = {0};
-    sumi_heap_init(&t_heap, NULL);
-    sumi_tensor_set_init(&t_set, &t_heap, NULL);
-    if (open_tensor_folder(&t_set, GOLDEN "model/transformer", "diffusion_pytorch_model", &error) != SUMI_OK)
+    sumi_heap_init(&s_heap, NULL);
+    sumi_tensor_set_init(&s_set, &s_heap, NULL);
+    if (open_tensor_folder(&s_set, GOLDEN "model/transformer", "diffusion_pytorch_model", &error) != SUMI_OK)
         return printf("%s\n", error.text), 1;
     RUN(configs_that_are_not_supported_are_refused_by_name);
     RUN(references_at_time_zero_are_told_by_config_marker_or_settings);
@@ -508,6 +510,6 @@ int main(int argc, char** argv)
     RUN(modulation_takes_bounded_memory_for_any_number_of_evaluations);
     RUN(products_run_once_over_all_rows_of_a_stream);
     RUN(every_failing_allocation_is_survived);
-    sumi_tensor_set_close(&t_set);
+    sumi_tensor_set_close(&s_set);
     TEST_END();
 }

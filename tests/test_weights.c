@@ -96,15 +96,15 @@ TEST(int8_matrices_are_stacked_with_their_own_scales_and_rotations)
     bound_begin(&expected, FOLDER "expected.safetensors");
     static const char* const s_modules[] = {"to_q", "to_k", "to_v"};
     static const int32_t s_rows[] = {6, 5, 3};
-    static float want[14 * 512];
+    static float s_want[14 * 512];
     for (int i = 0, row = 0; i < 3; row += s_rows[i++]) {
         const sumi_tensor* one = sumi_tensor_find(&expected.set, s_modules[i]);
-        memcpy(want + row * 512, one->data, (size_t)s_rows[i] * 512 * sizeof *want);
+        memcpy(s_want + row * 512, one->data, (size_t)s_rows[i] * 512 * sizeof *s_want);
     }
     sumi_weight stack;
     sumi_bind_stack(&b.binder, &stack, &(sumi_module_stack){"qkv", s_modules, s_rows, 3}, 512);
     CHECK_NUMBER(b.binder.result, SUMI_OK);
-    check_values(&stack, want, "the stack");
+    check_values(&stack, s_want, "the stack");
     CHECK_NUMBER(sumi_weight_bytes(&stack), 14 * 512 + 14 * 4); // to_v's three scales are its rows', too
     bound_end(&expected);
     bound_end(&b);
@@ -116,20 +116,20 @@ TEST(fp8_rows_have_their_own_scales)
 {
     bound b;
     bound_begin(&b, "");
-    static unsigned char bytes[3 * 40], scales[1 + 3 * 4];
+    static unsigned char s_bytes[3 * 40], s_stored_scales[1 + 3 * 4];
     static const float s_scales[3] = {0.5f, 1.0f, -3.0f};
-    static float want[3 * 40];
-    memcpy(scales + 1, s_scales, sizeof s_scales); // at an odd address
+    static float s_want[3 * 40];
+    memcpy(s_stored_scales + 1, s_scales, sizeof s_scales); // at an odd address
     for (int i = 0; i < 3 * 40; i++) {
-        bytes[i] = (unsigned char)(i * 7 % 120);
-        want[i] = e4m3_to_float(bytes[i]) * s_scales[i / 40];
+        s_bytes[i] = (unsigned char)(i * 7 % 120);
+        s_want[i] = e4m3_to_float(s_bytes[i]) * s_scales[i / 40];
     }
-    add(&b, "l.weight", SUMI_DTYPE_F8_E4M3, 3, 40, bytes);
-    add(&b, "l.weight_scale", SUMI_DTYPE_F32, 3, 1, scales + 1);
+    add(&b, "l.weight", SUMI_DTYPE_F8_E4M3, 3, 40, s_bytes);
+    add(&b, "l.weight_scale", SUMI_DTYPE_F32, 3, 1, s_stored_scales + 1);
     sumi_weight weight;
     sumi_bind_matrix(&b.binder, &weight, "l", 3, 40);
     CHECK_NUMBER(b.binder.result, SUMI_OK);
-    check_values(&weight, want, "l");
+    check_values(&weight, s_want, "l");
     bound_end(&b);
 }
 

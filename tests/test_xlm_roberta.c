@@ -266,7 +266,7 @@ TEST(plain_names_have_no_adapter)
 {
     tower t;
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
-    static copies c;
+    static copies s_c;
     float* rows[6];
     const struct {
         naming how;
@@ -275,9 +275,9 @@ TEST(plain_names_have_no_adapter)
                   {NAMED_PLAIN, MERGED_NOT},      {NAMED_PLAIN_REPACKED, MERGED_NOT},
                   {NAMED_PLAIN_REPACKED, MERGED}, {NAMED_PLAIN, MERGED_ROUNDED}};
     for (int i = 0; i < 6; i++) {
-        copy_tensors(&c, t.part.set, files[i].how, files[i].merges, 1.0f);
-        rows[i] = encode_copies(&c, &s_no_config);
-        free_copies(&c);
+        copy_tensors(&s_c, t.part.set, files[i].how, files[i].merges, 1.0f);
+        rows[i] = encode_copies(&s_c, &s_no_config);
+        free_copies(&s_c);
     }
     CHECK(distance(rows[0], s_pooled, 128) < 2e-5);
     CHECK_NUMBER(memcmp(rows[1], rows[0], sizeof s_pooled), 0);
@@ -296,16 +296,16 @@ TEST(alpha_scales_the_adapter)
 {
     tower t;
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
-    static copies c;
+    static copies s_c;
     const sumi_module_config config =
         config_of("{\"text_config\": {\"hf_model_config_kwargs\": {\"lora_alpha\": 10}}}");
-    copy_tensors(&c, t.part.set, NAMED_RELEASED, MERGED_NOT, 1.0f);
-    float* got = encode_copies(&c, &config);
-    copy_tensors(&c, t.part.set, NAMED_PLAIN, MERGED, 2.5f);
-    float* want = encode_copies(&c, &config); // of plain names it says nothing
+    copy_tensors(&s_c, t.part.set, NAMED_RELEASED, MERGED_NOT, 1.0f);
+    float* got = encode_copies(&s_c, &config);
+    copy_tensors(&s_c, t.part.set, NAMED_PLAIN, MERGED, 2.5f);
+    float* want = encode_copies(&s_c, &config); // of plain names it says nothing
     CHECK(distance(got, want, 128) < 2e-5);
     CHECK(distance(got, s_pooled, 128) > 0.05);
-    free_copies(&c);
+    free_copies(&s_c);
     free(got);
     free(want);
     close_tower(&t);
@@ -316,18 +316,18 @@ TEST(configs_that_do_not_belong_to_the_tensors_are_refused)
     static const struct {
         const char *json, *says;
         sumi_result result;
-    } rows[] = {
+    } s_rows[] = {
         {"{\"text_config\": {\"embed_dim\": 256}}", "text_config.embed_dim is 256", SUMI_TENSOR_MISMATCH},
         {"{\"text_config\": {\"hf_model_config_kwargs\": {\"lora_rank\": 8}}}", "lora_rank is 8", SUMI_TENSOR_MISMATCH},
         {"{\"text_config\": {\"hf_model_config_kwargs\": {\"lora_alpha\": -4}}}", "lora_alpha", SUMI_NOT_SUPPORTED},
         {"{\"text_config\": {\"embed_dim\": \"wide\"}}", "expected a number", SUMI_FILE_MALFORMED}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
         tower t;
         CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
-        t.config = config_of(rows[i].json);
-        CHECK_NUMBER(bind_tower(&t), rows[i].result);
-        if (strstr(t.error.text, rows[i].says) == NULL) printf("  \"%s\"\n", t.error.text);
-        CHECK(strstr(t.error.text, rows[i].says) != NULL && strstr(t.error.text, "made.json") != NULL);
+        t.config = config_of(s_rows[i].json);
+        CHECK_NUMBER(bind_tower(&t), s_rows[i].result);
+        if (strstr(t.error.text, s_rows[i].says) == NULL) printf("  \"%s\"\n", t.error.text);
+        CHECK(strstr(t.error.text, s_rows[i].says) != NULL && strstr(t.error.text, "made.json") != NULL);
         close_tower(&t);
     }
 }
@@ -413,11 +413,11 @@ TEST(files_of_every_naming_are_recognised)
     tower t;
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
     for (int how = 0; how < 4; how++) {
-        static copies c;
-        copy_tensors(&c, t.part.set, (naming)how, MERGED_NOT, 1.0f);
-        const uint64_t bytes = sumi_safetensors_write(c.tensors, c.count, NULL, 0, NULL, 0);
+        static copies s_c;
+        copy_tensors(&s_c, t.part.set, (naming)how, MERGED_NOT, 1.0f);
+        const uint64_t bytes = sumi_safetensors_write(s_c.tensors, s_c.count, NULL, 0, NULL, 0);
         void* image = malloc((size_t)bytes);
-        sumi_safetensors_write(c.tensors, c.count, NULL, 0, image, bytes);
+        sumi_safetensors_write(s_c.tensors, s_c.count, NULL, 0, image, bytes);
         FILE* file = fopen(path, "wb");
         CHECK(file != NULL && fwrite(image, 1, (size_t)bytes, file) == bytes);
         if (file != NULL) fclose(file);
@@ -443,16 +443,16 @@ TEST(files_of_every_naming_are_recognised)
 
 TEST(a_batch_of_prompts_equals_single_prompts)
 {
-    static const int32_t counts[3] = {27, 2, 131}; // fewer rows than a tile, more than a block of queries
+    static const int32_t s_counts[3] = {27, 2, 131}; // fewer rows than a tile, more than a block of queries
     int32_t ids[160];
     tower t;
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
     CHECK_NUMBER(bind_tower(&t), SUMI_OK);
     for (int i = 0; i < 160; i++) ids[i] = (i * 97 + 13) % 402;
-    float* all = encode(&t, ids, counts, 3);
+    float* all = encode(&t, ids, s_counts, 3);
     int32_t row = 0;
-    for (int p = 0; p < 3; row += counts[p++]) {
-        float* one = encode(&t, ids + row, &counts[p], 1);
+    for (int p = 0; p < 3; row += s_counts[p++]) {
+        float* one = encode(&t, ids + row, &s_counts[p], 1);
         CHECK(all != NULL && one != NULL && memcmp(all + 128 * p, one, 128 * sizeof *one) == 0);
         free(one);
     }
@@ -464,13 +464,13 @@ TEST(a_batch_of_prompts_equals_single_prompts)
 // A token counts by its position, and the ones behind it count for those before it.
 TEST(positions_and_later_tokens_matter)
 {
-    static const int32_t swapped[4][5] = {{0, 5, 6, 7, 2}, {0, 6, 5, 7, 2}, {0, 5, 6, 8, 2}, {0, 5, 6, 7, 2}};
+    static const int32_t s_swapped[4][5] = {{0, 5, 6, 7, 2}, {0, 6, 5, 7, 2}, {0, 5, 6, 8, 2}, {0, 5, 6, 7, 2}};
     const int32_t count = 5;
     float* rows[4];
     tower t;
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
     CHECK_NUMBER(bind_tower(&t), SUMI_OK);
-    for (int i = 0; i < 4; i++) rows[i] = encode(&t, swapped[i], &count, 1);
+    for (int i = 0; i < 4; i++) rows[i] = encode(&t, s_swapped[i], &count, 1);
     CHECK(distance(rows[1], rows[0], 128) > 1e-3);
     CHECK(distance(rows[2], rows[0], 128) > 1e-3);
     CHECK_NUMBER(memcmp(rows[3], rows[0], sizeof s_pooled), 0);
@@ -482,7 +482,7 @@ TEST(positions_and_later_tokens_matter)
 
 TEST(every_failing_allocation_is_survived)
 {
-    static const int32_t counts[2] = {3, 2};
+    static const int32_t s_counts[2] = {3, 2};
     bool finished = false;
     long n = 0;
     for (; n < 10000 && !finished; n++) {
@@ -499,7 +499,7 @@ TEST(every_failing_allocation_is_survived)
             sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
             sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, 5, 1);
             sumi_xlm_roberta_module.write(&t.model, &plan,
-                                          &(sumi_text_batch){.ids = ids, .counts = counts, .prompt_count = 2});
+                                          &(sumi_text_batch){.ids = ids, .counts = s_counts, .prompt_count = 2});
             result = sumi_plan_finish(&plan, &t.error);
         }
         finished = f.refused == 0;

@@ -37,19 +37,19 @@ static void keep(sumi_log_level level, sumi_result result, const char* text, voi
 // Writes a desc that must be refused, and returns what its log was told.
 static const char* refused(sumi_xml_prompt_desc desc, sumi_result want)
 {
-    static logged log;
-    memset(&log, 0, sizeof log);
-    desc.log = (sumi_log){keep, &log};
+    static logged s_log;
+    memset(&s_log, 0, sizeof s_log);
+    desc.log = (sumi_log){keep, &s_log};
     char into[32] = "before";
     size_t bytes = 99;
     CHECK_NUMBER(sumi_xml_prompt_write(&desc, into, sizeof into, &bytes), want);
     CHECK_NUMBER(bytes, 0);
     CHECK_TEXT(into, "");
-    CHECK_NUMBER(log.count, 1);
-    CHECK_NUMBER(log.level, SUMI_LOG_ERROR);
-    CHECK_NUMBER(log.result, want);
+    CHECK_NUMBER(s_log.count, 1);
+    CHECK_NUMBER(s_log.level, SUMI_LOG_ERROR);
+    CHECK_NUMBER(s_log.result, want);
     CHECK_NUMBER(sumi_xml_prompt_write(&desc, NULL, 0, NULL), want);
-    return log.text;
+    return s_log.text;
 }
 
 static sumi_xml_prompt_desc with_caption(const char* caption)
@@ -231,13 +231,14 @@ TEST(values_are_escaped)
 // values: as in a text that a parser reads.
 TEST(values_never_make_a_tag)
 {
-    static const char* pieces[] = {"<", ">", "&", "/", "caption>", "&lt;", "x", "\n", "\"", "]]>", "<!--", "\xC3\xA9"};
+    static const char* s_pieces[] = {"<", ">",  "&",  "/",   "caption>", "&lt;",
+                                     "x", "\n", "\"", "]]>", "<!--",     "\xC3\xA9"};
     for (uint32_t seed = 0; seed < 2000; seed++) {
         char value[256] = "x"; // no white space at the ends
         uint32_t random = seed * 2654435761u + 12345u;
         for (int i = 0; i < 12; i++) {
             random = random * 1664525u + 1013904223u;
-            strcat(value, pieces[(random >> 16) % (sizeof pieces / sizeof pieces[0])]);
+            strcat(value, s_pieces[(random >> 16) % (sizeof s_pieces / sizeof s_pieces[0])]);
         }
         strcat(value, "x");
         char back[512];
@@ -310,7 +311,7 @@ TEST(a_small_buffer_is_logged_with_both_sizes)
 
 TEST(text_that_is_not_utf8_is_refused)
 {
-    static const char* wrong[] = {
+    static const char* s_wrong[] = {
         "\x80",             // a continuation alone
         "ok\xC3",           // half a character at the end
         "\xE9\x9B, x",      // half a character inside
@@ -320,10 +321,10 @@ TEST(text_that_is_not_utf8_is_refused)
         "\xF4\x90\x80\x80", // above U+10FFFF
         "\xFF",
     };
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        refused(with_caption(wrong[i]), SUMI_TEXT_INVALID);
+    for (size_t i = 0; i < sizeof s_wrong / sizeof s_wrong[0]; i++) {
+        refused(with_caption(s_wrong[i]), SUMI_TEXT_INVALID);
         char padded[64]; // white space around it hides nothing
-        snprintf(padded, sizeof padded, "  %s ", wrong[i]);
+        snprintf(padded, sizeof padded, "  %s ", s_wrong[i]);
         refused(with_caption(padded), SUMI_TEXT_INVALID);
     }
     CHECK_TEXT(refused(with_caption("ok\xC3"), SUMI_TEXT_INVALID),

@@ -4,8 +4,8 @@
 
 #define MODEL "tests/golden/z-image/model/"
 
-static host t_host;
-static sumi_dtype t_matrix_dtype;
+static host s_files_host;
+static sumi_dtype s_matrix_dtype;
 
 enum { TRANSFORMER, TEXT_ENCODER, PART_COUNT };
 static const char* const s_folders[PART_COUNT] = {"transformer", "text_encoder"};
@@ -30,7 +30,7 @@ static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
 {
     *scale = 1.0f;
     if (t->rank < 2) return SUMI_DTYPE_F32;
-    return t->shape[t->rank - 1] % sumi_dtype_get(t_matrix_dtype)->block == 0 ? t_matrix_dtype : SUMI_DTYPE_F16;
+    return t->shape[t->rank - 1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
 }
 
 // A component's tensors in an empty bag.
@@ -47,7 +47,7 @@ static bool draw_files(const sumi_model_desc* desc, drawing* out)
 {
     memset(out, 0, sizeof *out);
     sumi_model* model = open_model(desc);
-    if (model == NULL) printf("  %s\n", t_message);
+    if (model == NULL) printf("  %s\n", s_message);
     CHECK(model != NULL);
     if (model == NULL) return false;
     const sumi_image_item item = {.text = "A red fox reads, 超清", .seed = 7};
@@ -61,14 +61,14 @@ static bool draw_files(const sumi_model_desc* desc, drawing* out)
 
 static const drawing* plain_drawing(void)
 {
-    static drawing plain;
-    static bool is_drawn;
-    if (!is_drawn) {
+    static drawing s_plain;
+    static bool s_is_drawn;
+    if (!s_is_drawn) {
         sumi_model_desc desc = sumi_model_defaults();
         desc.path = MODEL;
-        is_drawn = draw_files(&desc, &plain);
+        s_is_drawn = draw_files(&desc, &s_plain);
     }
-    return &plain;
+    return &s_plain;
 }
 
 // The file in the folder "stored" in place of the component: against its values in twin.safetensors, which are off from
@@ -95,17 +95,17 @@ static void check_stored(int part, const char* file, const char* what, double li
 
 TEST(gguf_files_draw_what_their_values_do)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F32, SUMI_DTYPE_Q8_0, SUMI_DTYPE_IQ4_NL};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    static const sumi_dtype s_types[] = {SUMI_DTYPE_F32, SUMI_DTYPE_Q8_0, SUMI_DTYPE_IQ4_NL};
+    for (size_t i = 0; i < sizeof s_types / sizeof *s_types; i++) {
         bag *b = take_part(TRANSFORMER), *twin = empty_bag(1);
-        t_matrix_dtype = types[i];
+        s_matrix_dtype = s_types[i];
         convert(b, gguf_choice, twin, "");
         write_gguf(b, scratch("stored", "model.gguf"), "lumina2");
         write_tensors(twin, scratch("stored", "twin.safetensors"), NULL);
-        check_stored(TRANSFORMER, "model.gguf", sumi_dtype_get(types[i])->name,
-                     types[i] == SUMI_DTYPE_F32    ? 0.0
-                     : types[i] == SUMI_DTYPE_Q8_0 ? 0.1
-                                                   : 1.0);
+        check_stored(TRANSFORMER, "model.gguf", sumi_dtype_get(s_types[i])->name,
+                     s_types[i] == SUMI_DTYPE_F32    ? 0.0
+                     : s_types[i] == SUMI_DTYPE_Q8_0 ? 0.1
+                                                     : 1.0);
     }
 }
 
@@ -145,16 +145,16 @@ TEST(int8_is_understood_rotated_and_not)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&t_heap, NULL);
-    t_is_linear = is_linear;
-    sumi_engine_desc desc = host_desc(&t_host);
-    if (sumi_engine_create(&desc, &t_engine) != SUMI_OK) return 1;
+    sumi_heap_init(&s_heap, NULL);
+    s_is_linear = is_linear;
+    sumi_engine_desc desc = host_desc(&s_files_host);
+    if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
     RUN(gguf_files_draw_what_their_values_do);
     RUN(fp8_without_scales_holds_norms_and_biases_too);
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);
-    sumi_engine_destroy(t_engine);
+    sumi_engine_destroy(s_engine);
     for (int i = 0; i < 2; i++) empty_bag(i);
-    if (t_folder[0] != 0) remove_folder(t_folder);
+    if (s_folder[0] != 0) remove_folder(s_folder);
     TEST_END();
 }

@@ -197,9 +197,9 @@ static bool is_same(const sumi_cuda_linear_choice* a, const sumi_cuda_linear_cho
 
 static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
 {
-    static const sumi_cuda_epilogue epilogues[] = {SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias,
-                                                   SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_swiglu};
-    const sumi_cuda_shape shape = {m, g->n, g->k, operands, true, epilogues[g->kind]};
+    static const sumi_cuda_epilogue s_epilogues[] = {SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias,
+                                                     SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_swiglu};
+    const sumi_cuda_shape shape = {m, g->n, g->k, operands, true, s_epilogues[g->kind]};
     const double flops = 2.0 * m * g->n * g->k, outputs = (double)m * g->n / (g->kind == GATED ? 2 : 1);
     const double bytes = (double)g->n * g->k * (operands == SUMI_CUDA_BF16 ? 2 : 1) + (double)m * g->k * 2
                        + outputs * (g->kind == RESIDUAL ? 4 : 2);
@@ -281,8 +281,8 @@ static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
 // The same product of bfloat16, of the type by what is chosen, and by unpacking first.
 static void compare_stored(const group* g, int m, int copies)
 {
-    static const sumi_weight_format formats[3] = {SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_AS_STORED};
-    static const char* const names[3] = {"bf16", "stored", "unpacked"};
+    static const sumi_weight_format s_ways[3] = {SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_AS_STORED};
+    static const char* const s_way_names[3] = {"bf16", "stored", "unpacked"};
     const sumi_cuda_epilogue epilogue = g->kind == GATED ? SUMI_CUDA_EPILOGUE_swiglu : SUMI_CUDA_EPILOGUE_plain;
     const sumi_cuda_shape shape = {m, g->n, g->k, SUMI_CUDA_BF16, true, epilogue};
     const sumi_cuda_linear_choice own = sumi_cuda_choose_linear(&s_cuda->device, true, &shape);
@@ -295,7 +295,7 @@ static void compare_stored(const group* g, int m, int copies)
         config* c = &s_configs[i];
         memset(c, 0, sizeof *c);
         c->choice = own;
-        sumi_result result = build(c, g, m, formats[i], copies, &error);
+        sumi_result result = build(c, g, m, s_ways[i], copies, &error);
         for (int pass = 0; pass < 2 && result == SUMI_OK; pass++) {
             result = s_runner->functions->reserve(s_runner, &c->plan, &error);
             if (result == SUMI_OK) result = plan_prepare(s_runner, &c->plan, &error);
@@ -309,7 +309,7 @@ static void compare_stored(const group* g, int m, int copies)
         }
         if (result != SUMI_OK) printf(" %s\n", error.text), exit(1);
         qsort(us[i], ROUNDS, sizeof us[i][0], by_value);
-        printf(" | %-8s %8.1f us %4.2f", names[i], us[i][ROUNDS / 2], us[i][ROUNDS / 2] / us[0][ROUNDS / 2]);
+        printf(" | %-8s %8.1f us %4.2f", s_way_names[i], us[i][ROUNDS / 2], us[i][ROUNDS / 2] / us[0][ROUNDS / 2]);
         plan_forget(s_runner, &c->plan);
         sumi_plan_end(&c->plan);
     }

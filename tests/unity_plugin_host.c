@@ -170,8 +170,8 @@ static void* get_interface(unsigned long long high, unsigned long long low)
         void (*register_device_event)(device_function* function);
         void (*unregister_device_event)(device_function* function);
         void* reserve_event_ids;
-    } graphics = {get_renderer, register_device_event, unregister_device_event, NULL};
-    return high == 0x7CBA0A9CA4DDB544ull && low == 0x8C5AD4926EB17B11ull ? &graphics : NULL;
+    } s_graphics = {get_renderer, register_device_event, unregister_device_event, NULL};
+    return high == 0x7CBA0A9CA4DDB544ull && low == 0x8C5AD4926EB17B11ull ? &s_graphics : NULL;
 }
 
 static void write_image(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
@@ -191,8 +191,8 @@ void host_begin(int renderer)
         void *get, *add;
         void* (*get_split)(unsigned long long high, unsigned long long low);
         void* add_split;
-    } interfaces = {0};
-    interfaces.get_split = get_interface;
+    } s_interfaces = {0};
+    s_interfaces.get_split = get_interface;
     begin_thread();
     host_flush();
     if (s_device_function != NULL) UnityPluginUnload();
@@ -200,7 +200,7 @@ void host_begin(int renderer)
     fake_on_launch(write_image, NULL);
     s_renderer = renderer;
     s_images = 0;
-    UnityPluginLoad(&interfaces);
+    UnityPluginLoad(&s_interfaces);
 }
 
 int host_texture(int width, int height) { return (int)fake_gl_texture(width, height); }

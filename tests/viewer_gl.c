@@ -51,7 +51,7 @@ static void draw_pattern(const char* kernel, const unsigned char* parameters, ui
 
 __attribute__((constructor)) static void begin(void)
 {
-    static const fake_gl gl = {is_current, get_size, write_texture};
-    fake_use_gl(&gl);
+    static const fake_gl s_gl = {is_current, get_size, write_texture};
+    fake_use_gl(&s_gl);
     fake_on_launch(draw_pattern, NULL);
 }

@@ -15,7 +15,7 @@ static inline char* xlmr_spaces_json(const char* xlmr)
 {
     static const struct {
         const char *begin, *end, *instead; // of what lies between the begins of the two
-    } edits[] = {
+    } s_edits[] = {
         {"\"normalizer\": {", "\"type\": \"Precompiled\"",
          "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\n    "},
         {"},\n  \"pre_tokenizer\": {", "\"post_processor\": {",
@@ -24,20 +24,20 @@ static inline char* xlmr_spaces_json(const char* xlmr)
         {"\"decoder\": {", "\"model\": {", "\"decoder\": " XLMR_SPACES_METASPACE},
     };
     size_t room = strlen(xlmr) + 1;
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) room += strlen(edits[i].instead);
+    for (size_t i = 0; i < sizeof s_edits / sizeof *s_edits; i++) room += strlen(s_edits[i].instead);
     char* json = malloc(room);
     json[0] = '\0';
     char* to = json;
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        const char* begin = strstr(xlmr, edits[i].begin);
-        const char* end = begin != NULL ? strstr(begin, edits[i].end) : NULL;
+    for (size_t i = 0; i < sizeof s_edits / sizeof *s_edits; i++) {
+        const char* begin = strstr(xlmr, s_edits[i].begin);
+        const char* end = begin != NULL ? strstr(begin, s_edits[i].end) : NULL;
         if (end == NULL) {
             free(json);
             return NULL;
         }
         memcpy(to, xlmr, (size_t)(begin - xlmr));
         to += begin - xlmr;
-        strcpy(to, edits[i].instead);
+        strcpy(to, s_edits[i].instead);
         to += strlen(to);
         xlmr = end;
     }

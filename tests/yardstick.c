@@ -44,26 +44,26 @@ static int compare(const void* a, const void* b)
 
 int main(void)
 {
-    static float a[SIDE * SIDE], b[SIDE * SIDE], out[SIDE * SIDE];
-    static uint32_t places[PLACES], numbers[SORTED];
+    static float s_a[SIDE * SIDE], s_b[SIDE * SIDE], s_out[SIDE * SIDE];
+    static uint32_t s_places[PLACES], s_numbers[SORTED];
 
     uint32_t state = 1, at = 0, sum = 0;
     for (int i = 0; i < SIDE * SIDE; i++) {
-        a[i] = (float)(next_random(&state) % 100) / 100.0f;
-        b[i] = (float)(next_random(&state) % 100) / 100.0f;
+        s_a[i] = (float)(next_random(&state) % 100) / 100.0f;
+        s_b[i] = (float)(next_random(&state) % 100) / 100.0f;
     }
-    for (int i = 0; i < 60; i++) multiply(out, a, b);
+    for (int i = 0; i < 60; i++) multiply(s_out, s_a, s_b);
 
-    for (uint32_t i = 0; i < PLACES; i++) places[i] = next_random(&state);
+    for (uint32_t i = 0; i < PLACES; i++) s_places[i] = next_random(&state);
     for (uint32_t i = 0; i < JUMPS; i++) {
-        at = (places[at] + i) % PLACES;
+        at = (s_places[at] + i) % PLACES;
         sum += at;
     }
 
-    for (uint32_t i = 0; i < SORTED; i++) numbers[i] = next_random(&state);
-    qsort(numbers, SORTED, sizeof numbers[0], compare);
+    for (uint32_t i = 0; i < SORTED; i++) s_numbers[i] = next_random(&state);
+    qsort(s_numbers, SORTED, sizeof s_numbers[0], compare);
 
     // The results decide over the exit code, so that no compiler leaves the work out.
     printf("%.3f\n", (double)clock() / CLOCKS_PER_SEC);
-    return sum == 0 && out[0] == 0.0f && numbers[0] > numbers[1];
+    return sum == 0 && s_out[0] == 0.0f && s_numbers[0] > s_numbers[1];
 }

@@ -25,20 +25,20 @@ static void sleep_us(double us)
 
 // ---- Services -------------------------------------------------------------------------------------------------------
 
-static atomic_size_t held_bytes; // worker threads allocate too
+static atomic_size_t s_held_bytes; // worker threads allocate too
 
 static void* allocate(size_t bytes, size_t alignment, void* user_data)
 {
     (void)user_data;
     void* memory = system_allocate(bytes, alignment);
-    if (memory) atomic_fetch_add(&held_bytes, bytes);
+    if (memory) atomic_fetch_add(&s_held_bytes, bytes);
     return memory;
 }
 
 static void release(void* memory, size_t bytes, void* user_data)
 {
     (void)user_data;
-    atomic_fetch_sub(&held_bytes, bytes);
+    atomic_fetch_sub(&s_held_bytes, bytes);
     system_release(memory);
 }
 
@@ -74,11 +74,11 @@ static sumi_result begin_picture(game* g, const char* prompt)
 // What a game does with a preview is to put it into a texture.
 static void look_at_preview(game* g, const sumi_job_status* status)
 {
-    static unsigned char pixels[256 * 256 * 4]; // an eighth of the picture's size
+    static unsigned char s_pixels[256 * 256 * 4]; // an eighth of the picture's size
     sumi_image preview;
     if (status->preview_version == g->seen_version) return;
     g->seen_version = status->preview_version;
-    if (sumi_job_preview(g->engine, g->picture, 0, pixels, sizeof pixels, &preview) == SUMI_OK) g->previews++;
+    if (sumi_job_preview(g->engine, g->picture, 0, s_pixels, sizeof s_pixels, &preview) == SUMI_OK) g->previews++;
 }
 
 // One frame. SUMI_TIMEOUT: it goes on; anything else is the end.
@@ -145,6 +145,6 @@ int main(int argc, char** argv)
     printf("%d frames, %d late, longest %.1f ms; longest update %.2f ms, poll %.3f ms; %d previews; %zu bytes still "
            "held\n",
            g.frames, g.late, 1e-3 * g.longest_us, 1e-3 * g.longest_update_us, 1e-3 * g.longest_poll_us, g.previews,
-           atomic_load(&held_bytes));
+           atomic_load(&s_held_bytes));
     return is_written ? 0 : 1;
 }

@@ -62,7 +62,7 @@ static const char* read_prompt(sumi_model* model, const char* path, sumi_prompt*
 
 static const char* draw(sumi_engine* engine, sumi_model* model, const char* prompt_path, const char* path)
 {
-    static char message[PICTURE_MESSAGE_BYTES];
+    static char s_message[PICTURE_MESSAGE_BYTES];
     sumi_prompt* prompt;
     const char* wrong = read_prompt(model, prompt_path, &prompt);
     if (wrong) return wrong;
@@ -81,9 +81,9 @@ static const char* draw(sumi_engine* engine, sumi_model* model, const char* prom
     if (result != SUMI_OK) return sumi_result_text(result);
     return picture_write(
                path, &(picture_source){image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, NULL, 0},
-               message)
+               s_message)
              ? NULL
-             : message;
+             : s_message;
 }
 
 int main(int argc, char** argv)

@@ -86,13 +86,13 @@ uint64_t measure_need(const measure_desc* desc, sumi_weight_format weights)
 
 int32_t measure_choose(const measure_desc* desc, const measure_device* device, sumi_weight_format into[MEASURE_FORMATS])
 {
-    static const sumi_weight_format formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8,
-                                                 SUMI_WEIGHTS_INT4};
+    static const sumi_weight_format s_formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8,
+                                                   SUMI_WEIGHTS_INT4};
     int32_t count = 0;
     if (device->compute_capability == 0) return into[0] = SUMI_WEIGHTS_AUTO, 1;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        if (formats[i] == SUMI_WEIGHTS_FP8 && device->compute_capability < 89) continue;
-        if (measure_need(desc, formats[i]) <= device->free_bytes) into[count++] = formats[i];
+    for (size_t i = 0; i < sizeof s_formats / sizeof *s_formats; i++) {
+        if (s_formats[i] == SUMI_WEIGHTS_FP8 && device->compute_capability < 89) continue;
+        if (measure_need(desc, s_formats[i]) <= device->free_bytes) into[count++] = s_formats[i];
     }
     if (count == 0) into[count++] = SUMI_WEIGHTS_INT4;
     return count;
@@ -337,12 +337,12 @@ static void ask_memory(measuring* m)
 // A text of so many tokens, for a tokenizer with a token for each letter.
 static void make_text(measuring* m)
 {
-    static const char words[] = SYNTHETIC_WORDS;
+    static const char s_words[] = SYNTHETIC_WORDS;
     const int begun = snprintf(m->text, sizeof m->text, "%s", synthetic_opening(m->desc->network));
     int32_t count = m->desc->token_count - synthetic_template_rows(m->desc->network);
     const int32_t most = (int32_t)sizeof m->text - 1 - begun;
     count = count < 1 ? 1 : count > most ? most : count;
-    for (int32_t i = 0; i < count; i++) m->text[begun + i] = words[(size_t)i % (sizeof words - 1)];
+    for (int32_t i = 0; i < count; i++) m->text[begun + i] = s_words[(size_t)i % (sizeof s_words - 1)];
     m->text[begun + count] = 0;
 }
 

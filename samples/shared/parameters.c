@@ -140,10 +140,10 @@ static const char* find_settings(const char* text)
 
 static const char* find_negative(const char* text, const char* end)
 {
-    static const char label[] = "Negative prompt:";
+    static const char s_label[] = "Negative prompt:";
     for (const char* line = text; line && line < end; line = memchr(line, '\n', (size_t)(end - line))) {
         if (*line == '\n') line++;
-        if ((size_t)(end - line) >= sizeof label - 1 && memcmp(line, label, sizeof label - 1) == 0) return line;
+        if ((size_t)(end - line) >= sizeof s_label - 1 && memcmp(line, s_label, sizeof s_label - 1) == 0) return line;
     }
     return NULL;
 }

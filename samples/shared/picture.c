@@ -137,13 +137,13 @@ picture_format picture_format_of_path(const char* path)
     static const struct {
         const char* extension;
         picture_format format;
-    } known[] = {{".png", PICTURE_PNG}, {".jpg", PICTURE_JPEG}, {".jpeg", PICTURE_JPEG}, {".webp", PICTURE_WEBP}};
+    } s_known[] = {{".png", PICTURE_PNG}, {".jpg", PICTURE_JPEG}, {".jpeg", PICTURE_JPEG}, {".webp", PICTURE_WEBP}};
     const char* dot = strrchr(system_file_name(path), '.');
     char lower[8] = "";
     if (!dot || strlen(dot) >= sizeof lower) return PICTURE_UNKNOWN;
     for (size_t i = 0; dot[i]; i++) lower[i] = (char)tolower((unsigned char)dot[i]);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(lower, known[i].extension) == 0) return known[i].format;
+    for (size_t i = 0; i < sizeof s_known / sizeof *s_known; i++) {
+        if (strcmp(lower, s_known[i].extension) == 0) return s_known[i].format;
     }
     return PICTURE_UNKNOWN;
 }

@@ -29,8 +29,8 @@ static char* copy_parameters(spng_ctx* context)
 
 static int bits_per_pixel(const struct spng_ihdr* header)
 {
-    static const int samples[7] = {1, 0, 3, 1, 2, 0, 4};
-    return header->color_type < 7 ? samples[header->color_type] * header->bit_depth : 0;
+    static const int s_samples[7] = {1, 0, 3, 1, 2, 0, 4};
+    return header->color_type < 7 ? s_samples[header->color_type] * header->bit_depth : 0;
 }
 
 // Inflating deflate data makes it at most 1032 times as large. A header with a larger image is damaged or an attack,
@@ -109,12 +109,12 @@ static int encode_rows(spng_ctx* context, const picture_source* source, uint8_t*
 // rgb: memory for a row of three channels, to which the four of the source are reduced; NULL: they stay.
 static int encode(spng_ctx* context, const picture_source* source, struct spng_text* text, uint8_t* rgb)
 {
-    static const uint8_t color_types[5] = {0, SPNG_COLOR_TYPE_GRAYSCALE, 0, SPNG_COLOR_TYPE_TRUECOLOR,
-                                           SPNG_COLOR_TYPE_TRUECOLOR_ALPHA};
+    static const uint8_t s_color_types[5] = {0, SPNG_COLOR_TYPE_GRAYSCALE, 0, SPNG_COLOR_TYPE_TRUECOLOR,
+                                             SPNG_COLOR_TYPE_TRUECOLOR_ALPHA};
     struct spng_ihdr header = {.width = (uint32_t)source->width,
                                .height = (uint32_t)source->height,
                                .bit_depth = 8,
-                               .color_type = color_types[rgb ? 3 : source->channel_count]};
+                               .color_type = s_color_types[rgb ? 3 : source->channel_count]};
     int status = spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
     if (!status) status = spng_set_option(context, SPNG_FILTER_CHOICE, SPNG_FILTER_CHOICE_PAETH);
     if (!status) status = spng_set_option(context, SPNG_IMG_COMPRESSION_STRATEGY, STRATEGY);

@@ -13,14 +13,14 @@
 // The loader knows a library by its soname: whoever asks for libcuda.so.1 from now on gets this one.
 static bool open_stand_in(void)
 {
-    static const char* const places[] = {"pretend", "../pretend"}; // where programs were collected, or built
+    static const char* const s_places[] = {"pretend", "../pretend"}; // where programs were collected, or built
     char folder[3800], path[3900];
     const ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
     if (length <= 0) return false;
     folder[length] = 0;
     *strrchr(folder, '/') = 0;
     for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/%s/libcuda.so.1", folder, places[i]);
+        snprintf(path, sizeof path, "%s/%s/libcuda.so.1", folder, s_places[i]);
         if (access(path, F_OK) == 0) return dlopen(path, RTLD_NOW) != NULL;
     }
     return false;

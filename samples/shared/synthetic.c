@@ -119,17 +119,17 @@ const synthetic_config* synthetic_find(const char* name)
     static const struct {
         const char* name;
         const synthetic_config* config;
-    } list[] = {{"tiny", &synthetic_tiny},
-                {"mid", &synthetic_mid},
-                {"z-image", &synthetic_z_image},
-                {"qwen-image-tiny", &synthetic_qwen_image_tiny},
-                {"qwen-image-mid", &synthetic_qwen_image_mid},
-                {"qwen-image", &synthetic_qwen_image},
-                {"newbie-tiny", &synthetic_newbie_tiny},
-                {"newbie-mid", &synthetic_newbie_mid},
-                {"newbie", &synthetic_newbie}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (strcmp(name, list[i].name) == 0) return list[i].config;
+    } s_list[] = {{"tiny", &synthetic_tiny},
+                  {"mid", &synthetic_mid},
+                  {"z-image", &synthetic_z_image},
+                  {"qwen-image-tiny", &synthetic_qwen_image_tiny},
+                  {"qwen-image-mid", &synthetic_qwen_image_mid},
+                  {"qwen-image", &synthetic_qwen_image},
+                  {"newbie-tiny", &synthetic_newbie_tiny},
+                  {"newbie-mid", &synthetic_newbie_mid},
+                  {"newbie", &synthetic_newbie}};
+    for (size_t i = 0; i < sizeof s_list / sizeof *s_list; i++) {
+        if (strcmp(name, s_list[i].name) == 0) return s_list[i].config;
     }
     return NULL;
 }
@@ -223,11 +223,11 @@ static size_t put_length(unsigned char length[8], size_t bytes)
 
 static bool write_header(FILE* file, const char* json, size_t bytes)
 {
-    static const char blanks[8] = "        ";
+    static const char s_blanks[8] = "        ";
     unsigned char length[8];
     size_t padding = put_length(length, bytes) - bytes;
     return fwrite(length, 1, 8, file) == 8 && fwrite(json, 1, bytes, file) == bytes
-        && fwrite(blanks, 1, padding, file) == padding;
+        && fwrite(s_blanks, 1, padding, file) == padding;
 }
 
 static size_t put_entry(char* into, const char* name, const char* type, const int64_t* shape, int32_t rank,

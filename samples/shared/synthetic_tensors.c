@@ -196,7 +196,7 @@ static const layer* resnet(layer into[6], layer_kind norm, layer_kind conv, int3
 // FLUX's VAE, which NewBie-image has, too. In the file the stages of encoder and decoder take turns.
 static void list_flux_vae(tensor_list* l, const synthetic_config* c)
 {
-    static const char* const sides[] = {"encoder", "decoder"};
+    static const char* const s_sides[] = {"encoder", "decoder"};
     const int32_t *w = c->vae_widths, top = w[3];
     const layer before[] = {{"encoder.conv_in", CONV, {w[0], 3, 3}}, {"decoder.conv_in", CONV, {top, LATENTS, 3}}, {0}};
     const layer attention[] = {
@@ -220,9 +220,9 @@ static void list_flux_vae(tensor_list* l, const synthetic_config* c)
         add(l, upsampler, "decoder.up_blocks.%d.upsamplers.0.", stage);
     }
     for (int32_t side = 0; side < 2; side++) {
-        add(l, resnet(block, GROUP_NORM, CONV, top, top), "%s.mid_block.resnets.0.", sides[side]);
-        add(l, attention, "%s.mid_block.attentions.0.", sides[side]);
-        add(l, resnet(block, GROUP_NORM, CONV, top, top), "%s.mid_block.resnets.1.", sides[side]);
+        add(l, resnet(block, GROUP_NORM, CONV, top, top), "%s.mid_block.resnets.0.", s_sides[side]);
+        add(l, attention, "%s.mid_block.attentions.0.", s_sides[side]);
+        add(l, resnet(block, GROUP_NORM, CONV, top, top), "%s.mid_block.resnets.1.", s_sides[side]);
     }
     add(l, after, "%s", "");
 }
@@ -289,7 +289,7 @@ static void list_qwen25_vl(tensor_list* l, const synthetic_config* c)
 // Without the time_conv tensors, which only videos use.
 static void list_qwen_vae(tensor_list* l, const synthetic_config* c)
 {
-    static const char* const sides[] = {"encoder", "decoder"};
+    static const char* const s_sides[] = {"encoder", "decoder"};
     const int32_t *w = c->vae_widths, top = w[3];
     const layer before[] = {
         {"encoder.conv_in", CAUSAL_CONV, {w[0], 3, 3}}, {"decoder.conv_in", CAUSAL_CONV, {top, LATENTS, 3}}, {0}};
@@ -319,8 +319,8 @@ static void list_qwen_vae(tensor_list* l, const synthetic_config* c)
     }
     for (int32_t side = 0; side < 2; side++) {
         for (int32_t r = 0; r < 2; r++)
-            add(l, resnet(block, GAMMA, CAUSAL_CONV, top, top), "%s.mid_block.resnets.%d.", sides[side], r);
-        add(l, attention, "%s.mid_block.attentions.0.", sides[side]);
+            add(l, resnet(block, GAMMA, CAUSAL_CONV, top, top), "%s.mid_block.resnets.%d.", s_sides[side], r);
+        add(l, attention, "%s.mid_block.attentions.0.", s_sides[side]);
     }
     add(l, after, "%s", "");
 }
@@ -455,11 +455,11 @@ int64_t tensor_elements(const listed_tensor* t)
 
 bool tensor_is_quantised(const listed_tensor* t)
 {
-    static const char* const begins[] = {
+    static const char* const s_begins[] = {
         "layers.",       "noise_refiner.",      "context_refiner.",     "transformer_blocks.",
         "model.layers.", "model.embed_tokens.", "language_model.model."};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins && t->rank == 2; i++) {
-        if (strncmp(t->name, begins[i], strlen(begins[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof s_begins / sizeof *s_begins && t->rank == 2; i++) {
+        if (strncmp(t->name, s_begins[i], strlen(s_begins[i])) == 0) return true;
     }
     return false;
 }

@@ -197,13 +197,14 @@ static void add_words(synthetic_texts* t, int32_t first_id)
 // A byte-level BPE tokenizer without merges, with one token per byte, in the format of the released file.
 static void add_byte_tokenizer(synthetic_texts* t, const synthetic_config* c)
 {
-    static const char* const specials[] = {"<|endoftext|>",    "<|im_start|>",   "<|im_end|>",
-                                           "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"};
-    static const char pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}|"
-                                  " ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+";
+    static const char* const s_specials[] = {"<|endoftext|>",    "<|im_start|>",   "<|im_end|>",
+                                             "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"};
+    static const char s_pattern[] =
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}|"
+        " ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+";
     const bool has_words = c->family == SYNTHETIC_QWEN_IMAGE;
     const int32_t special_count = has_words ? 6 : 3;
-    begin_tokenizer(t, "tokenizer/tokenizer.json", specials, special_count, 256);
+    begin_tokenizer(t, "tokenizer/tokenizer.json", s_specials, special_count, 256);
     add(t,
         "'normalizer': {'type': 'NFC'}, 'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Split', "
         "'pattern': {'Regex': '%s'}, 'behavior': 'Isolated', 'invert': false}, {'type': 'ByteLevel', "
@@ -212,7 +213,7 @@ static void add_byte_tokenizer(synthetic_texts* t, const synthetic_config* c)
         "'ByteLevel', 'add_prefix_space': true, 'trim_offsets': true, 'use_regex': true}, 'model': {'type': 'BPE', "
         "'dropout': null, 'unk_token': null, 'continuing_subword_prefix': '', 'end_of_word_suffix': '', "
         "'fuse_unk': false, 'byte_fallback': false, 'ignore_merges': %s, 'vocab': {",
-        pattern, has_words ? "true" : "false");
+        s_pattern, has_words ? "true" : "false");
     for (int32_t byte = 0, moved = 0; byte < 256; byte++) {
         const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
         const int32_t code = printable ? byte : 256 + moved++; // GPT-2's table: other bytes become 256 and up, in order
@@ -230,28 +231,28 @@ static int32_t letter(int32_t i) { return i == 0 ? 0x2581 : 32 + i; }
 
 static void add_letter_tokenizers(synthetic_texts* t)
 {
-    static const char* const gemma[] = {"<pad>", "<eos>", "<bos>", "<unk>"};
-    begin_tokenizer(t, "text_encoder/tokenizer.json", gemma, 4, 0);
+    static const char* const s_gemma[] = {"<pad>", "<eos>", "<bos>", "<unk>"};
+    begin_tokenizer(t, "text_encoder/tokenizer.json", s_gemma, 4, 0);
     add(t, "'normalizer': {'type': 'Replace', 'pattern': {'String': ' '}, 'content': '\\u2581'}, 'pre_tokenizer': "
            "{'type': 'Split', 'pattern': {'String': ' '}, 'behavior': 'MergedWithPrevious', 'invert': false}, "
            "'post_processor': {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': '<bos>', 'type_id': "
            "0}}, {'Sequence': {'id': 'A', 'type_id': 0}}], 'pair': [], 'special_tokens': {'<bos>': {'id': '<bos>', "
            "'ids': [2], 'tokens': ['<bos>']}}}, 'model': {'type': 'BPE', 'dropout': null, 'unk_token': '<unk>', "
            "'fuse_unk': true, 'byte_fallback': true, 'ignore_merges': false, 'vocab': {");
-    for (int32_t i = 0; i < 4; i++) add(t, "'%s': %d, ", gemma[i], i);
+    for (int32_t i = 0; i < 4; i++) add(t, "'%s': %d, ", s_gemma[i], i);
     for (int32_t i = 0; i < 256; i++) add(t, "'<0x%02X>': %d, ", (unsigned)i, 4 + i);
     for (int32_t i = 0; i < LETTER_COUNT; i++) add(t, "%s'\\u%04x': %d", i ? ", " : "", (unsigned)letter(i), 260 + i);
     add(t, "}, 'merges': []}}\n");
 
-    static const char* const roberta[] = {"<s>", "<pad>", "</s>", "<unk>"};
-    begin_tokenizer(t, "clip_model/tokenizer.json", roberta, 4, 0);
+    static const char* const s_roberta[] = {"<s>", "<pad>", "</s>", "<unk>"};
+    begin_tokenizer(t, "clip_model/tokenizer.json", s_roberta, 4, 0);
     add(t, "'normalizer': null, 'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'WhitespaceSplit'}, "
            "{'type': 'Metaspace', 'replacement': '\\u2581', 'prepend_scheme': 'always', 'split': true}]}, "
            "'post_processor': {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': '<s>', 'type_id': "
            "0}}, {'Sequence': {'id': 'A', 'type_id': 0}}, {'SpecialToken': {'id': '</s>', 'type_id': 0}}], 'pair': "
            "[], 'special_tokens': {'<s>': {'id': '<s>', 'ids': [0], 'tokens': ['<s>']}, '</s>': {'id': '</s>', 'ids': "
            "[2], 'tokens': ['</s>']}}}, 'model': {'type': 'Unigram', 'unk_id': 3, 'byte_fallback': false, 'vocab': [");
-    for (int32_t i = 0; i < 4; i++) add(t, "['%s', 0.0], ", roberta[i]);
+    for (int32_t i = 0; i < 4; i++) add(t, "['%s', 0.0], ", s_roberta[i]);
     for (int32_t i = 0; i < LETTER_COUNT; i++) add(t, "%s['\\u%04x', -4.0]", i ? ", " : "", (unsigned)letter(i));
     add(t, "]}}\n");
 }

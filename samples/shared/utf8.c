@@ -5,7 +5,7 @@
 
 size_t utf8_decode(const char* text, size_t length, uint32_t* code_point)
 {
-    static const uint32_t smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
+    static const uint32_t s_smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
     if (length == 0) return 0;
     const unsigned char first = (unsigned char)text[0];
     const size_t bytes = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
@@ -16,7 +16,7 @@ size_t utf8_decode(const char* text, size_t length, uint32_t* code_point)
         if (next >> 6 != 2) return 0;
         value = value << 6 | (next & 0x3Fu);
     }
-    if (value < smallest[bytes] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return 0;
+    if (value < s_smallest[bytes] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return 0;
     *code_point = value;
     return bytes;
 }

@@ -129,7 +129,7 @@ static struct {
 #define MEMBER(name) PFN_##name name;
     WITHOUT_INSTANCE(MEMBER) OF_INSTANCE(MEMBER) OF_DEVICE(MEMBER) OF_SHARING(MEMBER)
 #undef MEMBER
-} vk;
+} s_vk;
 
 typedef struct host {
     VkInstance instance;
@@ -193,7 +193,7 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL count_message(VkDebugUtilsMessageSeverityF
 
 static PFN_vkVoidFunction find(VkInstance instance, const char* name)
 {
-    const PFN_vkVoidFunction found = vk.vkGetInstanceProcAddr(instance, name);
+    const PFN_vkVoidFunction found = s_vk.vkGetInstanceProcAddr(instance, name);
     if (found == NULL) die("the Vulkan loader lacks a function", name);
     return found;
 }
@@ -202,7 +202,7 @@ static bool has_validation(void)
 {
     VkLayerProperties layers[64];
     uint32_t count = 64;
-    vk.vkEnumerateInstanceLayerProperties(&count, layers);
+    s_vk.vkEnumerateInstanceLayerProperties(&count, layers);
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(layers[i].layerName, "VK_LAYER_KHRONOS_validation") == 0) return true;
     }
@@ -214,13 +214,13 @@ static void open_instance(host* h)
     void* library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) skip("there is no Vulkan loader (libvulkan.so.1; Debian: libvulkan1)");
     void* symbol = dlsym(library, "vkGetInstanceProcAddr");
-    memcpy(&vk.vkGetInstanceProcAddr, &symbol, sizeof symbol);
+    memcpy(&s_vk.vkGetInstanceProcAddr, &symbol, sizeof symbol);
     if (symbol == NULL) skip("libvulkan.so.1 is no Vulkan loader");
-#define FIND(name) vk.name = (PFN_##name)find(NULL, #name);
+#define FIND(name) s_vk.name = (PFN_##name)find(NULL, #name);
     WITHOUT_INSTANCE(FIND)
 #undef FIND
     uint32_t version = 0;
-    vk.vkEnumerateInstanceVersion(&version);
+    s_vk.vkEnumerateInstanceVersion(&version);
     if (version < VK_API_VERSION_1_2) skip("the Vulkan loader is older than 1.2");
     const bool validates = has_validation();
     h->messages = validates ? 0 : -1;
@@ -241,25 +241,25 @@ static void open_instance(host* h)
                                        .ppEnabledLayerNames = (const char*[]){"VK_LAYER_KHRONOS_validation"},
                                        .enabledExtensionCount = validates,
                                        .ppEnabledExtensionNames = (const char*[]){VK_EXT_DEBUG_UTILS_EXTENSION_NAME}};
-    const VkResult result = vk.vkCreateInstance(&info, NULL, &h->instance);
+    const VkResult result = s_vk.vkCreateInstance(&info, NULL, &h->instance);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER) skip("there is no Vulkan driver (Debian: mesa-vulkan-drivers)");
     vk_or_die(result, "vkCreateInstance");
-#define FIND(name) vk.name = (PFN_##name)find(h->instance, #name);
+#define FIND(name) s_vk.name = (PFN_##name)find(h->instance, #name);
     OF_INSTANCE(FIND)
 #undef FIND
     if (!validates) return;
-    vk.vkCreateDebugUtilsMessengerEXT =
+    s_vk.vkCreateDebugUtilsMessengerEXT =
         (PFN_vkCreateDebugUtilsMessengerEXT)find(h->instance, "vkCreateDebugUtilsMessengerEXT");
-    vk.vkDestroyDebugUtilsMessengerEXT =
+    s_vk.vkDestroyDebugUtilsMessengerEXT =
         (PFN_vkDestroyDebugUtilsMessengerEXT)find(h->instance, "vkDestroyDebugUtilsMessengerEXT");
-    vk_or_die(vk.vkCreateDebugUtilsMessengerEXT(h->instance, &messenger, NULL, &h->messenger), "a messenger");
+    vk_or_die(s_vk.vkCreateDebugUtilsMessengerEXT(h->instance, &messenger, NULL, &h->messenger), "a messenger");
 }
 
 static bool has_extension(VkPhysicalDevice device, const char* name)
 {
     VkExtensionProperties list[512];
     uint32_t count = 512;
-    vk.vkEnumerateDeviceExtensionProperties(device, NULL, &count, list);
+    s_vk.vkEnumerateDeviceExtensionProperties(device, NULL, &count, list);
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(list[i].extensionName, name) == 0) return true;
     }
@@ -271,7 +271,7 @@ static uint32_t graphics_family(VkPhysicalDevice device)
 {
     VkQueueFamilyProperties families[32];
     uint32_t count = 32;
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families);
+    s_vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families);
     for (uint32_t i = 0; i < count; i++) {
         if (families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) return i;
     }
@@ -283,17 +283,17 @@ static void choose_device(host* h, const uint8_t* sumi_uuid, bool copies)
 {
     VkPhysicalDevice devices[16];
     uint32_t count = 16;
-    vk.vkEnumeratePhysicalDevices(h->instance, &count, devices);
+    s_vk.vkEnumeratePhysicalDevices(h->instance, &count, devices);
     for (uint32_t i = 0; i < count; i++) {
         VkPhysicalDeviceVulkan12Features features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
         VkPhysicalDeviceFeatures2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &features};
         VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
         VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                                   .pNext = &id};
-        vk.vkGetPhysicalDeviceProperties2(devices[i], &properties);
+        s_vk.vkGetPhysicalDeviceProperties2(devices[i], &properties);
         if (graphics_family(devices[i]) == UINT32_MAX || properties.properties.apiVersion < VK_API_VERSION_1_2)
             continue;
-        vk.vkGetPhysicalDeviceFeatures2(devices[i], &all);
+        s_vk.vkGetPhysicalDeviceFeatures2(devices[i], &all);
         // [excerpt vulkan_device]
         const bool is_sumis = memcmp(id.deviceUUID, sumi_uuid, VK_UUID_SIZE) == 0; // sumi_engine_info.device_uuid
         const bool can_share = features.timelineSemaphore
@@ -309,8 +309,8 @@ static void choose_device(host* h, const uint8_t* sumi_uuid, bool copies)
     }
     if (h->physical == VK_NULL_HANDLE) skip("Vulkan has no device of version 1.2 that draws");
     VkPhysicalDeviceProperties2 chosen = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
-    vk.vkGetPhysicalDeviceProperties2(h->physical, &chosen);
-    vk.vkGetPhysicalDeviceMemoryProperties(h->physical, &h->memory);
+    s_vk.vkGetPhysicalDeviceProperties2(h->physical, &chosen);
+    s_vk.vkGetPhysicalDeviceMemoryProperties(h->physical, &h->memory);
     h->family = graphics_family(h->physical);
     printf("Vulkan draws with %s, images are %s\n", chosen.properties.deviceName,
            h->shares ? "shared" : "copied through host memory");
@@ -332,23 +332,23 @@ static void open_device(host* h)
         .enabledExtensionCount = h->shares ? 2 : 0,
         .ppEnabledExtensionNames =
             (const char*[]){VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME}};
-    vk_or_die(vk.vkCreateDevice(h->physical, &info, NULL, &h->device), "vkCreateDevice");
+    vk_or_die(s_vk.vkCreateDevice(h->physical, &info, NULL, &h->device), "vkCreateDevice");
 #define FIND(name)                                                                                                     \
-    vk.name = (PFN_##name)vk.vkGetDeviceProcAddr(h->device, #name);                                                    \
-    if (vk.name == NULL) die("the Vulkan device lacks a function", #name);
+    s_vk.name = (PFN_##name)s_vk.vkGetDeviceProcAddr(h->device, #name);                                                \
+    if (s_vk.name == NULL) die("the Vulkan device lacks a function", #name);
     OF_DEVICE(FIND)
     if (h->shares) { OF_SHARING(FIND) }
 #undef FIND
-    vk.vkGetDeviceQueue(h->device, h->family, 0, &h->queue);
+    s_vk.vkGetDeviceQueue(h->device, h->family, 0, &h->queue);
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                           .queueFamilyIndex = h->family};
-    vk_or_die(vk.vkCreateCommandPool(h->device, &pool, NULL, &h->pool), "a command pool");
+    vk_or_die(s_vk.vkCreateCommandPool(h->device, &pool, NULL, &h->pool), "a command pool");
     const VkCommandBufferAllocateInfo commands = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = h->pool, .commandBufferCount = 1};
-    vk_or_die(vk.vkAllocateCommandBuffers(h->device, &commands, &h->commands), "a command buffer");
+    vk_or_die(s_vk.vkAllocateCommandBuffers(h->device, &commands, &h->commands), "a command buffer");
     const VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-    vk_or_die(vk.vkCreateFence(h->device, &fence, NULL, &h->fence), "a fence");
+    vk_or_die(s_vk.vkCreateFence(h->device, &fence, NULL, &h->fence), "a fence");
 }
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ static VkDeviceMemory allocate(const host* h, const VkMemoryRequirements* need, 
                                        .allocationSize = need->size,
                                        .memoryTypeIndex = type};
     if (type == h->memory.memoryTypeCount) die("memory", "no type fits");
-    vk_or_die(vk.vkAllocateMemory(h->device, &info, NULL, &memory), "vkAllocateMemory");
+    vk_or_die(s_vk.vkAllocateMemory(h->device, &info, NULL, &memory), "vkAllocateMemory");
     return memory;
 }
 
@@ -376,11 +376,11 @@ static void* make_buffer(const host* h, VkDeviceSize bytes, VkBufferUsageFlags u
     VkMemoryRequirements need;
     void* mapped;
     const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = bytes, .usage = usage};
-    vk_or_die(vk.vkCreateBuffer(h->device, &info, NULL, out_buffer), "a buffer");
-    vk.vkGetBufferMemoryRequirements(h->device, *out_buffer, &need);
+    vk_or_die(s_vk.vkCreateBuffer(h->device, &info, NULL, out_buffer), "a buffer");
+    s_vk.vkGetBufferMemoryRequirements(h->device, *out_buffer, &need);
     *out_memory = allocate(h, &need, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, NULL);
-    vk_or_die(vk.vkBindBufferMemory(h->device, *out_buffer, *out_memory, 0), "the memory of a buffer");
-    vk_or_die(vk.vkMapMemory(h->device, *out_memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
+    vk_or_die(s_vk.vkBindBufferMemory(h->device, *out_buffer, *out_memory, 0), "the memory of a buffer");
+    vk_or_die(s_vk.vkMapMemory(h->device, *out_memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
     return mapped;
 }
 
@@ -399,23 +399,23 @@ static VkDeviceSize make_image(const host* h, int32_t width, int32_t height, VkI
                                     .arrayLayers = 1,
                                     .samples = VK_SAMPLE_COUNT_1_BIT,
                                     .usage = usage};
-    vk_or_die(vk.vkCreateImage(h->device, &info, NULL, out_image), "an image");
+    vk_or_die(s_vk.vkCreateImage(h->device, &info, NULL, out_image), "an image");
     VkMemoryRequirements need;
-    vk.vkGetImageMemoryRequirements(h->device, *out_image, &need);
+    s_vk.vkGetImageMemoryRequirements(h->device, *out_image, &need);
     const VkExportMemoryAllocateInfo exported = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
                                                  .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     const VkMemoryDedicatedAllocateInfo dedicated = {.sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO,
                                                      .pNext = is_shared ? &exported : NULL,
                                                      .image = *out_image};
     *out_memory = allocate(h, &need, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, &dedicated);
-    vk_or_die(vk.vkBindImageMemory(h->device, *out_image, *out_memory, 0), "the memory of an image");
+    vk_or_die(s_vk.vkBindImageMemory(h->device, *out_image, *out_memory, 0), "the memory of an image");
     const VkImageViewCreateInfo view = {
         .sType = VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO,
         .image = *out_image,
         .viewType = VK_IMAGE_VIEW_TYPE_2D,
         .format = VK_FORMAT_R8G8B8A8_UNORM,
         .subresourceRange = {.aspectMask = VK_IMAGE_ASPECT_COLOR_BIT, .levelCount = 1, .layerCount = 1}};
-    vk_or_die(vk.vkCreateImageView(h->device, &view, NULL, out_view), "a view of an image");
+    vk_or_die(s_vk.vkCreateImageView(h->device, &view, NULL, out_view), "a view of an image");
     return need.size;
 }
 
@@ -425,13 +425,13 @@ static void begin_commands(const host* h)
 {
     const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
                                            .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
-    vk_or_die(vk.vkBeginCommandBuffer(h->commands, &info), "vkBeginCommandBuffer");
+    vk_or_die(s_vk.vkBeginCommandBuffer(h->commands, &info), "vkBeginCommandBuffer");
 }
 
 // Submits and, to keep the sample short, waits: a frame is in flight at a time.
 static void submit_commands(const host* h, shown_image* image)
 {
-    vk_or_die(vk.vkEndCommandBuffer(h->commands), "vkEndCommandBuffer");
+    vk_or_die(s_vk.vkEndCommandBuffer(h->commands), "vkEndCommandBuffer");
     // `ready` has this value already, so the queue does not wait either. `drawn` lets sumi write the next image.
     const VkTimelineSemaphoreSubmitInfo values = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
                                                   .waitSemaphoreValueCount = 1,
@@ -447,9 +447,9 @@ static void submit_commands(const host* h, shown_image* image)
                                .pCommandBuffers = &h->commands,
                                .signalSemaphoreCount = image->external ? 1 : 0,
                                .pSignalSemaphores = &image->drawn};
-    vk_or_die(vk.vkQueueSubmit(h->queue, 1, &info, h->fence), "vkQueueSubmit");
-    vk_or_die(vk.vkWaitForFences(h->device, 1, &h->fence, VK_TRUE, UINT64_MAX), "vkWaitForFences");
-    vk_or_die(vk.vkResetFences(h->device, 1, &h->fence), "vkResetFences");
+    vk_or_die(s_vk.vkQueueSubmit(h->queue, 1, &info, h->fence), "vkQueueSubmit");
+    vk_or_die(s_vk.vkWaitForFences(h->device, 1, &h->fence, VK_TRUE, UINT64_MAX), "vkWaitForFences");
+    vk_or_die(s_vk.vkResetFences(h->device, 1, &h->fence), "vkResetFences");
 }
 
 typedef struct change {
@@ -471,8 +471,8 @@ static void change_image(const host* h, VkImage image, const change* c)
         .dstQueueFamilyIndex = moves ? c->to_family : VK_QUEUE_FAMILY_IGNORED,
         .image = image,
         .subresourceRange = {.aspectMask = VK_IMAGE_ASPECT_COLOR_BIT, .levelCount = 1, .layerCount = 1}};
-    vk.vkCmdPipelineBarrier(h->commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0, 0,
-                            NULL, 0, NULL, 1, &barrier);
+    s_vk.vkCmdPipelineBarrier(h->commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0, 0,
+                              NULL, 0, NULL, 1, &barrier);
 }
 
 // ---- The screen and its pipeline ------------------------------------------------------------------------------------
@@ -482,31 +482,31 @@ static VkShaderModule make_shader(const host* h, const uint32_t* code, size_t by
     VkShaderModule shader;
     const VkShaderModuleCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = code};
-    vk_or_die(vk.vkCreateShaderModule(h->device, &info, NULL, &shader), "a shader");
+    vk_or_die(s_vk.vkCreateShaderModule(h->device, &info, NULL, &shader), "a shader");
     return shader;
 }
 
 static void make_layouts(host* h)
 {
     const VkSamplerCreateInfo sampler = {.sType = VK_STRUCTURE_TYPE_SAMPLER_CREATE_INFO};
-    vk_or_die(vk.vkCreateSampler(h->device, &sampler, NULL, &h->sampler), "a sampler");
+    vk_or_die(s_vk.vkCreateSampler(h->device, &sampler, NULL, &h->sampler), "a sampler");
     const VkDescriptorSetLayoutBinding binding = {.descriptorType = VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER,
                                                   .descriptorCount = 1,
                                                   .stageFlags = VK_SHADER_STAGE_FRAGMENT_BIT};
     const VkDescriptorSetLayoutCreateInfo set = {
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = 1, .pBindings = &binding};
-    vk_or_die(vk.vkCreateDescriptorSetLayout(h->device, &set, NULL, &h->set_layout), "a set layout");
+    vk_or_die(s_vk.vkCreateDescriptorSetLayout(h->device, &set, NULL, &h->set_layout), "a set layout");
     const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER, 2};
     const VkDescriptorPoolCreateInfo pool = {
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = 2, .poolSizeCount = 1, .pPoolSizes = &size};
-    vk_or_die(vk.vkCreateDescriptorPool(h->device, &pool, NULL, &h->set_pool), "a descriptor pool");
+    vk_or_die(s_vk.vkCreateDescriptorPool(h->device, &pool, NULL, &h->set_pool), "a descriptor pool");
     const VkPushConstantRange constants = {VK_SHADER_STAGE_FRAGMENT_BIT, 0, 2 * sizeof(int32_t)};
     const VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
                                                .setLayoutCount = 1,
                                                .pSetLayouts = &h->set_layout,
                                                .pushConstantRangeCount = 1,
                                                .pPushConstantRanges = &constants};
-    vk_or_die(vk.vkCreatePipelineLayout(h->device, &layout, NULL, &h->layout), "a pipeline layout");
+    vk_or_die(s_vk.vkCreatePipelineLayout(h->device, &layout, NULL, &h->layout), "a pipeline layout");
     const VkAttachmentDescription screen = {.format = VK_FORMAT_R8G8B8A8_UNORM,
                                             .samples = VK_SAMPLE_COUNT_1_BIT,
                                             .loadOp = VK_ATTACHMENT_LOAD_OP_LOAD,
@@ -520,7 +520,7 @@ static void make_layouts(host* h)
                                          .pAttachments = &screen,
                                          .subpassCount = 1,
                                          .pSubpasses = &subpass};
-    vk_or_die(vk.vkCreateRenderPass(h->device, &pass, NULL, &h->pass), "a render pass");
+    vk_or_die(s_vk.vkCreateRenderPass(h->device, &pass, NULL, &h->pass), "a render pass");
 }
 
 static void make_pipeline(host* h)
@@ -567,8 +567,8 @@ static void make_pipeline(host* h)
                                                .pColorBlendState = &blend,
                                                .layout = h->layout,
                                                .renderPass = h->pass};
-    vk_or_die(vk.vkCreateGraphicsPipelines(h->device, VK_NULL_HANDLE, 1, &info, NULL, &h->pipeline), "a pipeline");
-    for (int i = 0; i < 2; i++) vk.vkDestroyShaderModule(h->device, shaders[i], NULL);
+    vk_or_die(s_vk.vkCreateGraphicsPipelines(h->device, VK_NULL_HANDLE, 1, &info, NULL, &h->pipeline), "a pipeline");
+    for (int i = 0; i < 2; i++) s_vk.vkDestroyShaderModule(h->device, shaders[i], NULL);
 }
 
 static void make_screen(host* h, int32_t width, int32_t height)
@@ -587,7 +587,7 @@ static void make_screen(host* h, int32_t width, int32_t height)
                                           .width = (uint32_t)width,
                                           .height = (uint32_t)height,
                                           .layers = 1};
-    vk_or_die(vk.vkCreateFramebuffer(h->device, &info, NULL, &h->framebuffer), "a framebuffer");
+    vk_or_die(s_vk.vkCreateFramebuffer(h->device, &info, NULL, &h->framebuffer), "a framebuffer");
     h->readback_pixels = make_buffer(h, (VkDeviceSize)width * (VkDeviceSize)height * 4,
                                      VK_BUFFER_USAGE_TRANSFER_DST_BIT, &h->readback, &h->readback_memory);
     const VkClearColorValue grey = {.float32 = {0.5f, 0.5f, 0.5f, 1.0f}};
@@ -595,7 +595,7 @@ static void make_screen(host* h, int32_t width, int32_t height)
     begin_commands(h);
     change_image(h, h->screen,
                  &(change){.to = VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, .after = VK_ACCESS_TRANSFER_WRITE_BIT});
-    vk.vkCmdClearColorImage(h->commands, h->screen, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, &grey, 1, &all);
+    s_vk.vkCmdClearColorImage(h->commands, h->screen, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, &grey, 1, &all);
     change_image(h, h->screen,
                  &(change){.from = VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
                            .to = VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL,
@@ -616,14 +616,14 @@ static VkSemaphore share_timeline(const host* h, sumi_engine* engine, sumi_exter
                                             .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     const VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
     VkSemaphore semaphore;
-    vk_or_die(vk.vkCreateSemaphore(h->device, &info, NULL, &semaphore), "a timeline semaphore");
+    vk_or_die(s_vk.vkCreateSemaphore(h->device, &info, NULL, &semaphore), "a timeline semaphore");
     const VkSemaphoreGetFdInfoKHR get = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR,
                                          .semaphore = semaphore,
                                          .handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT};
     sumi_import_desc desc = sumi_import_defaults();
     desc.kind = SUMI_EXTERNAL_VULKAN_TIMELINE;
     desc.device_uuid = h->uuid;
-    vk_or_die(vk.vkGetSemaphoreFdKHR(h->device, &get, &desc.fd), "vkGetSemaphoreFdKHR");
+    vk_or_die(s_vk.vkGetSemaphoreFdKHR(h->device, &get, &desc.fd), "vkGetSemaphoreFdKHR");
     sumi_or_die(sumi_import(engine, &desc, out_import), "importing a semaphore"); // the descriptor is sumi's now
     // [end]
     return semaphore;
@@ -644,7 +644,7 @@ static void share_image(const host* h, sumi_engine* engine, bool takes_previews,
     desc.is_dedicated = true;
     desc.memory_bytes = image->bytes;
     desc.takes_previews = takes_previews;
-    vk_or_die(vk.vkGetMemoryFdKHR(h->device, &get, &desc.fd), "vkGetMemoryFdKHR");
+    vk_or_die(s_vk.vkGetMemoryFdKHR(h->device, &get, &desc.fd), "vkGetMemoryFdKHR");
     sumi_or_die(sumi_import(engine, &desc, &image->external), "importing an image");
     // [end]
     image->ready = share_timeline(h, engine, &image->ready_import);
@@ -665,14 +665,14 @@ static void make_shown(const host* h, sumi_engine* engine, int32_t width, int32_
                                              .descriptorPool = h->set_pool,
                                              .descriptorSetCount = 1,
                                              .pSetLayouts = &h->set_layout};
-    vk_or_die(vk.vkAllocateDescriptorSets(h->device, &set, &out->set), "a descriptor set");
+    vk_or_die(s_vk.vkAllocateDescriptorSets(h->device, &set, &out->set), "a descriptor set");
     const VkDescriptorImageInfo source = {h->sampler, out->view, VK_IMAGE_LAYOUT_GENERAL};
     const VkWriteDescriptorSet write = {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                                         .dstSet = out->set,
                                         .descriptorCount = 1,
                                         .descriptorType = VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER,
                                         .pImageInfo = &source};
-    vk.vkUpdateDescriptorSets(h->device, 1, &write, 0, NULL);
+    s_vk.vkUpdateDescriptorSets(h->device, 1, &write, 0, NULL);
     // In the layout GENERAL, and of the outside world's where sumi writes it.
     begin_commands(h);
     change_image(h, out->image,
@@ -688,7 +688,7 @@ static bool draw_frame(const host* h, shown_image* image)
     if (image->external) {
         // [excerpt vulkan_poll]
         uint64_t ready = 0;
-        vk.vkGetSemaphoreCounterValue(h->device, image->ready, &ready);
+        s_vk.vkGetSemaphoreCounterValue(h->device, image->ready, &ready);
         if (ready == image->seen_value) return false; // nothing new: the screen stays
         image->seen_value = ready;
         // [end]
@@ -711,8 +711,8 @@ static bool draw_frame(const host* h, shown_image* image)
                                .to = VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
                                .before = VK_ACCESS_SHADER_READ_BIT,
                                .after = VK_ACCESS_TRANSFER_WRITE_BIT});
-        vk.vkCmdCopyBufferToImage(h->commands, image->upload, image->image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1,
-                                  &whole);
+        s_vk.vkCmdCopyBufferToImage(h->commands, image->upload, image->image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1,
+                                    &whole);
         change_image(h, image->image,
                      &(change){.from = VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
                                .to = VK_IMAGE_LAYOUT_GENERAL,
@@ -725,12 +725,12 @@ static bool draw_frame(const host* h, shown_image* image)
                                         .framebuffer = h->framebuffer,
                                         .renderArea = {{0, 0}, {(uint32_t)h->width, (uint32_t)h->height}}};
     const int32_t size[2] = {h->width, h->height};
-    vk.vkCmdBeginRenderPass(h->commands, &pass, VK_SUBPASS_CONTENTS_INLINE);
-    vk.vkCmdBindPipeline(h->commands, VK_PIPELINE_BIND_POINT_GRAPHICS, h->pipeline);
-    vk.vkCmdBindDescriptorSets(h->commands, VK_PIPELINE_BIND_POINT_GRAPHICS, h->layout, 0, 1, &image->set, 0, NULL);
-    vk.vkCmdPushConstants(h->commands, h->layout, VK_SHADER_STAGE_FRAGMENT_BIT, 0, sizeof size, size);
-    vk.vkCmdDraw(h->commands, 3, 1, 0, 0);
-    vk.vkCmdEndRenderPass(h->commands);
+    s_vk.vkCmdBeginRenderPass(h->commands, &pass, VK_SUBPASS_CONTENTS_INLINE);
+    s_vk.vkCmdBindPipeline(h->commands, VK_PIPELINE_BIND_POINT_GRAPHICS, h->pipeline);
+    s_vk.vkCmdBindDescriptorSets(h->commands, VK_PIPELINE_BIND_POINT_GRAPHICS, h->layout, 0, 1, &image->set, 0, NULL);
+    s_vk.vkCmdPushConstants(h->commands, h->layout, VK_SHADER_STAGE_FRAGMENT_BIT, 0, sizeof size, size);
+    s_vk.vkCmdDraw(h->commands, 3, 1, 0, 0);
+    s_vk.vkCmdEndRenderPass(h->commands);
     if (image->external)
         change_image(h, image->image,
                      &(change){.from = VK_IMAGE_LAYOUT_GENERAL,
@@ -753,12 +753,12 @@ static void read_screen(const host* h)
                            .after = VK_ACCESS_TRANSFER_READ_BIT});
     const VkBufferImageCopy whole = {.imageSubresource = {.aspectMask = VK_IMAGE_ASPECT_COLOR_BIT, .layerCount = 1},
                                      .imageExtent = {(uint32_t)h->width, (uint32_t)h->height, 1}};
-    vk.vkCmdCopyImageToBuffer(h->commands, h->screen, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, h->readback, 1, &whole);
+    s_vk.vkCmdCopyImageToBuffer(h->commands, h->screen, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, h->readback, 1, &whole);
     const VkMemoryBarrier to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
                                      .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
                                      .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
-    vk.vkCmdPipelineBarrier(h->commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0,
-                            NULL, 0, NULL);
+    s_vk.vkCmdPipelineBarrier(h->commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host,
+                              0, NULL, 0, NULL);
     submit_commands(h, &(shown_image){0});
 }
 
@@ -872,34 +872,34 @@ static void destroy_shown(const host* h, shown_image* image)
     sumi_external_release(image->external);
     sumi_external_release(image->ready_import);
     sumi_external_release(image->drawn_import);
-    vk.vkDestroySemaphore(h->device, image->ready, NULL);
-    vk.vkDestroySemaphore(h->device, image->drawn, NULL);
-    vk.vkDestroyBuffer(h->device, image->upload, NULL);
-    vk.vkFreeMemory(h->device, image->upload_memory, NULL);
-    vk.vkDestroyImageView(h->device, image->view, NULL);
-    vk.vkDestroyImage(h->device, image->image, NULL);
-    vk.vkFreeMemory(h->device, image->memory, NULL);
+    s_vk.vkDestroySemaphore(h->device, image->ready, NULL);
+    s_vk.vkDestroySemaphore(h->device, image->drawn, NULL);
+    s_vk.vkDestroyBuffer(h->device, image->upload, NULL);
+    s_vk.vkFreeMemory(h->device, image->upload_memory, NULL);
+    s_vk.vkDestroyImageView(h->device, image->view, NULL);
+    s_vk.vkDestroyImage(h->device, image->image, NULL);
+    s_vk.vkFreeMemory(h->device, image->memory, NULL);
 }
 
 static void close_host(host* h)
 {
-    vk.vkDestroyFramebuffer(h->device, h->framebuffer, NULL);
-    vk.vkDestroyImageView(h->device, h->screen_view, NULL);
-    vk.vkDestroyImage(h->device, h->screen, NULL);
-    vk.vkFreeMemory(h->device, h->screen_memory, NULL);
-    vk.vkDestroyBuffer(h->device, h->readback, NULL);
-    vk.vkFreeMemory(h->device, h->readback_memory, NULL);
-    vk.vkDestroyPipeline(h->device, h->pipeline, NULL);
-    vk.vkDestroyRenderPass(h->device, h->pass, NULL);
-    vk.vkDestroyPipelineLayout(h->device, h->layout, NULL);
-    vk.vkDestroyDescriptorPool(h->device, h->set_pool, NULL);
-    vk.vkDestroyDescriptorSetLayout(h->device, h->set_layout, NULL);
-    vk.vkDestroySampler(h->device, h->sampler, NULL);
-    vk.vkDestroyFence(h->device, h->fence, NULL);
-    vk.vkDestroyCommandPool(h->device, h->pool, NULL);
-    vk.vkDestroyDevice(h->device, NULL);
-    if (h->messenger) vk.vkDestroyDebugUtilsMessengerEXT(h->instance, h->messenger, NULL);
-    vk.vkDestroyInstance(h->instance, NULL);
+    s_vk.vkDestroyFramebuffer(h->device, h->framebuffer, NULL);
+    s_vk.vkDestroyImageView(h->device, h->screen_view, NULL);
+    s_vk.vkDestroyImage(h->device, h->screen, NULL);
+    s_vk.vkFreeMemory(h->device, h->screen_memory, NULL);
+    s_vk.vkDestroyBuffer(h->device, h->readback, NULL);
+    s_vk.vkFreeMemory(h->device, h->readback_memory, NULL);
+    s_vk.vkDestroyPipeline(h->device, h->pipeline, NULL);
+    s_vk.vkDestroyRenderPass(h->device, h->pass, NULL);
+    s_vk.vkDestroyPipelineLayout(h->device, h->layout, NULL);
+    s_vk.vkDestroyDescriptorPool(h->device, h->set_pool, NULL);
+    s_vk.vkDestroyDescriptorSetLayout(h->device, h->set_layout, NULL);
+    s_vk.vkDestroySampler(h->device, h->sampler, NULL);
+    s_vk.vkDestroyFence(h->device, h->fence, NULL);
+    s_vk.vkDestroyCommandPool(h->device, h->pool, NULL);
+    s_vk.vkDestroyDevice(h->device, NULL);
+    if (h->messenger) s_vk.vkDestroyDebugUtilsMessengerEXT(h->instance, h->messenger, NULL);
+    s_vk.vkDestroyInstance(h->instance, NULL);
 }
 
 int main(int argc, char** argv)
@@ -926,7 +926,7 @@ int main(int argc, char** argv)
     make_shown(&g.host, g.engine, g.desc.width, g.desc.height, false, &g.picture);
     play(&g);
     int status = compare(&g, argc == 4 ? argv[3] : NULL);
-    vk_or_die(vk.vkDeviceWaitIdle(g.host.device), "vkDeviceWaitIdle");
+    vk_or_die(s_vk.vkDeviceWaitIdle(g.host.device), "vkDeviceWaitIdle");
     destroy_shown(&g.host, &g.preview);
     destroy_shown(&g.host, &g.picture);
     sumi_engine_destroy(g.engine);

@@ -32,7 +32,7 @@ typedef struct op_entry {
     void (*cut)(const sumi_cpu_kernels* kernels, sumi_op* op);
 } op_entry;
 
-static const op_entry ops[SUMI_OP_KIND_COUNT] = {
+static const op_entry s_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_EMBED_ROWS] = {sumi_cpu_embed_rows, sumi_cpu_rows_scratch, NULL},
     [SUMI_OP_FILL_ROWS] = {sumi_cpu_fill_rows, sumi_cpu_rows_scratch, NULL},
     [SUMI_OP_COPY_ROWS] = {sumi_cpu_copy_rows, NULL, NULL},
@@ -78,8 +78,8 @@ static sumi_cpu_scratch plan_scratch(const sumi_cpu* cpu, const sumi_plan* plan)
     sumi_cpu_scratch largest = {0, 0};
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
-        if (ops[op->kind].scratch != NULL) {
-            sumi_cpu_scratch scratch = ops[op->kind].scratch(cpu->kernels, plan, op);
+        if (s_ops[op->kind].scratch != NULL) {
+            sumi_cpu_scratch scratch = s_ops[op->kind].scratch(cpu->kernels, plan, op);
             largest.shared_bytes =
                 scratch.shared_bytes > largest.shared_bytes ? scratch.shared_bytes : largest.shared_bytes;
             largest.worker_bytes =
@@ -192,10 +192,10 @@ static sumi_result run_ranges(sumi_cpu* cpu, const sumi_plan* plan, const sumi_o
     run.range_end = range_end < op->range_count ? range_end : op->range_count;
     run.row_begin = first_row(op, range_begin);
     run.row_end = first_row(op, run.range_end);
-    SUMI_ASSERT(ops[op->kind].run != NULL);
+    SUMI_ASSERT(s_ops[op->kind].run != NULL);
     if (run.range_begin >= run.range_end) return SUMI_OK;
-    SUMI_ASSERT(run.row_begin < run.row_end || ops[op->kind].cut != NULL);
-    return ops[op->kind].run(&run);
+    SUMI_ASSERT(run.row_begin < run.row_end || s_ops[op->kind].cut != NULL);
+    return s_ops[op->kind].run(&run);
 }
 
 static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
@@ -344,7 +344,7 @@ static void cpu_arrange(const sumi_runner* runner, sumi_plan* plan)
     const sumi_cpu* cpu = (const sumi_cpu*)runner;
     for (size_t i = 0; i < plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
-        if (ops[op->kind].cut != NULL) ops[op->kind].cut(cpu->kernels, op);
+        if (s_ops[op->kind].cut != NULL) s_ops[op->kind].cut(cpu->kernels, op);
     }
 }
 

@@ -132,18 +132,18 @@ uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m
 }
 
 // Costs on 9.0, in units of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200 in bf16.
-// tests/tune_cuda_linear.c measures the times that they stand for. All but LAUNCH were set together, by the times of single
+// tests/tune_cuda_linear.c measures the times that they stand for. All but s_launch were set together, by the times of single
 // products on an H100 and by forwards there, where the power limit sometimes decides otherwise.
-static const double LAUNCH = 3.0; // once per launch
+static const double s_launch = 3.0; // once per launch
 // Epilogue of a tile that no other work hides, with the filling of the stages. With ping-pong only the last tile's counts.
-static const double TILE_END = 5.0, TILE_END_8BIT = 2.0;
+static const double s_tile_end = 5.0, s_tile_end_8bit = 2.0;
 // the extra time of SPLIT's epilogue, which decides at run time what to do; per 128 columns
-static const double SPLIT_END = 4.0;
-static const double SPLIT_RATE = 1.2; // of its tiles relative to the others', for more rows than SPLIT_ROWS
-static const double PART_WRITE = 4.0; // writing a partial sum, per 128 columns
-static const double PART_READ = 3.5;  // reading and adding a partial sum, per 128 columns
+static const double s_split_end = 4.0;
+static const double s_split_rate = 1.2; // of its tiles relative to the others', for more rows than SPLIT_ROWS
+static const double s_part_write = 4.0; // writing a partial sum, per 128 columns
+static const double s_part_read = 3.5;  // reading and adding a partial sum, per 128 columns
 // The least time for copying a k-block's operands, for each 256 rows of both
-static const double COPY = 0.8;
+static const double s_copy = 0.8;
 
 // What differs between products of few rows and those of more than LIMITED_ROWS.
 typedef struct hopper_rates {
@@ -157,11 +157,11 @@ typedef struct hopper_rates {
     // several rounds not all clusters begin it at the same time.
     double half;
 } hopper_rates;
-static const hopper_rates FEW_ROWS_RATES = {0.4, 0.04, 0.15, 0.015, 1.75},
-                          MANY_ROWS_RATES = {0.15, 0.06, 0.1, 0.0, 1.05};
+static const hopper_rates s_few_rows_rates = {0.4, 0.04, 0.15, 0.015, 1.75},
+                          s_many_rows_rates = {0.15, 0.06, 0.1, 0.0, 1.05};
 static const hopper_rates* rates_of(const sumi_cuda_shape* s)
 {
-    return s->m > LIMITED_ROWS ? &MANY_ROWS_RATES : &FEW_ROWS_RATES;
+    return s->m > LIMITED_ROWS ? &s_many_rows_rates : &s_few_rows_rates;
 }
 
 // Time of the products of a k-block, relative to tiles of 128 x 256. A pair of blocks reads 2 rows + cols from L2 for
@@ -174,7 +174,7 @@ static double rate_of(const sumi_cuda_shape* s, int32_t rows, int32_t cols, bool
 }
 static double k_block_cost(int32_t rows, int32_t cols, double rate)
 {
-    const double products = rows * cols / 16384.0 * rate, copies = (rows + cols) / 256.0 * COPY;
+    const double products = rows * cols / 16384.0 * rate, copies = (rows + cols) / 256.0 * s_copy;
     return products > copies ? products : copies;
 }
 
@@ -191,7 +191,7 @@ static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s
                         + half_rounds * k_block_cost(kernel->rows, kernel->cols / 2, rate * rates->half);
     const double ends = kernel->is_ping_pong ? 1.0 : whole_rounds + half_rounds;
     const double cost =
-        LAUNCH + ends * (s->operands == SUMI_CUDA_BF16 ? TILE_END : TILE_END_8BIT)
+        s_launch + ends * (s->operands == SUMI_CUDA_BF16 ? s_tile_end : s_tile_end_8bit)
         + sumi_max_int(blocks, kernel->stages) * ((1.0 - rates->work_part) * rounds + rates->work_part * work);
     return kernel->rows == 192 ? cost * (1.0 + rates->tall) : cost;
 }
@@ -225,8 +225,8 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
             continue;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
                       tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
-        const double rate = rate_of(s, 128, cols, false) * (s->m > SPLIT_ROWS ? SPLIT_RATE : 1.0), width = cols / 128.0,
-                     block = k_block_cost(128, cols, rate);
+        const double rate = rate_of(s, 128, cols, false) * (s->m > SPLIT_ROWS ? s_split_rate : 1.0),
+                     width = cols / 128.0, block = k_block_cost(128, cols, rate);
         const bool shares_k =
             (s->m <= SPLIT_ROWS || s->operands == SUMI_CUDA_INT8 || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
@@ -234,9 +234,10 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
             if (sumi_cuda_partial_sum_bytes(&c, s->m, s->n) > MAX_PARTIAL_SUM_BYTES) break;
             const double rounds = (double)((pairs * split + clusters - 1) / clusters), join = split > 1 ? width : 0.0;
             const double cost =
-                LAUNCH
-                + rounds * (sumi_divide_up(blocks, split) * block + TILE_END + SPLIT_END * width + PART_WRITE * join)
-                + split * PART_READ * join;
+                s_launch
+                + rounds
+                      * (sumi_divide_up(blocks, split) * block + s_tile_end + s_split_end * width + s_part_write * join)
+                + split * s_part_read * join;
             if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
                 least = cost;
                 *best = c;

@@ -462,8 +462,9 @@ static sumi_result check_device(const sumi_cuda* cuda, const sumi_import_desc* d
                          "device that draws, or draw with the device of sumi_engine_info.device_uuid",
                          theirs, ours);
     }
-    static const uint8_t no_luid[8] = {0};
-    if (desc->device_luid != NULL && desc->device_uuid == NULL && memcmp(device->luid, no_luid, sizeof no_luid) == 0)
+    static const uint8_t s_no_luid[8] = {0};
+    if (desc->device_luid != NULL && desc->device_uuid == NULL
+        && memcmp(device->luid, s_no_luid, sizeof s_no_luid) == 0)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "device_luid means nothing here, because GPUs have no LUIDs on this system: give device_uuid");
     if (desc->device_luid != NULL && memcmp(desc->device_luid, device->luid, sizeof device->luid) != 0)

@@ -272,40 +272,40 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
         const char* name;
         int32_t columns, threads, shared, blocks, k_block;
         double slower;
-    } tiles[] = {{"sumi_conv_n64", 64, SUMI_CONV_N64_THREADS, SUMI_CONV_N64_SHARED, 3, 32, 1.40},
-                 {"sumi_conv_n96", 96, SUMI_CONV_N96_THREADS, SUMI_CONV_N96_SHARED, 2, 32, 1.28},
-                 {"sumi_conv_n96w", 96, SUMI_CONV_N96W_THREADS, SUMI_CONV_N96W_SHARED, 2, 64, 1.17},
-                 {"sumi_conv_n128", 128, SUMI_CONV_N128_THREADS, SUMI_CONV_N128_SHARED, 2, 32, 1.10},
-                 {"sumi_conv_n128w", 128, SUMI_CONV_N128W_THREADS, SUMI_CONV_N128W_SHARED, 2, 64, 1.03},
-                 {"sumi_conv_n256", 256, SUMI_CONV_N256_THREADS, SUMI_CONV_N256_SHARED, 1, 32, 1.0}};
+    } s_tiles[] = {{"sumi_conv_n64", 64, SUMI_CONV_N64_THREADS, SUMI_CONV_N64_SHARED, 3, 32, 1.40},
+                   {"sumi_conv_n96", 96, SUMI_CONV_N96_THREADS, SUMI_CONV_N96_SHARED, 2, 32, 1.28},
+                   {"sumi_conv_n96w", 96, SUMI_CONV_N96W_THREADS, SUMI_CONV_N96W_SHARED, 2, 64, 1.17},
+                   {"sumi_conv_n128", 128, SUMI_CONV_N128_THREADS, SUMI_CONV_N128_SHARED, 2, 32, 1.10},
+                   {"sumi_conv_n128w", 128, SUMI_CONV_N128W_THREADS, SUMI_CONV_N128W_SHARED, 2, 64, 1.03},
+                   {"sumi_conv_n256", 256, SUMI_CONV_N256_THREADS, SUMI_CONV_N256_SHARED, 1, 32, 1.0}};
     const bool takes_wide = sumi_cuda_has_wide_multiprocessors(run->device);
     int32_t pixel_tiles = sumi_divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 0;
     double best_cost = 0.0;
-    for (int32_t i = 0; i < (int32_t)(sizeof tiles / sizeof *tiles); i++) { // the smallest rounds x work per round
-        if (i > 0 && tiles[i].shared > run->device->shared_per_block) continue;
-        if (tiles[i].k_block == 64 && (!takes_wide || s->in % 64 != 0)) continue;
+    for (int32_t i = 0; i < (int32_t)(sizeof s_tiles / sizeof *s_tiles); i++) { // the smallest rounds x work per round
+        if (i > 0 && s_tiles[i].shared > run->device->shared_per_block) continue;
+        if (s_tiles[i].k_block == 64 && (!takes_wide || s->in % 64 != 0)) continue;
         int32_t blocks = sumi_max_int(
-            1, sumi_min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
+            1, sumi_min_int(s_tiles[i].blocks, run->device->shared_per_multiprocessor / (s_tiles[i].shared + 1024)));
         int64_t at_once = (int64_t)sumi_max_int(1, run->device->multiprocessors) * blocks,
-                units = (int64_t)pixel_tiles * s->parities * sumi_divide_up(s->out, tiles[i].columns);
-        double cost = (double)((units + at_once - 1) / at_once) * blocks * tiles[i].columns * tiles[i].slower;
+                units = (int64_t)pixel_tiles * s->parities * sumi_divide_up(s->out, s_tiles[i].columns);
+        double cost = (double)((units + at_once - 1) / at_once) * blocks * s_tiles[i].columns * s_tiles[i].slower;
         if (i == 0 || cost < best_cost) {
             best = i;
             best_cost = cost;
         }
     }
     int32_t begin, end;
-    sumi_cuda_share(run, pixel_tiles * s->parities * sumi_divide_up(s->out, tiles[best].columns), &begin, &end);
+    sumi_cuda_share(run, pixel_tiles * s->parities * sumi_divide_up(s->out, s_tiles[best].columns), &begin, &end);
     sumi_conv_args args = portable_args(s, d, begin);
-    return sumi_cuda_launch_args(
-        run, tiles[best].name,
-        (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, (uint32_t)tiles[best].threads, (uint32_t)tiles[best].shared},
-        &args);
+    return sumi_cuda_launch_args(run, s_tiles[best].name,
+                                 (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, (uint32_t)s_tiles[best].threads,
+                                                  (uint32_t)s_tiles[best].shared},
+                                 &args);
 }
 
 static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
-    static const char* const names[2][2][4] = {
+    static const char* const s_names[2][2][4] = {
         {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4", NULL, NULL},
          {"sumi_conv_sm90_n128_residual", "sumi_conv_sm90_n128_residual_stats4", NULL, NULL}},
         {{"sumi_conv_sm90_n256", NULL, "sumi_conv_sm90_n256_stats8", "sumi_conv_sm90_n256_stats16"},
@@ -379,7 +379,7 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
     void* params[] = {&x_map, &weight_map, &y_map, &residual_map, &args};
     uint32_t blocks = (uint32_t)sumi_min_int(run->device->multiprocessors / 2 * 2, 2 * (end - begin));
     uint32_t shared_bytes = columns == 256 ? SUMI_CONV_SM90_N256_SHARED : SUMI_CONV_SM90_N128_SHARED;
-    return sumi_cuda_launch(run, names[columns == 256][d->residual != 0][stats],
+    return sumi_cuda_launch(run, s_names[columns == 256][d->residual != 0][stats],
                             (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
 }
 

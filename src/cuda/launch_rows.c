@@ -292,10 +292,10 @@ enum { NORM_SILU_SIZES = 3 };
 static const struct norm_silu_size {
     const char* name;
     int32_t cols, rows, blocks;
-} norm_silu_sizes[NORM_SILU_SIZES + 1] = {{"sumi_norm_silu_128", 128, 16, 4},
-                                          {"sumi_norm_silu_256", 256, 8, 4},
-                                          {"sumi_norm_silu_512", 512, 8, 3},
-                                          {"sumi_norm_silu_any", INT32_MAX, 1, ANY_BLOCKS}};
+} s_norm_silu_sizes[NORM_SILU_SIZES + 1] = {{"sumi_norm_silu_128", 128, 16, 4},
+                                            {"sumi_norm_silu_256", 256, 8, 4},
+                                            {"sumi_norm_silu_512", 512, 8, 3},
+                                            {"sumi_norm_silu_any", INT32_MAX, 1, ANY_BLOCKS}};
 // Address of floats: the weight, or the value that replaces it. 0: neither.
 static CUdeviceptr norm_weight(const sumi_cuda_run* run, const sumi_weight* weight, sumi_value value)
 {
@@ -367,7 +367,7 @@ static sumi_step shift_in_band(const sumi_cuda_run* run, const sumi_op* norm, in
 static const struct norm_names {
     const char *rows, *any, *pair;
     int32_t limit; // of `rows`: threads per multiprocessor that the kernel's registers allow
-} norm_names[] = {
+} s_norm_names[] = {
     [SUMI_CUDA_BF16] = {"sumi_norm_modulate_rows", "sumi_norm_modulate_any", "sumi_norm_pair_rows", SUMI_NORM_LIMIT},
     [SUMI_CUDA_E4M3] = {"sumi_norm_modulate_fp8_rows", "sumi_norm_modulate_fp8_any", "sumi_norm_pair_fp8_rows",
                         SUMI_NORM_FP8_LIMIT},
@@ -375,7 +375,7 @@ static const struct norm_names {
                         SUMI_NORM_LIMIT}};
 static const struct norm_names* norm_names_of(const sumi_cuda_run* run, const sumi_norm_modulate_args* args)
 {
-    return &norm_names[args->y_scales != 0 ? sumi_device_8bit_operands(run->plan, run->op) : SUMI_CUDA_BF16];
+    return &s_norm_names[args->y_scales != 0 ? sumi_device_8bit_operands(run->plan, run->op) : SUMI_CUDA_BF16];
 }
 
 static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)
@@ -384,7 +384,7 @@ static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modula
     const bool is_bf16 = !args.x.is_float && !args.y.is_float;
     if (run->op->u.norm.silu) {
         const bool is_vector = is_bf16 && args.cols % 8 == 0;
-        const struct norm_silu_size* silu = norm_silu_sizes;
+        const struct norm_silu_size* silu = s_norm_silu_sizes;
         while (is_vector ? args.cols > silu->cols : silu->cols < INT32_MAX) silu++;
         return sumi_cuda_launch_args(
             run, silu->name, row_grid(run, blocks_of(args.row_end - args.row_begin, silu->rows), silu->blocks), &args);
@@ -477,11 +477,11 @@ static int32_t qk_heads_log2(int32_t heads, int32_t groups, int64_t rows, int64_
 
 sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
 {
-    static const char* const names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8",
-                                             "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
-                                            {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8",
-                                             "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
-    static const char* const fp8_names[2] = {"sumi_qk_norm_rope_fp8_pairs_16", "sumi_qk_norm_rope_fp8_halves_16"};
+    static const char* const s_names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8",
+                                               "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
+                                              {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8",
+                                               "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
+    static const char* const s_fp8_names[2] = {"sumi_qk_norm_rope_fp8_pairs_16", "sumi_qk_norm_rope_fp8_halves_16"};
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
@@ -508,7 +508,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     const int32_t groups = SUMI_ROWS_THREADS / (4 << size), blocks = args.is_halves ? 2 : 3;
     args.heads_log2 = qk_heads_log2(args.q_heads + args.kv_heads, groups, count,
                                     (int64_t)run->device->multiprocessors * blocks * groups);
-    return sumi_cuda_launch_args(run, is_e4m3 ? fp8_names[args.is_halves] : names[args.is_halves][size],
+    return sumi_cuda_launch_args(run, is_e4m3 ? s_fp8_names[args.is_halves] : s_names[args.is_halves][size],
                                  row_grid(run, blocks_of(count, groups >> args.heads_log2), blocks), &args);
 }
 

@@ -56,13 +56,13 @@ static bool has_suffix(const char* text, const char* suffix)
 static const sumi_adapter_target* find_target(const sumi_network* network, const char* module, size_t bytes,
                                               bool is_vector)
 {
-    static const char* const prefixes[] = {"base_model.model.", "transformer.", "model.diffusion_model.",
-                                           "diffusion_model.",  "lora_unet_",   "lycoris_"};
+    static const char* const s_prefixes[] = {"base_model.model.", "transformer.", "model.diffusion_model.",
+                                             "diffusion_model.",  "lora_unet_",   "lycoris_"};
     for (bool stripped = true; stripped;) {
         stripped = false;
-        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-            size_t length = strlen(prefixes[i]);
-            if (bytes > length && memcmp(module, prefixes[i], length) == 0) {
+        for (size_t i = 0; i < sizeof s_prefixes / sizeof *s_prefixes; i++) {
+            size_t length = strlen(s_prefixes[i]);
+            if (bytes > length && memcmp(module, s_prefixes[i], length) == 0) {
                 module += length;
                 bytes -= length;
                 stripped = true;
@@ -223,9 +223,9 @@ typedef struct kronecker_factor {
 static sumi_result find_factor(const sumi_adapter_file* file, const char* name, size_t module_bytes, int32_t which,
                                kronecker_factor* out, sumi_error* error)
 {
-    static const char* const suffixes[2][3] = {{".lokr_w1", ".lokr_w1_a", ".lokr_w1_b"},
-                                               {".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"}};
-    const char* const* suffix = suffixes[which];
+    static const char* const s_factor_suffixes[2][3] = {{".lokr_w1", ".lokr_w1_a", ".lokr_w1_b"},
+                                                        {".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"}};
+    const char* const* suffix = s_factor_suffixes[which];
     *out = (kronecker_factor){.full = find_sibling(file, name, module_bytes, suffix[0]),
                               .left = find_sibling(file, name, module_bytes, suffix[1]),
                               .right = find_sibling(file, name, module_bytes, suffix[2])};
@@ -450,11 +450,11 @@ static sumi_result add_vector(sumi_adapter_file* file, const sumi_adapter_target
 // Whether a name ends like a tensor of LoKr. If so, *out_module_bytes is the length of the part before that.
 static bool is_kronecker(const char* name, size_t* out_module_bytes)
 {
-    static const char* const suffixes[] = {".lokr_w1", ".lokr_w1_a", ".lokr_w1_b",
-                                           ".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"};
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        if (has_suffix(name, suffixes[i])) {
-            *out_module_bytes = strlen(name) - strlen(suffixes[i]);
+    static const char* const s_factor_endings[] = {".lokr_w1", ".lokr_w1_a", ".lokr_w1_b",
+                                                   ".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"};
+    for (size_t i = 0; i < sizeof s_factor_endings / sizeof *s_factor_endings; i++) {
+        if (has_suffix(name, s_factor_endings[i])) {
+            *out_module_bytes = strlen(name) - strlen(s_factor_endings[i]);
             return true;
         }
     }
@@ -467,11 +467,11 @@ static bool is_kronecker(const char* name, size_t* out_module_bytes)
 // others.
 static bool is_other_method(const char* name)
 {
-    static const char* const marks[] = {".hada_",  ".lokr_t2",  "dora_scale",   "lora_magnitude_vector",
-                                        ".oft_",   ".lora_mid", ".lora_B.bias", ".lora_B.default.bias",
-                                        ".diff_b", ".glora",    ".boft"};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        if (strstr(name, marks[i]) != NULL) return true;
+    static const char* const s_marks[] = {".hada_",  ".lokr_t2",  "dora_scale",   "lora_magnitude_vector",
+                                          ".oft_",   ".lora_mid", ".lora_B.bias", ".lora_B.default.bias",
+                                          ".diff_b", ".glora",    ".boft"};
+    for (size_t i = 0; i < sizeof s_marks / sizeof *s_marks; i++) {
+        if (strstr(name, s_marks[i]) != NULL) return true;
     }
     return has_suffix(name, ".diff") || has_suffix(name, ".on_input");
 }
@@ -595,19 +595,19 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
 // Finds the file: `path` itself, or the file in the folder that PEFT or diffusers saved.
 static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, const char* path, sumi_error* error)
 {
-    static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
+    static const char* const s_names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
     const size_t bytes = strlen(path) + 64;
     file->path = sumi_alloc(file->heap, bytes);
     if (file->path == NULL) return sumi_out_of_memory(error, bytes, "a file name");
     snprintf(file->path, bytes, "%s", path);
     if (!sumi_file_is_folder(files, path)) return SUMI_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        SUMI_ASSERT(strlen(names[i]) + 2 <= 64);
-        sumi_path_join(file->path, bytes, path, names[i]);
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
+        SUMI_ASSERT(strlen(s_names[i]) + 2 <= 64);
+        sumi_path_join(file->path, bytes, path, s_names[i]);
         if (sumi_file_exists(files, file->path)) return SUMI_OK;
     }
-    return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder with %s or %s", path, names[0],
-                     names[1]);
+    return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder with %s or %s", path, s_names[0],
+                     s_names[1]);
 }
 
 static sumi_result read_file(sumi_adapter_file* file, const sumi_files* files, const sumi_network* network,

@@ -14,25 +14,25 @@
 // Maps names of diffusers to those of LDM, and to the oldest names of attention.
 static bool flux_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
-    static const char* const middle[][2] = {{"mid_block.resnets.0.", "mid.block_1."},
-                                            {"mid_block.resnets.1.", "mid.block_2."},
-                                            {"mid_block.attentions.0.group_norm.", "mid.attn_1.norm."},
-                                            {"mid_block.attentions.0.to_q.", "mid.attn_1.q."},
-                                            {"mid_block.attentions.0.to_k.", "mid.attn_1.k."},
-                                            {"mid_block.attentions.0.to_v.", "mid.attn_1.v."},
-                                            {"mid_block.attentions.0.to_out.0.", "mid.attn_1.proj_out."},
-                                            {"conv_norm_out.", "norm_out."}};
-    static const char* const old[][2] = {
+    static const char* const s_middle[][2] = {{"mid_block.resnets.0.", "mid.block_1."},
+                                              {"mid_block.resnets.1.", "mid.block_2."},
+                                              {"mid_block.attentions.0.group_norm.", "mid.attn_1.norm."},
+                                              {"mid_block.attentions.0.to_q.", "mid.attn_1.q."},
+                                              {"mid_block.attentions.0.to_k.", "mid.attn_1.k."},
+                                              {"mid_block.attentions.0.to_v.", "mid.attn_1.v."},
+                                              {"mid_block.attentions.0.to_out.0.", "mid.attn_1.proj_out."},
+                                              {"conv_norm_out.", "norm_out."}};
+    static const char* const s_old[][2] = {
         {".to_q.", ".query."}, {".to_k.", ".key."}, {".to_v.", ".value."}, {".to_out.0.", ".proj_attn."}};
     if (which == 1) {
-        for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-            if (sumi_replace_text(canonical, old[i][0], old[i][1], out, out_bytes)) return true;
+        for (size_t i = 0; i < sizeof s_old / sizeof *s_old; i++) {
+            if (sumi_replace_text(canonical, s_old[i][0], s_old[i][1], out, out_bytes)) return true;
         }
         return false;
     }
     if (which > 1) return false;
-    for (size_t i = 0; i < sizeof middle / sizeof *middle; i++) {
-        if (sumi_replace_text(canonical, middle[i][0], middle[i][1], out, out_bytes)) return true;
+    for (size_t i = 0; i < sizeof s_middle / sizeof *s_middle; i++) {
+        if (sumi_replace_text(canonical, s_middle[i][0], s_middle[i][1], out, out_bytes)) return true;
     }
     const sumi_flux_vae* vae = context;
     int stage, used = 0;
@@ -42,12 +42,12 @@ static bool flux_alias(const void* context, const char* canonical, int32_t which
         return false;
     char suffix[SUMI_NAME_BYTES], renamed[SUMI_NAME_BYTES];
     snprintf(suffix, sizeof suffix, "%s", canonical + used);
-    static const char* const inner[][2] = {{"resnets.", "block."},
-                                           {"upsamplers.0.", "upsample."},
-                                           {"downsamplers.0.", "downsample."},
-                                           {"conv_shortcut.", "nin_shortcut."}};
-    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-        if (sumi_replace_text(suffix, inner[i][0], inner[i][1], renamed, sizeof renamed))
+    static const char* const s_inner[][2] = {{"resnets.", "block."},
+                                             {"upsamplers.0.", "upsample."},
+                                             {"downsamplers.0.", "downsample."},
+                                             {"conv_shortcut.", "nin_shortcut."}};
+    for (size_t i = 0; i < sizeof s_inner / sizeof *s_inner; i++) {
+        if (sumi_replace_text(suffix, s_inner[i][0], s_inner[i][1], renamed, sizeof renamed))
             memcpy(suffix, renamed, sizeof suffix);
     }
     int length = is_decoder ? snprintf(out, out_bytes, "decoder.up.%d.%s", (int)vae->level_count - 1 - stage, suffix)

@@ -12,8 +12,8 @@
 static bool language_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     const sumi_language_model_settings* settings = context;
-    static const char* const prefixes[] = {"", NULL, "model.language_model.", "language_model.model.",
-                                           "language_model."};
+    static const char* const s_prefixes[] = {"", NULL, "model.language_model.", "language_model.model.",
+                                             "language_model."};
     // the norm after attention belongs to the branch if branches are normed, otherwise to the input of the MLP
     const char* const llama_cpp[][2] = {
         {"input_layernorm", "attn_norm"},
@@ -29,8 +29,8 @@ static bool language_alias(const void* context, const char* canonical, int32_t w
         {"mlp.gate_proj", "ffn_gate"},
         {"mlp.up_proj", "ffn_up"},
         {"mlp.down_proj", "ffn_down"}};
-    if (which < 0 || which >= (int32_t)(sizeof prefixes / sizeof *prefixes)) return false;
-    if (prefixes[which] != NULL) return sumi_replace_text(canonical, "model.", prefixes[which], out, out_bytes);
+    if (which < 0 || which >= (int32_t)(sizeof s_prefixes / sizeof *s_prefixes)) return false;
+    if (s_prefixes[which] != NULL) return sumi_replace_text(canonical, "model.", s_prefixes[which], out, out_bytes);
     if (strcmp(canonical, "model.embed_tokens.weight") == 0 || strcmp(canonical, "model.norm.weight") == 0) {
         snprintf(out, out_bytes, "%s",
                  strcmp(canonical, "model.norm.weight") == 0 ? "output_norm.weight" : "token_embd.weight");
@@ -235,12 +235,12 @@ static void find_sections(sumi_language_model* model, sumi_binder* b, const conf
 
 static int32_t count_layers(sumi_binder* b)
 {
-    static const char* const prefixes[] = {
+    static const char* const s_prefixes[] = {
         "model.layers.",         "layers.", "blk.", "model.language_model.layers.", "language_model.model.layers.",
         "language_model.layers."};
     int32_t layers = 0;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && layers == 0; i++)
-        layers = sumi_bind_count(b, prefixes[i]);
+    for (size_t i = 0; i < sizeof s_prefixes / sizeof *s_prefixes && layers == 0; i++)
+        layers = sumi_bind_count(b, s_prefixes[i]);
     return layers;
 }
 

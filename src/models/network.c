@@ -160,18 +160,19 @@ static sumi_result begin_component(sumi_network* network, sumi_component_kind ki
                                    void** out_model, sumi_binder* out_binder, sumi_module_config* out_config,
                                    sumi_error* error)
 {
-    static const char* const names[SUMI_COMPONENT_COUNT] = {[SUMI_COMPONENT_TRANSFORMER] = "the transformer",
-                                                            [SUMI_COMPONENT_TEXT_ENCODER] = "the text encoder",
-                                                            [SUMI_COMPONENT_TEXT_ENCODER_2] = "the second text encoder",
-                                                            [SUMI_COMPONENT_VISION] = "the vision tower",
-                                                            [SUMI_COMPONENT_VAE] = "the VAE"};
+    static const char* const s_names[SUMI_COMPONENT_COUNT] = {[SUMI_COMPONENT_TRANSFORMER] = "the transformer",
+                                                              [SUMI_COMPONENT_TEXT_ENCODER] = "the text encoder",
+                                                              [SUMI_COMPONENT_TEXT_ENCODER_2] =
+                                                                  "the second text encoder",
+                                                              [SUMI_COMPONENT_VISION] = "the vision tower",
+                                                              [SUMI_COMPONENT_VAE] = "the VAE"};
     SUMI_ASSERT(*out_model == NULL && network->checkpoint.components[kind].present);
     const sumi_component* component = &network->checkpoint.components[kind];
     *out_model = sumi_alloc_zero(network->heap, model_bytes);
     if (*out_model == NULL) return sumi_out_of_memory(error, model_bytes, "a model");
     *out_binder = (sumi_binder){.list = &network->weights,
                                 .component = component,
-                                .what = names[kind],
+                                .what = s_names[kind],
                                 .adaptable = kind == SUMI_COMPONENT_TRANSFORMER,
                                 .error = error};
     *out_config =

@@ -32,30 +32,30 @@
 static bool dit_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
-    static const char* const original[][2] = {
+    static const char* const s_original[][2] = {
         {"all_x_embedder.2-1.", "x_embedder."},       {"all_final_layer.2-1.", "final_layer."},
         {".attention.to_out.0.", ".attention.out."},  {".attention.norm_q.", ".attention.q_norm."},
         {".attention.norm_k.", ".attention.k_norm."}, {NULL, NULL}};
-    static const char* const lumina2[][2] = {{"cap_embedder.", "time_caption_embed.caption_embedder."},
-                                             {"t_embedder.mlp.0.", "time_caption_embed.timestep_embedder.linear_1."},
-                                             {"t_embedder.mlp.2.", "time_caption_embed.timestep_embedder.linear_2."},
-                                             {"final_layer.adaLN_modulation.1.", "norm_out.linear_1."},
-                                             {"final_layer.linear.", "norm_out.linear_2."},
-                                             {".attention.", ".attn."},
-                                             {".feed_forward.w1.", ".feed_forward.linear_1."},
-                                             {".feed_forward.w2.", ".feed_forward.linear_2."},
-                                             {".feed_forward.w3.", ".feed_forward.linear_3."},
-                                             {".adaLN_modulation.1.", ".norm1.linear."},
-                                             {".attention_norm1.", ".norm1.norm."}, // in blocks with modulation
-                                             {".attention_norm2.", ".norm2."},
-                                             {NULL, NULL}};
-    static const char* const unmodulated[][2] = {{".attention_norm1.", ".norm1."}, {NULL, NULL}};
-    static const char* const(*const tables[])[2] = {original, lumina2, unmodulated};
-    const int32_t count = sizeof tables / sizeof *tables;
+    static const char* const s_lumina2[][2] = {{"cap_embedder.", "time_caption_embed.caption_embedder."},
+                                               {"t_embedder.mlp.0.", "time_caption_embed.timestep_embedder.linear_1."},
+                                               {"t_embedder.mlp.2.", "time_caption_embed.timestep_embedder.linear_2."},
+                                               {"final_layer.adaLN_modulation.1.", "norm_out.linear_1."},
+                                               {"final_layer.linear.", "norm_out.linear_2."},
+                                               {".attention.", ".attn."},
+                                               {".feed_forward.w1.", ".feed_forward.linear_1."},
+                                               {".feed_forward.w2.", ".feed_forward.linear_2."},
+                                               {".feed_forward.w3.", ".feed_forward.linear_3."},
+                                               {".adaLN_modulation.1.", ".norm1.linear."},
+                                               {".attention_norm1.", ".norm1.norm."}, // in blocks with modulation
+                                               {".attention_norm2.", ".norm2."},
+                                               {NULL, NULL}};
+    static const char* const s_unmodulated[][2] = {{".attention_norm1.", ".norm1."}, {NULL, NULL}};
+    static const char* const(*const s_tables[])[2] = {s_original, s_lumina2, s_unmodulated};
+    const int32_t count = sizeof s_tables / sizeof *s_tables;
     // `which` counts only the tables that change this name.
     for (int32_t t = 0, match_count = 0; t < count; t++) {
-        for (int32_t i = 0; tables[t][i][0] != NULL; i++) {
-            if (!sumi_replace_text(canonical, tables[t][i][0], tables[t][i][1], out, out_bytes)) continue;
+        for (int32_t i = 0; s_tables[t][i][0] != NULL; i++) {
+            if (!sumi_replace_text(canonical, s_tables[t][i][0], s_tables[t][i][1], out, out_bytes)) continue;
             if (match_count++ == which) return true;
             break;
         }

@@ -2,7 +2,7 @@
 
 const sumi_preview_factors* sumi_preview_flux(void)
 {
-    static const float rows[16][3] = {
+    static const float s_rows[16][3] = {
         {-0.0346f, 0.0244f, 0.0681f},   {0.0034f, 0.0210f, 0.0687f},    {0.0275f, -0.0668f, -0.0433f},
         {-0.0174f, 0.0160f, 0.0617f},   {0.0859f, 0.0721f, 0.0329f},    {0.0004f, 0.0383f, 0.0115f},
         {0.0405f, 0.0861f, 0.0915f},    {-0.0236f, -0.0185f, -0.0259f}, {-0.0245f, 0.0250f, 0.1180f},
@@ -10,13 +10,13 @@ const sumi_preview_factors* sumi_preview_flux(void)
         {0.0817f, 0.0765f, 0.0749f},    {-0.1264f, -0.0522f, -0.1103f}, {-0.0280f, -0.0881f, -0.0499f},
         {-0.1262f, -0.0982f, -0.0778f},
     };
-    static const sumi_preview_factors factors = {16, rows, {-0.0329f, -0.0718f, -0.0851f}};
-    return &factors;
+    static const sumi_preview_factors s_factors = {16, s_rows, {-0.0329f, -0.0718f, -0.0851f}};
+    return &s_factors;
 }
 
 const sumi_preview_factors* sumi_preview_wan(void)
 {
-    static const float rows[16][3] = {
+    static const float s_rows[16][3] = {
         {-0.1299f, -0.1692f, 0.2932f},  {0.0671f, 0.0406f, 0.0442f},  {0.3568f, 0.2548f, 0.1747f},
         {0.0372f, 0.2344f, 0.1420f},    {0.0313f, 0.0189f, -0.0328f}, {0.0296f, -0.0956f, -0.0665f},
         {-0.3477f, -0.4059f, -0.2925f}, {0.0166f, 0.1902f, 0.1975f},  {-0.0412f, 0.0267f, -0.1364f},
@@ -24,6 +24,6 @@ const sumi_preview_factors* sumi_preview_wan(void)
         {-0.1251f, 0.0927f, 0.1699f},   {0.0060f, -0.0633f, 0.0005f}, {0.3477f, 0.2275f, 0.2950f},
         {0.1984f, 0.0913f, 0.1861f},
     };
-    static const sumi_preview_factors factors = {16, rows, {-0.1835f, -0.0868f, -0.3360f}};
-    return &factors;
+    static const sumi_preview_factors s_factors = {16, s_rows, {-0.1835f, -0.0868f, -0.3360f}};
+    return &s_factors;
 }

@@ -25,15 +25,15 @@ static const char* after_prefix(const char* name, const char* prefix)
 // Wan's name of the module of a residual block that a name ends with.
 static const char* block_module(const char* suffix, const char** out_begin)
 {
-    static const renaming modules[] = {{"norm1.", "residual.0."},
-                                       {"conv1.", "residual.2."},
-                                       {"norm2.", "residual.3."},
-                                       {"conv2.", "residual.6."},
-                                       {"conv_shortcut.", "shortcut."}};
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        const char* end = after_prefix(suffix, modules[i].from);
+    static const renaming s_modules[] = {{"norm1.", "residual.0."},
+                                         {"conv1.", "residual.2."},
+                                         {"norm2.", "residual.3."},
+                                         {"conv2.", "residual.6."},
+                                         {"conv_shortcut.", "shortcut."}};
+    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
+        const char* end = after_prefix(suffix, s_modules[i].from);
         if (end != NULL) {
-            *out_begin = modules[i].to;
+            *out_begin = s_modules[i].to;
             return end;
         }
     }
@@ -44,24 +44,24 @@ static const char* block_module(const char* suffix, const char** out_begin)
 // Maps names of diffusers to those of Wan.
 static bool wan_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
-    static const renaming modules[] = {{"post_quant_conv.", "conv2."},
-                                       {"quant_conv.", "conv1."},
-                                       {"encoder.conv_in.", "encoder.conv1."},
-                                       {"decoder.conv_in.", "decoder.conv1."},
-                                       {"encoder.norm_out.", "encoder.head.0."},
-                                       {"decoder.norm_out.", "decoder.head.0."},
-                                       {"encoder.conv_out.", "encoder.head.2."},
-                                       {"decoder.conv_out.", "decoder.head.2."},
-                                       {"encoder.mid_block.attentions.0.", "encoder.middle.1."},
-                                       {"decoder.mid_block.attentions.0.", "decoder.middle.1."}};
+    static const renaming s_modules[] = {{"post_quant_conv.", "conv2."},
+                                         {"quant_conv.", "conv1."},
+                                         {"encoder.conv_in.", "encoder.conv1."},
+                                         {"decoder.conv_in.", "decoder.conv1."},
+                                         {"encoder.norm_out.", "encoder.head.0."},
+                                         {"decoder.norm_out.", "decoder.head.0."},
+                                         {"encoder.conv_out.", "encoder.head.2."},
+                                         {"decoder.conv_out.", "decoder.head.2."},
+                                         {"encoder.mid_block.attentions.0.", "encoder.middle.1."},
+                                         {"decoder.mid_block.attentions.0.", "decoder.middle.1."}};
     if (which > 0) return false;
     const sumi_qwen_vae* vae = context;
     const char *suffix = NULL, *block_prefix = "";
     char prefix[64];
     int stage = 0, block = 0, used = 0;
-    for (size_t i = 0; i < sizeof modules / sizeof *modules && suffix == NULL; i++) {
-        suffix = after_prefix(canonical, modules[i].from);
-        if (suffix != NULL) snprintf(prefix, sizeof prefix, "%s", modules[i].to);
+    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules && suffix == NULL; i++) {
+        suffix = after_prefix(canonical, s_modules[i].from);
+        if (suffix != NULL) snprintf(prefix, sizeof prefix, "%s", s_modules[i].to);
     }
     if (suffix == NULL) {
         const char* side = after_prefix(canonical, "encoder.") != NULL ? "encoder" : "decoder";

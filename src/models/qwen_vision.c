@@ -129,13 +129,13 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
 // shapes.
 static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_values* t, const char* config_path)
 {
-    static const char patch_embed[] = "patch_embed.proj.weight", merger[] = "merger.mlp.0.weight";
-    model->width = sumi_bind_size(b, patch_embed, 0);
-    const int32_t channels = sumi_bind_size(b, patch_embed, 1), across = sumi_bind_size(b, patch_embed, 4);
-    model->frames = sumi_bind_size(b, patch_embed, 2);
-    model->patch = sumi_bind_size(b, patch_embed, 3);
+    static const char s_patch_embed[] = "patch_embed.proj.weight", s_merger[] = "merger.mlp.0.weight";
+    model->width = sumi_bind_size(b, s_patch_embed, 0);
+    const int32_t channels = sumi_bind_size(b, s_patch_embed, 1), across = sumi_bind_size(b, s_patch_embed, 4);
+    model->frames = sumi_bind_size(b, s_patch_embed, 2);
+    model->patch = sumi_bind_size(b, s_patch_embed, 3);
     model->hidden = sumi_bind_size(b, "blocks.0.mlp.gate_proj.weight", 0);
-    const int32_t merged = sumi_bind_size(b, merger, 1);
+    const int32_t merged = sumi_bind_size(b, s_merger, 1);
     model->out_width = sumi_bind_size(b, "merger.mlp.2.weight", 0);
     if (b->result != SUMI_OK) return;
     while (model->merge < 16 && (int64_t)model->merge * model->merge * model->width < merged) model->merge++;

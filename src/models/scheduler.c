@@ -58,8 +58,8 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
     double shift = (double)rule->shift, terminal = (double)rule->terminal;
     bool is_dynamic = rule->kind == SUMI_SHIFT_DYNAMIC;
     bool is_set[5] = {false};
-    static const char* const names[] = {"invert_sigmas", "stochastic_sampling", "use_karras_sigmas",
-                                        "use_exponential_sigmas", "use_beta_sigmas"};
+    static const char* const s_names[] = {"invert_sigmas", "stochastic_sampling", "use_karras_sigmas",
+                                          "use_exponential_sigmas", "use_beta_sigmas"};
     sumi_sigma_rule read = *rule;
     const sumi_config_field fields[] = {{"num_train_timesteps", SUMI_CONFIG_INTEGER, &levels, 0, NULL},
                                         {"use_dynamic_shifting", SUMI_CONFIG_BOOL, &is_dynamic, 0, NULL},
@@ -69,11 +69,11 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
                                         {"max_shift", SUMI_CONFIG_NUMBER, &read.dynamic.max_shift, 0, NULL},
                                         {"base_image_seq_len", SUMI_CONFIG_INTEGER, &read.dynamic.base_tokens, 0, NULL},
                                         {"max_image_seq_len", SUMI_CONFIG_INTEGER, &read.dynamic.max_tokens, 0, NULL},
-                                        {names[0], SUMI_CONFIG_BOOL, &is_set[0], 0, NULL},
-                                        {names[1], SUMI_CONFIG_BOOL, &is_set[1], 0, NULL},
-                                        {names[2], SUMI_CONFIG_BOOL, &is_set[2], 0, NULL},
-                                        {names[3], SUMI_CONFIG_BOOL, &is_set[3], 0, NULL},
-                                        {names[4], SUMI_CONFIG_BOOL, &is_set[4], 0, NULL}};
+                                        {s_names[0], SUMI_CONFIG_BOOL, &is_set[0], 0, NULL},
+                                        {s_names[1], SUMI_CONFIG_BOOL, &is_set[1], 0, NULL},
+                                        {s_names[2], SUMI_CONFIG_BOOL, &is_set[2], 0, NULL},
+                                        {s_names[3], SUMI_CONFIG_BOOL, &is_set[3], 0, NULL},
+                                        {s_names[4], SUMI_CONFIG_BOOL, &is_set[4], 0, NULL}};
     SUMI_TRY(sumi_config_read(&(sumi_module_config){json, bytes, path}, fields,
                               (int32_t)(sizeof fields / sizeof *fields), error));
     scheduler_texts texts = {.ends_at_zero = false};
@@ -88,7 +88,7 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
                          (int)levels, TRAINED_LEVELS);
     }
     for (int i = 0; i < 5; i++) {
-        if (is_set[i]) return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s is not supported", path, names[i]);
+        if (is_set[i]) return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s is not supported", path, s_names[i]);
     }
     if (strcmp(texts.shift_type, "exponential") == 0) {
         read.dynamic.curve = SUMI_CURVE_EXPONENTIAL;

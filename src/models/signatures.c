@@ -143,11 +143,11 @@ static const sumi_signature s_signatures[] = {
 
 const char* const* const* sumi_class_words(void)
 {
-    static const char* const transformers[] = {"Transformer", "DiT", NULL};
-    static const char* const autoencoders[] = {"Autoencoder", NULL};
-    static const char* const* const words[SUMI_COMPONENT_COUNT] = {
-        [SUMI_COMPONENT_TRANSFORMER] = transformers, [SUMI_COMPONENT_VAE] = autoencoders};
-    return words;
+    static const char* const s_transformers[] = {"Transformer", "DiT", NULL};
+    static const char* const s_autoencoders[] = {"Autoencoder", NULL};
+    static const char* const* const s_words[SUMI_COMPONENT_COUNT] = {
+        [SUMI_COMPONENT_TRANSFORMER] = s_transformers, [SUMI_COMPONENT_VAE] = s_autoencoders};
+    return s_words;
 }
 
 const sumi_signature* sumi_signatures(size_t* out_count)

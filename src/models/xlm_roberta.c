@@ -270,9 +270,9 @@ static void write_roberta_layer(const sumi_xlm_roberta* model, sumi_plan* plan, 
 // The ids, padded with zeros.
 static sumi_value write_padded_ids(sumi_plan* plan, sumi_value ids, int32_t rows, int32_t padded_rows)
 {
-    static const int32_t zeros[MIN_ROWS];
+    static const int32_t s_zeros[MIN_ROWS];
     SUMI_ASSERT(rows < padded_rows && padded_rows <= MIN_ROWS);
-    sumi_value padding = sumi_plan_constant(plan, "padding_tokens", SUMI_ELEMENT_INT, padded_rows - rows, 1, zeros);
+    sumi_value padding = sumi_plan_constant(plan, "padding_tokens", SUMI_ELEMENT_INT, padded_rows - rows, 1, s_zeros);
     sumi_value y = sumi_plan_value(plan, "padded_tokens", SUMI_ELEMENT_INT, padded_rows, 1);
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = ids, .y = y});
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = padding, .y = y, .y_row = rows});

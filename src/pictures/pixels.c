@@ -14,14 +14,14 @@
 #include <string.h>
 
 enum { FRACTION_BITS = 22 };
-static const double PI = 3.14159265358979323846;
+static const double s_pi = 3.14159265358979323846;
 
 // ---- Filters and weights --------------------------------------------------------------------------------------------
 
 static double sinc(double x)
 {
     if (x == 0.0) return 1.0;
-    x *= PI;
+    x *= s_pi;
     return sin(x) / x;
 }
 

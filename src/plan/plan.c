@@ -174,8 +174,8 @@ sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element el
 
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value)
 {
-    static const sumi_value_info none = {.name = "none"};
-    return value.id > 0 && (size_t)value.id <= plan->value_count ? &plan->values[value.id - 1] : &none;
+    static const sumi_value_info s_none = {.name = "none"};
+    return value.id > 0 && (size_t)value.id <= plan->value_count ? &plan->values[value.id - 1] : &s_none;
 }
 
 double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value)

@@ -287,13 +287,13 @@ static sumi_result check_shapes(const sumi_validator* v, const sumi_op* op)
 static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op* op)
 {
     // For kinds that always work in place: 1 + index of the input that is also the output.
-    static const int8_t in_place_input[SUMI_OP_KIND_COUNT] = {
+    static const int8_t s_in_place_input[SUMI_OP_KIND_COUNT] = {
         [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2,  [SUMI_OP_KRONECKER_ADD] = 2, [SUMI_OP_NORM_GATE_ADD] = 1,
         [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,   [SUMI_OP_SOLVE] = 1,         [SUMI_OP_PREVIEW] = 4,
         [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2, [SUMI_OP_COMPOSITE] = 1,     [SUMI_OP_ADD_ROWS] = 2,
         [SUMI_OP_ADD_RESIDUAL] = 1};
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
-    bool is_input = in_place_input[op->kind] == 0 || op->in[in_place_input[op->kind] - 1].id == op->out.id;
+    bool is_input = s_in_place_input[op->kind] == 0 || op->in[s_in_place_input[op->kind] - 1].id == op->out.id;
     if (op->kind == SUMI_OP_LINEAR && op->u.linear.is_adapter_product) {
         is_input = op->in[1].id == op->out.id;
     } else if (op->kind == SUMI_OP_LINEAR && (op->rows < out->rows || op->weight->rows < out->cols)) {

@@ -101,12 +101,12 @@ static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t co
 
 // Cephes' polynomials, in the form and order of the 8-lane functions that PyTorch uses. The portable and the AVX2
 // version share the constants.
-static const float log_polynomial[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
-                                       -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
-                                       2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
-static const float quarter_pi_parts[] = {-0.78515625f, -2.4187564849853515625e-4f, -3.77489497744594108e-8f};
-static const float cos_polynomial[] = {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f};
-static const float sin_polynomial[] = {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f};
+static const float s_log_polynomial[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                                         -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                                         2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+static const float s_quarter_pi_parts[] = {-0.78515625f, -2.4187564849853515625e-4f, -3.77489497744594108e-8f};
+static const float s_cos_polynomial[] = {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f};
+static const float s_sin_polynomial[] = {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f};
 #define SQRT_HALF 0.707106781186547524f
 #define LN2_HIGH 0.693359375f
 #define LN2_LOW (-2.12194440e-4f)
@@ -123,8 +123,8 @@ static float cephes_log(float x)
     exponent -= small ? 1.0f : 0.0f;
     x = (mantissa - 1.0f) + (small ? mantissa : 0.0f);
     float z = x * x;
-    float y = log_polynomial[0];
-    for (int i = 1; i < 9; i++) y = sumi_fmaf(y, x, log_polynomial[i]);
+    float y = s_log_polynomial[0];
+    for (int i = 1; i < 9; i++) y = sumi_fmaf(y, x, s_log_polynomial[i]);
     y = y * x;
     y = sumi_fmaf(y, z, exponent * LN2_LOW);
     y = sumi_fmaf(z, -0.5f, y);
@@ -137,13 +137,13 @@ static void cephes_sincos(float x, float* out_sin, float* out_cos)
 {
     int32_t octant = ((int32_t)(x * FOUR_OVER_PI) + 1) & ~1;
     float q = (float)octant;
-    for (int i = 0; i < 3; i++) x = sumi_fmaf(q, quarter_pi_parts[i], x);
+    for (int i = 0; i < 3; i++) x = sumi_fmaf(q, s_quarter_pi_parts[i], x);
     float z = x * x;
-    float c = sumi_fmaf(sumi_fmaf(cos_polynomial[0], z, cos_polynomial[1]), z, cos_polynomial[2]);
+    float c = sumi_fmaf(sumi_fmaf(s_cos_polynomial[0], z, s_cos_polynomial[1]), z, s_cos_polynomial[2]);
     c = c * z;
     c = sumi_fmaf(c, z, -(z * 0.5f));
     c = c + 1.0f;
-    float s = sumi_fmaf(sumi_fmaf(sin_polynomial[0], z, sin_polynomial[1]), z, sin_polynomial[2]);
+    float s = sumi_fmaf(sumi_fmaf(s_sin_polynomial[0], z, s_sin_polynomial[1]), z, s_sin_polynomial[2]);
     s = s * z;
     s = sumi_fmaf(s, x, x);
     bool swap = (octant & 2) != 0;
@@ -180,8 +180,8 @@ SUMI_AVX2 static inline __m256 cephes_log_8(__m256 x)
     exponent = _mm256_sub_ps(exponent, _mm256_and_ps(small, one));
     x = _mm256_add_ps(_mm256_sub_ps(mantissa, one), _mm256_and_ps(small, mantissa));
     __m256 z = _mm256_mul_ps(x, x);
-    __m256 y = _mm256_set1_ps(log_polynomial[0]);
-    for (int i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, _mm256_set1_ps(log_polynomial[i]));
+    __m256 y = _mm256_set1_ps(s_log_polynomial[0]);
+    for (int i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, _mm256_set1_ps(s_log_polynomial[i]));
     y = _mm256_mul_ps(y, x);
     y = _mm256_fmadd_ps(y, z, _mm256_mul_ps(exponent, _mm256_set1_ps(LN2_LOW)));
     y = _mm256_fmadd_ps(z, _mm256_set1_ps(-0.5f), y);
@@ -195,14 +195,14 @@ SUMI_AVX2 static inline void cephes_sincos_8(__m256 x, __m256* out_sin, __m256* 
     __m256i octant = _mm256_cvttps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(FOUR_OVER_PI)));
     octant = _mm256_and_si256(_mm256_add_epi32(octant, _mm256_set1_epi32(1)), _mm256_set1_epi32(~1));
     __m256 q = _mm256_cvtepi32_ps(octant);
-    for (int i = 0; i < 3; i++) x = _mm256_fmadd_ps(q, _mm256_set1_ps(quarter_pi_parts[i]), x);
+    for (int i = 0; i < 3; i++) x = _mm256_fmadd_ps(q, _mm256_set1_ps(s_quarter_pi_parts[i]), x);
     __m256 z = _mm256_mul_ps(x, x);
-    __m256 c = _mm256_fmadd_ps(_mm256_set1_ps(cos_polynomial[0]), z, _mm256_set1_ps(cos_polynomial[1]));
-    c = _mm256_mul_ps(_mm256_fmadd_ps(c, z, _mm256_set1_ps(cos_polynomial[2])), z);
+    __m256 c = _mm256_fmadd_ps(_mm256_set1_ps(s_cos_polynomial[0]), z, _mm256_set1_ps(s_cos_polynomial[1]));
+    c = _mm256_mul_ps(_mm256_fmadd_ps(c, z, _mm256_set1_ps(s_cos_polynomial[2])), z);
     c = _mm256_fmsub_ps(c, z, _mm256_mul_ps(z, _mm256_set1_ps(0.5f)));
     c = _mm256_add_ps(c, _mm256_set1_ps(1.0f));
-    __m256 s = _mm256_fmadd_ps(_mm256_set1_ps(sin_polynomial[0]), z, _mm256_set1_ps(sin_polynomial[1]));
-    s = _mm256_mul_ps(_mm256_fmadd_ps(s, z, _mm256_set1_ps(sin_polynomial[2])), z);
+    __m256 s = _mm256_fmadd_ps(_mm256_set1_ps(s_sin_polynomial[0]), z, _mm256_set1_ps(s_sin_polynomial[1]));
+    s = _mm256_mul_ps(_mm256_fmadd_ps(s, z, _mm256_set1_ps(s_sin_polynomial[2])), z);
     s = _mm256_fmadd_ps(s, x, x);
     __m256 swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(octant, two), two));
     // Moves bit 2 of the octant to the sign bit. The sine is negative if this bit of `octant` is set, the cosine if
@@ -336,16 +336,16 @@ static void philox(uint64_t low, uint64_t high, uint64_t key, uint32_t out[4])
 // cuRAND's logarithm as nvcc compiles it; the radius is sqrt(-2 ln u).
 static float curand_radius(uint32_t word)
 {
-    static const uint32_t polynomial[] = {0xbe055027u, 0x3e1039f6u, 0xbdf8cdccu, 0x3e0f2955u, 0xbe2ad8b9u,
-                                          0x3e4ced0bu, 0xbe7fff22u, 0x3eaaaa78u, 0xbf000000u};
+    static const uint32_t s_polynomial[] = {0xbe055027u, 0x3e1039f6u, 0xbdf8cdccu, 0x3e0f2955u, 0xbe2ad8b9u,
+                                            0x3e4ced0bu, 0xbe7fff22u, 0x3eaaaa78u, 0xbf000000u};
     float u = sumi_fmaf((float)word, 0x1p-32f, 0x1p-33f);
     uint32_t exponent = (sumi_bits_of_float(u) - 0x3f2aaaabu) & 0xff800000u;
     float f = sumi_float_of_bits(sumi_bits_of_float(u) - exponent) - 1.0f;
     int32_t signed_exponent;
     memcpy(&signed_exponent, &exponent, sizeof signed_exponent);
     float k = (float)signed_exponent * 0x1p-23f;
-    float p = sumi_float_of_bits(polynomial[0]);
-    for (int i = 1; i < 9; i++) p = sumi_fmaf(p, f, sumi_float_of_bits(polynomial[i]));
+    float p = sumi_float_of_bits(s_polynomial[0]);
+    for (int i = 1; i < 9; i++) p = sumi_fmaf(p, f, sumi_float_of_bits(s_polynomial[i]));
     float logarithm = sumi_fmaf(k, 0x1.62e430p-1f, sumi_fmaf(p * f, f, f));
     return sqrtf(-2.0f * logarithm);
 }

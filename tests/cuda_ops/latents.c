@@ -102,11 +102,11 @@ static void build_preview(scene* s, const op_case* c)
 // Scale and shift, one pair for each of up to 16 channels if d is set, otherwise one for all.
 static sumi_latent_statistics statistics_of(const op_case* c, int channels)
 {
-    static const float scale[16] = {0.3611f, 2.8184f, -1.4541f, 0.375f, 1.2196f, 0.7f,     2.6052f, 1.0f,
-                                    3.2687f, 0.4646f, 2.8652f,  0.642f, 0.6104f, -0.8887f, 0.354f,  1.916f},
-                       shift[16] = {0.1159f, -0.7571f, -0.7089f, 0.0f,    -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
-                                    0.4134f, -0.0715f, 0.5517f,  -0.363f, -0.1922f, -0.9497f, 0.2503f,  -0.2921f};
-    return (sumi_latent_statistics){scale, shift, c->d != 0 ? channels : 1};
+    static const float s_scale[16] = {0.3611f, 2.8184f, -1.4541f, 0.375f, 1.2196f, 0.7f,     2.6052f, 1.0f,
+                                      3.2687f, 0.4646f, 2.8652f,  0.642f, 0.6104f, -0.8887f, 0.354f,  1.916f},
+                       s_shift[16] = {0.1159f, -0.7571f, -0.7089f, 0.0f,    -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
+                                      0.4134f, -0.0715f, 0.5517f,  -0.363f, -0.1922f, -0.9497f, 0.2503f,  -0.2921f};
+    return (sumi_latent_statistics){s_scale, s_shift, c->d != 0 ? channels : 1};
 }
 static void build_posterior(scene* s, const op_case* c)
 {

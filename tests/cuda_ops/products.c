@@ -70,8 +70,8 @@ static const product_case s_products[] = {
 // Computes the case by every kernel and every number of parts of k that are possible, whole and in slices.
 static void check_product(const product_case* product, const machine* m, sumi_cuda_operands operands)
 {
-    static sumi_cuda_linear_choice list[512];
-    static const char* const names[] = {"bf16", "fp8", "int8"};
+    static sumi_cuda_linear_choice s_list[512];
+    static const char* const s_names[] = {"bf16", "fp8", "int8"};
     op_case c = product->op;
     const bool is_gated = product->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
     if (operands != SUMI_CUDA_BF16) {
@@ -81,7 +81,7 @@ static void check_product(const product_case* product, const machine* m, sumi_cu
     }
     const sumi_cuda_shape shape = {c.m, is_gated ? 2 * c.n : c.n, c.k, operands, true, product->epilogue};
     sumi_cuda_device* device = device_of(m);
-    const int32_t count = sumi_cuda_list_linear(device, true, &shape, list, 512);
+    const int32_t count = sumi_cuda_list_linear(device, true, &shape, s_list, 512);
     CHECK(count > 0);
     case_data store = {.random = 0x9E3779B97F4A7C15u};
     scene s;
@@ -91,7 +91,7 @@ static void check_product(const product_case* product, const machine* m, sumi_cu
     sumi_plan_end(&s.plan);
     for (int32_t i = 0; i < count && ok; i++) {
         const int errors = t_errors;
-        device->forced_linear = &list[i];
+        device->forced_linear = &s_list[i];
         ok = run_case(&c, &store, m, RUN_WHOLE, whole, &s);
         for (int k = 0; k < s.output_count && ok; k++)
             compare_output(&c, &s, k, m, whole[k], &g_run.reference, want[k], &error);
@@ -102,11 +102,11 @@ static void check_product(const product_case* product, const machine* m, sumi_cu
         free_outs(whole);
         free_outs(slices);
         if (t_errors > errors)
-            printf("  %s, %s: method %d, kernel %d, %d parts of k\n", c.name, names[operands], (int)list[i].method,
-                   (int)list[i].kernel, (int)list[i].split);
+            printf("  %s, %s: method %d, kernel %d, %d parts of k\n", c.name, s_names[operands], (int)s_list[i].method,
+                   (int)s_list[i].kernel, (int)s_list[i].split);
     }
     device->forced_linear = NULL;
-    printf("  %-30s %-6s %3d ways                       %.3g\n", c.name, names[operands], (int)count, error);
+    printf("  %-30s %-6s %3d ways                       %.3g\n", c.name, s_names[operands], (int)count, error);
     release_case_weights(m, &store);
     release_case_weights(&g_run.reference, &store);
     free_outs(want);

@@ -35,7 +35,7 @@ static void publish_row(sumi_format format, const void* x, int y, unsigned char*
 static void check_publication(const machine* m, sumi_format format)
 {
     enum { PIXELS = PUBLISHED_BEFORE + PUBLISHED_WIDTH * PUBLISHED_HEIGHT, BYTES = PUBLISHED_ROW * PUBLISHED_HEIGHT };
-    static unsigned char x[PIXELS * 3 * 2], got[BYTES], want[BYTES];
+    static unsigned char s_x[PIXELS * 3 * 2], s_got[BYTES], s_want[BYTES];
     const sumi_element element =
         format == SUMI_FORMAT_RGB32F || format == SUMI_FORMAT_RGBA16F ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_BYTE;
     case_data store = {.random = 0x9E3779B97F4A7C15u};
@@ -44,11 +44,11 @@ static void check_publication(const machine* m, sumi_format format)
     const sumi_rates rates = m->runner->functions->rates(m->runner);
     for (int i = 0; i < PIXELS * 3; i++) {
         const uint16_t half = sumi_float_to_bf16(random_normal(&store));
-        if (element == SUMI_ELEMENT_BYTE) x[i] = (unsigned char)(random_bits(&store) >> 56);
-        else memcpy(x + 2 * i, &half, 2);
+        if (element == SUMI_ELEMENT_BYTE) s_x[i] = (unsigned char)(random_bits(&store) >> 56);
+        else memcpy(s_x + 2 * i, &half, 2);
     }
-    memset(want, 0xA5, sizeof want);
-    memset(got, 0, sizeof got);
+    memset(s_want, 0xA5, sizeof s_want);
+    memset(s_got, 0, sizeof s_got);
     sumi_runner_begin_plan(m->runner, &plan, &g_run.heap);
     sumi_plan_section(&plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_value from = sumi_plan_bound(&plan, "x", element, PIXELS, 3),
@@ -67,15 +67,15 @@ static void check_publication(const machine* m, sumi_format format)
                                           .into = into,
                                           .row_bytes = PUBLISHED_ROW};
         m->runner->functions->start(m->runner, &plan);
-        m->runner->functions->write(m->runner, &plan, from, 0, x, sumi_plan_info(&plan, from)->bytes);
-        m->runner->functions->write(m->runner, &plan, into, 0, want, sizeof want);
+        m->runner->functions->write(m->runner, &plan, from, 0, s_x, sumi_plan_info(&plan, from)->bytes);
+        m->runner->functions->write(m->runner, &plan, into, 0, s_want, sizeof s_want);
         result = m->runner->async->publish(m->runner, &plan, &picture, &error);
     }
     if (result == SUMI_OK) result = plan_run_all(m->runner, &plan, NULL, &error);
-    if (result == SUMI_OK) result = plan_read(m->runner, &plan, out, got, &error);
-    for (int y = 0; y < PUBLISHED_HEIGHT; y++) publish_row(format, x, y, want + y * PUBLISHED_ROW);
+    if (result == SUMI_OK) result = plan_read(m->runner, &plan, out, s_got, &error);
+    for (int y = 0; y < PUBLISHED_HEIGHT; y++) publish_row(format, s_x, y, s_want + y * PUBLISHED_ROW);
     CHECK_TEXT(error.text, "");
-    CHECK(memcmp(got, want, sizeof want) == 0);
+    CHECK(memcmp(s_got, s_want, sizeof s_want) == 0);
     plan_forget(m->runner, &plan);
     sumi_plan_end(&plan);
 }

@@ -88,21 +88,21 @@ static void fill_blocks(case_data* store, sumi_dtype dtype, unsigned char* to, s
     static const struct {
         int d, minimum;
         float size;
-    } types[SUMI_DTYPE_COUNT] = {[SUMI_DTYPE_Q8_0] = {0, -1, 74.0f},   [SUMI_DTYPE_Q4_0] = {0, -1, 4.6f},
-                                 [SUMI_DTYPE_Q4_1] = {0, 2, 4.6f},     [SUMI_DTYPE_Q5_0] = {0, -1, 9.2f},
-                                 [SUMI_DTYPE_Q5_1] = {0, 2, 9.2f},     [SUMI_DTYPE_Q2_K] = {80, 82, 13.0f},
-                                 [SUMI_DTYPE_Q3_K] = {108, -1, 42.0f}, [SUMI_DTYPE_Q4_K] = {0, 2, 240.0f},
-                                 [SUMI_DTYPE_Q5_K] = {0, 2, 480.0f},   [SUMI_DTYPE_Q6_K] = {208, -1, 1370.0f},
-                                 [SUMI_DTYPE_IQ4_NL] = {0, -1, 75.0f}, [SUMI_DTYPE_IQ4_XS] = {0, -1, 1390.0f}};
+    } s_types[SUMI_DTYPE_COUNT] = {[SUMI_DTYPE_Q8_0] = {0, -1, 74.0f},   [SUMI_DTYPE_Q4_0] = {0, -1, 4.6f},
+                                   [SUMI_DTYPE_Q4_1] = {0, 2, 4.6f},     [SUMI_DTYPE_Q5_0] = {0, -1, 9.2f},
+                                   [SUMI_DTYPE_Q5_1] = {0, 2, 9.2f},     [SUMI_DTYPE_Q2_K] = {80, 82, 13.0f},
+                                   [SUMI_DTYPE_Q3_K] = {108, -1, 42.0f}, [SUMI_DTYPE_Q4_K] = {0, 2, 240.0f},
+                                   [SUMI_DTYPE_Q5_K] = {0, 2, 480.0f},   [SUMI_DTYPE_Q6_K] = {208, -1, 1370.0f},
+                                   [SUMI_DTYPE_IQ4_NL] = {0, -1, 75.0f}, [SUMI_DTYPE_IQ4_XS] = {0, -1, 1390.0f}};
     const sumi_dtype_info* info = sumi_dtype_get(dtype);
-    const float d = exp2f(floorf(log2f(spread / types[dtype].size)));
+    const float d = exp2f(floorf(log2f(spread / s_types[dtype].size)));
     for (size_t i = 0; i < count / (size_t)info->block; i++, to += info->block_bytes) {
         for (int k = 0; k < info->block_bytes; k++) to[k] = (unsigned char)(random_bits(store) >> 56);
         const uint16_t scale = float_to_f16(random_bits(store) >> 63 ? d : -d), minimum = float_to_f16(8.0f * d),
                        offset = float_to_f16(-8.0f * d);
-        memcpy(to + types[dtype].d, &scale, 2);
+        memcpy(to + s_types[dtype].d, &scale, 2);
         // the K types subtract it, the others add it
-        if (types[dtype].minimum >= 0) memcpy(to + types[dtype].minimum, info->block > 32 ? &minimum : &offset, 2);
+        if (s_types[dtype].minimum >= 0) memcpy(to + s_types[dtype].minimum, info->block > 32 ? &minimum : &offset, 2);
     }
 }
 

@@ -29,8 +29,8 @@ int nvmlSystemGetDriverVersion(char* into, unsigned bytes)
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** out_device)
 {
-    static int first_device;
-    *out_device = &first_device;
+    static int s_first_device;
+    *out_device = &s_first_device;
     return strcmp(uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f") == 0 ? 0 : NOT_FOUND;
 }
 int nvmlDeviceGetClockInfo(void* device, int kind, unsigned* out_mhz)

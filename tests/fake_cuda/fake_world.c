@@ -455,11 +455,11 @@ int fake_violations(void)
 
 long fake_held_kind(const char* kind)
 {
-    static const char* const names[FAKE_KIND_COUNT] = {
+    static const char* const s_names[FAKE_KIND_COUNT] = {
         "context", "stream",   "event",  "module",   "graph",  "graph exec", "device",    "pinned",
         "locked",  "resource", "mapped", "external", "levels", "array",      "semaphore", "link"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
-        if (strcmp(names[i], kind) == 0) {
+        if (strcmp(s_names[i], kind) == 0) {
             long n;
             SET(n = fake.alive_count[i]);
             return n;

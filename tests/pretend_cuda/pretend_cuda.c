@@ -292,11 +292,11 @@ static void read_setting(void)
     char parts[sizeof s_setting], *rest = parts;
     strcpy(parts, text);
     const char* name = strsep(&rest, ",");
-    static const int cards[] = {80, 86, 87, 89, 90, 100, 120, 121};
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+    static const int s_cards[] = {80, 86, 87, 89, 90, 100, 120, 121};
+    for (size_t i = 0; i < sizeof s_cards / sizeof *s_cards; i++) {
         char known[16];
-        snprintf(known, sizeof known, "%d.%d", cards[i] / 10, cards[i] % 10);
-        if (strcmp(name, known) == 0) s_capability = cards[i];
+        snprintf(known, sizeof known, "%d.%d", s_cards[i] / 10, s_cards[i] % 10);
+        if (strcmp(name, known) == 0) s_capability = s_cards[i];
     }
     if (s_capability == 0)
         give_up("SUMI_PRETEND names no card: write 8.0, 8.6, 8.7, 8.9, 9.0, 10.0, 12.0 or 12.1 first", text);
@@ -354,10 +354,10 @@ static void* find_driver(void)
         driver = open_other(path + strlen(" => ")); // that of another architecture does not open
     }
     if (cache != NULL) pclose(cache);
-    static const char* const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
-                                          "/usr/lib", "/usr/lib/wsl/lib"};
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && driver == NULL; i++)
-        driver = open_in(folders[i], strlen(folders[i]));
+    static const char* const s_folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+                                            "/usr/lib", "/usr/lib/wsl/lib"};
+    for (size_t i = 0; i < sizeof s_folders / sizeof *s_folders && driver == NULL; i++)
+        driver = open_in(s_folders[i], strlen(s_folders[i]));
     return driver;
 }
 

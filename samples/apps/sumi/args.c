@@ -192,14 +192,14 @@ bool args_read_seed(const char* text, uint64_t* out)
 
 static bool read_bytes(const char* text, uint64_t* out)
 {
-    static const char units[] = "KMGT";
+    static const char s_units[] = "KMGT";
     const char* end;
     uint64_t number;
     if (!read_unsigned(text, &number, &end)) return false;
     int shift = 0;
-    const char* unit = *end ? strchr(units, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
+    const char* unit = *end ? strchr(s_units, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
     if (unit) {
-        shift = 10 * (int)(unit - units + 1);
+        shift = 10 * (int)(unit - s_units + 1);
         end++;
         if (*end == 'i') end++;
     }

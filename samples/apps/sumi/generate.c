@@ -519,7 +519,7 @@ static void close_run(generate_run* run)
 
 int generate_main(int argc, char** argv)
 {
-    static generate_run run; // static because it is large; used once
+    static generate_run s_run; // static because it is large; used once
     generate_args args = {.batch = 1,
                           .seed = system_random(), // 32 bits, which are easy to type
                           .solver = -1,
@@ -655,14 +655,14 @@ int generate_main(int argc, char** argv)
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
-    run.command = &command;
-    run.args = &args;
+    s_run.command = &command;
+    s_run.args = &args;
     int code = check_args(&command, &args);
-    if (code == EXIT_OK) code = read_prompts(&run);
-    if (code == EXIT_OK) code = count_pictures(&run);
-    if (code == EXIT_OK) code = generate(&run);
-    close_run(&run);
+    if (code == EXIT_OK) code = read_prompts(&s_run);
+    if (code == EXIT_OK) code = count_pictures(&s_run);
+    if (code == EXIT_OK) code = generate(&s_run);
+    close_run(&s_run);
     // the trace of a failed run is written too
-    if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = generate_fail(&run);
+    if (!trace_close(&s_run.trace, s_run.message) && code == EXIT_OK) code = generate_fail(&s_run);
     return code;
 }

@@ -132,15 +132,15 @@ static void print_json(void)
 
 static void print_presets(sumi_model* model, const sumi_model_info* info)
 {
-    static const char* const names[] = {"model", "preview", "standard", "quality", "fast"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    static const char* const s_names[] = {"model", "preview", "standard", "quality", "fast"};
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
         const sumi_image_desc desc = sumi_image_defaults(model, (sumi_preset)i);
         char size[64] = "the references' size", guidance[32] = "no guidance";
         if (desc.width > 0) snprintf(size, sizeof size, "%dx%d", desc.width, desc.height);
         if (desc.guidance.scale != info->guidance_off)
             snprintf(guidance, sizeof guidance, "guidance %g", (double)desc.guidance.scale);
-        printf("  %-14s %-9s %s, %d steps, %s, %s", i == 0 ? "presets" : "", names[i], size, desc.step_count, guidance,
-               parameters_solver_name(desc.solver));
+        printf("  %-14s %-9s %s, %d steps, %s, %s", i == 0 ? "presets" : "", s_names[i], size, desc.step_count,
+               guidance, parameters_solver_name(desc.solver));
         if (desc.shift > 0.0f) printf(", shift %g", (double)desc.shift);
         printf("\n");
     }
@@ -148,13 +148,13 @@ static void print_presets(sumi_model* model, const sumi_model_info* info)
 
 static void print_guidance(const sumi_model_info* info)
 {
-    static const char* const formulas[] = {"positive + G x (positive - negative)",
-                                           "negative + G x (positive - negative)"};
-    static const char* const rules[] = {"", "nothing (plain)", "shortened to a norm limit (norm-limit)",
-                                        "each token as long as without guidance (norm-rescale)"};
-    printf("  %-14s %s; off: %g; the authors' number: %g%s\n", "guidance", formulas[info->guidance_formula],
+    static const char* const s_formulas[] = {"positive + G x (positive - negative)",
+                                             "negative + G x (positive - negative)"};
+    static const char* const s_rules[] = {"", "nothing (plain)", "shortened to a norm limit (norm-limit)",
+                                          "each token as long as without guidance (norm-rescale)"};
+    printf("  %-14s %s; off: %g; the authors' number: %g%s\n", "guidance", s_formulas[info->guidance_formula],
            (double)info->guidance_off, (double)info->guidance, info->uses_guidance ? "" : ", off");
-    printf("  %-14s %s\n", "guidance rule", rules[info->guidance_rule]);
+    printf("  %-14s %s\n", "guidance rule", s_rules[info->guidance_rule]);
     printf("  %-14s \"%s\"\n", "negative text", shown(info->negative_text));
 }
 
@@ -189,11 +189,11 @@ static void print_model(sumi_model* model, const char* path)
 
 static void put_presets(json_out* out, sumi_model* model)
 {
-    static const char* const names[] = {"model", "preview", "standard", "quality", "fast"};
+    static const char* const s_names[] = {"model", "preview", "standard", "quality", "fast"};
     json_begin_object(out, "presets");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
         const sumi_image_desc desc = sumi_image_defaults(model, (sumi_preset)i);
-        json_begin_object(out, names[i]);
+        json_begin_object(out, s_names[i]);
         json_integer(out, "width", desc.width); // 0: the references' size
         json_integer(out, "height", desc.height);
         json_integer(out, "steps", desc.step_count);
@@ -207,7 +207,7 @@ static void put_presets(json_out* out, sumi_model* model)
 
 static void print_model_json(sumi_model* model, const char* path)
 {
-    static const char* const rules[] = {"model", "plain", "norm-limit", "norm-rescale"};
+    static const char* const s_rules[] = {"model", "plain", "norm-limit", "norm-rescale"};
     const sumi_model_info info = sumi_model_get_info(model);
     json_out out = {.file = stdout};
     json_begin_object(&out, NULL);
@@ -230,7 +230,7 @@ static void print_model_json(sumi_model* model, const char* path)
     json_number(&out, "guidance", (double)info.guidance);
     json_number(&out, "guidance_off", (double)info.guidance_off);
     json_bool(&out, "uses_guidance", info.uses_guidance);
-    json_text(&out, "guidance_rule", rules[info.guidance_rule]);
+    json_text(&out, "guidance_rule", s_rules[info.guidance_rule]);
     json_text(&out, "negative_text", info.negative_text);
     json_integer(&out, "max_prompt_tokens", info.max_prompt_tokens);
     json_integer(&out, "min_references", info.min_references);

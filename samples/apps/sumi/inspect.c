@@ -67,16 +67,16 @@ static long long either(long long a, long long b) { return a ? a : b; }
 static void print_text_encoder(const sumi_component* part)
 {
     // prefixes that other programs put in front of the tensor names
-    static const char* const prefixes[] = {"model.", "", "model.language_model.", "language_model.model.",
-                                           "language_model."};
+    static const char* const s_prefixes[] = {"model.", "", "model.language_model.", "language_model.model.",
+                                             "language_model."};
     long long vocabulary = dimension(part, "token_embd.weight", 0), width = dimension(part, "token_embd.weight", 1);
     int32_t layers = expected_count(part, "blk.");
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    for (size_t i = 0; i < sizeof s_prefixes / sizeof *s_prefixes; i++) {
         char name[64];
-        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
+        snprintf(name, sizeof name, "%sembed_tokens.weight", s_prefixes[i]);
         vocabulary = either(vocabulary, dimension(part, name, 0));
         width = either(width, dimension(part, name, 1));
-        snprintf(name, sizeof name, "%slayers.", prefixes[i]);
+        snprintf(name, sizeof name, "%slayers.", s_prefixes[i]);
         if (!layers) layers = expected_count(part, name);
     }
     if (width && layers) printf("    network      %d layers, width %lld, %lld tokens\n", layers, width, vocabulary);
@@ -85,21 +85,21 @@ static void print_text_encoder(const sumi_component* part)
 // The text tower of Jina CLIP, whose heads have width 64.
 static void print_text_encoder_2(const sumi_component* part)
 {
-    static const char* const prefixes[] = {"text_model.transformer.roberta.", "model."};
-    static const char* const words[] = {"embeddings.word_embeddings.weight",
-                                        "embeddings.word_embeddings.parametrizations.weight.original"};
+    static const char* const s_prefixes[] = {"text_model.transformer.roberta.", "model."};
+    static const char* const s_words[] = {"embeddings.word_embeddings.weight",
+                                          "embeddings.word_embeddings.parametrizations.weight.original"};
     long long vocabulary = 0, width = 0, rank = 0;
     int32_t layers = 0;
     for (size_t i = 0; i < 2; i++) {
         char name[160];
         for (size_t k = 0; k < 2; k++) {
-            snprintf(name, sizeof name, "%s%s", prefixes[i], words[k]);
+            snprintf(name, sizeof name, "%s%s", s_prefixes[i], s_words[k]);
             vocabulary = either(vocabulary, dimension(part, name, 0));
             width = either(width, dimension(part, name, 1));
         }
-        snprintf(name, sizeof name, "%sembeddings.word_embeddings.parametrizations.weight.0.lora_A", prefixes[i]);
+        snprintf(name, sizeof name, "%sembeddings.word_embeddings.parametrizations.weight.0.lora_A", s_prefixes[i]);
         rank = either(rank, dimension(part, name, 2));
-        snprintf(name, sizeof name, "%sencoder.layers.", prefixes[i]);
+        snprintf(name, sizeof name, "%sencoder.layers.", s_prefixes[i]);
         if (!layers) layers = expected_count(part, name);
     }
     if (!width || !layers) return;
@@ -359,9 +359,9 @@ static bool inspect_loose_file(inspection* in, bool takes_unknown)
 
 static void print_picture(const inspection* in, const picture_file* image, const parameters* settings)
 {
-    static const char* const formats[] = {"", "PNG", "JPEG", "WebP"};
-    static const char* const rules[] = {"", "plain", "norm-limit", "norm-rescale"};
-    printf("%s\n  %-14s %s, %dx%d, %s\n", shown(in->path), "picture", formats[image->format], image->width,
+    static const char* const s_formats[] = {"", "PNG", "JPEG", "WebP"};
+    static const char* const s_rules[] = {"", "plain", "norm-limit", "norm-rescale"};
+    printf("%s\n  %-14s %s, %dx%d, %s\n", shown(in->path), "picture", s_formats[image->format], image->width,
            image->height,
            image->channel_count == 1   ? "grey"
            : image->channel_count == 3 ? "RGB"
@@ -380,7 +380,7 @@ static void print_picture(const inspection* in, const picture_file* image, const
     if (settings->solver >= 0) printf("  %-14s %s\n", "solver", parameters_solver_name((sumi_solver)settings->solver));
     if (settings->guidance >= 0.0f)
         printf("  %-14s %g%s%s\n", "guidance", (double)settings->guidance, settings->guidance_rule > 0 ? ", " : "",
-               rules[settings->guidance_rule]);
+               s_rules[settings->guidance_rule]);
     if (settings->cfg_scale >= 0.0f)
         printf("  %-14s %g, the scale in which 1 is no guidance\n", "CFG scale", (double)settings->cfg_scale);
     if (settings->shift > 0.0f) printf("  %-14s %g\n", "shift", (double)settings->shift);

@@ -45,10 +45,10 @@ static void put_files(json_out* out, const sumi_tensor_set* set)
 
 static void put_check(json_out* out, inspection* in, sumi_component_kind kind)
 {
-    static const char* const states[] = {"unknown", "complete", "incomplete", "not usable"};
+    static const char* const s_states[] = {"unknown", "complete", "incomplete", "not usable"};
     part_check check;
     inspection_check(in, kind, &check);
-    json_text(out, "state", states[check.state]);
+    json_text(out, "state", s_states[check.state]);
     if (check.state == PART_NOT_USABLE) json_text(out, "reason", check.reason);
     if (check.state != PART_INCOMPLETE) return;
     json_integer(out, "missing_count", check.missing.count);
@@ -182,12 +182,12 @@ void inspect_loose_file_json(const inspection* in, const sumi_tensor_set* set, c
 
 void inspect_picture_json(const inspection* in, const picture_file* image, const parameters* settings)
 {
-    static const char* const formats[] = {NULL, "PNG", "JPEG", "WebP"};
+    static const char* const s_formats[] = {NULL, "PNG", "JPEG", "WebP"};
     json_out out = {.file = stdout};
     json_begin_object(&out, NULL);
     json_text(&out, "path", in->path);
     json_text(&out, "kind", "picture");
-    json_text(&out, "format", formats[image->format]);
+    json_text(&out, "format", s_formats[image->format]);
     json_integer(&out, "width", image->width);
     json_integer(&out, "height", image->height);
     json_integer(&out, "channel_count", image->channel_count);

@@ -220,9 +220,9 @@ bool inspection_read_adapter(const sumi_tensor_set* set, adapter_summary* adapte
 
 void inspection_enter_adapter_folder(inspection* in)
 {
-    static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
-    for (size_t i = 0; i < sizeof names / sizeof *names && !sumi_path_is_file(in->path); i++) {
-        snprintf(in->file, sizeof in->file, "%s/%s", in->path, names[i]);
+    static const char* const s_names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names && !sumi_path_is_file(in->path); i++) {
+        snprintf(in->file, sizeof in->file, "%s/%s", in->path, s_names[i]);
         if (sumi_path_is_file(in->file)) in->path = in->file;
     }
 }

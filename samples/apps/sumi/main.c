@@ -60,14 +60,14 @@ static int print_help(FILE* to)
 // The text of sumi.1.
 static int print_manual(void)
 {
-    static const char about[] = "makes images with diffusion transformers (Z-Image, Qwen-Image, NewBie-image) on the "
-                                "CPU or an NVIDIA GPU. It is "
-                                "the library of the same name on the command line.\n";
+    static const char s_about[] = "makes images with diffusion transformers (Z-Image, Qwen-Image, NewBie-image) on the "
+                                  "CPU or an NVIDIA GPU. It is "
+                                  "the library of the same name on the command line.\n";
     char* arguments[] = {ARGS_MANUAL};
     int code = EXIT_OK;
     printf(".TH SUMI 1 \"\" \"sumi %s\"\n.SH NAME\nsumi \\- images from diffusion transformers\n", sumi_version());
     printf(".SH SYNOPSIS\n.B sumi\n.I command\n.RI [ options ]\n.SH DESCRIPTION\n.B sumi\n");
-    args_print_manual_text(about);
+    args_print_manual_text(s_about);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         printf(".TP\n.B %s\n", s_commands[i].name);
         args_print_manual_text(s_commands[i].about);

@@ -29,7 +29,7 @@ bool session_is_cancelled(void) { return s_cancelled != 0; }
 
 static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
 {
-    static const char* const names[] = {"error", "warning", "info", "debug"};
+    static const char* const s_names[] = {"error", "warning", "info", "debug"};
     cli_session* session = user_data;
     (void)result;
     // kept, and printed with the failure that it explains
@@ -37,7 +37,7 @@ static void write_log(sumi_log_level level, sumi_result result, const char* text
     bool wanted = session->args->verbose || (level == SUMI_LOG_WARNING && !session->args->quiet);
     if (!wanted) return;
     progress_clear(&session->progress);
-    fprintf(stderr, "sumi: %s: %s\n", names[level], text);
+    fprintf(stderr, "sumi: %s: %s\n", s_names[level], text);
 }
 
 int session_open(cli_session* session, const session_args* args)
@@ -221,15 +221,15 @@ int session_load_model(cli_session* session, bool without_text_encoder, bool wit
 
 void name_of_path(const char* path, char* into, size_t capacity)
 {
-    static const char* const endings[] = {".safetensors", ".gguf", ".png"};
+    static const char* const s_endings[] = {".safetensors", ".gguf", ".png"};
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     size_t begin = length;
     while (begin > 0 && path[begin - 1] != '/') begin--;
     snprintf(into, capacity, "%.*s", (int)(length - begin), path + begin);
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t name_bytes = strlen(into), ending_bytes = strlen(endings[i]);
-        if (name_bytes > ending_bytes && strcmp(into + name_bytes - ending_bytes, endings[i]) == 0)
+    for (size_t i = 0; i < sizeof s_endings / sizeof *s_endings; i++) {
+        size_t name_bytes = strlen(into), ending_bytes = strlen(s_endings[i]);
+        if (name_bytes > ending_bytes && strcmp(into + name_bytes - ending_bytes, s_endings[i]) == 0)
             into[name_bytes - ending_bytes] = 0;
     }
 }

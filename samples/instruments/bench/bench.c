@@ -216,12 +216,12 @@ static bool make_prompt(bench* b, int32_t tokens)
 // otherwise.
 static void make_text(bench* b, int32_t tokens)
 {
-    static const char words[] = SYNTHETIC_WORDS;
+    static const char s_words[] = SYNTHETIC_WORDS;
     int32_t count = tokens - synthetic_template_rows(&b->synthetic);
     if (count < 1) count = 1;
     if (count > MAX_PROMPT - 1) count = MAX_PROMPT - 1;
     const int begun = snprintf(b->text, sizeof b->text, "%s", synthetic_opening(&b->synthetic));
-    for (int32_t i = 0; i < count; i++) b->text[begun + i] = words[(size_t)i % (sizeof words - 1)];
+    for (int32_t i = 0; i < count; i++) b->text[begun + i] = s_words[(size_t)i % (sizeof s_words - 1)];
     b->text[begun + count] = 0;
 }
 
@@ -278,7 +278,7 @@ static void sum_flops(bench* b, sumi_job job)
 
 static bool measure_image(bench* b, bool profile, double* out_forward, double* out_decode)
 {
-    static const float sigmas[] = {1.0f, 0.0f};
+    static const float s_sigmas[] = {1.0f, 0.0f};
     sumi_image_item item = {.seed = 7};
     const bool has_text = profile && has_text_encoder(b); // text encoding is in the table then
     if (has_text) item.text = b->text;
@@ -290,7 +290,7 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
     desc.width = b->width;
     desc.height = b->height;
     desc.step_count = 1;
-    desc.sigmas = sigmas;
+    desc.sigmas = s_sigmas;
     desc.guidance.scale = sumi_model_get_info(b->model).guidance_off;
     desc.solver = SUMI_SOLVER_EULER; // one evaluation a step
     desc.targets = &target;
@@ -457,12 +457,12 @@ static double median_of(double* values, int32_t count)
 // Medians of members of samples [begin, end).
 static sample median_sample(const sample* samples, int32_t begin, int32_t end)
 {
-    static double values[MAX_JOBS];
+    static double s_values[MAX_JOBS];
     sample median;
     double* into = (double*)&median;
     for (size_t k = 0; k < sizeof(sample) / sizeof(double); k++) {
-        for (int32_t i = begin; i < end; i++) values[i - begin] = ((const double*)&samples[i])[k];
-        into[k] = median_of(values, end - begin);
+        for (int32_t i = begin; i < end; i++) s_values[i - begin] = ((const double*)&samples[i])[k];
+        into[k] = median_of(s_values, end - begin);
     }
     return median;
 }
@@ -471,15 +471,15 @@ static sample median_sample(const sample* samples, int32_t begin, int32_t end)
 static bool sustain(bench* b, const work* w, double seconds, sample* out_first, sample* out_sustained,
                     int32_t* out_count)
 {
-    static sample samples[MAX_JOBS];
+    static sample s_samples[MAX_JOBS];
     int32_t count = 0;
     sample warm;
     if (!run_work(b, w, NULL, &warm)) return false;
     for (double began = now(); count < MAX_JOBS && (count < 3 || now() - began < seconds); count++) {
-        if (!run_work(b, w, NULL, &samples[count])) return false;
+        if (!run_work(b, w, NULL, &s_samples[count])) return false;
     }
-    *out_first = median_sample(samples, 0, count / 20 > 3 ? count / 20 : 3);
-    *out_sustained = median_sample(samples, count / 2, count);
+    *out_first = median_sample(s_samples, 0, count / 20 > 3 ? count / 20 : 3);
+    *out_sustained = median_sample(s_samples, count / 2, count);
     *out_count = count;
     return true;
 }
@@ -491,15 +491,15 @@ typedef struct text_times {
 
 static bool sustain_text(bench* b, int32_t tokens, double seconds, text_times* out)
 {
-    static double wall[MAX_JOBS], work_time[MAX_JOBS];
+    static double s_wall[MAX_JOBS], s_work_time[MAX_JOBS];
     int32_t count = 0;
     make_text(b, tokens);
-    if (!encode_text(b, &out->first, &work_time[0])) return false;
+    if (!encode_text(b, &out->first, &s_work_time[0])) return false;
     for (double began = now(); count < MAX_JOBS && (count < 3 || now() - began < seconds); count++) {
-        if (!encode_text(b, &wall[count], &work_time[count])) return false;
+        if (!encode_text(b, &s_wall[count], &s_work_time[count])) return false;
     }
-    out->wall = median_of(wall + count / 2, count - count / 2);
-    out->work = median_of(work_time + count / 2, count - count / 2);
+    out->wall = median_of(s_wall + count / 2, count - count / 2);
+    out->work = median_of(s_work_time + count / 2, count - count / 2);
     out->count = count;
     return true;
 }
@@ -525,14 +525,14 @@ static void report_spread_of(step_times* times, const char* what)
 
 static bool report_spread(bench* b, const work* w)
 {
-    static step_times times;
+    static step_times s_times;
     sample ignored;
-    times.count = 0;
-    for (double began = now(); times.count < MAX_STEPS && (times.count == 0 || now() - began < b->seconds);) {
-        if (!run_work(b, w, &times, &ignored)) return false;
+    s_times.count = 0;
+    for (double began = now(); s_times.count < MAX_STEPS && (s_times.count == 0 || now() - began < b->seconds);) {
+        if (!run_work(b, w, &s_times, &ignored)) return false;
         if (w->steps < 3) return true; // no step but the first and the last
     }
-    report_spread_of(&times, "");
+    report_spread_of(&s_times, "");
     return true;
 }
 
@@ -553,14 +553,14 @@ static bool report_guided(bench* b, int32_t side)
     char name[NAME_BYTES];
     sample one;
     work guided = {.side = side, .steps = b->guided_steps, .items = 1, .is_guided = true};
-    static step_times times;
-    times.count = 0;
-    if (!run_work(b, &guided, &times, &one)) return false;
+    static step_times s_times;
+    s_times.count = 0;
+    if (!run_work(b, &guided, &s_times, &one)) return false;
     name_forward(b, name, "guided step", side);
     report_row(name, scale_of(b) * one.forward, scale_of(b) * one.forward, 0.0);
     snprintf(name, sizeof name, "guided picture of %d steps, %dx%d", guided.steps, side, side);
     report_row(name, one.picture, one.picture, 0.0);
-    if (times.count > 0) report_spread_of(&times, "guided ");
+    if (s_times.count > 0) report_spread_of(&s_times, "guided ");
     if (!b->memory_budget || !has_text_encoder(b)) return true;
     guided.has_text = true;
     if (!run_work(b, &guided, NULL, &one)) return false;
@@ -572,7 +572,7 @@ static bool report_guided(bench* b, int32_t side)
 static bool sustain_encode(bench* b, int32_t side, double seconds, double* out_first, double* out_sustained,
                            int32_t* out_count)
 {
-    static double work_time[MAX_JOBS];
+    static double s_work_time[MAX_JOBS];
     const size_t most = (size_t)sumi_model_get_info(b->model).latent_channels * (size_t)(side / 8) * (size_t)(side / 8);
     int32_t count = 0;
     const sumi_pixels picture = {
@@ -587,13 +587,13 @@ static bool sustain_encode(bench* b, int32_t side, double seconds, double* out_f
         done = check(b, sumi_submit_encode(b->engine, &desc, &job), "encoding a picture")
             && wait_for(b, job, "encoding a picture");
         if (!done) break;
-        work_time[count] = (double)sumi_job_poll(b->engine, job).stage_seconds[SUMI_STAGE_IMAGE];
+        s_work_time[count] = (double)sumi_job_poll(b->engine, job).stage_seconds[SUMI_STAGE_IMAGE];
         done = check(b, sumi_fetch_latents(b->engine, job, latents, most), "encoding a picture");
     }
     free(latents);
     if (!done) return false;
-    *out_first = median_of(work_time + 1, 3);
-    *out_sustained = median_of(work_time + count / 2, count - count / 2);
+    *out_first = median_of(s_work_time + 1, 3);
+    *out_sustained = median_of(s_work_time + count / 2, count - count / 2);
     *out_count = count;
     return true;
 }
@@ -721,9 +721,9 @@ static bool report_memory(const bench* b, int32_t side, int32_t items)
 // come to.
 static bool report_ops(bench* b, int32_t side)
 {
-    static sumi_profile_row rows[512];
-    static const char* const stages[] = {"wait",    "load",   "prepare",  "text",   "image",
-                                         "denoise", "decode", "transfer", "compile"};
+    static sumi_profile_row s_rows[512];
+    static const char* const s_stages[] = {"wait",    "load",   "prepare",  "text",   "image",
+                                           "denoise", "decode", "transfer", "compile"};
     sumi_image_item items[MAX_BATCH];
     sumi_image image;
     const work one = {.side = side, .steps = b->steps, .items = 1};
@@ -738,7 +738,7 @@ static bool report_ops(bench* b, int32_t side)
         sumi_job job;
         if (!check(b, sumi_submit_images(b->engine, &desc, &job), "profiling") || !wait_for(b, job, "profiling"))
             return false;
-        count = sumi_job_profile(b->engine, job, rows, 512);
+        count = sumi_job_profile(b->engine, job, s_rows, 512);
         if (!check(b, sumi_fetch_images(b->engine, job, &image, 1), "fetching the picture")) return false;
         sumi_images_release(b->engine, &image, 1);
     }
@@ -746,8 +746,8 @@ static bool report_ops(bench* b, int32_t side)
     printf("| stage    | op                               |  times | ms in all |  us each |  TFLOP/s |   GB/s "
            "|\n|----------|----------------------------------|-------:|----------:|---------:|---------:|-------:|\n");
     for (int32_t i = 0; i < count && i < 48; i++) {
-        const sumi_profile_row* r = &rows[i];
-        printf("| %-8s | %-32.32s | %6d | %9.2f | %8.1f | %8.1f | %6.0f |\n", stages[r->stage], r->name, r->count,
+        const sumi_profile_row* r = &s_rows[i];
+        printf("| %-8s | %-32.32s | %6d | %9.2f | %8.1f | %8.1f | %6.0f |\n", s_stages[r->stage], r->name, r->count,
                1e3 * r->seconds, 1e6 * r->seconds / r->count, 1e-12 * r->flops / r->seconds,
                1e-9 * r->bytes / r->seconds);
     }
@@ -845,18 +845,18 @@ static double error_of(const float* a, const float* b, size_t count)
 // The features of the same text by each format, the model opened anew for each.
 static bool compare_text(bench* b)
 {
-    static const sumi_weight_format formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_INT8,
-                                                 SUMI_WEIGHTS_INT4, SUMI_WEIGHTS_FP8}; // fp8: not everywhere
+    static const sumi_weight_format s_formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_INT8,
+                                                   SUMI_WEIGHTS_INT4, SUMI_WEIGHTS_FP8}; // fp8: not everywhere
     enum { MAX_ENCODERS = sizeof((sumi_prompt_info){0}.encoders) / sizeof(sumi_prompt_encoder) };
     float* wanted[MAX_ENCODERS] = {NULL};
     bool good = true;
     printf("| %-12s | encoder | %6s | %8s | %9s | %10s |\n"
            "|--------------|--------:|-------:|---------:|----------:|-----------:|\n",
            "text weights", "rows", "ms", "error", "weights MB");
-    for (size_t f = 0; f < sizeof formats / sizeof *formats && good; f++) {
+    for (size_t f = 0; f < sizeof s_formats / sizeof *s_formats && good; f++) {
         sumi_engine_destroy(b->engine);
         b->engine = NULL, b->prompt = NULL, b->empty = NULL;
-        b->text_weights = formats[f];
+        b->text_weights = s_formats[f];
         text_times times;
         good = open_model(b) && sustain_text(b, b->tokens, b->seconds / 4, &times);
         if (!good) break;
@@ -871,7 +871,7 @@ static bool compare_text(bench* b)
                 if (good) memcpy(wanted[e], its->features, count * sizeof(float));
             }
             if (good)
-                printf("| %-12s | %7d | %6d | %8.2f | %9.5f | %10.0f |\n", synthetic_weights_name(formats[f]), (int)e,
+                printf("| %-12s | %7d | %6d | %8.2f | %9.5f | %10.0f |\n", synthetic_weights_name(s_formats[f]), (int)e,
                        (int)its->token_count, 1e3 * times.work, error_of(its->features, wanted[e], count), 1e-6 * held);
             fflush(stdout);
         }
@@ -1119,41 +1119,41 @@ static bool run(bench* b)
 
 int main(int argc, char** argv)
 {
-    static bench b = {.width = 512,
-                      .height = 512,
-                      .tokens = 128,
-                      .runs = 5,
-                      .steps = 8,
-                      .batch = 4,
-                      .seconds = 8.0,
-                      .slice_us = -1,
-                      .backend = SUMI_BACKEND_CPU};
+    static bench s_b = {.width = 512,
+                        .height = 512,
+                        .tokens = 128,
+                        .runs = 5,
+                        .steps = 8,
+                        .batch = 4,
+                        .seconds = 8.0,
+                        .slice_us = -1,
+                        .backend = SUMI_BACKEND_CPU};
     if (!pretend_take_argument(&argc, argv)) return 2;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--prompt-file") != 0) continue;
         fprintf(stderr, "bench: --prompt-file is called --encoded-prompt now\n");
         return 2;
     }
-    if (!read_arguments(&b, argc, argv)) return usage();
-    if (b.size_count == 0) read_sizes(&b, "1024,768,512");
-    if (b.synthetic.dim > 0 && !b.model_path) {
-        synthetic_config config = b.synthetic;
-        config.float32 = b.float32;
-        config.references = b.reference_count;
-        config.stored = b.stored;
-        config.outliers = b.outliers;
-        b.whole_blocks = config.layers;
-        if (b.blocks > 0) config.layers = b.blocks;
-        if (b.write_path) return synthetic_write(b.write_path, &config) ? 0 : 1;
-        b.files = synthetic_open(&config);
-        if (!b.files) return 1;
-        b.model_path = SYNTHETIC_PATH;
+    if (!read_arguments(&s_b, argc, argv)) return usage();
+    if (s_b.size_count == 0) read_sizes(&s_b, "1024,768,512");
+    if (s_b.synthetic.dim > 0 && !s_b.model_path) {
+        synthetic_config config = s_b.synthetic;
+        config.float32 = s_b.float32;
+        config.references = s_b.reference_count;
+        config.stored = s_b.stored;
+        config.outliers = s_b.outliers;
+        s_b.whole_blocks = config.layers;
+        if (s_b.blocks > 0) config.layers = s_b.blocks;
+        if (s_b.write_path) return synthetic_write(s_b.write_path, &config) ? 0 : 1;
+        s_b.files = synthetic_open(&config);
+        if (!s_b.files) return 1;
+        s_b.model_path = SYNTHETIC_PATH;
     }
-    bool done = run(&b);
-    sumi_engine_destroy(b.engine);
-    synthetic_close(b.files);
-    free(b.latents);
-    free(b.picture);
-    free(b.reference);
+    bool done = run(&s_b);
+    sumi_engine_destroy(s_b.engine);
+    synthetic_close(s_b.files);
+    free(s_b.latents);
+    free(s_b.picture);
+    free(s_b.reference);
     return done ? 0 : 1;
 }

@@ -128,15 +128,16 @@ static bool find_entries(gl_host* g)
 // A current context of this device, or false with nothing left behind.
 static bool make_context(gl_host* g, EGLDeviceEXT device)
 {
-    static const EGLint config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT,
-                                           EGL_NONE};
-    static const EGLint context_wishes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
+    static const EGLint s_config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT,
+                                             EGL_NONE};
+    static const EGLint s_context_wishes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
     EGLConfig config;
     EGLint count = 0;
     g->display = g->get_display(EGL_PLATFORM_DEVICE_EXT, device, NULL);
     if (g->display == EGL_NO_DISPLAY || !g->initialize(g->display, NULL, NULL)) return false;
-    if (g->bind_api(EGL_OPENGL_API) && g->choose_config(g->display, config_wishes, &config, 1, &count) && count == 1) {
-        g->context = g->create_context(g->display, config, EGL_NO_CONTEXT, context_wishes);
+    if (g->bind_api(EGL_OPENGL_API) && g->choose_config(g->display, s_config_wishes, &config, 1, &count)
+        && count == 1) {
+        g->context = g->create_context(g->display, config, EGL_NO_CONTEXT, s_context_wishes);
         if (g->context != EGL_NO_CONTEXT && g->make_current(g->display, EGL_NO_SURFACE, EGL_NO_SURFACE, g->context))
             return true;
         if (g->context != EGL_NO_CONTEXT) g->destroy_context(g->display, g->context);

@@ -571,30 +571,31 @@ static bool read_arguments(pacing* p, int argc, char** argv)
 
 int main(int argc, char** argv)
 {
-    static pacing p = {.model_path = "samples/demo_model",
-                       .host_name = "gl",
-                       .frame_count = 600,
-                       .max_frame_count = 1000000,
-                       .slice_us = 500,
-                       .tokens = 64,
-                       .first_count = 1,
-                       .period_ms = 1000.0 / 60.0,
-                       .load_ms = 10.0,
-                       .max_seconds = 60.0};
+    static pacing s_p = {.model_path = "samples/demo_model",
+                         .host_name = "gl",
+                         .frame_count = 600,
+                         .max_frame_count = 1000000,
+                         .slice_us = 500,
+                         .tokens = 64,
+                         .first_count = 1,
+                         .period_ms = 1000.0 / 60.0,
+                         .load_ms = 10.0,
+                         .max_seconds = 60.0};
     if (!pretend_take_argument(&argc, argv)) return 2;
-    if (!read_arguments(&p, argc, argv)) return usage();
-    if (p.trace_path != NULL && (p.trace = fopen(p.trace_path, "w")) == NULL) {
-        fprintf(stderr, "pacing: cannot write %s: give --trace a file in a folder that can be written\n", p.trace_path);
+    if (!read_arguments(&s_p, argc, argv)) return usage();
+    if (s_p.trace_path != NULL && (s_p.trace = fopen(s_p.trace_path, "w")) == NULL) {
+        fprintf(stderr, "pacing: cannot write %s: give --trace a file in a folder that can be written\n",
+                s_p.trace_path);
         return 1;
     }
-    if (p.synthetic != NULL && (p.files = synthetic_open(p.synthetic)) == NULL) return 1;
-    const bool done = run(&p);
-    sumi_engine_destroy(p.engine);
-    synthetic_close(p.files);
-    if (p.host != NULL) p.host->destroy(p.host);
-    if (p.trace != NULL) fclose(p.trace);
-    for (int32_t i = 0; i < p.row_count; i++) {
-        row* r = &p.rows[i];
+    if (s_p.synthetic != NULL && (s_p.files = synthetic_open(s_p.synthetic)) == NULL) return 1;
+    const bool done = run(&s_p);
+    sumi_engine_destroy(s_p.engine);
+    synthetic_close(s_p.files);
+    if (s_p.host != NULL) s_p.host->destroy(s_p.host);
+    if (s_p.trace != NULL) fclose(s_p.trace);
+    for (int32_t i = 0; i < s_p.row_count; i++) {
+        row* r = &s_p.rows[i];
         series_free(&r->frames), series_free(&r->intervals), series_free(&r->pictures);
         for (int32_t c = 0; c < CALL_COUNT; c++) series_free(&r->wall[c]), series_free(&r->cpu[c]);
     }
