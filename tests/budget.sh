@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Holds what the programs of a run took against the times of tests/list.txt, in processor seconds. usage: tests/budget.sh FOLDER YARDSTICK
+# Holds what the programs of a run took against the times of tests/list.txt, in CPU seconds. usage: tests/budget.sh FOLDER YARDSTICK
 #
 # FOLDER has what tests/run.sh left:
 #   times        a line for each program: its name, its time in list.txt, what it took
 #   commands     the lines of the queue: run_one TIME NAME COMMAND ..
 #   yardsticks   what YARDSTICK took, the program of tests/yardstick.c, many times between the tests
 #
-# A processor second is not the same everywhere: processors differ, and one whose neighbours share its caches and its core takes up to twice as long for the same work. So what was
+# A CPU second is not the same everywhere: CPUs differ, and one whose neighbours share its caches and its core takes up to twice as long for the same work. So what was
 # measured is divided by how many times longer the yardstick took than on the machine of list.txt's times, on average of the whole run. A time fixed in seconds would have to
 # be so generous for the slowest machine that it would notice nothing on the others.
 #
@@ -24,7 +24,7 @@ passed=0 failed=0
 
 factor_of() { awk -v normal="$normal_yardstick" '{ sum += $1 } END { printf "%.2f", NR ? sum / NR / normal : 1 }'; } # reads what yardsticks took
 factor=$(factor_of <"$folder/yardsticks")
-echo "a processor second of list.txt takes $factor s here ($(wc -l <"$folder/yardsticks") yardsticks)"
+echo "a CPU second of list.txt takes $factor s here ($(wc -l <"$folder/yardsticks") yardsticks)"
 
 # ---- Each program ---------------------------------------------------------------------------------------------------------------------
 scaled=$(awk -v factor="$factor" '{ printf "%s %s %.1f\n", $1, $2, $3 / factor }' "$folder/times")

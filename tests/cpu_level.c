@@ -1,4 +1,4 @@
-// Lets the test programs run as on a processor with fewer instructions: SUMI_CPU_LEVEL=portable, avx2 or avx512 masks
+// Lets the test programs run as on a CPU with fewer instructions: SUMI_CPU_LEVEL=portable, avx2 or avx512 masks
 // what is above that level. Test programs are linked so that the library's sumi_cpu_detect() is this one
 // (premake5.lua). The library itself reads no environment variable.
 #include "base/platform.h"

@@ -29,7 +29,7 @@ static inline bool runs_level(size_t index)
 {
     static bool s_said[sizeof s_levels / sizeof *s_levels];
     const bool has = has_level(s_levels[index]);
-    if (!has && !s_said[index]) printf("skip: level %s: this processor does not have it\n", s_level_names[index]);
+    if (!has && !s_said[index]) printf("skip: level %s: this CPU does not have it\n", s_level_names[index]);
     s_said[index] = true;
     return has;
 }

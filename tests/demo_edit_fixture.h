@@ -1,4 +1,4 @@
-// What the tests of the demo edit model share: an engine with the model on the processor, jobs of it, and their pixels.
+// What the tests of the demo edit model share: an engine with the model on the CPU, jobs of it, and their pixels.
 #ifndef DEMO_EDIT_FIXTURE_H
 #define DEMO_EDIT_FIXTURE_H
 #include "demo_scene.h"

@@ -907,7 +907,7 @@ void run_common(golden* g, const char* folder, const char* part)
     // Float32 tolerances: a GPU's ops have test_cuda_ops.
     sumi_runner* runner = g->runner;
     bool is_gpu = g->is_gpu;
-    g->runner = g->processor;
+    g->runner = g->cpu;
     g->is_gpu = false;
     golden_case c = plain_case(g);
     printf("%s: %s\n", part, folder);

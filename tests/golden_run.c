@@ -12,8 +12,8 @@
 // that are for such a card, on whatever GPU there is (tests/pretend_cuda).
 //
 // Every plan runs twice. First as the engine runs it: the same fused ops, the same memory, slices of the same length,
-// graphs; what a host would get is compared. Then op by op with every value kept, for the values inside. On the
-// processor both must give the same bits. --as-engine leaves the second run out, for networks so large that not every
+// graphs; what a host would get is compared. Then op by op with every value kept, for the values inside. On the CPU
+// both must give the same bits. --as-engine leaves the second run out, for networks so large that not every
 // value can be kept (samples/instruments/bench/compare_torch.py --accuracy); values inside count as not checked then.
 //
 // DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of
@@ -140,9 +140,9 @@ static bool open_runner(golden* g, bool is_gpu, const sumi_cuda_options* options
 {
     sumi_heap_init(&g->heap, NULL);
     if (sumi_workers_create(&g->heap, NULL, 0, error, &g->workers) != SUMI_OK
-        || sumi_cpu_create(&g->heap, g->workers, SUMI_CPU_AUTO, error, &g->processor) != SUMI_OK)
+        || sumi_cpu_create(&g->heap, g->workers, SUMI_CPU_AUTO, error, &g->cpu) != SUMI_OK)
         return false;
-    g->runner = g->processor;
+    g->runner = g->cpu;
     g->is_gpu = is_gpu;
     if (!is_gpu) return true;
     sumi_engine_desc desc = sumi_engine_defaults();
@@ -207,7 +207,7 @@ int main(int argc, char** argv)
            "a known family not run)\n",
            g->passed, g->failed, g->not_checked + g->other_families, g->cases, g->other_families, g->not_run);
     if (is_gpu) g->runner->functions->destroy(g->runner);
-    g->processor->functions->destroy(g->processor);
+    g->cpu->functions->destroy(g->cpu);
     sumi_workers_destroy(g->workers);
     if (atomic_load(&g->heap.allocated_bytes) != 0)
         printf("golden_run: the library still holds %llu bytes\n",

@@ -45,7 +45,7 @@ typedef struct golden {
     sumi_heap heap;
     sumi_workers* workers;
     sumi_runner* runner;    // the backend that is tested
-    sumi_runner* processor; // the same runner, or on a GPU the CPU backend, for values that have no bound for bfloat16
+    sumi_runner* cpu;       // the same runner, or on a GPU the CPU backend, for values that have no bound for bfloat16
     bool is_gpu, as_engine; // as_engine: only the first way of run_plan
     sumi_weight_format weights;
     bool has_text_weights;           // text encoders and vision towers have this weight format too

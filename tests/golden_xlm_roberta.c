@@ -63,7 +63,7 @@ static void compare_merged(golden_case* c, const array* pooled)
     if (c->g->is_gpu) compare(c, "pooled_merged_bf16", pooled);
     else if (!c->by_op && has_expected(c, "pooled_merged_bf16"))
         not_checked(c, "expect.pooled_merged_bf16",
-                    "the processor does not round merged weights; test_xlm_roberta compares a file that has them so");
+                    "the CPU does not round merged weights; test_xlm_roberta compares a file that has them so");
 }
 
 bool run_xlm_roberta_case(golden_case* c)

@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")"
 known_builds=' gcc full avx2 portable clang asan tsan fuzz windows gpu gpu-alone '
 timed_builds=' gcc full avx2 portable clang asan tsan fuzz ' # those of run.sh
-most_seconds=1200                                            # of a processor, for all that run.sh runs: 600 s on two cores
+most_seconds=1200                                            # of a CPU, for all that run.sh runs: 600 s on two cores
 
 # One line for each build of each row, without remarks. A row has one time, or two: without a sanitizer and with one.
 every_run() {
@@ -34,7 +34,7 @@ errors() {
     every_run | awk '{ print $1, $2 }' | sort | uniq -d | sed 's,\(.*\) \(.*\),tests/list.txt: \2 is twice in the build \1,'
     while read -r build file seconds _; do
         [[ $known_builds == *" $build "* ]] || echo "tests/list.txt: $file: there is no build $build; there are$known_builds"
-        [ "$seconds" != none ] || { echo "tests/list.txt: $file has no time: write behind its name how many processor seconds it takes"; continue; }
+        [ "$seconds" != none ] || { echo "tests/list.txt: $file has no time: write behind its name how many CPU seconds it takes"; continue; }
         [ "$seconds" != - ] || [[ $timed_builds != *" $build "* ]] || echo "tests/list.txt: $file has no time, and run.sh runs it in the build $build"
     done < <(every_run) | uniq
     sum=$(every_run | awk -v timed="$timed_builds" 'index(timed, " " $1 " ") { sum += $3 } END { printf "%.0f", sum }')

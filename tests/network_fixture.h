@@ -187,7 +187,7 @@ static inline double distance(const float* a, const float* b, size_t count)
     return sqrt(difference / (size > 0 ? size : 1));
 }
 
-// A heap, a worker and a processor's runner for all tests of a program.
+// A heap, a worker and a CPU's runner for all tests of a program.
 static inline bool begin_networks(void)
 {
     sumi_heap_init(&s_heap, NULL);

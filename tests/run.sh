@@ -36,10 +36,10 @@ run_one() {
     local limit=$1 name=$2; shift 2
     local output=$log/$name.txt status passed=0 failed=0 skipped=0 remark
     mkdir -p "$(dirname "$output")"
-    local TIMEFORMAT="%1R s, %1U + %1S s of a processor"
+    local TIMEFORMAT="%1R s, %1U + %1S s of a CPU"
     remark=$({ time timeout -k 10 "$TEST_SECONDS" "$@" >"$output" 2>&1; } 2>&1; echo $?)
     status=${remark##*$'\n'}
-    remark=$(grep ' of a processor$' <<<"$remark") # the shell's own "Aborted" line is not wanted
+    remark=$(grep ' of a CPU$' <<<"$remark") # the shell's own "Aborted" line is not wanted
     awk -v name="$name" -v limit="$limit" '{ print name, limit, $3 + $5 }' <<<"$remark" >>"$log/times" # of the program and of all that it waited for
     local counts
     counts=$(grep -aE '(^|: )[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped( \(.*\))?$' "$output" | tail -n 1 | grep -oE '[0-9]+ (passed|failed|skipped)')

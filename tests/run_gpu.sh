@@ -8,7 +8,7 @@
 #   tests/run_gpu.sh --whole                                 puts it back
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
-#   ops        test_cuda_ops: every op against the processor                          (default)
+#   ops        test_cuda_ops: every op against the CPU                          (default)
 #   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8, int8 and int4, also portable (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the programs that tests/list.txt has for a GPU                           (default)
@@ -16,7 +16,7 @@
 #   interop    test_cuda_gl, test_cuda_vulkan, the tests of targets in test_cuda_host_context, and samples/vulkan, shared and with --copy; wants libEGL and libvulkan, which come with
 #              desktops. With VK_LAYER_PATH the Khronos validation layer watches. The programs of `tests` include the first three
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
-#   demo       a picture of the demo model by the GPU and by the processor, edits of it by the demo edit model, whose pictures are compared, and
+#   demo       a picture of the demo model by the GPU and by the CPU, edits of it by the demo edit model, whose pictures are compared, and
 #              recipes of samples/cookbook on the GPU (default)
 #   sanitize   compute-sanitizer: memcheck, initcheck, racecheck and synccheck on the tiny model and small cases; SANITIZE_JOBS (8) programs at a time, SANITIZE_SECONDS (150) for each,
 #              SANITIZE_TOTAL (600) for all. What is not done by then is skipped; it counts as failed if something was found
@@ -175,7 +175,7 @@ report() { # name, whether a skip is a failure, whether there may be no counts
 }
 
 # ---- compute-sanitizer --------------------------------------------------------------------------------------------------------------------
-# Most of a tool's time is one processor's, so that many run beside each other. The tool must have said that it found nothing, in a program that ended well and ran something.
+# Most of a tool's time is one CPU's, so that many run beside each other. The tool must have said that it found nothing, in a program that ended well and ran something.
 sanitize() { # tool name command..
     local tool=$1 name=$2 left=$((sanitize_until - SECONDS)) began=$SECONDS output; shift 2
     sanitized+=("$tool $name")
@@ -316,7 +316,7 @@ elif has demo; then
         WITHOUT_COUNTS=1 run "demo edit $backend" "${demo_edit[@]}" --backend $backend -o "$log/demo_edit_$backend.png"
         WITHOUT_COUNTS=1 run "demo edit fast $backend" "${demo_edit[@]}" --backend $backend --preset fast --lora samples/demo_edit_model/lora/turbo.safetensors -o "$log/demo_edit_fast_$backend.png"
     done
-    NO_SKIPS=1 run "test_demo_edit" "$bin/test_demo_edit" a_gpu_draws_what_the_processor_draws
+    NO_SKIPS=1 run "test_demo_edit" "$bin/test_demo_edit" a_gpu_draws_what_the_cpu_draws
     grep -a ' dB from ' "$(output_of test_demo_edit)" | sed 's/^/       /'
     for recipe in "image_to_image $log/demo_cuda.png" "inpainting $log/demo_cuda.png $log/demo_cpu.png" "lora samples/demo_model/lora/blueprint.safetensors" xml_prompt device_memory memory_budget deadline; do
         read -r name files <<<"$recipe"

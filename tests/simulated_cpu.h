@@ -1,4 +1,4 @@
-// A processor that computes nothing: slices let a clock that the test turns pass by what their ops cost on it. What a
+// A CPU that computes nothing: slices let a clock that the test turns pass by what their ops cost on it. What a
 // test says of a hundred jobs then holds on every machine, however busy it is.
 #ifndef SIMULATED_CPU_H
 #define SIMULATED_CPU_H

@@ -45,7 +45,7 @@ says "times above it are refused" 1 "the times of all builds are 1202 s, more th
 says "the table itself is within the budget" 0 "" tests/list.sh gcc
 
 # ---- A run ----------------------------------------------------------------------------------------------------------------------------
-# A processor that takes a hundredth of the yardstick's time: a tenth of a second counts as ten.
+# A CPU that takes a hundredth of the yardstick's time: a tenth of a second counts as ten.
 printf '#!/bin/sh\necho 0.0050\n' >"$folder/yardstick"
 chmod +x "$folder/yardstick"
 run() { # what a program took and its time; of how many yardsticks' time; the command when it runs once more
@@ -62,7 +62,7 @@ says "at twice its time it fails" 1 "FAILED: gcc/test_a takes" run 21 10 1 "$bus
 says "unless it is as quick as it should be when it runs once more" 0 "gcc/test_a took" run 21 10 1
 says "nothing below 5 s fails" 0 "4.9 s of 1 s" run 4.9 1 1 "$busy"
 says "on a machine that is half as fast it may take twice as long" 0 "-test_a" run 19 10 2
-says "which is printed" 0 "a processor second of list.txt takes 2.00 s here" run 19 10 2
+says "which is printed" 0 "a CPU second of list.txt takes 2.00 s here" run 19 10 2
 says "twice its time is four times there" 1 "FAILED: gcc/test_a takes" run 41 10 2 "$busy"
 says "on one that is twice as fast it has half the time" 0 "12.0 s of 10 s" run 6 10 0.5
 says "a fuzzer runs as long as it is told to" 0 "fuzz/fuzz_c                          60.0 s of 20 s" run 9 10 1

@@ -136,7 +136,7 @@ wrong "bench of a format twice" 2 "int8 is there twice" bench --weights int8,fp8
 wrong "bench of no format" 2 "give some of bf16" bench --weights ""
 wrong "bench of an unknown network" 2 "z-image\|mid\|tiny" bench --network huge
 wrong "bench without time" 2 "whole number from 1 to 3600" bench --seconds 0
-wrong "bench of a format on a processor" 2 "for a GPU" bench --backend cpu --weights int8
+wrong "bench of a format on a CPU" 2 "for a GPU" bench --backend cpu --weights int8
 wrong "bench without a GPU" 1 "--backend cpu works on every machine" bench --backend cuda
 wrong "an indent too wide" 2 "from 0 to 16" xml --caption a --xml-indent 17
 wrong "a prompt and a prompt in XML" 2 "leave --prompt" generate "${tiny[@]}" --character gender=1girl -o "$folder/x.png"
@@ -690,14 +690,14 @@ ids=$(printf '"a cat"\n' | "$sumi" tokenize tests/golden/newbie/model 2>"$err");
 expect_code "tokenize with a text encoder's folder" 0; [ "$ids" = "[2, 829, 596, 507]" ] && ok || fail "tokenize with a text encoder's folder" "$ids"
 wrong "tokenize with a file that holds no tokenizer" 1 "needs its tokenizer" tokenize "$model/vae/diffusion_pytorch_model.safetensors"
 wrong "tokenize without a tokenizer" 1 "tokenizer.json" tokenize "$folder"
-cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the processor" "logical processors" "$out"
+cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the CPU" "logical processors" "$out"
 grep -q "built without the CUDA backend" "$out" || expect_text "info about machine code" "^ +machine code: [0-9]+\\.[0-9]" "$out"
 
 # ---- bench ------------------------------------------------------------------------------------------------------------------------------
 bench=(bench --network tiny --steps 1)
-cli "${bench[@]}" --sizes 16x32; expect_code "bench" 0; expect_text "bench says why no card is measured" "processor is measured, for there is no GPU that can be used: .{20}" "$err"; expect_text "bench names the processor" "^sumi [0-9.]+ bench: CPU" "$out"; expect_text "bench warns of processors" "compare ratios" "$out"
+cli "${bench[@]}" --sizes 16x32; expect_code "bench" 0; expect_text "bench says why no card is measured" "processor is measured, for there is no GPU that can be used: .{20}" "$err"; expect_text "bench names the CPU" "^sumi [0-9.]+ bench: CPU" "$out"; expect_text "bench warns of processors" "compare ratios" "$out"
 expect_text "bench's table" "^\| weights \| step 16 ms \| step 32 ms \| picture 16 s \| .* memory GB \|$" "$out"; expect_text "bench's row" "^\| bf16 \|( [0-9.]+ \|){9}$" "$out"; expect_text "bench shows progress" "^1/1 bf16: drawing 32x32$" "$err"
-cli "${bench[@]}" --sizes 16x32 --backend cpu --json --quiet; expect_code "bench --json" 0; expect_support "bench --json" json "$out"; expect_text "its rows" '"is_whole": true,' "$out"; expect_text "what a processor lacks" '"power_limit_watts": null,' "$out"
+cli "${bench[@]}" --sizes 16x32 --backend cpu --json --quiet; expect_code "bench --json" 0; expect_support "bench --json" json "$out"; expect_text "its rows" '"is_whole": true,' "$out"; expect_text "what a CPU lacks" '"power_limit_watts": null,' "$out"
 if [ -s "$err" ]; then fail "bench --quiet is quiet" "$(cat "$err")"; else ok; fi
 # A size that there is no time for: the limit is counted on a clock that is turned in test_measure.
 cli "${bench[@]}" --backend cpu --sizes 16x2048 --seconds 5; expect_code "bench without time for a size" 0; expect_text "bench says what is left out" "^- bf16: 2048x2048 is left out: a picture would take about [0-9]+ s, and [0-9]+ s are left \(--seconds\)\.$" "$out"
@@ -714,7 +714,7 @@ if [ -e "$build/fake/libcuda.so.1" ]; then # the driver that is none has 1 GiB o
     BYTES=3000000 fake "${bench[@]}" --sizes 16x32; expect_text "bench on a small card" "^\| int4 \|" "$out"; expect_text "bench's row says what is wrong" "^- int4: (.* failed: |.* GB of the weights do not fit)" "$out"
     for format in bf16 fp8 int8; do expect_text "bench leaves $format out" "^- $format is left out: it takes about 0\.2 GB, and 0\.0 GB are free; --weights $format measures it all the same\.$" "$out"; done
     BYTES=3000000 fake "${bench[@]}" --sizes 16x32 --json; sed -i '$d' "$out"; expect_support "bench --json on a small card" json "$out"; expect_text "what it leaves out" '"need_bytes": [0-9]+' "$out"
-    fake "${bench[@]}" --sizes 16x32 --weights int4 --backend cpu; expect_code "bench of a format on a processor beside a card" 2
+    fake "${bench[@]}" --sizes 16x32 --weights int4 --backend cpu; expect_code "bench of a format on a CPU beside a card" 2
 else
     echo "skip: bench on a driver that is none: this build has no CUDA backend"
     skipped=$((skipped + 1))

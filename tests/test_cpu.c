@@ -1,5 +1,5 @@
-// The processor's runner: the same rows have the same bits among others and in a new run; every allocation fails, and a
-// run makes none; it takes the best instructions that the processor has.
+// The CPU's runner: the same rows have the same bits among others and in a new run; every allocation fails, and a
+// run makes none; it takes the best instructions that the CPU has.
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cpu/cpu.h"
@@ -149,9 +149,9 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
     free(w);
 }
 
-TEST(a_level_that_the_processor_lacks_is_refused)
+TEST(a_level_that_the_cpu_lacks_is_refused)
 {
-    if (has_level(SUMI_CPU_AVX512)) SKIP("this processor has every level");
+    if (has_level(SUMI_CPU_AVX512)) SKIP("this CPU has every level");
     sumi_error error = {0};
     sumi_workers* workers;
     sumi_runner* runner;
@@ -160,7 +160,7 @@ TEST(a_level_that_the_processor_lacks_is_refused)
     sumi_workers_destroy(workers);
 }
 
-// The best level that the processor has, and none above the one that SUMI_CPU_LEVEL names.
+// The best level that the CPU has, and none above the one that SUMI_CPU_LEVEL names.
 TEST(the_runner_takes_the_best_level_that_is_not_masked)
 {
     const char* name = getenv("SUMI_CPU_LEVEL");
@@ -256,7 +256,7 @@ int main(int argc, char** argv)
     RUN(eight_rows_have_the_same_bits_alone_and_among_more);
     RUN(a_new_run_packs_the_weights_anew);
     RUN(every_allocation_may_fail_and_a_run_makes_none);
-    RUN(a_level_that_the_processor_lacks_is_refused);
+    RUN(a_level_that_the_cpu_lacks_is_refused);
     RUN(the_runner_takes_the_best_level_that_is_not_masked);
     RUN(every_function_is_there_and_nothing_is_pending);
     TEST_END();

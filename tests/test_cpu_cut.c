@@ -1,4 +1,4 @@
-// Ops that the processor's runner cuts into work ranges of its own (sumi_plan_arrange) have the same bits as whole ones,
+// Ops that the CPU's runner cuts into work ranges of its own (sumi_plan_arrange) have the same bits as whole ones,
 // however the ranges are grouped into slices and by any number of threads. The order in which a sum is added up does not
 // depend on how its op is cut, so the bits are compared, with no tolerance.
 #include "base/memory.h"

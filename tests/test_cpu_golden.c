@@ -1,4 +1,4 @@
-// The processor's ops against single operations recorded from PyTorch.
+// The CPU's ops against single operations recorded from PyTorch.
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cpu/cpu.h"

@@ -404,7 +404,7 @@ static uint8_t* draw_demo(sumi_backend backend, sumi_weight_format weights, sumi
     return copy;
 }
 
-TEST(the_demo_models_image_is_the_processors)
+TEST(the_demo_models_image_is_the_cpus)
 {
     SKIP_WITHOUT_DEMO();
     sumi_result result;
@@ -415,13 +415,13 @@ TEST(the_demo_models_image_is_the_processors)
     CHECK(gpu != NULL && cpu != NULL);
     if (gpu != NULL && cpu != NULL) {
         const double db = psnr(gpu, cpu, 256 * 256);
-        printf("  the demo model's picture: GPU against processor %.2f dB\n", db);
+        printf("  the demo model's picture: GPU against CPU %.2f dB\n", db);
         CHECK(db > 30.0);
     }
     free(gpu), free(cpu);
 }
 
-// The GPU decides as the processor does, up to rounding.
+// The GPU decides as the CPU does, up to rounding.
 TEST(step_caching_draws_nearly_the_same_image)
 {
     SKIP_WITHOUT_DEMO();
@@ -438,8 +438,8 @@ TEST(step_caching_draws_nearly_the_same_image)
     CHECK(whole != NULL && cached != NULL && cpu != NULL);
     if (whole != NULL && cached != NULL && cpu != NULL) {
         const double db = psnr(whole, cached, 256 * 256);
-        printf("  50 steps: %d evaluations reused, %d by the processor; %.2f dB from the whole run\n", reused,
-               reused_by_cpu, db);
+        printf("  50 steps: %d evaluations reused, %d by the CPU; %.2f dB from the whole run\n", reused, reused_by_cpu,
+               db);
         CHECK(db > 45.0 && abs(reused - reused_by_cpu) <= 3 && reused > 20);
     }
     free(whole), free(cached), free(cpu);
@@ -489,7 +489,7 @@ int main(int argc, char** argv)
     RUN(a_batch_is_its_single_images);
     RUN(budgets_that_hold_everything_change_nothing);
     RUN(a_budget_that_is_too_small_is_a_result);
-    RUN(the_demo_models_image_is_the_processors);
+    RUN(the_demo_models_image_is_the_cpus);
     RUN(step_caching_draws_nearly_the_same_image);
     RUN(weights_in_8_bits_draw_nearly_the_same_image);
     tell_times();

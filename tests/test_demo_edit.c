@@ -385,7 +385,7 @@ static uint8_t* draw_stored(sumi_engine* engine, sumi_model* model, size_t index
     return pixels;
 }
 
-// The stored pictures were made by a processor with these instructions.
+// The stored pictures were made by a CPU with these instructions.
 static bool is_reference(void) { return strstr(sumi_engine_get_info(s_engine).device, "AVX-512") != NULL; }
 
 TEST(edits_give_the_stored_images)
@@ -395,7 +395,7 @@ TEST(edits_give_the_stored_images)
         char path[256], message[PICTURE_MESSAGE_BYTES];
         snprintf(path, sizeof path, "tests/pictures/%s", s_stored[i].name);
         if (!picture_read(path, 4, &want, message)) {
-            printf("  %s\n  Run \"%s --write\" on a processor with AVX-512 to make it, and look at it.\n", message,
+            printf("  %s\n  Run \"%s --write\" on a CPU with AVX-512 to make it, and look at it.\n", message,
                    t_program);
             CHECK(!"the stored picture can be read");
             continue;
@@ -415,7 +415,7 @@ TEST(edits_give_the_stored_images)
 static int write_stored(const char* folder)
 {
     if (!is_reference()) {
-        printf("The stored pictures are those of a processor with AVX-512, which this is not: %s.\n",
+        printf("The stored pictures are those of a CPU with AVX-512, which this is not: %s.\n",
                sumi_engine_get_info(s_engine).device);
         return 1;
     }
@@ -434,9 +434,9 @@ static int write_stored(const char* folder)
 
 // ---- A GPU ----------------------------------------------------------------------------------------------------------
 
-// A GPU computes in bfloat16. The drawing model's picture is 57 dB from the processor's there, after 8 steps without
+// A GPU computes in bfloat16. The drawing model's picture is 57 dB from the CPU's there, after 8 steps without
 // guidance; guidance of 2 multiplies what each of two predictions is off by up to 3, which is 10 dB. The rest is room.
-TEST(a_gpu_draws_what_the_processor_draws)
+TEST(a_gpu_draws_what_the_cpu_draws)
 {
     static host s_gpu_host;
     memset(&s_gpu_host, 0, sizeof s_gpu_host);
@@ -454,7 +454,7 @@ TEST(a_gpu_draws_what_the_processor_draws)
         uint8_t *want = draw_stored(s_engine, s_model, i), *got = draw_stored(gpu, model, i);
         if (want != NULL && got != NULL) {
             const double psnr = demo_psnr(got, want, SIDE, SIDE, NULL);
-            printf("  \"%s\"%s: %.1f dB from the processor's picture\n", s_stored[i].text,
+            printf("  \"%s\"%s: %.1f dB from the CPU's picture\n", s_stored[i].text,
                    s_stored[i].has_turbo ? " in 4 steps" : "", psnr);
             CHECK(psnr > 35.0);
         }
@@ -494,7 +494,7 @@ int main(int argc, char** argv)
     RUN(a_picture_of_the_drawing_model_is_edited);
     RUN(the_smallest_memory_budget_changes_little);
     RUN(previews_come_closer_to_the_image);
-    RUN(a_gpu_draws_what_the_processor_draws);
+    RUN(a_gpu_draws_what_the_cpu_draws);
     RUN(everything_is_given_back);
     sumi_engine_destroy(s_engine);
     TEST_END();

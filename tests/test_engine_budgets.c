@@ -230,7 +230,7 @@ static void print_tally(const tally* t, bool must_refuse)
     }
 }
 
-TEST(every_job_ends_at_every_budget_of_the_processor)
+TEST(every_job_ends_at_every_budget_of_the_cpu)
 {
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc desc = host_desc(&s_host);
@@ -289,7 +289,7 @@ static void check_changes(const bench* b, kind k, uint64_t budget, uint64_t leas
     if (t_errors != 0) printf("  %s with %llu bytes\n", s_names[k], (unsigned long long)budget);
 }
 
-TEST(a_job_of_the_processor_keeps_the_budget_that_it_began_with)
+TEST(a_job_of_the_cpu_keeps_the_budget_that_it_began_with)
 {
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc desc = host_desc(&s_host);
@@ -530,8 +530,8 @@ TEST(every_job_ends_on_a_device_of_any_size) { SKIP("this build has no CUDA back
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    RUN(every_job_ends_at_every_budget_of_the_processor);
-    RUN(a_job_of_the_processor_keeps_the_budget_that_it_began_with);
+    RUN(every_job_ends_at_every_budget_of_the_cpu);
+    RUN(a_job_of_the_cpu_keeps_the_budget_that_it_began_with);
     RUN(a_job_that_goes_on_keeps_to_the_newest_budget);
     RUN(a_job_of_a_device_keeps_the_budget_that_it_began_with);
     RUN(a_load_keeps_the_budget_that_it_began_with);

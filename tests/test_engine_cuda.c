@@ -493,9 +493,9 @@ TEST(what_no_budget_counts_is_reported)
     CHECK_NUMBER(fake_calls("cuMemGetInfo"), calls); // not asked again and again
     close_cuda(engine);
     memset(&s_host, 0, sizeof s_host);
-    sumi_engine* processor = fresh_engine_with(2000, &model);
-    CHECK_NUMBER(sumi_engine_get_info(processor).uncounted_bytes, 0);
-    close_engine(processor);
+    sumi_engine* on_cpu = fresh_engine_with(2000, &model);
+    CHECK_NUMBER(sumi_engine_get_info(on_cpu).uncounted_bytes, 0);
+    close_engine(on_cpu);
 }
 
 // ---- The host's own CUDA --------------------------------------------------------------------------------------------

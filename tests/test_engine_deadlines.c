@@ -1,6 +1,6 @@
-// Deadlines on a processor that is simulated (simulated_cpu.h).
+// Deadlines on a CPU that is simulated (simulated_cpu.h).
 //
-// What the simulated processor has of real ones: kinds of ops run at rates of their own, which nobody knows before they
+// What the simulated CPU has of real ones: kinds of ops run at rates of their own, which nobody knows before they
 // ran; the first work ranges of an op pack weights for the others, and the last one may be short; what runs for the
 // first time is slower; times waver, some pieces of slices are interrupted, and others' work comes and goes.
 #include "fake_clock.h"
@@ -12,14 +12,14 @@
 #define STEPS 20
 #define PACKING 0.1 // of an op's time, once for all of its parts
 
-// ---- The processor --------------------------------------------------------------------------------------------------
+// ---- The CPU --------------------------------------------------------------------------------------------------
 
-typedef struct processor {
+typedef struct cpu {
     double conv, attention, others; // how much longer than the rates say
     double waver;                   // of a slice's time, to both sides
     double spike_share, spike_us;   // of milliseconds of work that are interrupted, and for how long
     double max_load;                // times that work takes while others are busy; 1: never
-} processor;
+} cpu;
 
 // What is asked for beside a size.
 typedef struct wish {
@@ -28,7 +28,7 @@ typedef struct wish {
     float step_cache;
 } wish;
 
-static const processor* s_processor;
+static const cpu* s_cpu;
 static uint64_t s_seen[4096]; // parts of ops that ran before
 static double s_load;
 static uint64_t s_load_ends_ns;
@@ -37,7 +37,7 @@ static double load_now(void)
 {
     const uint64_t now = fake_clock_now_ns();
     if (now >= s_load_ends_ns) { // another one for 0.1 to 0.5 s
-        s_load = next_random() < 0.5 ? 1.0 : 1.0 + next_random() * (s_processor->max_load - 1.0);
+        s_load = next_random() < 0.5 ? 1.0 : 1.0 + next_random() * (s_cpu->max_load - 1.0);
         s_load_ends_ns = now + (uint64_t)(1e8 + 4e8 * next_random());
     }
     return s_load;
@@ -48,9 +48,9 @@ static double op_us(const sumi_plan* plan, const sumi_op* op)
     const sumi_rates rates = simulated_rates(NULL);
     const double us = (double)sumi_plan_predict_us(plan, op, &rates);
     return us
-         * (op->kind == SUMI_OP_CONV        ? s_processor->conv
-            : op->kind == SUMI_OP_ATTENTION ? s_processor->attention
-                                            : s_processor->others);
+         * (op->kind == SUMI_OP_CONV        ? s_cpu->conv
+            : op->kind == SUMI_OP_ATTENTION ? s_cpu->attention
+                                            : s_cpu->others);
 }
 
 // What a slice takes alone; with `cold`, the memory that is touched for the first time too.
@@ -78,8 +78,8 @@ static sumi_result simulated_run(sumi_runner* runner, const sumi_plan* plan, con
                                  sumi_error* error)
 {
     (void)runner, (void)counter, (void)error;
-    double us = slice_us(plan, slice, true) * load_now() * (1.0 + s_processor->waver * (2.0 * next_random() - 1.0));
-    if (next_random() < 1e-3 * us * s_processor->spike_share) us += s_processor->spike_us;
+    double us = slice_us(plan, slice, true) * load_now() * (1.0 + s_cpu->waver * (2.0 * next_random() - 1.0));
+    if (next_random() < 1e-3 * us * s_cpu->spike_share) us += s_cpu->spike_us;
     fake_clock_pass_ns((uint64_t)(us * 1e3));
     return SUMI_OK;
 }
@@ -174,19 +174,19 @@ static void measure_sizes(const wish* w, const host_rhythm* rhythm, double whole
     close_engine(engine);
 }
 
-static tally run_hundred(const processor* p, const wish* w, const host_rhythm* rhythm)
+static tally run_hundred(const cpu* p, const wish* w, const host_rhythm* rhythm)
 {
     static const double s_shares[] = {0.4, 0.55, 0.7, 0.85, 1.0, 1.3, 2.0}; // of what all steps take
     tally t = {.late = 0};
     double whole[SIZES], least[SIZES];
-    processor quiet = *p;
+    cpu quiet = *p;
     quiet.max_load = 1.0;
     quiet.spike_share = 0.0;
-    s_processor = &quiet;
+    s_cpu = &quiet;
     s_random = 7;
     s_load_ends_ns = 0;
     measure_sizes(w, rhythm, whole, least);
-    s_processor = p;
+    s_cpu = p;
     s_load_ends_ns = 0;
     sumi_engine* engine = NULL;
     sumi_model* model = NULL;
@@ -225,10 +225,10 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
 
 static const wish s_plain = {.solver = SUMI_SOLVER_EULER};
 static const host_rhythm s_rhythms[] = {{0, 0.0}, {8000, 0.016}, {2000, 0.006}};
-static const processor s_usual = {.conv = 1.0, .attention = 1.4, .others = 1.1, .waver = 0.05, .max_load = 1.0};
+static const cpu s_usual = {.conv = 1.0, .attention = 1.4, .others = 1.1, .waver = 0.05, .max_load = 1.0};
 
 // What is left unused of deadlines that leave steps out is the margin, and less than `max_unused`.
-static void check_hundred(const char* what, const processor* p, const wish* w, double max_unused)
+static void check_hundred(const char* what, const cpu* p, const wish* w, double max_unused)
 {
     for (size_t r = 0; r < sizeof s_rhythms / sizeof *s_rhythms && t_errors == 0; r++) {
         const tally t = run_hundred(p, w, &s_rhythms[r]);
@@ -252,9 +252,9 @@ static void check_hundred(const char* what, const processor* p, const wish* w, d
 // The time of a slice is that of all its pieces, of which the first ones pack for the others.
 TEST(slices_take_what_was_measured_of_them)
 {
-    processor p = s_usual;
+    cpu p = s_usual;
     p.waver = 0.0;
-    s_processor = &p;
+    s_cpu = &p;
     s_load_ends_ns = 0;
     sumi_model* model = NULL;
     sumi_engine* engine = open_deadlines(&model);
@@ -277,18 +277,18 @@ TEST(slices_take_what_was_measured_of_them)
     close_engine(engine);
 }
 
-TEST(deadlines_are_kept_on_a_steady_processor) { check_hundred("steady", &s_usual, &s_plain, 0.25); }
+TEST(deadlines_are_kept_on_a_steady_cpu) { check_hundred("steady", &s_usual, &s_plain, 0.25); }
 
 TEST(deadlines_are_kept_beside_work_that_starts_and_stops)
 {
-    processor p = s_usual;
+    cpu p = s_usual;
     p.max_load = 2.0;
     check_hundred("changing load", &p, &s_plain, 0.25);
 }
 
 TEST(deadlines_are_kept_when_slices_are_interrupted)
 {
-    processor p = s_usual;
+    cpu p = s_usual;
     p.spike_share = 0.02;
     p.spike_us = 4000.0;
     check_hundred("interrupted", &p, &s_plain, 0.25);
@@ -297,7 +297,7 @@ TEST(deadlines_are_kept_when_slices_are_interrupted)
 // The decoder is made of convolutions, which no step has any of: nothing says how long they take before the first one.
 TEST(deadlines_are_kept_where_guesses_are_wrong)
 {
-    processor p = s_usual;
+    cpu p = s_usual;
     p.conv = 1.5;
     check_hundred("slow convolutions", &p, &s_plain, 0.25);
     p.conv = 0.6;
@@ -326,7 +326,7 @@ TEST(deadlines_are_kept_by_jobs_that_reuse)
     check_hundred("some reused", &s_usual, &w, 0.25);
     w.step_cache = 1.0f; // three in a row
     check_hundred("most reused", &s_usual, &w, 0.25);
-    processor p = s_usual;
+    cpu p = s_usual;
     p.max_load = 2.0;
     check_hundred("most reused, changing load", &p, &w, 0.45);
     w = (wish){SUMI_SOLVER_DPMPP_2M, 3.0f, 0.2f, 0.7f, 1.0f};
@@ -342,9 +342,9 @@ TEST(the_time_left_counts_reused_evaluations)
     static struct {
         double now, left;
     } s_polls[MAX_POLLS];
-    processor p = s_usual;
+    cpu p = s_usual;
     p.waver = 0.0;
-    s_processor = &p;
+    s_cpu = &p;
     s_load_ends_ns = 0;
     s_random = 7;
     sumi_model* model = NULL;
@@ -385,7 +385,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     fake_clock_begin(TICK_NS);
     RUN(slices_take_what_was_measured_of_them);
-    RUN(deadlines_are_kept_on_a_steady_processor);
+    RUN(deadlines_are_kept_on_a_steady_cpu);
     RUN(deadlines_are_kept_beside_work_that_starts_and_stops);
     RUN(deadlines_are_kept_when_slices_are_interrupted);
     RUN(deadlines_are_kept_where_guesses_are_wrong);

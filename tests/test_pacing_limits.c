@@ -52,7 +52,7 @@ TEST(slices_do_not_follow_every_change)
     }
 }
 
-TEST(pieces_on_a_processor_end_with_the_budget)
+TEST(pieces_on_a_cpu_end_with_the_budget)
 {
     static const struct {
         uint32_t budget_us;
@@ -84,8 +84,8 @@ TEST(turns_fit_into_what_is_left)
         int work;
         double predicted_us, in_flight_us, elapsed_us;
         bool fits;
-    } s_rows[] = {{"processor: it fits", false, false, PIECE, 1000, 0, 3000, true},
-                  {"processor: it does not", false, false, SLICE, 1001, 0, 3000, false},
+    } s_rows[] = {{"CPU: it fits", false, false, PIECE, 1000, 0, 3000, true},
+                  {"CPU: it does not", false, false, SLICE, 1001, 0, 3000, false},
                   {"a piece within 200", true, false, PIECE, 50, 9000, 150, true},
                   {"a piece beyond 200", true, false, PIECE, 51, 0, 150, false},
                   {"preparing within 1600", true, false, PREPARING, 100, 9000, 1500, true},
@@ -298,7 +298,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(slices_follow_the_budget);
     RUN(slices_do_not_follow_every_change);
-    RUN(pieces_on_a_processor_end_with_the_budget);
+    RUN(pieces_on_a_cpu_end_with_the_budget);
     RUN(turns_fit_into_what_is_left);
     RUN(own_work_takes_more_of_a_frame_than_slices);
     RUN(a_device_ends_after_what_was_submitted);

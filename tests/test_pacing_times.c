@@ -37,7 +37,7 @@ typedef struct known {
 // A measurement of a kind, and what is known before and after it. Without words the slice ran on a device, behind
 // others, and a job has 30 of its kind. The words: `ops` of its kind were measured before; `few` are in a job; the
 // slice was `alone`, behind an empty kernel (`delay`) that kernels of others have held up (`crowded`), or on the
-// `processor`.
+// `CPU`.
 typedef struct row {
     const char* what;
     known before;
@@ -56,7 +56,7 @@ static sumi_time_measured measured_of(const row* r)
                                 .now_us = r->before.us > 0.0f ? (double)r->before.us : r->op_us,
                                 .op_us = r->op_us,
                                 .op_is_known = strstr(r->words, "ops") != NULL,
-                                .has_device = strstr(r->words, "processor") == NULL,
+                                .has_device = strstr(r->words, "CPU") == NULL,
                                 .is_alone = strstr(r->words, "alone") != NULL,
                                 .has_delay = strstr(r->words, "delay") || strstr(r->words, "crowded"),
                                 .is_crowded = strstr(r->words, "crowded") != NULL,
@@ -76,7 +76,7 @@ static const row s_rows[] = {
     {"as predicted", {.us = 0}, 1400, 1000, "ops", BEGIN, KNOWN, {.us = 1400}, true},
     {"far above a guess", {.us = 0}, 3000, 1000, "", BEGIN, KNOWN, {.us = 3000}, true},
     {"far above the prediction", {.us = 0}, 1600, 1000, "ops", BEGIN, DOUBTED, {1500, 1600, 1, 0}, false},
-    {"the same on the processor", {.us = 0}, 1600, 1000, "ops, processor", BEGIN, KNOWN, {.us = 1600}, true},
+    {"the same on the CPU", {.us = 0}, 1600, 1000, "ops, CPU", BEGIN, KNOWN, {.us = 1600}, true},
     {"too few follow for a doubt", {.us = 0}, 1600, 1000, "ops, few", BEGIN, KNOWN, {.us = 1600}, false},
     {"too few follow, others were seen", {.us = 0}, 1600, 1000, "crowded, few", BEGIN, KNOWN, {.us = 1500}, false},
     {"others were seen", {.us = 0}, 1600, 1000, "crowded", BEGIN, DOUBTED, {1500, 1600, 1, 0}, false},
@@ -108,7 +108,7 @@ static const row s_rows[] = {
     {"not long enough for a wait", {1000, 0, 0, 7}, 2000, 1500, "alone", LEARN, KNOWN, {.us = 1010}, true},
     {"known, an empty kernel waited", {.us = 1000}, 2001, 1500, "alone, delay", LEARN, KNOWN, {.us = 1010}, true},
     {"behind others", {.us = 1000}, 2001, 0, "", LEARN, KNOWN, {.us = 1010}, true},
-    {"alone on the processor", {.us = 1000}, 2001, 1500, "alone, processor", LEARN, KNOWN, {.us = 1010}, true},
+    {"alone on the CPU", {.us = 1000}, 2001, 1500, "alone, CPU", LEARN, KNOWN, {.us = 1010}, true},
     {"less than half after waits", {1000, 0, 0, 3}, 499, 0, "", REPLACE, KNOWN, {.us = 499}, true},
     {"half after waits", {1000, 0, 0, 3}, 500, 0, "", LEARN, KNOWN, {.us = 625}, true},
     {"known, far above other ops", {.us = 5000}, 5000, 1000, "alone", LEARN, KNOWN, {5000, 0, 0, 1}, false},

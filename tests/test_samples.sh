@@ -104,7 +104,7 @@ if check "xml_prompt" cook xml_prompt $model "two friends in the rain" "$folder/
     check "the command line, XML" "$bin/sumi" generate --quiet --model $model --prompt "$(cat "$folder/xml-cli.txt")" --seed 7 -o "$folder/xml-cli.png" && same "the recipe's picture, XML" "$folder/xml.png" "$folder/xml-cli.png"
 fi
 
-# On the processor the budget is half of the arena. On a GPU the weights come on top, and may be streamed.
+# On the CPU the budget is half of the arena. On a GPU the weights come on top, and may be streamed.
 if check "memory_budget" cook memory_budget $model "$prompt" "$folder/budget.png"; then
     cat "$out"
     check "a short budget makes tiles or streams" grep -qE 'half of the arena: .*(in tiles|are streamed)' "$out"

@@ -1,8 +1,8 @@
-// A fixed piece of work, and how many processor seconds it took: the only line that it prints. tests/run.sh runs it
+// A fixed piece of work, and how many CPU seconds it took: the only line that it prints. tests/run.sh runs it
 // between the tests, on as many cores as the tests have, and so learns how much slower than the machine of list.txt's
 // times this one is, busy neighbours included. It does what the tests do, each for about a third of the time:
 //
-//   products of floats     with the widest vectors that the processor has, as the library does on the CPU
+//   products of floats     with the widest vectors that the CPU has, as the library does on the CPU
 //   jumps in 16 MiB        what parsers, allocators and the sanitizers' shadow memory do: caches that others share
 //   a sort of integers     branches that cannot be predicted: scripts and compilers
 //

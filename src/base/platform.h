@@ -1,4 +1,4 @@
-// The only interface to the operating system: clock, threads, locks, mapped files, system libraries, processor
+// The only interface to the operating system: clock, threads, locks, mapped files, system libraries, CPU
 // features. platform.c is the only file that includes OS headers.
 #ifndef SUMI_BASE_PLATFORM_H
 #define SUMI_BASE_PLATFORM_H

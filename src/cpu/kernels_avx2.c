@@ -1,5 +1,5 @@
 // The inner loops with AVX2, FMA and F16C. This file selects the instruction set, not compiler flags, so that one build
-// runs on every processor.
+// runs on every CPU.
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)) && !defined(__clang__)
 // With the -O1 of the sanitizer builds gcc keeps a tile's accumulators in memory and checks each access, and the tests

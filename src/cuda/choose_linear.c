@@ -259,7 +259,7 @@ const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_
 static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cuda_shape* s,
                                   bool has_wide_multiprocessors, sumi_cuda_linear_choice* best)
 {
-    const int64_t processors = sumi_max_int(device->multiprocessors, 1);
+    const int64_t multiprocessors = sumi_max_int(device->multiprocessors, 1);
     const int32_t max_rows = s->m <= 32 ? 32 : s->m <= 128 || s->n <= 64 ? 64 : 128;
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) { // the first kernel that fits; they are sorted by size
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
@@ -271,15 +271,15 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
         *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_PORTABLE, i, 1, kernel->rows};
         if (tiles > ARRIVALS) return true;
         if (kernel->rows == 32) { // small blocks: about 2.4 per multiprocessor
-            const int64_t split = (12 * processors / 5 + tiles / 2) / tiles;
+            const int64_t split = (12 * multiprocessors / 5 + tiles / 2) / tiles;
             best->split = sumi_max_int(1, sumi_min_int((int32_t)(split < 16 ? split : 16), s->k / 384));
             return true;
         }
-        double least = (double)((tiles + processors - 1) / processors);
-        for (int32_t split = 2; split <= 16 && s->k / split >= 384 && tiles * split <= 2 * processors; split++) {
+        double least = (double)((tiles + multiprocessors - 1) / multiprocessors);
+        for (int32_t split = 2; split <= 16 && s->k / split >= 384 && tiles * split <= 2 * multiprocessors; split++) {
             // the second term: adding the partial sums
-            const double cost =
-                (double)((tiles * split + processors - 1) / processors) / split + split * 0.05 * 2560.0 / s->k;
+            const double cost = (double)((tiles * split + multiprocessors - 1) / multiprocessors) / split
+                              + split * 0.05 * 2560.0 / s->k;
             if (cost < least) {
                 least = cost;
                 best->split = split;
@@ -293,7 +293,7 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
 static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* device, const sumi_cuda_shape* s)
 {
     const bool has_wide_multiprocessors = sumi_cuda_has_wide_multiprocessors(device);
-    const int64_t processors = sumi_max_int(device->multiprocessors, 1);
+    const int64_t multiprocessors = sumi_max_int(device->multiprocessors, 1);
     sumi_cuda_linear_choice best = {SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     if (s->operands != SUMI_CUDA_E4M3 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)
         && choose_portable_split(device, s, has_wide_multiprocessors, &best))
@@ -313,7 +313,7 @@ static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* d
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(kernel->shared + 1024);
         const int32_t blocks = sumi_max_int(1, sumi_min_int(kernel->blocks, fitting));
         const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols),
-                      at_once = processors * blocks;
+                      at_once = multiprocessors * blocks;
         const double rate = (kernel->cols == 256   ? 1.0
                              : kernel->rows == 128 ? 0.97
                                                    : 0.84)
@@ -321,7 +321,7 @@ static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* d
         // A block that has its multiprocessor to itself in the last round takes 1.2 of its share of a full one.
         const int64_t left = tiles % at_once;
         double rounds = (double)(tiles / at_once) * blocks; // of one block per multiprocessor
-        if (left > 0) rounds += blocks > 1 && left <= processors ? 1.2 : blocks;
+        if (left > 0) rounds += blocks > 1 && left <= multiprocessors ? 1.2 : blocks;
         const double cost = rounds * kernel->rows * kernel->cols / rate;
         if (best.method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;

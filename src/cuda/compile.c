@@ -47,9 +47,9 @@ sumi_result sumi_cuda_compile_begin(sumi_heap* heap, const sumi_cuda_device* dev
     compiler->items = items;
     compiler->count = count;
     compiler->start = (sumi_thread_start){compile_main, compiler, true, "sumi kernels"};
-    const int32_t processors = sumi_cpu_count();
+    const int32_t cpu_count = sumi_cpu_count();
     int32_t threads = count < MAX_THREADS ? count : MAX_THREADS;
-    if (threads > processors && processors >= 1) threads = processors;
+    if (threads > cpu_count && cpu_count >= 1) threads = cpu_count;
     while (compiler->thread_count < threads
            && sumi_thread_begin(&compiler->threads[compiler->thread_count], &compiler->start))
         compiler->thread_count++;

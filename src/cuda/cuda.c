@@ -40,7 +40,7 @@
 
 // ---- Before a run ---------------------------------------------------------------------------------------------------
 
-// In the first cuMemFreeAsync of a context the driver makes its memory pool, which takes 7 to 12 ms of the processor; the
+// In the first cuMemFreeAsync of a context the driver makes its memory pool, which takes 7 to 12 ms of the CPU; the
 // next ones take microseconds (H100, driver 580). The first picture would pay for this in a frame of the host program.
 static void free_first(const sumi_cuda* cuda)
 {

@@ -313,14 +313,14 @@ static sumi_result quantize(const sumi_cuda_run* run, product* p)
                                     .rows = p->shape.m,
                                     .cols = p->ldx};
     void* params[] = {&args};
-    const int32_t processors = sumi_max_int(run->device->multiprocessors, 1);
-    sumi_cuda_grid grid = {(uint32_t)sumi_min_int(p->shape.m, 8 * processors), 1, 1, SUMI_ROWS_THREADS, 0};
+    const int32_t multiprocessors = sumi_max_int(run->device->multiprocessors, 1);
+    sumi_cuda_grid grid = {(uint32_t)sumi_min_int(p->shape.m, 8 * multiprocessors), 1, 1, SUMI_ROWS_THREADS, 0};
     const char* name = p->shape.operands == SUMI_CUDA_INT8 ? "sumi_rotate_rows_any" : "sumi_quantize_rows";
     for (int32_t chunks = 3; chunks <= 5 && p->shape.operands == SUMI_CUDA_INT8; chunks += 2) {
         const int32_t threads = SUMI_ROTATE_THREADS(p->ldx, chunks);
         if (threads > SUMI_ROTATE_MAX_THREADS) continue;
         name = chunks == 3 ? "sumi_rotate_rows_3" : "sumi_rotate_rows_5";
-        grid.x = (uint32_t)sumi_min_int(p->shape.m, SUMI_ROTATE_LIMIT / threads * processors);
+        grid.x = (uint32_t)sumi_min_int(p->shape.m, SUMI_ROTATE_LIMIT / threads * multiprocessors);
         grid.block = (uint32_t)threads;
         break;
     }

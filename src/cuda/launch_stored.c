@@ -103,12 +103,12 @@ static int32_t choose_tile(const sumi_cuda_device* device, int32_t type, bool is
 // How many blocks of a cluster share the chunks of a tile: the fewest that make the longest block's work shortest. All
 // clusters run at once. The blocks of a cluster run on one group of 16 or 18 multiprocessors. Some of these may be
 // missing, so only a limited number of large clusters fits.
-static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t chunks)
+static int32_t choose_cluster(int32_t multiprocessors, int32_t tiles, int32_t chunks)
 {
     enum { GROUP = 18, SURE = 16 };
     int32_t cluster = 1;
     for (int32_t c = 2; c <= sumi_min_int(chunks, SUMI_GEMM_STORED_SM90_CLUSTER); c++) {
-        if (processors / GROUP * (SURE / c) >= tiles) cluster = c;
+        if (multiprocessors / GROUP * (SURE / c) >= tiles) cluster = c;
     }
     return sumi_divide_up(chunks, sumi_divide_up(chunks, cluster));
 }
@@ -133,19 +133,19 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     if (tile < 0) return none;
     const int32_t tile_rows = s_tiles[tile].rows, cols = is_hopper ? 64 * s_tiles[tile].groups : SUMI_GEMM_STORED_COLS,
                   across = sumi_divide_up(rows, tile_rows), tiles = sumi_divide_up(weight->rows, cols),
-                  processors = device->multiprocessors > 0 ? device->multiprocessors : 1;
+                  multiprocessors = device->multiprocessors > 0 ? device->multiprocessors : 1;
     if ((int64_t)tiles * across > ARRIVALS) return none;
     int32_t blocks, cluster = 1; // Hopper: number of blocks; otherwise: splits of k
     if (is_hopper) {
         const int32_t chunks = sumi_divide_up(weight->cols, 256),
-                      available = processors / across < 1 ? 1 : processors / across, work = tiles * chunks;
+                      available = multiprocessors / across < 1 ? 1 : multiprocessors / across, work = tiles * chunks;
         cluster = choose_cluster(available, tiles, chunks);
         blocks = cluster * tiles;
         if (cluster == 1 && (blocks > available || chunks - work / available > SHARING_CHUNKS))
             blocks = sumi_min_int(available, work / 2); // an equal share of all chunks, two at least
     } else { // as many as fill the multiprocessors, at least 512 elements of k each
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024),
-                      max_blocks = processors * (fitting < 1 ? 1 : sumi_min_int(fitting, 4));
+                      max_blocks = multiprocessors * (fitting < 1 ? 1 : sumi_min_int(fitting, 4));
         blocks = sumi_min_int(sumi_min_int(max_blocks / (tiles * across), weight->cols / 512), MAX_SPLIT);
     }
     blocks = blocks < 1 ? 1 : blocks;

@@ -19,7 +19,7 @@ typedef struct source {
 } source;
 
 // An image of PTX of at least this size waits until a plan wants it. All smaller ones together take the driver three
-// seconds of processor time (H100).
+// seconds of CPU time (H100).
 #define LARGE_IMAGE (256u << 10)
 
 typedef struct kernel {

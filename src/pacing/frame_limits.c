@@ -67,7 +67,7 @@ void sumi_frame_limits_begin(sumi_frame_limits* limits, const sumi_frame_call* c
     const bool has_budget = call->budget_us != SUMI_FOREVER;
     limits->max_pending_us = has_budget ? call->budget_us : SUMI_MAX_PENDING_US;
     limits->max_thread_us = has_budget && call->has_device ? MAX_PIECE_US : 0.0;
-    // The processor's slices are cut while they run.
+    // The CPU's slices are cut while they run.
     if (call->has_device) adapt_slices(limits, call);
     else limits->end_ns = has_budget ? call->now_ns + (uint64_t)call->budget_us * 1000 : 0;
 }

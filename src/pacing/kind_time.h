@@ -60,7 +60,7 @@ typedef struct sumi_time_measured {
     double now_us;          // its prediction now
     double op_us;           // its prediction from times of ops of the same kind; needed if it is alone or unmeasured
     bool op_is_known;       // such ops were measured before
-    bool has_device;        // false: slices run on the processor, where they wait for nothing
+    bool has_device;        // false: slices run on the CPU, where they wait for nothing
     bool has_waits;         // it waited for streamed weights
     bool is_alone;          // nothing of ours was in flight or had been submitted in the same update
     bool has_delay;         // its time begins after an empty kernel

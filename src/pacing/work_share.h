@@ -10,13 +10,13 @@ typedef struct sumi_work_share {
     uint64_t begin_ns; // when the current measurement began (steady clock); 0: no measurement is in progress
     double work_us;    // work done since begin_ns
     double share;      // moving average of work time / wall-clock time, in (0, 1]; 0: not known yet
-    // Updates of the host program, on a processor only.
+    // Updates of the host program, on a CPU only.
     double budget_us;          // budget of the newest update; 0: none
     uint64_t update_ns;        // when the newest update began (steady clock); 0: there was none
     double update_interval_us; // moving average of the time between updates; 0: not known yet
 } sumi_work_share;
 
-// On a processor: an update with this budget begins, or, with SUMI_FOREVER, a call without a budget. It is called even
+// On a CPU: an update with this budget begins, or, with SUMI_FOREVER, a call without a budget. It is called even
 // without work, because it measures the time between updates.
 void sumi_work_share_follow(sumi_work_share* share, uint32_t budget_us, uint64_t now_ns);
 // Begins a measurement. begin_ns 0: it begins with the next sumi_work_share_measure. slice_us is the length of slices;
