@@ -224,7 +224,7 @@ TEST(every_function_is_there_and_nothing_is_pending)
         f->held_bytes(runner, held_bytes);
         CHECK(held_bytes[0] + held_bytes[1] + held_bytes[2] + held_bytes[3] == 0);
         const sumi_weight* list[] = {&c.weight};
-        f->set_budget(runner, 1);
+        f->set_memory_limit(runner, 1);
         f->trim(runner);
         CHECK(!f->evict(runner, &b.plan));
         f->release_weights(runner, list, 1);

@@ -336,7 +336,7 @@ TEST(streamed_weights_are_there_when_they_are_used)
                   && need.device_bytes <= budget);
             CHECK(need.streamed_bytes <= streamed && need.streamed_bytes <= all.weight_bytes);
             streamed = need.streamed_bytes;
-            b.runner->functions->set_budget(b.runner, budget);
+            b.runner->functions->set_memory_limit(b.runner, budget);
             fake_complete_after(variant % 4 < 2 ? 0 : 2);
             b.meter.peak = b.meter.held; // what an earlier, smaller budget has left
             CHECK(run_watched(&b, n, &s_watch, variant % 4 >= 2, &error) == SUMI_OK);
@@ -375,7 +375,7 @@ TEST(weights_with_a_change_are_streamed_as_sums)
         const uint64_t budget = smallest_budget(&b, &n->plan);
         sumi_device_need need;
         CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK);
-        b.runner->functions->set_budget(b.runner, budget);
+        b.runner->functions->set_memory_limit(b.runner, budget);
         fake_complete_after(variant < 2 ? 0 : 2);
         CHECK(run_watched(&b, n, &s_watch, variant >= 2, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
@@ -405,7 +405,7 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     open_bench(&b, false);
     map_weights(&b, n);
     CHECK(write_network(b.runner, n, &b.heap, 100000, &error) == SUMI_OK);
-    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+    b.runner->functions->set_memory_limit(b.runner, smallest_budget(&b, &n->plan));
     CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK
           && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan);
@@ -458,7 +458,7 @@ TEST(mappings_that_cannot_be_locked_get_images)
         open_bench(&b, false);
         map_weights(&b, n);
         CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
-        b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+        b.runner->functions->set_memory_limit(b.runner, smallest_budget(&b, &n->plan));
         if (nth > 0) fake_fail_call("cuMemHostRegister", nth, CUDA_ERROR_NOT_SUPPORTED);
         CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
@@ -486,7 +486,7 @@ TEST(tables_are_read_where_they_lie)
         if (changed) give_change(n, WEIGHTS);
         open_bench(&b, false);
         CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
-        b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+        b.runner->functions->set_memory_limit(b.runner, smallest_budget(&b, &n->plan));
         CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
         const sumi_device_resident* table =
             sumi_device_weights_find(&((const sumi_cuda*)b.runner)->stock.weights, &n->table, SUMI_DEVICE_FORM_MATRIX);
@@ -512,7 +512,7 @@ TEST(large_tables_are_pinned_in_pieces)
     n->table = weight_of(WEIGHTS, LARGE_ROWS, s_data, SUMI_DTYPE_BF16);
     open_bench(&b, false);
     CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
-    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+    b.runner->functions->set_memory_limit(b.runner, smallest_budget(&b, &n->plan));
     uint64_t most = 0;
     int32_t calls = 0;
     float progress;
@@ -552,7 +552,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
         // The table has to be pinned, so it goes first.
         const uint64_t budget = smallest_budget(&b, &n->plan) + 200000;
-        b.runner->functions->set_budget(b.runner, budget);
+        b.runner->functions->set_memory_limit(b.runner, budget);
         b.meter.refused_pinned = WIDTH * WIDTH * 6; // images of this file's weights; not slots, nor the ring of inputs
         CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OUT_OF_HOST_MEMORY);
         CHECK(strstr(error.text, "memory_budget_bytes") != NULL);
@@ -596,7 +596,7 @@ TEST(alternatives_find_their_weights)
             sumi_device_need need;
             CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK && need.fits);
             streamed = need.streamed_bytes;
-            b.runner->functions->set_budget(b.runner, budget);
+            b.runner->functions->set_memory_limit(b.runner, budget);
             fake_complete_after(variant % 4 < 2 ? 0 : 2);
             s_alternatives = 0;
             CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK); // also uploads weights
@@ -638,7 +638,7 @@ TEST(any_order_of_slices_finds_its_weights)
     make_weights(n);
     open_bench(&b, false);
     CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
-    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+    b.runner->functions->set_memory_limit(b.runner, smallest_budget(&b, &n->plan));
     CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK);
     CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     b.runner->functions->start(b.runner, &n->plan);
@@ -672,7 +672,7 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     open_bench(&b, false);
     const sumi_runner_functions* f = b.runner->functions;
     CHECK(write_network(b.runner, n, &b.heap, 0, &error) == SUMI_OK); // an op is a slice
-    f->set_budget(b.runner, smallest_budget(&b, &n->plan));           // a ring of one weight
+    f->set_memory_limit(b.runner, smallest_budget(&b, &n->plan));     // a ring of one weight
     CHECK(f->reserve(b.runner, &n->plan, &error) == SUMI_OK);
     CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     fake_complete_after(2);

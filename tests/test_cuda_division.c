@@ -299,7 +299,7 @@ TEST(a_run_copies_what_it_reads_once_at_most_once)
         sumi_device_need need;
         CHECK(f->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK);
         if (!need.fits) continue;
-        f->set_budget(b.runner, budget);
+        f->set_memory_limit(b.runner, budget);
         CHECK(f->reserve(b.runner, &n->plan, &error) == SUMI_OK);
         CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
@@ -356,7 +356,7 @@ TEST(what_is_read_once_leaves_before_what_steps_read)
     CHECK(plan_slice(&other->plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, &error) == SUMI_OK);
     sumi_device_need need;
     CHECK(f->need(b.runner, &n->plan, 1ull << 40, &need, &error) == SUMI_OK && need.streamed_bytes == 0);
-    f->set_budget(b.runner, need.device_bytes + 1000);
+    f->set_memory_limit(b.runner, need.device_bytes + 1000);
     CHECK(plan_ready(b.runner, &n->plan, &error) == SUMI_OK);
     CHECK_NUMBER(count_placed(&b, n, 0, WEIGHTS), WEIGHTS);
     CHECK(plan_ready(b.runner, &other->plan, &error) == SUMI_OK);

@@ -3,7 +3,7 @@
 // bytes; no budget is exceeded; and a call that fails leaves nothing behind.
 #include "at_once.h"
 #include "device/choose_forms.h"
-#include "device/device_budget.h"
+#include "device/memory_share.h"
 #include "device/stored.h"
 #include "device/upload.h"
 #include "device/weight_forms.h"
@@ -259,7 +259,7 @@ static uint64_t needed_bytes(shelf* s, uint64_t budget, bool* out_fits)
 // Prepares and runs a plan that fits, within the budget of the stock.
 static void draw(shelf* s)
 {
-    s->toy.limit_bytes = s->stock.budget;
+    s->toy.limit_bytes = s->stock.memory_limit;
     sumi_device_release_blocks(&s->stock); // as a runner trims
     const sumi_result result = prepare(s);
     CHECK_NUMBER(result, SUMI_OK);
@@ -289,7 +289,7 @@ static int32_t run_budgets(const sumi_plan* plan, const budget_case* c)
     for (size_t i = 0; i < sizeof s_percents / sizeof *s_percents && t_errors == 0; i++) {
         const uint64_t budget = whole / 100 * (uint64_t)s_percents[i];
         (void)needed_bytes(&s, budget, &fits);
-        sumi_device_set_budget(&s.stock, budget);
+        sumi_device_set_memory_limit(&s.stock, budget);
         if (fits) {
             draw(&s);
             streaming += s.record->division.streamed_bytes > 0;
@@ -401,16 +401,16 @@ TEST(two_models_take_turns)
     const uint64_t larger = needed[0] > needed[1] ? needed[0] : needed[1];
     for (int turn = 0; turn < 6 && t_errors == 0; turn++) {
         s.record = &s.records[turn % 2];
-        sumi_device_set_budget(&s.stock, turn < 4 ? larger + larger / 20 : larger / 2);
+        sumi_device_set_memory_limit(&s.stock, turn < 4 ? larger + larger / 20 : larger / 2);
         draw(&s);
     }
-    sumi_device_set_budget(&s.stock, larger / 4);
+    sumi_device_set_memory_limit(&s.stock, larger / 4);
     sumi_device_release_blocks(&s.stock);
     sumi_device_trim(&s.stock);
     CHECK(s.toy.held <= larger / 4);
     while (sumi_device_evict(&s.stock, NULL)) continue;
     CHECK_NUMBER(s.toy.held, s.stock.weight_ring.bytes);
-    sumi_device_set_budget(&s.stock, 0);
+    sumi_device_set_memory_limit(&s.stock, 0);
     for (int i = 0; i < 2 && t_errors == 0; i++) {
         s.record = &s.records[i];
         draw(&s);
@@ -440,7 +440,7 @@ TEST(weights_without_pinned_memory_come_from_their_file)
         open_shelf(&s, TOY_COPIES_LATE, 2);
         s.toy.locks_pages = false;
         add_plan(&s, &plan);
-        sumi_device_set_budget(&s.stock, smallest_budget(&s));
+        sumi_device_set_memory_limit(&s.stock, smallest_budget(&s));
         if (is_short) s.toy.pieces_left = pieces / 2;
         draw(&s);
         if (!is_short) pieces = -1 - s.toy.pieces_left;
@@ -470,7 +470,7 @@ TEST(any_call_of_the_device_may_fail)
         open_shelf(&s, n % 2 == 0 ? TOY_COPIES_LATE : TOY_WORK_LATE, 1 + (int32_t)(n % 2));
         s.toy.locks_pages = n % 3 != 0;
         add_plan(&s, &plan);
-        sumi_device_set_budget(&s.stock, smallest_budget(&s));
+        sumi_device_set_memory_limit(&s.stock, smallest_budget(&s));
         s.toy.fail_at = n;
         sumi_result result = prepare(&s);
         if (result == SUMI_OK) result = run(&s);

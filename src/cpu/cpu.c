@@ -292,7 +292,7 @@ static bool cpu_is_ready(const sumi_runner* runner, const sumi_plan* plan)
 
 // ---- Memory of a device, which there is none of ---------------------------------------------------------------------
 
-static void cpu_set_budget(sumi_runner* runner, uint64_t bytes) { (void)runner, (void)bytes; }
+static void cpu_set_memory_limit(sumi_runner* runner, uint64_t bytes) { (void)runner, (void)bytes; }
 
 static void cpu_trim(sumi_runner* runner) { (void)runner; }
 
@@ -327,12 +327,12 @@ static void cpu_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4])
 
 // ---- Plans ----------------------------------------------------------------------------------------------------------
 
-static sumi_result cpu_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
+static sumi_result cpu_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t memory_limit,
                             sumi_device_need* out_need, sumi_error* error)
 {
     (void)error;
     const uint64_t bytes = plan->arena_bytes + cpu_scratch_bytes(runner, plan);
-    *out_need = (sumi_device_need){.device_bytes = bytes, .fits = budget == 0 || bytes <= budget};
+    *out_need = (sumi_device_need){.device_bytes = bytes, .fits = memory_limit == 0 || bytes <= memory_limit};
     return SUMI_OK;
 }
 
@@ -392,7 +392,7 @@ static const sumi_runner_functions s_functions = {.destroy = cpu_destroy,
                                                   .compiling = cpu_compiling,
                                                   .prepare = cpu_prepare,
                                                   .is_ready = cpu_is_ready,
-                                                  .set_budget = cpu_set_budget,
+                                                  .set_memory_limit = cpu_set_memory_limit,
                                                   .trim = cpu_trim,
                                                   .evict = cpu_evict,
                                                   .capacity = cpu_capacity,

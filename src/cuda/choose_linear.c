@@ -132,8 +132,8 @@ uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m
 }
 
 // Costs on 9.0, in units of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200 in bf16.
-// tests/tune_cuda_linear.c measures the times that they stand for. All but s_launch were set together, by the times of single
-// products on an H100 and by forwards there, where the power limit sometimes decides otherwise.
+// tests/tune_cuda_linear.c measures the times that they stand for. All but s_launch were set together, by the times of
+// single products on an H100 and by forwards there, where the power limit sometimes decides otherwise.
 static const double s_launch = 3.0; // once per launch
 // Epilogue of a tile that no other work hides, with the filling of the stages. With ping-pong only the last tile's counts.
 static const double s_tile_end = 5.0, s_tile_end_8bit = 2.0;

@@ -1,4 +1,4 @@
-// The runner of one GPU: how a run proceeds. It uses failure.h, plan_records.h, transfers.h and device_budget.h.
+// The runner of one GPU: how a run proceeds. It uses failure.h, plan_records.h, transfers.h and memory_share.h.
 //
 //   compute stream   [write ..] [counter] e slice e slice e  [fetch] f  [counter] e slice e ..
 //
@@ -28,8 +28,8 @@
 #include "cuda/state.h"
 #include "cuda/targets.h"
 #include "cuda/transfers.h"
-#include "device/device_budget.h"
 #include "device/device_memory.h"
+#include "device/memory_share.h"
 #include "device/residency.h"
 #include "device/streaming.h"
 #include "device/upload.h"
@@ -124,9 +124,9 @@ static int32_t cuda_compiling(const sumi_runner* runner, int32_t* out_done)
 static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     if (record == NULL || !record->held.is_reserved || !record->held.has_weights
-        || record->held.division_budget != cuda->stock.budget)
+        || record->held.division_limit != cuda->stock.memory_limit)
         return false;
-    if (cuda->stock.budget == 0 ? cuda->stock.weight_ring.address != 0 : !record->held.fits_budget) return false;
+    if (cuda->stock.memory_limit == 0 ? cuda->stock.weight_ring.address != 0 : !record->held.fits_limit) return false;
     if (record->held.list.cursor < record->held.list.count
         || record->held.division.ring_bytes > cuda->stock.weight_ring.bytes)
         return false;
@@ -153,8 +153,8 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_device_divide_plan(&cuda->stock, &record->held, error));
     SUMI_TRY(sumi_device_make_fit(&cuda->stock, &record->held, error));
     SUMI_TRY(sumi_device_reserve_ring(&cuda->stock, &record->held, error));
-    SUMI_ASSERT(cuda->stock.budget != 0 || cuda->stock.weight_ring.address == 0 || cuda->flight_count == 0);
-    if (cuda->stock.budget == 0) sumi_device_release_ring(&cuda->stock); // nothing is streamed any more
+    SUMI_ASSERT(cuda->stock.memory_limit != 0 || cuda->stock.weight_ring.address == 0 || cuda->flight_count == 0);
+    if (cuda->stock.memory_limit == 0) sumi_device_release_ring(&cuda->stock); // nothing is streamed any more
     cuda->stock.weights.uses_single_slabs = record->held.division.streams;
     bool has_all = false;
     const bool sends = record->held.list.cursor < record->held.list.count || cuda->stock.weights.upload != NULL;
@@ -577,7 +577,7 @@ static const sumi_runner_functions s_functions = {.destroy = cuda_destroy,
                                                   .compiling = cuda_compiling,
                                                   .prepare = cuda_prepare,
                                                   .is_ready = cuda_is_ready,
-                                                  .set_budget = sumi_cuda_runner_set_budget,
+                                                  .set_memory_limit = sumi_cuda_runner_set_memory_limit,
                                                   .trim = sumi_cuda_runner_trim,
                                                   .evict = sumi_cuda_runner_evict,
                                                   .capacity = sumi_cuda_runner_capacity,

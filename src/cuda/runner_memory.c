@@ -5,22 +5,22 @@
 #include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "cuda/transfers.h"
-#include "device/device_budget.h"
+#include "device/memory_share.h"
 #include <string.h>
 
-sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
+sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t memory_limit,
                                   sumi_device_need* out_need, sumi_error* error)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
     const sumi_device_plan measured = {.plan = plan, .scratch_bytes = sumi_cuda_runner_scratch_bytes(runner, plan)};
-    SUMI_TRY(sumi_device_measure_need(&cuda->stock, &measured, budget, out_need, error));
+    SUMI_TRY(sumi_device_measure_need(&cuda->stock, &measured, memory_limit, out_need, error));
     out_need->pinned_bytes += sumi_cuda_pinned_bytes(plan);
     return SUMI_OK;
 }
 
-void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes)
+void sumi_cuda_runner_set_memory_limit(sumi_runner* runner, uint64_t bytes)
 {
-    sumi_device_set_budget(&((sumi_cuda*)runner)->stock, bytes);
+    sumi_device_set_memory_limit(&((sumi_cuda*)runner)->stock, bytes);
 }
 
 static sumi_result reserve_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_error* error)
@@ -73,7 +73,7 @@ void sumi_cuda_runner_trim(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->stock.budget == 0 || sumi_device_held_bytes(&cuda->stock.memory) <= cuda->stock.budget
+    if (cuda->stock.memory_limit == 0 || sumi_device_held_bytes(&cuda->stock.memory) <= cuda->stock.memory_limit
         || !sumi_cuda_enter_quietly(cuda, &scope))
         return;
     sumi_cuda_release_memory(cuda);

@@ -3,9 +3,9 @@
 #define SUMI_CUDA_RUNNER_MEMORY_H
 #include "cuda/state.h"
 
-sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
+sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t memory_limit,
                                   sumi_device_need* out_need, sumi_error* error);
-void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes);
+void sumi_cuda_runner_set_memory_limit(sumi_runner* runner, uint64_t bytes);
 sumi_result sumi_cuda_runner_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error);
 void sumi_cuda_release_memory(sumi_cuda* cuda);
 void sumi_cuda_runner_release(sumi_runner* runner);

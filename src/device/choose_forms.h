@@ -11,8 +11,8 @@
 
 // Values of sumi_op.marks. A backend may use the bits from 8 on for its own marks.
 enum {
-    // A LINEAR whose product is computed in 8 bits, in the format that the plan requests for its section. The device can
-    // do that, the weight may lose precision, and the product is large enough to gain from it.
+    // A LINEAR whose product is computed in 8 bits, in the format that the plan requests for its section. The device
+    // can do that, the weight may lose precision, and the product is large enough to gain from it.
     SUMI_DEVICE_OP_8BIT = 1,
     // A LINEAR that writes the input of a GATED. The rows of gate and up are interleaved by 8 (SUMI_DEVICE_FORM_GATED).
     SUMI_DEVICE_OP_GATED = 2,

@@ -2,8 +2,8 @@
 //
 // Weights are allocated in slabs. A slab holds weights of one model, so that closing the model frees its memory;
 // adapters have separate slabs. Weights that steps read are in other slabs than weights that a job reads once, so that
-// the latter can be evicted first. Under a budget that does not hold all weights, matrices get separate blocks and can
-// be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
+// the latter can be evicted first. Under a memory limit that does not hold all weights, matrices get separate blocks
+// and can be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
 #ifndef SUMI_DEVICE_RESIDENCY_H
 #define SUMI_DEVICE_RESIDENCY_H
 #include "base/workers.h"

@@ -33,7 +33,7 @@ void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* rec
     sumi_free(stock->heap, record->list.indices);
     record->list = (sumi_device_list){.indices = NULL};
     record->unpinned_count = 0;
-    record->has_weights = record->fits_budget = false;
+    record->has_weights = record->fits_limit = false;
 }
 
 void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count)

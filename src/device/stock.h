@@ -1,5 +1,5 @@
 // The memory on a device for the plans of a runner (the weights, the ring buffer of streamed weights, the arena and
-// scratch memory, all within one budget), and a record of each plan. A runner has one stock; device_budget.h has the
+// scratch memory, all within one memory limit), and a record of each plan. A runner has one stock; memory_share.h has the
 // functions that work on it.
 #ifndef SUMI_DEVICE_STOCK_H
 #define SUMI_DEVICE_STOCK_H
@@ -10,13 +10,13 @@ typedef struct sumi_device_plan {
     const sumi_plan* plan;
     sumi_device_list list;  // resident weights, in the order of their first use
     int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
-    bool has_weights;       // the list is complete; it was made for the budget `division_budget`
-    uint64_t division_budget;
+    bool has_weights;       // the list is complete; it was made for the memory limit `division_limit`
+    uint64_t division_limit;
     sumi_device_division division;           // without its entries, which were freed
     sumi_device_weight_streaming* streaming; // NULL: all weights are resident
-    bool fits_budget;       // the budget holds what this plan needs beside everything else that is held
-    bool is_reserved;       // the arena and scratch memory hold the plan
-    uint64_t scratch_bytes; // of the runner's kernels
+    bool fits_limit;                         // the limit holds what this plan needs beside everything else that is held
+    bool is_reserved;                        // the arena and scratch memory hold the plan
+    uint64_t scratch_bytes;                  // of the runner's kernels
 } sumi_device_plan;
 
 typedef struct sumi_device_stock {
@@ -28,7 +28,7 @@ typedef struct sumi_device_stock {
     bool has_late_frees;           // a block was released after COMPUTE's work since that stream was last waited for
     sumi_device_block weight_ring; // ring buffer of streamed weights
     uint64_t fixed_bytes;          // device memory that the runner holds for itself, whatever the plans
-    uint64_t budget;               // of device memory, in bytes; 0: no limit
+    uint64_t memory_limit;         // of device memory, in bytes; 0: none
     sumi_device_plan** plans;      // each is the beginning of a record of the runner, which adds and removes it
     size_t plan_count, plan_capacity;
 } sumi_device_stock;

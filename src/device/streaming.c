@@ -366,8 +366,8 @@ static bool is_streamed(const sumi_device_weight_streaming* streaming, int32_t r
     return is_any;
 }
 
-// Makes the next piece of the pinned copy of the weight at the cursor. *out_done: the copy is complete, or pinned memory
-// has run out; the weight is then read from its file at each use.
+// Makes the next piece of the pinned copy of the weight at the cursor. *out_done: the copy is complete, or pinned
+// memory has run out; the weight is then read from its file at each use.
 static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_device_weight_streaming* streaming,
                                     sumi_device_budget budget, bool* out_done, sumi_error* error)
 {
@@ -400,8 +400,8 @@ static sumi_result make_pinned_copy(sumi_device_stock* stock, sumi_device_weight
     return SUMI_OK;
 }
 
-// Makes the next piece of the source of the streamed weight at the cursor: its file's mapping, page-locked, or its pinned
-// copy.
+// Makes the next piece of the source of the streamed weight at the cursor: its file's mapping, page-locked, or its
+// pinned copy.
 static sumi_result make_source(sumi_device_stock* stock, sumi_device_weight_streaming* streaming,
                                sumi_device_budget budget, bool* out_done, sumi_error* error)
 {

@@ -570,7 +570,7 @@ sumi_result sumi_device_weights_upload_to(sumi_device_weights* weights, const su
 {
     SUMI_ASSERT(list->cursor >= 0 && list->cursor < list->count && address != 0);
     sumi_device_resident* resident = &weights->residents[list->indices[list->cursor]];
-    // a plan under a larger budget has left it on the device
+    // a plan under a larger memory limit has left it on the device
     if (resident->on_device.data != 0 && was_sent(weights, list->indices[list->cursor])) {
         const sumi_device_copy copy = {address, resident->on_device.data, resident->bytes,
                                        "copying weights on the device"};

@@ -21,9 +21,9 @@ typedef struct sumi_device_staging {
 void sumi_device_staging_add(sumi_device_staging* staging, const sumi_weight* weight, sumi_device_form form);
 uint64_t sumi_device_staging_bytes(const sumi_device_staging* staging);
 
-// Uploads the weights of the list from its cursor on until the time is over. *out_done: all were uploaded. Waits at most for
-// the copy of one buffer, and pins or unpins at most one buffer after its time is over. Before such a list is freed or
-// shortened, call sumi_device_weights_settle.
+// Uploads the weights of the list from its cursor on until the time is over. *out_done: all were uploaded. Waits at
+// most for the copy of one buffer, and pins or unpins at most one buffer after its time is over. Before such a list is
+// freed or shortened, call sumi_device_weights_settle.
 sumi_result sumi_device_weights_upload(sumi_device_weights* weights, sumi_device_list* list, sumi_device_budget budget,
                                        bool* out_done, sumi_error* error);
 // Copies the weight at the cursor, which is not resident, to `address` on the device, on the copy stream. Blocks while

@@ -162,7 +162,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
         return SUMI_OK;
     }
     const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
-    runner->set_budget(engine->runner, sumi_engine_budget(engine));
+    runner->set_memory_limit(engine->runner, sumi_engine_budget(engine));
     runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
     sumi_error capacity_error = {0};
     const sumi_result result =

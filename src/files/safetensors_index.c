@@ -33,8 +33,8 @@ typedef struct walker {
     sumi_error* error;
 } walker;
 
-// Adds folder/name to the shards unless it is among them. They are kept in a tensor set too, because an index may name a
-// million tensors and a thousand shards.
+// Adds folder/name to the shards unless it is among them. They are kept in a tensor set too, because an index may name
+// a million tensors and a thousand shards.
 static sumi_result add_shard(walker* w, const char* name)
 {
     sumi_tensor_opening* opening = w->opening;

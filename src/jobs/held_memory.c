@@ -88,7 +88,7 @@ void sumi_engine_trim(sumi_engine* engine)
     if (engine->memory.budget_bytes == 0) return;
     if (counted_bytes(engine) <= engine->memory.budget_bytes) return;
     sumi_engine_release(engine);
-    runner->set_budget(engine->runner, sumi_engine_budget(engine));
+    runner->set_memory_limit(engine->runner, sumi_engine_budget(engine));
     runner->trim(engine->runner);
 }
 

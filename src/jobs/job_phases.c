@@ -44,7 +44,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
     sumi_plan_request request;
     if (!job->shortage.has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
     job->shortage.has_reviewed = true;
-    engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
+    engine->runner->functions->set_memory_limit(engine->runner, sumi_engine_budget(engine));
     // The number of steps is decided with the first batch, and not again when a paused job continues.
     const bool is_new = progress->batch_begin == 0 && job->saved.evaluation == 0;
     if (is_new) progress->decided_steps = job->request.step_count;

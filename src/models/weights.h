@@ -86,8 +86,8 @@ void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, 
 // Like sumi_bind_vector, with `offset` added, copied as floats: for norms whose weights are stored without the 1 that
 // is added to them.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
-// Several modules whose weights lie in one matrix named `label`, one below the other. NULL in place of a module: rows of
-// zeros.
+// Several modules whose weights lie in one matrix named `label`, one below the other. NULL in place of a module: rows
+// of zeros.
 typedef struct sumi_module_stack {
     const char* label;
     const char* const* modules;

@@ -14,8 +14,9 @@ typedef struct sumi_resized_pixels {
     int32_t width, height;
     sumi_filter filter;
 } sumi_resized_pixels;
-// Resizes a picture of 1 to 4 channels, which may not overlap the resized one. The order of passes (horizontal, then vertical) and the rounding are those of Pillow 12. If
-// the sizes are equal, the picture is copied. Channels do not mix: alpha is resized like a colour.
+// Resizes a picture of 1 to 4 channels, which may not overlap the resized one. The order of passes (horizontal, then
+// vertical) and the rounding are those of Pillow 12. If the sizes are equal, the picture is copied. Channels do not
+// mix: alpha is resized like a colour.
 sumi_result sumi_pixels_resize(sumi_heap* heap, const sumi_pixels* source, const sumi_resized_pixels* resized,
                                sumi_error* error);
 // Checks that both sides lie in 1 .. SUMI_PIXELS_MAX_SIDE. `what` names the picture in the message.

@@ -25,7 +25,7 @@
 // The need of a plan if at most a given number of bytes may be held on the device. On the CPU: device_bytes and `fits`
 // for arena and scratch memory.
 typedef struct sumi_device_need {
-    // All bytes on the device. If `fits`, at most the budget.
+    // All bytes on the device. If `fits`, at most the memory limit.
     uint64_t device_bytes;
     // Part of device_bytes: resident weights, the ring buffer for streamed weights, and staging for conversions during
     // uploads.
@@ -62,8 +62,8 @@ typedef struct sumi_runner_traits {
     // flight, and `collect` reports their times. False: `run` returns at the slice's end, may be given a part of a
     // slice, and its caller measures the time.
     bool has_device;
-    // The device has its own memory. Weights are copied to it, and may be streamed and evicted; budgets count them
-    // beside arena and scratch memory; `held_bytes` and `capacity` return the sums; pictures can be written to memory
+    // The device has its own memory. Weights are copied to it, and may be streamed and evicted; memory limits
+    // count them beside arena and scratch memory; `held_bytes` and `capacity` return the sums; pictures can be written to memory
     // of the host program there. False: weights are read where their file is mapped, and the engine itself counts arena
     // and scratch memory.
     bool has_memory;
@@ -105,10 +105,10 @@ typedef struct sumi_runner_functions {
     // Bytes that the backend needs beside the arena to run this plan (packing buffers, memory per worker). They are
     // included in the memory figures that sumi reports. Any thread, also while any other function runs.
     uint64_t (*scratch_bytes)(const sumi_runner* runner, const sumi_plan* plan);
-    // Computes the plan's need within a budget (0: no limit). Not fitting does not count as a failure. Any thread, also
-    // while any other function runs. Fails with SUMI_OUT_OF_HOST_MEMORY.
-    sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need,
-                        sumi_error* error);
+    // Computes the plan's need within a memory limit (0: none). Not fitting does not count as a failure. Any thread,
+    // also while any other function runs. Fails with SUMI_OUT_OF_HOST_MEMORY.
+    sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t memory_limit,
+                        sumi_device_need* out_need, sumi_error* error);
     // The plan will be freed: frees its graphs, and waits for copies of its constants. Accepts plans that it does not
     // know. Call only while none of its slices is in flight.
     void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
@@ -125,9 +125,9 @@ typedef struct sumi_runner_functions {
     int32_t (*compiling)(const sumi_runner* runner, int32_t* out_done);
     // Does the next piece, of about budget_us of this thread's time, of preparing a plan: copies its weights to the
     // device and, after `reserve` was called for the plan, makes its graphs. *out_done: nothing is left to do. Cheap if
-    // everything is prepared. May wait for copies when a budget makes it move weights. Fails with an out-of-memory
-    // result or with SUMI_BUDGET_TOO_SMALL (weights that cannot be evicted leave less than the plan needs), after which
-    // the plan may be prepared again; or as `load` does.
+    // everything is prepared. May wait for copies when a memory limit makes it move weights. Fails with an
+    // out-of-memory result or with SUMI_BUDGET_TOO_SMALL (weights that cannot be evicted leave less than the plan
+    // needs), after which the plan may be prepared again; or as `load` does.
     sumi_result (*prepare)(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
                            float* out_progress, sumi_error* error);
     // Whether `reserve`, `prepare` and a new run would find everything prepared. If so, they wait for nothing, move
@@ -136,10 +136,10 @@ typedef struct sumi_runner_functions {
 
     // ---- Memory -----------------------------------------------------------------------------------------------------
     // Sets the most device bytes to hold from now on (0: no limit). Plans that are prepared and reserved later keep
-    // within the budget; for that, weights are streamed and weights of other plans are evicted. Call only while no
+    // within the limit; for that, weights are streamed and weights of other plans are evicted. Call only while no
     // slice is in flight.
-    void (*set_budget)(sumi_runner* runner, uint64_t bytes);
-    // Frees at once whatever exceeds the budget, and waits for the copies into it. Call only while no slice is in
+    void (*set_memory_limit)(sumi_runner* runner, uint64_t bytes);
+    // Frees at once whatever exceeds the limit, and waits for the copies into it. Call only while no slice is in
     // flight.
     void (*trim)(sumi_runner* runner);
     // Evicts memory that the plan does not use, after arena and scratch were released: weights of other plans, first

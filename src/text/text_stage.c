@@ -1,5 +1,5 @@
-// What the stages of a run share. It knows no kind of stage: a stage is pulled through its `pull`, which tokenizer_run.c
-// sets when it puts the stages in a row.
+// What the stages of a run share. It knows no kind of stage: a stage is pulled through its `pull`, which
+// tokenizer_run.c sets when it puts the stages in a row.
 #include "text/tokenizer_run.h"
 
 sumi_result sumi_run_pull(sumi_tokenizer_run* run, size_t index, sumi_pull* out_pull)

@@ -1,4 +1,4 @@
-#include "device/device_budget.h"
+#include "device/memory_share.h"
 #include "base/assert.h"
 #include "base/platform.h"
 #include "device/device_memory.h"
@@ -12,18 +12,20 @@ static uint64_t bytes_without_weights(const sumi_device_stock* stock, const sumi
 {
     return stock->fixed_bytes + sumi_device_block_bytes(plan->arena_bytes) + sumi_device_block_bytes(scratch);
 }
-static uint64_t budget_of_weights(uint64_t budget, uint64_t bytes_without_weights)
+static uint64_t limit_of_weights(uint64_t memory_limit, uint64_t bytes_without_weights)
 {
-    return budget == 0 ? UINT64_MAX : budget > bytes_without_weights ? budget - bytes_without_weights : 0;
+    return memory_limit == 0                    ? UINT64_MAX
+         : memory_limit > bytes_without_weights ? memory_limit - bytes_without_weights
+                                                : 0;
 }
 
-sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_device_plan* record, uint64_t budget,
-                                     sumi_device_need* out_need, sumi_error* error)
+sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_device_plan* record,
+                                     uint64_t memory_limit, sumi_device_need* out_need, sumi_error* error)
 {
     const sumi_plan* plan = record->plan;
     const uint64_t other_bytes = bytes_without_weights(stock, plan, record->scratch_bytes);
     sumi_device_division division;
-    SUMI_TRY(sumi_device_divide(&stock->weights, plan, budget_of_weights(budget, other_bytes), &division, error));
+    SUMI_TRY(sumi_device_divide(&stock->weights, plan, limit_of_weights(memory_limit, other_bytes), &division, error));
     sumi_free(stock->heap, division.entries);
     *out_need =
         (sumi_device_need){.weight_bytes = division.resident_bytes + division.ring_bytes + division.staging_bytes,
@@ -31,21 +33,21 @@ sumi_result sumi_device_measure_need(const sumi_device_stock* stock, const sumi_
                            .streamed_bytes = division.streamed_bytes};
     out_need->device_bytes = other_bytes + out_need->weight_bytes;
     SUMI_ASSERT(out_need->device_bytes >= other_bytes);
-    out_need->fits = budget == 0 || (division.fits && out_need->device_bytes <= budget);
+    out_need->fits = memory_limit == 0 || (division.fits && out_need->device_bytes <= memory_limit);
     return SUMI_OK;
 }
 
 sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
-    if (record->has_weights && record->division_budget == stock->budget) return SUMI_OK;
+    if (record->has_weights && record->division_limit == stock->memory_limit) return SUMI_OK;
     sumi_device_weights* weights = &stock->weights;
     sumi_device_division* division = &record->division;
     if (record->has_weights) sumi_device_settle(stock);
     sumi_device_forget_division(stock, record);
     SUMI_TRY(sumi_device_divide(
         weights, record->plan,
-        budget_of_weights(stock->budget, bytes_without_weights(stock, record->plan, record->scratch_bytes)), division,
-        error));
+        limit_of_weights(stock->memory_limit, bytes_without_weights(stock, record->plan, record->scratch_bytes)),
+        division, error));
     record->list.indices = sumi_alloc_array(stock->heap, (size_t)division->count + 1, sizeof *record->list.indices);
     sumi_result result = record->list.indices == NULL
                            ? sumi_out_of_memory(error, (size_t)division->count * sizeof *record->list.indices,
@@ -63,7 +65,7 @@ sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* 
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device are too little for this job, even with streamed weights",
-                           1e-6 * (double)stock->budget);
+                           1e-6 * (double)stock->memory_limit);
     if (result == SUMI_OK && division->streams) result = sumi_device_streaming_create(stock, record, error);
     sumi_free(stock->heap, division->entries);
     division->entries = NULL;
@@ -72,7 +74,7 @@ sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* 
         return result;
     }
     record->has_weights = true;
-    record->division_budget = stock->budget;
+    record->division_limit = stock->memory_limit;
     return SUMI_OK;
 }
 
@@ -111,7 +113,7 @@ static void reset_evicted_weights(sumi_device_stock* stock)
             has_evicted = stock->weights.residents[record->list.indices[i]].on_device.data == 0;
         if (has_evicted) stock->port->functions->drop_recordings(stock->port, record);
         record->list.cursor = 0;
-        record->fits_budget = false;
+        record->fits_limit = false;
     }
 }
 
@@ -131,7 +133,7 @@ static void release_larger(sumi_device_stock* stock, sumi_device_block* block, u
 sumi_result sumi_device_make_fit(sumi_device_stock* stock, sumi_device_plan* record, sumi_error* error)
 {
     SUMI_ASSERT(record->has_weights);
-    if (stock->budget == 0 || record->fits_budget) return SUMI_OK;
+    if (stock->memory_limit == 0 || record->fits_limit) return SUMI_OK;
     const uint64_t arena_bytes = sumi_device_block_bytes(record->plan->arena_bytes),
                    scratch_bytes = sumi_device_block_bytes(record->scratch_bytes),
                    ring_bytes = record->division.ring_bytes;
@@ -150,7 +152,7 @@ sumi_result sumi_device_make_fit(sumi_device_stock* stock, sumi_device_plan* rec
             const sumi_device_resident* resident = &weights->residents[record->list.indices[i]];
             total_missing_bytes += resident->on_device.data == 0 ? resident->bytes : 0;
         }
-        if (sumi_device_held_bytes(&stock->memory) + total_missing_bytes <= stock->budget) break;
+        if (sumi_device_held_bytes(&stock->memory) + total_missing_bytes <= stock->memory_limit) break;
         if (!is_idle) sumi_device_settle(stock);
         is_idle = true;
         if (tries > 0 && sumi_device_weights_evict(weights, serial, true)) {
@@ -165,14 +167,14 @@ sumi_result sumi_device_make_fit(sumi_device_stock* stock, sumi_device_plan* rec
         if (is_any && tries > 0) continue;
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device are too little for this job: %.1f MB are held, %.1f MB are missing",
-                           1e-6 * (double)stock->budget, 1e-6 * (double)sumi_device_held_bytes(&stock->memory),
+                           1e-6 * (double)stock->memory_limit, 1e-6 * (double)sumi_device_held_bytes(&stock->memory),
                            1e-6 * (double)total_missing_bytes);
         break;
     }
     if (has_evicted) reset_evicted_weights(stock);
     SUMI_TRY(result);
-    for (size_t p = 0; p < stock->plan_count; p++) stock->plans[p]->fits_budget = false; // this plan takes the memory
-    record->fits_budget = true;
+    for (size_t p = 0; p < stock->plan_count; p++) stock->plans[p]->fits_limit = false; // this plan takes the memory
+    record->fits_limit = true;
     return SUMI_OK;
 }
 
@@ -194,10 +196,10 @@ sumi_result sumi_device_reserve_ring(sumi_device_stock* stock, const sumi_device
                                 &stock->weight_ring, error);
 }
 
-void sumi_device_set_budget(sumi_device_stock* stock, uint64_t bytes)
+void sumi_device_set_memory_limit(sumi_device_stock* stock, uint64_t bytes)
 {
-    for (size_t p = 0; p < stock->plan_count && stock->budget != bytes; p++) stock->plans[p]->fits_budget = false;
-    stock->budget = bytes;
+    for (size_t p = 0; p < stock->plan_count && stock->memory_limit != bytes; p++) stock->plans[p]->fits_limit = false;
+    stock->memory_limit = bytes;
 }
 
 // Allocates the new block first. If memory does not suffice for both, frees the old block and tries again. If that
@@ -207,7 +209,7 @@ static sumi_result grow_block(sumi_device_stock* stock, sumi_device_block* block
 {
     if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
     sumi_device_block larger;
-    if (stock->budget != 0 && block->address != 0) { // both blocks together may exceed the budget
+    if (stock->memory_limit != 0 && block->address != 0) { // both blocks together may exceed the limit
         sumi_device_release(&stock->memory, block);
         sumi_device_drop_all_recordings(stock);
     }
@@ -247,10 +249,10 @@ void sumi_device_release_blocks(sumi_device_stock* stock)
 
 void sumi_device_trim(sumi_device_stock* stock)
 {
-    while (sumi_device_held_bytes(&stock->memory) > stock->budget
+    while (sumi_device_held_bytes(&stock->memory) > stock->memory_limit
            && sumi_device_weights_evict(&stock->weights, UINT64_MAX, true))
         continue;
-    if (sumi_device_held_bytes(&stock->memory) > stock->budget) sumi_device_release_ring(stock);
+    if (sumi_device_held_bytes(&stock->memory) > stock->memory_limit) sumi_device_release_ring(stock);
     reset_evicted_weights(stock);
 }
 
