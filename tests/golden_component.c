@@ -132,7 +132,7 @@ bool open_component(golden_case* c, sumi_component_kind kind, const char* what, 
 
 void close_component(golden_case* c, case_component* component)
 {
-    if (component->list.count > 0) runner_forget_weights(c->g->runner, component->list.weights, component->list.count);
+    if (component->list.count > 0) runner_release_weights(c->g->runner, component->list.weights, component->list.count);
     sumi_weight_list_close(&component->list);
     sumi_checkpoint_close(&component->checkpoint);
 }

@@ -479,7 +479,7 @@ static void run_attention(golden_case* c)
         compare(c, "out", &got);
         array_free(&got);
     }
-    runner_forget_weights(c->g->runner, (const sumi_weight* const[]){&q_norm, &k_norm}, 2);
+    runner_release_weights(c->g->runner, (const sumi_weight* const[]){&q_norm, &k_norm}, 2);
     end_plan(c, &plan);
     array_free(&job.qkv);
     array_free(&q);
@@ -545,7 +545,7 @@ static void run_adapter(golden_case* c)
             not_checked(c, "expect.velocity_merged_bf16",
                         "adapters are computed beside the weights, which are never rounded");
         for (int32_t d = 0; d < use.adapter->delta_count; d++)
-            runner_forget_weights(
+            runner_release_weights(
                 c->g->runner, (const sumi_weight* const[]){&use.adapter->deltas[d].down, &use.adapter->deltas[d].up},
                 2);
     } else case_fails(c, "%s", error.text);

@@ -106,8 +106,8 @@ static void close_adapter(golden_case* c, sumi_adapter_file* file)
     if (file == NULL) return;
     const sumi_adapter* adapter = sumi_adapter_get(file);
     for (int32_t d = 0; d < adapter->delta_count; d++)
-        runner_forget_weights(c->g->runner,
-                              (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
+        runner_release_weights(c->g->runner,
+                               (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
     sumi_adapter_close(file);
 }
 

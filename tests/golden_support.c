@@ -427,7 +427,7 @@ void finish_case(golden_case* c)
 
 void close_network(golden* g)
 {
-    if (g->network != NULL) runner_forget_weights(g->runner, g->network->weights.weights, g->network->weights.count);
+    if (g->network != NULL) runner_release_weights(g->runner, g->network->weights.weights, g->network->weights.count);
     sumi_network_close(g->network);
     g->network = NULL;
 }
@@ -502,7 +502,7 @@ void begin_plan(const golden_case* c, sumi_plan* plan)
 
 void end_plan(const golden_case* c, sumi_plan* plan)
 {
-    plan_forget(c->g->runner, plan);
+    plan_release(c->g->runner, plan);
     sumi_plan_end(plan);
 }
 

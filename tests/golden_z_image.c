@@ -364,8 +364,8 @@ static void run_adapter(golden_case* c)
     for (int32_t i = 0; i < count; i++) {
         const sumi_adapter* adapter = sumi_adapter_get(files[i]);
         for (int32_t d = 0; d < adapter->delta_count; d++)
-            runner_forget_weights(c->g->runner,
-                                  (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
+            runner_release_weights(c->g->runner,
+                                   (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
         sumi_adapter_close(files[i]);
     }
     sumi_tensor_set_close(&source.set);

@@ -1,6 +1,6 @@
 // Runs plans on a runner as the engine does (plan/runner.h), but blocking: for tests of whichever backend.
 //
-//     runner_load | plan_ready | start, plan_write ..  | plan_run_all          | plan_read ..  | plan_forget
+//     runner_load | plan_ready | start, plan_write ..  | plan_run_all          | plan_read ..  | plan_release
 //     once          weights,     the caller              every slice, in order   fetch and read
 //                   arena, graphs
 #ifndef PLAN_RUNNER_H
@@ -154,11 +154,11 @@ static inline void print_kernels(const sumi_runner* runner)
 }
 
 // Before a plan ends, or before its slices change: plans are known by their address, which the next one may have.
-static inline void plan_forget(sumi_runner* runner, const sumi_plan* plan)
+static inline void plan_release(sumi_runner* runner, const sumi_plan* plan)
 {
     runner->functions->release_plan(runner, plan);
 }
-static inline void runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
+static inline void runner_release_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
 {
     if (count > 0) runner->functions->release_weights(runner, weights, count);
 }

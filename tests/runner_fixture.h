@@ -201,7 +201,7 @@ static inline void open_small_plan(runner_setup* setup, small_model* model, smal
 
 static inline void close_small_plan(runner_setup* setup, small_plan* small)
 {
-    plan_forget(setup->runner, &small->plan);
+    plan_release(setup->runner, &small->plan);
     sumi_plan_end(&small->plan);
     close_setup(setup);
 }

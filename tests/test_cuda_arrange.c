@@ -87,7 +87,7 @@ static void check_8bit_marks(sumi_weight_format weights, sumi_device_form gated,
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     const bool expected[] = {false, false, true, false, true, false, true, false, false};
     for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_DEVICE_OP_8BIT) != 0) == expected[i]);
-    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_DEVICE_VALUE_8BIT);
+    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_DEVICE_VALUE_QUANTISED);
     // a reader of `shared` needs bfloat16, and no norm writes g
     CHECK(sumi_plan_info(&plan, shared)->marks == 0 && sumi_plan_info(&plan, g)->marks == 0
           && sumi_plan_info(&plan, x)->marks == 0);
@@ -158,7 +158,7 @@ TEST(text_encoders_have_a_format_of_their_own)
         {SUMI_WEIGHTS_BF16,
          SUMI_WEIGHTS_INT8,
          {SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX},
-         SUMI_DEVICE_VALUE_8BIT | SUMI_DEVICE_VALUE_BALANCED},
+         SUMI_DEVICE_VALUE_QUANTISED | SUMI_DEVICE_VALUE_BALANCED},
         {SUMI_WEIGHTS_INT8,
          SUMI_WEIGHTS_BF16,
          {SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX_INT8},
@@ -167,7 +167,7 @@ TEST(text_encoders_have_a_format_of_their_own)
          SUMI_WEIGHTS_FP8,
          {SUMI_DEVICE_FORM_MATRIX_FP8, SUMI_DEVICE_FORM_MATRIX_FP8, SUMI_DEVICE_FORM_MATRIX,
           SUMI_DEVICE_FORM_MATRIX_INT8},
-         SUMI_DEVICE_VALUE_8BIT},
+         SUMI_DEVICE_VALUE_QUANTISED},
         {SUMI_WEIGHTS_FP8,
          SUMI_WEIGHTS_INT4,
          {SUMI_DEVICE_FORM_INT4, SUMI_DEVICE_FORM_INT4, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_MATRIX_FP8},
@@ -175,7 +175,7 @@ TEST(text_encoders_have_a_format_of_their_own)
         {SUMI_WEIGHTS_AS_STORED,
          SUMI_WEIGHTS_INT8,
          {SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_MATRIX_INT8, SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_STORED},
-         SUMI_DEVICE_VALUE_8BIT | SUMI_DEVICE_VALUE_BALANCED},
+         SUMI_DEVICE_VALUE_QUANTISED | SUMI_DEVICE_VALUE_BALANCED},
         {SUMI_WEIGHTS_INT4,
          SUMI_WEIGHTS_AS_STORED,
          {SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_STORED, SUMI_DEVICE_FORM_MATRIX, SUMI_DEVICE_FORM_INT4},
@@ -271,8 +271,9 @@ TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
             (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "second", .x = n, .weight = &second});
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
-        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, i == ALONE ? SUMI_DEVICE_VALUE_8BIT | SUMI_DEVICE_VALUE_BALANCED
-                                                      : i == IN_FP8 ? SUMI_DEVICE_VALUE_8BIT
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, i == ALONE
+                                                          ? SUMI_DEVICE_VALUE_QUANTISED | SUMI_DEVICE_VALUE_BALANCED
+                                                      : i == IN_FP8 ? SUMI_DEVICE_VALUE_QUANTISED
                                                                     : 0);
         CHECK_NUMBER(sumi_plan_info(&plan, y)->marks, 0);
         int32_t norms = 0, products = 0;
@@ -359,7 +360,7 @@ TEST(a_kronecker_product_keeps_its_forms)
         CHECK_NUMBER(plan.op_count, uses == 0 ? 3 : 5);
         CHECK(sumi_cuda_is_fused_gated(&plan, 1) == (uses == 0));
         CHECK((plan.ops[1].marks & SUMI_DEVICE_OP_8BIT) != 0);
-        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_DEVICE_VALUE_8BIT : 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_DEVICE_VALUE_QUANTISED : 0);
         for (size_t i = 0; i < plan.op_count; i++)
             CHECK(sumi_device_is_adapter_op(&plan, i) == (uses == 1 && (i == 2 || i == 3)));
         if (uses == 1) {

@@ -241,7 +241,7 @@ static void close_bench(bench* b)
 
 static void close_network(bench* b, network* n)
 {
-    plan_forget(b->runner, &n->plan);
+    plan_release(b->runner, &n->plan);
     sumi_plan_end(&n->plan);
     close_bench(b);
 }

@@ -150,7 +150,7 @@ static int draw(bench* b, const sumi_network* network, const family* f, int size
         result = plan_run_all(b->runner, &plan, NULL, &error);
     }
     snprintf(text, SUMI_ERROR_TEXT_BYTES, "%s", error.text);
-    plan_forget(b->runner, &plan);
+    plan_release(b->runner, &plan);
     sumi_plan_end(&plan);
     return fake_launch_count();
 }
@@ -170,7 +170,7 @@ static void draw_all(const family* f, const card* as, const format* in)
             CHECK_TEXT(text, "");
             CHECK(launches >= 50);
         }
-        if (network != NULL) runner_forget_weights(b.runner, network->weights.weights, network->weights.count);
+        if (network != NULL) runner_release_weights(b.runner, network->weights.weights, network->weights.count);
         sumi_network_close(network);
     }
     close_bench(&b);

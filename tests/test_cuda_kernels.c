@@ -363,12 +363,12 @@ static void run_picture(bench* b, const sumi_network* network, sumi_weight_forma
     }
     CHECK_TEXT(error.text, "");
     if (weights != SUMI_WEIGHTS_AUTO) check_balances(&plan, SUMI_SECTION_DENOISE, weights == SUMI_WEIGHTS_INT8);
-    plan_forget(b->runner, &plan);
+    plan_release(b->runner, &plan);
     sumi_plan_end(&plan);
-    runner_forget_weights(b->runner, network->weights.weights, network->weights.count);
+    runner_release_weights(b->runner, network->weights.weights, network->weights.count);
 }
 
-// Runs a plan that has been written, once. The caller ends it with plan_forget.
+// Runs a plan that has been written, once. The caller ends it with plan_release.
 static void run_written(bench* b, sumi_plan* plan)
 {
     sumi_error error = {0};
@@ -869,9 +869,9 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
         check_used(&b, "sumi_attention_d80_m1", true);
         check_used(&b, "sumi_attention_sm90_d80", true);
         check_used(&b, "sumi_attention_any", false);
-        plan_forget(b.runner, &plan);
+        plan_release(b.runner, &plan);
         sumi_plan_end(&plan);
-        runner_forget_weights(b.runner, s_weights, (size_t)s_weight_count);
+        runner_release_weights(b.runner, s_weights, (size_t)s_weight_count);
     }
     close_bench(&b);
 }
@@ -954,9 +954,9 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
             check_used(&b, "sumi_qk_norm_rope_halves_8", true);
             check_used(&b, "sumi_activate", false);    // a product does it
             check_used(&b, "sumi_copy_bytes", i == 1); // a few tokens are followed by padding
-            plan_forget(b.runner, &plan);
+            plan_release(b.runner, &plan);
             sumi_plan_end(&plan);
-            runner_forget_weights(b.runner, s_weights, (size_t)s_weight_count);
+            runner_release_weights(b.runner, s_weights, (size_t)s_weight_count);
         }
         close_bench(&b);
     }
@@ -1057,9 +1057,9 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
                 printf("  layer %d, %d -> %d\n", (int)l->kind, (int)l->in, (int)l->out);
             CHECK(tally_of(&b, "sumi_conv_any").used == 0 && tally_of(&b, "sumi_conv_n").used == (l->out == 3));
             CHECK(tally_of(&b, "sumi_attention_any").used == 0 && tally_of(&b, "").used > launched);
-            plan_forget(b.runner, &plan);
+            plan_release(b.runner, &plan);
             sumi_plan_end(&plan);
-            runner_forget_weights(b.runner, weights, 2);
+            runner_release_weights(b.runner, weights, 2);
         }
         close_bench(&b);
     }
@@ -1119,7 +1119,7 @@ TEST(attention_takes_the_kernel_of_its_heads)
             const tally t = tally_of(&b, "sumi_attention");
             if (t.used != 1) printf("  %d kernels for %s\n", t.used, l->kernel);
             CHECK_NUMBER(t.used, 1);
-            plan_forget(b.runner, &plan);
+            plan_release(b.runner, &plan);
             sumi_plan_end(&plan);
         }
         close_bench(&b);

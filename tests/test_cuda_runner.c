@@ -24,7 +24,7 @@ TEST(leaves_nothing_behind)
     open_small_plan(&setup, &s_model, &small, 100, &error);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
-    // Without plan_forget(): the runner still knows the plan, but must not read it when it is destroyed.
+    // Without plan_release(): the runner still knows the plan, but must not read it when it is destroyed.
     sumi_plan_end(&small.plan);
     close_setup(&setup);
 }
@@ -97,7 +97,7 @@ TEST(graphs_launch_what_the_ops_launch)
             CHECK(graphs == 0 ? fake_graph_launches() == 0 : fake_graph_launches() > STEPS);
             CHECK(fake_launch_count() > STEPS);
             if (slice_us == 0) launches[graphs] = hash;
-            plan_forget(setup.runner, &small.plan);
+            plan_release(setup.runner, &small.plan);
             sumi_plan_end(&small.plan);
             close_setup(&setup);
         }
@@ -139,7 +139,7 @@ TEST(graphs_are_limited_over_all_plans)
         CHECK(run_small_plan(setup.runner, &second, &error) == SUMI_OK);
         CHECK(limit == 0 || fake_held_kind("graph exec") == s_most[limit]);
         hashes[limit] = fake_launch_hash(); // weights were uploaded by runs before
-        plan_forget(setup.runner, &second.plan);
+        plan_release(setup.runner, &second.plan);
         sumi_plan_end(&second.plan);
         close_small_plan(&setup, &first);
     }
@@ -178,7 +178,7 @@ TEST(a_warm_run_allocates_nothing)
 // Frees all that a run needs, so that the next run allocates it again.
 static void release_everything(runner_setup* setup, small_plan* small, const small_model* model)
 {
-    plan_forget(setup->runner, &small->plan);
+    plan_release(setup->runner, &small->plan);
     setup->runner->functions->release_weights(setup->runner, model->list, 6);
     setup->runner->functions->release(setup->runner);
 }
@@ -278,9 +278,9 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     error = (sumi_error){0};
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
     fake_limit_device_bytes(0);
-    plan_forget(setup.runner, &huge.plan);
-    plan_forget(setup.runner, &large.plan);
-    plan_forget(setup.runner, &small.plan);
+    plan_release(setup.runner, &huge.plan);
+    plan_release(setup.runner, &large.plan);
+    plan_release(setup.runner, &small.plan);
     sumi_plan_end(&huge.plan);
     sumi_plan_end(&large.plan);
     sumi_plan_end(&small.plan);
@@ -332,7 +332,7 @@ TEST(inputs_go_through_the_ring_whole)
     CHECK(setup.runner->async->start_read(setup.runner, &plan, x, &error) == SUMI_INTERNAL); // no op writes x
     free(from);
     free(into);
-    plan_forget(setup.runner, &plan);
+    plan_release(setup.runner, &plan);
     sumi_plan_end(&plan);
     close_setup(&setup);
 }
@@ -409,7 +409,7 @@ TEST(a_lost_device_is_reported_and_stays_lost)
     uint16_t y[TOKENS * WIDTH];
     f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y); // the bytes are undefined, but it must not crash
     CHECK(setup.runner->async->health(setup.runner, NULL) == SUMI_DEVICE_LOST);
-    plan_forget(setup.runner, &small.plan);
+    plan_release(setup.runner, &small.plan);
     f->release_weights(setup.runner, s_model.list, 6);
     sumi_plan_end(&small.plan);
     close_setup(&setup);

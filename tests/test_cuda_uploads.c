@@ -91,7 +91,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
         sumi_device_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, &weight, SUMI_DEVICE_FORM_MATRIX);
     CHECK(resident != NULL
           && memcmp((const void*)(uintptr_t)resident->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
-    plan_forget(setup.runner, &plan);
+    plan_release(setup.runner, &plan);
     sumi_plan_end(&plan);
     close_setup(&setup);
     free(file);
@@ -157,7 +157,7 @@ static void close_mapped(mapped_place* p)
     for (int i = 0; i < MAPPED_WEIGHTS; i++) list[i] = &p->weights[i];
     CHECK_NUMBER(fake_held_kind("locked"), 0);
     p->setup.runner->functions->release_weights(p->setup.runner, list, MAPPED_WEIGHTS);
-    plan_forget(p->setup.runner, &p->plan);
+    plan_release(p->setup.runner, &p->plan);
     sumi_plan_end(&p->plan);
     close_setup(&p->setup);
     free(p->file);
@@ -239,7 +239,7 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
         const unsigned char* its = (const unsigned char*)(uintptr_t)resident->on_device.data + parts[p].offset;
         CHECK(memcmp(its, weight.tensors[p].data, (size_t)(parts[p].row_bytes * (uint64_t)parts[p].rows)) == 0);
     }
-    plan_forget(setup.runner, &plan);
+    plan_release(setup.runner, &plan);
     sumi_plan_end(&plan);
     close_setup(&setup);
     free(file);
@@ -314,7 +314,7 @@ static void check_upload_as_floats(const sumi_weight* weight)
     fake_on_launch(NULL, NULL);
     CHECK_NUMBER(seen.rows, weight->rows);
     CHECK_NUMBER(seen.wrong, 0);
-    plan_forget(setup.runner, &plan);
+    plan_release(setup.runner, &plan);
     sumi_plan_end(&plan);
     close_setup(&setup);
 }
@@ -434,7 +434,7 @@ TEST(a_balance_is_uploaded_before_its_rows)
               && resident->on_device.balance >= resident->on_device.scales + (i == 0 ? 0 : ROWS * 4)
               && resident->on_device.balance + COLS * 4 <= resident->on_device.data + resident->bytes);
     }
-    plan_forget(setup.runner, &plan);
+    plan_release(setup.runner, &plan);
     sumi_plan_end(&plan);
     close_setup(&setup);
     free(file);
@@ -501,7 +501,7 @@ TEST(no_call_pins_long)
     f->read(setup.runner, &plan, x, 77, back + 77, bytes - 77);
     CHECK(memcmp(back, file, (size_t)bytes) == 0);
     free(back);
-    plan_forget(setup.runner, &plan);
+    plan_release(setup.runner, &plan);
     sumi_plan_end(&plan);
     close_setup(&setup);
     free(file);
@@ -544,7 +544,7 @@ TEST(a_frame_goes_on_with_the_buffers_of_a_wait)
         CHECK((fake_calls("cuMemHostAlloc") > pinned_before) == (is_paced == 0));
         CHECK_NUMBER(fake_held_kind("pinned"), 0);
         CHECK_NUMBER(fake_violations(), 0);
-        plan_forget(setup.runner, &plan);
+        plan_release(setup.runner, &plan);
         sumi_plan_end(&plan);
         close_setup(&setup);
     }
@@ -573,7 +573,7 @@ TEST(what_was_not_uploaded_is_uploaded_again)
                                                                      &s_model.embedding, SUMI_DEVICE_FORM_MATRIX);
         CHECK(table != NULL
               && memcmp((const void*)(uintptr_t)table->on_device.data, s_model.table, sizeof s_model.table) == 0);
-        plan_forget(setup.runner, &small.plan);
+        plan_release(setup.runner, &small.plan);
         sumi_plan_end(&small.plan);
         close_setup(&setup);
     }
@@ -608,7 +608,7 @@ TEST(factors_and_changed_norms_run_and_are_released)
                     sumi_device_weights_find(&cuda->stock.weights, &s_model.deltas[d].down, SUMI_DEVICE_FORM_MATRIX);
                 CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
             }
-            plan_forget(setup.runner, &small.plan);
+            plan_release(setup.runner, &small.plan);
             sumi_plan_end(&small.plan);
             for (int32_t d = 0; d < 3; d++) { // as when an adapter is released
                 const sumi_weight* pair[] = {&s_model.deltas[d].down, &s_model.deltas[d].up};

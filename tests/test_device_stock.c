@@ -50,7 +50,7 @@ static void add_plan(shelf* s, const sumi_plan* plan)
 static void close_shelf(shelf* s)
 {
     sumi_device_settle(&s->stock);
-    for (size_t i = 0; i < s->stock.plan_count; i++) sumi_device_forget_division(&s->stock, s->stock.plans[i]);
+    for (size_t i = 0; i < s->stock.plan_count; i++) sumi_device_drop_division(&s->stock, s->stock.plans[i]);
     sumi_device_release_blocks(&s->stock);
     sumi_device_release(&s->stock.memory, &s->stock.weight_ring);
     sumi_device_weights_close(&s->stock.weights);
@@ -415,7 +415,7 @@ TEST(two_models_take_turns)
         s.record = &s.records[i];
         draw(&s);
         const sumi_weight* weight = s.stock.weights.residents[s.record->list.indices[0]].weight;
-        sumi_device_forget_weights(&s.stock, &weight, 1);
+        sumi_device_release_weights(&s.stock, &weight, 1);
         CHECK(!s.record->has_weights); // the plan finds out again what it needs
         if (!s.record->has_weights) draw(&s);
     }

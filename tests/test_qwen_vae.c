@@ -261,7 +261,7 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
     }
     if (result == SUMI_OK) result = plan_read(s_runner, &plan, to, made, &error);
     CHECK_TEXT(error.text, "");
-    plan_forget(s_runner, &plan);
+    plan_release(s_runner, &plan);
     sumi_plan_end(&plan);
     *out_count = out_bytes / 4;
     return made;

@@ -137,7 +137,7 @@ static sumi_result run(bench* b, sumi_value in, const void* data, sumi_value out
 
 static void end(bench* b)
 {
-    plan_forget(s_runner, &b->plan);
+    plan_release(s_runner, &b->plan);
     sumi_plan_end(&b->plan);
 }
 

@@ -91,7 +91,7 @@ static float* encode(tower* t, const int32_t* ids, const int32_t* counts, int32_
     }
     CHECK_NUMBER(result, SUMI_OK);
     CHECK_TEXT(error.text, "");
-    plan_forget(s_runner, &plan);
+    plan_release(s_runner, &plan);
     sumi_plan_end(&plan);
     return out;
 }

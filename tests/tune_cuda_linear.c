@@ -273,7 +273,7 @@ static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
         fflush(stdout);
     }
     for (int i = 0; i < count; i++) {
-        plan_forget(s_runner, &s_configs[i].plan);
+        plan_release(s_runner, &s_configs[i].plan);
         sumi_plan_end(&s_configs[i].plan);
     }
 }
@@ -310,7 +310,7 @@ static void compare_stored(const group* g, int m, int copies)
         if (result != SUMI_OK) printf(" %s\n", error.text), exit(1);
         qsort(us[i], ROUNDS, sizeof us[i][0], by_value);
         printf(" | %-8s %8.1f us %4.2f", s_way_names[i], us[i][ROUNDS / 2], us[i][ROUNDS / 2] / us[0][ROUNDS / 2]);
-        plan_forget(s_runner, &c->plan);
+        plan_release(s_runner, &c->plan);
         sumi_plan_end(&c->plan);
     }
     s_cuda->device.forced_linear = NULL;
@@ -332,12 +332,12 @@ static void make_weights(const group* g, int copies)
             (sumi_stacked_tensor){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f};
     }
 }
-static void forget_weights(int copies)
+static void release_weights(int copies)
 {
     const sumi_weight* all[3 * MAX_COPIES];
     for (int i = 0; i < copies; i++)
         all[3 * i] = &s_weights[i], all[3 * i + 1] = &s_biases[i], all[3 * i + 2] = &s_stored_weights[i];
-    runner_forget_weights(s_runner, all, 3 * (size_t)copies);
+    runner_release_weights(s_runner, all, 3 * (size_t)copies);
 }
 
 int main(int argc, char** argv)
@@ -393,7 +393,7 @@ int main(int argc, char** argv)
                     else tune(g, rows[r], (sumi_cuda_operands)pass, copies);
                     tuned++;
                 }
-            forget_weights(copies);
+            release_weights(copies);
         }
     }
     printf("%.1f s on the device, %.1f s in all\n", s_gpu_us / 1e6, (double)(sumi_clock_ns() - began) / 1e9);

@@ -31,8 +31,8 @@ static bool has_mark(const sumi_cuda_run* run, sumi_value value, uint8_t mark)
 }
 sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value)
 {
-    return has_mark(run, value, SUMI_DEVICE_VALUE_8BIT)
-             ? sumi_device_8bit_operands(run->plan, sumi_device_writer(run->plan, value))
+    return has_mark(run, value, SUMI_DEVICE_VALUE_QUANTISED)
+             ? sumi_device_quantised_operands(run->plan, sumi_device_writer(run->plan, value))
              : SUMI_CUDA_BF16;
 }
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value)
@@ -49,10 +49,10 @@ bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value)
     return has_mark(run, value, SUMI_CUDA_VALUE_QK_E4M3);
 }
 
-CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value)
+CUdeviceptr sumi_cuda_quantised_scales(const sumi_cuda_run* run, sumi_value value)
 {
     const sumi_value_info* info = info_of(run, value);
-    const int32_t pitch = sumi_device_8bit_pitch(sumi_cuda_operands_of(run, value), info->cols);
+    const int32_t pitch = sumi_device_quantised_pitch(sumi_cuda_operands_of(run, value), info->cols);
     return sumi_cuda_value(run, value) + ((uint64_t)info->rows * (uint64_t)pitch + 15) / 16 * 16;
 }
 

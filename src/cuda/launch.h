@@ -46,9 +46,9 @@ int32_t sumi_cuda_rows(const sumi_cuda_run* run, sumi_value value);
 // Elements from row to row: the number of columns, except for a view of some columns.
 int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value);
 sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
-// How the value is stored: BF16, or 8 bits if it has the mark SUMI_DEVICE_VALUE_8BIT.
+// How the value is stored: BF16, or 8 bits if it has the mark SUMI_DEVICE_VALUE_QUANTISED.
 sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value);
-CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value);
+CUdeviceptr sumi_cuda_quantised_scales(const sumi_cuda_run* run, sumi_value value);
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);    // SUMI_DEVICE_VALUE_GATED
 bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value); // SUMI_DEVICE_VALUE_BALANCED
 bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value);  // SUMI_CUDA_VALUE_QK_E4M3

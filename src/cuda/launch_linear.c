@@ -62,8 +62,8 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
 {
     const int32_t depth = sumi_plan_info(plan, op->in[0])->cols;
     if ((op->marks & SUMI_DEVICE_OP_8BIT) != 0) {
-        const sumi_cuda_operands operands = sumi_device_8bit_operands(plan, op);
-        const int32_t pitch = sumi_device_8bit_pitch(operands, depth);
+        const sumi_cuda_operands operands = sumi_device_quantised_operands(plan, op);
+        const int32_t pitch = sumi_device_quantised_pitch(operands, depth);
         return quantised_bytes(op->rows, pitch)
              + max_partial_sum_bytes(device, op->rows, op->weight->rows, pitch, operands);
     }
@@ -415,17 +415,17 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     const sumi_device_form form = sumi_cuda_weight_form(run, op->weight);
     const sumi_cuda_operands operands = sumi_device_traits(form)->operands,
                              input_operands = sumi_cuda_operands_of(run, op->in[0]);
-    const bool is_8bit = operands != SUMI_CUDA_BF16, has_8bit_input = input_operands != SUMI_CUDA_BF16,
+    const bool is_8bit = operands != SUMI_CUDA_BF16, has_quantised_input = input_operands != SUMI_CUDA_BF16,
                is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
                is_weight_gated = (op->marks & SUMI_DEVICE_OP_GATED) != 0,
                is_stored = (op->marks & SUMI_DEVICE_OP_STORED) != 0;
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
     // The columns of the weight, rounded up to 8: both operands have zeros there. For int8 rounded up to 256.
     const int32_t cols = sumi_cuda_cols(run, op->in[0]),
-                  depth = is_8bit ? sumi_device_8bit_pitch(operands, cols) : cols;
+                  depth = is_8bit ? sumi_device_quantised_pitch(operands, cols) : cols;
     sumi_cuda_run shifted_run; // its scratch begins after the unpacked weight
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
-                 .ldx = has_8bit_input ? depth : cols,
+                 .ldx = has_quantised_input ? depth : cols,
                  .is_fused = is_fused,
                  .x_is_float = sumi_cuda_element(run, op->in[0]) == SUMI_ELEMENT_FLOAT};
     if (p.weight.data == 0 || (op->bias != NULL && sumi_cuda_find_weight(run, op->bias).data == 0)) {
@@ -433,20 +433,20 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
                          op->weight->name);
     }
     if ((is_weight_gated && (op->bias != NULL || op->in[1].id != 0 || op->u.linear.y_column != 0))
-        || (is_fused && !is_weight_gated) || (has_8bit_input && !is_8bit)
+        || (is_fused && !is_weight_gated) || (has_quantised_input && !is_8bit)
         || (op->in[1].id != 0 && sumi_cuda_element(run, op->in[1]) != sumi_cuda_element(run, op->out))
         || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89))
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     // weight_forms.c never stores the weights of adapters in 8 bits
     SUMI_ASSERT(!op->u.linear.is_adapter_product || (op->in[1].id == op->out.id && !is_8bit));
-    SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
+    SUMI_ASSERT(!has_quantised_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
     p.epilogue = epilogue_args_of(run, out, is_fused, is_weight_gated);
     p.epilogue.col_scale = is_8bit ? p.weight.scales : 0;
 
-    const uint64_t x_bytes = has_8bit_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])),
+    const uint64_t x_bytes = has_quantised_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])),
                    x_row = (uint64_t)op->u.linear.x_row;
     p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
-    p.epilogue.row_scale = has_8bit_input ? sumi_cuda_8bit_scales(run, op->in[0]) + 4 * x_row : 0;
+    p.epilogue.row_scale = has_quantised_input ? sumi_cuda_quantised_scales(run, op->in[0]) + 4 * x_row : 0;
     p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, false, epilogue_of(&p.epilogue, is_fused)};
     if (is_stored) {
         const sumi_cuda_stored_choice c = stored_choice(run->device, run->allows_hopper, run->plan, op);
@@ -471,7 +471,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: no 8-bit kernel fits into %d bytes of shared memory",
                          op->label, (int)run->device->shared_per_block);
     if (!take_slice(run, &p, c.unit_rows, x_bytes)) return SUMI_OK;
-    if (is_8bit && !has_8bit_input) SUMI_TRY(quantize(run, &p));
+    if (is_8bit && !has_quantised_input) SUMI_TRY(quantize(run, &p));
 
     switch (c.method) {
     case SUMI_CUDA_METHOD_WGMMA: return launch_wgmma(run, &p, &c);

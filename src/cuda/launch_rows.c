@@ -310,7 +310,7 @@ static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
                                     .y = matrix_of(run, op->out),
                                     .w = norm_weight(run, op->weight, op->in[3]),
                                     .counter = run->counter};
-    if (sumi_cuda_operands_of(run, op->out) != SUMI_CUDA_BF16) args.y_scales = sumi_cuda_8bit_scales(run, op->out);
+    if (sumi_cuda_operands_of(run, op->out) != SUMI_CUDA_BF16) args.y_scales = sumi_cuda_quantised_scales(run, op->out);
     args.cols = sumi_cuda_cols(run, op->out);
     args.x_row = op->u.norm.x_row;
     args.y_row = op->u.norm.y_row;
@@ -375,7 +375,7 @@ static const struct norm_names {
                         SUMI_NORM_LIMIT}};
 static const struct norm_names* norm_names_of(const sumi_cuda_run* run, const sumi_norm_modulate_args* args)
 {
-    return &s_norm_names[args->y_scales != 0 ? sumi_device_8bit_operands(run->plan, run->op) : SUMI_CUDA_BF16];
+    return &s_norm_names[args->y_scales != 0 ? sumi_device_quantised_operands(run->plan, run->op) : SUMI_CUDA_BF16];
 }
 
 static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)

@@ -61,7 +61,7 @@ void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
     SUMI_ASSERT(record->held.plan != NULL);
     sumi_device_weights_settle(&cuda->stock.weights);
-    sumi_device_forget_division(&cuda->stock, &record->held);
+    sumi_device_drop_division(&cuda->stock, &record->held);
     for (int32_t i = 0; i < record->mirror_count; i++) {
         if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
     }
@@ -112,7 +112,7 @@ SUMI_ONLY_ASSERTED static bool has_slices_in_flight(const sumi_cuda* cuda, const
     return is_any;
 }
 
-void sumi_cuda_runner_forget_plan(sumi_runner* runner, const sumi_plan* plan)
+void sumi_cuda_runner_release_plan(sumi_runner* runner, const sumi_plan* plan)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
@@ -124,11 +124,11 @@ void sumi_cuda_runner_forget_plan(sumi_runner* runner, const sumi_plan* plan)
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
-void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
+void sumi_cuda_runner_release_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     if (cuda->stock.weights.used_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
-    sumi_device_forget_weights(&cuda->stock, weights, count);
+    sumi_device_release_weights(&cuda->stock, weights, count);
     sumi_cuda_leave(&cuda->device, &scope);
 }

@@ -8,6 +8,6 @@ sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan);
 void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record);
 // Returns the record of a plan, and makes it if the plan is new.
 sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error);
-void sumi_cuda_runner_forget_plan(sumi_runner* runner, const sumi_plan* plan);
-void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
+void sumi_cuda_runner_release_plan(sumi_runner* runner, const sumi_plan* plan);
+void sumi_cuda_runner_release_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
 #endif

@@ -43,7 +43,7 @@ sumi_device_form sumi_device_stored_form(const sumi_plan* plan, const sumi_op* o
     return requested_format(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_DEVICE_FORM_INT4 : SUMI_DEVICE_FORM_STORED;
 }
 
-sumi_device_operands sumi_device_8bit_operands(const sumi_plan* plan, const sumi_op* op)
+sumi_device_operands sumi_device_quantised_operands(const sumi_plan* plan, const sumi_op* op)
 {
     const sumi_weight_format requested = requested_format(plan, op);
     return requested == SUMI_WEIGHTS_FP8  ? SUMI_DEVICE_E4M3
@@ -61,7 +61,7 @@ const sumi_op* sumi_device_writer(const sumi_plan* plan, sumi_value value)
 static bool takes_8bit(const sumi_plan* plan, size_t op_index, bool has_e4m3)
 {
     const sumi_op* op = &plan->ops[op_index];
-    const sumi_device_operands operands = sumi_device_8bit_operands(plan, op);
+    const sumi_device_operands operands = sumi_device_quantised_operands(plan, op);
     if (operands == SUMI_DEVICE_BF16 || (operands == SUMI_DEVICE_E4M3 && !has_e4m3) || op->kind != SUMI_OP_LINEAR)
         return false;
     const sumi_weight* w = op->weight;
@@ -69,7 +69,7 @@ static bool takes_8bit(const sumi_plan* plan, size_t op_index, bool has_e4m3)
     // plan, or the device would hold it twice. Rows of int8 are filled up to whole blocks of the rotation: with 128
     // columns they would be as long as in bfloat16.
     return !w->keeps_precision && !sumi_device_is_adapter_op(plan, op_index) && w->rows % 16 == 0 && w->cols % 16 == 0
-        && w->rows >= 256 && w->cols >= 128 && sumi_device_8bit_pitch(operands, w->cols) < 2 * w->cols
+        && w->rows >= 256 && w->cols >= 128 && sumi_device_quantised_pitch(operands, w->cols) < 2 * w->cols
         && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
         && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION;
 }
@@ -104,7 +104,7 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
 static const sumi_weight* balance_of_op(const sumi_plan* plan, const sumi_op* op)
 {
     const bool is_int8 =
-        (op->marks & SUMI_DEVICE_OP_8BIT) != 0 && sumi_device_8bit_operands(plan, op) == SUMI_DEVICE_INT8;
+        (op->marks & SUMI_DEVICE_OP_8BIT) != 0 && sumi_device_quantised_operands(plan, op) == SUMI_DEVICE_INT8;
     return is_int8 ? op->weight->balance : NULL;
 }
 
@@ -121,23 +121,24 @@ static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const
 // The operands that a norm would write as the input of this product.
 static sumi_device_operands writer_operands(const sumi_plan* plan, sumi_value input)
 {
-    return sumi_device_8bit_operands(plan, sumi_device_writer(plan, (sumi_value){sumi_device_base_id(plan, input)}));
+    return sumi_device_quantised_operands(plan,
+                                          sumi_device_writer(plan, (sumi_value){sumi_device_base_id(plan, input)}));
 }
 
 // A value can be stored in 8 bits if one NORM_MODULATE writes all of it, if all readers are products with 8-bit
 // weights, and if it then fits, with its scales, into the memory that the plan has for it as bfloat16. The norm
 // balances the matrices of all readers or of none.
-static void mark_8bit_values(sumi_plan* plan)
+static void mark_quantised_values(sumi_plan* plan)
 {
     enum { PLAIN = 32, WRITTEN = 64, OTHER = 128 }; // used within this function only
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
-        const sumi_device_operands operands = sumi_device_8bit_operands(plan, op);
+        const sumi_device_operands operands = sumi_device_quantised_operands(plan, op);
         const sumi_value_info* out = sumi_plan_info(plan, op->out);
         const bool norms_all = operands != SUMI_DEVICE_BF16 && op->kind == SUMI_OP_NORM_MODULATE
                             && op->u.norm.y_row == 0 && op->rows == out->rows && !op->u.norm.silu && out->base.id == 0
                             && out->element == SUMI_ELEMENT_ACTIVATION && !out->bound && out->cols % 16 == 0
-                            && sumi_device_8bit_pitch(operands, out->cols) + 16 <= 2 * out->cols;
+                            && sumi_device_quantised_pitch(operands, out->cols) + 16 <= 2 * out->cols;
         if (op->out.id > 0) {
             uint8_t* marks = &plan->values[sumi_device_base_id(plan, op->out) - 1].marks;
             *marks |= norms_all && (*marks & WRITTEN) == 0 ? WRITTEN : OTHER;
@@ -162,7 +163,7 @@ static void mark_8bit_values(sumi_plan* plan)
         const bool is_mixed = (*marks & PLAIN) != 0 && (*marks & SUMI_DEVICE_VALUE_BALANCED) != 0,
                    is_8bit = (*marks & (WRITTEN | OTHER)) == WRITTEN && !is_mixed;
         *marks &= (uint8_t) ~(PLAIN | WRITTEN | OTHER);
-        if (is_8bit) *marks |= SUMI_DEVICE_VALUE_8BIT;
+        if (is_8bit) *marks |= SUMI_DEVICE_VALUE_QUANTISED;
         else *marks &= (uint8_t)~SUMI_DEVICE_VALUE_BALANCED;
     }
 }
@@ -208,7 +209,7 @@ void sumi_device_choose_forms(sumi_plan* plan, bool has_e4m3)
         op->marks |= SUMI_DEVICE_OP_GATED;
         plan->values[op->out.id - 1].marks |= SUMI_DEVICE_VALUE_GATED;
     }
-    mark_8bit_values(plan);
+    mark_quantised_values(plan);
 }
 
 // ---- The form -------------------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ static sumi_device_form matrix_form(const sumi_plan* plan, const sumi_op* op)
 {
     const bool is_8bit = (op->marks & SUMI_DEVICE_OP_8BIT) != 0, is_gated = (op->marks & SUMI_DEVICE_OP_GATED) != 0;
     if ((op->marks & SUMI_DEVICE_OP_STORED) != 0) return sumi_device_stored_form(plan, op);
-    return s_matrices[is_8bit ? sumi_device_8bit_operands(plan, op) : SUMI_DEVICE_BF16][is_gated];
+    return s_matrices[is_8bit ? sumi_device_quantised_operands(plan, op) : SUMI_DEVICE_BF16][is_gated];
 }
 
 bool sumi_device_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,

@@ -25,9 +25,9 @@ enum {
 enum {
     SUMI_DEVICE_VALUE_GATED = 1, // the input of a GATED: its columns are interleaved by 8 (SUMI_DEVICE_FORM_GATED)
     // The value is stored in 8 bits, because a NORM_MODULATE writes it and only LINEARs with 8-bit weights read it:
-    // [rows][pitch] bytes, pitch from sumi_device_8bit_pitch; then, at the next multiple of 16 bytes, float scales
+    // [rows][pitch] bytes, pitch from sumi_device_quantised_pitch; then, at the next multiple of 16 bytes, float scales
     // [rows].
-    SUMI_DEVICE_VALUE_8BIT = 2,
+    SUMI_DEVICE_VALUE_QUANTISED = 2,
     // The norm that writes the value also balances it (balance.h), and the matrices that read it are balanced too.
     SUMI_DEVICE_VALUE_BALANCED = 4
 };
@@ -48,7 +48,7 @@ bool sumi_device_is_storable(const sumi_weight* weight);
 sumi_device_form sumi_device_stored_form(const sumi_plan* plan, const sumi_op* op);
 // The operands of an op, BF16 unless the requested format is one of 8 bits. For a value that is stored in 8 bits, call
 // it with the op that writes the value or with any op that reads it.
-sumi_device_operands sumi_device_8bit_operands(const sumi_plan* plan, const sumi_op* op);
+sumi_device_operands sumi_device_quantised_operands(const sumi_plan* plan, const sumi_op* op);
 // The first op that uses a value, which must not be a view. This op writes the value, unless the value is bound.
 const sumi_op* sumi_device_writer(const sumi_plan* plan, sumi_value value);
 // The value that a view is a part of; otherwise the value itself.

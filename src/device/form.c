@@ -44,7 +44,7 @@ const sumi_device_form_traits* sumi_device_traits(sumi_device_form form)
     return &s_forms[form];
 }
 
-int32_t sumi_device_8bit_pitch(sumi_device_operands operands, int32_t cols)
+int32_t sumi_device_quantised_pitch(sumi_device_operands operands, int32_t cols)
 {
     SUMI_ASSERT(operands != SUMI_DEVICE_BF16 && cols >= 1);
     const sumi_device_form form =

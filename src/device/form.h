@@ -62,7 +62,7 @@ typedef struct sumi_device_form_traits {
 } sumi_device_form_traits;
 const sumi_device_form_traits* sumi_device_traits(sumi_device_form form);
 // Bytes from row to row of an 8-bit matrix with this many columns. Rows of int8 are whole blocks of the rotation.
-int32_t sumi_device_8bit_pitch(sumi_device_operands operands, int32_t cols);
+int32_t sumi_device_quantised_pitch(sumi_device_operands operands, int32_t cols);
 
 typedef struct sumi_device_weight {
     uint64_t data, scales; // addresses; scales: of forms in 8 bits

@@ -43,7 +43,7 @@ sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* 
     sumi_device_weights* weights = &stock->weights;
     sumi_device_division* division = &record->division;
     if (record->has_weights) sumi_device_settle(stock);
-    sumi_device_forget_division(stock, record);
+    sumi_device_drop_division(stock, record);
     SUMI_TRY(sumi_device_divide(
         weights, record->plan,
         limit_of_weights(stock->memory_limit, bytes_without_weights(stock, record->plan, record->scratch_bytes)),
@@ -70,7 +70,7 @@ sumi_result sumi_device_divide_plan(sumi_device_stock* stock, sumi_device_plan* 
     sumi_free(stock->heap, division->entries);
     division->entries = NULL;
     if (result != SUMI_OK) {
-        sumi_device_forget_division(stock, record);
+        sumi_device_drop_division(stock, record);
         return result;
     }
     record->has_weights = true;

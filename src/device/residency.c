@@ -108,7 +108,7 @@ void sumi_device_weights_drop_pinned_copy(sumi_device_weights* weights, sumi_dev
     resident->has_pinned_copy = false;
 }
 
-void sumi_device_weights_forget(sumi_device_weights* weights, const sumi_weight* weight)
+void sumi_device_weights_release(sumi_device_weights* weights, const sumi_weight* weight)
 {
     SUMI_ASSERT(weights->upload == NULL && weight != NULL);
     bool is_any = false;

@@ -100,5 +100,5 @@ sumi_result sumi_device_weights_allocate(sumi_device_weights* weights, const sum
 // Frees the weight's pinned copy, or unlocks its chunks. Nothing may be reading them.
 void sumi_device_weights_drop_pinned_copy(sumi_device_weights* weights, sumi_device_resident* resident);
 // Removes all forms of a weight, and slabs that become empty. Nothing may be in flight.
-void sumi_device_weights_forget(sumi_device_weights* weights, const sumi_weight* weight);
+void sumi_device_weights_release(sumi_device_weights* weights, const sumi_weight* weight);
 #endif

@@ -26,7 +26,7 @@ void sumi_device_drop_all_recordings(sumi_device_stock* stock)
     }
 }
 
-void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* record)
+void sumi_device_drop_division(sumi_device_stock* stock, sumi_device_plan* record)
 {
     stock->port->functions->drop_recordings(stock->port, record);
     sumi_device_streaming_destroy(stock, record);
@@ -36,10 +36,10 @@ void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* rec
     record->has_weights = record->fits_limit = false;
 }
 
-void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count)
+void sumi_device_release_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count)
 {
     sumi_device_settle(stock);
-    for (size_t i = 0; i < count; i++) sumi_device_weights_forget(&stock->weights, weights[i]);
+    for (size_t i = 0; i < count; i++) sumi_device_weights_release(&stock->weights, weights[i]);
     for (size_t p = 0; p < stock->plan_count; p++) {
         sumi_device_plan* record = stock->plans[p];
         const sumi_device_weight_streaming* streaming = record->streaming;
@@ -48,6 +48,6 @@ void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* con
             uses_weights = stock->weights.residents[record->list.indices[i]].weight == NULL;
         for (int32_t i = 0; streaming != NULL && i < streaming->list.count && !uses_weights; i++)
             uses_weights = stock->weights.residents[streaming->list.indices[i]].weight == NULL;
-        if (uses_weights) sumi_device_forget_division(stock, record);
+        if (uses_weights) sumi_device_drop_division(stock, record);
     }
 }

@@ -40,8 +40,8 @@ void sumi_device_stock_init(sumi_device_stock* stock, sumi_heap* heap, sumi_devi
 void sumi_device_settle(sumi_device_stock* stock);
 // Drops the recordings of all plans, because addresses in them are about to change. No plan is reserved any more.
 void sumi_device_drop_all_recordings(sumi_device_stock* stock);
-// Forgets the decisions about the plan's weights: their list, and which of them are resident.
-void sumi_device_forget_division(sumi_device_stock* stock, sumi_device_plan* record);
+// Drops the decisions about the plan's weights: their list, and which of them are resident.
+void sumi_device_drop_division(sumi_device_stock* stock, sumi_device_plan* record);
 // Removes weights that are about to be freed. Plans that use them determine their needs again.
-void sumi_device_forget_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count);
+void sumi_device_release_weights(sumi_device_stock* stock, const sumi_weight* const* weights, size_t count);
 #endif

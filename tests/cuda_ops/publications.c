@@ -76,7 +76,7 @@ static void check_publication(const machine* m, sumi_format format)
     for (int y = 0; y < PUBLISHED_HEIGHT; y++) publish_row(format, s_x, y, s_want + y * PUBLISHED_ROW);
     CHECK_TEXT(error.text, "");
     CHECK(memcmp(s_got, s_want, sizeof s_want) == 0);
-    plan_forget(m->runner, &plan);
+    plan_release(m->runner, &plan);
     sumi_plan_end(&plan);
 }
 

@@ -92,7 +92,7 @@ static sumi_result fill_arena_with_nan(const machine* m, uint64_t arena_bytes, s
         result = plan_run_all(m->runner, &plan, NULL, error);
         free(data);
     }
-    plan_forget(m->runner, &plan);
+    plan_release(m->runner, &plan);
     sumi_plan_end(&plan);
     return result;
 }
@@ -182,7 +182,7 @@ bool run_case(const op_case* c, case_data* store, const machine* m, run_mode mod
         outs[i] = malloc((size_t)sumi_plan_info(&s->plan, s->outputs[i].value)->bytes + 1);
         result = plan_read(m->runner, &s->plan, s->outputs[i].value, outs[i], &error);
     }
-    plan_forget(m->runner, &s->plan);
+    plan_release(m->runner, &s->plan);
     if (result != SUMI_OK) printf("  %s on %s: %s\n", c->name, m->name, error.text);
     CHECK(result == SUMI_OK);
     return result == SUMI_OK;
@@ -266,7 +266,7 @@ static void check_equal_pairs(const op_case* c, const scene* s, const machine* m
 
 void release_case_weights(const machine* m, const case_data* store)
 {
-    runner_forget_weights(m->runner, store->used_weights, (size_t)store->used_weight_count);
+    runner_release_weights(m->runner, store->used_weights, (size_t)store->used_weight_count);
 }
 
 // Of all values, and of weights, which count once for every op that reads them.
