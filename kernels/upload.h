@@ -20,7 +20,7 @@ typedef struct sumi_upload_args {
     uint64_t to;     // the whole destination, 256-byte aligned
     uint64_t scales; // 8-bit forms: float [stack_rows]
     // float [cols], 16-byte aligned, or 0. Rows that become int8 are divided by it, a vector is multiplied by it
-    // (src/device/balance.h).
+    // (src/device/weight_forms.h).
     uint64_t balance;
     int32_t type; // SUMI_UPLOAD_*
     int32_t row_begin, row_count, stack_rows;

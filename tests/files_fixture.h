@@ -4,7 +4,7 @@
 #define FILES_FIXTURE_H
 #include "at_once.h"
 #include "engine_fixture.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "number_formats.h"
 #include "system.h"
 

@@ -4,9 +4,8 @@
 // twice, and so does this library ("expect_tb"). A plan takes times as they are, so a case is run with both.
 #include "golden_qwen_image.h"
 #include "merged_weights.h"
+#include "models/config.h"
 #include "models/network_state.h"
-#include "models/scheduler.h"
-#include "pictures/masks.h"
 #include "pictures/pixels.h"
 #include "plan_runner.h"
 #include <math.h>

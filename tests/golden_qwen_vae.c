@@ -2,7 +2,7 @@
 #include "golden_pictures.h"
 #include "golden_qwen_image.h"
 #include "golden_watch.h"
-#include "models/qwen_vae.h"
+#include "models/autoencoders.h"
 #include "picture.h"
 #include "plan_runner.h"
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "models/network_state.h"
 #include "models/next_dit.h"
 #include "models/recipe.h"
-#include "pictures/masks.h"
+#include "pictures/pixels.h"
 #include "plan_runner.h"
 #include "sampling/schedule.h"
 #include <math.h>

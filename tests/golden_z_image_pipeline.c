@@ -2,7 +2,7 @@
 #include "at_once.h"
 #include "golden_z_image.h"
 #include "models/network_state.h"
-#include "pictures/masks.h"
+#include "pictures/pixels.h"
 #include "sampling/schedule.h"
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define MEMORY_FILES_H
 #include "files/checkpoint.h"
 #include "files/json.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "models/signatures.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
 #define NETWORK_FIXTURE_H
 #include "at_once.h"
 #include "cpu/cpu.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "models/prompt_reader.h"

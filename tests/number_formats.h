@@ -4,7 +4,7 @@
 #define SUMI_TESTS_NUMBER_FORMATS_H
 #include "base/assert.h"
 #include "base/dtype.h"
-#include "base/float_bits.h"
+#include "base/numbers.h"
 
 // Rounds the magnitude of a finite float to nearest even in a small format with `mantissa` stored bits whose smallest
 // normal number is 2^lowest. Returns the code, which numbers the magnitudes of the format in ascending order. The code

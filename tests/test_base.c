@@ -1,5 +1,5 @@
 #include "base/file.h"
-#include "base/fused.h"
+#include "base/numbers.h"
 #include "base/workers.h"
 #include "test.h"
 

@@ -5,7 +5,6 @@
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/cuda.h"
-#include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "device_meter.h"
 #include "fake_cuda.h"

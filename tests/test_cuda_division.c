@@ -5,8 +5,7 @@
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/cuda.h"
-#include "cuda/op_table.h"
-#include "cuda/plan_records.h"
+#include "cuda/launch.h"
 #include "cuda/state.h"
 #include "device/device_memory.h"
 #include "device/weight_forms.h"

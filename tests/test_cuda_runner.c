@@ -6,7 +6,6 @@
 #include "at_once.h"
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
-#include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
 #include "interop/interop.h"

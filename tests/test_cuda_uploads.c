@@ -5,7 +5,6 @@
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
-#include "device/balance.h"
 #include "device/choose_forms.h"
 #include "device/stored.h"
 #include "device/weight_forms.h"

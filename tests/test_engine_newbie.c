@@ -2,7 +2,7 @@
 // opening to pictures. Modulation differs from prompt to prompt here.
 #include "family_fixture.h"
 #include "files/json.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "jobs/engine_state.h"
 #include "jobs/prompt.h"
 

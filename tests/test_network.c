@@ -2,9 +2,9 @@
 // every allocation fails.
 #include "at_once.h"
 #include "failing.h"
+#include "models/config.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
-#include "models/scheduler.h"
 #include "network_fixture.h"
 #include "sampling/schedule.h"
 #include "system.h"

@@ -2,8 +2,7 @@
 #include "at_once.h"
 #include "failing.h"
 #include "files/tensors.h"
-#include "models/preview_factors.h"
-#include "pictures/masks.h"
+#include "models/recipe.h"
 #include "pictures/pixels.h"
 #include "recorded_values.h"
 #include <spng.h>

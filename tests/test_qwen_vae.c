@@ -2,7 +2,7 @@
 // the released sizes need. The numbers are golden_run's business.
 #include "at_once.h"
 #include "cpu/cpu.h"
-#include "models/qwen_vae.h"
+#include "models/autoencoders.h"
 #include "plan/validate.h"
 #include "plan_runner.h"
 #include "test.h"

@@ -1,7 +1,7 @@
 // How networks are told by their tensors: the families that the library has, those that it refuses by name, signatures
 // of the caller, and what belongs to a component.
 #include "files/checkpoint.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "memory_files.h"
 #include "models/signatures.h"
 

@@ -1,7 +1,7 @@
 // Sets of tensors: found by name, written and read back, mapped or served by the host, in folders.
 #include "at_once.h"
 #include "files/checkpoint.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "memory_files.h"
 
 // ---- The golden files -----------------------------------------------------------------------------------------------

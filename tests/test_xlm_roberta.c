@@ -3,7 +3,7 @@
 #include "at_once.h"
 #include "cpu/cpu.h"
 #include "failing.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "models/signatures.h"
 #include "models/xlm_roberta.h"
 #include "plan_runner.h"

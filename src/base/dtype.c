@@ -13,7 +13,7 @@
 // Only the final sum rounds, as in the reference dequantisers.
 #include "base/dtype.h"
 #include "base/assert.h"
-#include "base/float_bits.h"
+#include "base/numbers.h"
 #include <string.h>
 
 static const sumi_dtype_info s_dtypes[SUMI_DTYPE_COUNT] = {

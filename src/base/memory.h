@@ -4,6 +4,7 @@
 #define SUMI_BASE_MEMORY_H
 #include "base/result.h"
 #include <stdatomic.h>
+#include <stddef.h>
 
 #define SUMI_ALIGNMENT 64u // of every block, in bytes: a cache line and one AVX-512 register
 
@@ -33,4 +34,9 @@ sumi_result sumi_grow(sumi_heap* heap, void** memory, size_t* capacity, size_t n
 
 // Every failed host allocation reports this text.
 sumi_result sumi_out_of_memory(sumi_error* error, size_t bytes, const char* what);
+
+// Sorts in place without extra memory (sort.c). The C library's qsort may allocate outside the host program's allocator.
+// Interface as qsort: ascending by `compare`, which is negative when a comes before b. Equal elements end up in an
+// unspecified but reproducible order. This is a heap sort: no input is slower than O(n log n).
+void sumi_sort(void* list, size_t count, size_t element_bytes, int (*compare)(const void* a, const void* b));
 #endif

@@ -43,3 +43,12 @@ sumi_result sumi_fail_with(sumi_error* error, const sumi_error* from)
     if (error != NULL && error->result == SUMI_OK) *error = *from;
     return from->result;
 }
+
+#if defined(SUMI_CHECKED)
+void sumi_assert_failed(const char* condition, const char* file, int line)
+{
+    fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, condition);
+    fflush(stderr);
+    __builtin_trap();
+}
+#endif

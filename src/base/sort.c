@@ -1,5 +1,5 @@
-#include "base/sort.h"
 #include "base/assert.h"
+#include "base/memory.h"
 #include <stdbool.h>
 
 typedef int compare_function(const void* a, const void* b);

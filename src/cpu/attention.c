@@ -15,7 +15,7 @@
 // 1088 tokens x 16 heads x 64 columns reach 190 of a core's 256 GFLOP/s: 71 % of the time is in the two products, 15 %
 // in the exponentials, 5 % in scaling q and O.
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <string.h>

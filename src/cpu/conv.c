@@ -13,7 +13,7 @@
 //
 // Upsampling by 2 (nearest) shifts the input coordinates. A 1x1 convolution has one tap.
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cpu/ops_cpu.h"
 #include <string.h>
 

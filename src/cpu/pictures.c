@@ -1,6 +1,6 @@
 // Ops on pictures (NHWC): group norm, tiles, and 8-bit pixels in and out.
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <stdatomic.h>

@@ -21,7 +21,7 @@
 // alone reaches 255 GFLOP/s; a product of 1088 x 3072 x 1024 reaches 226; the rest is packing W (5 %), copying x (5 %)
 // and finishing (2 %). A product of 64 rows reaches 170: a quarter of its time is packing W.
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <string.h>

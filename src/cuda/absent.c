@@ -1,6 +1,5 @@
 // Takes the place of this module folder in a build without nvcc, or with --no-cuda.
 #include "cuda/cuda.h"
-#include "cuda/cuda_options.h"
 
 sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc,
                              const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)

@@ -5,7 +5,7 @@
 // 9.0 were measured on an H100; to set them again, edit the constants below and run tests/tune_cuda_linear.c. Method,
 // tile and split follow from the shape of the whole op, so that slices give the same bits. A slice computes a range of
 // rows at multiples of the method's unit; a product of one unit is computed by the slice that contains the unit.
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cuda/arrange.h"
 #include "cuda/device.h"
 #include "cuda/linear.h"

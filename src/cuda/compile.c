@@ -1,6 +1,6 @@
-#include "cuda/compile.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/image.h"
 #include <stdatomic.h>
 
 #define MAX_THREADS 4 // the largest image takes about a quarter of all together

@@ -1,4 +1,4 @@
-// The runner of one GPU: how a run proceeds. It uses failure.h, plan_records.h, transfers.h and memory_share.h.
+// The runner of one GPU: how a run proceeds. It uses state.h, transfers.h and memory_share.h.
 //
 //   compute stream   [write ..] [counter] e slice e slice e  [fetch] f  [counter] e slice e ..
 //
@@ -16,17 +16,11 @@
 #include "base/assert.h"
 #include "base/platform.h"
 #include "cuda/arrange.h"
-#include "cuda/cuda_options.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
-#include "cuda/failure.h"
 #include "cuda/graphs.h"
-#include "cuda/imports.h"
 #include "cuda/modules.h"
-#include "cuda/plan_records.h"
-#include "cuda/runner_memory.h"
 #include "cuda/state.h"
-#include "cuda/targets.h"
 #include "cuda/transfers.h"
 #include "device/device_memory.h"
 #include "device/memory_share.h"

@@ -3,8 +3,16 @@
 #define SUMI_CUDA_CUDA_H
 #include "base/memory.h"
 #include "base/workers.h"
-#include "cuda/cuda_options.h"
 #include "plan/runner.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+// Options of the runner that only tests set.
+typedef struct sumi_cuda_options {
+    bool without_graphs; // launch ops one by one (tests, profiles)
+    bool without_hopper; // portable kernels on every device (tests)
+    int32_t max_graphs;  // of all plans together; 0: SUMI_CUDA_MAX_GRAPHS
+} sumi_cuda_options;
 
 // Opens the driver and the device that `desc` describes. Loads no kernels; the runner's function `load` does. `workers`
 // help to copy weights. options NULL: none. Failures: SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED,

@@ -1,4 +1,3 @@
-#include "cuda/failure.h"
 #include "base/assert.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"

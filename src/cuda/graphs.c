@@ -18,7 +18,6 @@
 #include "base/platform.h"
 #include "cuda/driver.h"
 #include "cuda/launch.h"
-#include "cuda/op_table.h"
 #include "cuda/state.h"
 #include "device/streaming.h"
 #include <string.h>

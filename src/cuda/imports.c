@@ -9,10 +9,10 @@
 //
 // OpenGL and ID3D11Texture2D have no semaphores. Between mapping and unmapping a resource its stream is in order with
 // the graphics commands of the calling thread.
-#include "cuda/imports.h"
 #include "base/pixel_formats.h"
 #include "base/platform.h"
 #include "cuda/driver.h"
+#include "cuda/transfers.h"
 #include "device/device_memory.h"
 #include <stdio.h>
 #include <string.h>

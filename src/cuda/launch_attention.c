@@ -5,7 +5,7 @@
 //
 // The kernel follows from the whole op and the device. A tile is the same work in every launch, so slices change no
 // bits.
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/attention.h"

@@ -1,6 +1,6 @@
 // Launchers of the ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview,
 // inputs and outputs of the VAE. The kernels are in kernels/latents.cu.
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/latents.h"

@@ -3,11 +3,10 @@
 // Scratch:  [weight in bfloat16, if its stored bytes are unpacked][partial sums of shared k]
 //      or   [x in 8 bits][scale of x per row][partial sums of shared k]
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cuda/arrange.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
-#include "cuda/launch_stored.h"
 #include "cuda/linear.h"
 #include "cuda/state.h"
 #include "device/form.h"

@@ -10,7 +10,7 @@
 // for both ops. A picture may be written by several convolutions, one per strip. Their sums are stored in the order of
 // their patches and stay until the last strip is done, because the ops between them use no scratch. The plan and the
 // device alone decide which ops do so, so slices change no bits.
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "device/form.h"

@@ -1,7 +1,7 @@
 // Launchers of the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions
 // and times, residuals. The kernels are in kernels/rows.cu, norms.cu, rows_fp8.cu, rows_int8.cu and residuals.cu.
 // Columns and element types decide which kernel runs. A grid only distributes rows to blocks, so slices change no bits.
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cuda/arrange.h"
 #include "cuda/launch.h"
 #include "device/choose_forms.h"

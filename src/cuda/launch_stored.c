@@ -1,6 +1,5 @@
-#include "cuda/launch_stored.h"
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "cuda/linear.h"

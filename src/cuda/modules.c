@@ -1,10 +1,10 @@
 #include "cuda/modules.h"
 #include "base/assert.h"
-#include "base/sort.h"
-#include "cuda/compile.h"
+#include "base/memory.h"
 #include "cuda/cuda.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
+#include "cuda/image.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

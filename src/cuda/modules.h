@@ -3,7 +3,7 @@
 // the driver needs half a minute to compile all of them and a plan uses a third:
 //
 //   load a model    machine code, and small images
-//   plan            a walk over its ops notes the images of their kernels --> compile.h --> modules
+//   plan            a walk over its ops notes the images of their kernels --> image.h --> modules
 #ifndef SUMI_CUDA_MODULES_H
 #define SUMI_CUDA_MODULES_H
 #include "cuda/image.h"

@@ -1,5 +1,5 @@
 // The table of launchers by op kind.
-#include "cuda/op_table.h"
+#include "cuda/launch.h"
 
 const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_EMBED_ROWS] = {sumi_cuda_embed_rows, NULL},

@@ -1,7 +1,6 @@
 #include "cuda/port_cuda.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "cuda/failure.h"
 #include "cuda/graphs.h"
 #include "cuda/state.h"
 

@@ -1,8 +1,5 @@
-#include "cuda/runner_memory.h"
 #include "base/assert.h"
 #include "cuda/device.h"
-#include "cuda/failure.h"
-#include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "cuda/transfers.h"
 #include "device/memory_share.h"

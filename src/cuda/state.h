@@ -1,7 +1,7 @@
 // The state of the runner.
 #ifndef SUMI_CUDA_STATE_H
 #define SUMI_CUDA_STATE_H
-#include "cuda/cuda_options.h"
+#include "cuda/cuda.h"
 #include "cuda/port_cuda.h"
 #include "device/stock.h"
 
@@ -115,4 +115,51 @@ static inline sumi_cuda_flight* sumi_cuda_flight_at(sumi_cuda* cuda, uint32_t in
 {
     return &cuda->flights[(cuda->flight_first + index) % SUMI_CUDA_FLIGHTS];
 }
+
+// ---- Plans (plan_records.c)
+
+// The runner's record of each plan, from the first `reserve` or `prepare` to `release_plan`.
+
+uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan);
+sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan);
+void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record);
+// Returns the record of a plan, and makes it if the plan is new.
+sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error);
+void sumi_cuda_runner_release_plan(sumi_runner* runner, const sumi_plan* plan);
+void sumi_cuda_runner_release_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
+
+// ---- Failures in calls that cannot report them, and waiting for the device (failure.c)
+
+// Notes the failure of a driver call, to be reported later. After a lost device nothing is in flight any more.
+void sumi_cuda_note_failure(sumi_cuda* cuda, CUresult result, const char* what);
+// Called when the query of an event fails: the device is lost, and the ends of slices in flight will not be reported.
+void sumi_cuda_lose_device(sumi_cuda* cuda, CUresult result);
+// Returns the failure that was noted, if any.
+sumi_result sumi_cuda_report_failure(const sumi_cuda* cuda, sumi_error* error);
+// Returns `result`, and remembers a lost device.
+sumi_result sumi_cuda_note_result(sumi_cuda* cuda, sumi_result result, const sumi_error* error);
+// Enters the context, in functions that cannot report a failure.
+bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope);
+// Waits until both streams have ended. sumi_device_settle does more, and calls it.
+void sumi_cuda_wait_for_streams(sumi_cuda* cuda);
+// Waits until the device has finished. Called before memory is freed: no slice may be running then, but copies may
+// still be in flight.
+void sumi_cuda_settle(sumi_cuda* cuda);
+
+// ---- The runner's functions for device memory (plan/runner.h; runner_memory.c)
+
+sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t memory_limit,
+                                  sumi_device_need* out_need, sumi_error* error);
+void sumi_cuda_runner_set_memory_limit(sumi_runner* runner, uint64_t bytes);
+sumi_result sumi_cuda_runner_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error);
+void sumi_cuda_release_memory(sumi_cuda* cuda);
+void sumi_cuda_runner_release(sumi_runner* runner);
+void sumi_cuda_runner_trim(sumi_runner* runner);
+bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan);
+// Asks the driver how much memory is free, and notes how much is neither free nor allocated by sumi. Called whenever
+// the driver's own memory has grown. The context must be current.
+bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes);
+void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity);
+void sumi_cuda_runner_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4]);
+void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties);
 #endif

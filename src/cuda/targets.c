@@ -1,10 +1,10 @@
 // Pictures that stay on the device: written to device memory of the host program, or to memory of sumi from where they
 // are copied into an import (imports.c).
-#include "cuda/targets.h"
 #include "base/pixel_formats.h"
 #include "cuda/driver.h"
 #include "cuda/modules.h"
 #include "cuda/state.h"
+#include "cuda/transfers.h"
 #include "device/device_memory.h"
 #include "interop/interop.h"
 #include "kernels/pictures.h"

@@ -3,6 +3,7 @@
 #ifndef SUMI_CUDA_TRANSFERS_H
 #define SUMI_CUDA_TRANSFERS_H
 #include "cuda/state.h"
+#include "interop/interop.h"
 
 // Makes a mirror for each bound value that an op writes.
 sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error);
@@ -22,4 +23,22 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
 sumi_result sumi_cuda_runner_fetch(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
 void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
                            uint64_t bytes);
+
+// ---- Imports (imports.c)
+
+// Memory and semaphores of OpenGL, Vulkan and Direct3D: the functions of interop/interop.h. The context must be
+// current.
+
+sumi_result sumi_cuda_import(sumi_cuda* cuda, const sumi_import_desc* desc, sumi_imported* out_import,
+                             sumi_error* error);
+void sumi_cuda_finish_import(const sumi_cuda* cuda, const sumi_imported* import);
+void sumi_cuda_release_import(sumi_cuda* cuda, sumi_imported* import);
+bool sumi_cuda_is_copying(const sumi_cuda* cuda, const sumi_imported* import);
+sumi_result sumi_cuda_copy_to_import(const sumi_cuda* cuda, const sumi_import_copy* copy, sumi_error* error);
+
+// ---- Targets of pictures that are not in host memory (targets.c)
+
+// Puts the conversion into the compute stream. The context must be current.
+sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi_publication* picture,
+                              sumi_error* error);
 #endif

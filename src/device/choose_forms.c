@@ -100,7 +100,7 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
         && w->cols >= 128;
 }
 
-// The weight of the norm that balances the matrix of a product (balance.h), in every plan. NULL: it is not balanced.
+// The weight of the norm that balances the matrix of a product (weight_forms.h), in every plan. NULL: it is not balanced.
 static const sumi_weight* balance_of_op(const sumi_plan* plan, const sumi_op* op)
 {
     const bool is_int8 =

@@ -28,7 +28,7 @@ enum {
     // [rows][pitch] bytes, pitch from sumi_device_quantised_pitch; then, at the next multiple of 16 bytes, float scales
     // [rows].
     SUMI_DEVICE_VALUE_QUANTISED = 2,
-    // The norm that writes the value also balances it (balance.h), and the matrices that read it are balanced too.
+    // The norm that writes the value also balances it (weight_forms.h), and the matrices that read it are balanced too.
     SUMI_DEVICE_VALUE_BALANCED = 4
 };
 

@@ -1,6 +1,6 @@
 #include "device/form.h"
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "kernels/rows.h"
 #include "kernels/upload.h"
 

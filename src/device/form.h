@@ -26,7 +26,7 @@ typedef enum sumi_device_form {
     SUMI_DEVICE_FORM_STORED,
     SUMI_DEVICE_FORM_INT4,   // 4-bit codes in blocks of IQ4_NL, laid out as STORED; made when the weight is loaded
     SUMI_DEVICE_FORM_VECTOR, // float [cols]: norms, biases, pad tokens; padded with zeros to a multiple of 8
-    // The weight of a norm multiplied by its balance (balance.h), so that the norm writes balanced rows. The balance
+    // The weight of a norm multiplied by its balance (weight_forms.h), so that the norm writes balanced rows. The balance
     // follows, at `balance`.
     SUMI_DEVICE_FORM_VECTOR_BALANCED,
     SUMI_DEVICE_FORM_CONV, // bf16 [co][kh * kw][ci rounded up to 8], padded with zeros; 1x1 convolutions are MATRIX
@@ -36,7 +36,7 @@ typedef enum sumi_device_form {
     SUMI_DEVICE_FORM_COUNT
 } sumi_device_form;
 
-// Which norm a form is balanced by (balance.h).
+// Which norm a form is balanced by (weight_forms.h).
 typedef enum sumi_device_balancing {
     SUMI_DEVICE_UNBALANCED,
     SUMI_DEVICE_BALANCED_BY_NORM,  // by the norm that the weight names, if it names one

@@ -1,7 +1,6 @@
 #include "device/upload.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include "device/balance.h"
 #include "device/device_memory.h"
 #include "device/form.h"
 #include "device/pinned.h"

@@ -8,7 +8,6 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "engine/calls.h"
-#include "files/safetensors_write.h"
 #include "files/tensors.h"
 #include "jobs/engine_state.h"
 #include "jobs/model.h"

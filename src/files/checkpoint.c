@@ -16,7 +16,6 @@
 #include "files/checkpoint.h"
 #include "base/assert.h"
 #include "files/checkpoint_files.h"
-#include "files/checkpoint_tokenizer.h"
 #include "files/json.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,3 @@
-#include "files/checkpoint_tokenizer.h"
 #include "base/assert.h"
 #include "files/checkpoint_files.h"
 #include <stdio.h>

@@ -8,7 +8,7 @@
 // equals end - begin; names are unique; and the ranges, sorted, cover the data from its first to its last byte without
 // hole or overlap. Offsets need neither be aligned nor be in the order of the header.
 #include "base/assert.h"
-#include "base/sort.h"
+#include "base/memory.h"
 #include "files/json.h"
 #include "files/tensors.h"
 #include <string.h>

@@ -1,7 +1,7 @@
 // The file is produced through a sink that counts or copies: the first pass counts the header's bytes, the second
 // writes the file.
-#include "files/safetensors_write.h"
 #include "base/assert.h"
+#include "files/tensors.h"
 #include <string.h>
 
 typedef struct sink {

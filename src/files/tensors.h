@@ -104,4 +104,15 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
                                 const char* path, sumi_error* error);
 sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_bytes, const char* value,
                               size_t value_bytes, sumi_error* error);
+
+// ---- Writing (safetensors_write.c)
+
+// Writes a small safetensors file into memory (latents, prompts, test data). The library uses it for saved prompts, the
+// command line tool too.
+//
+// Returns the bytes needed and writes only if capacity suffices. Tensors are written in the given order; names and
+// metadata are escaped. Plain dtypes only, because GGUF's block types have no name in this format. Each tensor's bytes
+// must match its shape.
+uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata,
+                                size_t metadata_count, void* into, uint64_t capacity);
 #endif

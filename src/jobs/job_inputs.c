@@ -14,7 +14,6 @@
 #include "jobs/resize.h"
 #include "models/network.h"
 #include "models/pipeline.h"
-#include "pictures/masks.h"
 #include "pictures/picture_sizes.h"
 #include "pictures/pixels.h"
 #include "plan/ops.h"

@@ -12,7 +12,7 @@
 // Every key must belong to a layer of the model. A file whose keys belong only in part is refused, because silently
 // dropping the rest would change the result.
 #include "base/assert.h"
-#include "base/sort.h"
+#include "base/memory.h"
 #include "models/adapter_config.h"
 #include "models/network_state.h"
 #include <math.h>

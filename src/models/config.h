@@ -2,6 +2,7 @@
 #ifndef SUMI_MODELS_CONFIG_H
 #define SUMI_MODELS_CONFIG_H
 #include "base/result.h"
+#include "sampling/schedule.h"
 
 typedef enum sumi_config_kind {
     SUMI_CONFIG_INTEGER,
@@ -34,4 +35,19 @@ typedef struct sumi_module_config {
 // is SUMI_FILE_MALFORMED, with path and key in the message.
 sumi_result sumi_config_read(const sumi_module_config* config, const sumi_config_field* fields, int32_t field_count,
                              sumi_error* error);
+
+// ---- scheduler_config.json (scheduler.c)
+
+// A scheduler_config.json as diffusers writes it for FlowMatchEulerDiscreteScheduler. The released values:
+// docs/architectures/qwen-image.md, "Schedule and guidance".
+
+// The reference's values for members that a file does not have: static shift 1, no dynamic shift.
+sumi_sigma_rule sumi_scheduler_defaults(void);
+
+// Changes the members of `rule` that the file contains, so that an adapter's overrides can be read over the model's own
+// values. shift_terminal null means no stretch; any other null counts as absent. json NULL: nothing is read.
+// SUMI_FILE_MALFORMED: not a file of this kind. SUMI_NOT_SUPPORTED: the file has what sumi_sigma_rule cannot express
+// (another class, other sigmas, noise between steps), or numbers that give no schedule. `rule` is then unchanged.
+sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path, sumi_sigma_rule* rule,
+                                sumi_error* error);
 #endif

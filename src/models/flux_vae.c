@@ -1,4 +1,4 @@
-#include "models/flux_vae.h"
+#include "models/autoencoders.h"
 #include "models/config.h"
 #include "models/vae_tiles.h"
 #include <stdio.h>

@@ -3,7 +3,7 @@
 //   text encoders   token ids -> features                         language_model.h, xlm_roberta.h
 //   vision tower    a picture -> rows that take the place of tokens in a prompt        qwen_vision.h
 //   denoiser        latents, features, time -> velocities         next_dit.h, two_stream.h
-//   autoencoder     pixels <-> latents                            flux_vae.h, qwen_vae.h; cut into tiles by vae_tiles.h
+//   autoencoder     pixels <-> latents                            autoencoders.h; cut into tiles by vae_tiles.h
 //
 // Each kind of module is a table of functions over a model struct of the module's own. A module knows tensors and ops,
 // but no family: whatever differs between two networks that use it comes from its settings, which the recipe gives

@@ -1,4 +1,4 @@
-#include "models/preview_factors.h"
+#include "models/recipe.h"
 
 const sumi_preview_factors* sumi_preview_flux(void)
 {

@@ -1,6 +1,6 @@
-#include "models/qwen_vae.h"
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
+#include "models/autoencoders.h"
 #include "models/config.h"
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "files/checkpoint.h"
 #include "models/network.h"
 #include "models/network_modules.h"
+#include "pictures/pixels.h"
 
 // Words before a text that depend on the kind of text. An empty text has none.
 typedef struct sumi_prompt_opening {
@@ -107,4 +108,12 @@ bool sumi_recipe_is_left_out(const char* network);
 
 extern const sumi_recipe sumi_recipe_z_image, sumi_recipe_newbie;
 extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, sumi_recipe_qwen_image_edit_plus;
+
+// ---- Previews (preview_factors.c)
+
+// Linear factors from latents to colours, for previews without decoding. Other projects fitted them to pictures and
+// their latents; they are in common use.
+
+const sumi_preview_factors* sumi_preview_flux(void); // for the latents of the Flux autoencoder
+const sumi_preview_factors* sumi_preview_wan(void);  // for those of the Wan 2.1 autoencoder, that of Qwen-Image
 #endif

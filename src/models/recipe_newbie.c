@@ -1,12 +1,11 @@
 // NewBie-image-Exp0.1: a transformer related to Lumina 2's; two text encoders, Gemma 3 (4B) for features of each token
 // and the text tower of Jina CLIP v2 for one vector of the whole prompt; the autoencoder of Flux.
 // How they compute: docs/architectures/newbie-image.md.
-#include "models/flux_vae.h"
+#include "models/autoencoders.h"
+#include "models/config.h"
 #include "models/language_model.h"
 #include "models/next_dit.h"
-#include "models/preview_factors.h"
 #include "models/recipe.h"
-#include "models/scheduler.h"
 #include "models/xlm_roberta.h"
 
 #define MAX_SHIFT 1000.0f

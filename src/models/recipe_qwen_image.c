@@ -2,13 +2,11 @@
 // Qwen2.5-VL as text encoder, with its vision tower for references; its own autoencoder. The three families share
 // all modules and differ in prompts, references and presets. How they compute: docs/architectures/qwen-image.md.
 #include "base/dtype.h"
+#include "models/autoencoders.h"
 #include "models/config.h"
 #include "models/language_model.h"
-#include "models/preview_factors.h"
-#include "models/qwen_vae.h"
 #include "models/qwen_vision.h"
 #include "models/recipe.h"
-#include "models/scheduler.h"
 #include "models/two_stream.h"
 #include <string.h>
 

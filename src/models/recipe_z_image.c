@@ -1,11 +1,10 @@
 // Z-Image (Turbo and Base): a single-stream transformer, Qwen3-4B as text encoder, the autoencoder of Flux. How they
 // compute: docs/architectures/z-image.md.
-#include "models/flux_vae.h"
+#include "models/autoencoders.h"
+#include "models/config.h"
 #include "models/language_model.h"
 #include "models/next_dit.h"
-#include "models/preview_factors.h"
 #include "models/recipe.h"
-#include "models/scheduler.h"
 
 // a schedule with a shift above this is the base model's (6), below it the distilled model's (3)
 #define BASE_SHIFT 4.5f

@@ -1,4 +1,3 @@
-#include "models/scheduler.h"
 #include "files/json.h"
 #include "models/config.h"
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "models/two_stream.h"
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include "models/config.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "models/vae_tiles.h"
 #include "base/assert.h"
-#include "base/integers.h"
+#include "base/numbers.h"
 #include <string.h>
 
 #define MAX_TILES_ACROSS 64

@@ -1,5 +1,5 @@
-#include "pictures/masks.h"
 #include "base/assert.h"
+#include "pictures/pixels.h"
 #include <string.h>
 
 // value * alpha / 255, rounded to nearest

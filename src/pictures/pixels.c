@@ -9,7 +9,7 @@
 #include "pictures/pixels.h"
 #include "base/assert.h"
 #include "base/dtype.h"
-#include "base/float_bits.h"
+#include "base/numbers.h"
 #include <math.h>
 #include <string.h>
 

@@ -16,7 +16,7 @@
 // Slices. Whole ops are gathered into a slice until the predicted time reaches the bound. An op above the bound is cut
 // into several slices, each with some of its work ranges.
 #include "base/assert.h"
-#include "base/sort.h"
+#include "base/memory.h"
 #include "plan/op_kinds.h"
 #include "plan/validate.h"
 #include <string.h>

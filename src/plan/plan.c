@@ -1,7 +1,7 @@
 // Writing a plan: memory, sections and values. The verbs, which append ops, are in verbs_*.c. The work ranges and costs
 // of ops are in op_kinds.c. layout.c finishes the plan.
 #include "base/assert.h"
-#include "plan/plan_memory.h"
+#include "plan/verb.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

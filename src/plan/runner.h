@@ -185,5 +185,10 @@ struct sumi_runner {
 };
 
 // Calls sumi_plan_begin with the runner's activation size, and sets the runner's `arrange`.
-void sumi_runner_begin_plan(const sumi_runner* runner, sumi_plan* plan, sumi_heap* heap);
+static inline void sumi_runner_begin_plan(const sumi_runner* runner, sumi_plan* plan, sumi_heap* heap)
+{
+    sumi_plan_begin(plan, heap, (int32_t)runner->functions->element_bytes(runner, SUMI_ELEMENT_ACTIVATION));
+    plan->arrange = runner->functions->arrange;
+    plan->runner = runner;
+}
 #endif

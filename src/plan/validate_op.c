@@ -1,7 +1,7 @@
 // The invariants of single ops: lifetimes of their values, shapes and elements, in-place rules, work ranges, pairs.
 // op_accesses.c lists the rectangles of values that an op reads and writes; the checks use this list.
+#include "base/memory.h"
 #include "base/rotation.h"
-#include "base/sort.h"
 #include "plan/validator.h"
 #include <string.h>
 

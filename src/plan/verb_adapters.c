@@ -1,4 +1,3 @@
-#include "plan/verb_adapters.h"
 #include "base/assert.h"
 #include "plan/verb.h"
 

@@ -1,7 +1,6 @@
 // The verbs of plan.h on pictures and on the feature maps of an autoencoder.
 #include "base/assert.h"
 #include "plan/verb.h"
-#include "plan/verb_adapters.h"
 
 sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile)
 {

@@ -1,7 +1,6 @@
 // The verbs of plan.h on rows: copies, products with their adapters, norms, attention, tables, modulation.
 #include "base/assert.h"
 #include "plan/verb.h"
-#include "plan/verb_adapters.h"
 #include <math.h>
 
 #define QUERY_BLOCK 64 // queries per work range of attention

@@ -49,7 +49,7 @@ typedef struct sumi_weight {
     // weight.
     const sumi_weight_change* change;
     // The weight, [1, cols], of the norm whose output is this matrix's input. With it a backend may balance the
-    // matrix's columns against the input before it rounds both to 8 bits (device/balance.h). NULL: without such a norm.
+    // matrix's columns against the input before it rounds both to 8 bits (device/weight_forms.h). NULL: without such a norm.
     const struct sumi_weight* balance;
     int32_t index;        // position in the model's list of weights
     bool keeps_precision; // never quantised further: embedders, modulation, final layers

@@ -18,8 +18,7 @@
 #include "sampling/noise.h"
 #include "base/assert.h"
 #include "base/dtype.h"
-#include "base/float_bits.h"
-#include "base/fused.h"
+#include "base/numbers.h"
 #include "base/platform.h"
 #include <math.h>
 #include <string.h>

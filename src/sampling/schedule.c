@@ -2,7 +2,7 @@
 // unit in the last place of sigma changes the finished latents by up to 4e-5.
 #include "sampling/schedule.h"
 #include "base/assert.h"
-#include "base/fused.h"
+#include "base/numbers.h"
 #include <math.h>
 
 // torch.linspace(1, 1/n, n) in float32: each half is counted from its own end, and the multiply-add is rounded once.

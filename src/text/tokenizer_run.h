@@ -16,9 +16,8 @@
 // So the first ids are known when a little more than their text has been read, and they equal those of the whole text.
 #ifndef SUMI_TEXT_TOKENIZER_RUN_H
 #define SUMI_TEXT_TOKENIZER_RUN_H
-#include "text/bpe.h"
+#include "text/token_models.h"
 #include "text/tokenizer_parts.h"
-#include "text/unigram.h"
 #include "text/word_split.h"
 
 enum {

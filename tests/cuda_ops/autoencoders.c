@@ -1,9 +1,8 @@
 // Cases of small autoencoders. Each is computed whole and in strips, which must give the same bits.
+#include "models/autoencoders.h"
 #include "cuda_ops/scene.h"
-#include "models/flux_vae.h"
-#include "models/qwen_vae.h"
 
-// ---- flux_vae.h: group norms ----------------------------------------------------------------------------------------
+// ---- flux_vae.c: group norms ----------------------------------------------------------------------------------------
 static void make_conv(scene* s, sumi_weight* w, sumi_weight* bias, int in, int out, int kernel)
 {
     *w = *matrix_weight(s, out, in * kernel * kernel, 0);
@@ -69,7 +68,7 @@ static void build_autoencoder(scene* s, const op_case* c)
     s->equal_pairs[0].a = 0, s->equal_pairs[0].b = 1;
     s->equal_pair_count = 1;
 }
-// ---- qwen_vae.h: norms over the channels of one pixel ---------------------------------------------------------------
+// ---- qwen_vae.c: norms over the channels of one pixel ---------------------------------------------------------------
 static void make_pixel_block(scene* s, sumi_vae_block* b, int in, int out)
 {
     b->norm1 = *norm_weight(s, in, 0);

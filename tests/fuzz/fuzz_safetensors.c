@@ -1,7 +1,7 @@
 // Any bytes as a safetensors file. What is accepted must lie inside of the file, cover it exactly, be found by name and
 // survive being written again.
 // Seeds: tests/golden/common/files/safetensors/valid tests/golden/common/files/safetensors/malformed
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,9 +8,9 @@
 #include "cuda/cuda.h"
 #include "files/checkpoint.h"
 #include "files/json.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
+#include "models/config.h"
 #include "models/recipe.h"
-#include "models/scheduler.h"
 #include "models/signatures.h"
 #include "text/tokenizer.h"
 #endif

@@ -1,3 +1,36 @@
+// The autoencoders: latents <-> RGB pictures (network_modules.h).
+#ifndef SUMI_MODELS_AUTOENCODERS_H
+#define SUMI_MODELS_AUTOENCODERS_H
+#include "models/network_modules.h"
+#include "models/vae_blocks.h"
+#include "models/vae_tiles.h"
+
+// ---- Flux (flux_vae.c)
+
+// The Flux autoencoder (AutoencoderKL): latents of 16 channels at an eighth of the size <-> RGB pictures. Sizes:
+// docs/architectures/z-image.md, "Autoencoder".
+//
+//   decoder  conv_in, mid (res, attention, res), stages from coarse to fine (res blocks, then nearest 2x + conv in all
+//            but the last), norm, SiLU, conv_out
+//   encoder  conv_in, stages from fine to coarse (res blocks, then conv with stride 2 in all but the last), mid, norm,
+//            SiLU, conv_out -> mean and log variance
+
+typedef struct sumi_flux_vae {
+    int32_t latent_channels, groups, factor; // factor: pixels per latent
+    int32_t sample_size;                     // side of the pictures that the checkpoint was made for, in pixels
+    float scaling, shift;                    // latent = (z - shift) * scaling
+    // bytes of the strips in which a residual block norms a picture (flux_vae.c)
+    uint64_t strip_bytes;
+    sumi_vae_half encoder, decoder;
+    int32_t level_count; // for names of LDM, whose decoder counts stages backwards
+} sumi_flux_vae;
+
+// Names: those of diffusers or of LDM. Without a config.json it has 32 groups, scaling 0.3611 and shift 0.1159. The
+// encoder may be missing. It has no settings.
+extern const sumi_autoencoder_module sumi_flux_vae_module;
+
+// ---- Qwen-Image (qwen_vae.c)
+
 // The Qwen-Image autoencoder: latents of 16 channels at an eighth of the size <-> RGB pictures. Sizes:
 // docs/architectures/qwen-image.md, "Autoencoder". It is a network for video, causal in time. A picture is its first
 // frame, and the frames before it are zeros. So only the last slice of each kernel over time counts, layers that double
@@ -9,11 +42,6 @@
 //            SiLU, conv_out, 1x1 -> mean and log variance
 //
 // Every norm is over the channels of one pixel, so only attention reads more than a neighbourhood.
-#ifndef SUMI_MODELS_QWEN_VAE_H
-#define SUMI_MODELS_QWEN_VAE_H
-#include "models/network_modules.h"
-#include "models/vae_blocks.h"
-#include "models/vae_tiles.h"
 
 #define SUMI_QWEN_VAE_MAX_CHANNELS 64 // channels of the latents
 
