@@ -203,15 +203,15 @@ static inline void host_log(sumi_log_level level, sumi_result result, const char
 
 static inline sumi_engine_desc gpu_desc(void)
 {
-    static const sumi_allocator allocator = {host_allocate, host_release, &s_host};
-    static const sumi_device_allocator device_allocator = {device_allocate, device_release, &s_host};
+    static const sumi_allocator s_allocator = {host_allocate, host_release, &s_host};
+    static const sumi_device_allocator s_device_allocator = {device_allocate, device_release, &s_host};
     s_host.count = s_host.fail_at = s_host.wrong = s_host.without_context = 0;
     s_host.peak_bytes = s_host.peak_on_device = 0;
     s_host.fill = -1;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.allocator = &allocator;
-    desc.device_allocator = &device_allocator;
+    desc.allocator = &s_allocator;
+    desc.device_allocator = &s_device_allocator;
     desc.log = (sumi_log){host_log, &s_host};
     return desc;
 }

@@ -71,11 +71,11 @@ static inline void host_log(sumi_log_level level, sumi_result result, const char
 // The allocator of a host's descs. It is no member of the host, which tests clear after they have made a desc.
 static inline const sumi_allocator* host_allocator(host* h)
 {
-    static sumi_allocator allocators[8];
+    static sumi_allocator s_allocators[8];
     size_t i = 0;
-    while (i < 7 && allocators[i].user_data != NULL && allocators[i].user_data != h) i++;
-    allocators[i] = (sumi_allocator){host_allocate, host_release, h};
-    return &allocators[i];
+    while (i < 7 && s_allocators[i].user_data != NULL && s_allocators[i].user_data != h) i++;
+    s_allocators[i] = (sumi_allocator){host_allocate, host_release, h};
+    return &s_allocators[i];
 }
 
 static inline sumi_engine_desc host_desc(host* h)

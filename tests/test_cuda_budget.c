@@ -721,9 +721,9 @@ static sumi_engine_desc budget_desc(meter* m, uint64_t budget)
     sumi_engine_desc desc = host_desc(&s_host);
     desc.backend = SUMI_BACKEND_CUDA;
     desc.memory_budget_bytes = budget;
-    static sumi_device_allocator allocator; // the desc that is returned points to it
-    allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
-    desc.device_allocator = &allocator;
+    static sumi_device_allocator s_allocator; // the desc that is returned points to it
+    s_allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    desc.device_allocator = &s_allocator;
     return desc;
 }
 

@@ -131,9 +131,9 @@ static sumi_engine_desc metered_desc(meter* m, uint64_t budget)
     memset(m, 0, sizeof *m);
     sumi_engine_desc desc = cuda_desc();
     desc.memory_budget_bytes = budget;
-    static sumi_device_allocator allocator; // the desc that is returned points to it
-    allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
-    desc.device_allocator = &allocator;
+    static sumi_device_allocator s_allocator; // the desc that is returned points to it
+    s_allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    desc.device_allocator = &s_allocator;
     return desc;
 }
 

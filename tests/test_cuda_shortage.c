@@ -37,9 +37,9 @@ static sumi_engine_desc listening_desc(meter* m)
     desc.log = (sumi_log){listen, &s_host};
     if (m == NULL) return desc;
     memset(m, 0, sizeof *m);
-    static sumi_device_allocator allocator; // the desc that is returned points to it
-    allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
-    desc.device_allocator = &allocator;
+    static sumi_device_allocator s_allocator; // the desc that is returned points to it
+    s_allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    desc.device_allocator = &s_allocator;
     return desc;
 }
 

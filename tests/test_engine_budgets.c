@@ -340,9 +340,9 @@ static sumi_engine_desc device_desc(meter* m)
     memset(m, 0, sizeof *m);
     sumi_engine_desc desc = host_desc(&s_host);
     desc.backend = SUMI_BACKEND_CUDA;
-    static sumi_device_allocator allocator; // the desc that is returned points to it
-    allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
-    desc.device_allocator = &allocator;
+    static sumi_device_allocator s_allocator; // the desc that is returned points to it
+    s_allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    desc.device_allocator = &s_allocator;
     return desc;
 }
 

@@ -170,11 +170,11 @@ static sumi_result create_members(sumi_engine* engine, sumi_error* error)
     for (int32_t i = engine->jobs.slot_count; i-- > 0;) engine->jobs.free_slots[engine->jobs.free_count++] = i;
     SUMI_ASSERT(engine->jobs.free_count == engine->jobs.slot_count && engine->jobs.slot_count <= 1 << SUMI_SLOT_BITS);
 
-    static const double first_guess_us[SUMI_OVERHEAD_COUNT] = {
+    static const double s_first_guess_us[SUMI_OVERHEAD_COUNT] = {
         [SUMI_OVERHEAD_LOAD] = 1500,         [SUMI_OVERHEAD_TEXT] = 300,  [SUMI_OVERHEAD_PLAN] = 2000,
         [SUMI_OVERHEAD_PREPARE_DEVICE] = 10, [SUMI_OVERHEAD_INPUT] = 300, [SUMI_OVERHEAD_NOISE] = 100,
         [SUMI_OVERHEAD_OUTPUT] = 100};
-    memcpy(engine->overhead_us, first_guess_us, sizeof first_guess_us);
+    memcpy(engine->overhead_us, s_first_guess_us, sizeof s_first_guess_us);
     SUMI_TRY(sumi_workers_create(heap, engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
     SUMI_TRY(create_runner(engine, error));
     if (engine->desc.pump == SUMI_PUMP_THREAD && !sumi_pump_start_thread(engine))

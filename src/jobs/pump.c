@@ -72,15 +72,15 @@ static void begin_next(sumi_engine* engine)
 static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phase_before, double us)
 {
     SUMI_ASSERT(us >= 0.0);
-    static const sumi_overhead of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_OVERHEAD_TEXT,
-                                             [SUMI_PHASE_PLAN] = SUMI_OVERHEAD_PLAN,
-                                             [SUMI_PHASE_PREPARE_DEVICE] = SUMI_OVERHEAD_PREPARE_DEVICE,
-                                             [SUMI_PHASE_INPUT] = SUMI_OVERHEAD_INPUT,
-                                             [SUMI_PHASE_OUTPUT] = SUMI_OVERHEAD_OUTPUT};
+    static const sumi_overhead s_of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_OVERHEAD_TEXT,
+                                               [SUMI_PHASE_PLAN] = SUMI_OVERHEAD_PLAN,
+                                               [SUMI_PHASE_PREPARE_DEVICE] = SUMI_OVERHEAD_PREPARE_DEVICE,
+                                               [SUMI_PHASE_INPUT] = SUMI_OVERHEAD_INPUT,
+                                               [SUMI_PHASE_OUTPUT] = SUMI_OVERHEAD_OUTPUT};
     sumi_overhead overhead = SUMI_OVERHEAD_LOAD;
     if (stage != SUMI_STAGE_LOAD) {
         if (phase_before == SUMI_PHASE_RUN) return; // run.c measures this phase slice by slice
-        overhead = of_phase[phase_before];
+        overhead = s_of_phase[phase_before];
     }
     engine->overhead_us[overhead] = 0.5 * (engine->overhead_us[overhead] + us);
     if (overhead == SUMI_OVERHEAD_INPUT && !is_device(engine)) sumi_deadline_note(engine, us);
@@ -89,10 +89,10 @@ static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phas
 // The name of a turn in traces. For a slice on the CPU sumi_trace_turn takes that of the slice's op instead.
 static const char* turn_name(sumi_stage stage, sumi_phase phase_before)
 {
-    static const char* const of_phase[] = {
+    static const char* const s_of_phase[] = {
         [SUMI_PHASE_TEXT] = "tokens",  [SUMI_PHASE_PLAN] = "plan",  [SUMI_PHASE_PREPARE_DEVICE] = "weights and graphs",
         [SUMI_PHASE_INPUT] = "inputs", [SUMI_PHASE_RUN] = "submit", [SUMI_PHASE_OUTPUT] = "image"};
-    return stage == SUMI_STAGE_LOAD ? "load" : of_phase[phase_before];
+    return stage == SUMI_STAGE_LOAD ? "load" : s_of_phase[phase_before];
 }
 
 // Writes the status that poll returns until the next slice has ended. Progress never falls, whatever the predictions
