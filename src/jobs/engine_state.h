@@ -26,7 +26,7 @@
 // uses what both jobs share in the order of submission.
 //
 //   job 1   running: TEXT PLAN .. RUN .. all submitted | draining: last slices end, OUTPUT |
-//   job 2                                              | running:  TEXT PLAN READY INPUT RUN ..
+//   job 2                                              | running:  TEXT PLAN PREPARE_DEVICE INPUT RUN ..
 //                                                        job 2 fetches nothing from the device until job 1 has ended
 #ifndef SUMI_JOBS_ENGINE_STATE_H
 #define SUMI_JOBS_ENGINE_STATE_H

@@ -1,14 +1,14 @@
 // The phases of a job that runs a plan. Each call of sumi_plan_job_advance does one piece of the current phase:
 //
-//   TEXT     tokenises one prompt, or a part of it, per step
-//   PLAN     makes the schedule and the plan, reserves the arena   <---------.
-//   READY    on a GPU: copies weights to the device, makes graphs            |
-//   INPUT    writes the inputs into the arena                                |  the next batch, if the device does not
-//   RUN      submits and collects slices of the plan, draws noise            |  have the memory for all items at once
-//   OUTPUT   reads a few rows of pictures per step                 ----------'
+//   TEXT             tokenises one prompt, or a part of it, per turn
+//   PLAN             makes the schedule and the plan, reserves the arena   <-----.
+//   PREPARE_DEVICE   on a GPU: copies weights to the device, makes graphs        |
+//   INPUT            writes the inputs into the arena                            |  the next batch, if the device does
+//   RUN              submits and collects slices of the plan, draws noise        |  not have the memory for all items
+//   OUTPUT           reads a few rows of pictures per turn                 ------'  at once
 //
-// A failure for want of device memory in PLAN or READY can also lead back to PLAN (job_shortage.h), and a pause leads
-// back to TEXT (pause.h).
+// A failure for want of device memory in PLAN or PREPARE_DEVICE can also lead back to PLAN (job_shortage.h), and a
+// yield leads back to TEXT (pause.h).
 //
 // All functions are called by the thread that holds the pump lock (engine_state.h), except sumi_plan_job_drop for jobs
 // that have ended, which runs on the thread of the host program that fetches. sumi_plan_job_stop blocks until the
