@@ -231,7 +231,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
     else call_completion(engine, &ended);
 }
 
-void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)
+void sumi_job_yield(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     slot->functions->stop(engine, slot);

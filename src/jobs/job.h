@@ -33,7 +33,7 @@ typedef enum sumi_job_kind {
 
 // A turn is one call of a job's `advance` function by the pump: a slice, or a piece of other work. After it: MORE:
 // another turn can follow at once. WAITS: nothing can be done before the device has finished something. DONE: the job
-// is complete. YIELDS: the job gives way to others and will begin again (pause.c).
+// is complete. YIELDS: the job goes back into the queue and will begin again (pause.h).
 typedef enum sumi_turn_end { SUMI_TURN_MORE, SUMI_TURN_WAITS, SUMI_TURN_DONE, SUMI_TURN_YIELDS } sumi_turn_end;
 
 // What differs between the kinds of jobs. Their functions that are in src/engine are called through this table alone.
@@ -46,7 +46,7 @@ typedef struct sumi_job_functions {
     sumi_result (*advance)(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_turn_end* out_end,
                            sumi_error* error);
     // Releases what only a running job holds. Called once after the last turn, whether the job succeeded, failed, was
-    // cancelled or gives way. The caller holds the pump lock. May block until the device has written the job's
+    // cancelled or yields. The caller holds the pump lock. May block until the device has written the job's
     // pictures.
     void (*stop)(sumi_engine* engine, sumi_job_slot* slot);
     // Frees the product if it was not fetched. A second call does nothing. The caller holds the pump lock if the job
@@ -111,7 +111,7 @@ struct sumi_job_slot {
     // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
     sumi_model* model; // NULL: the job has no model, or its model was closed
-    bool must_yield;   // the job must give way: a copy of pause_requested, made before each turn
+    bool must_yield;   // the job must yield: a copy of pause_requested, made before each turn
     sumi_error error;
     sumi_block lists, input; // the copies that submit made
     sumi_block products;     // latents, previews, and pictures until they are copied to memory of the host program
@@ -173,9 +173,9 @@ bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model or an
 // Moves a job to its final state, wakes the threads that wait, and calls the completion callback; a discarded job is
 // freed instead. The caller holds the pump lock.
 void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error);
-// Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. The
+// Moves the running job back into the queue without ending it; it is paused if the host program has asked for that. The
 // caller holds the pump lock.
-void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot);
+void sumi_job_yield(sumi_engine* engine, sumi_job_slot* slot);
 // Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). The caller holds
 // the pump lock.
 void sumi_jobs_call_completions(sumi_engine* engine);

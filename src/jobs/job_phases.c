@@ -198,11 +198,11 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     sumi_job_progress* progress = &job->progress;
     bool is_over = false;
     sumi_result result;
-    sumi_yield_answer yield = SUMI_YIELD_NOT_NOW;
+    sumi_yield yield = SUMI_YIELD_NOT_NOW;
     *out_stage = SUMI_STAGE_PREPARE;
     if ((slot->must_yield || job->saved.is_pending) && slot == engine->jobs.running)
-        SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
-    if (yield == SUMI_YIELDED) {
+        SUMI_TRY(sumi_plan_job_save(engine, slot, &yield, error));
+    if (yield == SUMI_YIELD_READY) {
         *out_end = SUMI_TURN_YIELDS;
         return SUMI_OK;
     }

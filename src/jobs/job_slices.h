@@ -8,7 +8,7 @@
 #include "jobs/job.h"
 
 // Does one turn of phase RUN: collects the slices that have ended, then either draws a piece of noise or submits one
-// slice. may_submit false: the job is about to give way to others (pause.h) and submits nothing. *out_end: whether
+// slice. may_submit false: the job is about to yield (pause.h) and submits nothing. *out_end: whether
 // anything was done (SUMI_TURN_MORE) or the job waits for the device (SUMI_TURN_WAITS). *out_stage and *out_over keep
 // the caller's values unless there is news: the stage of the work, and that all slices have ended.
 sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_stage* out_stage,

@@ -114,7 +114,7 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     return engine->runner->async->health(engine->runner, error);
 }
 
-sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield_answer* out, sumi_error* error)
+sumi_result sumi_plan_job_save(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     sumi_plan_job* job = &slot->u.plan;
@@ -123,7 +123,7 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
     if (job->progress.phase == SUMI_PHASE_OUTPUT || (job->progress.phase == SUMI_PHASE_RUN && run->is_submitted))
         return SUMI_OK;
     if (job->saved.repeats) { // what was saved before still holds
-        *out = run->pending_count > 0 ? SUMI_YIELD_PENDING : SUMI_YIELDED;
+        *out = run->pending_count > 0 ? SUMI_YIELD_PENDING : SUMI_YIELD_READY;
         if (run->pending_count == 0) enter_first_phase(job);
         return SUMI_OK;
     }
@@ -141,7 +141,7 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
         }
         if (counter > 0) SUMI_TRY(save_states(engine, job, counter, &is_over, error));
     }
-    *out = is_over ? SUMI_YIELDED : SUMI_YIELD_PENDING;
+    *out = is_over ? SUMI_YIELD_READY : SUMI_YIELD_PENDING;
     if (is_over) enter_first_phase(job);
     return SUMI_OK;
 }

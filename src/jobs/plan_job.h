@@ -157,7 +157,7 @@ typedef struct sumi_job_shortage {
     bool has_tried_smallest; // the job was tried in its smallest form
 } sumi_job_shortage;
 
-// The state of denoising when the job gave way (pause.h).
+// The state of denoising when the job yielded (pause.h).
 typedef struct sumi_job_saved {
     // The solver's values for the items of this batch, before `evaluation`.
     float* state;

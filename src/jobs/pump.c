@@ -139,24 +139,26 @@ static bool take_requests(sumi_engine* engine, sumi_job_slot* slot)
     return true;
 }
 
-// A running job that has done nothing goes back into the queue if it was paused, or if another job is before it now. The
-// mutex decides between a call that changes its place and the turn that begins its work: after has_worked is set, the
-// call is refused. Returns whether the job has gone back.
-static bool goes_back(sumi_engine* engine, sumi_job_slot* slot)
+// A running job that has done nothing yields if it was paused, or if another job is before it now. The mutex decides
+// between a call that changes its place and the turn that begins its work: after has_worked is set, the call is refused.
+// Returns whether the job has yielded.
+static bool yields_unworked(sumi_engine* engine, sumi_job_slot* slot)
 {
     sumi_mutex_lock(&engine->state_lock);
     const sumi_job_slot* next = slot->has_worked ? NULL : next_queued(engine);
-    const bool goes = !slot->has_worked && (slot->pause_requested || (next != NULL && sumi_job_is_before(next, slot)));
+    const bool yields =
+        !slot->has_worked && (slot->pause_requested || (next != NULL && sumi_job_is_before(next, slot)));
     const bool works = sumi_job_is_load(slot) || sumi_plan_job_works_next(&slot->u.plan);
-    slot->has_worked = slot->has_worked || (works && !goes);
+    slot->has_worked = slot->has_worked || (works && !yields);
     sumi_mutex_unlock(&engine->state_lock);
-    if (goes) sumi_job_requeue(engine, slot);
-    return goes;
+    if (yields) sumi_job_yield(engine, slot);
+    return yields;
 }
 
 static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
 {
-    if (take_requests(engine, slot) || (slot == engine->jobs.running && goes_back(engine, slot))) return PUMP_HAS_MORE;
+    if (take_requests(engine, slot) || (slot == engine->jobs.running && yields_unworked(engine, slot)))
+        return PUMP_HAS_MORE;
 
     sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan.progress.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
@@ -184,7 +186,7 @@ static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
     } else if (end == SUMI_TURN_DONE) {
         sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
     } else if (end == SUMI_TURN_YIELDS) {
-        sumi_job_requeue(engine, slot);
+        sumi_job_yield(engine, slot);
     } else if (end == SUMI_TURN_WAITS) {
         return PUMP_WAITS;
     }
