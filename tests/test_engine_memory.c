@@ -38,7 +38,8 @@ TEST(an_image_resized_in_pieces_has_the_same_bits)
         sumi_resize resize = {0};
         int steps = 1;
         bool is_done = false;
-        while (sumi_resize_step(&heap, &workspace, &args, &resize, &is_done, &resized, &error) == SUMI_OK && !is_done)
+        while (sumi_resize_advance(&heap, &workspace, &args, &resize, &is_done, &resized, &error) == SUMI_OK
+               && !is_done)
             steps++;
         CHECK(workspace.intermediate.bytes + workspace.picture.bytes + workspace.values.bytes
               <= sumi_resize_bytes(&args));

@@ -76,7 +76,7 @@ static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sum
     }
     const sumi_result result = sumi_adapter_open(&engine->heap, sumi_file_cache_files(&lora->cache),
                                                  slot->model->network, slot->u.lora.path, error, &lora->file);
-    if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first; the next step continues
+    if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first; the next turn continues
     SUMI_TRY(result);
     sumi_file_cache_trim(&lora->cache);
     *out_end = SUMI_TURN_DONE;

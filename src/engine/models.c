@@ -1,4 +1,4 @@
-// Models: opened by a job in small steps, closed by one call.
+// Models: opened by a job in small pieces, closed by one call.
 #include "engine/models.h"
 #include "base/assert.h"
 #include "base/memory.h"

@@ -148,8 +148,8 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     if (request->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
     const sumi_resize_args resize = {&request->start_image, request->width, request->height, SUMI_FILTER_LANCZOS};
-    SUMI_TRY(
-        sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture, error));
+    SUMI_TRY(sumi_resize_advance(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture,
+                                 error));
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)request->width * (uint64_t)request->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
@@ -195,8 +195,8 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
     // that in one piece; masks without alpha are resized here in several pieces.
     if (request->mask.channel_count != 4) {
         const sumi_resize_args resize = {&request->mask, request->width, request->height, SUMI_FILTER_LANCZOS};
-        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture,
-                                  error));
+        SUMI_TRY(sumi_resize_advance(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done,
+                                     &picture, error));
         if (!*out_done) return SUMI_OK;
     }
     mask_blocks blocks;
@@ -260,7 +260,7 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
 {
     sumi_pixels picture;
     SUMI_TRY(
-        sumi_resize_step(&engine->heap, &engine->workspace, args, &job->progress.resize, out_done, &picture, error));
+        sumi_resize_advance(&engine->heap, &engine->workspace, args, &job->progress.resize, out_done, &picture, error));
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference image", error));

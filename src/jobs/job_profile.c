@@ -29,13 +29,13 @@ static void plain_label(const char* label, char* out, size_t out_bytes)
     out[used] = '\0';
 }
 
-sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* step,
+sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* slice,
                                        sumi_error* error)
 {
-    SUMI_ASSERT(slot->profile_count <= slot->profile_capacity && step->op != NULL);
+    SUMI_ASSERT(slot->profile_count <= slot->profile_capacity && slice->op != NULL);
     char label[sizeof slot->profile->name] = {0};
-    plain_label(sumi_run_slice_name(step), label, sizeof label);
-    const sumi_stage stage = sumi_stage_of_section(step->section);
+    plain_label(sumi_run_slice_name(slice), label, sizeof label);
+    const sumi_stage stage = sumi_stage_of_section(slice->section);
     sumi_profile_row* row = NULL;
     for (size_t i = 0; row == NULL && i < slot->profile_count; i++) {
         if (slot->profile[i].stage == stage && strcmp(slot->profile[i].name, label) == 0) row = &slot->profile[i];
@@ -49,8 +49,8 @@ sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot,
         memcpy(row->name, label, sizeof row->name);
     }
     row->count++;
-    row->seconds += step->us * 1e-6;
-    row->flops += step->op->flops;
-    row->bytes += step->op->bytes;
+    row->seconds += slice->us * 1e-6;
+    row->flops += slice->op->flops;
+    row->bytes += slice->op->bytes;
     return SUMI_OK;
 }

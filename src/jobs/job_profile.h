@@ -8,6 +8,6 @@
 
 // Adds a slice that has ended to the table's row for its stage and its op's name. The caller holds the pump lock
 // (engine_state.h). Fails with SUMI_OUT_OF_HOST_MEMORY.
-sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* step,
+sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* slice,
                                        sumi_error* error);
 #endif

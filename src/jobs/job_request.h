@@ -11,7 +11,7 @@
 #include "jobs/plan_job.h"
 #include "jobs/plan_key.h"
 
-// Does the next step of tokenising a prompt of the job into workspace->ids: about max_work, counted as by
+// Does the next piece of tokenising a prompt of the job into workspace->ids: about max_work, counted as by
 // sumi_prompt_reader_step. *out_done: the prompt is tokenised, for all text encoders. Until then the workspace's reader
 // is the job's.
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,

@@ -38,7 +38,7 @@ static void fill_in_denoising_step(const sumi_plan_job* job, sumi_run_slice* sli
     slice->denoising_step = denoising_step;
     const sumi_plan* plan = &job->progress.entry->plan;
     if (sumi_plan_has_alternative(plan, slice->section_index))
-        slice->change = sumi_step_cache_measured(plan, &plan->slices[slice->slice]);
+        slice->change = sumi_step_cache_measured(plan, &plan->slices[slice->index]);
     if (!slice->ends_iteration || job->saved.repeats) return; // of the section that repeats: one evaluation
     // An evaluation does not end the step if others of the same step follow.
     if (evaluation + 1 < job->progress.evaluation_count && job->progress.rows[evaluation + 1].step == denoising_step)

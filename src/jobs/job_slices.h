@@ -13,7 +13,7 @@
 // the caller's values unless there is news: the stage of the work, and that all slices have ended.
 sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_stage* out_stage,
                                   sumi_turn_end* out_end, bool* out_over, sumi_error* error);
-// Whether the next step of phase RUN draws a piece of noise. False in all other phases.
+// Whether the next turn of phase RUN draws a piece of noise. False in all other phases.
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot);
 // Whether all slices of the running job are submitted, so that it may drain while the next job begins. False on the
 // processor.

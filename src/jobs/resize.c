@@ -89,8 +89,8 @@ static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* wor
     return SUMI_OK;
 }
 
-sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const sumi_resize_args* args,
-                             sumi_resize* resize, bool* out_done, sumi_pixels* out_picture, sumi_error* error)
+sumi_result sumi_resize_advance(sumi_heap* heap, sumi_workspace* workspace, const sumi_resize_args* args,
+                                sumi_resize* resize, bool* out_done, sumi_pixels* out_picture, sumi_error* error)
 {
     const sumi_pixels* source = args->source;
     const int32_t width = args->width, height = args->height, channels = channels_of(args);

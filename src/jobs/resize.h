@@ -14,7 +14,7 @@ typedef struct sumi_resize_args {
     sumi_filter filter;
 } sumi_resize_args;
 
-// Progress of a resize. All zero before the first step and after the last one.
+// Progress of a resize. All zero before the first piece and after the last one.
 typedef struct sumi_resize {
     int32_t row, column;
 } sumi_resize;
@@ -22,8 +22,8 @@ typedef struct sumi_resize {
 // Resizes some rows, then some columns, of the source. When *out_done becomes true, *out_picture is the result, with 1
 // or 3 channels, in the workspace's block `picture`. A source that already has the right size is its own result. The
 // bits are those of one call of sumi_pixels_resize.
-sumi_result sumi_resize_step(sumi_heap* heap, struct sumi_workspace* workspace, const sumi_resize_args* args,
-                             sumi_resize* resize, bool* out_done, sumi_pixels* out_picture, sumi_error* error);
+sumi_result sumi_resize_advance(sumi_heap* heap, struct sumi_workspace* workspace, const sumi_resize_args* args,
+                                sumi_resize* resize, bool* out_done, sumi_pixels* out_picture, sumi_error* error);
 // Bytes that the workspace's blocks need for such a resize, without `temporary`.
 uint64_t sumi_resize_bytes(const sumi_resize_args* args);
 #endif

@@ -37,10 +37,10 @@ sumi_stage sumi_stage_of_section(sumi_section_kind kind)
     }
 }
 
-const char* sumi_run_slice_name(const sumi_run_slice* step)
+const char* sumi_run_slice_name(const sumi_run_slice* slice)
 {
-    if (step->op == NULL) return "slice";
-    return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
+    if (slice->op == NULL) return "slice";
+    return slice->op->label != NULL && slice->op->label[0] != '\0' ? slice->op->label : sumi_op_name(slice->op->kind);
 }
 
 // Skips alternatives and sections without slices.
@@ -185,56 +185,56 @@ static sumi_kind_time kind_time(const sumi_plan_entry* entry, int32_t slice)
 
 // What kind_time.h needs to know of the slice.
 static sumi_time_measured measured_time(const sumi_engine* engine, const sumi_plan_entry* entry,
-                                        const sumi_run_slice* step)
+                                        const sumi_run_slice* slice)
 {
-    const int32_t kind = entry->kind_first[step->slice];
-    sumi_time_measured measured = {.us = step->us,
-                                   .submitted_us = step->predicted_us,
-                                   .now_us = slice_us(engine, entry, step->slice),
+    const int32_t kind = entry->kind_first[slice->index];
+    sumi_time_measured measured = {.us = slice->us,
+                                   .submitted_us = slice->predicted_us,
+                                   .now_us = slice_us(engine, entry, slice->index),
                                    .has_device = engine->runner->traits.has_device,
-                                   .has_waits = step->has_waits,
-                                   .is_alone = step->is_alone,
-                                   .has_delay = step->has_delay,
-                                   .is_crowded = step->is_crowded};
-    measured.times_in_a_job = entry->kind_count[kind] * entry->plan.sections[step->section_index].repeat;
+                                   .has_waits = slice->has_waits,
+                                   .is_alone = slice->is_alone,
+                                   .has_delay = slice->has_delay,
+                                   .is_crowded = slice->is_crowded};
+    measured.times_in_a_job = entry->kind_count[kind] * entry->plan.sections[slice->section_index].repeat;
     // It goes through the ops of the slice, so it is left out for the many slices that follow another.
-    if (step->is_alone || entry->slice_us[kind] <= 0.0f)
-        measured.op_us = predict_unmeasured_us(engine, entry, step->slice, &measured.op_is_known);
+    if (slice->is_alone || entry->slice_us[kind] <= 0.0f)
+        measured.op_us = predict_unmeasured_us(engine, entry, slice->index, &measured.op_is_known);
     return measured;
 }
 
-static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
+static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice)
 {
     sumi_plan_entry* entry = run->entry;
-    SUMI_ASSERT(step->slice >= 0 && own_section(&entry->plan, step->section_index) == run->done_section);
-    run->done_is_alternative = entry->plan.sections[step->section_index].is_alternative;
-    const sumi_slice* slice = &entry->plan.slices[step->slice];
-    sumi_section_time* section = &entry->sections[step->section_index];
-    const int32_t kind = entry->kind_first[step->slice], alike = entry->kind_count[kind];
-    SUMI_ASSERT(kind <= step->slice && alike >= 1);
-    sumi_kind_time time = kind_time(entry, step->slice);
-    const sumi_time_measured measured = measured_time(engine, entry, step);
+    SUMI_ASSERT(slice->index >= 0 && own_section(&entry->plan, slice->section_index) == run->done_section);
+    run->done_is_alternative = entry->plan.sections[slice->section_index].is_alternative;
+    const sumi_slice* plan_slice = &entry->plan.slices[slice->index];
+    sumi_section_time* section = &entry->sections[slice->section_index];
+    const int32_t kind = entry->kind_first[slice->index], alike = entry->kind_count[kind];
+    SUMI_ASSERT(kind <= slice->index && alike >= 1);
+    sumi_kind_time time = kind_time(entry, slice->index);
+    const sumi_time_measured measured = measured_time(engine, entry, slice);
     const sumi_time_change change = sumi_kind_time_note(&time, &engine->tempo, &measured);
     entry->slice_us[kind] = time.us;
     entry->doubts[kind] = time.doubt;
     section->measured_us += alike * change.known_us;
     if (change.action == SUMI_TIME_BEGIN) {
-        section->expected_us += alike * (double)slice->predicted_us;
-        section->unmeasured_us -= alike * (double)slice->predicted_us;
+        section->expected_us += alike * (double)plan_slice->predicted_us;
+        section->unmeasured_us -= alike * (double)plan_slice->predicted_us;
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
     }
-    step->unwaited_us = change.own_us;
-    if (change.teaches) learn_ratios(engine, entry, slice, step->unwaited_us);
-    run->iteration_us += step->unwaited_us;
-    run->done_us += step->unwaited_us;
-    if (!step->ends_iteration) return;
+    slice->unwaited_us = change.own_us;
+    if (change.teaches) learn_ratios(engine, entry, plan_slice, slice->unwaited_us);
+    run->iteration_us += slice->unwaited_us;
+    run->done_us += slice->unwaited_us;
+    if (!slice->ends_iteration) return;
     run->iteration_us = 0.0;
     run->done_is_alternative = false;
-    run->done_iteration += 1 + step->skip_count;
-    SUMI_ASSERT(run->done_iteration <= entry->plan.sections[step->section_index].repeat);
-    if (run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
+    run->done_iteration += 1 + slice->skip_count;
+    SUMI_ASSERT(run->done_iteration <= entry->plan.sections[slice->section_index].repeat);
+    if (run->done_iteration < entry->plan.sections[slice->section_index].repeat) return;
     run->done_iteration = 0;
-    run->done_section = next_section(&entry->plan, step->section_index + 1);
+    run->done_section = next_section(&entry->plan, slice->section_index + 1);
 }
 
 // ---- Leaving evaluations out ----------------------------------------------------------------------------------------
@@ -397,66 +397,67 @@ sumi_run_slice sumi_run_next(const sumi_engine* engine)
     const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     // the plan has only constants
-    if (run->is_submitted) return (sumi_run_slice){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true};
+    if (run->is_submitted) return (sumi_run_slice){.section = SUMI_SECTION_PREPARE, .index = -1, .ends_run = true};
     const sumi_section* section = &plan->sections[run->section];
-    sumi_run_slice step = {.section = section->kind,
-                           .counter = section->first_counter + run->iteration,
-                           .slice = run->slice,
-                           .section_index = run->section,
-                           .op = &plan->ops[plan->slices[run->slice].op_begin],
-                           .predicted_us = (float)slice_us(engine, run->entry, run->slice)};
-    step.ends_iteration = run->slice + 1 >= section->slice_end;
-    step.skip_count = step.ends_iteration ? run->skip_count : 0;
-    step.ends_run = step.ends_iteration && run->iteration + 1 + run->skip_count >= section->repeat
-                 && next_section(plan, run->section + 1) >= plan->section_count;
-    return step;
+    sumi_run_slice slice = {.section = section->kind,
+                            .counter = section->first_counter + run->iteration,
+                            .index = run->slice,
+                            .section_index = run->section,
+                            .op = &plan->ops[plan->slices[run->slice].op_begin],
+                            .predicted_us = (float)slice_us(engine, run->entry, run->slice)};
+    slice.ends_iteration = run->slice + 1 >= section->slice_end;
+    slice.skip_count = slice.ends_iteration ? run->skip_count : 0;
+    slice.ends_run = slice.ends_iteration && run->iteration + 1 + run->skip_count >= section->repeat
+                  && next_section(plan, run->section + 1) >= plan->section_count;
+    return slice;
 }
 
-static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice* next, sumi_error* error)
+static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice, sumi_error* error)
 {
     sumi_plan_entry* entry = run->entry;
-    const sumi_slice* slice = &entry->plan.slices[next->slice];
+    const sumi_slice* plan_slice = &entry->plan.slices[slice->index];
     if (entry->range_us == NULL) {
-        const sumi_kind_time time = kind_time(entry, next->slice);
+        const sumi_kind_time time = kind_time(entry, slice->index);
         engine->runner->async->measure_delay(engine->runner, sumi_kind_time_state(&time) != SUMI_TIME_KNOWN);
-        next->submitted_ns = sumi_clock_ns();
-        SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, slice, next->counter, error));
+        slice->submitted_ns = sumi_clock_ns();
+        SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, plan_slice, slice->counter, error));
         // on a GPU this is the time of submission only; collect writes the time of the slice
-        next->us = next->piece_us = next->piece_believed_us = (double)(sumi_clock_ns() - next->submitted_ns) * 1e-3;
+        slice->us = slice->piece_us = slice->piece_believed_us = (double)(sumi_clock_ns() - slice->submitted_ns) * 1e-3;
         return SUMI_OK;
     }
-    const bool is_known = entry->slice_us[entry->kind_first[next->slice]] > 0.0f;
+    const bool is_known = entry->slice_us[entry->kind_first[slice->index]] > 0.0f;
     const sumi_slice_cursor before = run->cursor;
-    SUMI_TRY(sumi_piece_run(engine, entry, slice, next->counter, is_known ? (double)next->predicted_us : 0.0,
-                            &run->cursor, &next->is_submitted, error));
-    next->us = run->cursor.us;
-    next->piece_us = run->cursor.us - before.us;
-    next->piece_believed_us = run->cursor.believed_us - before.believed_us;
+    SUMI_TRY(sumi_piece_run(engine, entry, plan_slice, slice->counter, is_known ? (double)slice->predicted_us : 0.0,
+                            &run->cursor, &slice->is_submitted, error));
+    slice->us = run->cursor.us;
+    slice->piece_us = run->cursor.us - before.us;
+    slice->piece_believed_us = run->cursor.believed_us - before.believed_us;
     return SUMI_OK;
 }
 
-sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_error* error)
+sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* slice, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL);
     SUMI_ASSERT(engine->runs.current.pending_count + engine->runs.draining.pending_count < SUMI_RUNNER_DEPTH);
-    SUMI_ASSERT(next->slice < 0
-                || (next->slice == engine->runs.current.slice && next->section_index == engine->runs.current.section));
+    SUMI_ASSERT(
+        slice->index < 0
+        || (slice->index == engine->runs.current.slice && slice->section_index == engine->runs.current.section));
     sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
-    sumi_run_slice* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
-    next->is_alone = !engine->runs.has_submitted && run->pending_count + engine->runs.draining.pending_count == 0;
-    next->is_submitted = true;
-    if (next->slice >= 0) SUMI_TRY(run_slice(engine, run, next, error));
-    if (!next->is_submitted) return SUMI_OK;
+    sumi_run_slice* submitted = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
+    slice->is_alone = !engine->runs.has_submitted && run->pending_count + engine->runs.draining.pending_count == 0;
+    slice->is_submitted = true;
+    if (slice->index >= 0) SUMI_TRY(run_slice(engine, run, slice, error));
+    if (!slice->is_submitted) return SUMI_OK;
     run->cursor = (sumi_slice_cursor){.op = 0};
-    *step = *next;
-    step->is_over = !engine->runner->traits.has_device; // it has ended inside `run`
+    *submitted = *slice;
+    submitted->is_over = !engine->runner->traits.has_device; // it has ended inside `run`
     engine->runs.has_submitted = true;
     run->pending_count++;
-    run->pending_us += step->predicted_us;
-    sumi_device_time_submit(&engine->runs.device, step->submitted_ns, (double)step->predicted_us);
-    if (step->slice >= 0 && step->ends_iteration) run->section = own_section(plan, run->section);
-    if (step->slice < 0 || !step->ends_iteration) {
+    run->pending_us += submitted->predicted_us;
+    sumi_device_time_submit(&engine->runs.device, submitted->submitted_ns, (double)submitted->predicted_us);
+    if (submitted->index >= 0 && submitted->ends_iteration) run->section = own_section(plan, run->section);
+    if (submitted->index < 0 || !submitted->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skip_count < plan->sections[run->section].repeat) {
         run->iteration += 1 + run->skip_count;
@@ -464,17 +465,17 @@ sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_erro
     } else {
         enter_section(run, run->section + 1);
     }
-    if (step->ends_iteration) run->skip_count = 0;
+    if (submitted->ends_iteration) run->skip_count = 0;
     return SUMI_OK;
 }
 
-static void take_oldest(sumi_run* run, sumi_run_slice* out_step)
+static void take_oldest(sumi_run* run, sumi_run_slice* out_slice)
 {
     SUMI_ASSERT(run->pending_count > 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
     SUMI_ASSERT(run->pending_begin >= 0 && run->pending_begin < SUMI_RUNNER_DEPTH);
-    *out_step = run->pending[run->pending_begin];
+    *out_slice = run->pending[run->pending_begin];
     run->pending_begin = (run->pending_begin + 1) % SUMI_RUNNER_DEPTH;
-    run->pending_us -= out_step->predicted_us;
+    run->pending_us -= out_slice->predicted_us;
     if (--run->pending_count == 0) run->pending_us = 0.0;
 }
 
@@ -482,8 +483,8 @@ static void take_oldest(sumi_run* run, sumi_run_slice* out_step)
 static sumi_run_slice* find_unreported(sumi_run* run)
 {
     for (int32_t i = 0; i < run->pending_count; i++) {
-        sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
-        if (step->slice >= 0 && !step->is_over) return step;
+        sumi_run_slice* slice = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        if (slice->index >= 0 && !slice->is_over) return slice;
     }
     return NULL;
 }
@@ -497,14 +498,14 @@ static bool mark_ended(sumi_engine* engine)
     const int32_t count = engine->runner->async->collect(engine->runner, times, SUMI_RUNNER_DEPTH);
     SUMI_ASSERT(count >= 0 && count <= SUMI_RUNNER_DEPTH);
     for (int32_t i = 0; i < count; i++) {
-        sumi_run_slice* step = find_unreported(&engine->runs.draining);
-        if (step == NULL) step = find_unreported(&engine->runs.current);
-        if (step == NULL) break;
-        step->us = times[i].us;
-        step->has_waits = times[i].has_waits;
-        step->has_delay = times[i].has_delay;
-        step->is_crowded = times[i].has_delay && times[i].delay_us > SUMI_MAX_DELAY_US;
-        step->is_over = true;
+        sumi_run_slice* slice = find_unreported(&engine->runs.draining);
+        if (slice == NULL) slice = find_unreported(&engine->runs.current);
+        if (slice == NULL) break;
+        slice->us = times[i].us;
+        slice->has_waits = times[i].has_waits;
+        slice->has_delay = times[i].has_delay;
+        slice->is_crowded = times[i].has_delay && times[i].delay_us > SUMI_MAX_DELAY_US;
+        slice->is_over = true;
     }
     return count > 0;
 }
@@ -513,7 +514,7 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 {
     SUMI_ASSERT(run->pending_count > 0);
     const sumi_run_slice* oldest = &run->pending[run->pending_begin];
-    if (oldest->slice < 0 || oldest->is_over) return true;
+    if (oldest->index < 0 || oldest->is_over) return true;
     engine->runs.oldest_runs = !mark_ended(engine) || !oldest->is_over;
     return !engine->runs.oldest_runs;
 }
@@ -522,23 +523,23 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 static bool forget_older(sumi_engine* engine)
 {
     sumi_run* run = &engine->runs.draining;
-    sumi_run_slice step;
+    sumi_run_slice slice;
     if (run->entry != NULL) return run->pending_count == 0;
     // the device is lost
     if (engine->runner->async->pending(engine->runner) == 0) run->pending_count = 0, run->pending_us = 0.0;
-    while (run->pending_count > 0 && is_oldest_over(engine, run)) take_oldest(run, &step);
+    while (run->pending_count > 0 && is_oldest_over(engine, run)) take_oldest(run, &slice);
     return run->pending_count == 0;
 }
 
-bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step)
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_slice)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && (run == &engine->runs.current || run == &engine->runs.draining));
     if (run->pending_count == 0 || (run == &engine->runs.current && !forget_older(engine))
         || !is_oldest_over(engine, run))
         return false;
-    take_oldest(run, out_step);
+    take_oldest(run, out_slice);
     sumi_device_time_collect(&engine->runs.device, sumi_clock_ns(), sumi_run_pending_us(engine));
-    if (out_step->slice >= 0) note_time(engine, run, out_step);
+    if (out_slice->index >= 0) note_time(engine, run, out_slice);
     return true;
 }
 
@@ -575,8 +576,8 @@ static int32_t count_unreported(const sumi_run* run)
     SUMI_ASSERT(run->pending_count >= 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
     int32_t count = 0;
     for (int32_t i = 0; i < run->pending_count; i++) {
-        const sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
-        count += step->slice >= 0 && !step->is_over;
+        const sumi_run_slice* slice = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        count += slice->index >= 0 && !slice->is_over;
     }
     return count;
 }

@@ -16,7 +16,7 @@
 
 typedef struct sumi_run_slice {
     sumi_section_kind section; // of the slice's section
-    int32_t counter, slice;
+    int32_t counter, index;    // index: of the slice in the plan; -1: the plan has none, the run only ends
     size_t section_index;
     bool ends_iteration, ends_run;
     int32_t skip_count;          // for a slice that ends an iteration: how many iterations are left out after it
@@ -110,7 +110,7 @@ double sumi_run_later_us(const sumi_engine* engine, double alternative_share);
 // next calls run its other pieces.
 sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
-bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_slice);
 // Called when the pump begins to work, or has waited for the device: slices may have ended since the runner was asked.
 void sumi_run_ask_again(sumi_engine* engine);
 // Begins to drain the run, whose slices were all submitted: another run may begin before they have ended. No other run
@@ -119,7 +119,7 @@ void sumi_run_begin_draining(sumi_engine* engine);
 // Whether everything in flight belongs to the draining run.
 bool sumi_run_is_only_draining(const sumi_engine* engine);
 // Name for profiles and traces: the label of the slice's first op, or the name of its kind.
-const char* sumi_run_slice_name(const sumi_run_slice* step);
+const char* sumi_run_slice_name(const sumi_run_slice* slice);
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 
 // Waits until everything that was submitted has ended. Slices of cancelled jobs are forgotten; those of the running job

@@ -9,5 +9,5 @@ struct sumi_job_slot;
 void sumi_trace_turn(const sumi_engine* engine, const struct sumi_job_slot* slot, const char* name, sumi_stage stage,
                      uint64_t begin_ns, uint64_t end_ns);
 // Reports a slice that was collected from a device.
-void sumi_trace_slice(sumi_engine* engine, const struct sumi_job_slot* slot, const sumi_run_slice* step);
+void sumi_trace_slice(sumi_engine* engine, const struct sumi_job_slot* slot, const sumi_run_slice* slice);
 #endif
