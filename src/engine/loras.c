@@ -9,7 +9,6 @@
 #include "engine/fetch_object.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
-#include "jobs/frame_budget.h"
 #include "jobs/held_memory.h"
 #include "jobs/job.h"
 #include "jobs/lora.h"
@@ -19,6 +18,7 @@
 #include "jobs/pump_lock.h"
 #include "jobs/run.h"
 #include "models/network.h"
+#include "pacing/frame_limits.h"
 #include "plan/weight.h"
 #include <string.h>
 
@@ -70,7 +70,8 @@ static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sum
     if (slot->u.lora.product == NULL) SUMI_TRY(begin_reading(engine, slot, error));
     sumi_lora* lora = slot->u.lora.product;
     if (sumi_file_cache_is_reading(&lora->cache)) {
-        SUMI_TRY(sumi_file_cache_read(&lora->cache, sumi_frame_budget_piece_us(engine), error));
+        SUMI_TRY(sumi_file_cache_read(&lora->cache,
+                                      sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us), error));
         slot->live.progress = sumi_file_cache_progress(&lora->cache);
         return SUMI_OK;
     }

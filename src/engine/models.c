@@ -10,7 +10,6 @@
 #include "jobs/buffers.h"
 #include "jobs/device_limit.h"
 #include "jobs/engine_state.h"
-#include "jobs/frame_budget.h"
 #include "jobs/held_memory.h"
 #include "jobs/job.h"
 #include "jobs/load_kernels.h"
@@ -24,6 +23,7 @@
 #include "jobs/run.h"
 #include "models/network.h"
 #include "models/pipeline.h"
+#include "pacing/frame_limits.h"
 #include "plan/runner.h"
 #include "plan/weight.h"
 #include "sampling/presets.h"
@@ -161,9 +161,9 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
         else if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
         return SUMI_OK;
     }
-    const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
+    const uint32_t budget_us = sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us);
     runner->set_memory_limit(engine->runner, sumi_engine_budget(engine));
-    runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
+    runner->pace(engine->runner, sumi_frame_limits_are_paced(&engine->frame));
     sumi_error capacity_error = {0};
     const sumi_result result =
         runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);
@@ -198,7 +198,7 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
     if (job->is_open) return load_to_device(engine, slot, out_end, error);
     sumi_model* model = job->product;
     const bool needs_preparing = engine->runner->traits.needs_preparing;
-    uint32_t budget_us = sumi_frame_budget_piece_us(engine);
+    uint32_t budget_us = sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us);
     float progress = 0.0f;
     SUMI_TRY(sumi_network_open_step(model->network, budget_us, &job->is_open, &progress, error));
     slot->live.progress = needs_preparing ? 0.1f * progress : progress;

@@ -5,7 +5,6 @@
 #include "jobs/deadline.h"
 #include "jobs/device_limit.h"
 #include "jobs/engine_state.h"
-#include "jobs/frame_budget.h"
 #include "jobs/held_memory.h"
 #include "jobs/job.h"
 #include "jobs/job_inputs.h"
@@ -27,6 +26,7 @@
 #include "jobs/step_cache.h"
 #include "models/pipeline.h"
 #include "models/prompt_reader.h"
+#include "pacing/frame_limits.h"
 #include "pacing/memory_limit.h"
 #include "plan/async.h"
 #include "plan/runner.h"
@@ -108,9 +108,9 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_plan_entry* entry = slot->u.plan.progress.entry;
     SUMI_ASSERT(slot == engine->jobs.running && entry != NULL);
-    const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
+    const uint32_t budget_us = sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us);
     float progress = 0.0f;
-    runner->pace(engine->runner, sumi_frame_budget_is_paced(engine));
+    runner->pace(engine->runner, sumi_frame_limits_are_paced(&engine->frame));
     const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
     sumi_limit_note(engine, result);
     if (result != SUMI_OK) return result;

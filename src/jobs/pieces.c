@@ -3,8 +3,8 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "jobs/engine_state.h"
-#include "jobs/frame_budget.h"
 #include "jobs/plan_cache.h"
+#include "pacing/frame_limits.h"
 #include "plan/ops.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
@@ -109,7 +109,7 @@ sumi_result sumi_piece_run(sumi_engine* engine, sumi_plan_entry* entry, const su
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && entry->range_us != NULL);
     uint64_t begin_ns = sumi_clock_ns();
-    const double limit_us = sumi_frame_budget_slice_us(engine, begin_ns);
+    const double limit_us = sumi_frame_limits_slice_us(&engine->frame, engine->desc.max_slice_us, begin_ns);
     double elapsed_us = 0.0;
     *out_over = false;
     while (!*out_over) {

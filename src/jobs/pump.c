@@ -15,7 +15,6 @@
 #include "base/result.h"
 #include "jobs/deadline.h"
 #include "jobs/engine_state.h"
-#include "jobs/frame_budget.h"
 #include "jobs/held_memory.h"
 #include "jobs/job.h"
 #include "jobs/job_phases.h"
@@ -284,6 +283,18 @@ static sumi_own_work next_own_work(const sumi_engine* engine)
     return prepares ? SUMI_OWN_PREPARING : SUMI_OWN_PIECE;
 }
 
+// Called when a call of the host program that has this budget begins to work; SUMI_FOREVER: none.
+static void begin_call(sumi_engine* engine, uint32_t budget_us)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    const bool has_device = engine->runner->traits.has_device;
+    sumi_frame_limits_begin(
+        &engine->frame, &(sumi_frame_call){.budget_us = budget_us,
+                                           .max_slice_us = engine->desc.max_slice_us,
+                                           .has_device = has_device,
+                                           .now_ns = has_device || budget_us == SUMI_FOREVER ? 0 : sumi_clock_ns()});
+}
+
 // Whether the next turn fits into the budget of a call that has taken elapsed_us.
 static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed_us)
 {
@@ -308,7 +319,7 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
     const uint64_t begin_ns = sumi_clock_ns();
-    sumi_frame_budget_follow(engine, budget_us);
+    begin_call(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin_ns);
     sumi_run_ask_again(engine);
     // At least one turn: a budget below the smallest slice must not stop all progress.
@@ -343,7 +354,7 @@ sumi_result sumi_pump_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_m
     sumi_result result = SUMI_OK;
     if (!has_thread) {
         sumi_pump_lock(engine);
-        sumi_frame_budget_follow(engine, SUMI_FOREVER);
+        begin_call(engine, SUMI_FOREVER);
         sumi_deadline_follow(engine, SUMI_FOREVER, 0);
         sumi_run_ask_again(engine);
     }

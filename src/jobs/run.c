@@ -1,7 +1,7 @@
 // Predictions of times. Before a slice has run, its prediction is made from the backend's rates, corrected by the ratio
 // of measured to predicted times of the same kinds of ops, in this plan or an earlier one. After it has run, its
-// prediction is its own measured time. So the first step of a job is paced by estimates, and all later steps by
-// measurements.
+// prediction is its own measured time. So the predictions for the first step of a job are estimates, and those
+// for all later steps are measurements.
 //
 // On a device that also draws, other work may run between the begin and the end of a slice, so measured times can be
 // too long but never too short. kind_time.h says which times are used. With plain averages, a host program that kept
