@@ -49,7 +49,7 @@ static inline void simulated_read(sumi_runner* runner, const sumi_plan* plan, su
     (void)runner, (void)offset;
     memset(into, 0, (size_t)bytes);
     if (!is_change(plan, value)) return;
-    const float sigma_change = s_engine->jobs.running->u.plan.progress.step_cache.reuse.sigma_change;
+    const float sigma_change = s_engine->jobs.running->u.plan_job.progress.step_cache.reuse.sigma_change;
     float* sums = into;
     for (size_t i = 0; i + 1 < bytes / sizeof *sums; i += 2) {
         sums[i] = sigma_change * (float)(0.8 + 0.4 * next_random());

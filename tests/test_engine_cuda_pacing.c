@@ -193,14 +193,14 @@ TEST(noise_is_drawn_while_the_device_works)
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         // a step in each
         int32_t frames = 0;
-        while ((engine->jobs.running == NULL || engine->jobs.running->u.plan.progress.phase != SUMI_PHASE_RUN)
+        while ((engine->jobs.running == NULL || engine->jobs.running->u.plan_job.progress.phase != SUMI_PHASE_RUN)
                && count_frame(&frames))
             sumi_engine_update(engine, 1);
         if (frames > MAX_FRAMES) return;
         fake_complete_after(late ? 1000000 : 0);
         const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
         for (int frame = 0; late && frame < 100; frame++) sumi_engine_update(engine, 100);
-        const sumi_plan_job* plan = &engine->jobs.running->u.plan;
+        const sumi_plan_job* plan = &engine->jobs.running->u.plan_job;
         // no more than the ring holds
         if (late)
             CHECK(engine->runs.current.pending_count > 0

@@ -169,7 +169,7 @@ TEST(long_texts_have_room_beside_images)
     desc.item_count = 2;
     desc.step_count = 1;
     CHECK(edit_hash(engine, &desc) != 0);
-    const sumi_job_prompt* prompts = engine->jobs.slots[0].u.plan.request.prompts;
+    const sumi_job_prompt* prompts = engine->jobs.slots[0].u.plan_job.request.prompts;
     CHECK(prompts[0].token_count[0] == model->info.max_prompt_tokens - 3 + 18 + 9 + 18);
     CHECK(prompts[1].token_count[0] == prompts[0].token_count[0]);
     free(text);
@@ -277,7 +277,7 @@ TEST(a_large_reference_is_resized_in_pieces)
     int pieces = 0;
     while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
         sumi_engine_update(engine, 1);
-        pieces += engine->jobs.running != NULL && engine->jobs.running->u.plan.progress.phase == SUMI_PHASE_INPUT;
+        pieces += engine->jobs.running != NULL && engine->jobs.running->u.plan_job.progress.phase == SUMI_PHASE_INPUT;
     }
     CHECK(pieces > 12);
     printf("  in %d pieces\n", pieces);

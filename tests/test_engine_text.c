@@ -73,7 +73,7 @@ static sumi_job submit_text(sumi_engine* engine, sumi_model* model, const char* 
 
 static bool is_reading(const sumi_engine* engine)
 {
-    return engine->jobs.running != NULL && engine->jobs.running->u.plan.progress.is_reading;
+    return engine->jobs.running != NULL && engine->jobs.running->u.plan_job.progress.is_reading;
 }
 
 // Updates until the job is in the middle of its text.

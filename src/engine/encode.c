@@ -47,7 +47,7 @@ static void pack_encoding(sumi_packer* packer, const sumi_encode_desc* desc, sum
 static sumi_result fill_encoding(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job_slot* slot,
                                  sumi_error* error)
 {
-    sumi_job_request* request = &slot->u.plan.request;
+    sumi_job_request* request = &slot->u.plan_job.request;
     const sumi_network_info* info = &desc->model->info;
     request->goal = SUMI_GOAL_ENCODE;
     request->width = desc->width;
@@ -94,29 +94,29 @@ sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc
     return sumi_call_end(engine, result, &error);
 }
 
-static sumi_result fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity, sumi_error* error)
+static sumi_result fetch_latents(sumi_engine* engine, sumi_job handle, float* into, size_t capacity, sumi_error* error)
 {
     sumi_job_slot* slot;
-    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_ENCODE, &slot, error));
+    SUMI_TRY(sumi_job_finished(engine, handle, SUMI_JOB_KIND_ENCODE, &slot, error));
     const sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
-        const sumi_plan_job* plan = &slot->u.plan;
-        const size_t count = (size_t)plan->request.latent_channels * (size_t)plan->request.latent_height
-                           * (size_t)plan->request.latent_width;
+        const sumi_plan_job* job = &slot->u.plan_job;
+        const size_t count = (size_t)job->request.latent_channels * (size_t)job->request.latent_height
+                           * (size_t)job->request.latent_width;
         SUMI_REFUSE(into == NULL || capacity < count, SUMI_INVALID_ARGUMENT,
                     "sumi_fetch_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0,
                     count);
-        memcpy(into, plan->products.latents, count * sizeof *into);
+        memcpy(into, job->products.latents, count * sizeof *into);
     }
     sumi_job_free(engine, slot);
     return result;
 }
 
-sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity)
+sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job handle, float* into, size_t capacity)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_latents"));
     sumi_error error = {0};
-    const sumi_result result = fetch_latents(engine, job, into, capacity, &error);
+    const sumi_result result = fetch_latents(engine, handle, into, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }

@@ -232,7 +232,8 @@ static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
         sumi_job_slot* slot = &engine->jobs.slots[i];
-        if (slot->id != 0 && slot->kind == SUMI_JOB_KIND_IMAGES) sumi_plan_job_forget_external(&slot->u.plan, external);
+        if (slot->id != 0 && slot->kind == SUMI_JOB_KIND_IMAGES)
+            sumi_plan_job_forget_external(&slot->u.plan_job, external);
     }
 }
 

@@ -3,7 +3,7 @@
 #include "engine/calls.h"
 #include "jobs/job.h"
 
-void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job job, sumi_job_kind kind,
+void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job handle, sumi_job_kind kind,
                              const char* member, bool has_out_parameter, sumi_result* out_result)
 {
     *out_result = engine != NULL ? sumi_call_begin(engine, function) : SUMI_INVALID_ARGUMENT;
@@ -13,7 +13,7 @@ void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job
     void* object = NULL;
     sumi_result result;
     if (!has_out_parameter) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: %s is NULL", function, member);
-    else result = sumi_job_finished(engine, job, kind, &slot, &error);
+    else result = sumi_job_finished(engine, handle, kind, &slot, &error);
     if (slot != NULL) {
         result = slot->error.result;
         if (result == SUMI_OK) object = slot->functions->take(slot);

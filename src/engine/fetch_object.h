@@ -5,6 +5,6 @@
 
 // The body of a public function that fetches an object, which functions->take returns. NULL after a failure. `member`:
 // name of the out parameter, for messages. has_out_parameter: the out parameter is not NULL.
-void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job job, sumi_job_kind kind,
+void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job handle, sumi_job_kind kind,
                              const char* member, bool has_out_parameter, sumi_result* out_result);
 #endif

@@ -149,8 +149,8 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
 
 static sumi_result fill_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job_slot* slot, sumi_error* error)
 {
-    SUMI_TRY(sumi_image_desc_copy(&engine->heap, desc, &slot->lists, &slot->input, &slot->u.plan.request, error));
-    sumi_plan_job* job = &slot->u.plan;
+    SUMI_TRY(sumi_image_desc_copy(&engine->heap, desc, &slot->lists, &slot->input, &slot->u.plan_job.request, error));
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_plan_job_mark_targets(job, true);
     // A host's progress bar wants the number while the job still waits. A deadline that the job cannot keep lowers it.
     slot->status.step_count = slot->live.step_count =
@@ -191,15 +191,16 @@ sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc,
 // ---- While the job runs ---------------------------------------------------------------------------------------------
 
 // The job that has a preview of this item. The caller holds state_lock.
-static sumi_result find_preview(const sumi_engine* engine, sumi_job job, int32_t item, const sumi_job_slot** out_slot)
+static sumi_result find_preview(const sumi_engine* engine, sumi_job handle, int32_t item,
+                                const sumi_job_slot** out_slot)
 {
-    const sumi_job_slot* slot = *out_slot = sumi_job_find(engine, job);
+    const sumi_job_slot* slot = *out_slot = sumi_job_find(engine, handle);
     if (slot == NULL) return SUMI_STALE_HANDLE;
     if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) return SUMI_WRONG_STATE;
-    return item < 0 || item >= slot->u.plan.request.item_count ? SUMI_INVALID_ARGUMENT : SUMI_OK;
+    return item < 0 || item >= slot->u.plan_job.request.item_count ? SUMI_INVALID_ARGUMENT : SUMI_OK;
 }
 
-sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity,
+sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job handle, int32_t item, void* into, size_t capacity,
                              sumi_image* out_image)
 {
     if (out_image != NULL) memset(out_image, 0, sizeof *out_image);
@@ -208,20 +209,20 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
     sumi_engine* locked = (sumi_engine*)engine;
     sumi_mutex_lock(&locked->state_lock);
     const sumi_job_slot* slot;
-    sumi_result result = find_preview(engine, job, item, &slot);
+    sumi_result result = find_preview(engine, handle, item, &slot);
     if (result == SUMI_OK) {
-        const sumi_plan_job* plan = &slot->u.plan;
-        const size_t bytes = (size_t)plan->request.latent_height * (size_t)plan->request.latent_width * 4;
+        const sumi_plan_job* job = &slot->u.plan_job;
+        const size_t bytes = (size_t)job->request.latent_height * (size_t)job->request.latent_width * 4;
         if (capacity < bytes) {
             result = SUMI_INVALID_ARGUMENT;
         } else {
-            memcpy(into, plan->products.previews[plan->products.preview_front] + (size_t)item * bytes, bytes);
+            memcpy(into, job->products.previews[job->products.preview_front] + (size_t)item * bytes, bytes);
             *out_image = (sumi_image){.pixels = into,
-                                      .width = plan->request.latent_width,
-                                      .height = plan->request.latent_height,
-                                      .row_bytes = plan->request.latent_width * 4,
+                                      .width = job->request.latent_width,
+                                      .height = job->request.latent_height,
+                                      .row_bytes = job->request.latent_width * 4,
                                       .format = SUMI_FORMAT_RGBA8,
-                                      .seed = plan->request.items[item].seed,
+                                      .seed = job->request.items[item].seed,
                                       .step_count = slot->status.step};
         }
     }
@@ -240,7 +241,7 @@ static void write_preview(const unsigned char* rgba, const sumi_target* target, 
                             into + (target->bottom_up ? height - 1 - y : y) * row_bytes);
 }
 
-static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target,
+static sumi_result show_preview(sumi_engine* engine, sumi_job handle, int32_t item, const sumi_target* target,
                                 sumi_error* error)
 {
     SUMI_REFUSE(engine->runner->interop == NULL, SUMI_NOT_SUPPORTED,
@@ -257,15 +258,15 @@ static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item,
     sumi_mutex_lock(&engine->state_lock);
     sumi_size size = {0, 0};
     const sumi_job_slot* slot;
-    sumi_result result = find_preview(engine, job, item, &slot);
+    sumi_result result = find_preview(engine, handle, item, &slot);
     if (result == SUMI_OK) {
-        const sumi_plan_job* plan = &slot->u.plan;
-        size = (sumi_size){plan->request.latent_width, plan->request.latent_height};
+        const sumi_plan_job* job = &slot->u.plan_job;
+        size = (sumi_size){job->request.latent_width, job->request.latent_height};
         if (size.width != external->import.width || size.height != external->import.height) {
             result = SUMI_INVALID_ARGUMENT;
         } else {
             const size_t bytes = (size_t)size.width * (size_t)size.height * 4;
-            write_preview(plan->products.previews[plan->products.preview_front] + (size_t)item * bytes, target,
+            write_preview(job->products.previews[job->products.preview_front] + (size_t)item * bytes, target,
                           (unsigned char*)(uintptr_t)external->import.staging);
         }
     }
@@ -279,12 +280,12 @@ static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item,
     return sumi_external_copy(engine, target, true, error);
 }
 
-sumi_result sumi_job_show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target)
+sumi_result sumi_job_show_preview(sumi_engine* engine, sumi_job handle, int32_t item, const sumi_target* target)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_job_show_preview"));
     sumi_error error = {0};
-    const sumi_result result = show_preview(engine, job, item, target, &error);
+    const sumi_result result = show_preview(engine, handle, item, target, &error);
     // Dropping a preview is what a host program expects, no failure for its log.
     return result == SUMI_BUSY ? sumi_call_end(engine, SUMI_OK, NULL), result : sumi_call_end(engine, result, &error);
 }
@@ -318,40 +319,39 @@ static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image
     image->pixels = to;
 }
 
-static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity,
+static sumi_result fetch_images(sumi_engine* engine, sumi_job handle, sumi_image* out_images, int32_t capacity,
                                 sumi_error* error)
 {
     sumi_job_slot* slot;
-    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
-    sumi_plan_job* plan = &slot->u.plan;
+    SUMI_TRY(sumi_job_finished(engine, handle, SUMI_JOB_KIND_IMAGES, &slot, error));
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
-        if (out_images == NULL || capacity < plan->request.item_count) {
+        if (out_images == NULL || capacity < job->request.item_count) {
             return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d images",
-                             out_images != NULL ? (int)capacity : 0, (int)plan->request.item_count);
+                             out_images != NULL ? (int)capacity : 0, (int)job->request.item_count);
         }
         // Copies into externals come first, because they can fail: the job is then still complete and can be fetched
         // again.
-        for (int32_t i = 0; i < plan->request.item_count; i++) {
-            sumi_job_item* item = &plan->request.items[i];
+        for (int32_t i = 0; i < job->request.item_count; i++) {
+            sumi_job_item* item = &job->request.items[i];
             if (item->target.external == NULL || item->is_copied) continue;
             SUMI_TRY(sumi_external_copy(engine, &item->target, false, error));
             item->is_copied = true;
         }
-        for (int32_t i = 0; i < plan->request.item_count; i++)
-            fill_image(plan, &plan->request.items[i], &out_images[i]);
+        for (int32_t i = 0; i < job->request.item_count; i++) fill_image(job, &job->request.items[i], &out_images[i]);
     }
     sumi_job_free(engine, slot);
     return result;
 }
 
-sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity)
+sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job handle, sumi_image* out_images, int32_t capacity)
 {
     if (out_images != NULL && capacity > 0) memset(out_images, 0, (size_t)capacity * sizeof *out_images);
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_images"));
     sumi_error error = {0};
-    const sumi_result result = fetch_images(engine, job, out_images, capacity, &error);
+    const sumi_result result = fetch_images(engine, handle, out_images, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }
 
@@ -364,38 +364,38 @@ void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count)
     }
 }
 
-static sumi_result job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity,
+static sumi_result job_latents(const sumi_engine* engine, sumi_job handle, int32_t item, float* into, size_t capacity,
                                sumi_error* error)
 {
     sumi_job_slot* slot;
-    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
-    const sumi_plan_job* plan = &slot->u.plan;
-    const size_t count = (size_t)plan->request.latent_channels * (size_t)plan->request.latent_height
-                       * (size_t)plan->request.latent_width;
+    SUMI_TRY(sumi_job_finished(engine, handle, SUMI_JOB_KIND_IMAGES, &slot, error));
+    const sumi_plan_job* job = &slot->u.plan_job;
+    const size_t count =
+        (size_t)job->request.latent_channels * (size_t)job->request.latent_height * (size_t)job->request.latent_width;
     if (slot->error.result != SUMI_OK) return slot->error.result;
-    SUMI_REFUSE(item < 0 || item >= plan->request.item_count, SUMI_INVALID_ARGUMENT,
-                "sumi_job_latents: item is %d of %d", (int)item, (int)plan->request.item_count);
+    SUMI_REFUSE(item < 0 || item >= job->request.item_count, SUMI_INVALID_ARGUMENT,
+                "sumi_job_latents: item is %d of %d", (int)item, (int)job->request.item_count);
     SUMI_REFUSE(into == NULL || capacity < count, SUMI_INVALID_ARGUMENT,
                 "sumi_job_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0, count);
-    memcpy(into, plan->products.latents + (size_t)item * count, count * sizeof *into);
+    memcpy(into, job->products.latents + (size_t)item * count, count * sizeof *into);
     return SUMI_OK;
 }
 
-sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity)
+sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job handle, int32_t item, float* into, size_t capacity)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_job_latents"));
     sumi_error error = {0};
-    const sumi_result result = job_latents(engine, job, item, into, capacity, &error);
+    const sumi_result result = job_latents(engine, handle, item, into, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }
 
-int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_row* rows, int32_t capacity)
+int32_t sumi_job_profile(const sumi_engine* engine, sumi_job handle, sumi_profile_row* rows, int32_t capacity)
 {
     if (engine == NULL || sumi_call_begin(engine, "sumi_job_profile") != SUMI_OK) return 0;
     sumi_error error = {0};
     sumi_job_slot* slot;
-    const sumi_result result = sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error);
+    const sumi_result result = sumi_job_finished(engine, handle, SUMI_JOB_KIND_IMAGES, &slot, &error);
     (void)sumi_call_end(engine, result, NULL);
     if (result != SUMI_OK) return 0;
     sumi_profile_row* table = slot->profile;

@@ -22,11 +22,11 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
 
-sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms)
+sumi_result sumi_job_wait(sumi_engine* engine, sumi_job handle, uint32_t timeout_ms)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_job_wait"));
-    const sumi_result result = sumi_pump_wait(engine, job, timeout_ms);
+    const sumi_result result = sumi_pump_wait(engine, handle, timeout_ms);
     return sumi_call_end(engine, result, NULL);
 }
 
@@ -46,7 +46,7 @@ static int32_t jobs_ahead(const sumi_engine* engine, const sumi_job_slot* slot)
     return count;
 }
 
-sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
+sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job handle)
 {
     sumi_job_status status = {.state = SUMI_JOB_NONE, .result = SUMI_STALE_HANDLE, .message = ""};
     if (engine == NULL) return status;
@@ -56,7 +56,7 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
     }
     sumi_engine* locked = (sumi_engine*)engine;
     sumi_mutex_lock(&locked->state_lock);
-    const sumi_job_slot* slot = sumi_job_find(engine, job);
+    const sumi_job_slot* slot = sumi_job_find(engine, handle);
     if (slot != NULL) status = slot->status;
     if (status.state == SUMI_JOB_QUEUED) status.jobs_ahead = jobs_ahead(engine, slot);
     sumi_mutex_unlock(&locked->state_lock);
@@ -89,21 +89,21 @@ static void request_cancel(sumi_engine* engine, sumi_job_slot* slot)
     sumi_condition_broadcast(&engine->state_changed);
 }
 
-void sumi_job_cancel(sumi_engine* engine, sumi_job job)
+void sumi_job_cancel(sumi_engine* engine, sumi_job handle)
 {
     if (engine == NULL || sumi_call_is_foreign(engine)) return;
     sumi_mutex_lock(&engine->state_lock);
-    sumi_job_slot* slot = sumi_job_find(engine, job);
+    sumi_job_slot* slot = sumi_job_find(engine, handle);
     if (slot != NULL && !sumi_job_is_final(slot)) request_cancel(engine, slot);
     sumi_mutex_unlock(&engine->state_lock);
 }
 
-sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
+sumi_result sumi_job_pause(sumi_engine* engine, sumi_job handle, bool paused)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
     sumi_mutex_lock(&engine->state_lock);
-    sumi_job_slot* slot = sumi_job_find(engine, job);
+    sumi_job_slot* slot = sumi_job_find(engine, handle);
     sumi_result result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_WRONG_STATE;
     sumi_error error = {0};
     if (slot != NULL && slot->status.state == SUMI_JOB_QUEUED) {
@@ -120,7 +120,7 @@ sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
             sumi_job_is_final(slot)
                 ? "job %llu (%s) has ended, and can be neither paused nor resumed: fetch or discard it"
                 : "job %llu (%s) has begun to load, and cannot be paused any more: let it end, or cancel it",
-            (unsigned long long)job.id, slot->functions->name);
+            (unsigned long long)handle.id, slot->functions->name);
     }
     sumi_condition_broadcast(&engine->state_changed);
     sumi_mutex_unlock(&engine->state_lock);
@@ -128,12 +128,12 @@ sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
     return result;
 }
 
-sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority)
+sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job handle, int32_t priority)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
     sumi_mutex_lock(&engine->state_lock);
-    sumi_job_slot* slot = sumi_job_find(engine, job);
+    sumi_job_slot* slot = sumi_job_find(engine, handle);
     const bool has_place =
         slot != NULL
         && (slot->status.state == SUMI_JOB_QUEUED || (slot->status.state == SUMI_JOB_RUNNING && !slot->has_worked));
@@ -144,7 +144,7 @@ sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t pri
                         sumi_job_is_final(slot)
                             ? "job %llu (%s) has ended, so its priority has no effect: fetch or discard it"
                             : "job %llu (%s) has begun, so its priority has no effect: set it while the job is queued",
-                        (unsigned long long)job.id, slot->functions->name);
+                        (unsigned long long)handle.id, slot->functions->name);
     sumi_mutex_unlock(&engine->state_lock);
     if (slot == NULL) return SUMI_STALE_HANDLE;
     if (!has_place) sumi_log_refusal(engine, &error);
@@ -188,10 +188,10 @@ int32_t sumi_job_list(const sumi_engine* const_engine, sumi_job* into, int32_t c
     return count;
 }
 
-static void discard(sumi_engine* engine, sumi_job job)
+static void discard(sumi_engine* engine, sumi_job handle)
 {
     sumi_mutex_lock(&engine->state_lock);
-    sumi_job_slot* slot = sumi_job_find(engine, job);
+    sumi_job_slot* slot = sumi_job_find(engine, handle);
     bool frees = false, has_weights = false;
     if (slot != NULL) {
         if (!sumi_job_is_final(slot)) request_cancel(engine, slot);
@@ -219,9 +219,9 @@ static void discard(sumi_engine* engine, sumi_job job)
     }
 }
 
-void sumi_job_discard(sumi_engine* engine, sumi_job job)
+void sumi_job_discard(sumi_engine* engine, sumi_job handle)
 {
     if (engine == NULL || sumi_call_begin(engine, "sumi_job_discard") != SUMI_OK) return;
-    discard(engine, job);
+    discard(engine, handle);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

@@ -48,7 +48,7 @@ void sumi_lora_free(sumi_lora* lora)
 
 static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
-    SUMI_ASSERT(slot->model != NULL && slot->u.lora.product == NULL);
+    SUMI_ASSERT(slot->model != NULL && slot->u.lora_job.product == NULL);
     sumi_lora* lora = sumi_alloc_zero(&engine->heap, sizeof *lora);
     if (lora == NULL) return sumi_out_of_memory(error, sizeof *lora, "an adapter");
     lora->engine = engine;
@@ -57,7 +57,7 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
     lora->serial = ++engine->next_serial;
     SUMI_LIST_INSERT(engine->loras, lora);
     sumi_mutex_unlock(&engine->state_lock);
-    slot->u.lora.product = lora;
+    slot->u.lora_job.product = lora;
     sumi_file_cache_init(&lora->cache, &engine->heap, engine->desc.files);
     return SUMI_OK;
 }
@@ -67,8 +67,8 @@ static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sum
                                    sumi_turn_end* out_end, sumi_error* error)
 {
     *out_stage = SUMI_STAGE_LOAD;
-    if (slot->u.lora.product == NULL) SUMI_TRY(begin_reading(engine, slot, error));
-    sumi_lora* lora = slot->u.lora.product;
+    if (slot->u.lora_job.product == NULL) SUMI_TRY(begin_reading(engine, slot, error));
+    sumi_lora* lora = slot->u.lora_job.product;
     if (sumi_file_cache_is_reading(&lora->cache)) {
         SUMI_TRY(sumi_file_cache_read(&lora->cache,
                                       sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us), error));
@@ -76,7 +76,7 @@ static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sum
         return SUMI_OK;
     }
     const sumi_result result = sumi_adapter_open(&engine->heap, sumi_file_cache_files(&lora->cache),
-                                                 slot->model->network, slot->u.lora.path, error, &lora->file);
+                                                 slot->model->network, slot->u.lora_job.path, error, &lora->file);
     if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first; the next turn continues
     SUMI_TRY(result);
     sumi_file_cache_trim(&lora->cache);
@@ -93,14 +93,14 @@ static void stop_reading(sumi_engine* engine, sumi_job_slot* slot)
 static void drop_lora(sumi_engine* engine, sumi_job_slot* slot)
 {
     (void)engine;
-    sumi_lora_free(slot->u.lora.product);
-    slot->u.lora.product = NULL;
+    sumi_lora_free(slot->u.lora_job.product);
+    slot->u.lora_job.product = NULL;
 }
 
 static void* take_lora(sumi_job_slot* slot)
 {
-    sumi_lora* lora = slot->u.lora.product;
-    slot->u.lora.product = NULL;
+    sumi_lora* lora = slot->u.lora_job.product;
+    slot->u.lora_job.product = NULL;
     return lora;
 }
 
@@ -123,7 +123,7 @@ static sumi_result fill_lora(sumi_engine* engine, const sumi_lora_desc* desc, su
     const size_t bytes = strlen(desc->path) + 1;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, bytes, "an adapter's path", error));
     memcpy(slot->input.data, desc->path, bytes);
-    slot->u.lora.path = slot->input.data;
+    slot->u.lora_job.path = slot->input.data;
     return SUMI_OK;
 }
 
@@ -153,10 +153,10 @@ sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, su
     return sumi_call_end(engine, result, &error);
 }
 
-sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora)
+sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job handle, sumi_lora** out_lora)
 {
     sumi_result result;
-    void* lora = sumi_call_fetch_object(engine, "sumi_fetch_lora", job, SUMI_JOB_KIND_LORA, "out_lora",
+    void* lora = sumi_call_fetch_object(engine, "sumi_fetch_lora", handle, SUMI_JOB_KIND_LORA, "out_lora",
                                         out_lora != NULL, &result);
     if (out_lora != NULL) *out_lora = lora;
     return result;

@@ -50,7 +50,7 @@ void sumi_model_free(sumi_model* model)
 
 static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_error* error)
 {
-    SUMI_ASSERT(job->product == NULL && job->upload_plan == NULL);
+    SUMI_ASSERT(job->product == NULL && job->upload_entry == NULL);
     sumi_model* model = sumi_alloc_zero(&engine->heap, sizeof *model);
     if (model == NULL) return sumi_out_of_memory(error, sizeof *model, "a model");
     model->engine = engine;
@@ -129,20 +129,20 @@ static sumi_result write_upload_plan(sumi_engine* engine, sumi_model* model, sum
     return sumi_plan_entry_write(engine, &request, *out_entry, error);
 }
 
-static void drop_upload_plan(sumi_engine* engine, sumi_model_job* job)
+static void drop_upload_entry(sumi_engine* engine, sumi_model_job* job)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    if (job->upload_plan == NULL) return;
-    sumi_plan_entry_free(engine, job->upload_plan);
-    sumi_free(&engine->heap, job->upload_plan);
-    job->upload_plan = NULL;
+    if (job->upload_entry == NULL) return;
+    sumi_plan_entry_free(engine, job->upload_entry);
+    sumi_free(&engine->heap, job->upload_entry);
+    job->upload_entry = NULL;
 }
 
 // Copies kernels and weights to the device in pieces, so that the first job does not wait for them. If the memory
 // budget does not hold all weights, jobs copy what they need.
 static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi_turn_end* out_end, sumi_error* error)
 {
-    sumi_model_job* job = &slot->u.model;
+    sumi_model_job* job = &slot->u.model_job;
     SUMI_ASSERT(job->is_open);
     const sumi_runner_functions* runner = engine->runner->functions;
     bool is_done = false;
@@ -152,11 +152,11 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
         *out_end = SUMI_TURN_WAITS;
         return SUMI_OK;
     }
-    if (job->upload_plan == NULL) {
+    if (job->upload_entry == NULL) {
         if (!job->has_reviewed) sumi_limit_review(engine);
         job->has_reviewed = true;
         sumi_error capacity_error = {0};
-        sumi_result result = write_upload_plan(engine, job->product, &job->upload_plan, &capacity_error);
+        sumi_result result = write_upload_plan(engine, job->product, &job->upload_entry, &capacity_error);
         if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_TURN_DONE;
         else if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
         return SUMI_OK;
@@ -166,13 +166,13 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     runner->pace(engine->runner, sumi_frame_limits_are_paced(&engine->frame));
     sumi_error capacity_error = {0};
     const sumi_result result =
-        runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);
+        runner->prepare(engine->runner, &job->upload_entry->plan, budget_us, &is_done, &progress, &capacity_error);
     sumi_limit_note(engine, result);
     // The job continues with less: weights are streamed. If that does not suffice either, later jobs fail and say so.
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) {
         const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
-        if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_TURN_DONE;
-        drop_upload_plan(engine, job);
+        if (!may_lower || !sumi_limit_lower(engine, &job->upload_entry->plan)) *out_end = SUMI_TURN_DONE;
+        drop_upload_entry(engine, job);
         return SUMI_OK;
     }
     if (result == SUMI_BUDGET_TOO_SMALL) { // what cannot be evicted leaves less than the plan needs
@@ -188,7 +188,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
 static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
                                    sumi_turn_end* out_end, sumi_error* error)
 {
-    sumi_model_job* job = &slot->u.model;
+    sumi_model_job* job = &slot->u.model_job;
     SUMI_ASSERT(!job->has_begun || job->product != NULL);
     *out_stage = SUMI_STAGE_LOAD;
     if (!job->has_begun) {
@@ -223,20 +223,20 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
 
 static void stop_opening(sumi_engine* engine, sumi_job_slot* slot)
 {
-    drop_upload_plan(engine, &slot->u.model); // a model that is only partly open is freed with the product
+    drop_upload_entry(engine, &slot->u.model_job); // a model that is only partly open is freed with the product
 }
 
 static void drop_model(sumi_engine* engine, sumi_job_slot* slot)
 {
     (void)engine;
-    sumi_model_free(slot->u.model.product);
-    slot->u.model.product = NULL;
+    sumi_model_free(slot->u.model_job.product);
+    slot->u.model_job.product = NULL;
 }
 
 static void* take_model(sumi_job_slot* slot)
 {
-    sumi_model* model = slot->u.model.product;
-    slot->u.model.product = NULL;
+    sumi_model* model = slot->u.model_job.product;
+    slot->u.model_job.product = NULL;
     return model;
 }
 
@@ -328,13 +328,13 @@ static void pack_paths(sumi_packer* packer, const sumi_model_desc* desc, sumi_ne
 static sumi_result fill_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_packer packer = {NULL, 0};
-    pack_paths(&packer, desc, &slot->u.model.desc);
+    pack_paths(&packer, desc, &slot->u.model_job.desc);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a model's paths", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack_paths(&packer, desc, &slot->u.model.desc);
-    slot->u.model.weights = desc->weights;
-    slot->u.model.text_weights = desc->text_weights;
-    slot->u.model.attention = desc->attention;
+    pack_paths(&packer, desc, &slot->u.model_job.desc);
+    slot->u.model_job.weights = desc->weights;
+    slot->u.model_job.text_weights = desc->text_weights;
+    slot->u.model_job.attention = desc->attention;
     return SUMI_OK;
 }
 
@@ -363,10 +363,10 @@ sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, 
     return sumi_call_end(engine, result, &error);
 }
 
-sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model)
+sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job handle, sumi_model** out_model)
 {
     sumi_result result;
-    void* model = sumi_call_fetch_object(engine, "sumi_fetch_model", job, SUMI_JOB_KIND_MODEL, "out_model",
+    void* model = sumi_call_fetch_object(engine, "sumi_fetch_model", handle, SUMI_JOB_KIND_MODEL, "out_model",
                                          out_model != NULL, &result);
     if (out_model != NULL) *out_model = model;
     return result;

@@ -17,8 +17,8 @@
 
 static void* take_prompt(sumi_job_slot* slot)
 {
-    sumi_prompt* prompt = slot->u.plan.products.prompt;
-    slot->u.plan.products.prompt = NULL;
+    sumi_prompt* prompt = slot->u.plan_job.products.prompt;
+    slot->u.plan_job.products.prompt = NULL;
     return prompt;
 }
 
@@ -55,7 +55,7 @@ static void pack_prompt_job(sumi_packer* packer, const char* text, const sumi_re
 static sumi_result fill_prompt(sumi_engine* engine, const char* text, const sumi_references* references,
                                sumi_job_slot* slot, sumi_error* error)
 {
-    sumi_job_request* request = &slot->u.plan.request;
+    sumi_job_request* request = &slot->u.plan_job.request;
     sumi_packer packer = {NULL, 0};
     pack_prompt_job(&packer, text, references, request);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error));
@@ -94,10 +94,10 @@ sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc
     return sumi_call_end(engine, result, &error);
 }
 
-sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt)
+sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job handle, sumi_prompt** out_prompt)
 {
     sumi_result result;
-    void* prompt = sumi_call_fetch_object(engine, "sumi_fetch_prompt", job, SUMI_JOB_KIND_PROMPT, "out_prompt",
+    void* prompt = sumi_call_fetch_object(engine, "sumi_fetch_prompt", handle, SUMI_JOB_KIND_PROMPT, "out_prompt",
                                           out_prompt != NULL, &result);
     if (out_prompt != NULL) *out_prompt = prompt;
     return result;

@@ -7,9 +7,9 @@
 
 // Waits for the job. The result of the wait is not used: without a timeout a wait fails only with the job's own
 // failure, which the fetch returns.
-static void wait_for(sumi_engine* engine, sumi_job job)
+static void wait_for(sumi_engine* engine, sumi_job handle)
 {
-    const sumi_result result = sumi_job_wait(engine, job, SUMI_FOREVER);
+    const sumi_result result = sumi_job_wait(engine, handle, SUMI_FOREVER);
     SUMI_ASSERT(result == SUMI_OK);
     (void)result;
 }
@@ -25,10 +25,10 @@ sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi_model** 
     }
     sumi_model_desc desc = sumi_model_defaults();
     desc.path = path;
-    sumi_job job;
-    SUMI_TRY(sumi_submit_model(engine, &desc, &job));
-    wait_for(engine, job);
-    return sumi_fetch_model(engine, job, out_model);
+    sumi_job handle;
+    SUMI_TRY(sumi_submit_model(engine, &desc, &handle));
+    wait_for(engine, handle);
+    return sumi_fetch_model(engine, handle, out_model);
 }
 
 sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
@@ -45,8 +45,8 @@ sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* te
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     desc.items = &item;
     desc.item_count = 1;
-    sumi_job job;
-    SUMI_TRY(sumi_submit_images(engine, &desc, &job));
-    wait_for(engine, job);
-    return sumi_fetch_images(engine, job, out_image, 1);
+    sumi_job handle;
+    SUMI_TRY(sumi_submit_images(engine, &desc, &handle));
+    wait_for(engine, handle);
+    return sumi_fetch_images(engine, handle, out_image, 1);
 }

@@ -24,7 +24,7 @@ static bool can_skip(sumi_solver solver) { return sumi_solver_max_rows(solver) =
 
 double sumi_deadline_remaining_seconds(const sumi_job_slot* slot)
 {
-    return (double)slot->u.plan.request.deadline_ms * 1e-3 - (double)(sumi_clock_ns() - slot->submitted_ns) * 1e-9;
+    return (double)slot->u.plan_job.request.deadline_ms * 1e-3 - (double)(sumi_clock_ns() - slot->submitted_ns) * 1e-9;
 }
 
 void sumi_deadline_note(sumi_engine* engine, double us) { sumi_work_share_note(&engine->deadline.work, us); }
@@ -39,19 +39,19 @@ void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_
 void sumi_deadline_begin(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    SUMI_ASSERT(slot->u.plan.progress.batch_count >= 0 && slot->u.plan.progress.run_steps >= 0);
+    SUMI_ASSERT(slot->u.plan_job.progress.batch_count >= 0 && slot->u.plan_job.progress.run_steps >= 0);
     // On a processor the measurement of the share begins here. On a GPU it begins with the second step: the first
     // slices end only after the first step was submitted, so there is nothing to measure before.
     const uint64_t begin_ns = engine->runner->traits.has_device ? 0 : sumi_clock_ns();
     sumi_work_share_begin(&engine->deadline.work, begin_ns, engine->frame.slice_us);
-    slot->u.plan.progress.deadline_adaptation = (sumi_deadline_adaptation){.next_evaluation = 0};
-    sumi_forecast_begin(&slot->u.plan.progress.forecast);
+    slot->u.plan_job.progress.deadline_adaptation = (sumi_deadline_adaptation){.next_evaluation = 0};
+    sumi_forecast_begin(&slot->u.plan_job.progress.forecast);
 }
 
 void sumi_deadline_end(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->u.plan.request.goal == SUMI_GOAL_IMAGES);
-    sumi_forecast_end(&slot->u.plan.progress.forecast, &engine->deadline.accuracy, sumi_clock_ns());
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->u.plan_job.request.goal == SUMI_GOAL_IMAGES);
+    sumi_forecast_end(&slot->u.plan_job.progress.forecast, &engine->deadline.accuracy, sumi_clock_ns());
 }
 
 // ---- How many steps -------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ static double section_us(const sumi_engine* engine, const sumi_plan_entry* entry
 
 int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot, int32_t step_count)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
     const sumi_plan_entry* entry = progress->entry;
     if (can_skip(job->request.solver)) return step_count;
@@ -155,7 +155,7 @@ static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_so
 void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
     int32_t counter, left_in_section;
     if (job->request.goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section))

@@ -28,6 +28,11 @@
 //   job 1   running: TEXT PLAN .. RUN .. all submitted | draining: last slices end, OUTPUT |
 //   job 2                                              | running:  TEXT PLAN PREPARE_DEVICE INPUT RUN ..
 //                                                        job 2 fetches nothing from the device until job 1 has ended
+//
+// Names of variables here and in engine/:
+//   handle  sumi_job: what the host program has       entry  sumi_plan_entry*: a plan in the cache, with its times
+//   slot    sumi_job_slot*: what every job has        plan   sumi_plan*: the plan itself
+//   job     sumi_plan_job* (or sumi_model_job* and so on): what jobs of this kind have, in slot->u
 #ifndef SUMI_JOBS_ENGINE_STATE_H
 #define SUMI_JOBS_ENGINE_STATE_H
 #include "base/memory.h"

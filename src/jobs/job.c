@@ -111,13 +111,13 @@ bool sumi_job_is_listed(const sumi_job_slot* slot)
     return slot->id != 0 && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE;
 }
 
-sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
+sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job handle)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));
-    uint64_t index = job.id & ((UINT64_C(1) << SUMI_SLOT_BITS) - 1);
-    if (job.id == 0 || index >= (uint64_t)engine->jobs.slot_count) return NULL;
+    uint64_t index = handle.id & ((UINT64_C(1) << SUMI_SLOT_BITS) - 1);
+    if (handle.id == 0 || index >= (uint64_t)engine->jobs.slot_count) return NULL;
     sumi_job_slot* slot = &engine->jobs.slots[index];
-    return slot->id == job.id && sumi_job_is_listed(slot) ? slot : NULL;
+    return slot->id == handle.id && sumi_job_is_listed(slot) ? slot : NULL;
 }
 
 bool sumi_job_is_before(const sumi_job_slot* a, const sumi_job_slot* b)
@@ -131,28 +131,28 @@ bool sumi_job_is_load(const sumi_job_slot* slot)
 
 bool sumi_job_is_final(const sumi_job_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
 
-sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_job_slot** out_slot,
+sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job handle, sumi_job_kind kind, sumi_job_slot** out_slot,
                               sumi_error* error)
 {
     SUMI_ASSERT(out_slot != NULL);
     // The engine is const for the host program. The lock is not part of that.
     sumi_engine* locked = (sumi_engine*)engine;
     sumi_mutex_lock(&locked->state_lock);
-    sumi_job_slot* slot = sumi_job_find(engine, job);
+    sumi_job_slot* slot = sumi_job_find(engine, handle);
     bool is_final = slot != NULL && sumi_job_is_final(slot), is_right = slot != NULL && slot->kind == kind;
     const char* name = slot != NULL ? slot->functions->name : "";
     sumi_mutex_unlock(&locked->state_lock);
     *out_slot = NULL;
     if (slot == NULL) {
         return sumi_fail(error, SUMI_STALE_HANDLE, "job %llu was fetched or discarded before, or never existed",
-                         (unsigned long long)job.id);
+                         (unsigned long long)handle.id);
     }
     if (!is_right)
         return sumi_fail(error, SUMI_WRONG_STATE, "job %llu is %s: fetch it with the function for its kind",
-                         (unsigned long long)job.id, name);
+                         (unsigned long long)handle.id, name);
     if (!is_final)
         return sumi_fail(error, SUMI_WRONG_STATE, "job %llu (%s) is not done yet: poll it, or wait for it",
-                         (unsigned long long)job.id, name);
+                         (unsigned long long)handle.id, name);
     *out_slot = slot;
     return SUMI_OK;
 }
@@ -161,7 +161,7 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
 
 // The arguments of the completion callback, copied because another thread may fetch or discard the job before the call.
 typedef struct ended_job {
-    sumi_job job;
+    sumi_job handle;
     sumi_job_state state;
     void* user_data;
 } ended_job;
@@ -171,7 +171,8 @@ static void call_completion(const sumi_engine* engine, const ended_job* ended)
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock)
                 && ended->state >= SUMI_JOB_DONE);
     const sumi_completion* completion = engine->desc.completion;
-    if (completion->ended != NULL) completion->ended(ended->job, ended->state, ended->user_data, completion->user_data);
+    if (completion->ended != NULL)
+        completion->ended(ended->handle, ended->state, ended->user_data, completion->user_data);
 }
 
 void sumi_jobs_call_completions(sumi_engine* engine)
@@ -255,15 +256,15 @@ void sumi_job_yield(sumi_engine* engine, sumi_job_slot* slot)
 static bool uses_lora(const sumi_job_slot* slot, const sumi_lora* lora)
 {
     if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
-    for (int32_t i = 0; i < slot->u.plan.request.lora_count; i++) {
-        if (slot->u.plan.request.loras[i] == lora) return true;
+    for (int32_t i = 0; i < slot->u.plan_job.request.lora_count; i++) {
+        if (slot->u.plan_job.request.loras[i] == lora) return true;
     }
     return false;
 }
 
 static bool uses_external(const sumi_job_slot* slot, const sumi_external* external)
 {
-    return slot->kind == SUMI_JOB_KIND_IMAGES && sumi_plan_job_uses_external(&slot->u.plan, external);
+    return slot->kind == SUMI_JOB_KIND_IMAGES && sumi_plan_job_uses_external(&slot->u.plan_job, external);
 }
 
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,

@@ -67,7 +67,7 @@ typedef struct sumi_model_job {
     int32_t lowered_limits; // how often the job has lowered the limit
     // A plan of the whole network, written to copy the weights to the device while the model loads. NULL: not written
     // yet, or freed.
-    struct sumi_plan_entry* upload_plan;
+    struct sumi_plan_entry* upload_entry;
     uint64_t begin_ns;
 } sumi_model_job;
 
@@ -120,9 +120,9 @@ struct sumi_job_slot {
     sumi_job_live live;
     double stage_seconds[SUMI_STAGE_COUNT], device_seconds;
     union {
-        sumi_model_job model;
-        sumi_lora_job lora;
-        sumi_plan_job plan; // jobs of the kinds PROMPT, IMAGES and ENCODE
+        sumi_model_job model_job;
+        sumi_lora_job lora_job;
+        sumi_plan_job plan_job; // jobs of the kinds PROMPT, IMAGES and ENCODE
     } u;
 };
 
@@ -156,10 +156,10 @@ void sumi_job_queue(sumi_engine* engine, sumi_job_slot* slot, int32_t priority, 
 // holds the pump lock if the job slot may still have a model or an adapter.
 void sumi_job_free(sumi_engine* engine, sumi_job_slot* slot);
 
-sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL for a stale job; hold `state_lock`
+sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job handle); // NULL for a stale job; hold `state_lock`
 // For fetches: finds the job slot of a job of this kind in a final state. Fails with SUMI_STALE_HANDLE, or with
 // SUMI_WRONG_STATE for another kind or a job that has not ended.
-sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_job_slot** out_slot,
+sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job handle, sumi_job_kind kind, sumi_job_slot** out_slot,
                               sumi_error* error);
 // The order of queued jobs: the higher priority first, then the older job. Hold `state_lock`.
 bool sumi_job_is_before(const sumi_job_slot* a, const sumi_job_slot* b);

@@ -80,7 +80,7 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
 // Writes the token ids of the prompts that the plan encodes, and the times and solver rows of all evaluations.
 static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
 {
-    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_job* job = &slot->u.plan_job;
     const sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(progress->plan_prompt_count <= job->request.prompt_count);
     const sumi_pipeline* pipeline = &progress->entry->pipeline;
@@ -310,7 +310,7 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
 
 sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
     bool is_over = true;
     const int32_t reference_piece = progress->cursor - FIRST_REFERENCE_PIECE;

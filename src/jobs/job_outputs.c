@@ -67,7 +67,7 @@ uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
 sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     const sumi_job_request* request = &job->request;
     const size_t previous_bytes = slot->products.bytes;
     sumi_packer packer = {NULL, 0};
@@ -199,7 +199,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
 // Fills the preview buffer that sumi_job_preview does not read, then exchanges the two buffers under `state_lock`.
 sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_products* products = &job->products;
     sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(progress->batch_begin + progress->batch_count <= job->request.item_count);
@@ -339,7 +339,7 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
 // not finite, which covers the whole batch.
 static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int32_t index, sumi_error* error)
 {
-    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_job* job = &slot->u.plan_job;
     const sumi_job_request* request = &job->request;
     SUMI_ASSERT(request->goal != SUMI_GOAL_PROMPTS && index >= job->progress.batch_begin
                 && index < request->item_count);

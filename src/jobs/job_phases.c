@@ -38,7 +38,7 @@
 // Finds or writes the plan, for fewer steps if the deadline requires it.
 static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(slot == engine->jobs.running && progress->batch_begin >= 0);
     sumi_plan_request request;
@@ -69,7 +69,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
 
 static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
-    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_job* job = &slot->u.plan_job;
     SUMI_ASSERT(job->progress.entry != NULL);
     SUMI_TRY(sumi_plan_job_reserve_products(engine, slot, error));
     SUMI_TRY(sumi_engine_reserve(engine, job->progress.entry, error));
@@ -106,7 +106,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
                                   sumi_turn_end* out_end, bool* out_done, sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_plan_entry* entry = slot->u.plan.progress.entry;
+    sumi_plan_entry* entry = slot->u.plan_job.progress.entry;
     SUMI_ASSERT(slot == engine->jobs.running && entry != NULL);
     const uint32_t budget_us = sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us);
     float progress = 0.0f;
@@ -114,7 +114,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
     sumi_limit_note(engine, result);
     if (result != SUMI_OK) return result;
-    slot->u.plan.progress.has_prepared = slot->u.plan.progress.has_prepared || !*out_done;
+    slot->u.plan_job.progress.has_prepared = slot->u.plan_job.progress.has_prepared || !*out_done;
     if (note_compiling(engine, slot)) {
         *out_stage = SUMI_STAGE_COMPILE;
         *out_end = SUMI_TURN_WAITS;
@@ -122,10 +122,10 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     }
     if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
     if (!*out_done) return SUMI_OK;
-    if (slot->u.plan.request.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
+    if (slot->u.plan_job.request.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
     sumi_run_begin(engine, entry);
     sumi_deadline_begin(engine, slot);
-    sumi_step_cache_begin(engine, &slot->u.plan);
+    sumi_step_cache_begin(engine, &slot->u.plan_job);
     return SUMI_OK;
 }
 
@@ -155,7 +155,7 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->jobs.draining != NULL);
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_plan_request request;
     sumi_error none = {0};
     // With a deadline the job may need another plan, for fewer steps.
@@ -176,7 +176,7 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
 // Logs a warning if a text was cut off. Called when the tokens of all the job's texts are known.
 static void log_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
 {
-    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_job* job = &slot->u.plan_job;
     const int32_t previous_cut_tokens = slot->live.cut_tokens;
     for (int32_t i = 0; i < job->request.prompt_count; i++) {
         if (job->request.prompts[i].cut_tokens > slot->live.cut_tokens)
@@ -194,7 +194,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
                                   sumi_turn_end* out_end, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->status.state == SUMI_JOB_RUNNING);
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
     bool is_over = false;
     sumi_result result;
@@ -270,7 +270,7 @@ bool sumi_plan_job_works_next(const sumi_plan_job* job)
 
 double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot)
 {
-    switch (slot->u.plan.progress.phase) {
+    switch (slot->u.plan_job.progress.phase) {
     case SUMI_PHASE_TEXT: return engine->overhead_us[SUMI_OVERHEAD_TEXT];
     case SUMI_PHASE_PLAN: return engine->overhead_us[SUMI_OVERHEAD_PLAN];
     case SUMI_PHASE_PREPARE_DEVICE: return engine->overhead_us[SUMI_OVERHEAD_PREPARE_DEVICE];
@@ -285,22 +285,22 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slo
 void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && (slot == engine->jobs.running || slot == engine->jobs.draining));
-    if (slot == engine->jobs.running) sumi_plan_job_end_reading(&engine->workspace, &slot->u.plan);
+    if (slot == engine->jobs.running) sumi_plan_job_end_reading(&engine->workspace, &slot->u.plan_job);
     // After a job's end the device must not write to memory of the host program. This blocks until its copies have
     // ended.
-    if (slot->u.plan.progress.is_publishing) engine->runner->async->wait_all(engine->runner);
-    slot->u.plan.progress.is_publishing = false;
+    if (slot->u.plan_job.progress.is_publishing) engine->runner->async->wait_all(engine->runner);
+    slot->u.plan_job.progress.is_publishing = false;
     if (slot == engine->jobs.draining) {
         engine->runs.draining.entry = NULL; // slices still in flight stay in runs.draining until they are reported
     } else {
         engine->runs.current = (sumi_run){.entry = NULL};
     }
-    slot->u.plan.progress.entry = NULL;
+    slot->u.plan_job.progress.entry = NULL;
 }
 
 void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
         if (job->request.items[i].picture != NULL) sumi_picture_release(engine, job->request.items[i].picture->handle);
         job->request.items[i].picture = NULL;

@@ -57,7 +57,7 @@ static sumi_run* run_of(sumi_engine* engine, const sumi_job_slot* slot)
 
 static void update_progress(const sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run)
 {
-    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_job* job = &slot->u.plan_job;
     // Progress over all batches: batch_share is this batch's share of the items, later_share that of the batches after
     // it.
     // Prompt jobs have no items: item_count is 0. 0.99 leaves the last hundredth to the outputs, and + 1 us keeps the
@@ -82,7 +82,7 @@ static void update_progress(const sumi_engine* engine, sumi_job_slot* slot, cons
 static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run,
                               const sumi_run_slice* slice, sumi_error* error)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     if (job->request.profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
     if (slice->ends_step) slot->live.step = slice->denoising_step + 1 + slice->skip_count;
     if (slice->change.id != 0) sumi_step_cache_read(engine, job, slice->change);
@@ -131,7 +131,7 @@ static void note_piece(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_
 // after the last slice of the products.
 static sumi_result submit_slice(sumi_engine* engine, sumi_job_slot* slot, sumi_run_slice* slice, sumi_error* error)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     SUMI_ASSERT(!job->progress.preview_is_pending || !slice->has_preview);
     SUMI_TRY(sumi_run_submit(engine, slice, error));
     if (!engine->runner->traits.has_device) note_piece(engine, slot, slice);
@@ -161,7 +161,7 @@ static bool lacks_noise(const sumi_plan_job* job)
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_job* job = &slot->u.plan_job;
     const sumi_run* run = &engine->runs.current;
     if (job->progress.phase != SUMI_PHASE_RUN || slot != engine->jobs.running || !lacks_noise(job)) return false;
     const bool is_busy = run->pending_count + engine->runs.draining.pending_count > 0;
@@ -173,7 +173,7 @@ bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* sl
 // Draws a piece of noise on this thread, usually while slices are in flight.
 static sumi_result draw_noise(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     SUMI_ASSERT(lacks_noise(job));
     bool is_over = false;
     const uint64_t begin = sumi_clock_ns();
@@ -198,7 +198,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
                                   sumi_turn_end* out_end, bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     const sumi_async_functions* async = engine->runner->async;
     const bool is_device = engine->runner->traits.has_device;
     const sumi_run* run = run_of(engine, slot);
@@ -251,7 +251,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
 bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_job* job = &slot->u.plan_job;
     const sumi_run *run = &engine->runs.current, *older = &engine->runs.draining;
     const bool is_last_batch = job->request.goal != SUMI_GOAL_IMAGES
                             || job->progress.batch_begin + job->progress.batch_count >= job->request.item_count;

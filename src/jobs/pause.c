@@ -117,7 +117,7 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
 sumi_result sumi_plan_job_save(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
-    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan_job;
     const sumi_run* run = &engine->runs.current;
     *out = SUMI_YIELD_NOT_NOW;
     if (job->progress.phase == SUMI_PHASE_OUTPUT || (job->progress.phase == SUMI_PHASE_RUN && run->is_submitted))

@@ -147,7 +147,7 @@ static bool yields_unworked(sumi_engine* engine, sumi_job_slot* slot)
     const sumi_job_slot* next = slot->has_worked ? NULL : next_queued(engine);
     const bool yields =
         !slot->has_worked && (slot->pause_requested || (next != NULL && sumi_job_is_before(next, slot)));
-    const bool works = sumi_job_is_load(slot) || sumi_plan_job_works_next(&slot->u.plan);
+    const bool works = sumi_job_is_load(slot) || sumi_plan_job_works_next(&slot->u.plan_job);
     slot->has_worked = slot->has_worked || (works && !yields);
     sumi_mutex_unlock(&engine->state_lock);
     if (yields) sumi_job_yield(engine, slot);
@@ -159,7 +159,7 @@ static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
     if (take_requests(engine, slot) || (slot == engine->jobs.running && yields_unworked(engine, slot)))
         return PUMP_HAS_MORE;
 
-    sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan.progress.phase;
+    sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan_job.progress.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
     sumi_turn_end end = SUMI_TURN_MORE;
     slot->live.device_us = -1.0;
@@ -251,7 +251,7 @@ static void wait_for_device(sumi_engine* engine)
 
 static bool is_ending(const sumi_job_slot* draining)
 {
-    return draining != NULL && draining->u.plan.progress.phase == SUMI_PHASE_OUTPUT;
+    return draining != NULL && draining->u.plan_job.progress.phase == SUMI_PHASE_OUTPUT;
 }
 
 // Predicted time of the next turn, in microseconds. Without a running job it begins one, whose first turn is tokens.
@@ -265,7 +265,7 @@ static bool submits_next(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
     if (slot == NULL || sumi_job_is_load(slot) || is_ending(engine->jobs.draining)) return false;
-    return slot->u.plan.progress.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
+    return slot->u.plan_job.progress.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
 }
 
 // What this thread does in the next turn.
@@ -279,7 +279,7 @@ static sumi_own_work next_own_work(const sumi_engine* engine)
         return entry != NULL && entry->need.streamed_bytes > 0 ? SUMI_OWN_STREAMING : SUMI_OWN_SUBMITTING;
     }
     const bool prepares =
-        slot->u.plan.progress.phase == SUMI_PHASE_PREPARE_DEVICE || slot->u.plan.progress.has_prepared;
+        slot->u.plan_job.progress.phase == SUMI_PHASE_PREPARE_DEVICE || slot->u.plan_job.progress.has_prepared;
     return prepares ? SUMI_OWN_PREPARING : SUMI_OWN_PIECE;
 }
 
@@ -347,7 +347,7 @@ void sumi_pump_update(sumi_engine* engine, uint32_t budget_us)
     sumi_pump_unlock(engine);
 }
 
-sumi_result sumi_pump_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms)
+sumi_result sumi_pump_wait(sumi_engine* engine, sumi_job handle, uint32_t timeout_ms)
 {
     const bool has_thread = engine->desc.pump == SUMI_PUMP_THREAD;
     const uint64_t begin_ns = sumi_clock_ns(), timeout_ns = (uint64_t)timeout_ms * 1000000u;
@@ -360,7 +360,7 @@ sumi_result sumi_pump_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_m
     }
     sumi_mutex_lock(&engine->state_lock);
     for (;;) {
-        const sumi_job_slot* slot = sumi_job_find(engine, job);
+        const sumi_job_slot* slot = sumi_job_find(engine, handle);
         if (slot == NULL || sumi_job_is_final(slot)) {
             result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_OK;
             break;

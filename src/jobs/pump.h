@@ -16,7 +16,7 @@ typedef struct sumi_pump_state {
 void sumi_pump_update(sumi_engine* engine, uint32_t budget_us);
 // Runs slices, or waits for the pump's thread, until the job has ended: the body of sumi_job_wait. SUMI_STALE_HANDLE,
 // SUMI_TIMEOUT.
-sumi_result sumi_pump_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms);
+sumi_result sumi_pump_wait(sumi_engine* engine, sumi_job handle, uint32_t timeout_ms);
 bool sumi_pump_start_thread(sumi_engine* engine);
 void sumi_pump_stop_thread(sumi_engine* engine);
 #endif
