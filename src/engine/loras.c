@@ -1,4 +1,4 @@
-// LoRA adapters: read by a job, used by image jobs, dropped from cached plans when they are released.
+// LoRA adapters: read by a job, used by image jobs, and released; the cached plans that use them are dropped then.
 #include "engine/loras.h"
 #include "base/assert.h"
 #include "base/file.h"
@@ -28,7 +28,7 @@ void sumi_lora_close(sumi_lora* lora)
     const sumi_adapter* adapter = lora->file != NULL ? sumi_adapter_get(lora->file) : NULL;
     for (int32_t i = 0; adapter != NULL && i < adapter->delta_count; i++) {
         const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
-        sumi_engine_forget_weights(lora->engine, pair, 2);
+        sumi_engine_release_weights(lora->engine, pair, 2);
     }
     sumi_adapter_close(lora->file);
     lora->file = NULL;

@@ -38,7 +38,7 @@ void sumi_model_free(sumi_model* model)
     if (model->info.family != NULL) {
         int32_t count = 0;
         const sumi_weight* const* weights = sumi_network_weights(model->network, &count);
-        sumi_engine_forget_weights(engine, weights, (size_t)count);
+        sumi_engine_release_weights(engine, weights, (size_t)count);
     }
     atomic_fetch_sub(&engine->memory.weight_bytes, model->info.weight_bytes);
     sumi_network_close(model->network);
@@ -133,7 +133,7 @@ static void drop_upload_entry(sumi_engine* engine, sumi_model_job* job)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     if (job->upload_entry == NULL) return;
-    sumi_plan_entry_free(engine, job->upload_entry);
+    sumi_plan_entry_drop(engine, job->upload_entry);
     sumi_free(&engine->heap, job->upload_entry);
     job->upload_entry = NULL;
 }

@@ -23,7 +23,7 @@ static uint64_t counted_bytes(const sumi_engine* engine)
          + properties.held_bytes[SUMI_MEMORY_IMAGE];
 }
 
-void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
+void sumi_engine_release_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run_wait_for_all(engine);

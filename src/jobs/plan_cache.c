@@ -71,7 +71,7 @@ sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
 
-void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
+void sumi_plan_entry_drop(sumi_engine* engine, sumi_plan_entry* entry)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(engine->runs.current.entry != entry); // the slices in flight use the entry
@@ -357,14 +357,14 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* job_requ
         if (cache->entries[i].used < oldest->used) oldest = &cache->entries[i];
     }
 
-    sumi_plan_entry_free(engine, oldest);
+    sumi_plan_entry_drop(engine, oldest);
     sumi_result result = write_and_note_refusal(engine, job_request, oldest, error);
     if (result == SUMI_OK) {
         oldest->key = sumi_alloc(&engine->heap, (size_t)key.used);
         if (oldest->key == NULL) result = sumi_out_of_memory(error, (size_t)key.used, "a plan's key");
     }
     if (result != SUMI_OK) {
-        sumi_plan_entry_free(engine, oldest);
+        sumi_plan_entry_drop(engine, oldest);
         return result;
     }
     SUMI_ASSERT(oldest->model == request.model && key.used <= cache->key.bytes);
@@ -383,7 +383,7 @@ void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const su
         bool uses_lora = false;
         for (int32_t l = 0; l < entry->lora_count; l++) uses_lora = uses_lora || entry->loras[l] == lora;
         if (entry->model != NULL && (model == NULL || entry->model == model) && (lora == NULL || uses_lora))
-            sumi_plan_entry_free(engine, entry);
+            sumi_plan_entry_drop(engine, entry);
     }
 }
 

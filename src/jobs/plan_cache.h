@@ -103,11 +103,11 @@ sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_
 const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* job_request);
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* job_request, sumi_plan_entry** out_entry,
                           sumi_error* error);
-// Writes an entry that is not in the cache, for loading weights. The caller ends it with sumi_plan_entry_free, also
+// Writes an entry that is not in the cache, for loading weights. The caller ends it with sumi_plan_entry_drop, also
 // after a failure.
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* job_request, sumi_plan_entry* entry,
                                   sumi_error* error);
-void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
+void sumi_plan_entry_drop(sumi_engine* engine, sumi_plan_entry* entry);
 // Drops the plans that use the model or the adapter. Both NULL: all plans.
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
 

@@ -27,7 +27,7 @@ static int32_t count_that_fits(double operations_each, int32_t remaining_count)
     return count < 1.0 ? 1 : count < remaining_count ? (int32_t)count : remaining_count;
 }
 
-static void drop_alpha(const sumi_pixels* source, int32_t row, int32_t count, unsigned char* into)
+static void remove_alpha(const sumi_pixels* source, int32_t row, int32_t count, unsigned char* into)
 {
     for (int32_t y = row; y < row + count; y++) {
         const unsigned char* from = (const unsigned char*)source->data + (size_t)y * (size_t)source->row_bytes;
@@ -55,7 +55,7 @@ static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* worksp
         row_bytes = source->width * 3;
         SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)row_bytes * (uint64_t)count,
                                     "an image's rows", error));
-        drop_alpha(source, resize->row, count, workspace->values.data);
+        remove_alpha(source, resize->row, count, workspace->values.data);
         from = workspace->values.data;
     }
     uint8_t* to = (uint8_t*)workspace->intermediate.data + (size_t)resize->row * (size_t)width * (size_t)channels;

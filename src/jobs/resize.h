@@ -9,7 +9,7 @@
 struct sumi_workspace;
 
 typedef struct sumi_resize_args {
-    const sumi_pixels* source; // 1, 3 or 4 channels; alpha is dropped. Not in blocks that resizes use
+    const sumi_pixels* source; // 1, 3 or 4 channels; alpha is left out. Not in blocks that resizes use
     int32_t width, height;     // of the result
     sumi_filter filter;
 } sumi_resize_args;
