@@ -935,8 +935,8 @@ TEST(a_batch_that_does_not_fit_is_halved)
             if (round > 0 && desc.start.image == NULL)
                 CHECK(memcmp(s_whole_latents, s_parts, sizeof s_whole_latents) == 0);
             CHECK_NUMBER(status.step, 4);
-            const bool has_all = engine->limit.bytes == 0; // otherwise with what was had, streaming
-            CHECK(round > MOST || has_all);                // halving comes before streaming
+            const bool has_all = engine->shortage.bytes == 0; // otherwise with what was had, streaming
+            CHECK(round > MOST || has_all);                   // halving comes before streaming
             halved += round > 1 && has_all;
             streamed += !has_all;
         }

@@ -53,7 +53,7 @@ static void make_request(fixture* f, int rest)
     p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = p->caches_steps = false;
     r->model = &s_models[0];
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_count = MOST - 1;
-    r->budget = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
+    r->memory_limit = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
     r->weight_options.weights = r->weight_options.text_weights = SUMI_WEIGHTS_FP8,
     r->weight_options.attention = SUMI_ATTENTION_8BIT, r->weight_options.streams_weights = false;
 }
@@ -231,7 +231,7 @@ TEST(a_complete_request_says_what_the_engine_wants)
     const sumi_plan_request asked = {.model = &model, .pipeline = f.request.pipeline};
     sumi_pump_lock(engine);
     for (int32_t i = 0; i < 6; i++) {
-        if (i == 1) engine->memory.budget_bytes = 1000;
+        if (i == 1) engine->memory.host_limit = 1000;
         if (i == 2) engine->frame.slice_us++;
         if (i == 3) model.weights = SUMI_WEIGHTS_BF16;
         if (i == 4) model.text_weights = SUMI_WEIGHTS_INT8;
@@ -240,7 +240,7 @@ TEST(a_complete_request_says_what_the_engine_wants)
         for (int32_t k = 0; k < i && i < 5; k++) CHECK(!is_same(&keys[i], &keys[k]));
     }
     CHECK(is_same(&keys[4], &keys[5]));
-    CHECK(f.request.budget == 1000 && f.request.slice_us == engine->frame.slice_us
+    CHECK(f.request.memory_limit == 1000 && f.request.slice_us == engine->frame.slice_us
           && f.request.weight_options.weights == SUMI_WEIGHTS_BF16
           && f.request.weight_options.text_weights == SUMI_WEIGHTS_INT8 && !f.request.weight_options.streams_weights);
     sumi_plan_request other = asked;

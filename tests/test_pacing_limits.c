@@ -3,7 +3,7 @@
 #include "base/platform.h"
 #include "pacing/device_time.h"
 #include "pacing/frame_limits.h"
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "test.h"
 #include <sumi.h>
 
@@ -191,30 +191,30 @@ TEST(a_limit_is_less_than_what_was_refused)
                   {"refused, with a smaller budget", {0, 0, false, 600 * MB, 400 * MB}, 640 * MB, 600 * MB},
                   {"refused nothing", {0, 0, false, 0, 0}, 0, 0}};
     for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
-        sumi_memory_limit limit = {0};
+        sumi_shortage_limit limit = {0};
         bool was_raised = true;
-        CHECK(!sumi_memory_limit_lower(&limit, s_rows[i].budget, &was_raised)); // no allocation has failed
-        sumi_memory_limit_note(&limit, &s_rows[i].capacity);
-        CHECK(sumi_memory_limit_lower(&limit, s_rows[i].budget, &was_raised) == (s_rows[i].bytes > 0));
+        CHECK(!sumi_shortage_limit_lower(&limit, s_rows[i].budget, &was_raised)); // no allocation has failed
+        sumi_shortage_limit_note(&limit, &s_rows[i].capacity);
+        CHECK(sumi_shortage_limit_lower(&limit, s_rows[i].budget, &was_raised) == (s_rows[i].bytes > 0));
         CHECK(!was_raised);
         CHECK_NUMBER(limit.bytes, s_rows[i].bytes);
         if (limit.bytes != s_rows[i].bytes) printf("  in the row \"%s\"\n", s_rows[i].what);
         CHECK_NUMBER(limit.review_distance, s_rows[i].capacity.is_known ? 0 : 4);
         CHECK(limit.retry_is_pending == (s_rows[i].bytes == 0));
-        CHECK_NUMBER(sumi_memory_limit_budget(&limit, 0), s_rows[i].bytes);
-        CHECK_NUMBER(sumi_memory_limit_budget(&limit, 1), 1);
+        CHECK_NUMBER(sumi_shortage_limit_lesser(&limit, 0), s_rows[i].bytes);
+        CHECK_NUMBER(sumi_shortage_limit_lesser(&limit, 1), 1);
     }
 }
 
 TEST(a_limit_falls_by_an_eighth_each_time)
 {
-    sumi_memory_limit limit = {0};
+    sumi_shortage_limit limit = {0};
     bool was_raised;
     uint64_t want = 700 * MB;
     for (int i = 0; i < 5; i++, want = want / 8 * 7) {
-        sumi_memory_limit_note(&limit,
-                               &(sumi_memory_capacity){.failed_held_bytes = 0, .failed_request_bytes = 800 * MB});
-        CHECK(sumi_memory_limit_lower(&limit, 0, &was_raised));
+        sumi_shortage_limit_note(&limit,
+                                 &(sumi_memory_capacity){.failed_held_bytes = 0, .failed_request_bytes = 800 * MB});
+        CHECK(sumi_shortage_limit_lower(&limit, 0, &was_raised));
         CHECK_NUMBER(limit.bytes, want);
     }
 }
@@ -234,11 +234,11 @@ TEST(a_limit_rises_with_the_free_memory)
                   {"enough for the budget", {500 * MB, 300 * MB, true, 0, 0}, 700 * MB, 562 * MB, true, 0},
                   {"unknown", {0, 0, false, 0, 0}, 0, 562 * MB, true, 0}};
     for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
-        sumi_memory_limit limit = {.bytes = 500 * MB, .job_count = 3, .retry_is_pending = true};
-        sumi_memory_limit_note_request(&limit, 900 * MB);
-        sumi_memory_limit_note_request(&limit, 200 * MB); // the largest one counts
+        sumi_shortage_limit limit = {.bytes = 500 * MB, .job_count = 3, .retry_is_pending = true};
+        sumi_shortage_limit_note_request(&limit, 900 * MB);
+        sumi_shortage_limit_note_request(&limit, 200 * MB); // the largest one counts
         const bool rises =
-            sumi_memory_limit_raise(&limit, &s_rows[i].capacity, s_rows[i].budget, s_rows[i].least_bytes);
+            sumi_shortage_limit_raise(&limit, &s_rows[i].capacity, s_rows[i].budget, s_rows[i].least_bytes);
         CHECK(rises == s_rows[i].rises);
         CHECK_NUMBER(limit.bytes, s_rows[i].bytes);
         if (limit.bytes != s_rows[i].bytes) printf("  in the row \"%s\"\n", s_rows[i].what);
@@ -253,27 +253,27 @@ TEST(reviews_become_rare_while_they_fail)
 {
     static const int32_t s_distances[] = {4, 8, 16, 32, 64, 128, 256, 256};
     const sumi_memory_capacity unknown = {.failed_held_bytes = 600 * MB, .failed_request_bytes = 200 * MB};
-    sumi_memory_limit limit = {0};
+    sumi_shortage_limit limit = {0};
     uint64_t least_bytes;
     bool was_raised;
-    sumi_memory_limit_note(&limit, &unknown);
-    CHECK(sumi_memory_limit_lower(&limit, 0, &was_raised));
+    sumi_shortage_limit_note(&limit, &unknown);
+    CHECK(sumi_shortage_limit_lower(&limit, 0, &was_raised));
     for (size_t i = 0; i < sizeof s_distances / sizeof *s_distances; i++) {
-        for (int32_t job = 0; job < s_distances[i]; job++) CHECK(!sumi_memory_limit_begin_job(&limit, &least_bytes));
-        CHECK(sumi_memory_limit_begin_job(&limit, &least_bytes));
+        for (int32_t job = 0; job < s_distances[i]; job++) CHECK(!sumi_shortage_limit_begin_job(&limit, &least_bytes));
+        CHECK(sumi_shortage_limit_begin_job(&limit, &least_bytes));
         CHECK_NUMBER(least_bytes, 787500000); // an eighth more
-        CHECK(sumi_memory_limit_raise(&limit, &unknown, 0, least_bytes));
+        CHECK(sumi_shortage_limit_raise(&limit, &unknown, 0, least_bytes));
         CHECK_NUMBER(limit.bytes, 0);
-        sumi_memory_limit_note(&limit, &unknown);
-        CHECK(sumi_memory_limit_lower(&limit, 0, &was_raised));
+        sumi_shortage_limit_note(&limit, &unknown);
+        CHECK(sumi_shortage_limit_lower(&limit, 0, &was_raised));
         CHECK(was_raised);
         CHECK_NUMBER(limit.bytes, 700 * MB);
     }
-    CHECK(sumi_memory_limit_raise(&limit, &unknown, 0, least_bytes));
-    sumi_memory_limit_confirm(&limit);
+    CHECK(sumi_shortage_limit_raise(&limit, &unknown, 0, least_bytes));
+    sumi_shortage_limit_confirm(&limit);
     CHECK_NUMBER(limit.previous_bytes, 0);
     CHECK_NUMBER(limit.review_distance, 4);
-    CHECK(!sumi_memory_limit_begin_job(&limit, &least_bytes)); // there is no limit
+    CHECK(!sumi_shortage_limit_begin_job(&limit, &least_bytes)); // there is no limit
 }
 
 TEST(the_smallest_form_needs_memory_that_may_be_there)
@@ -286,9 +286,9 @@ TEST(the_smallest_form_needs_memory_that_may_be_there)
                   {500 * MB, 800 * MB + 1, 0, false},   {500 * MB, 600 * MB, 600 * MB, true},
                   {500 * MB, 600 * MB, 599 * MB, false}};
     for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
-        sumi_memory_limit limit = {.bytes = s_rows[i].limit, .smallest_form_bytes = s_rows[i].smallest};
+        sumi_shortage_limit limit = {.bytes = s_rows[i].limit, .smallest_form_bytes = s_rows[i].smallest};
         limit.capacity = (sumi_memory_capacity){600 * MB, 200 * MB, true, 0, 0};
-        CHECK(sumi_memory_limit_raise_to_smallest_form(&limit, s_rows[i].budget) == s_rows[i].rises);
+        CHECK(sumi_shortage_limit_raise_to_smallest_form(&limit, s_rows[i].budget) == s_rows[i].rises);
         CHECK_NUMBER(limit.bytes, s_rows[i].rises ? s_rows[i].smallest : s_rows[i].limit);
     }
 }

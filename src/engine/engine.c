@@ -203,11 +203,11 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             atomic_store(&engine->heap.count, atomic_load(&first.count));
             copy_desc(engine, desc);
             sumi_process_mark_init(&engine->callers.process);
-            engine->memory.budget_bytes = desc->memory_budget_bytes;
+            engine->memory.host_limit = desc->memory_budget_bytes;
             engine->frame.max_pending_us = SUMI_MAX_PENDING_US;
             engine->frame.slice_us = desc->max_slice_us;
-            engine->plan_inputs = (sumi_plan_inputs){.budget = desc->memory_budget_bytes,
-                                                     .host_budget = desc->memory_budget_bytes,
+            engine->plan_inputs = (sumi_plan_inputs){.memory_limit = desc->memory_budget_bytes,
+                                                     .host_limit = desc->memory_budget_bytes,
                                                      .slice_us = desc->max_slice_us};
             if (create_members(engine, &error) != SUMI_OK) {
                 sumi_engine_destroy(engine);

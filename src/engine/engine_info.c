@@ -17,8 +17,8 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_engine_set_memory_budget"));
     sumi_pump_lock(engine);
-    engine->memory.next_budget_bytes = bytes;
-    engine->memory.has_next_budget = true;
+    engine->memory.next_host_limit = bytes;
+    engine->memory.has_next_host_limit = true;
     sumi_engine_trim(engine); // a job that runs keeps its budget, and its memory, until it ends
     sumi_pump_unlock(engine);
     return sumi_call_end(engine, SUMI_OK, NULL);

@@ -7,7 +7,8 @@
 // that no job has it. `name` is the target's in messages.
 sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* target, const char* name, int32_t width,
                                 int32_t height, sumi_error* error);
-// Submits the copy of an image (a preview: from the pinned memory) into the target's external, with its wait and signal.
+// Submits the copy of an image (a preview: from the pinned memory) into the target's external, with its wait and
+// signal.
 sumi_result sumi_external_copy(sumi_engine* engine, const sumi_target* target, bool is_preview, sumi_error* error);
 // The caller holds the pump lock, and no job uses the external. Locks `state_lock` for a moment.
 void sumi_external_free(sumi_external* external);

@@ -105,7 +105,7 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
     sumi_result result = query_memory(engine, &resolved_desc, query, out, error);
-    // If no form of the plan fits the budget, this is what the smallest form needs.
+    // If no form of the plan fits the memory limit, this is what the smallest form needs.
     const uint64_t needed = query->entry.need.device_bytes;
     sumi_plan_entry_close(&query->heap, &query->entry);
     sumi_workspace_close(&query->heap, &query->workspace);

@@ -89,7 +89,7 @@ static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model
 }
 
 // The formats that AUTO stands for on this device. They depend only on the file and on the size of the device's memory,
-// not on budgets or free memory, so that a job gives the same image whatever memory other programs use.
+// not on memory limits or free memory, so that a job gives the same image whatever memory other programs use.
 static void choose_weights(const sumi_engine* engine, sumi_model* model)
 {
     if (!engine->runner->traits.has_formats) return;
@@ -99,16 +99,16 @@ static void choose_weights(const sumi_engine* engine, sumi_model* model)
     model->text_weights = model->weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
 }
 
-// Writes the plan from which weights are copied to the device while the model loads. Without a budget it is the plan of
-// the smallest picture, which already names every weight. Under a budget it is the plan of a picture of the model's
-// native size, because what its arena leaves free decides which weights stay resident; and it has several steps,
-// because weights that every step uses are copied first.
+// Writes the plan from which weights are copied to the device while the model loads. Without a memory limit it is the
+// plan of the smallest picture, which already names every weight. Under a memory limit it is the plan of a picture of
+// the model's native size, because what its arena leaves free decides which weights stay resident; and it has several
+// steps, because weights that every step uses are copied first.
 static sumi_result write_upload_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
                                      sumi_error* error)
 {
     SUMI_ASSERT(engine->runner->traits.needs_preparing && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
-    const bool is_native_size = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
+    const bool is_native_size = sumi_engine_memory_limit(engine) != 0 && info->sample_size > 4 * info->size_multiple;
     const int32_t side = is_native_size ? sumi_native_side(model) : 4 * info->size_multiple;
     SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
     sumi_pipeline_prompt prompt = {.has_features = !info->has_text_encoder};
@@ -139,7 +139,7 @@ static void drop_upload_entry(sumi_engine* engine, sumi_model_job* job)
 }
 
 // Copies kernels and weights to the device in pieces, so that the first job does not wait for them. If the memory
-// budget does not hold all weights, jobs copy what they need.
+// limit does not hold all weights, jobs copy what they need.
 static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi_turn_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model_job;
@@ -162,7 +162,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
         return SUMI_OK;
     }
     const uint32_t budget_us = sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us);
-    runner->set_memory_limit(engine->runner, sumi_engine_budget(engine));
+    runner->set_memory_limit(engine->runner, sumi_engine_memory_limit(engine));
     runner->pace(engine->runner, sumi_frame_limits_are_paced(&engine->frame));
     sumi_error capacity_error = {0};
     const sumi_result result =

@@ -4,15 +4,15 @@
 #include "jobs/engine_state.h"
 #include "jobs/held_memory.h"
 #include "jobs/log.h"
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include <stdio.h>
 
-uint64_t sumi_engine_budget(const sumi_engine* engine)
+uint64_t sumi_engine_memory_limit(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    return sumi_memory_limit_budget(&engine->limit, engine->memory.budget_bytes);
+    return sumi_shortage_limit_lesser(&engine->shortage, engine->memory.host_limit);
 }
 
 static double mb(uint64_t bytes) { return 1e-6 * (double)bytes; }
@@ -33,7 +33,7 @@ void sumi_limit_note(sumi_engine* engine, sumi_result result)
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return;
     const sumi_memory_capacity capacity = capacity_now(engine);
-    sumi_memory_limit_note(&engine->limit, &capacity);
+    sumi_shortage_limit_note(&engine->shortage, &capacity);
 }
 
 // Notes how many device bytes the plan needs when nothing limits it.
@@ -42,19 +42,19 @@ static void note_requested_bytes(sumi_engine* engine, const sumi_plan* plan)
     sumi_device_need need = {0};
     sumi_error none = {0};
     if (plan == NULL || engine->runner->functions->need(engine->runner, plan, 0, &need, &none) != SUMI_OK) return;
-    sumi_memory_limit_note_request(&engine->limit, need.device_bytes);
+    sumi_shortage_limit_note_request(&engine->shortage, need.device_bytes);
 }
 
 bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    const sumi_memory_capacity* capacity = &engine->limit.capacity;
+    const sumi_memory_capacity* capacity = &engine->shortage.capacity;
     bool was_raised;
     char text[256];
-    if (!engine->limit.retry_is_pending) return false;
+    if (!engine->shortage.retry_is_pending) return false;
     note_requested_bytes(engine, plan);
-    if (!sumi_memory_limit_lower(&engine->limit, engine->memory.budget_bytes, &was_raised)) return false;
-    const double new_mb = mb(engine->limit.bytes);
+    if (!sumi_shortage_limit_lower(&engine->shortage, engine->memory.host_limit, &was_raised)) return false;
+    const double new_mb = mb(engine->shortage.bytes);
     if (was_raised) {
         snprintf(text, sizeof text, "the device still has no memory for more: back to a limit of %.1f MB", new_mb);
     } else if (capacity->is_known) {
@@ -76,10 +76,10 @@ static bool raise_limit(sumi_engine* engine, uint64_t least_bytes)
 {
     const sumi_memory_capacity capacity = capacity_now(engine);
     char text[256], new_limit_text[48] = "gone";
-    if (!sumi_memory_limit_raise(&engine->limit, &capacity, engine->memory.budget_bytes, least_bytes)) return false;
-    const double previous_mb = mb(engine->limit.previous_bytes);
-    if (engine->limit.bytes != 0)
-        snprintf(new_limit_text, sizeof new_limit_text, "%.1f MB now", mb(engine->limit.bytes));
+    if (!sumi_shortage_limit_raise(&engine->shortage, &capacity, engine->memory.host_limit, least_bytes)) return false;
+    const double previous_mb = mb(engine->shortage.previous_bytes);
+    if (engine->shortage.bytes != 0)
+        snprintf(new_limit_text, sizeof new_limit_text, "%.1f MB now", mb(engine->shortage.bytes));
     if (capacity.is_known) {
         snprintf(text, sizeof text,
                  "the device has memory again: %.1f MB are free beside the %.1f MB held here; the limit of %.1f MB "
@@ -97,18 +97,18 @@ static bool raise_limit(sumi_engine* engine, uint64_t least_bytes)
 bool sumi_limit_raise(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    return engine->limit.bytes != 0 && raise_limit(engine, engine->limit.bytes);
+    return engine->shortage.bytes != 0 && raise_limit(engine, engine->shortage.bytes);
 }
 
 bool sumi_limit_raise_to_smallest_form(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    const uint64_t previous_bytes = engine->limit.bytes;
+    const uint64_t previous_bytes = engine->shortage.bytes;
     char text[160];
-    if (engine->limit.capacity.is_known) engine->limit.capacity = capacity_now(engine);
-    if (!sumi_memory_limit_raise_to_smallest_form(&engine->limit, engine->memory.budget_bytes)) return false;
+    if (engine->shortage.capacity.is_known) engine->shortage.capacity = capacity_now(engine);
+    if (!sumi_shortage_limit_raise_to_smallest_form(&engine->shortage, engine->memory.host_limit)) return false;
     snprintf(text, sizeof text, "%.1f MB do not hold this job: trying it in its smallest form, with %.1f MB",
-             mb(previous_bytes), mb(engine->limit.bytes));
+             mb(previous_bytes), mb(engine->shortage.bytes));
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
     return true;
 }
@@ -117,11 +117,11 @@ void sumi_limit_review(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     uint64_t least_bytes;
-    if (sumi_memory_limit_begin_job(&engine->limit, &least_bytes)) (void)raise_limit(engine, least_bytes);
+    if (sumi_shortage_limit_begin_job(&engine->shortage, &least_bytes)) (void)raise_limit(engine, least_bytes);
 }
 
 void sumi_limit_confirm(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    sumi_memory_limit_confirm(&engine->limit);
+    sumi_shortage_limit_confirm(&engine->shortage);
 }

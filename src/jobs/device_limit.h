@@ -6,7 +6,7 @@
 //                              job tries again under it, and later jobs keep to it too.
 //   a job begins               sumi_limit_review: if the device has more memory now, the limit is raised or removed.
 //
-// memory_limit.h says how large a limit is, and which jobs review it.
+// shortage_limit.h says how large a limit is, and which jobs review it.
 //
 // All functions are called by the thread that holds the pump lock (engine_state.h). They do nothing on the processor.
 // Changes of the limit are logged.
@@ -18,8 +18,9 @@
 // last.
 #define SUMI_MAX_LOWERED 8
 
-// Bytes that jobs keep to: the host program's memory budget or the limit, whichever is less; 0: no limit.
-uint64_t sumi_engine_budget(const sumi_engine* engine);
+// The memory limit that jobs keep to, in bytes: the host program's or the one of a shortage, whichever is less; 0:
+// none.
+uint64_t sumi_engine_memory_limit(const sumi_engine* engine);
 // Called with every result of the runner that may be an out-of-memory failure; records the state of the device.
 void sumi_limit_note(sumi_engine* engine, sumi_result result);
 // After such a failure: sets a lower limit. False: it cannot be lower. `plan` is the plan that was to run; NULL:

@@ -48,7 +48,7 @@
 #include "jobs/pump_lock.h"
 #include "jobs/run.h"
 #include "pacing/frame_limits.h"
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "pacing/tempo.h"
 #include <stdatomic.h>
 #include <sumi.h>
@@ -108,7 +108,7 @@ struct sumi_engine {
     // Touched only by the thread that holds the pump lock, except atomic members.
     sumi_kernel_loading kernels;
     sumi_held_memory memory;
-    sumi_memory_limit limit;
+    sumi_shortage_limit shortage;
     sumi_plan_cache cache;
     sumi_workspace workspace;
     sumi_runs runs;

@@ -6,13 +6,13 @@
 #include "jobs/job.h"
 #include "jobs/plan_cache.h"
 #include "jobs/run.h"
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include "plan/weight.h"
 #include <stdatomic.h>
 
-// The bytes that the memory budget counts.
+// The bytes that the memory limit counts.
 static uint64_t counted_bytes(const sumi_engine* engine)
 {
     if (!engine->runner->traits.has_memory)
@@ -48,9 +48,9 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     uint64_t arena_bytes = entry->plan.arena_bytes > held_arena_bytes ? entry->plan.arena_bytes : held_arena_bytes;
     uint64_t scratch_bytes = entry->scratch_bytes > held_scratch_bytes ? entry->scratch_bytes : held_scratch_bytes;
     bool grows = arena_bytes > held_arena_bytes || scratch_bytes > held_scratch_bytes;
-    // Under a memory budget the old blocks are freed before larger ones are allocated. Old and new blocks together, or
-    // the arena of one job with the scratch memory of another, could exceed the budget.
-    if (grows && engine->memory.budget_bytes != 0) {
+    // Under a memory limit the old blocks are freed before larger ones are allocated. Old and new blocks together, or
+    // the arena of one job with the scratch memory of another, could exceed the limit.
+    if (grows && engine->memory.host_limit != 0) {
         sumi_engine_release(engine);
         arena_bytes = entry->plan.arena_bytes;
         scratch_bytes = entry->scratch_bytes;
@@ -69,13 +69,13 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     return SUMI_OK;
 }
 
-void sumi_engine_adopt_budget(sumi_engine* engine)
+void sumi_engine_adopt_host_limit(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->jobs.running == NULL);
-    if (!engine->memory.has_next_budget) return;
-    engine->memory.budget_bytes = engine->memory.next_budget_bytes;
-    engine->memory.has_next_budget = false;
-    engine->limit = (sumi_memory_limit){0};
+    if (!engine->memory.has_next_host_limit) return;
+    engine->memory.host_limit = engine->memory.next_host_limit;
+    engine->memory.has_next_host_limit = false;
+    engine->shortage = (sumi_shortage_limit){0};
 }
 
 void sumi_engine_trim(sumi_engine* engine)
@@ -84,11 +84,11 @@ void sumi_engine_trim(sumi_engine* engine)
     const sumi_runner_functions* runner = engine->runner->functions;
     if (engine->jobs.running != NULL || engine->jobs.draining != NULL) return;
     SUMI_ASSERT(engine->runs.current.entry == NULL);
-    sumi_engine_adopt_budget(engine);
-    if (engine->memory.budget_bytes == 0) return;
-    if (counted_bytes(engine) <= engine->memory.budget_bytes) return;
+    sumi_engine_adopt_host_limit(engine);
+    if (engine->memory.host_limit == 0) return;
+    if (counted_bytes(engine) <= engine->memory.host_limit) return;
     sumi_engine_release(engine);
-    runner->set_memory_limit(engine->runner, sumi_engine_budget(engine));
+    runner->set_memory_limit(engine->runner, sumi_engine_memory_limit(engine));
     runner->trim(engine->runner);
 }
 

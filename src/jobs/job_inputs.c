@@ -216,8 +216,8 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
 #define DISTANCE_PIXELS 500000 // pixels per piece: about two milliseconds
 
 // Writes the next piece of the mask: first the latent mask, then, if the start image is put back over the result
-// (opacity), the distances downward, the distances upward, and the opacity. job->progress.mask_rows counts the rows of both
-// passes over the distances.
+// (opacity), the distances downward, the distances upward, and the opacity. job->progress.mask_rows counts the rows of
+// both passes over the distances.
 
 static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
@@ -305,7 +305,8 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     return SUMI_OK;
 }
 
-// job->progress.cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each reference.
+// job->progress.cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each
+// reference.
 #define FIRST_REFERENCE_PIECE 3
 
 sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)

@@ -27,7 +27,7 @@
 #include "models/pipeline.h"
 #include "models/prompt_reader.h"
 #include "pacing/frame_limits.h"
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "plan/async.h"
 #include "plan/runner.h"
 #include <stdio.h>
@@ -44,7 +44,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
     sumi_plan_request request;
     if (!job->shortage.has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
     job->shortage.has_reviewed = true;
-    engine->runner->functions->set_memory_limit(engine->runner, sumi_engine_budget(engine));
+    engine->runner->functions->set_memory_limit(engine->runner, sumi_engine_memory_limit(engine));
     // The number of steps is decided with the first batch, and not again when a paused job continues.
     const bool is_new = progress->batch_begin == 0 && job->saved.evaluation == 0;
     if (is_new) progress->decided_steps = job->request.step_count;
@@ -100,8 +100,8 @@ static bool note_compiling(sumi_engine* engine, sumi_job_slot* slot)
     return true;
 }
 
-// Does the next piece of copying weights and making graphs; on the processor, of finding out how fast its ops are. After
-// the last piece the run begins.
+// Does the next piece of copying weights and making graphs; on the processor, of finding out how fast its ops are.
+// After the last piece the run begins.
 static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
                                   sumi_turn_end* out_end, bool* out_done, sumi_error* error)
 {
@@ -166,7 +166,7 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
         return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
     if (entry == NULL) return false;
-    const bool is_limited = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
+    const bool is_limited = engine->shortage.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
     // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
     // whether the device has more memory again.
     if (is_limited && !job->shortage.has_reviewed) return false;

@@ -8,7 +8,7 @@
 #include "jobs/pause.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include <stdio.h>
@@ -48,14 +48,14 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
     sumi_job_shortage* shortage = &job->shortage;
     SUMI_ASSERT(result != SUMI_OK);
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
-    const bool allocation_failed = engine->limit.retry_is_pending;
-    engine->limit.retry_is_pending = false;
+    const bool allocation_failed = engine->shortage.retry_is_pending;
+    engine->shortage.retry_is_pending = false;
     bool goes_on = ++shortage->attempts <= MAX_TRIES;
     if (goes_on && allocation_failed && job->progress.batch_count > 1) {
         if (!evicts_weights(engine, job)) halve_batch(engine, job);
     } else if (goes_on && allocation_failed) {
         const sumi_plan* plan = job->progress.entry != NULL ? &job->progress.entry->plan : NULL;
-        engine->limit.retry_is_pending = true;
+        engine->shortage.retry_is_pending = true;
         goes_on = shortage->lowered_limits++ < SUMI_MAX_LOWERED && sumi_limit_lower(engine, plan);
     } else if (goes_on && !shortage->has_raised && shortage->lowered_limits == 0 && sumi_limit_raise(engine)) {
         shortage->has_raised = true;
@@ -66,7 +66,7 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
         shortage->has_tried_smallest = true;
     }
     if (!goes_on) {
-        engine->limit = (sumi_memory_limit){0};
+        engine->shortage = (sumi_shortage_limit){0};
         return false;
     }
     *error = (sumi_error){0};

@@ -4,8 +4,8 @@
 #include "base/result.h"
 #include "jobs/plan_job.h"
 
-// Called after a failure in phase PLAN or PREPARE_DEVICE. True: the job is back in phase PLAN, must be tried again, and *error
-// is cleared. False: the job fails with `result`; that is so for every result but SUMI_OUT_OF_DEVICE_MEMORY.
+// Called after a failure in phase PLAN or PREPARE_DEVICE. True: the job is back in phase PLAN, must be tried again, and
+// *error is cleared. False: the job fails with `result`; that is so for every result but SUMI_OUT_OF_DEVICE_MEMORY.
 //
 // If an allocation on the device failed, each call does the first of these that is left:
 //   1. While the batch has several items: evict weights that the job does not use, twice at most.

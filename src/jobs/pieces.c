@@ -10,8 +10,8 @@
 #include "plan/runner.h"
 #include "plan/weight.h"
 
-// What an op may take before it has run, as a multiple of what the backend's rates predict. Convolutions of few channels
-// and first uses of memory take three to four times as long.
+// What an op may take before it has run, as a multiple of what the backend's rates predict. Convolutions of few
+// channels and first uses of memory take three to four times as long.
 #define HIGH_GUESS 4.0
 // The same for a kind of op that was measured, as a multiple of the times that were measured.
 #define HIGH_RATIO 1.5

@@ -14,7 +14,7 @@
 #include "models/network.h"
 #include "models/pipeline.h"
 #include "pacing/frame_limits.h"
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "plan/ops.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
@@ -30,8 +30,8 @@
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    sumi_plan_inputs inputs = {.budget = sumi_engine_budget(engine),
-                               .host_budget = engine->memory.budget_bytes,
+    sumi_plan_inputs inputs = {.memory_limit = sumi_engine_memory_limit(engine),
+                               .host_limit = engine->memory.host_limit,
                                .slice_us = engine->frame.slice_us};
     memcpy(inputs.op_ratio, engine->cache.op_ratio, sizeof inputs.op_ratio);
     return inputs;
@@ -40,7 +40,7 @@ sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
 sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine)
 {
     sumi_plan_inputs inputs = sumi_plan_inputs_now(engine);
-    if (engine->memory.has_next_budget) inputs.budget = inputs.host_budget = engine->memory.next_budget_bytes;
+    if (engine->memory.has_next_host_limit) inputs.memory_limit = inputs.host_limit = engine->memory.next_host_limit;
     return inputs;
 }
 
@@ -51,15 +51,15 @@ static sumi_plan_request complete_request(const sumi_plan_inputs* inputs, const 
     SUMI_ASSERT(job_request->pipeline.adapters == NULL && job_request->pipeline.adapter_count == 0
                 && job_request->pipeline.tile_latent == 0);
     sumi_plan_request request = *job_request;
-    request.budget = inputs->budget;
+    request.memory_limit = inputs->memory_limit;
     request.slice_us = job_request->whole_ops ? 0 : inputs->slice_us;
     request.weight_options.weights = job_request->model->weights;
     request.weight_options.text_weights = job_request->model->text_weights;
     request.weight_options.attention = job_request->model->attention;
     // If a model does not fit as a whole, a text or image encoder, which runs for a moment, must not evict weights of
     // the transformer, which would have to be copied again afterwards.
-    request.weight_options.streams_weights = request.budget != 0 && job_request->pipeline.goal != SUMI_GOAL_IMAGES
-                                          && job_request->model->info.weight_bytes > request.budget / 8 * 7;
+    request.weight_options.streams_weights = request.memory_limit != 0 && job_request->pipeline.goal != SUMI_GOAL_IMAGES
+                                          && job_request->model->info.weight_bytes > request.memory_limit / 8 * 7;
     return request;
 }
 
@@ -124,10 +124,11 @@ static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* e
 // necessary. On the CPU the weights are in the page cache and not counted.
 static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
-    const uint64_t budget = w->request.budget;
+    const uint64_t memory_limit = w->request.memory_limit;
     const uint64_t device_bytes = entry->plan.arena_bytes + entry->scratch_bytes;
-    entry->need = (sumi_device_need){.device_bytes = device_bytes, .fits = budget == 0 || device_bytes <= budget};
-    return w->runner->functions->need(w->runner, &entry->plan, budget, &entry->need, error);
+    entry->need =
+        (sumi_device_need){.device_bytes = device_bytes, .fits = memory_limit == 0 || device_bytes <= memory_limit};
+    return w->runner->functions->need(w->runner, &entry->plan, memory_limit, &entry->need, error);
 }
 
 static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, sumi_error* error)
@@ -135,21 +136,21 @@ static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, s
     SUMI_ASSERT(!entry->need.fits);
     const char* smaller =
         w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller image or batch";
-    const unsigned long long needed = entry->need.device_bytes, budget = w->request.budget;
+    const unsigned long long needed = entry->need.device_bytes, memory_limit = w->request.memory_limit;
     const char* how = entry->need.streamed_bytes > 0 ? entry->tile_latent > 0
                                                          ? " even with its weights streamed and the VAE in small tiles"
                                                          : " even with its weights streamed"
                     : entry->tile_latent > 0         ? " even with the VAE in small tiles"
                                                      : "";
-    if (budget != w->inputs.host_budget) {
+    if (memory_limit != w->inputs.host_limit) {
         return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY,
                          "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device "
                          "memory, or use %s",
-                         needed, how, budget, smaller);
+                         needed, how, memory_limit, smaller);
     }
     return sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                      "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use %s", needed, how,
-                     budget, smaller);
+                     memory_limit, smaller);
 }
 
 static sumi_result write_plan_and_measure(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
@@ -158,9 +159,9 @@ static sumi_result write_plan_and_measure(const writing* w, int32_t tile, sumi_p
     return measure_need(w, entry, error);
 }
 
-// Writes a plan for the whole picture if it fits the budget, even if weights must be streamed, because the bits are
-// then the same. Otherwise writes a plan with the largest tiles that fit: the model's own tile, then halves of it, down
-// to the smallest. A prompt has no VAE, so only the first plan is tried.
+// Writes a plan for the whole picture if it fits the memory limit, even if weights must be streamed, because the bits
+// are then the same. Otherwise writes a plan with the largest tiles that fit: the model's own tile, then halves of it,
+// down to the smallest. A prompt has no VAE, so only the first plan is tried.
 static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const sumi_network_info* info = &w->request.model->info;
@@ -282,7 +283,7 @@ static sumi_result write_and_note_refusal(sumi_engine* engine, const sumi_plan_r
     w.request = complete_request(&w.inputs, job_request);
     const sumi_result result = write_entry(&w, entry, error);
     if (result != SUMI_OK && entry->need.device_bytes > 0 && !entry->need.fits)
-        engine->limit.smallest_form_bytes = entry->need.device_bytes;
+        engine->shortage.smallest_form_bytes = entry->need.device_bytes;
     return result;
 }
 

@@ -2,7 +2,7 @@
 // takes none.
 //
 // A request contains everything that a plan depends on: model, goal, sizes, token counts, the pattern of guided
-// evaluations, adapters with their scales, the memory budget, the length of slices. A plan is written from the request
+// evaluations, adapters with their scales, the memory limit, the length of slices. A plan is written from the request
 // alone and found by a key that is made of the whole request (plan_key.h). Seeds, texts, sigmas and guidance scales are
 // not part of a request, because they are data of the plan's inputs.
 #ifndef SUMI_JOBS_PLAN_CACHE_H
@@ -67,9 +67,9 @@ typedef struct sumi_plan_entry {
     // at a kind's first slice: whether slice_us is less than what was measured (tempo.h)
     sumi_tempo_doubt* doubts;
     sumi_section_time* sections;
-    // On the CPU, if slices are cut while they run (pieces.h), for each op: the time of one of its first work ranges, in
-    // microseconds, when it ran last; of those behind the preparing ones, and of the preparing ones. 0: it has not run.
-    // NULL: the plan's slices run as they are.
+    // On the CPU, if slices are cut while they run (pieces.h), for each op: the time of one of its first work ranges,
+    // in microseconds, when it ran last; of those behind the preparing ones, and of the preparing ones. 0: it has not
+    // run. NULL: the plan's slices run as they are.
     float* range_us;
     sumi_probe probe;
     sumi_accuracy step; // of the wall-clock predictions for the steps of this plan
@@ -81,8 +81,8 @@ typedef struct sumi_plan_entry {
 // The state of the engine that plans depend on. The thread that holds the pump lock changes it and leaves a copy under
 // `state_lock`.
 typedef struct sumi_plan_inputs {
-    uint64_t budget;      // sumi_engine_budget
-    uint64_t host_budget; // the host program's memory budget
+    uint64_t memory_limit; // sumi_engine_memory_limit
+    uint64_t host_limit;   // the host program's memory limit
     uint32_t slice_us;
     float op_ratio[SUMI_OP_KIND_COUNT]; // of the cache
 } sumi_plan_inputs;
@@ -112,7 +112,7 @@ void sumi_plan_entry_drop(sumi_engine* engine, sumi_plan_entry* entry);
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
 
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine); // of the job that runs
-// Of a job that leaves the queue now: with the newest memory budget.
+// Of a job that leaves the queue now: with the newest memory limit.
 sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine);
 // For the memory query; the pump lock is not needed. Writes an entry that nothing runs, on the caller's heap. After
 // SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need is what the smallest form of the plan needs.

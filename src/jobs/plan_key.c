@@ -109,7 +109,7 @@ TABLE(static, weight_options, WEIGHT_OPTIONS);
     LIST(loras, lora_count, LORA, NULL)                                                                                \
     LIST(lora_scales, lora_count, NUMBER, NULL)                                                                        \
     ONE(NUMBER, lora_count)                                                                                            \
-    ONE(NUMBER, budget)                                                                                                \
+    ONE(NUMBER, memory_limit)                                                                                          \
     ONE(NUMBER, slice_us)                                                                                              \
     ONE(NUMBER, whole_ops)                                                                                             \
     NESTED(weight_options, &weight_options_table)                                                                      \

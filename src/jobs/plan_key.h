@@ -23,7 +23,7 @@ typedef struct sumi_plan_request {
     const sumi_lora* const* loras;
     const float* lora_scales;
     // The following members are filled in by sumi_plan_complete.
-    uint64_t budget;                    // sumi_engine_budget
+    uint64_t memory_limit;              // sumi_engine_memory_limit
     sumi_weight_options weight_options; // passed to the backend
     uint32_t slice_us;                  // the longest predicted time of a slice; 0: no limit
     int32_t lora_count;

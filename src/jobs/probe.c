@@ -8,8 +8,8 @@
 #include "plan/plan.h"
 #include "plan/runner.h"
 
-// How many work ranges are run at least, beside those that prepare. The least time of several is the one that counts, for
-// other programs only make some of them longer.
+// How many work ranges are run at least, beside those that prepare. The least time of several is the one that counts,
+// for other programs only make some of them longer.
 #define RANGES 16
 
 // The kinds that take a decoder's time. None of them reads numbers that index something, or adds to what is there.

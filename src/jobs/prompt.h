@@ -31,9 +31,9 @@ typedef struct sumi_prompt_shape {
 } sumi_prompt_shape;
 // Creates an empty prompt with memory for features and references of these sizes.
 //
-// The engine keeps the block of one freed prompt (`spare_prompt`) for the next one. The features of 512 tokens are 5 MB:
-// memory that the C library has just got from the system has no pages yet, and the first write to each of them cost 1.7
-// of the 2.3 ms in which those features are converted (AMD EPYC), every time.
+// The engine keeps the block of one freed prompt (`spare_prompt`) for the next one. The features of 512 tokens are 5
+// MB: memory that the C library has just got from the system has no pages yet, and the first write to each of them cost
+// 1.7 of the 2.3 ms in which those features are converted (AMD EPYC), every time.
 sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* shape, sumi_prompt** out_prompt,
                                sumi_error* error);
 void sumi_prompt_free(sumi_prompt* prompt);

@@ -62,7 +62,7 @@ static void begin_next(sumi_engine* engine)
         engine->jobs.has_running = true;
     }
     sumi_mutex_unlock(&engine->state_lock);
-    if (slot != NULL) sumi_engine_adopt_budget(engine);
+    if (slot != NULL) sumi_engine_adopt_host_limit(engine);
     engine->jobs.running = slot;
 }
 
@@ -139,8 +139,8 @@ static bool take_requests(sumi_engine* engine, sumi_job_slot* slot)
 }
 
 // A running job that has done nothing yields if it was paused, or if another job is before it now. The mutex decides
-// between a call that changes its place and the turn that begins its work: after has_worked is set, the call is refused.
-// Returns whether the job has yielded.
+// between a call that changes its place and the turn that begins its work: after has_worked is set, the call is
+// refused. Returns whether the job has yielded.
 static bool yields_unworked(sumi_engine* engine, sumi_job_slot* slot)
 {
     sumi_mutex_lock(&engine->state_lock);

@@ -2,8 +2,9 @@
 //
 //   submit --> [ slices in flight, oldest first ] --> collect
 //
-// The CPU computes a piece of a slice inside submit. With the last piece the slice can be collected at once. A GPU has several slices in flight;
-// everything that depends on the end of a slice (progress, times, previews) happens when it is collected.
+// The CPU computes a piece of a slice inside submit. With the last piece the slice can be collected at once. A GPU has
+// several slices in flight; everything that depends on the end of a slice (progress, times, previews) happens when it
+// is collected.
 #ifndef SUMI_JOBS_RUN_H
 #define SUMI_JOBS_RUN_H
 #include "base/result.h"
@@ -106,8 +107,8 @@ sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_ent
 sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine);
 // later_us, if this share of the later evaluations runs alternatives where there are any.
 double sumi_run_later_us(const sumi_engine* engine, double alternative_share);
-// Submits the slice, or on the CPU runs a piece of it, and writes is_submitted and piece_us. If it is not submitted, the
-// next calls run its other pieces.
+// Submits the slice, or on the CPU runs a piece of it, and writes is_submitted and piece_us. If it is not submitted,
+// the next calls run its other pieces.
 sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_slice);

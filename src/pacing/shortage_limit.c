@@ -1,4 +1,4 @@
-#include "pacing/memory_limit.h"
+#include "pacing/shortage_limit.h"
 #include "base/assert.h"
 
 // A limit leaves a sixteenth of the memory that sumi could have free, but at most 64 MiB: CUDA graphs, the kernels'
@@ -11,9 +11,9 @@
 #define FIRST_GUESS_DISTANCE 4
 #define MAX_DISTANCE 256
 
-uint64_t sumi_memory_limit_budget(const sumi_memory_limit* limit, uint64_t budget)
+uint64_t sumi_shortage_limit_lesser(const sumi_shortage_limit* limit, uint64_t host_limit)
 {
-    return limit->bytes != 0 && (budget == 0 || limit->bytes < budget) ? limit->bytes : budget;
+    return limit->bytes != 0 && (host_limit == 0 || limit->bytes < host_limit) ? limit->bytes : host_limit;
 }
 
 // The bytes that jobs may use: the bytes that sumi holds plus the free ones, less a margin. The result is rounded down
@@ -36,30 +36,31 @@ static uint64_t refused_bytes(const sumi_memory_capacity* capacity)
                               : capacity->failed_held_bytes + capacity->failed_request_bytes;
 }
 
-static void set_limit(sumi_memory_limit* limit, uint64_t bytes)
+static void set_limit(sumi_shortage_limit* limit, uint64_t bytes)
 {
     limit->bytes = bytes > 0 ? bytes : 1; // 0 would mean no limit
     limit->retry_is_pending = false;
 }
 
-void sumi_memory_limit_note(sumi_memory_limit* limit, const sumi_memory_capacity* capacity)
+void sumi_shortage_limit_note(sumi_shortage_limit* limit, const sumi_memory_capacity* capacity)
 {
     limit->capacity = *capacity;
     limit->retry_is_pending = true;
 }
 
-void sumi_memory_limit_note_request(sumi_memory_limit* limit, uint64_t device_bytes)
+void sumi_shortage_limit_note_request(sumi_shortage_limit* limit, uint64_t device_bytes)
 {
     if (device_bytes > limit->requested_bytes) limit->requested_bytes = device_bytes;
 }
 
-// A limit where the free memory is not known: seven eighths of the budget, or of the total that was refused if that is
-// less.
-static uint64_t guess_limit_bytes(const sumi_memory_capacity* capacity, uint64_t budget)
+// A limit where the free memory is not known: seven eighths of the present one, or of the total that was refused if
+// that is less.
+static uint64_t guess_limit_bytes(const sumi_memory_capacity* capacity, uint64_t memory_limit)
 {
     SUMI_ASSERT(!capacity->is_known);
     const uint64_t refused = refused_bytes(capacity);
-    const uint64_t top = budget != 0 && (budget < refused || refused == 0) ? budget : refused, lower = top / 8 * 7;
+    const uint64_t top = memory_limit != 0 && (memory_limit < refused || refused == 0) ? memory_limit : refused,
+                   lower = top / 8 * 7;
     const bool held_more = capacity->failed_held_bytes > lower
                         && capacity->failed_held_bytes < top; // failed_held_bytes is known to be available
     return held_more ? capacity->failed_held_bytes : lower;
@@ -71,17 +72,17 @@ static int32_t next_review_distance(int32_t review_distance)
     return review_distance < MAX_DISTANCE ? 2 * review_distance : MAX_DISTANCE;
 }
 
-bool sumi_memory_limit_lower(sumi_memory_limit* limit, uint64_t budget, bool* out_was_raised)
+bool sumi_shortage_limit_lower(sumi_shortage_limit* limit, uint64_t host_limit, bool* out_was_raised)
 {
     const sumi_memory_capacity* capacity = &limit->capacity;
-    const uint64_t budget_or_limit = sumi_memory_limit_budget(limit, budget);
+    const uint64_t memory_limit = sumi_shortage_limit_lesser(limit, host_limit);
     *out_was_raised = limit->previous_bytes != 0;
     if (!limit->retry_is_pending) return false;
-    uint64_t new_bytes = capacity->is_known ? usable_bytes(capacity) : guess_limit_bytes(capacity, budget_or_limit);
+    uint64_t new_bytes = capacity->is_known ? usable_bytes(capacity) : guess_limit_bytes(capacity, memory_limit);
     if (*out_was_raised) limit->review_distance = next_review_distance(limit->review_distance);
     else if (limit->bytes == 0) limit->review_distance = capacity->is_known ? 0 : FIRST_GUESS_DISTANCE;
     if (*out_was_raised && !capacity->is_known) new_bytes = limit->previous_bytes;
-    if (budget_or_limit != 0 && new_bytes >= budget_or_limit) new_bytes = budget_or_limit / 8 * 7;
+    if (memory_limit != 0 && new_bytes >= memory_limit) new_bytes = memory_limit / 8 * 7;
     limit->previous_bytes = 0;
     limit->job_count = 0;
     if (new_bytes == 0) return false;
@@ -89,14 +90,15 @@ bool sumi_memory_limit_lower(sumi_memory_limit* limit, uint64_t budget, bool* ou
     return true;
 }
 
-bool sumi_memory_limit_raise(sumi_memory_limit* limit, const sumi_memory_capacity* capacity, uint64_t budget,
-                             uint64_t least_bytes)
+bool sumi_shortage_limit_raise(sumi_shortage_limit* limit, const sumi_memory_capacity* capacity, uint64_t host_limit,
+                               uint64_t least_bytes)
 {
     SUMI_ASSERT(limit->bytes != 0);
     const uint64_t available_bytes = capacity->is_known ? usable_bytes(capacity) : 0;
-    const uint64_t enough_bytes = budget != 0 && (limit->requested_bytes == 0 || budget < limit->requested_bytes)
-                                    ? budget
-                                    : limit->requested_bytes;
+    const uint64_t enough_bytes =
+        host_limit != 0 && (limit->requested_bytes == 0 || host_limit < limit->requested_bytes)
+            ? host_limit
+            : limit->requested_bytes;
     const bool is_removed = !capacity->is_known || (enough_bytes != 0 && available_bytes >= enough_bytes);
     if (!is_removed && available_bytes <= least_bytes) return false;
     limit->previous_bytes = limit->bytes;
@@ -106,16 +108,16 @@ bool sumi_memory_limit_raise(sumi_memory_limit* limit, const sumi_memory_capacit
     return true;
 }
 
-bool sumi_memory_limit_raise_to_smallest_form(sumi_memory_limit* limit, uint64_t budget)
+bool sumi_shortage_limit_raise_to_smallest_form(sumi_shortage_limit* limit, uint64_t host_limit)
 {
     const uint64_t bytes = limit->smallest_form_bytes;
     if (limit->bytes == 0 || bytes <= limit->bytes || bytes >= refused_bytes(&limit->capacity)) return false;
-    if (budget != 0 && bytes > budget) return false;
+    if (host_limit != 0 && bytes > host_limit) return false;
     set_limit(limit, bytes);
     return true;
 }
 
-bool sumi_memory_limit_begin_job(sumi_memory_limit* limit, uint64_t* out_least_bytes)
+bool sumi_shortage_limit_begin_job(sumi_shortage_limit* limit, uint64_t* out_least_bytes)
 {
     *out_least_bytes = limit->bytes + limit->bytes / 8;
     if (limit->bytes == 0 || ++limit->job_count <= limit->review_distance) return false;
@@ -123,7 +125,7 @@ bool sumi_memory_limit_begin_job(sumi_memory_limit* limit, uint64_t* out_least_b
     return true;
 }
 
-void sumi_memory_limit_confirm(sumi_memory_limit* limit)
+void sumi_shortage_limit_confirm(sumi_shortage_limit* limit)
 {
     if (limit->previous_bytes == 0) return;
     limit->previous_bytes = 0;
