@@ -129,7 +129,7 @@ static void log_slow_cpu(const sumi_engine* engine)
     }
 }
 
-// SUMI_BACKEND_AUTO takes the processor if there is no GPU that this build can use, and logs the reason.
+// SUMI_BACKEND_AUTO takes the CPU if there is no GPU that this build can use, and logs the reason.
 static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
 {
     const sumi_engine_desc* desc = &engine->desc;

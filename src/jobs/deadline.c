@@ -40,7 +40,7 @@ void sumi_deadline_begin(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(slot->u.plan_job.progress.batch_count >= 0 && slot->u.plan_job.progress.run_steps >= 0);
-    // On a processor the measurement of the share begins here. On a GPU it begins with the second step: the first
+    // On the CPU the measurement of the share begins here. On a GPU it begins with the second step: the first
     // slices end only after the first step was submitted, so there is nothing to measure before.
     const uint64_t begin_ns = engine->runner->traits.has_device ? 0 : sumi_clock_ns();
     sumi_work_share_begin(&engine->deadline.work, begin_ns, engine->frame.slice_us);

@@ -8,7 +8,7 @@
 //
 // shortage_limit.h says how large a limit is, and which jobs review it.
 //
-// All functions are called by the thread that holds the pump lock (engine_state.h). They do nothing on the processor.
+// All functions are called by the thread that holds the pump lock (engine_state.h). They do nothing on the CPU.
 // Changes of the limit are logged.
 #ifndef SUMI_JOBS_DEVICE_LIMIT_H
 #define SUMI_JOBS_DEVICE_LIMIT_H

@@ -33,6 +33,6 @@ void sumi_engine_adopt_host_limit(sumi_engine* engine);
 void sumi_engine_trim(sumi_engine* engine);
 // Bytes held now, by sumi_memory_kind. Any thread, takes no lock, never blocks.
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4]);
-// Removes weights from the device; blocks until all slices in flight have ended. Does nothing on the processor.
+// Removes weights from the device; blocks until all slices in flight have ended. Does nothing on the CPU.
 void sumi_engine_release_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count);
 #endif

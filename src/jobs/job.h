@@ -86,7 +86,7 @@ typedef struct sumi_job_live {
     // Microseconds of slices that ended on a device during this turn of the job. Negative: this was no turn of phase
     // RUN on a device, so the time of the pump's thread is counted instead.
     double device_us;
-    const char* trace_name; // for traces: the op of the slice that the processor ran, or "noise"; NULL: anything else
+    const char* trace_name; // for traces: the op of the slice that the CPU ran, or "noise"; NULL: anything else
     int32_t trace_step;     // for traces: the denoising step of that slice; -1: none
 } sumi_job_live;
 

@@ -120,7 +120,7 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
     return engine->runner->async->start_read(engine->runner, &job->progress.entry->plan, value, error);
 }
 
-// Whether the device converts an item's picture from three channels to four. On the processor the conversion would take
+// Whether the device converts an item's picture from three channels to four. On the CPU the conversion would take
 // longer than the copy from the device.
 static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
 {
@@ -367,7 +367,7 @@ static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int
 }
 
 // Pixels per piece of output. Copying a piece takes a few dozen microseconds, and three times as long where the
-// processor converts the format.
+// CPU converts the format.
 #define OUTPUT_PIXELS (32 * 1024)
 
 static int32_t output_rows(const sumi_plan_job* job)

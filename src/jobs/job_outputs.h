@@ -17,7 +17,7 @@ uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);
 // Reserves that memory; for prompt jobs it creates the prompt object.
 sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, struct sumi_job_slot* slot, sumi_error* error);
 
-// Submits a copy of a value to host memory, after the slices submitted so far. Does nothing on the processor.
+// Submits a copy of a value to host memory, after the slices submitted so far. Does nothing on the CPU.
 sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value,
                                       sumi_error* error);
 // Both are called when the last slice was submitted. The first submits the copies of pictures to device memory of the

@@ -100,7 +100,7 @@ static bool note_compiling(sumi_engine* engine, sumi_job_slot* slot)
     return true;
 }
 
-// Does the next piece of copying weights and making graphs; on the processor, of finding out how fast its ops are.
+// Does the next piece of copying weights and making graphs; on the CPU, of finding out how fast its ops are.
 // After the last piece the run begins.
 static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
                                   sumi_turn_end* out_end, bool* out_done, sumi_error* error)

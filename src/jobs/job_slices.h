@@ -1,7 +1,7 @@
 // Phase RUN of a job: slices are submitted and collected, and noise is drawn meanwhile.
 //
 // The functions are called by the thread that holds the pump lock (engine_state.h), for the running or the draining
-// job. On the processor a slice is computed inside the call; on a GPU none of the functions waits for the device.
+// job. On the CPU a slice is computed inside the call; on a GPU none of the functions waits for the device.
 #ifndef SUMI_JOBS_JOB_SLICES_H
 #define SUMI_JOBS_JOB_SLICES_H
 #include "base/result.h"
@@ -16,6 +16,6 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
 // Whether the next turn of phase RUN draws a piece of noise. False in all other phases.
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot);
 // Whether all slices of the running job are submitted, so that it may drain while the next job begins. False on the
-// processor.
+// CPU.
 bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slot);
 #endif

@@ -1,6 +1,6 @@
 // On the CPU: how fast the decoder's kinds of ops are, before anything is decoded.
 //
-// No step has convolutions, so nothing says how long they take on this processor, at this size, until the last step has
+// No step has convolutions, so nothing says how long they take on this CPU, at this size, until the last step has
 // ended; what the backend's rates predict can be wrong by a factor of ten. So before a plan runs for the first time, a
 // few work ranges of the largest op of each kind are run on whatever the arena holds. Nothing reads what they write:
 // the inputs are written afterwards, and the decoder's ops write all of it again. This takes some milliseconds.

@@ -11,7 +11,7 @@ typedef struct sumi_frame_limits {
     // The most predicted time of slices in flight on a device: the budget of the current call, or SUMI_MAX_PENDING_US.
     double max_pending_us;
     // On a device, during a call with a budget: the most time of this thread's own work in the call. 0: no budget, or
-    // the backend is the processor.
+    // the backend is the CPU.
     double max_thread_us;
     // On the CPU, during a call with a budget: when the budget is used up (ns, steady clock). 0: no budget, or a
     // device.
