@@ -8,7 +8,7 @@
 #define EDIT_FIXTURE_H
 #include "engine_fixture.h"
 #include "jobs/engine_state.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/language_model.h"
 #include "models/network_state.h"
 #include "models/next_dit.h"

@@ -11,7 +11,7 @@
 #include "device/weight_forms.h"
 #include "fake_cuda.h"
 #include "jobs/engine_state.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/network_state.h"
 #include "plan_runner.h"
 

@@ -3,7 +3,7 @@
 #include "at_once.h"
 #include "base/dtype.h"
 #include "engine_fixture.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/prompt.h"
 #include "models/network.h"
 #include "pictures/pixels.h"

@@ -1,7 +1,7 @@
 // What the published edit pipelines draw, prompts that keep references, what is refused, and everything that goes
 // wrong.
 #include "edit_fixture.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "picture.h"
 #include "reference_fixture.h"
 

@@ -1,8 +1,7 @@
 // The key of a plan: by the tables that the key is made of, every member of a request is changed, and every byte that
 // is in no member.
 #include "jobs/engine_state.h"
-#include "jobs/lora.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/plan_key.h"
 #include "test.h"
 

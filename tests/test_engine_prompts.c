@@ -1,7 +1,7 @@
 // Encoded prompts of several text encoders, and those that earlier versions saved.
 #include "engine_fixture.h"
 #include "jobs/engine_state.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/prompt.h"
 
 #define SAVED_PATH "tests/golden/z-image/prompts/red_fox_0_1.safetensors" // "a red fox", by version 0.1.0

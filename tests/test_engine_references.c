@@ -2,7 +2,7 @@
 // may ask for beside them.
 #include "at_once.h"
 #include "edit_fixture.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/prompt.h"
 #include "models/prompt_reader.h"
 #include "reference_fixture.h"

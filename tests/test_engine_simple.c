@@ -1,7 +1,7 @@
 // The simple calls: the same picture as the job that they stand for, with either pump, beside other jobs, and nothing
 // left behind by failures.
 #include "engine_fixture.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/network_state.h"
 
 static const char* const s_text = "a red house on the grass";

@@ -4,7 +4,7 @@
 #include "engine_fixture.h"
 #include "fake_clock.h"
 #include "jobs/engine_state.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/prompt_reader.h"
 
 enum { TEXT_BYTES = 1000 * 1000 };

@@ -3,7 +3,7 @@
 // against files that have the quantised values in float32.
 #include "files_fixture.h"
 #include "jobs/engine_state.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/network_state.h"
 
 #define QWEN "tests/golden/qwen-image/"

@@ -2,7 +2,7 @@
 #include "base/result.h"
 #include "engine/calls.h"
 #include "jobs/buffers.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/network.h"
 #include "pictures/pixels.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 // The defaults functions of all descs. They keep no state: any thread may call them at any time.
 #include "engine/calls.h"
 #include "engine/models.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/network.h"
 #include "sampling/presets.h"
 #include <sumi_xml.h>

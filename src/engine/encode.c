@@ -6,7 +6,7 @@
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
 #include "jobs/job_phases.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/plan_job.h"
 #include "models/network.h"
 #include "models/pipeline.h"

@@ -10,7 +10,7 @@
 #include "engine/calls.h"
 #include "files/tensors.h"
 #include "jobs/engine_state.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/prompt.h"
 #include "models/limits.h"
 #include "models/network.h"

@@ -4,7 +4,7 @@
 #include "engine/calls.h"
 #include "engine/desc_checks.h"
 #include "jobs/buffers.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/prompt.h"
 #include "jobs/references.h"
 #include "models/limits.h"

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/result.h"
 #include "jobs/buffers.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/plan_job.h"
 #include "jobs/plan_key.h"
 #include "jobs/references.h"

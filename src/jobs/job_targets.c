@@ -1,5 +1,5 @@
 #include "jobs/job_targets.h"
-#include "jobs/external.h"
+#include "jobs/objects.h"
 #include "jobs/plan_job.h"
 #include <stdatomic.h>
 

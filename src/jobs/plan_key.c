@@ -1,8 +1,7 @@
 #include "jobs/plan_key.h"
 #include "base/assert.h"
 #include "jobs/buffers.h"
-#include "jobs/lora.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "models/pipeline.h"
 #include "plan/plan.h"
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #include "base/result.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
-#include "jobs/object_list.h"
+#include "jobs/objects.h"
 #include "models/limits.h"
 #include "pictures/picture_sizes.h"
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "jobs/step_cache.h"
 #include "base/assert.h"
 #include "jobs/engine_state.h"
-#include "jobs/model.h"
+#include "jobs/objects.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
 #include "jobs/run.h"
