@@ -7,7 +7,7 @@
 #include "jobs/engine_state.h"
 #include "jobs/held_memory.h"
 #include "jobs/job.h"
-#include "jobs/pump_lock.h"
+#include "jobs/pump.h"
 #include "plan/runner.h"
 #include <stdatomic.h>
 #include <string.h>

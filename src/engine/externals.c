@@ -12,7 +12,7 @@
 #include "jobs/job.h"
 #include "jobs/job_targets.h"
 #include "jobs/objects.h"
-#include "jobs/pump_lock.h"
+#include "jobs/pump.h"
 #include "pictures/pixels.h"
 #include "plan/runner.h"
 #include <stdatomic.h>

@@ -21,7 +21,6 @@
 #include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
 #include "jobs/plan_key.h"
-#include "jobs/pool.h"
 #include "jobs/references.h"
 #include "models/network.h"
 #include "pictures/pixels.h"

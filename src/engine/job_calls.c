@@ -10,7 +10,6 @@
 #include "jobs/job.h"
 #include "jobs/log.h"
 #include "jobs/pump.h"
-#include "jobs/pump_lock.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -13,7 +13,7 @@
 #include "jobs/job.h"
 #include "jobs/objects.h"
 #include "jobs/plan_cache.h"
-#include "jobs/pump_lock.h"
+#include "jobs/pump.h"
 #include "jobs/run.h"
 #include "models/network.h"
 #include "pacing/frame_limits.h"

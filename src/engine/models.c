@@ -17,7 +17,7 @@
 #include "jobs/objects.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_key.h"
-#include "jobs/pump_lock.h"
+#include "jobs/pump.h"
 #include "jobs/run.h"
 #include "models/network.h"
 #include "models/pipeline.h"

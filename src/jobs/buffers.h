@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/result.h"
 #include "models/prompt_reader.h"
+#include <sumi.h>
 
 // A block of host memory that grows and never shrinks. Its content is lost when it grows. Zeroed: empty.
 typedef struct sumi_block {
@@ -56,4 +57,21 @@ typedef struct sumi_workspace {
     sumi_block temporary;       // the block of a sumi_temporary, for functions of other module folders that allocate
 } sumi_workspace;
 void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace);
+
+// ---- Pictures -------------------------------------------------------------------------------------------------------
+//
+// The pool of memory for pictures (engine.pictures). The functions lock `state_lock` for a moment.
+
+// Memory for one picture: in use by the host program or by a job, or free for the next job.
+typedef struct sumi_picture {
+    struct sumi_picture* next;
+    void* pixels;
+    size_t bytes;
+    uint64_t handle; // 0: free
+} sumi_picture;
+
+// Returns a picture of at least `bytes` bytes, in use. sumi_picture_release makes it free again.
+sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** out_picture, sumi_error* error);
+void sumi_picture_release(sumi_engine* engine, uint64_t handle);
+void sumi_pictures_close(sumi_engine* engine);
 #endif

@@ -11,7 +11,7 @@
 // There are two locks:
 //   state lock   The mutex `state_lock`. It protects the states and published statuses of job slots, the lists of
 //                objects, and the pool of pictures. Never held while anything is computed, allocated or logged.
-//   pump lock    A flag that `state_lock` protects (pump_lock.h). Only one thread at a time holds it. That thread may
+//   pump lock    A flag that `state_lock` protects (pump.h). Only one thread at a time holds it. That thread may
 //                run slices, and touch the runner, the plan cache and the workspace. The pump's own thread holds it for
 //                one slice at a time, sumi_engine_update and sumi_job_wait for the whole call. Calls that take
 //                something away from running jobs also hold it: close, release, destroy. The memory query does not: it
@@ -45,7 +45,6 @@
 #include "jobs/log.h"
 #include "jobs/plan_cache.h"
 #include "jobs/pump.h"
-#include "jobs/pump_lock.h"
 #include "jobs/run.h"
 #include "pacing/frame_limits.h"
 #include "pacing/shortage_limit.h"

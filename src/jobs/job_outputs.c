@@ -11,7 +11,6 @@
 #include "jobs/objects.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
-#include "jobs/pool.h"
 #include "jobs/prompt.h"
 #include "jobs/references.h"
 #include "models/limits.h"

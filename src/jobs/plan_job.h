@@ -4,9 +4,9 @@
 #ifndef SUMI_JOBS_PLAN_JOB_H
 #define SUMI_JOBS_PLAN_JOB_H
 #include "base/assert.h"
+#include "jobs/buffers.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_key.h"
-#include "jobs/pool.h"
 #include "jobs/references.h"
 #include "jobs/resize.h"
 #include "models/limits.h"

@@ -18,17 +18,62 @@
 #include "jobs/held_memory.h"
 #include "jobs/job.h"
 #include "jobs/job_phases.h"
+#include "jobs/job_reports.h"
 #include "jobs/job_slices.h"
 #include "jobs/log.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
-#include "jobs/pump_lock.h"
 #include "jobs/run.h"
-#include "jobs/trace.h"
 #include "pacing/frame_limits.h"
 #include "plan/async.h"
 #include "plan/runner.h"
 #include <stdatomic.h>
+
+// ---- The pump lock --------------------------------------------------------------------------------------------------
+//
+// The pump lock is a flag that the mutex `state_lock` protects, and not a mutex of its own, for two reasons. The pump's
+// thread can step back while a call waits for the lock; with a mutex that is unlocked and locked again at once, the
+// others would starve. And waiting for the lock and waiting for jobs use one condition variable.
+
+void sumi_pump_lock_take(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !engine->pump_lock.is_locked);
+    engine->pump_lock.is_locked = true;
+#if defined(SUMI_CHECKED)
+    atomic_store(&engine->pump_lock.holder, sumi_this_thread());
+#endif
+}
+
+void sumi_pump_lock_give(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && engine->pump_lock.is_locked && sumi_pump_is_locked(engine));
+    engine->plan_inputs = sumi_plan_inputs_of_next_job(engine);
+    engine->pump_lock.is_locked = false;
+#if defined(SUMI_CHECKED)
+    atomic_store(&engine->pump_lock.holder, 0);
+#endif
+    sumi_condition_broadcast(&engine->state_changed);
+}
+
+void sumi_pump_lock(sumi_engine* engine)
+{
+    SUMI_ASSERT(!sumi_pump_is_locked(engine)); // this thread would wait for itself
+    sumi_mutex_lock(&engine->state_lock);
+    engine->pump_lock.waiters++;
+    while (engine->pump_lock.is_locked) sumi_condition_wait(&engine->state_changed, &engine->state_lock);
+    engine->pump_lock.waiters--;
+    sumi_pump_lock_take(engine);
+    sumi_mutex_unlock(&engine->state_lock);
+}
+
+void sumi_pump_unlock(sumi_engine* engine)
+{
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_pump_lock_give(engine);
+    sumi_mutex_unlock(&engine->state_lock);
+}
+
+// ---- The pump -------------------------------------------------------------------------------------------------------
 
 // Whether slices run on a device, beside this thread.
 static bool is_device(const sumi_engine* engine) { return engine->runner->traits.has_device; }
