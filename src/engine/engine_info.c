@@ -5,8 +5,8 @@
 #include "base/result.h"
 #include "engine/calls.h"
 #include "jobs/engine_state.h"
-#include "jobs/held_memory.h"
 #include "jobs/job.h"
+#include "jobs/job_memory.h"
 #include "jobs/pump.h"
 #include "plan/runner.h"
 #include <stdatomic.h>

@@ -6,8 +6,8 @@
 #include "base/result.h"
 #include "engine/calls.h"
 #include "jobs/engine_state.h"
-#include "jobs/held_memory.h"
 #include "jobs/job.h"
+#include "jobs/job_memory.h"
 #include "jobs/log.h"
 #include "jobs/pump.h"
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "jobs/engine_state.h"
-#include "jobs/held_memory.h"
+#include "jobs/job_memory.h"
 #include "models/prompt_reader.h"
 #include <stdatomic.h>
 #include <string.h>

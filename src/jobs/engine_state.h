@@ -35,12 +35,13 @@
 //   job     sumi_plan_job* (or sumi_model_job* and so on): what jobs of this kind have, in slot->u
 #ifndef SUMI_JOBS_ENGINE_STATE_H
 #define SUMI_JOBS_ENGINE_STATE_H
+#include "base/assert.h"
 #include "base/memory.h"
 #include "base/platform.h"
 #include "jobs/buffers.h"
 #include "jobs/deadline.h"
-#include "jobs/held_memory.h"
 #include "jobs/job.h"
+#include "jobs/job_memory.h"
 #include "jobs/load_kernels.h"
 #include "jobs/log.h"
 #include "jobs/plan_cache.h"
@@ -127,5 +128,12 @@ static inline bool sumi_pump_is_locked(const sumi_engine* engine)
     (void)engine;
     return true;
 #endif
+}
+// The memory limit that jobs keep to, in bytes: the host program's or the one of a shortage, whichever is less; 0:
+// none. The caller holds the pump lock.
+static inline uint64_t sumi_engine_memory_limit(const sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    return sumi_shortage_limit_lesser(&engine->shortage, engine->memory.host_limit);
 }
 #endif

@@ -6,7 +6,7 @@
 #include "base/result_text.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
-#include "jobs/held_memory.h"
+#include "jobs/job_memory.h"
 #include "jobs/job_targets.h"
 #include "jobs/log.h"
 #include "jobs/plan_job.h"

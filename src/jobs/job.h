@@ -62,7 +62,7 @@ typedef struct sumi_model_job {
     sumi_weight_format weights, text_weights;
     sumi_attention_format attention;
     sumi_model* product;
-    // has_reviewed: the job has checked whether the device has more memory than the current limit (device_limit.h).
+    // has_reviewed: the job has checked whether the device has more memory than the current limit (job_memory.h).
     bool has_begun, is_open, has_reviewed;
     int32_t lowered_limits; // how often the job has lowered the limit
     // A plan of the whole network, written to copy the weights to the device while the model loads. NULL: not written

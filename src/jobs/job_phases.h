@@ -7,7 +7,7 @@
 //   RUN              submits and collects slices of the plan, draws noise        |  not have the memory for all items
 //   OUTPUT           reads a few rows of pictures per turn                 ------'  at once
 //
-// A failure for want of device memory in PLAN or PREPARE_DEVICE can also lead back to PLAN (job_shortage.h), and a
+// A failure for want of device memory in PLAN or PREPARE_DEVICE can also lead back to PLAN (job_memory.h), and a
 // yield leads back to TEXT (pause.h).
 //
 // All functions are called by the thread that holds the pump lock (engine_state.h), except sumi_plan_job_drop for jobs

@@ -147,7 +147,7 @@ typedef struct sumi_job_progress {
     bool is_publishing;      // the device may be writing to device memory of the host program
 } sumi_job_progress;
 
-// What was done because the device had less memory than the job needs (job_shortage.h).
+// What was done because the device had less memory than the job needs (job_memory.h).
 typedef struct sumi_job_shortage {
     int32_t evictions; // how often weights were evicted that other jobs need again
     // how often the job began again because device memory was short; how often it then lowered the limit
