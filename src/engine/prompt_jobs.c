@@ -8,9 +8,9 @@
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
 #include "jobs/job_phases.h"
+#include "jobs/job_pictures.h"
 #include "jobs/objects.h"
 #include "jobs/plan_job.h"
-#include "jobs/references.h"
 #include "models/network.h"
 #include "models/pipeline.h"
 #include <string.h>

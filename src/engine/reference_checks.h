@@ -3,7 +3,7 @@
 #define SUMI_ENGINE_REFERENCE_CHECKS_H
 #include "base/result.h"
 #include "jobs/buffers.h"
-#include "jobs/references.h"
+#include "jobs/job_pictures.h"
 
 // Checks the members `references` and `reference_count` of a desc and computes the sizes. Does not check whether there
 // are enough (sumi_references_check_count). Failures: SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED.

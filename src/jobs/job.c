@@ -7,7 +7,7 @@
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job_memory.h"
-#include "jobs/job_targets.h"
+#include "jobs/job_outputs.h"
 #include "jobs/log.h"
 #include "jobs/plan_job.h"
 #include <stdatomic.h>

@@ -5,13 +5,12 @@
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
+#include "jobs/job_pictures.h"
 #include "jobs/job_request.h"
 #include "jobs/objects.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
 #include "jobs/prompt.h"
-#include "jobs/references.h"
-#include "jobs/resize.h"
 #include "models/network.h"
 #include "models/pipeline.h"
 #include "pictures/picture_sizes.h"
@@ -251,7 +250,7 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     return SUMI_OK;
 }
 
-// The pieces of a reference, in this order: see references.h.
+// The pieces of a reference, in this order: see job_pictures.h.
 typedef enum reference_stage { FOR_AUTOENCODER, BEFORE_VISION, FOR_VISION, REFERENCE_STAGES } reference_stage;
 
 // Does the next piece of a resize. With *out_done the result is in `block` of the workspace: RGB, 3 bytes per pixel.

@@ -25,7 +25,7 @@
 // predictions for the slices that were not measured.
 typedef struct sumi_section_time {
     double measured_us, expected_us, unmeasured_us;
-    // Time / prediction of the whole section, from a few of its work ranges (probe.h). 0: not known.
+    // Time / prediction of the whole section, from a few of its work ranges (pieces.h). 0: not known.
     double probed_ratio;
 } sumi_section_time;
 
@@ -40,7 +40,7 @@ typedef struct sumi_slice_cursor {
     double believed_us;   // the same, without what other programs took: as far as the time of the slice is known
 } sumi_slice_cursor;
 
-// What probe.h has measured.
+// What pieces.h has measured.
 typedef struct sumi_probe {
     int32_t kind; // the next kind of op, in its list
     sumi_slice_cursor cursor;

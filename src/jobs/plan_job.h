@@ -5,10 +5,9 @@
 #define SUMI_JOBS_PLAN_JOB_H
 #include "base/assert.h"
 #include "jobs/buffers.h"
+#include "jobs/job_pictures.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_key.h"
-#include "jobs/references.h"
-#include "jobs/resize.h"
 #include "models/limits.h"
 #include "models/pipeline.h"
 #include "pacing/forecast.h"

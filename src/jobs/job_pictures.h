@@ -1,0 +1,62 @@
+// Pictures of the host program that a job reads: resized in pieces, and the references of edit models.
+#ifndef SUMI_JOBS_JOB_PICTURES_H
+#define SUMI_JOBS_JOB_PICTURES_H
+#include "base/memory.h"
+#include "base/result.h"
+#include "models/limits.h"
+#include "models/network.h"
+#include "pictures/pixels.h"
+
+// ---- Resizes --------------------------------------------------------------------------------------------------------
+//
+// Resizes pictures of the host program in pieces. A Lanczos resize of a photograph takes a tenth of a second, too long
+// for a frame.
+
+struct sumi_workspace;
+
+typedef struct sumi_resize_args {
+    const sumi_pixels* source; // 1, 3 or 4 channels; alpha is left out. Not in blocks that resizes use
+    int32_t width, height;     // of the result
+    sumi_filter filter;
+} sumi_resize_args;
+
+// Progress of a resize. All zero before the first piece and after the last one.
+typedef struct sumi_resize {
+    int32_t row, column;
+} sumi_resize;
+
+// Resizes some rows, then some columns, of the source. When *out_done becomes true, *out_picture is the result, with 1
+// or 3 channels, in the workspace's block `picture`. A source that already has the right size is its own result. The
+// bits are those of one call of sumi_pixels_resize.
+sumi_result sumi_resize_advance(sumi_heap* heap, struct sumi_workspace* workspace, const sumi_resize_args* args,
+                                sumi_resize* resize, bool* out_done, sumi_pixels* out_picture, sumi_error* error);
+// Bytes that the workspace's blocks need for such a resize, without `temporary`.
+uint64_t sumi_resize_bytes(const sumi_resize_args* args);
+
+// ---- References -----------------------------------------------------------------------------------------------------
+//
+// The reference pictures of a job of an edit model: given by the host program, or kept by a prompt that was encoded
+// before.
+//
+//   source --Lanczos--> sizes.autoencoder: read by the VAE encoder; kept by prompts
+//          --Lanczos--> sizes.first --bicubic--> sizes.vision: read by the vision tower
+//
+// The vision tower reads pictures only to encode texts. A picture that a prompt has kept has the autoencoder's size,
+// and no text can be encoded with it, because the vision tower needs the source.
+
+typedef struct sumi_reference {
+    sumi_pixels source; // the host program's picture, then the job's own copy
+    sumi_reference_sizes sizes;
+} sumi_reference;
+
+typedef struct sumi_references {
+    sumi_reference list[SUMI_MAX_REFERENCES];
+    int32_t count;
+    bool are_of_prompt; // the pictures were kept by a prompt and have the autoencoder's sizes
+} sumi_references;
+
+// Tokens of all references in a prompt.
+int32_t sumi_references_tokens(const sumi_references* references);
+// The most bytes of a workspace that the resizes of these references need.
+uint64_t sumi_references_resize_bytes(const sumi_references* references);
+#endif
