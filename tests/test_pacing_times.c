@@ -1,8 +1,7 @@
 // What is believed of the measured times of slices: the states of a kind of slices, the tempo of a device, and the
 // accuracy of predictions.
-#include "pacing/accuracy.h"
+#include "pacing/forecast.h"
 #include "pacing/kind_time.h"
-#include "pacing/op_ratio.h"
 #include "test.h"
 
 // ---- The states of a kind -------------------------------------------------------------------------------------------

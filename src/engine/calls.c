@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "base/utf8.h"
 #include "jobs/engine_state.h"
+#include "jobs/job.h"
 #include "jobs/log.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -89,4 +90,26 @@ sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const c
     if (cookie == expected_cookie) return SUMI_OK;
     return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED,
                      "this %s was not made by %s(): begin with what that returns and change members", type, function);
+}
+
+// ---- Fetches of objects ---------------------------------------------------------------------------------------------
+
+void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job handle, sumi_job_kind kind,
+                             const char* member, bool has_out_parameter, sumi_result* out_result)
+{
+    *out_result = engine != NULL ? sumi_call_begin(engine, function) : SUMI_INVALID_ARGUMENT;
+    if (*out_result != SUMI_OK) return NULL;
+    sumi_error error = {0};
+    sumi_job_slot* slot = NULL;
+    void* object = NULL;
+    sumi_result result;
+    if (!has_out_parameter) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: %s is NULL", function, member);
+    else result = sumi_job_finished(engine, handle, kind, &slot, &error);
+    if (slot != NULL) {
+        result = slot->error.result;
+        if (result == SUMI_OK) object = slot->functions->take(slot);
+        sumi_job_free(engine, slot);
+    }
+    *out_result = sumi_call_end(engine, result, &error);
+    return object;
 }

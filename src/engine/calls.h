@@ -5,6 +5,7 @@
 #ifndef SUMI_ENGINE_CALLS_H
 #define SUMI_ENGINE_CALLS_H
 #include "base/result.h"
+#include "jobs/job.h"
 #include <sumi.h>
 
 // Every public function begins and ends with these two, except those that may be called beside any other call.
@@ -33,4 +34,12 @@ bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the
 // Returns SUMI_DESC_NOT_INITIALIZED if `cookie` is not `right`. The text names the desc's type and defaults function.
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const char* type, const char* function,
                               sumi_error* error);
+
+// ---- Fetches of objects ---------------------------------------------------------------------------------------------
+
+// The body of a public function that fetches an object (a model, a prompt, an adapter), which functions->take returns.
+// NULL after a failure. `member`: name of the out parameter, for messages. has_out_parameter: the out parameter is not
+// NULL.
+void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job handle, sumi_job_kind kind,
+                             const char* member, bool has_out_parameter, sumi_result* out_result);
 #endif

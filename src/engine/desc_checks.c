@@ -1,11 +1,17 @@
 #include "engine/desc_checks.h"
+#include "base/assert.h"
 #include "base/result.h"
 #include "engine/calls.h"
 #include "jobs/buffers.h"
+#include "jobs/job_pictures.h"
 #include "jobs/objects.h"
+#include "jobs/prompt.h"
+#include "models/limits.h"
 #include "models/network.h"
+#include "pictures/picture_sizes.h"
 #include "pictures/pixels.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error)
@@ -54,5 +60,93 @@ sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels)
         memcpy(to + (size_t)y * (size_t)copy.row_bytes, from + (size_t)y * (size_t)source_row_bytes,
                (size_t)copy.row_bytes);
     copy.data = to;
+    return copy;
+}
+
+// ---- References -----------------------------------------------------------------------------------------------------
+
+static sumi_picture_size size_of(const sumi_pixels* pixels)
+{
+    return (sumi_picture_size){pixels->width, pixels->height};
+}
+
+sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, sumi_error* error)
+{
+    const int32_t min_count = model->info.min_references, max_count = model->info.max_references;
+    SUMI_REFUSE(max_count == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference images",
+                (int)count, model->info.family);
+    SUMI_REFUSE(count < min_count && count >= 0, SUMI_INVALID_ARGUMENT,
+                "reference_count is %d: %s makes no image without references, give %d to %d", (int)count,
+                model->info.family, (int)min_count, (int)max_count);
+    SUMI_REFUSE(count < 0 || count > max_count, SUMI_INVALID_ARGUMENT, "reference_count is %d: give %d to %d",
+                (int)count, (int)min_count, (int)max_count);
+    return SUMI_OK;
+}
+
+sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pictures, int32_t count,
+                                  sumi_references* out_references, sumi_error* error)
+{
+    *out_references = (sumi_references){.count = 0};
+    SUMI_REFUSE(pictures != NULL && model->info.max_references == 0, SUMI_NOT_SUPPORTED,
+                "references: %s takes no reference images", model->info.family);
+    if (count == 0) return SUMI_OK;
+    SUMI_TRY(sumi_references_check_count(model, count, error));
+    SUMI_ASSERT(count <= SUMI_MAX_REFERENCES);
+    SUMI_REFUSE(pictures == NULL, SUMI_INVALID_ARGUMENT, "references is NULL, but reference_count is %d", (int)count);
+    for (int32_t i = 0; i < count; i++) {
+        sumi_reference* reference = &out_references->list[i];
+        char member[48];
+        snprintf(member, sizeof member, "references[%d]", (int)i);
+        reference->source = sumi_pixels_with_row_bytes(&pictures[i]);
+        SUMI_TRY(sumi_pixels_check(&reference->source, member, error));
+        sumi_error why = {0};
+        const sumi_result result =
+            sumi_network_reference_sizes(model->network, size_of(&reference->source), &reference->sizes, &why);
+        if (result != SUMI_OK) return sumi_fail(error, result, "%s: %s", member, why.text);
+    }
+    out_references->count = count;
+    return SUMI_OK;
+}
+
+sumi_result sumi_references_check_vision(const sumi_model* model, const sumi_references* references, sumi_error* error)
+{
+    SUMI_REFUSE(references->count > 0 && !model->info.has_vision, SUMI_NOT_SUPPORTED,
+                "references: the model was opened without a vision tower, which texts with references need; open it "
+                "with vision_path, or use prompts that were encoded with them before");
+    return SUMI_OK;
+}
+
+void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_references)
+{
+    *out_references = (sumi_references){.count = prompt->reference_count, .are_of_prompt = true};
+    for (int32_t i = 0; i < prompt->reference_count; i++) {
+        const sumi_picture_size size = prompt->reference_sizes[i];
+        out_references->list[i] =
+            (sumi_reference){.source = {prompt->references[i], size.width, size.height, 3 * size.width, 3},
+                             .sizes = {.autoencoder = size}};
+    }
+}
+
+sumi_result sumi_references_check_prompt(const sumi_references* references, const sumi_prompt* prompt,
+                                         const char* member, sumi_error* error)
+{
+    SUMI_REFUSE(prompt->reference_count != references->count, SUMI_INVALID_ARGUMENT,
+                "%s was encoded with %d reference images, this job has %d: encode it again with the same ones", member,
+                (int)prompt->reference_count, (int)references->count);
+    for (int32_t i = 0; i < references->count; i++) {
+        const sumi_picture_size size = references->list[i].sizes.autoencoder, prompt_size = prompt->reference_sizes[i];
+        SUMI_REFUSE(size.width != prompt_size.width || size.height != prompt_size.height, SUMI_INVALID_ARGUMENT,
+                    "%s was encoded with another image for references[%d]: of %d x %d, as the VAE reads it, where "
+                    "this job's is %d x %d; encode it again with the same ones",
+                    member, (int)i, (int)prompt_size.width, (int)prompt_size.height, (int)size.width, (int)size.height);
+    }
+    return SUMI_OK;
+}
+
+sumi_references sumi_references_copy(sumi_packer* packer, const sumi_references* references)
+{
+    sumi_references copy = *references;
+    for (int32_t i = 0; i < copy.count; i++)
+        copy.list[i].source = sumi_pixels_copy(packer, &references->list[i].source);
     return copy;
 }

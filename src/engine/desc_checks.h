@@ -4,6 +4,7 @@
 #define SUMI_ENGINE_DESC_CHECKS_H
 #include "base/result.h"
 #include "jobs/buffers.h"
+#include "jobs/job_pictures.h"
 
 sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error);
 sumi_result sumi_check_size(const sumi_model* model, int32_t width, int32_t height, sumi_error* error);
@@ -14,4 +15,25 @@ sumi_pixels sumi_pixels_with_row_bytes(const sumi_pixels* pixels);
 // Copies pixels into the packer's block, with no gaps between rows. While the packer measures (buffers.h), the returned
 // `data` is NULL.
 sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels);
+
+// ---- References -----------------------------------------------------------------------------------------------------
+//
+// The references of descs: checked, and copied for a job.
+
+// Checks the members `references` and `reference_count` of a desc and computes the sizes. Does not check whether there
+// are enough (sumi_references_check_count). Failures: SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED.
+sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pictures, int32_t count,
+                                  sumi_references* out_references, sumi_error* error);
+sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, sumi_error* error);
+// Whether texts can be encoded with these references.
+sumi_result sumi_references_check_vision(const sumi_model* model, const sumi_references* references, sumi_error* error);
+// The references that a prompt keeps. The prompt must outlive them.
+void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_references);
+// Whether a prompt was encoded with as many pictures, of the same sizes. `member` names the prompt in messages:
+// "items[0].prompt".
+sumi_result sumi_references_check_prompt(const sumi_references* references, const sumi_prompt* prompt,
+                                         const char* member, sumi_error* error);
+
+// Copies the references with their pixels into a packer.
+sumi_references sumi_references_copy(sumi_packer* packer, const sumi_references* references);
 #endif

@@ -1,9 +1,12 @@
-// The defaults functions of all descs. They keep no state: any thread may call them at any time.
+// The public functions that need no engine: the defaults of descs, the version, and what results mean. They keep no
+// state: any thread may call them at any time.
+#include "base/result_text.h"
 #include "engine/calls.h"
 #include "engine/models.h"
 #include "jobs/objects.h"
 #include "models/network.h"
 #include "sampling/presets.h"
+#include <sumi.h>
 #include <sumi_xml.h>
 
 sumi_engine_desc sumi_engine_defaults(void)
@@ -82,4 +85,20 @@ sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset)
     desc.shift = values->shift;
     desc.start.strength = values->strength;
     return desc;
+}
+
+// ---- The version and results ----------------------------------------------------------------------------------------
+
+const char* sumi_result_text(sumi_result result) { return sumi_result_sentence(result); }
+
+#define DIGITS_OF(number) #number
+#define DIGITS(number) DIGITS_OF(number)
+const char* sumi_version(void)
+{
+    return DIGITS(SUMI_VERSION_MAJOR) "." DIGITS(SUMI_VERSION_MINOR) "." DIGITS(SUMI_VERSION_PATCH);
+}
+
+sumi_result sumi_check_version(uint32_t header_version)
+{
+    return header_version / 1000u == SUMI_VERSION_NUMBER / 1000u ? SUMI_OK : SUMI_VERSION_MISMATCH;
 }

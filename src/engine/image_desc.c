@@ -7,7 +7,6 @@
 #include "engine/desc_checks.h"
 #include "engine/externals.h"
 #include "engine/models.h"
-#include "engine/reference_checks.h"
 #include "interop/interop.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"

@@ -6,7 +6,6 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "engine/calls.h"
-#include "engine/fetch_object.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"

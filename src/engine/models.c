@@ -5,7 +5,6 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "engine/calls.h"
-#include "engine/fetch_object.h"
 #include "engine/loras.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"

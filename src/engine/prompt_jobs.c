@@ -2,8 +2,6 @@
 #include "base/result.h"
 #include "engine/calls.h"
 #include "engine/desc_checks.h"
-#include "engine/fetch_object.h"
-#include "engine/reference_checks.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"

@@ -10,7 +10,6 @@
 #include "jobs/run.h"
 #include "jobs/step_cache.h"
 #include "models/pipeline.h"
-#include "pacing/accuracy.h"
 #include "pacing/deadline_steps.h"
 #include "pacing/forecast.h"
 #include "pacing/frame_limits.h"

@@ -12,7 +12,7 @@
 #include "jobs/buffers.h"
 #include "jobs/plan_key.h"
 #include "models/pipeline.h"
-#include "pacing/accuracy.h"
+#include "pacing/forecast.h"
 #include "pacing/tempo.h"
 #include "plan/plan.h"
 #include "plan/runner.h"

@@ -17,7 +17,6 @@
 #include "pacing/forecast.h"
 #include "pacing/frame_limits.h"
 #include "pacing/kind_time.h"
-#include "pacing/op_ratio.h"
 #include "pacing/tempo.h"
 #include "plan/async.h"
 #include "plan/ops.h"

@@ -87,4 +87,15 @@ bool sumi_kind_time_wants_one_more(const sumi_kind_time* time);
 
 // An empty kernel that takes longer has waited for kernels of others (H100: 3 to 6 us on an idle device).
 #define SUMI_MAX_DELAY_US 40.0
+
+// ---- Kinds of ops ---------------------------------------------------------------------------------------------------
+//
+// How predictions made from a backend's rates are corrected by what was measured: by the ratio of measured to predicted
+// times, of each kind of op.
+
+// The ratio after another measurement. 0: there was none before. `share` is the part of the measured time that ops of
+// this kind have, as predicted.
+float sumi_op_ratio_learn(float ratio, double measured_ratio, double share);
+// The factor for a prediction that was made with the ratio made_with. recent_ratio 0: not measured, the factor is 1.
+float sumi_op_ratio_correction(float recent_ratio, float made_with);
 #endif
