@@ -60,10 +60,9 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
 }
 
 // Reads a piece of a file that the host program cannot map, or does all the rest.
-static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
-                                   sumi_turn_end* out_end, sumi_error* error)
+static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
-    *out_stage = SUMI_STAGE_LOAD;
+    turn->stage = SUMI_STAGE_LOAD;
     if (slot->u.lora_job.product == NULL) SUMI_TRY(begin_reading(engine, slot, error));
     sumi_lora* lora = slot->u.lora_job.product;
     if (sumi_file_cache_is_reading(&lora->cache)) {
@@ -77,7 +76,7 @@ static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sum
     if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first; the next turn continues
     SUMI_TRY(result);
     sumi_file_cache_trim(&lora->cache);
-    *out_end = SUMI_TURN_DONE;
+    turn->end = SUMI_TURN_DONE;
     return SUMI_OK;
 }
 

@@ -136,7 +136,7 @@ static void drop_upload_entry(sumi_engine* engine, sumi_model_job* job)
 
 // Copies kernels and weights to the device in pieces, so that the first job does not wait for them. If the memory
 // limit does not hold all weights, jobs copy what they need.
-static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi_turn_end* out_end, sumi_error* error)
+static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model_job;
     SUMI_ASSERT(job->is_open);
@@ -145,7 +145,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     float progress = 0.0f;
     SUMI_TRY(sumi_kernels_load(engine, &is_done, error));
     if (!is_done) {
-        *out_end = SUMI_TURN_WAITS;
+        turn->end = SUMI_TURN_WAITS;
         return SUMI_OK;
     }
     if (job->upload_entry == NULL) {
@@ -153,7 +153,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
         job->has_reviewed = true;
         sumi_error capacity_error = {0};
         sumi_result result = write_upload_plan(engine, job->product, &job->upload_entry, &capacity_error);
-        if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_TURN_DONE;
+        if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) turn->end = SUMI_TURN_DONE;
         else if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
         return SUMI_OK;
     }
@@ -167,31 +167,30 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     // The job continues with less: weights are streamed. If that does not suffice either, later jobs fail and say so.
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) {
         const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
-        if (!may_lower || !sumi_limit_lower(engine, &job->upload_entry->plan)) *out_end = SUMI_TURN_DONE;
+        if (!may_lower || !sumi_limit_lower(engine, &job->upload_entry->plan)) turn->end = SUMI_TURN_DONE;
         drop_upload_entry(engine, job);
         return SUMI_OK;
     }
     if (result == SUMI_BUDGET_TOO_SMALL) { // what cannot be evicted leaves less than the plan needs
-        *out_end = SUMI_TURN_DONE;
+        turn->end = SUMI_TURN_DONE;
         return SUMI_OK;
     }
     if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
     slot->live.progress = 0.1f + 0.9f * progress;
-    if (is_done) *out_end = SUMI_TURN_DONE;
+    if (is_done) turn->end = SUMI_TURN_DONE;
     return SUMI_OK;
 }
 
-static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
-                                   sumi_turn_end* out_end, sumi_error* error)
+static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model_job;
     SUMI_ASSERT(!job->has_begun || job->product != NULL);
-    *out_stage = SUMI_STAGE_LOAD;
+    turn->stage = SUMI_STAGE_LOAD;
     if (!job->has_begun) {
         job->has_begun = true;
         return begin_opening(engine, job, error);
     }
-    if (job->is_open) return load_to_device(engine, slot, out_end, error);
+    if (job->is_open) return load_to_device(engine, slot, turn, error);
     sumi_model* model = job->product;
     const bool needs_preparing = engine->runner->traits.needs_preparing;
     uint32_t budget_us = sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us);
@@ -212,7 +211,7 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
         if (model->info.preset_fault[0] != '\0')
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, model->info.preset_fault);
-        if (!needs_preparing) *out_end = SUMI_TURN_DONE;
+        if (!needs_preparing) turn->end = SUMI_TURN_DONE;
     }
     return SUMI_OK;
 }

@@ -31,20 +31,25 @@ typedef enum sumi_job_kind {
     SUMI_JOB_KIND_ENCODE
 } sumi_job_kind;
 
-// A turn is one call of a job's `advance` function by the pump: a slice, or a piece of other work. After it: MORE:
-// another turn can follow at once. WAITS: nothing can be done before the device has finished something. DONE: the job
-// is complete. YIELDS: the job goes back into the queue and will begin again (pause.h).
+// What follows a turn. MORE: another turn can follow at once. WAITS: nothing can be done before the device has finished
+// something. DONE: the job is complete. YIELDS: the job goes back into the queue and will begin again (pause.h).
 typedef enum sumi_turn_end { SUMI_TURN_MORE, SUMI_TURN_WAITS, SUMI_TURN_DONE, SUMI_TURN_YIELDS } sumi_turn_end;
+
+// A turn is one call of a job's `advance` function by the pump: a slice, or a piece of other work.
+typedef struct sumi_turn {
+    sumi_stage stage; // that the work belongs to
+    sumi_turn_end end;
+    bool ends_phase; // of a plan job, in PREPARE_DEVICE and RUN: nothing is left to do in the phase
+} sumi_turn;
 
 // What differs between the kinds of jobs. Their functions that are in src/engine are called through this table alone.
 typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
     // Predicted time of the next turn, in microseconds. The caller holds the pump lock.
     double (*predict)(const sumi_engine* engine, const sumi_job_slot* slot);
-    // Does one piece of work; sets *out_stage to the stage it belongs to and *out_end to what follows. A failure ends
-    // the job. The caller holds the pump lock.
-    sumi_result (*advance)(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_turn_end* out_end,
-                           sumi_error* error);
+    // Does one piece of work, and changes what it knows of the turn: before it, the turn is of stage WAIT and ends with
+    // MORE. A failure ends the job. The caller holds the pump lock.
+    sumi_result (*advance)(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error);
     // Releases what only a running job holds. Called once after the last turn, whether the job succeeded, failed, was
     // cancelled or yields. The caller holds the pump lock. May block until the device has written the job's
     // pictures.

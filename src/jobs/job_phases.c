@@ -99,8 +99,7 @@ static bool note_compiling(sumi_engine* engine, sumi_job_slot* slot)
 
 // Does the next piece of copying weights and making graphs; on the CPU, of finding out how fast its ops are.
 // After the last piece the run begins.
-static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
-                                  sumi_turn_end* out_end, bool* out_done, sumi_error* error)
+static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_plan_entry* entry = slot->u.plan_job.progress.entry;
@@ -108,17 +107,18 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, sumi
     const uint32_t budget_us = sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us);
     float progress = 0.0f;
     runner->pace(engine->runner, sumi_frame_limits_are_paced(&engine->frame));
-    const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
+    const sumi_result result =
+        runner->prepare(engine->runner, &entry->plan, budget_us, &turn->ends_phase, &progress, error);
     sumi_limit_note(engine, result);
     if (result != SUMI_OK) return result;
-    slot->u.plan_job.progress.has_prepared = slot->u.plan_job.progress.has_prepared || !*out_done;
+    slot->u.plan_job.progress.has_prepared = slot->u.plan_job.progress.has_prepared || !turn->ends_phase;
     if (note_compiling(engine, slot)) {
-        *out_stage = SUMI_STAGE_COMPILE;
-        *out_end = SUMI_TURN_WAITS;
+        turn->stage = SUMI_STAGE_COMPILE;
+        turn->end = SUMI_TURN_WAITS;
         return SUMI_OK;
     }
-    if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
-    if (!*out_done) return SUMI_OK;
+    if (turn->ends_phase) SUMI_TRY(sumi_probe_run(engine, entry, &turn->ends_phase, error));
+    if (!turn->ends_phase) return SUMI_OK;
     if (slot->u.plan_job.request.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
     sumi_run_begin(engine, entry);
     sumi_deadline_begin(engine, slot);
@@ -187,8 +187,7 @@ static void log_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }
 
-sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
-                                  sumi_turn_end* out_end, sumi_error* error)
+sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->status.state == SUMI_JOB_RUNNING);
     sumi_plan_job* job = &slot->u.plan_job;
@@ -196,11 +195,11 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     bool is_over = false;
     sumi_result result;
     sumi_yield yield = SUMI_YIELD_NOT_NOW;
-    *out_stage = SUMI_STAGE_PREPARE;
+    turn->stage = SUMI_STAGE_PREPARE;
     if ((slot->must_yield || job->saved.is_pending) && slot == engine->jobs.running)
         SUMI_TRY(sumi_plan_job_save(engine, slot, &yield, error));
     if (yield == SUMI_YIELD_READY) {
-        *out_end = SUMI_TURN_YIELDS;
+        turn->end = SUMI_TURN_YIELDS;
         return SUMI_OK;
     }
     switch (progress->phase) {
@@ -218,7 +217,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         // Slices of a job that drains or was cancelled may be in flight. Until they end, this job must not change the
         // arena, weights or plans that they use.
         if (engine->jobs.draining != NULL ? !can_follow(engine, slot) : !sumi_run_is_idle(engine)) {
-            *out_end = SUMI_TURN_WAITS;
+            turn->end = SUMI_TURN_WAITS;
             return SUMI_OK;
         }
         // Each of the two pieces takes a millisecond or two.
@@ -228,23 +227,23 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         sumi_plan_job_enter(job, SUMI_PHASE_PREPARE_DEVICE);
         return SUMI_OK;
     case SUMI_PHASE_PREPARE_DEVICE:
-        result = prepare_device(engine, slot, out_stage, out_end, &is_over, error);
+        result = prepare_device(engine, slot, turn, error);
         if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
-        if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_INPUT);
+        if (turn->ends_phase) sumi_plan_job_enter(job, SUMI_PHASE_INPUT);
         return SUMI_OK;
     case SUMI_PHASE_INPUT:
         SUMI_TRY(sumi_plan_job_write_input(engine, slot, &is_over, error));
         if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
-        SUMI_TRY(sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_PENDING, out_stage, out_end, &is_over, error));
-        if (is_over) {
+        SUMI_TRY(sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_PENDING, turn, error));
+        if (turn->ends_phase) {
             progress->is_publishing = false;
             sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);
         }
         return SUMI_OK;
     case SUMI_PHASE_OUTPUT:
-        *out_stage = SUMI_STAGE_TRANSFER; // the copies that follow the last slice have ended too
+        turn->stage = SUMI_STAGE_TRANSFER; // the copies that follow the last slice have ended too
         SUMI_TRY(sumi_plan_job_read_output(engine, slot, job, &is_over, error));
         // Reads from the runner report no failure, so the device is checked here.
         SUMI_TRY(engine->runner->async->health(engine->runner, error));
@@ -253,7 +252,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
             sumi_step_cache_end(job, slot->model);
         }
         if (is_over && (job->request.goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job)))
-            *out_end = SUMI_TURN_DONE;
+            turn->end = SUMI_TURN_DONE;
         return SUMI_OK;
     }
     return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)progress->phase);

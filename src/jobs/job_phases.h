@@ -21,8 +21,7 @@
 
 // The members of sumi_job_functions (job.h) for prompt, image and encoding jobs.
 double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot);
-sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
-                                  sumi_turn_end* out_end, sumi_error* error);
+sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error);
 void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot);
 

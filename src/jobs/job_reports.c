@@ -11,20 +11,17 @@
 
 // ---- Spans ----------------------------------------------------------------------------------------------------------
 
-void sumi_trace_turn(const sumi_engine* engine, const sumi_job_slot* slot, const char* name, sumi_stage stage,
-                     uint64_t begin_ns, uint64_t end_ns)
+void sumi_trace_turn(const sumi_engine* engine, const sumi_job_slot* slot, const sumi_trace_span* work)
 {
-    SUMI_ASSERT(begin_ns <= end_ns);
+    SUMI_ASSERT(work->begin_ns <= work->end_ns);
     const sumi_tracer* tracer = engine->desc.tracer;
     if (tracer->span == NULL) return;
     const bool is_slice = slot->live.trace_name != NULL;
-    const sumi_trace_span span = {.name = is_slice ? slot->live.trace_name : name,
-                                  .track = SUMI_TRACK_HOST,
-                                  .stage = stage,
-                                  .step = is_slice ? slot->live.trace_step : -1,
-                                  .job = slot->id,
-                                  .begin_ns = begin_ns,
-                                  .end_ns = end_ns};
+    sumi_trace_span span = *work;
+    if (is_slice) span.name = slot->live.trace_name;
+    span.track = SUMI_TRACK_HOST;
+    span.step = is_slice ? slot->live.trace_step : -1;
+    span.job = slot->id;
     tracer->span(&span, tracer->user_data);
 }
 

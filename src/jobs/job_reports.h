@@ -10,9 +10,9 @@
 //
 // Reports spans to the tracer of the host program. Without a tracer the functions do nothing.
 
-// Reports a piece of work of this thread that ends now. name NULL: a slice on the CPU, which slot->live describes.
-void sumi_trace_turn(const sumi_engine* engine, const sumi_job_slot* slot, const char* name, sumi_stage stage,
-                     uint64_t begin_ns, uint64_t end_ns);
+// Reports a piece of work of this thread: its name, stage and times. If slot->live describes a slice on the CPU, the
+// span has the name and the step of that.
+void sumi_trace_turn(const sumi_engine* engine, const sumi_job_slot* slot, const sumi_trace_span* work);
 // Reports a slice that was collected from a device.
 void sumi_trace_slice(sumi_engine* engine, const sumi_job_slot* slot, const sumi_run_slice* slice);
 

@@ -93,25 +93,24 @@ static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const su
     return SUMI_OK;
 }
 
-// Collects all slices that have ended. *out_over: the last slice of the run is among them.
-static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
-                                  sumi_turn_end* out_end, bool* out_over, sumi_error* error)
+// Collects all slices that have ended.
+static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run* run = run_of(engine, slot);
     sumi_run_slice slice;
     while (sumi_run_collect(engine, run, &slice)) {
-        *out_end = SUMI_TURN_MORE;
-        *out_stage = sumi_stage_of_section(slice.section);
+        turn->end = SUMI_TURN_MORE;
+        turn->stage = sumi_stage_of_section(slice.section);
         if (engine->runner->traits.has_device) {
             slot->device_seconds += slice.us * 1e-6;
             sumi_deadline_note(engine, slice.unwaited_us);
             slot->live.device_us += slice.us;
-            slot->stage_seconds[*out_stage] += slice.us * 1e-6;
+            slot->stage_seconds[turn->stage] += slice.us * 1e-6;
             sumi_trace_slice(engine, slot, &slice);
         }
         SUMI_TRY(update_job(engine, slot, run, &slice, error));
-        if (slice.ends_run) *out_over = true;
+        if (slice.ends_run) turn->ends_phase = true;
     }
     return SUMI_OK;
 }
@@ -193,36 +192,36 @@ static sumi_result draw_noise(sumi_engine* engine, sumi_job_slot* slot, sumi_err
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_stage* out_stage,
-                                  sumi_turn_end* out_end, bool* out_over, sumi_error* error)
+sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_turn* turn,
+                                  sumi_error* error)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_plan_job* job = &slot->u.plan_job;
     const sumi_async_functions* async = engine->runner->async;
     const bool is_device = engine->runner->traits.has_device;
     const sumi_run* run = run_of(engine, slot);
-    *out_end = SUMI_TURN_WAITS;
+    turn->end = SUMI_TURN_WAITS;
     // The turns that follow one another submit a slice each, in a few microseconds. The first one asks the device which
     // slices have ended; while the oldest still runs, the others need not ask for the same answer.
     const bool asks = is_device && !engine->runs.oldest_runs;
     if (is_device) {
         slot->live.device_us = 0.0;
-        if (run->pending_count > 0) *out_stage = sumi_stage_of_section(run->pending[run->pending_begin].section);
-        if (asks) SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
+        if (run->pending_count > 0) turn->stage = sumi_stage_of_section(run->pending[run->pending_begin].section);
+        if (asks) SUMI_TRY(collect_slices(engine, slot, turn, error));
     }
-    if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
+    if (!turn->ends_phase && sumi_plan_job_draws_next(engine, slot)) {
         SUMI_TRY(draw_noise(engine, slot, error));
-        *out_end = SUMI_TURN_MORE;
+        turn->end = SUMI_TURN_MORE;
         return async->health(engine->runner, error);
     }
     const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->progress.entry->noise_section;
     // A job that continues after a pause copies its saved state back before its first evaluation (pause.h).
     const bool restores = slot != engine->jobs.draining && !needs_noise && sumi_plan_job_restores(engine, job);
-    if (!*out_over && restores && run->pending_count == 0) {
+    if (!turn->ends_phase && restores && run->pending_count == 0) {
         sumi_plan_job_restore(engine, job);
-        *out_stage = SUMI_STAGE_PREPARE;
-        *out_end = SUMI_TURN_MORE;
-    } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
+        turn->stage = SUMI_STAGE_PREPARE;
+        turn->end = SUMI_TURN_MORE;
+    } else if (!turn->ends_phase && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
                && sumi_run_can_submit(engine) && sumi_step_cache_choose(engine, job)) {
         if (!job->saved.repeats) sumi_deadline_adapt(engine, slot);
         sumi_run_slice next = sumi_run_next(engine);
@@ -233,16 +232,15 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         const bool is_blocked =
             (copies && engine->jobs.draining != NULL) || (next.has_preview && job->progress.preview_is_pending);
         if (!is_blocked) {
-            if (*out_end == SUMI_TURN_WAITS && run->pending_count == 0)
-                *out_stage = sumi_stage_of_section(next.section);
+            if (turn->end == SUMI_TURN_WAITS && run->pending_count == 0)
+                turn->stage = sumi_stage_of_section(next.section);
             SUMI_TRY(submit_slice(engine, slot, &next, error));
-            *out_end = SUMI_TURN_MORE;
+            turn->end = SUMI_TURN_MORE;
         }
     }
-    if (!is_device) return collect_slices(engine, slot, out_stage, out_end, out_over, error);
+    if (!is_device) return collect_slices(engine, slot, turn, error);
     // nothing could be submitted, so everything depends on what has ended
-    if (!asks && *out_end == SUMI_TURN_WAITS)
-        SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
+    if (!asks && turn->end == SUMI_TURN_WAITS) SUMI_TRY(collect_slices(engine, slot, turn, error));
     return async->health(engine->runner, error);
 }
 

@@ -8,11 +8,11 @@
 #include "jobs/job.h"
 
 // Does one turn of phase RUN: collects the slices that have ended, then either draws a piece of noise or submits one
-// slice. may_submit false: the job is about to yield (pause.h) and submits nothing. *out_end: whether
-// anything was done (SUMI_TURN_MORE) or the job waits for the device (SUMI_TURN_WAITS). *out_stage and *out_over keep
-// the caller's values unless there is news: the stage of the work, and that all slices have ended.
-sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_stage* out_stage,
-                                  sumi_turn_end* out_end, bool* out_over, sumi_error* error);
+// slice. may_submit false: the job is about to yield (pause.h) and submits nothing. turn->end: whether anything was
+// done (MORE) or the job waits for the device (WAITS). Stage and ends_phase keep the caller's values unless there is
+// news.
+sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_turn* turn,
+                                  sumi_error* error);
 // Whether the next turn of phase RUN draws a piece of noise. False in all other phases.
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot);
 // Whether all slices of the running job are submitted, so that it may drain while the next job begins. False on the

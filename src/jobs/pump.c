@@ -205,33 +205,37 @@ static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
         return PUMP_HAS_MORE;
 
     sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan_job.progress.phase;
-    sumi_stage stage = SUMI_STAGE_WAIT;
-    sumi_turn_end end = SUMI_TURN_MORE;
+    sumi_turn turn = {.stage = SUMI_STAGE_WAIT, .end = SUMI_TURN_MORE};
     slot->live.device_us = -1.0;
     slot->live.trace_name = NULL;
     sumi_error error = {0};
     const uint64_t begin_ns = sumi_clock_ns();
-    sumi_result result = slot->functions->advance(engine, slot, &stage, &end, &error);
+    sumi_result result = slot->functions->advance(engine, slot, &turn, &error);
     const uint64_t end_ns = sumi_clock_ns();
     SUMI_ASSERT(end_ns >= begin_ns);
     const double seconds = (double)(end_ns - begin_ns) * 1e-9;
-    if (end != SUMI_TURN_WAITS) sumi_trace_turn(engine, slot, turn_name(stage, phase_before), stage, begin_ns, end_ns);
+    if (turn.end != SUMI_TURN_WAITS)
+        sumi_trace_turn(engine, slot,
+                        &(sumi_trace_span){.name = turn_name(turn.stage, phase_before),
+                                           .stage = turn.stage,
+                                           .begin_ns = begin_ns,
+                                           .end_ns = end_ns});
     if (slot->live.device_us < 0.0) { // otherwise the turn has counted the device's time
-        slot->stage_seconds[stage] += seconds;
-        if (end != SUMI_TURN_WAITS) note_overhead(engine, stage, phase_before, seconds * 1e6);
+        slot->stage_seconds[turn.stage] += seconds;
+        if (turn.end != SUMI_TURN_WAITS) note_overhead(engine, turn.stage, phase_before, seconds * 1e6);
     }
-    publish(engine, slot, stage);
+    publish(engine, slot, turn.stage);
 
     // the text of `error` describes this failure
     SUMI_ASSERT(result == SUMI_OK || error.result == SUMI_OK || error.result == result);
     if (result != SUMI_OK) {
         error.result = result;
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
-    } else if (end == SUMI_TURN_DONE) {
+    } else if (turn.end == SUMI_TURN_DONE) {
         sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
-    } else if (end == SUMI_TURN_YIELDS) {
+    } else if (turn.end == SUMI_TURN_YIELDS) {
         sumi_job_yield(engine, slot);
-    } else if (end == SUMI_TURN_WAITS) {
+    } else if (turn.end == SUMI_TURN_WAITS) {
         return PUMP_WAITS;
     }
     return PUMP_HAS_MORE;
