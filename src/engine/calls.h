@@ -38,8 +38,13 @@ sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const c
 // ---- Fetches of objects ---------------------------------------------------------------------------------------------
 
 // The body of a public function that fetches an object (a model, a prompt, an adapter), which functions->take returns.
-// NULL after a failure. `member`: name of the out parameter, for messages. has_out_parameter: the out parameter is not
-// NULL.
-void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job handle, sumi_job_kind kind,
-                             const char* member, bool has_out_parameter, sumi_result* out_result);
+// NULL after a failure.
+typedef struct sumi_object_fetch {
+    const char* function; // the public function
+    sumi_job_kind kind;
+    const char* out_name; // name of its out parameter, for messages
+    bool has_out;         // the out parameter is not NULL
+} sumi_object_fetch;
+void* sumi_call_fetch_object(sumi_engine* engine, sumi_job handle, const sumi_object_fetch* fetch,
+                             sumi_result* out_result);
 #endif

@@ -152,8 +152,9 @@ sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, su
 sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job handle, sumi_lora** out_lora)
 {
     sumi_result result;
-    void* lora = sumi_call_fetch_object(engine, "sumi_fetch_lora", handle, SUMI_JOB_KIND_LORA, "out_lora",
-                                        out_lora != NULL, &result);
+    const sumi_object_fetch fetch = {
+        .function = "sumi_fetch_lora", .kind = SUMI_JOB_KIND_LORA, .out_name = "out_lora", .has_out = out_lora != NULL};
+    void* lora = sumi_call_fetch_object(engine, handle, &fetch, &result);
     if (out_lora != NULL) *out_lora = lora;
     return result;
 }

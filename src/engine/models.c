@@ -361,8 +361,11 @@ sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, 
 sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job handle, sumi_model** out_model)
 {
     sumi_result result;
-    void* model = sumi_call_fetch_object(engine, "sumi_fetch_model", handle, SUMI_JOB_KIND_MODEL, "out_model",
-                                         out_model != NULL, &result);
+    const sumi_object_fetch fetch = {.function = "sumi_fetch_model",
+                                     .kind = SUMI_JOB_KIND_MODEL,
+                                     .out_name = "out_model",
+                                     .has_out = out_model != NULL};
+    void* model = sumi_call_fetch_object(engine, handle, &fetch, &result);
     if (out_model != NULL) *out_model = model;
     return result;
 }

@@ -95,8 +95,11 @@ sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc
 sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job handle, sumi_prompt** out_prompt)
 {
     sumi_result result;
-    void* prompt = sumi_call_fetch_object(engine, "sumi_fetch_prompt", handle, SUMI_JOB_KIND_PROMPT, "out_prompt",
-                                          out_prompt != NULL, &result);
+    const sumi_object_fetch fetch = {.function = "sumi_fetch_prompt",
+                                     .kind = SUMI_JOB_KIND_PROMPT,
+                                     .out_name = "out_prompt",
+                                     .has_out = out_prompt != NULL};
+    void* prompt = sumi_call_fetch_object(engine, handle, &fetch, &result);
     if (out_prompt != NULL) *out_prompt = prompt;
     return result;
 }

@@ -52,27 +52,30 @@ uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
     return bytes;
 }
 
-static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
-                        const void* data, uint64_t bytes)
+static void write_value(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* bytes, const void* data)
 {
-    engine->runner->functions->write(engine->runner, &job->progress.entry->plan, value, offset, data, bytes);
+    engine->runner->functions->write(engine->runner, &job->progress.entry->plan, bytes->value, bytes->first, data,
+                                     bytes->count);
 }
 
-// Writes float32 values to a value of activations, from element `first` on. The runner decides whether activations are
-// float32 or bfloat16; values are converted to bfloat16 in the workspace.
-static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
-                                     const float* data, size_t count, sumi_error* error)
+// Writes float32 values to elements of a value of activations. The runner decides whether activations are float32 or
+// bfloat16; values are converted to bfloat16 in the workspace.
+static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* elements,
+                                     const float* data, sumi_error* error)
 {
+    const uint64_t first = elements->first, count = elements->count;
     SUMI_ASSERT(count > 0);
     SUMI_ASSERT(job->progress.entry->plan.activation_bytes == 4 || job->progress.entry->plan.activation_bytes == 2);
     if (job->progress.entry->plan.activation_bytes == 4) {
-        write_value(engine, job, value, first * 4, data, count * 4);
+        write_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 4, .count = count * 4},
+                    data);
         return SUMI_OK;
     }
     SUMI_TRY(
         sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features to be copied in", error));
     sumi_floats_to_bf16(data, engine->workspace.values.data, count);
-    write_value(engine, job, value, first * 2, engine->workspace.values.data, count * 2);
+    write_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 2, .count = count * 2},
+                engine->workspace.values.data);
     return SUMI_OK;
 }
 
@@ -93,14 +96,19 @@ static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
             const int32_t skipped = prompt->token_count[e] - ids.count;
             const int32_t* from =
                 sumi_plan_job_ids(&engine->workspace, slot->model, job, progress->plan_prompts[p], e) + skipped;
-            write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
-                        (uint64_t)ids.count * sizeof *from);
+            write_value(engine, job,
+                        &(sumi_value_part){.value = ids.value,
+                                           .first = (uint64_t)ids.row * sizeof *from,
+                                           .count = (uint64_t)ids.count * sizeof *from},
+                        from);
         }
     }
     if (job->request.goal != SUMI_GOAL_IMAGES) return;
     const size_t count = (size_t)progress->evaluation_count;
-    write_value(engine, job, pipeline->times, 0, progress->times, count * sizeof *progress->times);
-    write_value(engine, job, pipeline->solver, 0, progress->rows, count * sizeof *progress->rows);
+    write_value(engine, job, &(sumi_value_part){.value = pipeline->times, .count = count * sizeof *progress->times},
+                progress->times);
+    write_value(engine, job, &(sumi_value_part){.value = pipeline->solver, .count = count * sizeof *progress->rows},
+                progress->rows);
 }
 
 // Writes the next piece of the features of prompts that the host program gave encoded.
@@ -121,8 +129,11 @@ static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot
                                                                                 : SUMI_FEATURE_PIECE_VALUES;
                 *out_done = false;
                 job->progress.moved_values += piece;
-                return write_activations(engine, job, features.value, (uint64_t)features.row * width + offset,
-                                         prompt->features[e] + offset, piece, error);
+                return write_activations(engine, job,
+                                         &(sumi_value_part){.value = features.value,
+                                                            .first = (uint64_t)features.row * width + offset,
+                                                            .count = piece},
+                                         prompt->features[e] + offset, error);
             }
             before += count;
         }
@@ -142,7 +153,9 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     if (request->start_latents != NULL) {
         const uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
         for (int32_t i = 0; i < job->progress.batch_count; i++)
-            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, request->start_latents, bytes);
+            write_value(engine, job,
+                        &(sumi_value_part){.value = pipeline->clean, .first = (uint64_t)i * bytes, .count = bytes},
+                        request->start_latents);
     }
     if (request->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
@@ -156,7 +169,8 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
         // The picture has the right size already, so this allocates nothing.
         sumi_pixels_to_rgb(&engine->heap, &picture, request->width, request->height, engine->workspace.values.data,
                            error));
-    write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
+    write_value(engine, job, &(sumi_value_part){.value = pipeline->pixels, .count = bytes},
+                engine->workspace.values.data);
     return SUMI_OK;
 }
 
@@ -206,8 +220,10 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
                                              blocks.latent, error);
     sumi_temporary_end(&temporary);
     if (result == SUMI_OK) {
-        write_value(engine, job, job->progress.entry->pipeline.mask, 0, blocks.latent,
-                    sumi_plan_job_latent_size(job) * sizeof(float));
+        write_value(engine, job,
+                    &(sumi_value_part){.value = job->progress.entry->pipeline.mask,
+                                       .count = sumi_plan_job_latent_size(job) * sizeof(float)},
+                    blocks.latent);
     }
     return result;
 }
@@ -245,7 +261,7 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     }
     const size_t pixels = (size_t)width * (size_t)height;
     sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->request.mask_feather, blocks.opacity);
-    write_value(engine, job, opacity, 0, blocks.opacity, pixels);
+    write_value(engine, job, &(sumi_value_part){.value = opacity, .count = pixels}, blocks.opacity);
     progress->mask_rows = 0;
     return SUMI_OK;
 }
@@ -288,7 +304,9 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
         const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
         if (job->request.goal == SUMI_GOAL_PROMPTS)
             memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
-        else write_value(engine, job, pipeline->reference_pixels[index], 0, workspace->first.data, bytes);
+        else
+            write_value(engine, job, &(sumi_value_part){.value = pipeline->reference_pixels[index], .count = bytes},
+                        workspace->first.data);
         return SUMI_OK;
     }
     if (stage == BEFORE_VISION) {
@@ -300,7 +318,9 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
     SUMI_TRY(resize_reference(engine, job, &args, &workspace->values, out_done, error));
     if (*out_done)
-        write_value(engine, job, vision, 0, workspace->values.data, (uint64_t)seen.width * (uint64_t)seen.height * 3);
+        write_value(engine, job,
+                    &(sumi_value_part){.value = vision, .count = (uint64_t)seen.width * (uint64_t)seen.height * 3},
+                    workspace->values.data);
     return SUMI_OK;
 }
 
@@ -382,11 +402,12 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
         sumi_torch_cpu_randn(&progress->generator.cpu, values, piece);
     }
     write_value(engine, job,
-                is_posterior                   ? pipeline->eps
-                : sumi_plan_job_has_start(job) ? pipeline->noise
-                                               : pipeline->x,
-                ((size_t)progress->cursor * count + offset) * sizeof(float), source != NULL ? source + offset : values,
-                piece * sizeof(float));
+                &(sumi_value_part){.value = is_posterior                 ? pipeline->eps
+                                          : sumi_plan_job_has_start(job) ? pipeline->noise
+                                                                         : pipeline->x,
+                                   .first = ((size_t)progress->cursor * count + offset) * sizeof(float),
+                                   .count = piece * sizeof(float)},
+                source != NULL ? source + offset : values);
     progress->drawn_values += piece;
     SUMI_ASSERT(progress->drawn_values <= total);
     *out_done = progress->drawn_values >= total;

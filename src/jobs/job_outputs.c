@@ -104,10 +104,10 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
 
 // ---- Submitted after the last slice ---------------------------------------------------------------------------------
 
-static void read_plan_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
-                            void* into, uint64_t bytes)
+static void read_value(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* bytes, void* into)
 {
-    engine->runner->functions->read(engine->runner, &job->progress.entry->plan, value, offset, into, bytes);
+    engine->runner->functions->read(engine->runner, &job->progress.entry->plan, bytes->value, bytes->first, into,
+                                    bytes->count);
 }
 
 sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value,
@@ -206,7 +206,8 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* sl
     const uint64_t bytes = (uint64_t)progress->batch_count * 3 * size * sizeof(float);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
     const float* rgb = engine->workspace.values.data;
-    read_plan_value(engine, job, progress->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
+    read_value(engine, job, &(sumi_value_part){.value = progress->entry->pipeline.preview, .count = bytes},
+               engine->workspace.values.data);
     const int32_t back = 1 - products->preview_front;
     // The previews of items in other batches are kept.
     if (progress->batch_count < job->request.item_count)
@@ -224,57 +225,76 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* sl
 
 // ---- After the run --------------------------------------------------------------------------------------------------
 
-// Reads activations as float32, from element `first` on. bfloat16 is read and converted in pieces of 8 KiB, which stay
-// in the L1 cache between the copy and the conversion.
-static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
-                             float* into, size_t count)
+// Reads elements of activations as float32. bfloat16 is read and converted in pieces of 8 KiB, which stay in the L1
+// cache between the copy and the conversion.
+static void read_activations(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* elements,
+                             float* into)
 {
+    const uint64_t first = elements->first;
+    const size_t count = (size_t)elements->count;
     SUMI_ASSERT(job->progress.entry->plan.activation_bytes == 4 || job->progress.entry->plan.activation_bytes == 2);
     if (job->progress.entry->plan.activation_bytes == 4) {
-        read_plan_value(engine, job, value, first * 4, into, count * 4);
+        read_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 4, .count = count * 4},
+                   into);
         return;
     }
     uint16_t halves[4096];
     for (size_t done = 0, piece; done < count; done += piece) {
         piece = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
-        read_plan_value(engine, job, value, (first + done) * 2, halves, piece * 2);
+        read_value(engine, job,
+                   &(sumi_value_part){.value = elements->value, .first = (first + done) * 2, .count = piece * 2},
+                   halves);
         sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, piece);
     }
 }
 
-// Rows [row, row + row_count) of an item's picture in the target's format.
-static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count,
-                      unsigned char* pixels)
+typedef struct picture_rows {
+    int32_t item;
+    int32_t first, count;
+} picture_rows;
+
+// Reads rows of an item's picture in the target's format.
+static void read_rows(sumi_engine* engine, const sumi_plan_job* job, picture_rows rows, unsigned char* pixels)
 {
+    const int32_t item = rows.item;
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
-    const size_t width = (size_t)job->request.width, count = width * (size_t)row_count, from = width * (size_t)row;
+    const size_t width = (size_t)job->request.width, count = width * (size_t)rows.count,
+                 from = width * (size_t)rows.first;
     const uint64_t first =
         ((uint64_t)(item - job->progress.batch_begin) * width * (uint64_t)job->request.height + from) * 3;
     const sumi_format format = job->request.items[item].target.format;
     if (format == SUMI_FORMAT_RGB8) {
-        read_plan_value(engine, job, pipeline->bytes, first, pixels, count * 3);
+        read_value(engine, job, &(sumi_value_part){.value = pipeline->bytes, .first = first, .count = count * 3},
+                   pixels);
     } else if (format == SUMI_FORMAT_RGB32F) {
         float* values = (float*)(void*)pixels; // aligned: `pixels` is memory of sumi
-        read_activations(engine, job, pipeline->picture, first, values, count * 3);
+        read_activations(engine, job,
+                         &(sumi_value_part){.value = pipeline->picture, .first = first, .count = count * 3}, values);
         for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
     } else if (format == SUMI_FORMAT_RGBA16F) {
         uint16_t* values = (uint16_t*)(void*)pixels; // aligned, as above
         float rgb[3 * 512];
         for (size_t done = 0, piece; done < count; done += piece) {
             piece = count - done < 512 ? count - done : 512;
-            read_activations(engine, job, pipeline->picture, first + 3 * done, rgb, 3 * piece);
+            read_activations(
+                engine, job,
+                &(sumi_value_part){.value = pipeline->picture, .first = first + 3 * done, .count = 3 * piece}, rgb);
             for (size_t i = 0; i < piece; i++, values += 4) {
                 for (int c = 0; c < 3; c++) values[c] = sumi_float_to_f16(rgb[3 * i + (size_t)c] * 0.5f + 0.5f);
                 values[3] = sumi_float_to_f16(1.0f);
             }
         }
     } else if (widens_on_device(engine, &job->request.items[item])) {
-        read_plan_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
+        read_value(engine, job,
+                   &(sumi_value_part){
+                       .value = pipeline->picture, .first = wide_offset(job, item) + from * 4, .count = count * 4},
+                   pixels);
     } else {
         // The RGB bytes are read into the last three quarters of the rows, then widened to four channels from the
         // front. The read position stays ahead of the write position.
         const unsigned char* rgb = pixels + count;
-        read_plan_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
+        read_value(engine, job, &(sumi_value_part){.value = pipeline->bytes, .first = first, .count = count * 3},
+                   pixels + count);
         for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
             const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
             pixels[0] = format == SUMI_FORMAT_BGRA8 ? b : r, pixels[1] = g;
@@ -283,19 +303,21 @@ static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t ite
     }
 }
 
-// Reads rows [row, row + row_count) to their places in the item's picture in host memory. Its rows have no gaps; with
-// bottom_up the last row comes first.
-static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
+// Reads rows to their places in the item's picture in host memory. Its rows have no gaps; with bottom_up the last row
+// comes first.
+static void read_picture(sumi_engine* engine, const sumi_plan_job* job, picture_rows rows)
 {
-    SUMI_ASSERT(item >= job->progress.batch_begin && item < job->progress.batch_begin + job->progress.batch_count);
-    SUMI_ASSERT(row >= 0 && row_count >= 1 && row + row_count <= job->request.height);
-    SUMI_ASSERT(job->request.items[item].pixels != NULL);
-    const sumi_target* target = &job->request.items[item].target;
+    SUMI_ASSERT(rows.item >= job->progress.batch_begin
+                && rows.item < job->progress.batch_begin + job->progress.batch_count);
+    SUMI_ASSERT(rows.first >= 0 && rows.count >= 1 && rows.first + rows.count <= job->request.height);
+    SUMI_ASSERT(job->request.items[rows.item].pixels != NULL);
+    const sumi_target* target = &job->request.items[rows.item].target;
     const size_t row_bytes = (size_t)job->request.width * (size_t)sumi_format_bytes(target->format);
-    unsigned char* pixels = job->request.items[item].pixels;
-    if (!target->bottom_up) read_rows(engine, job, item, row, row_count, pixels + (size_t)row * row_bytes);
-    for (int32_t r = row; r < row + row_count && target->bottom_up; r++)
-        read_rows(engine, job, item, r, 1, pixels + (size_t)(job->request.height - 1 - r) * row_bytes);
+    unsigned char* pixels = job->request.items[rows.item].pixels;
+    if (!target->bottom_up) read_rows(engine, job, rows, pixels + (size_t)rows.first * row_bytes);
+    for (int32_t r = rows.first; r < rows.first + rows.count && target->bottom_up; r++)
+        read_rows(engine, job, (picture_rows){.item = rows.item, .first = r, .count = 1},
+                  pixels + (size_t)(job->request.height - 1 - r) * row_bytes);
 }
 
 static sumi_result check_finite(const float* values, size_t count, const char* what, sumi_error* error)
@@ -321,8 +343,11 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
                          piece =
                              count - offset < SUMI_FEATURE_PIECE_VALUES ? count - offset : SUMI_FEATURE_PIECE_VALUES;
             float* into = job->products.prompt->features[e] + offset;
-            read_activations(engine, job, pipeline->features[0][e].value,
-                             (uint64_t)pipeline->features[0][e].row * width + offset, into, piece);
+            read_activations(engine, job,
+                             &(sumi_value_part){.value = pipeline->features[0][e].value,
+                                                .first = (uint64_t)pipeline->features[0][e].row * width + offset,
+                                                .count = piece},
+                             into);
             job->progress.moved_values += piece;
             *out_done = offset + piece == count && e + 1 == job->products.prompt->encoder_count;
             return check_finite(into, piece, "the prompt's features", error);
@@ -344,13 +369,15 @@ static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     const size_t count = sumi_plan_job_latent_values(job);
     float* latents = job->products.latents + (size_t)index * count;
-    read_plan_value(engine, job, request->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
-                    (uint64_t)(index - job->progress.batch_begin) * count * sizeof(float), latents,
-                    count * sizeof(float));
+    read_value(engine, job,
+               &(sumi_value_part){.value = request->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
+                                  .first = (uint64_t)(index - job->progress.batch_begin) * count * sizeof(float),
+                                  .count = count * sizeof(float)},
+               latents);
     if (request->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
     if (index == job->progress.batch_begin) {
         int32_t bad = 0;
-        read_plan_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
+        read_value(engine, job, &(sumi_value_part){.value = pipeline->not_finite, .count = sizeof bad}, &bad);
         if (bad != 0) {
             const bool is_given =
                 request->noise_values != NULL || request->start_latents != NULL || request->start_noise != NULL;
@@ -384,7 +411,7 @@ sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_job_slot* 
     if (job->request.goal == SUMI_GOAL_IMAGES && !sumi_job_item_has_device_target(&job->request.items[item])) {
         const int32_t remaining_rows = job->request.height - progress->row,
                       rows = output_rows(job) < remaining_rows ? output_rows(job) : remaining_rows;
-        read_picture(engine, job, item, progress->row, rows);
+        read_picture(engine, job, (picture_rows){.item = item, .first = progress->row, .count = rows});
         progress->row += rows;
         if (progress->row < job->request.height) return SUMI_OK;
         progress->row = 0;

@@ -104,9 +104,11 @@ static double predicted_share(const sumi_engine* engine, const sumi_plan_entry* 
          / (double)slice->predicted_us * count / op->range_count;
 }
 
-sumi_result sumi_piece_run(sumi_engine* engine, sumi_plan_entry* entry, const sumi_slice* slice, int32_t counter,
-                           double known_us, sumi_slice_cursor* cursor, bool* out_over, sumi_error* error)
+sumi_result sumi_piece_run(sumi_engine* engine, const sumi_cut_slice* cut, bool* out_over, sumi_error* error)
 {
+    sumi_plan_entry* entry = cut->entry;
+    const sumi_slice* slice = cut->slice;
+    sumi_slice_cursor* cursor = cut->cursor;
     SUMI_ASSERT(sumi_pump_is_locked(engine) && entry->range_us != NULL);
     uint64_t begin_ns = sumi_clock_ns();
     const double limit_us = sumi_frame_limits_slice_us(&engine->frame, engine->desc.max_slice_us, begin_ns);
@@ -120,7 +122,7 @@ sumi_result sumi_piece_run(sumi_engine* engine, sumi_plan_entry* entry, const su
         if (count < 1) count = 1;
         const int32_t op_index = slice->op_begin + cursor->op;
         const sumi_slice ranges = {op_index, op_index + 1, cursor->range, cursor->range + count, 0.0f};
-        SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, &ranges, counter, error));
+        SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, &ranges, cut->counter, error));
         const uint64_t end_ns = sumi_clock_ns();
         const double us =
             end_ns > begin_ns ? (double)(end_ns - begin_ns) * 1e-3 : 1e-3; // 0 means that nothing has run yet
@@ -128,7 +130,7 @@ sumi_result sumi_piece_run(sumi_engine* engine, sumi_plan_entry* entry, const su
         elapsed_us += us;
         const double share = predicted_share(engine, entry, slice, op, count);
         cursor->share += share;
-        cursor->believed_us += known_us > 0.0 ? known_us * share : us;
+        cursor->believed_us += cut->known_us > 0.0 ? cut->known_us * share : us;
         note_ranges(entry, op, count, us, cursor);
         *out_over = slice->op_begin + cursor->op == slice->op_end;
     }
@@ -208,7 +210,8 @@ sumi_result sumi_probe_run(sumi_engine* engine, sumi_plan_entry* entry, bool* ou
     bool is_over = true;
     if (op_index >= 0) {
         const sumi_slice op = {op_index, op_index + 1, 0, entry->plan.ops[op_index].range_count, 0.0f};
-        SUMI_TRY(sumi_piece_run(engine, entry, &op, 0, 0.0, &probe->cursor, &is_over, error));
+        const sumi_cut_slice cut = {.entry = entry, .slice = &op, .cursor = &probe->cursor};
+        SUMI_TRY(sumi_piece_run(engine, &cut, &is_over, error));
         is_over = is_over || probe->cursor.range >= entry->plan.ops[op_index].preparing_count + RANGES;
         if (is_over) note_ratio(engine, entry, op_index);
     }

@@ -17,9 +17,17 @@
 // Predicted time of the shortest piece that can run next.
 double sumi_piece_predict_us(const sumi_engine* engine, const sumi_plan_entry* entry, const sumi_slice* slice,
                              const sumi_slice_cursor* cursor);
-// Runs the next piece. known_us: the time of the whole slice; 0: not known. *out_over: the slice has ended.
-sumi_result sumi_piece_run(sumi_engine* engine, sumi_plan_entry* entry, const sumi_slice* slice, int32_t counter,
-                           double known_us, sumi_slice_cursor* cursor, bool* out_over, sumi_error* error);
+
+// A slice that runs in pieces.
+typedef struct sumi_cut_slice {
+    sumi_plan_entry* entry;
+    const sumi_slice* slice; // of the plan of the entry
+    int32_t counter;         // passed to the runner
+    double known_us;         // time of the whole slice; 0: not known
+    sumi_slice_cursor* cursor;
+} sumi_cut_slice;
+// Runs the next piece, and moves the cursor. *out_over: the slice has ended.
+sumi_result sumi_piece_run(sumi_engine* engine, const sumi_cut_slice* cut, bool* out_over, sumi_error* error);
 
 // ---- Before a plan runs for the first time --------------------------------------------------------------------------
 //

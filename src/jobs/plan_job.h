@@ -69,6 +69,12 @@ typedef enum sumi_phase {
     SUMI_PHASE_OUTPUT
 } sumi_phase;
 
+// A part of a value of the plan: bytes, or elements of activations.
+typedef struct sumi_value_part {
+    sumi_value value;
+    uint64_t first, count;
+} sumi_value_part;
+
 // What the host program asked for. Submit fills it and nothing changes it afterwards, except the members of prompts and
 // items that are noted above. Arrays lie in the blocks of the job slot.
 typedef struct sumi_job_request {

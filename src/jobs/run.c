@@ -426,8 +426,12 @@ static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice*
     }
     const bool is_known = entry->slice_us[entry->kind_first[slice->index]] > 0.0f;
     const sumi_slice_cursor before = run->cursor;
-    SUMI_TRY(sumi_piece_run(engine, entry, plan_slice, slice->counter, is_known ? (double)slice->predicted_us : 0.0,
-                            &run->cursor, &slice->is_submitted, error));
+    const sumi_cut_slice cut = {.entry = entry,
+                                .slice = plan_slice,
+                                .counter = slice->counter,
+                                .known_us = is_known ? (double)slice->predicted_us : 0.0,
+                                .cursor = &run->cursor};
+    SUMI_TRY(sumi_piece_run(engine, &cut, &slice->is_submitted, error));
     slice->us = run->cursor.us;
     slice->piece_us = run->cursor.us - before.us;
     slice->piece_believed_us = run->cursor.believed_us - before.believed_us;
