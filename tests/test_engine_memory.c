@@ -34,19 +34,17 @@ TEST(an_image_resized_in_pieces_has_the_same_bits)
                              &(sumi_resized_pixels){whole, cases[i].width, cases[i].height, cases[i].filter}, &error),
                          SUMI_OK);
         const sumi_resize_args args = {&picture, cases[i].width, cases[i].height, cases[i].filter};
-        sumi_workspace workspace = {0};
+        sumi_workspace workspace = {.heap = &heap};
         sumi_resize resize = {0};
         int steps = 1;
-        bool is_done = false;
-        while (sumi_resize_advance(&heap, &workspace, &args, &resize, &is_done, &resized, &error) == SUMI_OK
-               && !is_done)
+        while (sumi_resize_advance(&workspace, &args, &resize, &resized, &error) == SUMI_OK && resized.data == NULL)
             steps++;
         CHECK(workspace.intermediate.bytes + workspace.picture.bytes + workspace.values.bytes
               <= sumi_resize_bytes(&args));
-        CHECK(is_done && (cases[i].from_width <= 64 || steps > 1));
+        CHECK(resized.data != NULL && (cases[i].from_width <= 64 || steps > 1));
         CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &resized, cases[i].width, cases[i].height, pieces, &error), SUMI_OK);
         CHECK(memcmp(whole, pieces, pixels * 3) == 0);
-        sumi_workspace_close(&heap, &workspace);
+        sumi_workspace_close(&workspace);
         free(source), free(whole), free(pieces);
     }
     CHECK_NUMBER(heap.allocated_bytes, 0);

@@ -199,6 +199,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             atomic_store(&engine->heap.allocated_bytes, atomic_load(&first.allocated_bytes));
             atomic_store(&engine->heap.peak, atomic_load(&first.peak));
             atomic_store(&engine->heap.count, atomic_load(&first.count));
+            engine->workspace.heap = &engine->heap;
             copy_desc(engine, desc);
             sumi_process_mark_init(&engine->callers.process);
             engine->memory.host_limit = desc->memory_budget_bytes;
@@ -247,7 +248,7 @@ void sumi_engine_destroy(sumi_engine* engine)
         sumi_pictures_close(engine);
         sumi_pump_unlock(engine);
     }
-    sumi_workspace_close(heap, &engine->workspace);
+    sumi_workspace_close(&engine->workspace);
     sumi_block_free(heap, &engine->cache.key);
     if (engine->runner != NULL) engine->runner->functions->destroy(engine->runner);
     sumi_workers_destroy(engine->workers);

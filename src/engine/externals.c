@@ -158,8 +158,8 @@ static sumi_result check_semaphore(const sumi_engine* engine, const sumi_sync* s
     return SUMI_OK;
 }
 
-sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* target, const char* name, int32_t width,
-                                int32_t height, sumi_error* error)
+sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* target, const char* name, sumi_size size,
+                                sumi_error* error)
 {
     SUMI_REFUSE(engine->runner->interop == NULL, SUMI_NOT_SUPPORTED,
                 "%s.external: the CPU backend has no externals; give host_memory", name);
@@ -172,9 +172,9 @@ sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* ta
                 "%s has external and another place: give one of them", name);
     SUMI_REFUSE(target->format != import->format || target->row_bytes != 0, SUMI_INVALID_ARGUMENT,
                 "%s: its format must be the external's (%d), and row_bytes is 0", name, (int)import->format);
-    SUMI_REFUSE(import->width != width || import->height != height, SUMI_INVALID_ARGUMENT,
-                "%s.external is %d x %d, the image %d x %d", name, (int)import->width, (int)import->height, (int)width,
-                (int)height);
+    SUMI_REFUSE(import->width != size.width || import->height != size.height, SUMI_INVALID_ARGUMENT,
+                "%s.external is %d x %d, the image %d x %d", name, (int)import->width, (int)import->height,
+                (int)size.width, (int)size.height);
     SUMI_REFUSE(is_ordered_by_api(import->kind) && (target->wait.semaphore != NULL || target->signal.semaphore != NULL),
                 SUMI_INVALID_ARGUMENT, "%s has wait or signal: this kind of external is ordered by its API", name);
     SUMI_REFUSE(!is_ordered_by_api(import->kind) && target->signal.semaphore == NULL, SUMI_INVALID_ARGUMENT,

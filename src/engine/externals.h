@@ -5,8 +5,8 @@
 
 // Checks a target that has an external: that it fits an image of this size, that its semaphores are semaphores, and
 // that no job has it. `name` is the target's in messages.
-sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* target, const char* name, int32_t width,
-                                int32_t height, sumi_error* error);
+sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* target, const char* name, sumi_size size,
+                                sumi_error* error);
 // Submits the copy of an image (a preview: from the pinned memory) into the target's external, with its wait and
 // signal.
 sumi_result sumi_external_copy(sumi_engine* engine, const sumi_target* target, bool is_preview, sumi_error* error);

@@ -218,7 +218,7 @@ static sumi_result check_external(const sumi_engine* engine, const sumi_image_de
     const sumi_target* target = &desc->targets[i];
     char name[32];
     snprintf(name, sizeof name, "targets[%d]", (int)i);
-    SUMI_TRY(sumi_external_check(engine, target, name, desc->width, desc->height, error));
+    SUMI_TRY(sumi_external_check(engine, target, name, (sumi_size){desc->width, desc->height}, error));
     for (int32_t k = 0; k < i; k++)
         SUMI_REFUSE(desc->targets[k].external == target->external, SUMI_INVALID_ARGUMENT,
                     "targets[%d].external is that of targets[%d], too", (int)i, (int)k);

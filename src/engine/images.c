@@ -62,14 +62,14 @@ static sumi_result query_memory(sumi_engine* engine, const sumi_image_desc* desc
     sumi_heap* heap = &query->heap;
     sumi_plan_job* job = &query->job;
     SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, &job->request, error));
+    const sumi_planning planning = {.workspace = &query->workspace, .model = desc->model, .job = job};
     for (int32_t i = 0; i < job->request.prompt_count; i++) {
         bool is_done;
-        SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, UINT64_MAX, &is_done, error));
+        SUMI_TRY(sumi_plan_job_tokenise(&planning, i, UINT64_MAX, &is_done, error));
         SUMI_ASSERT(is_done);
     }
     sumi_plan_request request;
-    SUMI_TRY(
-        sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->request.step_count, &request, error));
+    SUMI_TRY(sumi_plan_job_request(&planning, job->request.step_count, &request, error));
     const uint64_t held_bytes_before = atomic_load(&heap->allocated_bytes);
     SUMI_TRY(sumi_plan_entry_write_for_query(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->allocated_bytes) - held_bytes_before + query->lists.bytes + query->input.bytes
@@ -101,11 +101,12 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc
     memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
+    query->workspace.heap = &query->heap;
     sumi_result result = query_memory(engine, &resolved_desc, query, out, error);
     // If no form of the plan fits the memory limit, this is what the smallest form needs.
     const uint64_t needed = query->entry.need.device_bytes;
     sumi_plan_entry_close(&query->heap, &query->entry);
-    sumi_workspace_close(&query->heap, &query->workspace);
+    sumi_workspace_close(&query->workspace);
     sumi_block_free(&query->heap, &query->lists);
     sumi_block_free(&query->heap, &query->input);
     sumi_free(&engine->heap, query);
@@ -246,7 +247,8 @@ static sumi_result show_preview(sumi_engine* engine, sumi_job handle, int32_t it
     SUMI_REFUSE(target == NULL || target->external == NULL, SUMI_INVALID_ARGUMENT,
                 "sumi_job_show_preview: target or its external is NULL");
     const sumi_external* external = target->external;
-    SUMI_TRY(sumi_external_check(engine, target, "target", external->import.width, external->import.height, error));
+    SUMI_TRY(sumi_external_check(engine, target, "target", (sumi_size){external->import.width, external->import.height},
+                                 error));
     SUMI_REFUSE(external->import.staging == 0, SUMI_INVALID_ARGUMENT,
                 "target.external was imported without takes_previews");
     if (engine->runner->interop->is_copying(engine->runner, &external->import))

@@ -78,8 +78,9 @@ void sumi_temporary_end(sumi_temporary* temporary)
                              &unused);
 }
 
-void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
+void sumi_workspace_close(sumi_workspace* workspace)
 {
+    sumi_heap* heap = workspace->heap;
     sumi_prompt_reader_destroy(workspace->reader);
     workspace->reader = NULL;
     sumi_block_free(heap, &workspace->ids);

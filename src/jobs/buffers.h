@@ -47,6 +47,7 @@ void sumi_temporary_end(sumi_temporary* temporary);
 // Memory that a job needs only while it runs. There is one workspace in the engine, for the job that runs, and one in
 // each memory query (sumi_image_memory).
 typedef struct sumi_workspace {
+    sumi_heap* heap;   // of the blocks
     sumi_block ids;    // token ids of all prompts (sumi_plan_job_ids)
     sumi_block tables; // sigmas, solver rows, times, and the lists of the plan request (job_request.c)
     sumi_block values; // values that are copied to or from the arena: noise, pictures, features, masks, previews
@@ -56,7 +57,7 @@ typedef struct sumi_workspace {
     sumi_prompt_reader* reader; // of the text that becomes tokens; NULL: no text was read yet
     sumi_block temporary;       // the block of a sumi_temporary, for functions of other module folders that allocate
 } sumi_workspace;
-void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace);
+void sumi_workspace_close(sumi_workspace* workspace); // keeps the heap
 
 // ---- Pictures -------------------------------------------------------------------------------------------------------
 //

@@ -80,9 +80,10 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
 }
 
 // Writes the token ids of the prompts that the plan encodes, and the times and solver rows of all evaluations.
-static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
+static void write_ids_and_steps(sumi_engine* engine, sumi_job_slot* slot)
 {
-    const sumi_plan_job* job = &slot->u.plan_job;
+    sumi_plan_job* job = &slot->u.plan_job;
+    const sumi_planning planning = {.workspace = &engine->workspace, .model = slot->model, .job = job};
     const sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(progress->plan_prompt_count <= job->request.prompt_count);
     const sumi_pipeline* pipeline = &progress->entry->pipeline;
@@ -94,8 +95,7 @@ static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
             // The prompt's first tokens are missing here if they are equal to those of the first prompt: the plan
             // computes shared tokens once (shared_tokens in job_request.c).
             const int32_t skipped = prompt->token_count[e] - ids.count;
-            const int32_t* from =
-                sumi_plan_job_ids(&engine->workspace, slot->model, job, progress->plan_prompts[p], e) + skipped;
+            const int32_t* from = sumi_plan_job_ids(&planning, progress->plan_prompts[p], e) + skipped;
             write_value(engine, job,
                         &(sumi_value_part){.value = ids.value,
                                            .first = (uint64_t)ids.row * sizeof *from,
@@ -160,8 +160,8 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     if (request->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
     const sumi_resize_args resize = {&request->start_image, request->width, request->height, SUMI_FILTER_LANCZOS};
-    SUMI_TRY(sumi_resize_advance(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done, &picture,
-                                 error));
+    SUMI_TRY(sumi_resize_advance(&engine->workspace, &resize, &job->progress.resize, &picture, error));
+    *out_done = picture.data != NULL;
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)request->width * (uint64_t)request->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
@@ -208,8 +208,8 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
     // that in one piece; masks without alpha are resized here in several pieces.
     if (request->mask.channel_count != 4) {
         const sumi_resize_args resize = {&request->mask, request->width, request->height, SUMI_FILTER_LANCZOS};
-        SUMI_TRY(sumi_resize_advance(&engine->heap, &engine->workspace, &resize, &job->progress.resize, out_done,
-                                     &picture, error));
+        SUMI_TRY(sumi_resize_advance(&engine->workspace, &resize, &job->progress.resize, &picture, error));
+        *out_done = picture.data != NULL;
         if (!*out_done) return SUMI_OK;
     }
     mask_blocks blocks;
@@ -274,8 +274,8 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
                                     sumi_block* block, bool* out_done, sumi_error* error)
 {
     sumi_pixels picture;
-    SUMI_TRY(
-        sumi_resize_advance(&engine->heap, &engine->workspace, args, &job->progress.resize, out_done, &picture, error));
+    SUMI_TRY(sumi_resize_advance(&engine->workspace, args, &job->progress.resize, &picture, error));
+    *out_done = picture.data != NULL;
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference image", error));

@@ -38,6 +38,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
     sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(slot == engine->jobs.running && progress->batch_begin >= 0);
+    const sumi_planning planning = {.workspace = &engine->workspace, .model = slot->model, .job = job};
     sumi_plan_request request;
     if (!job->shortage.has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
     job->shortage.has_reviewed = true;
@@ -45,8 +46,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
     // The number of steps is decided with the first batch, and not again when a paused job continues.
     const bool is_new = progress->batch_begin == 0 && job->saved.evaluation == 0;
     if (is_new) progress->decided_steps = job->request.step_count;
-    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, progress->decided_steps,
-                                   &request, error));
+    SUMI_TRY(sumi_plan_job_request(&planning, progress->decided_steps, &request, error));
     SUMI_TRY(sumi_plan_get(engine, &request, &progress->entry, error));
     if (job->request.deadline_ms > 0 && is_new) {
         int32_t steps = sumi_deadline_step_count(engine, slot, job->request.step_count);
@@ -56,8 +56,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
                      (int)steps, (int)job->request.step_count);
             sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
             progress->decided_steps = steps;
-            SUMI_TRY(
-                sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
+            SUMI_TRY(sumi_plan_job_request(&planning, steps, &request, error));
             SUMI_TRY(sumi_plan_get(engine, &request, &progress->entry, error));
         }
     }
@@ -153,14 +152,12 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->jobs.draining != NULL);
     sumi_plan_job* job = &slot->u.plan_job;
+    const sumi_planning planning = {.workspace = &engine->workspace, .model = slot->model, .job = job};
     sumi_plan_request request;
     sumi_error none = {0};
     // With a deadline the job may need another plan, for fewer steps.
     if (job->request.deadline_ms > 0 || !sumi_run_is_only_draining(engine)) return false;
-    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->request.step_count, &request,
-                              &none)
-        != SUMI_OK)
-        return false;
+    if (sumi_plan_job_request(&planning, job->request.step_count, &request, &none) != SUMI_OK) return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
     if (entry == NULL) return false;
     const bool is_limited = engine->shortage.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
@@ -192,6 +189,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->status.state == SUMI_JOB_RUNNING);
     sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
+    const sumi_planning planning = {.workspace = &engine->workspace, .model = slot->model, .job = job};
     bool is_over = false;
     sumi_result result;
     sumi_yield yield = SUMI_YIELD_NOT_NOW;
@@ -205,8 +203,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     switch (progress->phase) {
     case SUMI_PHASE_TEXT:
         if (progress->cursor < job->request.prompt_count) {
-            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, progress->cursor,
-                                            TEXT_WORK, &is_over, error));
+            SUMI_TRY(sumi_plan_job_tokenise(&planning, progress->cursor, TEXT_WORK, &is_over, error));
             if (!is_over) return SUMI_OK;
         }
         if (++progress->cursor < job->request.prompt_count) return SUMI_OK;

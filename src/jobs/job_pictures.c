@@ -91,29 +91,31 @@ static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* wor
     return SUMI_OK;
 }
 
-sumi_result sumi_resize_advance(sumi_heap* heap, sumi_workspace* workspace, const sumi_resize_args* args,
-                                sumi_resize* resize, bool* out_done, sumi_pixels* out_picture, sumi_error* error)
+sumi_result sumi_resize_advance(sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize,
+                                sumi_pixels* out_picture, sumi_error* error)
 {
     const sumi_pixels* source = args->source;
     const int32_t width = args->width, height = args->height, channels = channels_of(args);
     SUMI_ASSERT(width > 0 && height > 0 && resize->row >= 0 && resize->column >= 0);
     SUMI_ASSERT(source->data != NULL && source->data != workspace->picture.data
                 && source->data != workspace->intermediate.data && source->data != workspace->values.data);
-    *out_done = source->width == width && source->height == height;
-    *out_picture = *source;
-    if (*out_done) return SUMI_OK;
+    if (source->width == width && source->height == height) {
+        *out_picture = *source;
+        return SUMI_OK;
+    }
+    *out_picture = (sumi_pixels){0};
     const uint64_t row = (uint64_t)width * (uint64_t)channels;
-    SUMI_TRY(sumi_block_reserve(heap, &workspace->intermediate, row * (uint64_t)source->height,
+    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->intermediate, row * (uint64_t)source->height,
                                 "an image between two passes of its resize", error));
-    SUMI_TRY(sumi_block_reserve(heap, &workspace->picture, row * (uint64_t)height, "a resized image", error));
+    SUMI_TRY(
+        sumi_block_reserve(workspace->heap, &workspace->picture, row * (uint64_t)height, "a resized image", error));
     sumi_temporary temporary;
-    sumi_temporary_begin(&temporary, heap, &workspace->temporary);
+    sumi_temporary_begin(&temporary, workspace->heap, &workspace->temporary);
     sumi_result result = resize->row < source->height ? resize_rows(&temporary, workspace, args, resize, error)
                                                       : resize_columns(&temporary, workspace, args, resize, error);
     sumi_temporary_end(&temporary);
     SUMI_TRY(result);
     if (resize->column < width) return SUMI_OK;
-    *out_done = true;
     *out_picture = (sumi_pixels){workspace->picture.data, width, height, width * channels, channels};
     *resize = (sumi_resize){0, 0};
     return SUMI_OK;

@@ -25,11 +25,11 @@ typedef struct sumi_resize {
     int32_t row, column;
 } sumi_resize;
 
-// Resizes some rows, then some columns, of the source. When *out_done becomes true, *out_picture is the result, with 1
-// or 3 channels, in the workspace's block `picture`. A source that already has the right size is its own result. The
-// bits are those of one call of sumi_pixels_resize.
-sumi_result sumi_resize_advance(sumi_heap* heap, struct sumi_workspace* workspace, const sumi_resize_args* args,
-                                sumi_resize* resize, bool* out_done, sumi_pixels* out_picture, sumi_error* error);
+// Resizes some rows, then some columns, of the source. After the last piece out_picture->data is not NULL, and
+// *out_picture is the result, with 1 or 3 channels, in the workspace's block `picture`. A source that already has the
+// right size is its own result. The bits are those of one call of sumi_pixels_resize.
+sumi_result sumi_resize_advance(struct sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize,
+                                sumi_pixels* out_picture, sumi_error* error);
 // Bytes that the workspace's blocks need for such a resize, without `temporary`.
 uint64_t sumi_resize_bytes(const sumi_resize_args* args);
 

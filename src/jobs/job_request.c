@@ -22,25 +22,27 @@ static int32_t max_ids(const sumi_model* model, const sumi_plan_job* job)
     return model->info.max_prompt_tokens + sumi_references_tokens(&job->request.references);
 }
 
-int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
-                           int32_t prompt, int32_t encoder)
+int32_t* sumi_plan_job_ids(const sumi_planning* planning, int32_t prompt, int32_t encoder)
 {
+    const sumi_model* model = planning->model;
     SUMI_ASSERT(prompt >= 0 && encoder >= 0 && encoder < model->info.text_encoder_count);
     size_t list_index = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
-    return (int32_t*)workspace->ids.data + list_index * (size_t)max_ids(model, job);
+    return (int32_t*)planning->workspace->ids.data + list_index * (size_t)max_ids(model, planning->job);
 }
 
 // Begins to read the prompt for the next text encoder.
-static sumi_result begin_reading(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
-                                 int32_t prompt, sumi_error* error)
+static sumi_result begin_reading(const sumi_planning* planning, int32_t prompt, sumi_error* error)
 {
+    sumi_workspace* workspace = planning->workspace;
+    sumi_model* model = planning->model;
+    sumi_plan_job* job = planning->job;
     const int32_t max_count = max_ids(model, job), encoder = job->progress.text_encoder;
     // The size is the same for every prompt of the job, so the block grows at most with the first one and keeps its
     // content.
     const uint64_t bytes = (uint64_t)job->request.prompt_count * (uint64_t)model->info.text_encoder_count
                          * (uint64_t)max_count * sizeof(int32_t);
-    SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
-    if (workspace->reader == NULL) SUMI_TRY(sumi_prompt_reader_create(heap, error, &workspace->reader));
+    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->ids, bytes, "token ids", error));
+    if (workspace->reader == NULL) SUMI_TRY(sumi_prompt_reader_create(workspace->heap, error, &workspace->reader));
     sumi_job_prompt* p = &job->request.prompts[prompt];
     for (int32_t i = 0; i < job->request.references.count; i++)
         job->progress.picture_tokens[i] = job->request.references.list[i].sizes.tokens;
@@ -49,7 +51,7 @@ static sumi_result begin_reading(sumi_heap* heap, sumi_workspace* workspace, sum
                                    .picture_tokens = job->progress.picture_tokens,
                                    .picture_count = job->request.references.count};
     // Only the ids of the first encoder have places for the references.
-    const sumi_prompt_ids ids = {.ids = sumi_plan_job_ids(workspace, model, job, prompt, encoder),
+    const sumi_prompt_ids ids = {.ids = sumi_plan_job_ids(planning, prompt, encoder),
                                  .capacity = max_count,
                                  .picture_rows = encoder == 0 ? p->picture_row : job->progress.other_picture_rows};
     SUMI_TRY(sumi_prompt_reader_begin(workspace->reader, model->network, encoder, &text, &ids, error));
@@ -57,18 +59,20 @@ static sumi_result begin_reading(sumi_heap* heap, sumi_workspace* workspace, sum
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
-                                   int32_t prompt, uint64_t max_work, bool* out_done, sumi_error* error)
+sumi_result sumi_plan_job_tokenise(const sumi_planning* planning, int32_t prompt, uint64_t max_work, bool* out_done,
+                                   sumi_error* error)
 {
+    sumi_workspace* workspace = planning->workspace;
+    sumi_plan_job* job = planning->job;
     sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(prompt >= 0 && prompt < job->request.prompt_count);
     sumi_job_prompt* p = &job->request.prompts[prompt];
     uint64_t work = 0;
     if (progress->text_encoder == 0 && !progress->is_reading) p->cut_tokens = 0;
-    while (p->text != NULL && progress->text_encoder < model->info.text_encoder_count) {
+    while (p->text != NULL && progress->text_encoder < planning->model->info.text_encoder_count) {
         *out_done = false;
         if (work >= max_work) return SUMI_OK;
-        if (!progress->is_reading) SUMI_TRY(begin_reading(heap, workspace, model, job, prompt, error));
+        if (!progress->is_reading) SUMI_TRY(begin_reading(planning, prompt, error));
         sumi_prompt_reader* reader = workspace->reader;
         const uint64_t before = sumi_prompt_reader_work(reader);
         bool is_read;
@@ -183,9 +187,11 @@ int32_t sumi_plan_job_first_step(const sumi_plan_job* job, int32_t step_count)
 
 // Fills the tables of sigmas, solver rows, guidance and times, and the members of the pipeline request that depend on
 // them.
-static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
-                                  const request_tables* tables, sumi_pipeline_request* p, sumi_error* error)
+static sumi_result write_schedule(const sumi_planning* planning, int32_t step_count, const request_tables* tables,
+                                  sumi_pipeline_request* p, sumi_error* error)
 {
+    sumi_model* model = planning->model;
+    sumi_plan_job* job = planning->job;
     sumi_job_progress* progress = &job->progress;
     const sumi_job_request* request = &job->request;
     SUMI_ASSERT(step_count >= 1);
@@ -245,29 +251,32 @@ static void list_references(const sumi_plan_job* job, bool encodes_text, sumi_pi
 
 // The number of first tokens that the plan computes once for all its prompts. It is the number for which this pays off,
 // or 0 if the prompts' ids differ within these tokens.
-static int32_t shared_tokens(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
-                             const sumi_pipeline_request* request, int32_t encoder)
+static int32_t shared_tokens(const sumi_planning* planning, const sumi_pipeline_request* request, int32_t encoder)
 {
-    const int32_t shared = sumi_pipeline_shared(model->network, request, encoder);
+    const sumi_plan_job* job = planning->job;
+    const int32_t shared = sumi_pipeline_shared(planning->model->network, request, encoder);
     const int32_t* first = NULL;
     for (int32_t i = 0; i < job->progress.plan_prompt_count && shared > 0; i++) {
         if (request->prompts[i].has_features) continue;
-        const int32_t* ids = sumi_plan_job_ids(workspace, model, job, job->progress.plan_prompts[i], encoder);
+        const int32_t* ids = sumi_plan_job_ids(planning, job->progress.plan_prompts[i], encoder);
         if (first == NULL) first = ids;
         else if (memcmp(first, ids, (size_t)shared * sizeof *ids) != 0) return 0;
     }
     return shared;
 }
 
-sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
-                                  int32_t step_count, sumi_plan_request* out_request, sumi_error* error)
+sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_count, sumi_plan_request* out_request,
+                                  sumi_error* error)
 {
+    sumi_workspace* workspace = planning->workspace;
+    sumi_model* model = planning->model;
+    sumi_plan_job* job = planning->job;
     sumi_job_progress* progress = &job->progress;
     const sumi_job_request* request = &job->request;
     request_tables tables;
     sumi_packer packer = {NULL, 0};
     pack_tables(&packer, job, step_count, &tables);
-    SUMI_TRY(sumi_block_reserve(heap, &workspace->tables, packer.used, "a job's tables", error));
+    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->tables, packer.used, "a job's tables", error));
     packer = (sumi_packer){workspace->tables.data, 0};
     pack_tables(&packer, job, step_count, &tables);
 
@@ -289,7 +298,7 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     progress->plan_prompt_count = 0;
     for (int32_t i = 0; i < request->prompt_count; i++) tables.plan_prompts[progress->plan_prompt_count++] = i;
     if (request->goal == SUMI_GOAL_IMAGES) {
-        SUMI_TRY(write_schedule(model, job, step_count, &tables, p, error));
+        SUMI_TRY(write_schedule(planning, step_count, &tables, p, error));
         p->starts_from_image = request->start_image.data != NULL;
         p->starts_from_latents = request->start_latents != NULL;
         p->inpaints = request->mask.data != NULL;
@@ -308,7 +317,7 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     list_references(job, encodes_text, p, tables.references);
     SUMI_ASSERT(p->prompt_count == progress->plan_prompt_count);
     for (int32_t e = 0; e < model->info.text_encoder_count && encodes_text; e++)
-        p->shared_tokens[e] = shared_tokens(workspace, model, job, p, e);
+        p->shared_tokens[e] = shared_tokens(planning, p, e);
     out_request->model = model;
     out_request->loras = request->loras;
     out_request->lora_scales = request->lora_scales;
