@@ -10,7 +10,6 @@
 #include "interop/interop.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
-#include "jobs/job_outputs.h"
 #include "jobs/objects.h"
 #include "jobs/pump.h"
 #include "pictures/pixels.h"

@@ -4,7 +4,6 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "jobs/engine_state.h"
-#include "jobs/job_memory.h"
 #include "models/prompt_reader.h"
 #include <stdatomic.h>
 #include <string.h>

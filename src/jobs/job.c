@@ -7,8 +7,8 @@
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job_memory.h"
-#include "jobs/job_outputs.h"
 #include "jobs/log.h"
+#include "jobs/objects.h"
 #include "jobs/plan_job.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -157,6 +157,48 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job handle, sumi_j
     return SUMI_OK;
 }
 
+// ---- Targets --------------------------------------------------------------------------------------------------------
+
+static bool uses(const sumi_target* target, const sumi_external* external)
+{
+    return target->external != NULL
+        && (target->external == external || target->wait.semaphore == external || target->signal.semaphore == external);
+}
+
+static void forget_externals(sumi_target* target)
+{
+    target->external = target->wait.semaphore = target->signal.semaphore = NULL;
+}
+
+void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
+{
+    for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
+        sumi_target* target = &job->request.items[i].target;
+        if (target->external != NULL) atomic_store(&target->external->is_used, is_used);
+        // The host program may release the external while the job slot still exists.
+        if (!is_used) forget_externals(target);
+    }
+}
+
+// Whether a target of the job names the external, as memory or as a semaphore.
+static bool targets_external(const sumi_plan_job* job, const sumi_external* external)
+{
+    for (int32_t i = 0; i < job->request.item_count; i++) {
+        if (uses(&job->request.items[i].target, external)) return true;
+    }
+    return false;
+}
+
+void sumi_plan_job_forget_external(sumi_plan_job* job, const sumi_external* external)
+{
+    for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
+        sumi_target* target = &job->request.items[i].target;
+        if (!uses(target, external)) continue;
+        atomic_store(&target->external->is_used, false);
+        forget_externals(target);
+    }
+}
+
 // ---- Ending a job ---------------------------------------------------------------------------------------------------
 
 // The arguments of the completion callback, copied because another thread may fetch or discard the job before the call.
@@ -264,7 +306,7 @@ static bool uses_lora(const sumi_job_slot* slot, const sumi_lora* lora)
 
 static bool uses_external(const sumi_job_slot* slot, const sumi_external* external)
 {
-    return slot->kind == SUMI_JOB_KIND_IMAGES && sumi_plan_job_uses_external(&slot->u.plan_job, external);
+    return slot->kind == SUMI_JOB_KIND_IMAGES && targets_external(&slot->u.plan_job, external);
 }
 
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,

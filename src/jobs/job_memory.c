@@ -2,7 +2,6 @@
 #include "base/assert.h"
 #include "base/result.h"
 #include "jobs/engine_state.h"
-#include "jobs/job.h"
 #include "jobs/log.h"
 #include "jobs/pause.h"
 #include "jobs/plan_cache.h"

@@ -7,8 +7,6 @@
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
-#include "jobs/job_memory.h"
-#include "jobs/job_pictures.h"
 #include "jobs/objects.h"
 #include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
@@ -22,7 +20,6 @@
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
@@ -428,45 +425,4 @@ double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* j
             pieces = (job->request.height + output_rows(job) - 1) / output_rows(job);
     }
     return engine->overhead_us[SUMI_OVERHEAD_OUTPUT] * pieces;
-}
-
-// ---- Targets --------------------------------------------------------------------------------------------------------
-
-static bool uses(const sumi_target* target, const sumi_external* external)
-{
-    return target->external != NULL
-        && (target->external == external || target->wait.semaphore == external || target->signal.semaphore == external);
-}
-
-static void forget_externals(sumi_target* target)
-{
-    target->external = target->wait.semaphore = target->signal.semaphore = NULL;
-}
-
-void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
-{
-    for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
-        sumi_target* target = &job->request.items[i].target;
-        if (target->external != NULL) atomic_store(&target->external->is_used, is_used);
-        // The host program may release the external while the job slot still exists.
-        if (!is_used) forget_externals(target);
-    }
-}
-
-bool sumi_plan_job_uses_external(const sumi_plan_job* job, const sumi_external* external)
-{
-    for (int32_t i = 0; i < job->request.item_count; i++) {
-        if (uses(&job->request.items[i].target, external)) return true;
-    }
-    return false;
-}
-
-void sumi_plan_job_forget_external(sumi_plan_job* job, const sumi_external* external)
-{
-    for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
-        sumi_target* target = &job->request.items[i].target;
-        if (!uses(target, external)) continue;
-        atomic_store(&target->external->is_used, false);
-        forget_externals(target);
-    }
 }

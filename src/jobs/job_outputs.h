@@ -33,17 +33,4 @@ sumi_result sumi_plan_job_read_output(sumi_engine* engine, const struct sumi_job
                                       bool* out_done, sumi_error* error);
 // Predicted time of the pump's thread for the output of one item, in microseconds: the longest of the job's items.
 double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job);
-
-// ---- Targets --------------------------------------------------------------------------------------------------------
-//
-// The externals that the targets of an image job name. A job marks them as used from its submission to its fetch or
-// discard. The host program may release an external meanwhile; the job then forgets it.
-
-// Marks the externals of the job's targets as used by a job. is_used false: as not used any more, and the job forgets
-// them. Called by the thread that submits, and by the one that drops the job.
-void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used);
-// Whether a target of the job names the external, as memory or as a semaphore.
-bool sumi_plan_job_uses_external(const sumi_plan_job* job, const sumi_external* external);
-// Forgets the targets that name it. The caller holds the pump lock.
-void sumi_plan_job_forget_external(sumi_plan_job* job, const sumi_external* external);
 #endif

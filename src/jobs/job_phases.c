@@ -195,7 +195,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     sumi_yield yield = SUMI_YIELD_NOT_NOW;
     turn->stage = SUMI_STAGE_PREPARE;
     if ((slot->must_yield || job->saved.is_pending) && slot == engine->jobs.running)
-        SUMI_TRY(sumi_plan_job_save(engine, slot, &yield, error));
+        SUMI_TRY(sumi_plan_job_save(engine, job, &yield, error));
     if (yield == SUMI_YIELD_READY) {
         turn->end = SUMI_TURN_YIELDS;
         return SUMI_OK;

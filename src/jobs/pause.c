@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "base/result.h"
 #include "jobs/engine_state.h"
-#include "jobs/job.h"
 #include "jobs/job_pictures.h"
 #include "jobs/log.h"
 #include "jobs/plan_cache.h"
@@ -114,10 +113,9 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     return engine->runner->async->health(engine->runner, error);
 }
 
-sumi_result sumi_plan_job_save(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error)
+sumi_result sumi_plan_job_save(sumi_engine* engine, sumi_plan_job* job, sumi_yield* out, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
-    sumi_plan_job* job = &slot->u.plan_job;
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && job == &engine->jobs.running->u.plan_job);
     const sumi_run* run = &engine->runs.current;
     *out = SUMI_YIELD_NOT_NOW;
     if (job->progress.phase == SUMI_PHASE_OUTPUT || (job->progress.phase == SUMI_PHASE_RUN && run->is_submitted))

@@ -7,7 +7,6 @@
 #include "jobs/engine_state.h"
 #include "jobs/objects.h"
 #include "jobs/plan_key.h"
-#include "jobs/run.h"
 #include "models/network.h"
 #include "models/pipeline.h"
 #include "pacing/frame_limits.h"

@@ -1,5 +1,6 @@
 #include "pacing/deadline_steps.h"
 #include "base/assert.h"
+#include "pacing/forecast.h"
 
 #define FEWEST_STEPS 4     // a deadline leaves at least this many steps: with fewer, pictures fall apart
 #define LEAST_SECONDS 1e-6 // the time that is left after the deadline; 0 would mean no deadline

@@ -1,5 +1,6 @@
 #include "pacing/kind_time.h"
 #include "base/assert.h"
+#include "pacing/tempo.h"
 
 // A time may contain a wait if it is longer than this multiple of the known time, and than LEAST_WAIT_US.
 #define MAX_ALONE 2.0
