@@ -1,4 +1,4 @@
-// What the host program reads of an engine, and the memory budget, which it may change at any time.
+// What the host program reads of an engine, and its memory limit, which it may change at any time.
 #include "base/assert.h"
 #include "base/memory.h"
 #include "base/platform.h"
@@ -19,7 +19,7 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     sumi_pump_lock(engine);
     engine->memory.next_host_limit = bytes;
     engine->memory.has_next_host_limit = true;
-    sumi_engine_trim(engine); // a job that runs keeps its budget, and its memory, until it ends
+    sumi_engine_trim(engine); // a job that runs keeps its limit, and its memory, until it ends
     sumi_pump_unlock(engine);
     return sumi_call_end(engine, SUMI_OK, NULL);
 }
