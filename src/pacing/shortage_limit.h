@@ -46,7 +46,7 @@ bool sumi_shortage_limit_lower(sumi_shortage_limit* limit, uint64_t host_limit, 
 // memory is not known. Otherwise raises the limit if the usable memory is more than least_bytes: a smaller gain does
 // not justify new plans. The old limit is then previous_bytes. False: the limit stays.
 bool sumi_shortage_limit_raise(sumi_shortage_limit* limit, const sumi_memory_capacity* capacity, uint64_t host_limit,
-                             uint64_t least_bytes);
+                               uint64_t least_bytes);
 // After a plan that did not fit: raises the limit to smallest_form_bytes, unless that is more than is available or than
 // host_limit. False: the limit stays.
 bool sumi_shortage_limit_raise_to_smallest_form(sumi_shortage_limit* limit, uint64_t host_limit);
