@@ -2,7 +2,7 @@
 //
 // sumi runs image models inside a host program: a game, a paint tool or an engine plug-in that links sumi and has other
 // work to do. The host program decides how much of each frame sumi may use. sumi never prints and never ends the
-// process. It uses the memory, threads and files that the host program offers, and gives back everything that it takes.
+// process. It uses its own memory, threads and files unless the host program offers others, and gives everything back.
 //
 // The first part of this header is what most programs need, in the order of use: what an image is made of, rules,
 // engine, models, jobs, images. The second part is the rest: services, memory, time, the queue, encoded prompts,
@@ -76,8 +76,8 @@
 // Steps       The transformer removes the noise in several denoising steps. In each step, the solver moves the latents
 //             from one noise level, called sigma (1: pure noise, 0: no noise), to a lower one. A step takes one or more
 //             evaluations. An evaluation is a run of the transformer; its output is called a prediction.
-// Guidance    With guidance, each evaluation runs twice: with the prompt (positive) and with a negative prompt. The two
-//             predictions are combined into one, farther away from the negative prediction.
+// Guidance    With guidance, an evaluation is two runs: one with the prompt (positive) and one with a negative prompt.
+//             Their predictions are combined into one that is farther from the negative one than the positive one is.
 // Plan        sumi computes a job from a plan: a list of operations on matrices. It is made for one shape of job:
 //             model, sizes, steps, lengths of the prompts, guidance and adapters (LoRA and LoKr files: small changes of
 //             the weights). All matrices that are not weights (intermediate values) share one block of memory, the
@@ -95,9 +95,9 @@
 //             Engines share nothing and need no coordination. sumi changes no setting of the process.
 // Blocking    A call blocks only if its comment says so. Every other call waits for no thread, no slice, no file and no
 //             GPU; it takes as long as copying its arguments and results.
-//               Some calls block until the running slice has ended. A slice can run during a call only with
-//             SUMI_PUMP_THREAD. The wait then takes about max_slice_us; on a GPU, as long as the slices in flight, at
-//             most 20 ms; or as long as one read of sumi_files. If such a call frees memory that the GPU uses, it also
+//               Some calls block until the running slice has ended. With SUMI_PUMP_UPDATE none can be running. With
+//             SUMI_PUMP_THREAD the wait takes about max_slice_us on the CPU, at most 20 ms on a GPU, and while a file
+//             is read, the time of one call of sumi_files.read. If such a call frees memory that the GPU uses, it also
 //             waits until the GPU has finished the submitted work.
 // Callbacks   sumi calls the host program's services (log, allocators, files, tasks, tracer, completion) in the middle
 //             of a call or of a slice. A callback may make free calls, calls marked "at any time", and calls of other
@@ -115,12 +115,12 @@
 //             sumi_target says how long the memory that it names must live. In sumi_engine_desc, the context, the
 //             stream and what a user_data points to must live as long as the engine.
 // Failure     Every failure is a sumi_result. sumi_result_text() returns a sentence that says what to do. Details
-//             (file, tensor, number) go to the engine's log and, for jobs, to sumi_job_status.message. After any
-//             failure except SUMI_DEVICE_LOST the engine still works. After that one, destroy the engine and create
-//             another; if it used your CUDA context, create that again first. Read out arguments only after SUMI_OK,
-//             unless the comment says otherwise. With NULL for the engine, a function returns SUMI_INVALID_ARGUMENT or
-//             zeros, or does nothing if it returns nothing. A defaults function that gets NULL for the model returns a
-//             desc that the submit refuses.
+//             (file, tensor, value) go to the engine's log and, for jobs, to sumi_job_status.message. After any failure
+//             except SUMI_DEVICE_LOST the engine still works. After that one, destroy the engine, create your CUDA
+//             context again if you gave one, and create another engine. Output parameters mean something only after
+//             SUMI_OK, unless the comment says otherwise. With NULL for the engine, a function returns
+//             SUMI_INVALID_ARGUMENT or zeros, or does nothing if it returns nothing. A defaults function that gets NULL
+//             for the model returns a desc that the submit refuses.
 // Strings     UTF-8, zero-terminated. Invalid UTF-8 in a prompt is read as U+FFFD. Messages (sumi_log,
 //             sumi_job_status.message, sumi_engine_last_error) may quote names from files, and are safe to print: each
 //             byte of a control character (line ends too) and each byte that is not UTF-8 is written as \xNN.
@@ -138,8 +138,8 @@
 // Structs     Structs whose name ends in _desc grow only at their end, and their cookie stays first. A binding to
 //             another language therefore appends members and never moves any. All other structs are frozen within a
 //             minor version and may change in the next one: those that functions return, those that a desc points to,
-//             and those that are members or array elements of others. Those nested in a desc (sumi_guidance,
-//             sumi_noise, sumi_image_start, sumi_log and so on) keep their size, so that no member moves.
+//             and those that are members or array elements of others. Only those nested in a desc (sumi_guidance,
+//             sumi_noise, sumi_image_start, sumi_log and so on) keep their size then too, so that no member moves.
 // Enums       The number of an enum value never changes, and no other value gets it.
 // Layout      All struct layouts are those of 64-bit platforms; Linux and Windows have the same.
 #ifndef SUMI_H
@@ -170,7 +170,7 @@ typedef enum sumi_result {
     // the caller
     SUMI_INVALID_ARGUMENT = 1,     // a value is out of range, or NULL where it may not be; the log names the member
     SUMI_DESC_NOT_INITIALIZED = 2, // the desc was not made by its ..._defaults() function
-    SUMI_STALE_HANDLE = 3,         // the job was already fetched or discarded (keep the product), or never existed
+    SUMI_STALE_HANDLE = 3,         // the job was fetched (only once: keep its product) or discarded, or never existed
     // the job is not done yet, or is of another kind than this fetch; what you asked for does not exist yet (a preview,
     // a GL context); or the call came from a callback or a forked process (see the rules)
     SUMI_WRONG_STATE = 4,
@@ -192,12 +192,12 @@ typedef enum sumi_result {
     SUMI_TENSOR_MISSING = 31,  // the model needs a tensor that none of its files has; the log names it
     SUMI_TENSOR_MISMATCH = 32, // a tensor has another shape or type than the model needs
     SUMI_LORA_NO_MATCH = 33,   // the adapter names layers that this model does not have
-    SUMI_TEXT_INVALID = 34,    // the references of a prompt leave no room for its text, or XML text is not UTF-8
+    SUMI_TEXT_INVALID = 34,    // a prompt's references leave no room for its text; sumi_xml.h: a text is not UTF-8
     // devices
     SUMI_NO_DEVICE = 40,          // no driver, no GPU, or none with the requested ordinal, uuid or luid
     SUMI_DRIVER_TOO_OLD = 41,     // the driver is older than CUDA 11.4
     SUMI_DEVICE_UNSUPPORTED = 42, // the GPU is older than compute capability 8.0
-    SUMI_DEVICE_LOST = 43, // the GPU was reset, a program in this context failed, or the driver gave an unknown answer
+    SUMI_DEVICE_LOST = 43,        // the GPU was reset, a kernel in its context failed, or the driver's error is unknown
     // jobs
     SUMI_CANCELLED = 50,  // by sumi_job_cancel, or because an object that the job uses was released
     SUMI_TIMEOUT = 51,    // sumi_job_wait reached its timeout; the job continues
@@ -273,11 +273,11 @@ typedef struct sumi_engine_desc {
     uint32_t cookie; // set by sumi_engine_defaults(); leave it alone
     sumi_backend backend;
     // For CUDA. The device is that of `context`; without one, the first that matches all of ordinal, uuid and luid that
-    // you give. A context of another device is SUMI_INVALID_ARGUMENT. Every call leaves the calling thread's current
-    // CUDA context as it found it. If the engine runs on the CPU, whether you or AUTO chose it, anything but the
-    // defaults is SUMI_NOT_SUPPORTED.
+    // you give. If they name another device than the context's: SUMI_INVALID_ARGUMENT. Every call leaves the calling
+    // thread's current CUDA context as it found it. If the engine runs on the CPU, whether you or AUTO chose it,
+    // anything but the defaults is SUMI_NOT_SUPPORTED.
     struct {
-        int32_t ordinal;          // -1: the first device
+        int32_t ordinal;          // -1: any
         const uint8_t* uuid;      // 16 bytes, or NULL
         const uint8_t* luid;      // 8 bytes (Direct3D 12), or NULL
         struct CUctx_st* context; // NULL: the device's primary context
@@ -329,7 +329,7 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // fits. The budget may change every frame; results do not depend on it. 0 is a pause: the call only ends cancelled
 // jobs. SUMI_FOREVER works until no job has anything left to do. Does nothing with SUMI_PUMP_THREAD. sumi_job_poll
 // reports failures of jobs; sumi_job_list tells whether jobs are left. Blocks for about the budget on the CPU. On a GPU
-// it only submits work, usually for 0.25 ms. "Time" has the exact promises.
+// it submits work and returns, usually after 0.25 ms, except with SUMI_FOREVER. "Time" has the exact promises.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
 // Copies the text of the newest failure on any thread (a refused call, a failed job) for host programs without a log.
@@ -380,8 +380,7 @@ typedef struct sumi_model_desc {
     bool without_vae_encoder; // images cannot be encoded: no start images, no references, no sumi_submit_encode
     int32_t priority;         // higher first
     void* user_data;          // returned in sumi_job_status and passed to the engine's completion
-    // For families that have two text encoders. Such a model needs both, or without_text_encoder: with only one, it
-    // cannot encode prompts.
+    // For families that have two text encoders. With only one of them the model opens, but cannot encode prompts.
     const char* text_encoder_2_path; // folder or file
     const char* tokenizer_2_path;    // as tokenizer_path
     // Edit models: the vision tower (the network that reads reference images for the text encoder) if the text
@@ -446,9 +445,9 @@ typedef struct sumi_model_info {
 SUMI_API sumi_model_desc sumi_model_defaults(void);
 // Opens a checkpoint, in a job of stage LOAD. The job reads headers and tokenizers and checks the shape of every
 // tensor. Weights stay in their files, which are mapped into memory: the files stay open while the model lives, and no
-// program may shorten them. On a GPU the job also copies the weights to the device and loads the kernels, once per
-// engine (see "Time"). A lack of device memory or a memory budget does not make it fail: what does not fit is streamed,
-// and an image job that cannot run reports it.
+// program may shorten them. On a GPU the job also copies the weights to the device, and the engine's first job loads
+// the kernels (see "Time"). A lack of device memory or a memory budget does not make it fail: what does not fit is
+// streamed, and an image job that cannot run reports it.
 //
 // Fails at once with SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED or
 // SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_NOT_FOUND, SUMI_FILE_READ_FAILED, SUMI_FILE_TRUNCATED,
@@ -467,7 +466,8 @@ SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model);
 SUMI_API void sumi_model_close(sumi_model* model);
 
 // ---- Jobs -----------------------------------------------------------------------------------------------------------
-// Jobs run one after the other: higher priority first, then in the order of submission. A submit returns at once.
+// Jobs run one after another (on a GPU two may overlap, see "Time"): higher priority first, then in the order of
+// submission. A submit returns at once.
 //
 //     submit --> QUEUED --> RUNNING --> DONE      -- fetch --> the product is yours; the handle is stale
 //                  | ^         |  |---> FAILED    -- fetch --> the result says why; the handle is stale
@@ -521,10 +521,10 @@ typedef struct sumi_job_status {
     // Details of a failure, otherwise "". Valid until the job is freed, so do not read it while another thread may do
     // so.
     const char* message;
-    float stage_seconds[SUMI_STAGE_COUNT]; // of work so far, by sumi_stage: on threads, and on a GPU if it ran slices
-    double device_seconds;                 // of finished slices: on a GPU, the time that it worked for this job
-    float pending_us;                      // predicted work of this job that is in flight on a GPU
-    int32_t jobs_ahead;                    // of a queued job: how many jobs run before it, running ones included
+    float stage_seconds[SUMI_STAGE_COUNT];       // of work so far, by sumi_stage; of stages that a GPU ran: its time
+    double device_seconds;                       // of finished slices: on a GPU, the time that it worked for this job
+    float pending_us;                            // predicted work of this job that is in flight on a GPU
+    int32_t jobs_ahead;                          // of a queued job: how many jobs run before it, running ones included
     uint64_t held_bytes[SUMI_MEMORY_KIND_COUNT]; // of the whole engine, as in sumi_engine_info
     // How many tokens of the longest text were cut off because the model reads no more; 0: none. 1024 means 1024 or
     // more. Known before the stage TEXT begins; the log says it too.
@@ -547,9 +547,9 @@ SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 SUMI_API sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms);
 // Frees a job in any state without a fetch; an unfinished job is cancelled. With SUMI_PUMP_UPDATE the job slot is free
 // when the call returns. With SUMI_PUMP_THREAD the call returns at once, and the job slot is free when the running
-// slice has ended. Never touches textures of the host program. Accepts stale jobs. Blocks for a running job with
-// SUMI_PUMP_UPDATE, until the GPU has finished its submitted work; and for a finished load of a model or an adapter,
-// until the running slice has ended.
+// slice has ended. Never touches textures of the host program. Accepts stale jobs. Blocks in two cases: if the job is
+// running, with SUMI_PUMP_UPDATE, until the GPU has finished the work that was submitted for it; and if it is a load of
+// a model or an adapter that has finished, until the running slice has ended.
 SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
 
 // ---- Images ---------------------------------------------------------------------------------------------------------
@@ -558,8 +558,8 @@ typedef enum sumi_preset {
     SUMI_PRESET_PREVIEW = 1,  // 768 x 768 if native_size is 1024, and fewer steps
     SUMI_PRESET_STANDARD = 2, // native_size x native_size, the steps of the model's authors
     SUMI_PRESET_QUALITY = 3,  // the same size, more evaluations
-    // The fewest steps, without guidance: for a model that was distilled to so few steps, or with an adapter, which you
-    // give, that does the same (the 4-step and 8-step adapters of Qwen-Image).
+    // The fewest steps, without guidance: for models distilled to that few steps, or with an adapter of the same effect
+    // (the 4-step and 8-step adapters of Qwen-Image), which you add to `loras` yourself.
     SUMI_PRESET_FAST = 4
 } sumi_preset;
 
@@ -608,7 +608,8 @@ typedef struct sumi_guidance {
     float scale;
     float begin, end; // guidance is on while begin <= 1 - sigma <= end; the end is the reference's cfg_truncation
     sumi_guidance_rule rule; // MODEL by default
-    // The factor of NORM_LIMIT (1 for cfg_normalization of the reference pipelines); 0: no limit. Others require 0.
+    // NORM_LIMIT: the factor, above 0 (1 for cfg_normalization of the reference pipelines). MODEL, if it stands for
+    // NORM_LIMIT: likewise, or 0 for no limit. All other rules require 0.
     float norm_limit;
 } sumi_guidance;
 
@@ -645,9 +646,9 @@ typedef struct sumi_image_start {
     // more counts as white. It has 1 channel, or 3 or 4: then its luma counts, and its alpha does not. Is resized to
     // width x height. Needs image or latents.
     const sumi_pixels* mask;
-    // Pixels that the mask keeps equal those of the resized start image, to the last bit. 0: the new image begins at
-    // the mask's edge. 1..256: it is blended in over so many pixels inside the edge. -1: the whole image comes from the
-    // VAE, which changes the kept pixels a little; with `latents` that is always so.
+    // From 0 on, pixels that the mask keeps equal those of the resized start image, to the last bit. 0: the new image
+    // begins at the mask's edge. 1..256: it is blended in over this many pixels on the repainted side of the edge. -1,
+    // and always with `latents`: the whole image comes from the VAE, which changes the kept pixels a little.
     int32_t mask_feather;
 } sumi_image_start;
 
@@ -675,7 +676,7 @@ typedef struct sumi_image_desc {
     int32_t lora_count;         // 0..16
     const sumi_target* targets; // where images are written, one per item; NULL: memory of sumi in RGBA8; see "Targets"
     int32_t preview_every;      // a preview after every n-th step; 0: none. Previews never change the image
-    uint32_t deadline_ms;       // 0: none. Leaves out steps to be done this long after submission; see "Deadlines"
+    uint32_t deadline_ms;       // 0: none. Skips steps so as to be done this soon after submission; see "Deadlines"
     float step_cache;           // 0: off. 0.05 to 0.12 skip work in jobs of 20 steps or more; see "Step caching"
     bool profile;               // keep a table for sumi_job_profile; a slice is then a whole operation
     int32_t priority;           // higher first
@@ -720,15 +721,16 @@ SUMI_API sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_i
 SUMI_API void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count);
 
 // Copies the newest preview of an item into `into`: RGBA8, one pixel per latent (width / latent_factor x height /
-// latent_factor), a linear estimate of the clean image. `capacity` is in bytes. out_image->pixels is `into`. Free call.
-// Failures: SUMI_WRONG_STATE before the first preview, SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
+// latent_factor), an estimate of the clean image, by a linear map from latents to sRGB. `capacity` is in bytes.
+// out_image->pixels is `into`. Free call. Failures: SUMI_WRONG_STATE before the first preview, SUMI_STALE_HANDLE,
+// SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into,
                                       size_t capacity, sumi_image* out_image);
 
 // ---- Simple calls ---------------------------------------------------------------------------------------------------
 // For tools, which may wait. Each call is a submit, sumi_job_wait and a fetch, and needs a free job slot. Free calls
-// may run meanwhile. They return no job to cancel: to cancel, use jobs. They return the first failure of the three
-// calls, which the log explains, and leave nothing behind. Both block until they are done. With SUMI_PUMP_UPDATE the
+// may run meanwhile. A simple call returns no job, so it cannot be cancelled. It returns the first failure of its three
+// calls, which the log explains, and leaves nothing behind. Both block until they are done. With SUMI_PUMP_UPDATE the
 // calling thread works, first on jobs that come before; with SUMI_PUMP_THREAD it sleeps.
 
 // Opens the checkpoint at `path`: sumi_submit_model with sumi_model_defaults() and this path. End the model with
@@ -781,9 +783,10 @@ struct sumi_allocator {
 //             clip_model, and vae. In each of these folders it tries S.safetensors.index.json, S.safetensors,
 //             S.bf16.safetensors, S.fp16.safetensors and S.gguf, where S is diffusion_pytorch_model or model, until one
 //             opens. Then come the files that the indexes name; model_index.json; config.json of each component;
-//             tokenizers (tokenizer.json, or vocab.json and the files beside it, or tokenizer.model and its other
-//             names); preprocessor_config.json; and scheduler/scheduler_config.json. For an adapter it tries the path;
-//             in a folder, the names that PEFT and diffusers give; and adapter_config.json beside it.
+//             tokenizers (tokenizer.json, or vocab.json and the files beside it, or tokenizer.model,
+//             sentencepiece.bpe.model, spiece.model); preprocessor_config.json; and scheduler/scheduler_config.json.
+//             For an adapter it tries the path; in a folder, the names that PEFT and diffusers give; and
+//             adapter_config.json beside it.
 struct sumi_files {
     // Returns NULL for a folder, for a file that is not there, and if the file cannot be opened.
     void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);
@@ -816,9 +819,10 @@ struct sumi_tasks {
 // `ended` runs on the thread that runs slices: inside sumi_engine_update, sumi_job_wait or the function that ended the
 // job (sumi_model_close of its model, for example), or on sumi's own thread. If you lock a mutex around those
 // functions, it is locked in the callback too. For a job that is cancelled before it begins, `ended` runs in the next
-// sumi_engine_update or sumi_job_wait. It does not run for a job that was discarded before it finished, and it may not
-// run for a job that another thread has already fetched: if you fetch only after the callback, you miss no job. The
-// callback may not fetch (see Callbacks). Let it put the job into a queue, or wake the thread that fetches.
+// sumi_engine_update or sumi_job_wait. It does not run for a job that was discarded before it finished, and it is
+// sometimes skipped for a job that another thread has already fetched: if you fetch only after the callback, you miss
+// no job. The callback itself must not fetch (see Callbacks). Let it put the job into a queue, or wake the thread that
+// fetches.
 struct sumi_completion {
     void (*ended)(sumi_job job, sumi_job_state state, void* job_user_data, void* user_data);
     void* user_data;
@@ -836,8 +840,8 @@ struct sumi_completion {
 //             size too. However small a budget above 0 is, an update does at least a small part of an operation.
 // GPU         sumi_engine_update submits work and does not wait for it. At any time at most budget_us of predicted work
 //             is in flight on the device, or one slice if a slice is longer. If slices seem to wait for kernels of the
-//             host program in the same context, sumi submits one slice more now and then, to measure its own time. One
-//             call takes this much time of the calling thread:
+//             host program in the same context, sumi now and then submits one slice more than that, to measure how long
+//             a slice takes without the wait. One call takes this much time of the calling thread:
 //
 //     while an image is denoised and decoded    0.25 ms, or a twelfth of the budget if that is more
 //     when an image begins                      0.5 ms
@@ -848,18 +852,17 @@ struct sumi_completion {
 //             so each pace has its own plans. While kernels of the host program keep the same context busy, the driver
 //             may make an allocation wait for them. Therefore make a first image of each size while nothing is drawn,
 //             with the budget that frames will have.
-// Next job    If the last running job ends in a sumi_engine_update, that update begins no other job, so that the host
-//             program can first change the order of the queue. With SUMI_FOREVER it does begin the next one. On a GPU
-//             the next job is submitted while the last slices of the job before it are in flight, if both have the same
-//             shape (model, sizes, steps, lengths of the prompts in tokens). The GPU is then never idle between queued
-//             images, and two jobs are RUNNING.
+// Next job    If no job is running any more because it ended in a sumi_engine_update, that update begins no other job,
+//             so that the host program can first change the order of the queue; with SUMI_FOREVER it does. On a GPU a
+//             job that needs the same plan as the one before it begins earlier: while the last slices of that one are
+//             in flight. The GPU is then never idle between queued images, and two jobs are RUNNING.
 // Threads     sumi's own threads have names that debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi
 //             worker 1" and so on (cpu_thread_count), and "sumi kernels". All have low priority.
 // Kernels     The first job on a GPU loads the kernels on the thread "sumi kernels", which then ends. If the library
 //             has no machine code for the GPU, because the GPU is newer, the driver compiles the kernels the first
-//             time, on up to four threads: some with the model, for about a second, and those that an image needs in
-//             that job's stage COMPILE, for some seconds. Later engines load them in milliseconds, until the driver is
-//             updated.
+//             time, on up to four threads: some while the model is loaded, which takes about a second, and those of an
+//             image in the stage COMPILE of its job, which takes several seconds. Later engines load them in
+//             milliseconds, until the driver is updated.
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 // What sumi_engine_desc.memory_budget_bytes limits: on the CPU, intermediate values and packing buffers (copies of
@@ -876,8 +879,8 @@ struct sumi_completion {
 //
 // On a GPU the budget does not count what the driver takes for itself (sumi_engine_info.uncounted_bytes), nor any host
 // memory. On the CPU it does not count other memory from the allocator: job slots, open models, prompts, adapters,
-// plans of recent shapes, files that cannot be mapped, and the images and host of a job (sumi_memory).
-// sumi_engine_info.host_peak_bytes counts all of that.
+// plans of recent shapes, files that cannot be mapped, and what sumi_memory.images and sumi_memory.host say of a job.
+// sumi_engine_info.host_peak_bytes counts everything that comes from the allocator.
 //
 // Device memory may run out below the budget, because other programs use it. Before a job fails, the engine tries again
 // with a lower limit: what it holds plus what the driver reports as free, less a margin of up to 64 MB. With a
@@ -890,7 +893,8 @@ struct sumi_completion {
 // with SUMI_OUT_OF_DEVICE_MEMORY, and the engine still works. `step` of the job's status starts again in each smaller
 // batch. A GPU's kernels depend on the number of rows, so the bits of an image may differ a little between batch sizes,
 // and between a whole and a divided batch. The CPU backend divides no batch, and its bits are those of single images,
-// except with texts of fewer than 8 tokens. A memory budget divides no batch.
+// except with texts of fewer than 8 tokens. Only a lack of device memory divides a batch; a memory budget never
+// does.
 
 typedef enum sumi_memory_kind {
     SUMI_MEMORY_WEIGHTS = 0,
@@ -912,7 +916,7 @@ struct sumi_device_allocator {
     void* user_data;
 };
 
-// Changes the memory budget for jobs that leave the queue later; a paused job leaves it again when it continues. A
+// Changes the memory budget for jobs that begin after this call, and for paused jobs that are resumed after it. A
 // running job keeps the budget that it began with, in all parts of a divided batch. While no job runs, memory above the
 // new budget is freed at once, otherwise when the last running job has ended. Blocks until the running slice has ended.
 // Failures: SUMI_INVALID_ARGUMENT.
@@ -962,9 +966,9 @@ typedef struct sumi_engine_info {
     int32_t job_count;         // job slots in use
     // Bytes of device_bytes that were neither free nor allocated by the engine when it last asked the driver: at
     // creation, after the kernels were loaded, when a job of a new size is ready, and as jobs begin while device memory
-    // is short. No budget counts them. They hold the CUDA context (H200: 556 MB); code, graphs, local memory of kernels
-    // and the driver's rounding to pages (145 to 200 MB from the first image on); and memory of the host program and of
-    // other programs, because the driver does not tell these apart. 0 on the CPU.
+    // is short. No budget counts them. They include the CUDA context (H200: 556 MB); code, graphs, local memory of
+    // kernels and the driver's rounding to pages (145 to 200 MB from the first image on); and memory of the host
+    // program and of other programs, because the driver does not tell these apart. 0 on the CPU.
     uint64_t uncounted_bytes;
     // Which GPU this is, so that the host program can choose the same one for its graphics. Zero on the CPU.
     uint8_t device_uuid[16]; // equals VkPhysicalDeviceIDProperties.deviceUUID
@@ -999,8 +1003,9 @@ SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, in
 //
 // A job starts from its beginning if host memory for the latents is missing, or if it had not reached DENOISE. Prompts
 // and encodings therefore always start from their beginning. A job whose images are being decoded is finished instead:
-// `paused` has no effect. A load that has begun cannot be paused. Deadlines include the time of a pause. sumi_job_wait
-// for a paused job lasts until its timeout, or until another thread resumes the job.
+// `paused` has no effect. A load that has begun cannot be paused. Deadlines include the time of a pause. While a job
+// is paused, sumi_job_wait for it makes no progress: it returns at its timeout, or goes on when another thread resumes
+// the job.
 //
 // Free call. Failures: SUMI_STALE_HANDLE; SUMI_WRONG_STATE for a finished job and for a load that has begun, reported
 // as by sumi_job_set_priority; SUMI_INVALID_ARGUMENT.
@@ -1028,8 +1033,9 @@ SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paus
 //             Embedders, modulation and the final layer stay bfloat16.
 // AS_STORED   Matrices of GGUF's block types and of fp8 files stay as they are in their file and are unpacked to
 //             bfloat16 for each product: the memory is that of the file, and the values are those of BF16. Everything
-//             else is as with BF16, also fp8 files with a scale for each row, int8 files, and matrices with an adapter
-//             merged into them. Those take twice the memory of their file; FP8 or INT8 keep them at 8 bits. Compared
+//             else is held as with BF16. That includes fp8 files with a scale for each row, int8 files, and matrices to
+//             which their file adds low-rank factors: these take twice the memory of their file, and FP8 or INT8 keep
+//             them at 8 bits. Compared
 //             with BF16 on an H200, an evaluation at 1024x1024 takes 3 to 6 % longer, a prompt of 128 tokens 0.95 to
 //             1.2 times as long, and one of 512 tokens 1.3 to 1.45 times as long. On the CPU: as AUTO.
 // INT8        The matrices of FP8 as 8-bit integers with a scale per row. Before that, the rows are rotated (multiplied
@@ -1110,8 +1116,8 @@ SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t c
 // SUMI_TENSOR_MISMATCH if the prompt was encoded for another family, width or number of text encoders, or with more
 // references than the model takes; SUMI_INVALID_ARGUMENT, SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, sumi_prompt** out_prompt);
-// Frees a prompt; the engine keeps the memory of one for the next prompt. Jobs that were submitted with the prompt have
-// their own copy. Accepts NULL.
+// Frees a prompt; the engine keeps the memory of one freed prompt for the next one. Jobs that were submitted with the
+// prompt have their own copy. Accepts NULL.
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- Adapters -------------------------------------------------------------------------------------------------------
@@ -1183,13 +1189,13 @@ SUMI_API sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out
 // depends on time, so the bits do too. A deadline together with sigmas is SUMI_INVALID_ARGUMENT.
 //
 // 99 of 100 jobs are done within 1.1 times their deadline. That includes the first of a size, and jobs beside other
-// work that comes and goes (with solvers that decide once, only if the speed stays the same). Expect later ones beside
-// threads that keep every core busy; with a deadline of a few frames, because jobs end inside updates; and for an
-// engine's very first decoding, whose time is a guess. The price is a margin: some steps are left out that might have
-// fitted, more of them for a size that has not run before. A deadline of twice the time of all steps leaves none out,
-// or a few with solvers that decide once. With a step cache, sumi predicts the evaluations that will be reused from
-// those before them. Solvers that decide once know these only after the first such job of the model. That job may leave
-// out more steps than it has to.
+// work that comes and goes (with solvers that decide once, only if the speed stays the same). Jobs may be later than
+// that in three cases: while other threads keep every core busy; with a deadline of only a few frames, because jobs end
+// inside updates; and in an engine's very first decoding, whose time is a guess. The price is a margin: some steps are
+// left out that might have fitted, more of them for a size that has not run before. A deadline of twice the time of all
+// steps leaves none out, or a few with solvers that decide once. With a step cache, sumi predicts the evaluations that
+// will be reused from those before them. Solvers that decide once know these only after the first such job of the
+// model. That job may leave out more steps than it has to.
 
 // ---- Step caching ---------------------------------------------------------------------------------------------------
 // For jobs of about 20 steps or more. With sumi_image_desc.step_cache above 0, an evaluation that is predicted to
@@ -1241,8 +1247,8 @@ struct sumi_target {
     // image, for host programs that order all of their GPU work by events. When the job is DONE it has been recorded.
     // NULL: none. Must live as long as the memory.
     struct CUevent_st* event;
-    // An import of the image's size and of this `format`, without row_bytes (sumi_import). sumi_fetch_images puts the
-    // copy into the external into the external's stream.
+    // An import of the image's size and of this `format`; row_bytes is then 0 (sumi_import). sumi_fetch_images submits
+    // the copy to a stream that belongs to the external.
     sumi_external* external;
     bool bottom_up; // for every kind: the last row comes first, as in textures of OpenGL and Unity; same pitch
     // With an external that was imported by its handle, of Vulkan for example: what the GPU waits for before the copy
@@ -1262,10 +1268,9 @@ struct sumi_target {
 //
 //     stage TRANSFER       The GPU writes the image to device memory of sumi, which the import has allocated.
 //     sumi_fetch_images    puts three things into a stream of the external and returns: wait for target.wait, copy into
-//                          the external, signal target.signal. The CPU waits for nothing. The engine's other work does
-//                          not wait either, with one exception: the next image for the same external does not overwrite
-//                          an image that is still waiting to be copied. If you hold images for long, alternate between
-//                          two externals.
+//                          the external, signal target.signal. The CPU waits for nothing. The GPU's work for the engine
+//                          waits in one case only: before it writes the next image for the same external, until the
+//                          image before has been copied. If you hold images for long, alternate between two externals.
 //     on the GPU           Your command queue waits for target.signal. Or you read the semaphore's counter on the CPU,
 //                          and show the last image until it is reached.
 //
@@ -1292,11 +1297,12 @@ struct sumi_target {
 //              neither side knows which values the other has pending.
 // Deadlocks    A copy that waits for a value that nobody signals never ends, and neither does the release of its
 //              external. Before the release and before sumi_engine_destroy, signal what sumi was told to wait for. With
-//              Vulkan, use a submission without commands to the queue that signals `drawn`: vkSignalSemaphore may not
-//              reach a value that a queue has yet to signal.
-// Unchecked    A handle does not tell what it is of. Another memory_bytes, is_dedicated, size, format or usage than the
-//              memory was made with, and memory in the place of a Vulkan semaphore, are refused by some drivers. Others
-//              accept them: the import returns SUMI_OK, and then pixels may be wrong and copies may never end.
+//              Vulkan, use a submission without commands to the queue that signals `drawn`: Vulkan does not
+//              allow vkSignalSemaphore for a value while a queue has yet to signal that timeline.
+// Unchecked    sumi cannot see what a handle refers to. If memory_bytes, is_dedicated, size, format or usage differ
+//              from what the memory was made with, or if memory is passed as a Vulkan semaphore, some drivers refuse
+//              the import. Others accept it: the import returns SUMI_OK, and then pixels may be wrong and copies may
+//              never end.
 typedef enum sumi_external_kind {
     SUMI_EXTERNAL_NONE = 0, // refused
     // Where images are written.
@@ -1350,11 +1356,11 @@ typedef struct sumi_import_desc {
 
 // Returns a desc with fd -1, RGBA8, one level, everything else zero. At any time.
 SUMI_API sumi_import_desc sumi_import_defaults(void);
-// Imports memory or a semaphore of a graphics API. The host program ends it with sumi_external_release. Memory takes
-// width * height pixels of device memory beside its own, which hold an image until it is copied. OpenGL textures must
-// have immutable storage (glTexStorage2D) of exactly this size and format; others are refused. A texture keeps its
-// content until an image is fetched. Only one job at a time can use an external as a target, from its submission to its
-// fetch or discard; any number of jobs can use a semaphore. Blocks until the running slice has ended.
+// Imports memory or a semaphore of a graphics API. The host program ends it with sumi_external_release. For each
+// import of memory sumi allocates width * height pixels of device memory, which hold an image until it is copied.
+// OpenGL textures must have immutable storage (glTexStorage2D) of exactly this size and format; others are refused. A
+// texture keeps its content until an image is fetched. Only one job at a time can use an external as a target, from its
+// submission to its fetch or discard; any number of jobs can use a semaphore. Blocks until the running slice has ended.
 //
 // Failures: SUMI_NOT_SUPPORTED on the CPU backend, and for kinds that the driver or the system does not have;
 // SUMI_DESC_NOT_INITIALIZED; SUMI_INVALID_ARGUMENT, also for a handle that the driver refuses and for memory that is
@@ -1368,12 +1374,13 @@ SUMI_API void sumi_external_release(sumi_external* external);
 
 // Writes the newest preview of an item to an external of the preview's size (width / latent_factor x height /
 // latent_factor) that was imported with takes_previews, in the external's format. Uses external, bottom_up, wait and
-// signal of `target`; everything else but `format` is zero. Puts wait, copy and signal into the external's stream and
-// returns; sumi never waits for a preview. Like sumi_fetch_images, this is not a free call.
+// signal of `target`; `format` must be the external's, and everything else zero. Puts wait, copy and signal into the
+// external's stream and returns; sumi never waits for a preview. Like sumi_fetch_images, this is not a free call.
 //
-// SUMI_BUSY means that the preview before it was not copied yet, because you have not signalled `wait`. This preview is
-// dropped, and you may try again in a later frame. If you alternate between two or three externals, you have to know
-// which one is free: read the counter that your queue signals when it has drawn with one.
+// SUMI_BUSY means that the preview before it was not copied yet, because you have not signalled `wait`. The call did
+// nothing; call again in a later frame to show the preview that is the newest then. If you alternate between two or
+// three externals, you have to know which one is free: read the counter that your queue signals when it has drawn with
+// one.
 //
 // Other failures: SUMI_WRONG_STATE (no preview yet, no GL context), SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT,
 // SUMI_NOT_SUPPORTED on the CPU backend, and the results of a device. After any failure nothing will be signalled.
