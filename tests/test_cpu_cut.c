@@ -204,6 +204,74 @@ TEST(attention_that_runs_again_reads_its_keys_again)
     free(results[0]), free(results[1]), free(first), free(second);
 }
 
+// ---- What is not finite ---------------------------------------------------------------------------------------------
+
+enum { NAN_ROWS = 300, NAN_DIM = 512, NAN_COLS = 3 * NAN_DIM };
+
+// Runs attention over a copy of `qkv` and counts the values of row `first` to the last that are NaN. -1 after a failure.
+static int count_nan(const float* qkv, sumi_cpu_level level, bool is_cut, bool is_causal, int first)
+{
+    const sumi_sequence whole = {.span = {{0, NAN_ROWS}}, .span_count = 1, .query_spans = 1};
+    attention_case c = {NAN_ROWS, {1, 1, NAN_DIM, 0.05f, is_causal, 0, &whole, 1}};
+    scene s = {.context = &c};
+    bench b;
+    int count = -1;
+    bench_begin(&b, level, 1);
+    b.is_cut = is_cut;
+    build_attention(&b, &s);
+    if (bench_ready(&b)) {
+        CHECK(b.plan.ops[0].is_cut == is_cut);
+        bench_write(&b, s.values[1], qkv);
+        bench_run(&b, SPLIT_NONE, 0);
+        float* y = bench_read(&b, s.values[0]);
+        count = 0;
+        for (int i = first * NAN_DIM; i < NAN_ROWS * NAN_DIM; i++) count += isnan(y[i]);
+        free(y);
+    }
+    bench_end(&b);
+    return count;
+}
+
+static void check_nan(const float* qkv, bool is_causal, int first, int want)
+{
+    for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
+        if (!runs_level(l)) continue;
+        CHECK_NUMBER(count_nan(qkv, s_levels[l], false, is_causal, first), want);
+        if (!is_causal) CHECK_NUMBER(count_nan(qkv, s_levels[l], true, false, first), want);
+    }
+}
+
+// softmax of scores among which one is NaN, or which are all -infinity, is NaN: not the 0 of masked keys. Keys are
+// counted in blocks of 128.
+TEST(attention_hands_on_what_is_not_finite)
+{
+    float* qkv = random_floats(NAN_ROWS * NAN_COLS, 1.0f);
+    check_nan(qkv, false, 0, 0);
+    float* q = qkv + 5 * NAN_COLS + 7;
+    const float kept = *q;
+    *q = NAN; // all scores of one query
+    check_nan(qkv, false, 0, NAN_DIM);
+    check_nan(qkv, true, 0, NAN_DIM);
+    *q = kept;
+    float* k = qkv + 200 * NAN_COLS + NAN_DIM;
+    const float kept_key = *k;
+    *k = NAN; // one score of all queries, or of those that see this key
+    check_nan(qkv, false, 0, NAN_ROWS * NAN_DIM);
+    check_nan(qkv, true, 0, 100 * NAN_DIM);
+    check_nan(qkv, true, 200, 100 * NAN_DIM);
+    *k = kept_key;
+    for (int r = 0; r < NAN_ROWS; r++) qkv[r * NAN_COLS] = 1.0f;
+    for (int r = 0; r < 128; r++) qkv[r * NAN_COLS + NAN_DIM] = NAN; // all scores of the first block
+    check_nan(qkv, false, 0, NAN_ROWS * NAN_DIM);
+    check_nan(qkv, true, 0, NAN_ROWS * NAN_DIM);
+    for (int r = 0; r < 128; r++) qkv[r * NAN_COLS + NAN_DIM] = -INFINITY; // of which the exponentials are 0
+    check_nan(qkv, false, 0, 0);
+    check_nan(qkv, true, 0, 128 * NAN_DIM);
+    for (int r = 0; r < NAN_ROWS; r++) qkv[r * NAN_COLS + NAN_DIM] = -INFINITY;
+    check_nan(qkv, false, 0, NAN_ROWS * NAN_DIM);
+    free(qkv);
+}
+
 // ---- CONV -----------------------------------------------------------------------------------------------------------
 
 static void check_conv(sumi_op_conv conv, int ci, int co, bool has_residual, bool has_preparing)
@@ -292,6 +360,7 @@ int main(int argc, char** argv)
     RUN(a_product_with_a_changed_weight_is_the_same_cut_or_whole);
     RUN(attention_with_many_keys_is_the_same_cut_or_whole);
     RUN(attention_that_runs_again_reads_its_keys_again);
+    RUN(attention_hands_on_what_is_not_finite);
     RUN(convolutions_are_the_same_cut_or_whole);
     RUN(group_norms_are_the_same_cut_or_whole);
     RUN(pixels_are_the_same_cut_or_whole);

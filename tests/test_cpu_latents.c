@@ -335,6 +335,23 @@ TEST(latents_enter_and_leave_the_vae)
     free(moments), free(eps), free(latents);
 }
 
+// A variance that is NaN is not clamped to one that is possible.
+TEST(the_posterior_of_nan_is_nan)
+{
+    enum { PLANE = 35 };
+    float *moments = random_floats(PLANE * 8, 1.0f), *eps = random_floats(4 * PLANE, 1.0f);
+    moments[3 * 8 + 4 + 2] = NAN;
+    moments[4 * 8 + 1] = NAN;
+    for (int i = 0; i < 4 * PLANE; i++) eps[i] += 2.0f;
+    latent_case c = {.kind = SUMI_OP_POSTERIOR, .flag = 1};
+    scene s = {.build = build_latent, .context = &c, .inputs = {NULL, NULL, moments, eps}};
+    float* z = scene_run(&s);
+    int count = 0;
+    for (int i = 0; i < 4 * PLANE; i++) count += isnan(z[i]);
+    CHECK(count == 2 && isnan(z[2 * PLANE + 3]) && isnan(z[1 * PLANE + 4]));
+    free(z), free(moments), free(eps);
+}
+
 // ---- Pixels and tiles -----------------------------------------------------------------------------------------------
 
 typedef struct tile_case {
@@ -481,6 +498,7 @@ int main(int argc, char** argv)
     RUN(guidance_rescales_each_token);
     RUN(solver_rows_update_all_states_and_ignore_unwritten_ones);
     RUN(latents_enter_and_leave_the_vae);
+    RUN(the_posterior_of_nan_is_nan);
     RUN(pixels_tiles_and_seams_agree_with_the_reference);
     TEST_END();
 }

@@ -163,9 +163,8 @@ static void end_queries(const head* h, int32_t first, int32_t queries, const par
     const int32_t dim = h->loop->run->op->u.attention.dim;
     for (int32_t i = 0; i < queries; i++) {
         float* to = h->loop->y + row_of(h->sequence, first + i) * h->loop->y_stride + h->index * dim;
-        const float l = sums->sum[i];
-        h->loop->run->kernels->scale(to, sums->o + (size_t)i * (size_t)h->o_stride,
-                                     l > 0.0f || isnan(l) ? 1.0f / l : 0.0f, dim);
+        // Every query sees a key, its own, so l is 0 only if all its scores are -infinity; y becomes 0 / 0, NaN.
+        h->loop->run->kernels->scale(to, sums->o + (size_t)i * (size_t)h->o_stride, 1.0f / sums->sum[i], dim);
     }
 }
 

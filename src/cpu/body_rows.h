@@ -192,7 +192,8 @@ static float rows_softmax(float* s, int32_t count, float* max, float* sum)
     float top = vec_largest(largest);
     for (; at < count; at++) top = s[at] > top ? s[at] : top;
     top = top > *max ? top : *max;
-    if (top == -INFINITY) { // every key so far is masked: nothing is added
+    if (top == -INFINITY) { // every key so far is masked and adds nothing, or its score is NaN, which maxima skip
+        for (int32_t i = 0; i < count; i++) *sum = isnan(s[i]) ? NAN : *sum;
         memset(s, 0, (size_t)count * sizeof *s);
         return 1.0f;
     }

@@ -273,7 +273,8 @@ sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
             const float* pixel = moments + (int64_t)i * 2 * channels;
             float z = pixel[c];
             if (eps != NULL) {
-                float log_variance = fminf(fmaxf(pixel[channels + c], -30.0f), 20.0f);
+                float log_variance = pixel[channels + c]; // not fmaxf and fminf, which would make -30 of NaN
+                log_variance = log_variance < -30.0f ? -30.0f : log_variance > 20.0f ? 20.0f : log_variance;
                 z += (float)exp((double)(0.5f * log_variance)) * eps[(int64_t)c * plane + i];
             }
             out[(int64_t)c * plane + i] = (z - op->u.posterior.shift[c]) * op->u.posterior.scale[c];
