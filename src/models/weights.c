@@ -1,6 +1,7 @@
 #include "models/weights.h"
 #include "base/assert.h"
 #include "files/tensor_scaling.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -489,6 +490,21 @@ static float* new_float_row(sumi_binder* binder, sumi_weight* weight, int32_t co
     return data;
 }
 
+// What is converted when a model is opened is checked then, because the tensor's name is known here. Tensors that are
+// read in their files are not: that would read all of the files.
+static bool check_finite(sumi_binder* binder, const sumi_tensor* tensor, const float* values, int32_t count)
+{
+    int32_t bad = 0;
+    for (int32_t i = 0; i < count; i++) bad += !isfinite(values[i]);
+    if (bad > 0) {
+        sumi_bind_fail(
+            binder, SUMI_FILE_MALFORMED,
+            "%s: %d of the %d values of tensor %s are NaN or infinite; the file is damaged: download it again",
+            binder->component->path, (int)bad, (int)count, tensor->name);
+    }
+    return bad == 0;
+}
+
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset)
 {
     float* data = new_float_row(binder, weight, cols, "a norm's weight");
@@ -496,6 +512,7 @@ void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const cha
     sumi_weight stored = {.rows = 1, .cols = cols, .tensor_count = 1};
     if (tensor == NULL || !set_stacked_tensor(binder, &stored.tensors[0], tensor, 1)) return;
     sumi_weight_to_float(&stored, 0, 1, data, cols);
+    if (!check_finite(binder, tensor, data, cols)) return;
     for (int32_t i = 0; i < cols; i++) data[i] += offset;
     add_weight(binder, weight, name);
 }
@@ -524,6 +541,7 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const sumi
         sumi_stacked_tensor stacked;
         if (!set_stacked_tensor(binder, &stacked, tensor, 1)) return;
         sumi_dtype_to_float(stacked.dtype, stacked.data, data + row, (size_t)rows[i]);
+        if (!check_finite(binder, tensor, data + row, rows[i])) return;
     }
     add_weight(binder, weight, stack->label);
 }

@@ -84,7 +84,7 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
 // The same for the weight of a norm, whose name ends in ".weight": adapters may change it.
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
 // Like sumi_bind_vector, with `offset` added, copied as floats: for norms whose weights are stored without the 1 that
-// is added to them.
+// is added to them. NaN and infinity are refused, here and in stacked biases.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
 // Several modules whose weights lie in one matrix named `label`, one below the other. NULL in place of a module: rows
 // of zeros.
