@@ -61,6 +61,32 @@ TEST(jpegs_of_every_kind_are_read)
     check_file("cmyk.jpg", PICTURE_JPEG, 3, 24);
 }
 
+// Without the marker by which Adobe's programs say that CMYK is inverted, it is read as inverted all the same.
+TEST(cmyk_is_read_without_the_marker_of_adobe)
+{
+    NEEDS_CODEC("x.jpg");
+    uint8_t whole[8192];
+    FILE* file = fopen(FOLDER "cmyk.jpg", "rb");
+    size_t bytes = file ? fread(whole, 1, sizeof whole, file) : 0, at = 0;
+    if (file) fclose(file);
+    while (at + 16 < bytes
+           && memcmp(whole + at,
+                     "\xFF\xEE\0\x0E"
+                     "Adobe",
+                     9)
+                  != 0)
+        at++;
+    CHECK(at + 16 < bytes);
+    picture_file with, without;
+    char message[PICTURE_MESSAGE_BYTES];
+    CHECK(picture_read_memory(whole, bytes, "cmyk", 3, &with, message));
+    memmove(whole + at, whole + at + 16, bytes - at - 16);
+    CHECK(picture_read_memory(whole, bytes - 16, "cmyk", 3, &without, message));
+    CHECK_NUMBER(largest_difference(&with, &without), 0);
+    picture_free(&with);
+    picture_free(&without);
+}
+
 TEST(webps_of_every_kind_are_read)
 {
     NEEDS_CODEC("x.webp");
@@ -412,6 +438,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(jpegs_of_every_kind_are_read);
+    RUN(cmyk_is_read_without_the_marker_of_adobe);
     RUN(webps_of_every_kind_are_read);
     RUN(files_cut_short_are_refused);
     RUN(what_is_written_reads_back);

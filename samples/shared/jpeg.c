@@ -66,15 +66,12 @@ static void limit_scans(j_common_ptr codec)
     }
 }
 
-// CMYK as printers use it. Adobe's programs, which write nearly all such files, store it inverted.
-static void convert_cmyk(uint8_t* rgba, const uint8_t* cmyk, size_t count, bool is_inverted)
+// CMYK as printers use it. Adobe's programs, which write nearly all such files, store it inverted, and so it is read
+// with their marker or without it, as Pillow does.
+static void convert_cmyk(uint8_t* rgba, const uint8_t* cmyk, size_t count)
 {
     for (size_t i = 0; i < count; i++, rgba += 4, cmyk += 4) {
-        const unsigned black = is_inverted ? cmyk[3] : 255u - cmyk[3];
-        for (int c = 0; c < 3; c++) {
-            const unsigned light = is_inverted ? cmyk[c] : 255u - cmyk[c];
-            rgba[c] = (uint8_t)((light * black + 127) / 255);
-        }
+        for (int c = 0; c < 3; c++) rgba[c] = (uint8_t)((cmyk[c] * cmyk[3] + 127) / 255);
         rgba[3] = 255;
     }
 }
@@ -90,7 +87,7 @@ static void read_rows(jpeg_reading* reading, picture_file* out)
         jpeg_read_scanlines(codec, row, 1);
         const uint8_t* from = row[0];
         if (channels == 4) {
-            convert_cmyk(to, from, codec->output_width, codec->saw_Adobe_marker);
+            convert_cmyk(to, from, codec->output_width);
             continue;
         }
         for (size_t x = 0; x < codec->output_width; x++, to += 4, from += channels) {
