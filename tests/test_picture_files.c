@@ -93,6 +93,7 @@ TEST(webps_of_every_kind_are_read)
     check_file("lossless.webp", PICTURE_WEBP, 3, 0);
     check_file("lossy.webp", PICTURE_WEBP, 3, 100); // colour has half the resolution and runs over the edges
     check_file("alpha.webp", PICTURE_WEBP, 4, 0);
+    check_file("turned.webp", PICTURE_WEBP, 3, 0);
     picture_file image;
     char message[PICTURE_MESSAGE_BYTES];
     CHECK(picture_read(FOLDER "alpha.webp", 4, &image, message));
@@ -228,59 +229,173 @@ TEST(what_cannot_be_written_is_refused)
 
 // ---- EXIF -----------------------------------------------------------------------------------------------------------
 
+static size_t put_number(uint8_t* to, uint32_t number, int bytes, bool is_little_endian)
+{
+    for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(number >> 8 * (is_little_endian ? i : bytes - 1 - i));
+    return (size_t)bytes;
+}
+
+// Writes an EXIF block with one orientation after another, and returns its size. type 3: short, 4: long.
+static size_t write_orientations(uint8_t* block, bool is_little_endian, int type, const char* orientations)
+{
+    const size_t count = strlen(orientations);
+    memcpy(block, is_little_endian ? "II*\0" : "MM\0*", 4);
+    size_t at = 4 + put_number(block + 4, 8, 4, is_little_endian);
+    at += put_number(block + at, (uint32_t)count, 2, is_little_endian);
+    for (size_t i = 0; i < count; i++) {
+        at += put_number(block + at, 0x0112, 2, is_little_endian);
+        at += put_number(block + at, (uint32_t)type, 2, is_little_endian);
+        at += put_number(block + at, 1, 4, is_little_endian);
+        memset(block + at, 0, 4);
+        put_number(block + at, (uint32_t)(orientations[i] - '0'), type == 3 ? 2 : 4, is_little_endian);
+        at += 4;
+    }
+    return at + put_number(block + at, 0, 4, is_little_endian);
+}
+
+static uint32_t png_checksum(const uint8_t* data, size_t bytes)
+{
+    uint32_t crc = 0xFFFFFFFFu;
+    for (size_t i = 0; i < bytes; i++) {
+        crc ^= data[i];
+        for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (0xEDB88320u & (0u - (crc & 1)));
+    }
+    return ~crc;
+}
+
+// Puts a block into a file as the formats keep it: a marker behind the first two bytes of a JPEG; a chunk before the
+// pixels of a PNG, or behind them; a last chunk of a WebP, whose first one says that it is there. Returns the new size.
+static size_t put_exif(picture_format format, uint8_t* file, size_t bytes, const uint8_t* block, size_t block_bytes,
+                       bool is_behind)
+{
+    uint8_t chunk[256];
+    size_t at = format == PICTURE_JPEG ? 2 : is_behind ? bytes - 12 : 33, used = 0;
+    if (format == PICTURE_JPEG) {
+        memcpy(chunk, "\xFF\xE1??Exif\0", 10);
+        put_number(chunk + 2, (uint32_t)block_bytes + 8, 2, false);
+        memcpy(chunk + 10, block, block_bytes);
+        used = 10 + block_bytes;
+    } else if (format == PICTURE_PNG) {
+        put_number(chunk, (uint32_t)block_bytes, 4, false);
+        memcpy(chunk + 4, "eXIf", 4);
+        memcpy(chunk + 8, block, block_bytes);
+        put_number(chunk + 8 + block_bytes, png_checksum(chunk + 4, 4 + block_bytes), 4, false);
+        used = 12 + block_bytes;
+    } else {
+        if (memcmp(file + 12, "VP8X", 4) != 0) {
+            memcpy(chunk, "VP8X\x0A\0\0\0\x08\0\0\0\x17\0\0\x0F\0\0", 18); // EXIF, 24 x 16 pixels
+            memmove(file + 12 + 18, file + 12, bytes - 12);
+            memcpy(file + 12, chunk, 18);
+            bytes += 18;
+        }
+        memcpy(chunk, "EXIF", 4);
+        put_number(chunk + 4, (uint32_t)block_bytes, 4, true);
+        memcpy(chunk + 8, block, block_bytes);
+        chunk[8 + block_bytes] = 0;
+        used = 8 + (block_bytes + 1) / 2 * 2;
+        at = bytes;
+    }
+    memmove(file + at + used, file + at, bytes - at);
+    memcpy(file + at, chunk, used);
+    if (format == PICTURE_WEBP) put_number(file + 4, (uint32_t)(bytes + used) - 8, 4, true);
+    return bytes + used;
+}
+
 // TIFF 6.0, Orientation: the side of the upright picture at which row 0 lies, and that at which column 0 lies.
+static void check_upright(const uint8_t* file, size_t bytes, int orientation)
+{
+    static const char sides[9][2] = {"", "TL", "TR", "BR", "BL", "LT", "RT", "RB", "LB"};
+    char message[PICTURE_MESSAGE_BYTES];
+    picture_file got;
+    uint8_t* copy = exact_copy(file, bytes);
+    CHECK(picture_read_memory(copy, bytes, "turned", 3, &got, message));
+    CHECK_TEXT(message, "");
+    const bool is_wide = orientation < 5;
+    CHECK_NUMBER(got.width, is_wide ? 24 : 16);
+    CHECK_NUMBER(got.height, is_wide ? 16 : 24);
+    // The corner where row 0 and column 0 meet; the green one lies at the other end of row 0.
+    const char* side = sides[orientation];
+    const bool right = side[0] == 'R' || side[1] == 'R', bottom = side[0] == 'B' || side[1] == 'B',
+               row_lies_flat = side[0] == 'T' || side[0] == 'B';
+    const int red_x = right ? got.width - 2 : 1, red_y = bottom ? got.height - 2 : 1,
+              green_x = row_lies_flat ? got.width - 1 - red_x : red_x,
+              green_y = row_lies_flat ? red_y : got.height - 1 - red_y;
+    CHECK(got.pixels && got.pixels[(red_y * got.width + red_x) * 3] > 200);
+    CHECK(got.pixels && got.pixels[(green_y * got.width + green_x) * 3 + 1] > 200);
+    picture_free(&got);
+    free(copy);
+}
+
+// 24 x 16 pixels in *out_file, which has 1024 bytes to spare: the corner of row 0 and column 0 is red, the other one of
+// row 0 green, the rest blue.
+static size_t encode_corners(picture_format format, uint8_t** out_file)
+{
+    static uint8_t stored[16 * 24 * 3];
+    for (int y = 0; y < 16; y++)
+        for (int x = 0; x < 24; x++) stored[(y * 24 + x) * 3 + (y >= 8 ? 2 : x < 12 ? 0 : 1)] = 250;
+    char message[PICTURE_MESSAGE_BYTES];
+    void* encoded;
+    size_t bytes;
+    CHECK(picture_encode(format, &(picture_source){stored, 24, 16, 72, 3, NULL, format == PICTURE_WEBP ? 100 : 95},
+                         &encoded, &bytes, message));
+    *out_file = malloc(bytes + 1024);
+    memcpy(*out_file, encoded, bytes);
+    free(encoded);
+    return bytes;
+}
+
+static void check_turned(picture_format format)
+{
+    uint8_t *plain, block[128];
+    const size_t bytes = encode_corners(format, &plain);
+    uint8_t* file = malloc(bytes + 1024);
+    for (int i = 0; i < 9 * 8; i++) {
+        const bool is_little_endian = i / 9 % 2 == 1, is_behind = i / 9 >= 4;
+        const int orientation = i % 9, type = i / 18 % 2 == 1 ? 4 : 3; // 0 is no orientation
+        const char text[2] = {(char)('0' + orientation), 0};
+        const size_t block_bytes = write_orientations(block, is_little_endian, type, text);
+        memcpy(file, plain, bytes);
+        check_upright(file, put_exif(format, file, bytes, block, block_bytes, is_behind),
+                      orientation > 0 ? orientation : 1);
+    }
+    // Two orientations: the last one of a block. Of two blocks the first that has one.
+    memcpy(file, plain, bytes);
+    size_t block_bytes = write_orientations(block, false, 3, "36");
+    size_t file_bytes = put_exif(format, file, bytes, block, block_bytes, false);
+    check_upright(file, file_bytes, 6);
+    if (format != PICTURE_PNG) { // a PNG may not have two
+        block_bytes = write_orientations(block, true, 3, "8");
+        memcpy(file, plain, bytes);
+        const bool first_is_put_last = format == PICTURE_JPEG;
+        file_bytes = put_exif(format, file, bytes, block, block_bytes, false);
+        block_bytes = write_orientations(block, false, 3, "3");
+        file_bytes = put_exif(format, file, file_bytes, block, block_bytes, false);
+        check_upright(file, file_bytes, first_is_put_last ? 3 : 8);
+    }
+    // Cut anywhere: turned while the value is there, and read as it is stored before.
+    block_bytes = write_orientations(block, false, 3, "6");
+    for (size_t left = format == PICTURE_PNG; left < block_bytes; left++) { // libspng refuses an empty chunk
+        memcpy(file, plain, bytes);
+        check_upright(file, put_exif(format, file, bytes, block, left, false), left < 22 ? 1 : 6);
+    }
+    free(file);
+    free(plain);
+}
+
 TEST(jpegs_are_turned_upright)
 {
-    static const char s_sides[9][2] = {"", "TL", "TR", "BR", "BL", "LT", "RT", "RB", "LB"};
     NEEDS_CODEC("x.jpg");
-    // 24 x 16 pixels: the corner of row 0 and column 0 is red, the other one of row 0 green, the rest blue.
-    static uint8_t s_stored[16 * 24 * 3];
-    for (int y = 0; y < 16; y++)
-        for (int x = 0; x < 24; x++) s_stored[(y * 24 + x) * 3 + (y >= 8 ? 2 : x < 12 ? 0 : 1)] = 250;
-    for (int orientation = 1; orientation <= 8; orientation++) {
-        char message[PICTURE_MESSAGE_BYTES];
-        void* jpeg;
-        size_t bytes;
-        CHECK(
-            picture_encode(PICTURE_JPEG, &(picture_source){s_stored, 24, 16, 72, 3, NULL, 95}, &jpeg, &bytes, message));
-        // An EXIF marker with one entry, behind the first two bytes of the file.
-        uint8_t marker[4 + 6 + 8 + 2 + 12 + 4] = {0xFF, 0xE1,
-                                                  0,    sizeof marker - 2,
-                                                  'E',  'x',
-                                                  'i',  'f',
-                                                  0,    0,
-                                                  'M',  'M',
-                                                  0,    42,
-                                                  0,    0,
-                                                  0,    8,
-                                                  0,    1,
-                                                  0x01, 0x12,
-                                                  0,    3,
-                                                  0,    0,
-                                                  0,    1,
-                                                  0,    (uint8_t)orientation};
-        uint8_t* turned = malloc(bytes + sizeof marker);
-        memcpy(turned, jpeg, 2);
-        memcpy(turned + 2, marker, sizeof marker);
-        memcpy(turned + 2 + sizeof marker, (uint8_t*)jpeg + 2, bytes - 2);
-        picture_file got;
-        CHECK(picture_read_memory(turned, bytes + sizeof marker, "turned", 3, &got, message));
-        const bool is_wide = orientation < 5;
-        CHECK_NUMBER(got.width, is_wide ? 24 : 16);
-        CHECK_NUMBER(got.height, is_wide ? 16 : 24);
-        // The corner where row 0 and column 0 meet; the green one lies at the other end of row 0.
-        const char* side = s_sides[orientation];
-        const bool right = side[0] == 'R' || side[1] == 'R', bottom = side[0] == 'B' || side[1] == 'B',
-                   row_lies_flat = side[0] == 'T' || side[0] == 'B';
-        const int red_x = right ? got.width - 2 : 1, red_y = bottom ? got.height - 2 : 1,
-                  green_x = row_lies_flat ? got.width - 1 - red_x : red_x,
-                  green_y = row_lies_flat ? red_y : got.height - 1 - red_y;
-        CHECK(got.pixels && got.pixels[(red_y * got.width + red_x) * 3] > 200);
-        CHECK(got.pixels && got.pixels[(green_y * got.width + green_x) * 3 + 1] > 200);
-        picture_free(&got);
-        free(turned);
-        free(jpeg);
-    }
+    check_turned(PICTURE_JPEG);
+}
+TEST(pngs_are_turned_upright)
+{
+    check_turned(PICTURE_PNG);
+    check_file("turned.png", PICTURE_PNG, 3, 0);
+}
+TEST(webps_are_turned_upright)
+{
+    NEEDS_CODEC("x.webp");
+    check_turned(PICTURE_WEBP);
 }
 
 TEST(comments_of_other_programs_are_read)
@@ -295,14 +410,14 @@ TEST(comments_of_other_programs_are_read)
         CHECK_TEXT(image.parameters ? image.parameters : "(none)", "little end, Steps: 1");
         picture_free(&image);
     }
-    int orientation;
-    char* comment;
+    int orientation = 0;
+    char* comment = NULL;
     uint8_t block[] = "II*"
                       "\0\x08\0\0\0\x01\0\x69\x87\x04\0\x01\0\0\0\x1a\0\0\0\0\0\0\0\x01\0\x86\x92\x07\0\x0d\0\0\0\x2c\0"
                       "\0\0\0\0\0\0ASCII\0\0\0hello";
     exif_read(block, sizeof block - 1, &orientation, &comment);
     CHECK_TEXT(comment ? comment : "(none)", "hello");
-    CHECK_NUMBER(orientation, 1);
+    CHECK_NUMBER(orientation, 0);
     free(comment);
     // Every cut, and every byte replaced by the largest: nothing is read past the end (the copy has no byte more).
     for (size_t left = 0; left < sizeof block; left++) {
@@ -310,7 +425,9 @@ TEST(comments_of_other_programs_are_read)
             const size_t bytes = replaces ? sizeof block - 1 : left;
             uint8_t* copy = exact_copy(block, bytes);
             if (replaces && left < bytes) copy[left] = 0xFF;
+            orientation = 0, comment = NULL;
             exif_read(copy, bytes, &orientation, &comment);
+            CHECK(orientation >= 0 && orientation <= 8);
             free(comment);
             free(copy);
         }
@@ -333,8 +450,8 @@ TEST(every_code_point_survives_utf8_and_utf16)
         snprintf(words, sizeof words, "a %s b", text);
         size_t block_bytes;
         uint8_t* block = exif_write(words, &block_bytes);
-        int orientation;
-        char* comment;
+        int orientation = 0;
+        char* comment = NULL;
         exif_read(block, block_bytes, &orientation, &comment);
         CHECK_TEXT(comment ? comment : "(none)", words);
         free(comment);
@@ -444,6 +561,8 @@ int main(int argc, char** argv)
     RUN(what_is_written_reads_back);
     RUN(what_cannot_be_written_is_refused);
     RUN(jpegs_are_turned_upright);
+    RUN(pngs_are_turned_upright);
+    RUN(webps_are_turned_upright);
     RUN(comments_of_other_programs_are_read);
     RUN(every_code_point_survives_utf8_and_utf16);
     RUN(parameters_read_what_parameters_write);

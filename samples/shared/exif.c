@@ -7,6 +7,7 @@
 #define TAG_ORIENTATION 0x0112
 #define TAG_EXIF_FOLDER 0x8769
 #define TAG_USER_COMMENT 0x9286
+#define TYPE_LONG 4
 #define ENTRY_BYTES 12
 
 typedef struct tiff {
@@ -25,16 +26,17 @@ static uint32_t read_number(const tiff* file, size_t offset, size_t number_bytes
     return value;
 }
 
-// The offset of the entry with this tag in the folder (image file directory) at `folder`; 0: there is none.
+// The offset of the last entry with this tag in the folder (image file directory) at `folder`; 0: there is none.
 static size_t find_entry(const tiff* file, size_t folder, uint32_t tag)
 {
     const size_t count = folder ? read_number(file, folder, 2) : 0;
+    size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t entry = folder + 2 + i * ENTRY_BYTES;
-        if (entry + ENTRY_BYTES > file->bytes) return 0;
-        if (read_number(file, entry, 2) == tag) return entry;
+        if (entry + ENTRY_BYTES > file->bytes) break;
+        if (read_number(file, entry, 2) == tag) found = entry;
     }
-    return 0;
+    return found;
 }
 
 // UTF-16 without a byte order mark: most characters of a prompt have one byte that is 0, and it is the high one.
@@ -78,26 +80,29 @@ static char* read_comment(const uint8_t* text, size_t bytes)
     return copy;
 }
 
+static char* find_comment(const tiff* file, size_t folder)
+{
+    size_t entry = find_entry(file, folder, TAG_EXIF_FOLDER);
+    if (entry) entry = find_entry(file, read_number(file, entry + 8, 4), TAG_USER_COMMENT);
+    const size_t count = entry ? read_number(file, entry + 4, 4) : 0,
+                 offset = entry ? read_number(file, entry + 8, 4) : 0;
+    if (count < 8 || offset > file->bytes || count > file->bytes - offset) return NULL;
+    char* comment = read_comment(file->data + offset, count);
+    if (comment && comment[0] != 0) return comment;
+    free(comment);
+    return NULL;
+}
+
 void exif_read(const uint8_t* block, size_t bytes, int* orientation, char** comment)
 {
-    *orientation = 1;
-    *comment = NULL;
     if (bytes >= 6 && memcmp(block, "Exif\0", 6) == 0) block += 6, bytes -= 6;
     if (bytes < 8 || (memcmp(block, "II*\0", 4) != 0 && memcmp(block, "MM\0*", 4) != 0)) return;
     const tiff file = {block, bytes, block[0] == 'I'};
-    const size_t folder = read_number(&file, 4, 4);
-    size_t entry = find_entry(&file, folder, TAG_ORIENTATION);
-    const uint32_t turned = entry ? read_number(&file, entry + 8, 2) : 1;
-    if (turned >= 1 && turned <= 8) *orientation = (int)turned;
-    entry = find_entry(&file, folder, TAG_EXIF_FOLDER);
-    if (entry) entry = find_entry(&file, read_number(&file, entry + 8, 4), TAG_USER_COMMENT);
-    const size_t count = entry ? read_number(&file, entry + 4, 4) : 0,
-                 offset = entry ? read_number(&file, entry + 8, 4) : 0;
-    if (count >= 8 && offset <= bytes && count <= bytes - offset) *comment = read_comment(block + offset, count);
-    if (*comment && (*comment)[0] == 0) {
-        free(*comment);
-        *comment = NULL;
-    }
+    const size_t folder = read_number(&file, 4, 4), entry = find_entry(&file, folder, TAG_ORIENTATION);
+    const bool is_long = entry && read_number(&file, entry + 2, 2) == TYPE_LONG;
+    const uint32_t turned = entry ? read_number(&file, entry + 8, is_long ? 4 : 2) : 0;
+    if (*orientation == 0 && turned <= 8) *orientation = (int)turned;
+    if (!*comment) *comment = find_comment(&file, folder);
 }
 
 // ---- Writing: header, a folder with one entry, the EXIF folder with one entry, the comment; big-endian ------------------
@@ -119,7 +124,7 @@ static uint8_t* put_folder(uint8_t* to, uint32_t tag, uint32_t type, uint32_t co
 
 uint8_t* exif_write(const char* comment, size_t* out_bytes)
 {
-    enum { HEADER = 8, FOLDER = 2 + ENTRY_BYTES + 4, LONG = 4, UNDEFINED = 7 };
+    enum { HEADER = 8, FOLDER = 2 + ENTRY_BYTES + 4, UNDEFINED = 7 };
     const size_t length = strlen(comment);
     uint8_t* block = malloc(HEADER + 2 * FOLDER + 8 + 2 * length); // a character takes no more UTF-16 units than bytes
     if (!block) return NULL;
@@ -139,7 +144,7 @@ uint8_t* exif_write(const char* comment, size_t* out_bytes)
     const uint32_t comment_bytes = (uint32_t)(text - block - HEADER - 2 * FOLDER);
     memcpy(block, "MM\0*", 4);
     uint8_t* at = put_number(block + 4, HEADER, 4);
-    at = put_folder(at, TAG_EXIF_FOLDER, LONG, 1, HEADER + FOLDER);
+    at = put_folder(at, TAG_EXIF_FOLDER, TYPE_LONG, 1, HEADER + FOLDER);
     put_folder(at, TAG_USER_COMMENT, UNDEFINED, comment_bytes, HEADER + 2 * FOLDER);
     *out_bytes = (size_t)(text - block);
     return block;

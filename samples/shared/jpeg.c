@@ -109,10 +109,9 @@ static void read_header_and_rows(jpeg_reading* reading, const void* data, size_t
     jpeg_save_markers(codec, JPEG_APP0 + 1, 0xFFFF);
     jpeg_mem_src(codec, data, (unsigned long)bytes);
     jpeg_read_header(codec, TRUE);
-    reading->orientation = 1;
     for (const struct jpeg_marker_struct* marker = codec->marker_list; marker; marker = marker->next) {
-        if (out->parameters || marker->data_length < 6 || memcmp(marker->data, EXIF_PREFIX, 6) != 0) continue;
-        exif_read(marker->data, marker->data_length, &reading->orientation, &out->parameters);
+        if (marker->data_length >= 6 && memcmp(marker->data, EXIF_PREFIX, 6) == 0)
+            exif_read(marker->data, marker->data_length, &reading->orientation, &out->parameters);
     }
     if (!picture_allocate(out, codec->image_width, codec->image_height, path, reading->errors.message))
         longjmp(reading->errors.recovery, 1);
@@ -123,37 +122,6 @@ static void read_header_and_rows(jpeg_reading* reading, const void* data, size_t
     jpeg_start_decompress(codec);
     read_rows(reading, out);
     jpeg_finish_decompress(codec);
-}
-
-// Turns the picture upright. Orientations as TIFF numbers them; of the stored picture:
-//
-//     1 as it is     2 mirrored left to right     3 turned by 180 degrees     4 mirrored top to bottom
-//     5 rows and columns exchanged     6 turned right by 90 degrees     7 exchanged and turned by 180     8 turned left
-static bool turn_upright(picture_file* out, int orientation, const char* path, char* message)
-{
-    if (orientation == 1) return true;
-    const bool exchanges = orientation >= 5;
-    const int32_t from_width = out->width, from_height = out->height;
-    const int32_t width = exchanges ? from_height : from_width, height = exchanges ? from_width : from_height;
-    uint8_t* turned = malloc((size_t)width * (size_t)height * 4);
-    if (!turned) return picture_fail(message, "%s: no memory to turn it upright", path);
-    const bool flips_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8,
-               flips_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-    for (int32_t y = 0; y < height; y++) {
-        for (int32_t x = 0; x < width; x++) {
-            // The stored coordinates of this pixel: `along` its rows and `down` its columns.
-            const int32_t along = exchanges ? y : x, down = exchanges ? x : y;
-            const int32_t from_x = flips_x ? from_width - 1 - along : along,
-                          from_y = flips_y ? from_height - 1 - down : down;
-            memcpy(turned + ((size_t)y * (size_t)width + (size_t)x) * 4,
-                   out->pixels + ((size_t)from_y * (size_t)from_width + (size_t)from_x) * 4, 4);
-        }
-    }
-    free(out->pixels);
-    out->pixels = turned;
-    out->width = width;
-    out->height = height;
-    return true;
 }
 
 static bool try_to_read(jpeg_reading* reading, const void* data, size_t bytes, const char* path, picture_file* out)
@@ -172,7 +140,7 @@ bool jpeg_decode(const void* data, size_t bytes, const char* path, picture_file*
     const int orientation = reading->orientation;
     jpeg_destroy_decompress(&reading->codec);
     free(reading);
-    return is_read && turn_upright(out, orientation, path, message);
+    return is_read && picture_turn_upright(out, orientation, path, message);
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@
 #include "picture_base.h"
 
 // Reads a picture whose format is found by its first bytes, not by its name. 16-bit samples keep their high byte; gamma
-// and profiles are ignored; a JPEG is turned upright as its EXIF orientation says. channel_count 0 gives 4 when the file
-// has transparency, 1 when it is grey, 3 otherwise; 1, 3 or 4 requests that: colour becomes grey by the ITU-R 601 luma
-// as in Pillow's "L", grey is repeated, alpha is dropped or filled with 255.
+// and profiles are ignored; a picture is turned upright as its EXIF orientation says. channel_count 0 gives 4 when the
+// file has transparency, 1 when it is grey, 3 otherwise; 1, 3 or 4 requests that: colour becomes grey by the ITU-R 601
+// luma as in Pillow's "L", grey is repeated, alpha is dropped or filled with 255.
 // Returns false with the file and the reason in message and an empty picture. Call picture_free either way.
 bool picture_read(const char* path, int32_t channel_count, picture_file* out, char* message);
 // The same from memory; path is for the message. Before anything is allocated, the decoded size is checked against the

@@ -31,6 +31,8 @@ typedef struct picture_source {
 
 // Checks the size of a header against the limits and allocates width * height RGBA8 pixels.
 bool picture_allocate(picture_file* out, uint32_t width, uint32_t height, const char* path, char* message);
+// Turns RGBA8 pixels by an orientation as TIFF and EXIF number them; 0 and 1: they stay. Returns false without memory.
+bool picture_turn_upright(picture_file* out, int orientation, const char* path, char* message);
 void picture_free(picture_file* freed); // accepts an empty picture
 // Writes a sentence into a message and returns false.
 bool picture_fail(char* message, const char* format, ...) SYSTEM_PRINTF(2, 3);

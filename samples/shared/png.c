@@ -1,4 +1,5 @@
 // PNG, by libspng, which decodes every colour type and depth to RGBA8.
+#include "exif.h"
 #include "picture_codecs.h"
 #include "utf8.h"
 #include <spng.h>
@@ -66,7 +67,11 @@ static bool decode(spng_ctx* context, const void* data, size_t bytes, const char
                         || header.color_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA
                         || spng_get_trns(context, &transparency) == 0;
     out->channel_count = has_alpha ? 4 : header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ? 1 : 3;
-    return true;
+    struct spng_exif block;
+    int orientation = 0;
+    if (spng_get_exif(context, &block) == 0)
+        exif_read((const uint8_t*)block.data, block.length, &orientation, &out->parameters);
+    return picture_turn_upright(out, orientation, path, message);
 }
 
 bool png_decode(const void* data, size_t bytes, const char* path, picture_file* out, char* message)

@@ -8,17 +8,19 @@
 #include <webp/encode.h>
 #include <webp/mux.h>
 
-static char* read_parameters(const void* data, size_t bytes)
+// Reads the EXIF chunks of the file, of which libwebp's mux refuses a second one: each has four letters, a size and its
+// bytes, with one more behind an odd number. Returns the orientation, 0 if there is none.
+static int read_exif(const uint8_t* data, size_t bytes, char** parameters)
 {
-    const WebPData file = {data, bytes};
-    WebPMux* mux = WebPMuxCreate(&file, 0);
-    WebPData block;
-    char* parameters = NULL;
-    int orientation; // of a WebP nobody turns a picture by it
-    if (mux && WebPMuxGetChunk(mux, "EXIF", &block) == WEBP_MUX_OK)
-        exif_read(block.bytes, block.size, &orientation, &parameters);
-    WebPMuxDelete(mux);
-    return parameters;
+    int orientation = 0;
+    for (size_t at = 12; at + 8 <= bytes;) {
+        const size_t size =
+            data[at + 4] | (size_t)data[at + 5] << 8 | (size_t)data[at + 6] << 16 | (size_t)data[at + 7] << 24;
+        if (size > bytes - at - 8) break;
+        if (memcmp(data + at, "EXIF", 4) == 0) exif_read(data + at + 8, size, &orientation, parameters);
+        at += 8 + size + size % 2;
+    }
+    return orientation;
 }
 
 bool webp_decode(const void* data, size_t bytes, const char* path, picture_file* out, char* message)
@@ -33,8 +35,7 @@ bool webp_decode(const void* data, size_t bytes, const char* path, picture_file*
     if (!WebPDecodeRGBAInto(data, bytes, out->pixels, row_bytes * (size_t)out->height, (int)row_bytes))
         return picture_fail(message, "%s: cannot read the WebP: the file is damaged or cut short", path);
     out->channel_count = features.has_alpha ? 4 : 3;
-    out->parameters = read_parameters(data, bytes);
-    return true;
+    return picture_turn_upright(out, read_exif(data, bytes, &out->parameters), path, message);
 }
 
 static bool import_pixels(WebPPicture* to, const picture_source* source)
