@@ -245,9 +245,8 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
     __syncthreads(); // the sums of both column halves are written
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        // A query that sees no key gets zeros, as in the CPU backend.
-        const float total_sum = shared_sum[row + half * 8] + shared_sum[TILE_QUERIES + row + half * 8],
-                    inverse_sum = total_sum == 0.f ? 0.f : 1.f / total_sum;
+        // Every query sees a key, so its sum is 0 only if all its scores are -infinity; it becomes 0 / 0, NaN.
+        const float inverse_sum = 1.f / (shared_sum[row + half * 8] + shared_sum[TILE_QUERIES + row + half * 8]);
         const int query = query0 + row + half * 8;
         const bool is_query = query < sequence.queries;
         u16* out = (u16*)args.out + (int64_t)(sequence.begin + row_of(sequence, is_query ? query : 0)) * args.out_pitch

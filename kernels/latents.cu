@@ -298,7 +298,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
         const int64_t c = i / args.plane, first_moment = i % args.plane * 2 * args.channels; // of the pixel
         float z = moment(first_moment + c);
         if (args.eps != 0) {
-            const float log_variance = fminf(fmaxf(moment(first_moment + args.channels + c), -30.0f), 20.0f);
+            float log_variance = moment(first_moment + args.channels + c); // fmaxf would make -30 of NaN
+            log_variance = log_variance < -30.0f ? -30.0f : log_variance > 20.0f ? 20.0f : log_variance;
             z = __fadd_rn(z, __fmul_rn(expf(0.5f * log_variance), ((const float*)args.eps)[i]));
         }
         ((float*)args.latents)[i] = __fmul_rn(__fsub_rn(z, args.statistics.shift[c]), args.statistics.scale[c]);

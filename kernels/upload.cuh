@@ -41,3 +41,10 @@ SUMI_DEVICE int64_t upload_row(const sumi_upload_args& args, int row)
     const int half = args.stack_rows / 2, row_of_half = row < half ? row : row - half;
     return (int64_t)(row_of_half / 8) * 16 + (row < half ? 0 : 8) + row_of_half % 8;
 }
+
+// The larger one; NaN if one of them is NaN. fmaxf would pass over it, and the scale of the row would say nothing of it.
+SUMI_DEVICE float max_or_nan(float a, float b)
+{
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+    return a;
+}

@@ -34,11 +34,12 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
     const int blocks = args.cols / 32;
     for (int b = (int)threadIdx.x; b < blocks; b += SUMI_UPLOAD_THREADS) {
         const int64_t from = (int64_t)blockIdx.x * args.cols + 32 * b;
-        float v[32], largest = 0.0f, best_gain = 0.0f, best_scale = 0.0f;
+        float v[32], largest = 0.0f, best_gain = 0.0f, best_scale = 0.0f, zero_or_nan = 0.0f;
 #pragma unroll
         for (int i = 0; i < 32; i++) {
             v[i] = upload_element(args, from + i);
             largest = fabsf(v[i]) > fabsf(largest) ? v[i] : largest;
+            zero_or_nan += v[i] - v[i]; // NaN of NaN and of infinity
         }
         // All zero, or so small that the scale would be no half-precision number above zero.
         const bool is_zero = !(fabsf(largest) > 1e-7f);
@@ -55,7 +56,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
             if (squares > 0.0f && products * products > best_gain * squares)
                 best_gain = products * products / squares, best_scale = products / squares;
         }
-        const __half half_scale = __float2half_rn(best_scale);
+        // No code is NaN, and no value of the codebook is 0: the scale makes all of the block NaN.
+        const __half half_scale = __float2half_rn(best_scale + zero_or_nan);
         const float scale = __half2float(half_scale), inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
         unsigned short* to =
             (unsigned short*)((uint8_t*)args.to + (int64_t)(args.row_begin + (int)blockIdx.x) * blocks * 18 + 18 * b);

@@ -5,7 +5,7 @@
 //   scales [stack_rows] float, in the order of the rows of `to` (interleaved when is_gated)
 //   grid   one block per row of the piece      block SUMI_UPLOAD_THREADS      shared static, 8 KiB + 32 bytes
 // Bound by the bus that brings the piece. Two passes over the row; the second reads L2. The row is quantised from the
-// file's own precision, not from bf16, which saves one rounding.
+// file's own precision, not from bf16, which saves one rounding. int8 has no NaN: the scale of a row with one is NaN.
 #include "upload.cuh"
 
 // Loads and rotates the 256 columns of a row from first_column on, by one warp. `from`: index of the row's first
@@ -53,14 +53,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
     for (int c = 256 * warp; c < args.pitch; c += 256 * WARPS) {
         load_rotated_block(args, from, c, blocks[warp], v);
 #pragma unroll
-        for (int i = 0; i < 8; i++) largest = fmaxf(largest, fabsf(v[i]));
+        for (int i = 0; i < 8; i++) largest = max_or_nan(largest, fabsf(v[i]));
     }
-    largest = warp_max(largest);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask >>= 1) largest = max_or_nan(largest, __shfl_xor_sync(~0u, largest, mask));
     if (lane == 0) warp_largest[warp] = largest;
     __syncthreads(); // the maxima of all warps are written
     largest = warp_largest[0];
-    for (int w = 1; w < WARPS; w++) largest = fmaxf(largest, warp_largest[w]);
-    const bool is_zero = !(largest > 1e-30f); // also a row so small that the inverse would overflow
+    for (int w = 1; w < WARPS; w++) largest = max_or_nan(largest, warp_largest[w]);
+    const bool is_zero = largest <= 1e-30f; // also a row so small that the inverse would overflow
     const float scale = is_zero ? 1.0f : largest / 127.0f, inverse = is_zero ? 0.0f : 127.0f / largest;
     if (threadIdx.x == 0) ((float*)args.scales)[row] = scale;
     int8_t* to = (int8_t*)args.to + row * args.pitch;
