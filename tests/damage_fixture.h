@@ -231,12 +231,12 @@ static inline void damage(const family* f, const sumi_tensor* t, counts* c)
 // One tensor of each kind.
 static inline void damage_set(const family* f, const sumi_tensor_set* set, counts* c)
 {
-    static char kinds[128][192];
+    static char s_kinds[128][192];
     int count = 0;
     for (size_t i = 0; i < set->count; i++) {
         int k = 0;
-        kind_of(&set->tensors[i], kinds[count], sizeof kinds[count]);
-        while (strcmp(kinds[k], kinds[count]) != 0) k++;
+        kind_of(&set->tensors[i], s_kinds[count], sizeof s_kinds[count]);
+        while (strcmp(s_kinds[k], s_kinds[count]) != 0) k++;
         if (k < count) continue;
         CHECK(++count < 128);
         damage(f, &set->tensors[i], c);

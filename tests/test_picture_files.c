@@ -304,7 +304,7 @@ static size_t put_exif(picture_format format, uint8_t* file, size_t bytes, const
 // TIFF 6.0, Orientation: the side of the upright picture at which row 0 lies, and that at which column 0 lies.
 static void check_upright(const uint8_t* file, size_t bytes, int orientation)
 {
-    static const char sides[9][2] = {"", "TL", "TR", "BR", "BL", "LT", "RT", "RB", "LB"};
+    static const char s_sides[9][2] = {"", "TL", "TR", "BR", "BL", "LT", "RT", "RB", "LB"};
     char message[PICTURE_MESSAGE_BYTES];
     picture_file got;
     uint8_t* copy = exact_copy(file, bytes);
@@ -314,7 +314,7 @@ static void check_upright(const uint8_t* file, size_t bytes, int orientation)
     CHECK_NUMBER(got.width, is_wide ? 24 : 16);
     CHECK_NUMBER(got.height, is_wide ? 16 : 24);
     // The corner where row 0 and column 0 meet; the green one lies at the other end of row 0.
-    const char* side = sides[orientation];
+    const char* side = s_sides[orientation];
     const bool right = side[0] == 'R' || side[1] == 'R', bottom = side[0] == 'B' || side[1] == 'B',
                row_lies_flat = side[0] == 'T' || side[0] == 'B';
     const int red_x = right ? got.width - 2 : 1, red_y = bottom ? got.height - 2 : 1,
@@ -330,13 +330,13 @@ static void check_upright(const uint8_t* file, size_t bytes, int orientation)
 // row 0 green, the rest blue.
 static size_t encode_corners(picture_format format, uint8_t** out_file)
 {
-    static uint8_t stored[16 * 24 * 3];
+    static uint8_t s_stored[16 * 24 * 3];
     for (int y = 0; y < 16; y++)
-        for (int x = 0; x < 24; x++) stored[(y * 24 + x) * 3 + (y >= 8 ? 2 : x < 12 ? 0 : 1)] = 250;
+        for (int x = 0; x < 24; x++) s_stored[(y * 24 + x) * 3 + (y >= 8 ? 2 : x < 12 ? 0 : 1)] = 250;
     char message[PICTURE_MESSAGE_BYTES];
     void* encoded;
     size_t bytes;
-    CHECK(picture_encode(format, &(picture_source){stored, 24, 16, 72, 3, NULL, format == PICTURE_WEBP ? 100 : 95},
+    CHECK(picture_encode(format, &(picture_source){s_stored, 24, 16, 72, 3, NULL, format == PICTURE_WEBP ? 100 : 95},
                          &encoded, &bytes, message));
     *out_file = malloc(bytes + 1024);
     memcpy(*out_file, encoded, bytes);
