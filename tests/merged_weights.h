@@ -33,6 +33,14 @@ static inline void add_delta_row(const sumi_delta* delta, int32_t row, int32_t c
                 into[j * down->cols + k] += left * delta_element(down, row % down->rows, k);
         }
         break;
+    case SUMI_DELTA_WHOLE: {
+        float values[4096];
+        SUMI_ASSERT(up->cols == cols && cols <= 4096);
+        sumi_weight_to_float(up, row, 1, values, cols);
+        for (int32_t c = 0; c < cols; c++) into[c] += factor * values[c];
+        break;
+    }
+    case SUMI_DELTA_BIAS: break; // no change of the matrix
     case SUMI_DELTA_LOW_RANK:
         SUMI_ASSERT(up->cols == down->rows && down->cols == cols);
         for (int32_t k = 0; k < down->rows; k++) {

@@ -162,8 +162,8 @@ typedef struct sumi_plan {
     sumi_adapted_vector* adapted_vectors;
     size_t adapted_vector_count,
         adapted_vector_capacity; // the vectors that these adapters change, as far as they were asked for
-    // A constant of value 1; none until it is first needed.
-    sumi_value constant_one;
+    // A constant of one column of ones; none until it is first needed, and a longer one when more rows are.
+    sumi_value constant_ones;
     uint64_t arena_bytes; // exact after sumi_plan_finish
     double total_flops;   // over all iterations of all sections, without alternatives
     char label_prefix[64];

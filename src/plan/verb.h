@@ -28,6 +28,8 @@ void* sumi_plan_reserve(sumi_plan* plan, size_t bytes);
 // ---- The ops of the plan's adapters (verb_adapters.c)
 
 bool sumi_adapter_changes(const sumi_adapter_use* use, const sumi_delta* delta, const sumi_weight* weight);
+// A constant of ones with at least this many rows: biases are products with it.
+sumi_value sumi_plan_ones(sumi_plan* plan, int32_t rows);
 bool sumi_plan_is_adapted(const sumi_plan* plan, const sumi_weight* weight);
 // Writes the ops that follow `product`, the op of an adapted weight, which has no activation: all changes of this
 // weight in the order of the adapter uses (the bits of the result depend on this order only), then the activation of

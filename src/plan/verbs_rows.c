@@ -248,9 +248,7 @@ sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value
 // Copies the vector, then adds each change as a product with the constant 1.
 static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vector)
 {
-    const float one = 1.0f;
-    if (plan->constant_one.id == 0)
-        plan->constant_one = sumi_plan_constant(plan, "one", SUMI_ELEMENT_FLOAT, 1, 1, &one);
+    const sumi_value one = sumi_plan_ones(plan, 1);
     sumi_value y = sumi_plan_value(plan, "changed_vector", SUMI_ELEMENT_FLOAT, 1, vector->cols);
     sumi_plan_fill_rows(plan, y, vector, &(sumi_span){0, 1}, 1);
     for (int32_t u = 0; u < plan->adapter_count; u++) {
@@ -265,7 +263,7 @@ static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vecto
             }
             sumi_plan_add_op(plan, "adapter",
                              &(sumi_op){.kind = SUMI_OP_LINEAR,
-                                        .in = {plan->constant_one, y},
+                                        .in = {one, y},
                                         .out = y,
                                         .weight = &delta->up,
                                         .rows = 1,

@@ -83,11 +83,13 @@ typedef enum sumi_delta_kind {
     // up [a, c] (x) down [b, d]: element [i b + k, j d + l] is up[i, j] * down[k, l]. There are a b rows and c d input
     // features.
     SUMI_DELTA_KRONECKER,
+    SUMI_DELTA_WHOLE, // up [rows, in] is the change itself, without down
+    SUMI_DELTA_BIAS,  // up [rows, 1] is added to the bias of the product, without down
     SUMI_DELTA_VECTOR // for a vector: up [n, 1], read as a row, without down
 } sumi_delta_kind;
 
 // The change that an adapter adds to a range of rows of one weight: W[row_begin .. + sumi_delta_rows) += scale * D,
-// where D is made from up and down, depending on the kind.
+// where D is made from up and down, depending on the kind. A bias has the rows of its weight.
 typedef struct sumi_delta {
     int32_t weight_index, row_begin;
     float scale; // alpha / rank, or another rule of the file
