@@ -1,4 +1,5 @@
 // Adapters of low rank: names of every program, scales, and what does not fit.
+#include "models/adapter_pattern.h"
 #include "models/network_state.h"
 #include "network_fixture.h"
 #include "system.h"
@@ -12,6 +13,16 @@ static sumi_result open_adapter(const sumi_network* network, const char* path, s
     sumi_result result = sumi_adapter_open(&s_heap, NULL, network, path, error, &file);
     sumi_adapter_close(file);
     return result;
+}
+
+static sumi_tensor matrix_of(const char* name, int64_t rows, int64_t cols, const float* values)
+{
+    return (sumi_tensor){.name = name,
+                         .dtype = SUMI_DTYPE_F32,
+                         .rank = 2,
+                         .shape = {rows, cols},
+                         .data = values,
+                         .bytes = (uint64_t)(rows * cols) * 4};
 }
 
 // One adapter in every spelling gives the same deltas.
@@ -155,9 +166,29 @@ TEST(adapter_config_beside_the_file_gives_scales)
         {"[1]", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
         {"{\"lora_alpha\": 2", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
         {"{\"lora_alpha\": 1e999}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
-        {"{\"alpha_pattern\": {\"to_(k|v)\": 2}}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "plain module names"},
-        {"{\"use_dora\": true}", NULL, NULL, true, SUMI_NOT_SUPPORTED, 0, "DoRA"},
-        {"{\"peft_type\": \"LOHA\"}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "LOHA"},
+        // regular expressions, as PEFT matches them; the first one counts
+        {"{\"alpha_pattern\": {\"to_(q|v)\": 40, \"to_(k|v)\": 2}}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"alpha_pattern\": {\".*\\\\.to_k\": 6, \".*\": 2}}", NULL, NULL, false, SUMI_OK, 1.5, NULL},
+        {"{\"alpha_pattern\": {\"^layers\\\\.\\\\d+\\\\.attention\\\\.to_[kv]$\": 6}}", NULL, NULL, false, SUMI_OK, 1.5,
+         NULL},
+        {"{\"lora_alpha\": 8, \"alpha_pattern\": {\"attention\": 6, \"^to_k\": 6}}", NULL, NULL, false, SUMI_OK, 2.0,
+         NULL},
+        {"{\"r\": 8, \"rank_pattern\": {\"layers\\\\.[0-9]\\\\..*to_k\": 4}}", NULL, NULL, false, SUMI_OK, 1.0, NULL},
+        {"{\"alpha_pattern\": {\"to_k(?=x)\": 2}}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "to_k(?=x)"},
+        {"{\"rank_pattern\": {\"to_k{2}\": 2}}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "to_k{2}"},
+        // the entries of the denoiser, wherever they are
+        {NULL, "lora_adapter_metadata",
+         "{\"text_encoder.r\": 16, \"text_encoder.lora_alpha\": 64, \"transformer.r\": 4, \"transformer.lora_alpha\": "
+         "8}",
+         false, SUMI_OK, 2.0, NULL},
+        {NULL, "lora_adapter_metadata",
+         "{\"transformer.r\": 4, \"transformer.lora_alpha\": 8, \"text_encoder.r\": 16, \"text_encoder.lora_alpha\": "
+         "64, "
+         "\"text_encoder.use_rslora\": true, \"text_encoder.alpha_pattern\": {\"to_k\": 1}}",
+         false, SUMI_OK, 2.0, NULL},
+        {NULL, "lora_adapter_metadata", "{\"text_encoder.r\": 16, \"text_encoder.lora_alpha\": 64}", false, SUMI_OK,
+         1.0, NULL},
+        {"{\"peft_type\": \"OFT\"}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "OFT"},
     };
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) {
@@ -245,7 +276,90 @@ TEST(adapter_with_the_same_change_twice_is_applied_once)
     sumi_network_close(network);
 }
 
-// ---- LoKr ----------------------------------------------------------------------------------------------------------
+// PEFT's config is for PEFT's file. A folder of ComfyUI has many files, and none of them asks for it.
+TEST(adapter_config_of_another_file_is_not_read)
+{
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float s_down[4 * 64], s_up[64 * 4];
+    const sumi_tensor tensors[2] = {
+        matrix_of("layers.0.attention.to_k.lora_A.weight", 4, 64, s_down),
+        matrix_of("layers.0.attention.to_k.lora_B.weight", 64, 4, s_up),
+    };
+    static const char s_config[] = "{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 16}";
+    system_make_folder(scratch("peft"));
+    write_file(scratch("peft/adapter_config.json"), s_config, strlen(s_config));
+    static const char* const s_names[] = {"peft/my_style.safetensors", "peft/pytorch_lora_weights.safetensors",
+                                          "peft/adapter_model.safetensors"};
+    for (size_t i = 0; i < 3; i++) {
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        write_tensors(scratch(s_names[i]), tensors, 2, NULL, 0);
+        CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch(s_names[i]), &error, &file),
+                     i < 2 ? SUMI_OK : SUMI_TENSOR_MISMATCH);
+        if (file != NULL) CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, 1.0, 0, 0);
+        sumi_adapter_close(file);
+        if (i < 2) system_remove(scratch(s_names[i]));
+    }
+    sumi_network_close(network);
+}
+
+TEST(patterns_of_configs_are_matched_as_peft_does)
+{
+    static const struct {
+        const char *pattern, *name;
+        bool matches;
+    } s_cases[] = {{"to_q", "layers.0.attention.to_q", true},
+                   {"to_q", "to_q", true},
+                   {"o_q", "layers.0.attention.to_q", false},
+                   {"attention.to_q", "layers.0.attention.to_q", true},
+                   {"attention.to_q", "layers.0.attention_to_q", true}, // a dot is any character
+                   {"attention\\.to_q", "layers.0.attention_to_q", false},
+                   {"layers.0", "layers.0.attention.to_q", false}, // to the end
+                   {"layers\\.0\\..*", "layers.0.attention.to_q", true},
+                   {"layers\\.0\\..*", "layers.10.attention.to_q", false},
+                   {"^layers.0.attention.to_q$", "layers.0.attention.to_q", true},
+                   {"^attention.to_q", "layers.0.attention.to_q", false},
+                   {"to_q$", "layers.0.attention.to_q", true},
+                   {"to_q$x", "layers.0.attention.to_qx", false},
+                   {".*\\d+\\.attention.*", "layers.17.attention.to_q", true},
+                   {"layers\\.\\d\\..*", "layers.17.attention.to_q", false},
+                   {"layers\\.(1|2|17)\\.(attention|mlp)\\..+", "layers.17.attention.to_q", true},
+                   {"layers\\.(1|2)\\.(attention|mlp)\\..+", "layers.17.attention.to_q", false},
+                   {"to_[qkv]", "x.to_k", true},
+                   {"to_[^qkv]", "x.to_k", false},
+                   {"to_[a-m]", "x.to_k", true},
+                   {"to_[]-]", "x.to_]", true},
+                   {"[\\w.]+_k", "x.to_k", true},
+                   {"(?:ab)+", "x.ababab", true},
+                   {"(?:ab)+", "x.aba", false},
+                   {"ab?c", "ac", true},
+                   {"ab*?c", "abbbc", true},
+                   {"a||b", "x.b", true},
+                   {"(((a|b)*)*)*c", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaad", false},
+                   {"", "x.", true},
+                   {"", "x", false}};
+    static const char* const s_unreadable[] = {"(",    ")",   "a)",    "[a",    "[",       "*a",
+                                               "a{2}", "a**", "\\b",   "(?=a)", "(?!a)",   "(?P<x",
+                                               "\\1",  "a\\", "[b-a]", "(a",    "[a-\\d]", "(?"};
+    static sumi_pattern s_pattern;
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        const int errors = t_errors;
+        CHECK(sumi_pattern_read(&s_pattern, s_cases[i].pattern, strlen(s_cases[i].pattern)));
+        CHECK_NUMBER(sumi_pattern_matches(&s_pattern, s_cases[i].name, strlen(s_cases[i].name)), s_cases[i].matches);
+        if (t_errors > errors) printf("  %s in %s\n", s_cases[i].pattern, s_cases[i].name);
+    }
+    for (size_t i = 0; i < sizeof s_unreadable / sizeof *s_unreadable; i++) {
+        const bool is_read = sumi_pattern_read(&s_pattern, s_unreadable[i], strlen(s_unreadable[i]));
+        CHECK(!is_read);
+        if (is_read) printf("  %s\n", s_unreadable[i]);
+    }
+    char longest[4 * SUMI_PATTERN_MAX_STEPS];
+    memset(longest, 'a', sizeof longest);
+    CHECK(!sumi_pattern_read(&s_pattern, longest, sizeof longest));
+    memset(longest, '(', sizeof longest);
+    CHECK(!sumi_pattern_read(&s_pattern, longest, sizeof longest));
+}
 
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
@@ -356,6 +470,8 @@ int main(int argc, char** argv)
     RUN(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales);
     RUN(adapter_config_beside_the_file_gives_scales);
     RUN(adapter_with_the_same_change_twice_is_applied_once);
+    RUN(adapter_config_of_another_file_is_not_read);
+    RUN(patterns_of_configs_are_matched_as_peft_does);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
     end_networks();
     TEST_END();

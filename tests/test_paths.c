@@ -239,12 +239,12 @@ TEST(adapters_and_given_paths_may_be_no_files)
     CHECK(model != NULL);
     if (model == NULL) return;
     system_make_folder(scratch("peft", ""));
-    copy_file(LORA_PATH "lora_kohya.safetensors", scratch("beside", "lora.safetensors"));
+    copy_file(LORA_PATH "lora_kohya.safetensors", scratch("beside", "adapter_model.safetensors"));
     const struct {
         const char *made, *opened;
     } cases[] = {{"lone", "lone"},
                  {"peft/adapter_model.safetensors", "peft"},
-                 {"beside/adapter_config.json", "beside/lora.safetensors"}};
+                 {"beside/adapter_config.json", "beside/adapter_model.safetensors"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int kind = 0; kind < PLAIN; kind++) {
             if (kind == FOLDER && i == 0) continue; // a folder may be an adapter

@@ -1,40 +1,44 @@
 #include "models/adapter_config.h"
 #include "base/assert.h"
 #include "files/json.h"
+#include "models/adapter_names.h"
+#include "models/adapter_pattern.h"
+#include <stdio.h>
 #include <string.h>
 
 #define CONFIG_NAME "adapter_config.json"
 
-// Compares a key without its component ("transformer.r" is compared as "r").
-static bool key_is(const sumi_json_text* key, const char* name)
+#define DENOISER "transformer."
+
+// Compares a key without the component that it is for ("transformer.r" is compared as "r"). False for the keys of other
+// components, where the object tells them apart.
+static bool key_is(const sumi_adapter_config* config, const sumi_json_text* key, const char* name)
 {
-    size_t length = strlen(name);
-    return key->bytes >= length && memcmp(key->data + key->bytes - length, name, length) == 0
-        && (key->bytes == length || key->data[key->bytes - length - 1] == '.');
+    static const char s_text_encoder[] = "text_encoder";
+    const size_t length = strlen(name);
+    if (key->bytes < length || memcmp(key->data + key->bytes - length, name, length) != 0) return false;
+    const size_t before = key->bytes - length; // of the component, with its dot
+    if (before == 0) return true;
+    if (config->has_denoiser) return before == strlen(DENOISER) && memcmp(key->data, DENOISER, before) == 0;
+    return key->data[before - 1] == '.'
+        && (before < sizeof s_text_encoder - 1 || memcmp(key->data, s_text_encoder, sizeof s_text_encoder - 1) != 0);
 }
 
 static bool is_bool(sumi_json_type type) { return type == SUMI_JSON_TRUE || type == SUMI_JSON_FALSE; }
 
 // ---- Patterns -------------------------------------------------------------------------------------------------------
 
-// The programs that write these files treat a pattern as a regular expression that must match the end of a module's
-// name. Nearly all patterns are plain names; a dot in a plain name is taken for a dot.
-static void check_pattern(sumi_json* json, const sumi_json_text* pattern)
+static bool pattern_fits(const sumi_json_text* text, const char* module, size_t module_bytes)
 {
-    for (size_t i = 0; i < pattern->bytes; i++) {
-        if (strchr("\\([{*+?|", pattern->data[i]) != NULL) {
-            sumi_json_refuse(json, "alpha_pattern and rank_pattern are supported with plain module names only");
-            return;
-        }
-    }
-}
-
-static bool pattern_fits(const sumi_json_text* pattern, const char* module, size_t module_bytes)
-{
-    size_t skip = pattern->bytes > 0 && pattern->data[0] == '^' ? 1 : 0, bytes = pattern->bytes - skip;
-    if (bytes > 0 && pattern->data[pattern->bytes - 1] == '$') bytes--;
-    return bytes > 0 && bytes <= module_bytes && memcmp(module + module_bytes - bytes, pattern->data + skip, bytes) == 0
-        && (bytes == module_bytes || module[module_bytes - bytes - 1] == '.');
+    char pattern_text[512];
+    sumi_pattern pattern;
+    const size_t bytes = sumi_json_decode(text, pattern_text, sizeof pattern_text);
+    // read_patterns has refused what cannot be read
+    if (bytes > sizeof pattern_text || !sumi_pattern_read(&pattern, pattern_text, bytes)) return false;
+    // PEFT matches the names of the component's modules, without what it puts before them in a file
+    const size_t skipped = sumi_adapter_prefix_bytes(module, module_bytes);
+    return sumi_pattern_matches(&pattern, module + skipped, module_bytes - skipped)
+        || sumi_pattern_matches(&pattern, module, module_bytes);
 }
 
 // The number of the first pattern in the member `name` that matches the module, otherwise `otherwise`.
@@ -49,7 +53,7 @@ static double number_of(const sumi_adapter_config* config, const char* name, con
     bool found = false;
     if (!sumi_json_object(&json)) return value;
     while (sumi_json_key(&json, &key)) {
-        if (!key_is(&key, name) || sumi_json_peek(&json) != SUMI_JSON_OBJECT || !sumi_json_object(&json)) {
+        if (!key_is(config, &key, name) || sumi_json_peek(&json) != SUMI_JSON_OBJECT || !sumi_json_object(&json)) {
             sumi_json_skip(&json);
             continue;
         }
@@ -70,10 +74,15 @@ double sumi_adapter_config_alpha(const sumi_adapter_config* config, const char* 
     return number_of(config, "alpha_pattern", module, bytes, config->alpha);
 }
 
+double sumi_adapter_config_rank(const sumi_adapter_config* config, const char* module, size_t bytes)
+{
+    return number_of(config, "rank_pattern", module, bytes, config->rank);
+}
+
 sumi_result sumi_adapter_config_check_rank(const sumi_adapter_config* config, const char* module, size_t bytes,
                                            int32_t rank, sumi_error* error)
 {
-    double config_rank = number_of(config, "rank_pattern", module, bytes, config->rank);
+    const double config_rank = sumi_adapter_config_rank(config, module, bytes);
     if (config_rank < 0 || config_rank == (double)rank) return SUMI_OK;
     return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                      "%s: it gives %.*s the rank %.9g, the tensors have %d; it belongs to another adapter",
@@ -84,36 +93,77 @@ sumi_result sumi_adapter_config_check_rank(const sumi_adapter_config* config, co
 
 static void read_patterns(sumi_json* json, sumi_adapter_config* config)
 {
-    sumi_json_text pattern;
+    sumi_json_text text;
+    sumi_pattern pattern;
     sumi_json_object(json);
-    while (sumi_json_key(json, &pattern)) {
-        check_pattern(json, &pattern);
+    while (sumi_json_key(json, &text)) {
+        char pattern_text[512], reason[384];
+        const size_t bytes = sumi_json_decode(&text, pattern_text, sizeof pattern_text);
+        if (bytes > sizeof pattern_text || !sumi_pattern_read(&pattern, pattern_text, bytes)) {
+            snprintf(reason, sizeof reason, "the regular expression %.*s has parts that are not supported",
+                     (int)(text.bytes < 256 ? text.bytes : 256), text.data);
+            json->failure = SUMI_NOT_SUPPORTED;
+            sumi_json_refuse(json, reason);
+        }
         sumi_json_skip(json);
         config->has_patterns = true;
     }
+}
+
+// Finds out whether the object tells components apart.
+static void find_denoiser(sumi_adapter_config* config)
+{
+    sumi_json json;
+    sumi_json_text key;
+    sumi_json_begin(&json, config->text, config->bytes, NULL);
+    if (!sumi_json_object(&json)) return;
+    while (sumi_json_key(&json, &key)) {
+        if (key.bytes > strlen(DENOISER) && memcmp(key.data, DENOISER, strlen(DENOISER)) == 0)
+            config->has_denoiser = true;
+        sumi_json_skip(&json);
+    }
+}
+
+// Uses the peft_type: which of the two alphas counts, and whether the kind is known.
+static sumi_result use_kind(sumi_adapter_config* config, const sumi_json_text* kind, double alpha, sumi_error* error)
+{
+    const bool is_lokr = sumi_json_is(kind, "LOKR");
+    if (is_lokr || sumi_json_is(kind, "LOHA")) {
+        if (alpha >= 0) config->alpha = alpha; // these two do not call it lora_alpha
+        config->scales_whole_factors = is_lokr;
+        return SUMI_OK;
+    }
+    if (sumi_json_is(kind, "LORA") || sumi_json_is(kind, "LYCORIS")) return SUMI_OK;
+    return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                     "%s: adapters of the peft_type %.*s are not supported; LORA, LOKR, LOHA and LYCORIS are",
+                     config->path, (int)(kind->bytes < 64 ? kind->bytes : 64), kind->data);
 }
 
 static sumi_result read_adapter_object(sumi_adapter_config* config, sumi_error* error)
 {
     sumi_error detail = {.result = SUMI_OK};
     sumi_json json;
-    sumi_json_begin(&json, config->text, config->bytes, &detail);
     sumi_json_text key, kind = {.data = "LORA", .bytes = 4};
-    bool has_dora = false;
+    double alpha = -1.0;
+    find_denoiser(config);
+    sumi_json_begin(&json, config->text, config->bytes, &detail);
     if (sumi_json_object(&json)) {
         while (sumi_json_key(&json, &key)) {
             sumi_json_type type = sumi_json_peek(&json);
-            if (key_is(&key, "lora_alpha") && type == SUMI_JSON_NUMBER) {
+            if (key_is(config, &key, "lora_alpha") && type == SUMI_JSON_NUMBER) {
                 config->alpha = sumi_json_number(&json);
-            } else if (key_is(&key, "r") && type == SUMI_JSON_NUMBER) {
+            } else if (key_is(config, &key, "alpha") && type == SUMI_JSON_NUMBER) {
+                alpha = sumi_json_number(&json);
+            } else if (key_is(config, &key, "r") && type == SUMI_JSON_NUMBER) {
                 config->rank = sumi_json_number(&json);
-            } else if (key_is(&key, "use_rslora") && is_bool(type)) {
+            } else if (key_is(config, &key, "use_rslora") && is_bool(type)) {
                 config->rank_stabilised = sumi_json_bool(&json);
-            } else if (key_is(&key, "use_dora") && is_bool(type)) {
-                has_dora = sumi_json_bool(&json);
-            } else if (key_is(&key, "peft_type") && type == SUMI_JSON_STRING) {
+            } else if (key_is(config, &key, "use_dora") && is_bool(type)) {
+                config->uses_dora = sumi_json_bool(&json);
+            } else if (key_is(config, &key, "peft_type") && type == SUMI_JSON_STRING) {
                 sumi_json_string(&json, &kind);
-            } else if ((key_is(&key, "alpha_pattern") || key_is(&key, "rank_pattern")) && type == SUMI_JSON_OBJECT) {
+            } else if ((key_is(config, &key, "alpha_pattern") || key_is(config, &key, "rank_pattern"))
+                       && type == SUMI_JSON_OBJECT) {
                 read_patterns(&json, config);
             } else {
                 sumi_json_skip(&json);
@@ -121,27 +171,19 @@ static sumi_result read_adapter_object(sumi_adapter_config* config, sumi_error* 
         }
     }
     if (sumi_json_end(&json) != SUMI_OK) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s%s", config->path,
+        return sumi_fail(error, json.failure, "%s: %s%s", config->path,
                          config->file.heap == NULL ? "lora_adapter_metadata: " : "", detail.text);
     }
-    if (has_dora) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: the adapter uses DoRA, which is not supported; use a plain LoRA", config->path);
-    }
-    if (!sumi_json_is(&kind, "LORA") && !sumi_json_is(&kind, "LYCORIS")) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: adapters of the peft_type %.*s are not supported; LORA is, and LYCORIS with LoKr",
-                         config->path, (int)(kind.bytes < 64 ? kind.bytes : 64), kind.data);
-    }
-    return SUMI_OK;
+    return use_kind(config, &kind, alpha, error);
 }
 
-// Opens CONFIG_NAME in the folder of `path`, if it exists.
+// Opens CONFIG_NAME in the folder of `path`, if it exists and is for this file.
 static sumi_result open_beside(sumi_adapter_config* config, sumi_heap* heap, const sumi_files* files, const char* path,
                                sumi_error* error)
 {
     size_t folder = strlen(path);
     while (folder > 0 && path[folder - 1] != '/' && path[folder - 1] != '\\') folder--;
+    if (strcmp(path + folder, "adapter_model.safetensors") != 0) return SUMI_OK;
     const size_t bytes = folder + sizeof CONFIG_NAME;
     char* beside = sumi_alloc(heap, bytes);
     if (beside == NULL) return sumi_out_of_memory(error, bytes, "a file name");

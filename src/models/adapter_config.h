@@ -1,11 +1,16 @@
-// The scales of an adapter that files give outside of its tensors. The first source that exists counts:
+// What a file says about an adapter outside of its tensors. The first source that says something counts:
 //
 //   lora_adapter_metadata    a JSON object in the header of the file (diffusers)
-//   adapter_config.json      a JSON object beside the file (PEFT, LyCORIS); lora_alpha in the header has priority over it
+//   adapter_config.json      a JSON object beside the file (PEFT), which belongs to adapter_model.safetensors alone: a
+//                            file of another name in the same folder is another adapter
 //   nothing                  scales are 1
 //
+// lora_alpha in the header, a number, has priority over adapter_config.json.
+//
+// Where the object describes several components ("transformer.r", "text_encoder.r"), the entries of the denoiser count.
+//
 // The scale of a module is alpha / rank, with use_rslora alpha / sqrt(rank). alpha_pattern and rank_pattern have other
-// numbers for some modules, which they name in whole or by their end.
+// numbers for some modules: the first pattern that matches counts (adapter_pattern.h).
 #ifndef SUMI_MODELS_ADAPTER_CONFIG_H
 #define SUMI_MODELS_ADAPTER_CONFIG_H
 #include "files/tensors.h"
@@ -18,7 +23,10 @@ typedef struct sumi_adapter_config {
     double alpha;      // negative: not given
     double rank;       // negative: not given
     bool has_patterns; // the object has an alpha_pattern or a rank_pattern
+    bool has_denoiser; // it has entries "transformer.": those of other components do not count
     bool rank_stabilised;
+    bool uses_dora;
+    bool scales_whole_factors; // peft_type LOKR: alpha / r also where both factors of LoKr are stored in full
 } sumi_adapter_config;
 
 // `path` is the file that `set` was read from. Path and set must outlive the config. The config is zeroed before.
@@ -28,6 +36,8 @@ void sumi_adapter_config_close(sumi_adapter_config* config); // accepts a zeroed
 
 // alpha of a module, whose name is the first `bytes` of a tensor's name; negative: not given.
 double sumi_adapter_config_alpha(const sumi_adapter_config* config, const char* module, size_t bytes);
+// The rank that the config gives for a module; negative: not given.
+double sumi_adapter_config_rank(const sumi_adapter_config* config, const char* module, size_t bytes);
 // SUMI_TENSOR_MISMATCH if the config gives another rank for the module.
 sumi_result sumi_adapter_config_check_rank(const sumi_adapter_config* config, const char* module, size_t bytes,
                                            int32_t rank, sumi_error* error);

@@ -1,0 +1,54 @@
+// The names of tensors in adapter files: which part of which module's change a tensor is.
+//
+//   name  =  [prefix] module part     transformer.  layers.0.attention.to_q  .lora_A.weight       PEFT, diffusers
+//                                     base_model.model.  layers.0.attention.to_q  .lora_A.NAME.weight
+//                                     diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
+//                                     lora_unet_  layers_0_attention_to_q  .alpha                   kohya, musubi
+//                                     lycoris_  layers_0_attention_qkv  .lokr_w1                    LyCORIS
+//                                     lycoris_  layers_0_attention_norm1  .w_norm
+//
+// NAME, the adapter's name in PEFT, is any, and ".weight" may be missing.
+#ifndef SUMI_MODELS_ADAPTER_NAMES_H
+#define SUMI_MODELS_ADAPTER_NAMES_H
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum sumi_adapter_part {
+    SUMI_PART_DOWN, // LoRA: [rank, in] and [out, rank]
+    SUMI_PART_UP,
+    SUMI_PART_UP_BIAS,
+    SUMI_PART_LOHA_1_UP, // LoHa: (up down of 1) times (up down of 2), element by element
+    SUMI_PART_LOHA_1_DOWN,
+    SUMI_PART_LOHA_2_UP,
+    SUMI_PART_LOHA_2_DOWN,
+    SUMI_PART_LOKR_1, // LoKr: the Kronecker product of two factors, each in full or as a product
+    SUMI_PART_LOKR_1_UP,
+    SUMI_PART_LOKR_1_DOWN,
+    SUMI_PART_LOKR_2,
+    SUMI_PART_LOKR_2_UP,
+    SUMI_PART_LOKR_2_DOWN,
+    SUMI_PART_DIFF,      // the whole difference of a weight
+    SUMI_PART_BIAS_DIFF, // the difference of a layer's bias
+    SUMI_PART_NORM,      // LyCORIS: the differences of a norm's weight and bias
+    SUMI_PART_NORM_BIAS,
+    SUMI_PART_MAGNITUDE, // DoRA
+    SUMI_PART_ALPHA,
+    SUMI_PART_COUNT,
+    SUMI_PART_REFUSED = SUMI_PART_COUNT, // of a kind that is not supported
+    SUMI_PART_UNKNOWN
+} sumi_adapter_part;
+
+typedef struct sumi_adapter_name {
+    sumi_adapter_part part;
+    size_t module_bytes; // the module is at the front of the name, with its prefix
+    const char* kind;    // of SUMI_PART_REFUSED
+} sumi_adapter_name;
+sumi_adapter_name sumi_adapter_read_name(const char* name);
+// How a part's names end, for messages: ".lora_A or .lora_down".
+const char* sumi_adapter_part_text(sumi_adapter_part part);
+
+// Bytes of the prefixes that programs put before a module's path.
+size_t sumi_adapter_prefix_bytes(const char* module, size_t bytes);
+// Whether a tensor belongs to a text encoder, or to an embedding for one.
+bool sumi_adapter_is_of_text(const char* name);
+#endif
