@@ -42,6 +42,22 @@ static inline sumi_result read_index(sumi_tensor_set* set, const sumi_index_text
     return result;
 }
 
+// ---- Adapters
+
+static inline sumi_result open_adapter_file(sumi_heap* heap, const sumi_network* network, const char* path,
+                                            sumi_error* error, sumi_adapter_file** out_file)
+{
+    float progress;
+    sumi_result result = sumi_adapter_open_begin(heap, NULL, network, path, error, out_file);
+    for (bool is_done = false; result == SUMI_OK && !is_done;)
+        result = sumi_adapter_open_step(*out_file, 0, &is_done, &progress, error);
+    if (result != SUMI_OK) {
+        sumi_adapter_close(*out_file);
+        *out_file = NULL;
+    }
+    return result;
+}
+
 // ---- Prompts
 
 static inline sumi_result read_prompt(const sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,

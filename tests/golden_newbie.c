@@ -536,7 +536,7 @@ static void run_adapter(golden_case* c)
     }
     join_path(where, sizeof where, c->folder, "..");
     snprintf(path, sizeof path, "%s/%.180s", where, folder);
-    if (sumi_adapter_open(&c->g->heap, NULL, network, path, &error, &file) == SUMI_OK) {
+    if (open_adapter_file(&c->g->heap, network, path, &error, &file) == SUMI_OK) {
         const sumi_adapter_use use = {sumi_adapter_get(file), (float)json_number(c->json, "strength", 1.0)};
         if (run_dit_job(c, network, &job, NULL, 0)) compare(c, "velocity_base", &job.out);
         if (run_dit_job(c, network, &job, &use, 1)) compare(c, "velocity", &job.out);

@@ -2,6 +2,7 @@
 //
 // The reference in float32 tells the network sigma itself ("expect"). The released pipelines round it to bfloat16,
 // twice, and so does this library ("expect_tb"). A plan takes times as they are, so a case is run with both.
+#include "at_once.h"
 #include "golden_qwen_image.h"
 #include "merged_weights.h"
 #include "models/config.h"
@@ -95,7 +96,7 @@ static bool open_adapter(golden_case* c, const sumi_network* network, const char
     *out = NULL;
     if (name == NULL) return true;
     snprintf(path, sizeof path, "%.2000s/../%.300s", c->folder, name);
-    if (sumi_adapter_open(&c->g->heap, NULL, network, path, &error, out) == SUMI_OK) return true;
+    if (open_adapter_file(&c->g->heap, network, path, &error, out) == SUMI_OK) return true;
     case_fails(c, "%s", error.text);
     return false;
 }

@@ -2,6 +2,7 @@
 // library's jobs (models/pipeline.h), as the engine runs them and then one op at a time; intermediates are read off the
 // ops by their labels as they are made.
 #include "golden_z_image.h"
+#include "at_once.h"
 #include "golden_flux_vae.h"
 #include "merged_weights.h"
 #include "models/network_state.h"
@@ -347,7 +348,7 @@ static void run_adapter(golden_case* c)
         char path[2400];
         const char* file = json_text(n, "file");
         join_path(path, sizeof path, c->folder, file != NULL ? file : "");
-        if (sumi_adapter_open(&c->g->heap, NULL, network, path, &error, &files[count]) == SUMI_OK) {
+        if (open_adapter_file(&c->g->heap, network, path, &error, &files[count]) == SUMI_OK) {
             uses[count] = (sumi_adapter_use){sumi_adapter_get(files[count]), (float)json_number(n, "strength", 1.0)};
             count++;
         }

@@ -1,4 +1,5 @@
-// Adapters of low rank: names of every program, scales, and what does not fit.
+// Adapters: names of every program, scales, what is left out, and what is refused. What the kinds of changes do is in
+// test_adapter_kinds.c and test_lokr.c.
 #include "models/adapter_pattern.h"
 #include "models/network_state.h"
 #include "network_fixture.h"
@@ -10,7 +11,7 @@
 static sumi_result open_adapter(const sumi_network* network, const char* path, sumi_error* error)
 {
     sumi_adapter_file* file = NULL;
-    sumi_result result = sumi_adapter_open(&s_heap, NULL, network, path, error, &file);
+    sumi_result result = open_adapter_file(&s_heap, network, path, error, &file);
     sumi_adapter_close(file);
     return result;
 }
@@ -23,6 +24,20 @@ static sumi_tensor matrix_of(const char* name, int64_t rows, int64_t cols, const
                          .shape = {rows, cols},
                          .data = values,
                          .bytes = (uint64_t)(rows * cols) * 4};
+}
+
+// Whether a text has the parts of `pattern` between its '*', in their order.
+static bool says(const char* text, const char* pattern)
+{
+    char part[256];
+    while (text != NULL && *pattern != 0) {
+        const size_t bytes = strcspn(pattern, "*");
+        snprintf(part, sizeof part, "%.*s", (int)bytes, pattern);
+        text = strstr(text, part);
+        if (text != NULL) text += bytes;
+        pattern += bytes + (pattern[bytes] == '*');
+    }
+    return text != NULL;
 }
 
 // One adapter in every spelling gives the same deltas.
@@ -44,7 +59,19 @@ TEST(adapter_names_of_every_program_are_understood)
          "lora_unet_layers_0_attention_to_q.alpha"},
         {"lycoris_layers_0_attention_to_q.lora_down.weight", "lycoris_layers_0_attention_to_q.lora_up.weight",
          "lycoris_layers_0_attention_to_q.alpha"},
-        {"layers.0.attention.to.q.lora.down.weight", "layers.0.attention.to.q.lora.up.weight", NULL}};
+        {"layers.0.attention.to.q.lora.down.weight", "layers.0.attention.to.q.lora.up.weight", NULL},
+        {"transformer.layers.0.attention.to_q.lora_A.my-style.weight",
+         "transformer.layers.0.attention.to_q.lora_B.my-style.weight", "transformer.layers.0.attention.to_q.alpha"},
+        {"layers.0.attention.to_q.lora_A.default", "layers.0.attention.to_q.lora_B.default", NULL},
+        {"diffusion_model.layers.0.attention.to_q.lora_A", "diffusion_model.layers.0.attention.to_q.lora_B", NULL},
+        {"lora_unet__layers_0_attention_to_q.lora_down.weight", "lora_unet__layers_0_attention_to_q.lora_up.weight",
+         "lora_unet__layers_0_attention_to_q.alpha"},
+        {"lora_transformer_layers_0_attention_to_q.lora_down.weight",
+         "lora_transformer_layers_0_attention_to_q.lora_up.weight", "lora_transformer_layers_0_attention_to_q.alpha"},
+        {"pipe.dit.layers.0.attention.to_q.lora_A.default.weight",
+         "pipe.dit.layers.0.attention.to_q.lora_B.default.weight", NULL},
+        {"base_model.model.transformer.layers.0.attention.to_q.lora_linear_layer.down.weight",
+         "base_model.model.transformer.layers.0.attention.to_q.lora_linear_layer.up.weight", NULL}};
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) {
         CHECK(!"the model opens");
@@ -71,7 +98,7 @@ TEST(adapter_names_of_every_program_are_understood)
         write_tensors(scratch("adapter.safetensors"), tensors, s_spellings[i].alpha != NULL ? 3 : 2, NULL, 0);
         sumi_error error = {0};
         sumi_adapter_file* file = NULL;
-        CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("adapter.safetensors"), &error, &file), SUMI_OK);
+        CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("adapter.safetensors"), &error, &file), SUMI_OK);
         if (file == NULL) {
             printf("  %s\n", error.text);
             continue;
@@ -121,7 +148,7 @@ TEST(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales)
     write_tensors(scratch("peft.safetensors"), tensors, 4, &metadata, 1);
     sumi_error error = {0};
     sumi_adapter_file* file = NULL;
-    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("peft.safetensors"), &error, &file), SUMI_OK);
+    CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("peft.safetensors"), &error, &file), SUMI_OK);
     if (file != NULL) {
         const sumi_adapter* adapter = sumi_adapter_get(file);
         CHECK_NUMBER(adapter->delta_count, 2);
@@ -186,8 +213,11 @@ TEST(adapter_config_beside_the_file_gives_scales)
          "64, "
          "\"text_encoder.use_rslora\": true, \"text_encoder.alpha_pattern\": {\"to_k\": 1}}",
          false, SUMI_OK, 2.0, NULL},
+        {NULL, "lora_adapter_metadata", "{\"transformer.lora_alpha\": 8, \"transformer_2.lora_alpha\": 64}", false,
+         SUMI_OK, 2.0, NULL},
         {NULL, "lora_adapter_metadata", "{\"text_encoder.r\": 16, \"text_encoder.lora_alpha\": 64}", false, SUMI_OK,
          1.0, NULL},
+        {"{\"use_dora\": true}", NULL, NULL, true, SUMI_TENSOR_MISSING, 0, "DoRA"},
         {"{\"peft_type\": \"OFT\"}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "OFT"},
     };
     sumi_network* network = open_path(GOLDEN "model");
@@ -227,7 +257,7 @@ TEST(adapter_config_beside_the_file_gives_scales)
             sumi_error error = {0};
             sumi_adapter_file* file = NULL;
             const int errors = t_errors;
-            CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, path, &error, &file), s_cases[i].expected);
+            CHECK_NUMBER(open_adapter_file(&s_heap, network, path, &error, &file), s_cases[i].expected);
             if (file != NULL) CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, s_cases[i].scale, 1e-6, 0);
             if (s_cases[i].says != NULL) CHECK(strstr(error.text, s_cases[i].says) != NULL);
             if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
@@ -269,7 +299,7 @@ TEST(adapter_with_the_same_change_twice_is_applied_once)
     write_tensors(scratch("twice.safetensors"), tensors, 12, NULL, 0);
     sumi_error error = {0};
     sumi_adapter_file* file = NULL;
-    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("twice.safetensors"), &error, &file), SUMI_OK);
+    CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("twice.safetensors"), &error, &file), SUMI_OK);
     if (file != NULL) CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 4);
     else printf("  %s\n", error.text);
     sumi_adapter_close(file);
@@ -295,7 +325,7 @@ TEST(adapter_config_of_another_file_is_not_read)
         sumi_error error = {0};
         sumi_adapter_file* file = NULL;
         write_tensors(scratch(s_names[i]), tensors, 2, NULL, 0);
-        CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch(s_names[i]), &error, &file),
+        CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch(s_names[i]), &error, &file),
                      i < 2 ? SUMI_OK : SUMI_TENSOR_MISMATCH);
         if (file != NULL) CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, 1.0, 0, 0);
         sumi_adapter_close(file);
@@ -361,9 +391,190 @@ TEST(patterns_of_configs_are_matched_as_peft_does)
     CHECK(!sumi_pattern_read(&s_pattern, longest, sizeof longest));
 }
 
+// ---- One layer under two names --------------------------------------------------------------------------------------
+
+TEST(two_different_changes_of_one_layer_are_refused)
+{
+    enum { Q, K, V, FUSED, OUT, OUT_2, COUNT };
+    static const char* const s_modules[COUNT] = {"to_q", "to_k", "to_v", "qkv", "out", "to_out.0"};
+    static const struct {
+        bool has[COUNT];
+        int changed;    // this one's factors are others; -1: none
+        int32_t deltas; // 0: refused
+        const char* says;
+    } s_cases[] = {
+        {{[OUT] = true, [OUT_2] = true}, -1, 1, ""},
+        {{[OUT] = true, [OUT_2] = true}, OUT, 0, "attention.out*attention.to_out.0*different"},
+        {{[Q] = true, [K] = true, [V] = true, [FUSED] = true}, -1, 3, "1 fused layer *left out*attention.qkv"},
+        {{[Q] = true, [FUSED] = true}, -1, 0, "attention.qkv*attention.to_q*different"},
+        {{[K] = true, [V] = true, [FUSED] = true}, FUSED, 0, "attention.qkv*different"},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float s_down[2 * 64], s_up[192 * 2], s_other[192 * 2];
+    static char s_names[2 * COUNT][96];
+    fill(s_down, 128, 3), fill(s_up, 384, 4), fill(s_other, 384, 4);
+    s_other[5] += 1.0f;
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        sumi_tensor tensors[2 * COUNT];
+        size_t count = 0;
+        for (int m = 0; m < COUNT; m++) {
+            if (!s_cases[i].has[m]) continue;
+            snprintf(s_names[count], sizeof s_names[0], "diffusion_model.layers.0.attention.%s.lora_down.weight",
+                     s_modules[m]);
+            tensors[count] = matrix_of(s_names[count], 2, 64, s_down);
+            count++;
+            snprintf(s_names[count], sizeof s_names[0], "diffusion_model.layers.0.attention.%s.lora_up.weight",
+                     s_modules[m]);
+            tensors[count] =
+                matrix_of(s_names[count], m == FUSED ? 192 : 64, 2, s_cases[i].changed == m ? s_other : s_up);
+            count++;
+        }
+        write_tensors(scratch("twice.safetensors"), tensors, count, NULL, 0);
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        const int errors = t_errors;
+        CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("twice.safetensors"), &error, &file),
+                     s_cases[i].deltas > 0 ? SUMI_OK : SUMI_NOT_SUPPORTED);
+        if (file != NULL) CHECK_NUMBER(sumi_adapter_get(file)->delta_count, s_cases[i].deltas);
+        CHECK(says(file != NULL ? sumi_adapter_notice(file) : error.text, s_cases[i].says));
+        if (file != NULL && s_cases[i].says[0] == 0) CHECK_TEXT(sumi_adapter_notice(file), "");
+        if (t_errors > errors) printf("  case %d: %s\n", (int)i, file != NULL ? sumi_adapter_notice(file) : error.text);
+        sumi_adapter_close(file);
+    }
+    sumi_network_close(network);
+}
+
+TEST(adapters_open_layer_by_layer_and_close_at_any_point)
+{
+    enum { LAYERS = 11 };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    const uint64_t held = atomic_load(&s_heap.allocated_bytes);
+    for (int steps = 0; steps <= LAYERS; steps++) {
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        float progress = 0;
+        bool is_done = false;
+        CHECK_NUMBER(
+            sumi_adapter_open_begin(&s_heap, NULL, network, GOLDEN "lora/lora_kohya.safetensors", &error, &file),
+            SUMI_OK);
+        if (file == NULL) break;
+        for (int i = 0; i < steps; i++) {
+            CHECK(!is_done && sumi_adapter_get(file)->delta_count == 0);
+            CHECK_NUMBER(sumi_adapter_open_step(file, 0, &is_done, &progress, &error), SUMI_OK);
+            CHECK_NEAR(progress, (i + 1.0) / LAYERS, 1e-6, 0);
+        }
+        if (steps == LAYERS && !is_done) // the last step looks at all layers together
+            CHECK_NUMBER(sumi_adapter_open_step(file, 0, &is_done, &progress, &error), SUMI_OK);
+        CHECK_NUMBER(is_done, steps == LAYERS);
+        CHECK_NUMBER(sumi_adapter_get(file)->delta_count, steps == LAYERS ? LAYERS : 0);
+        sumi_adapter_close(file);
+        CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), held);
+    }
+    sumi_network_close(network);
+}
+
+// ---- What is left out, and what is refused --------------------------------------------------------------------------
+
+TEST(layers_of_the_text_encoder_are_left_out_and_told)
+{
+    static const char* const s_names[] = {"text_encoder.model.layers.0.self_attn.q_proj",
+                                          "lora_te_model_layers_0_self_attn_q_proj",
+                                          "lora_te1_model_layers_0_self_attn_q_proj",
+                                          "text_encoders.qwen25_7b.transformer.model.layers.0.self_attn.q_proj",
+                                          "base_model.model.text_encoder_2.layers.0.q"};
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float s_values[64 * 4];
+    fill(s_values, 256, 3);
+    for (size_t i = 0; i < 2 * sizeof s_names / sizeof *s_names; i++) {
+        const bool is_alone = i % 2 == 1;
+        char down[160], up[160];
+        snprintf(down, sizeof down, "%s.lora_down.weight", s_names[i / 2]);
+        snprintf(up, sizeof up, "%s.lora_up.weight", s_names[i / 2]);
+        const sumi_tensor tensors[5] = {
+            matrix_of(down, 4, 64, s_values), matrix_of(up, 64, 4, s_values),
+            matrix_of("bundle_emb.word.qwen", 4, 64, s_values),
+            matrix_of("transformer.layers.0.attention.to_q.lora_down.weight", 4, 64, s_values),
+            matrix_of("transformer.layers.0.attention.to_q.lora_up.weight", 64, 4, s_values)};
+        write_tensors(scratch("adapter.safetensors"), tensors, is_alone ? 3 : 5, NULL, 0);
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("adapter.safetensors"), &error, &file),
+                     is_alone ? SUMI_NOT_SUPPORTED : SUMI_OK);
+        if (file != NULL) CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 1);
+        CHECK(says(file != NULL ? sumi_adapter_notice(file) : error.text,
+                   is_alone ? "adapter.safetensors*all layers, 2, *text encoder"
+                            : "adapter.safetensors*2 layers *text encoder"));
+        sumi_adapter_close(file);
+    }
+    sumi_network_close(network);
+}
+
+TEST(not_a_number_in_any_tensor_is_refused_by_its_name)
+{
+    static const struct {
+        sumi_dtype dtype;
+        int32_t bytes;
+        uint32_t bits;
+    } s_values[] = {{SUMI_DTYPE_F32, 4, 0x7fc00000}, {SUMI_DTYPE_F32, 4, 0xff800000}, {SUMI_DTYPE_F16, 2, 0x7e00},
+                    {SUMI_DTYPE_F16, 2, 0x7c00},     {SUMI_DTYPE_BF16, 2, 0x7fc0},    {SUMI_DTYPE_F8_E4M3, 1, 0x7f},
+                    {SUMI_DTYPE_F8_E5M2, 1, 0x7c}};
+    static const char* const s_modules[] = {"lora_A.weight", "lora_B.weight", "dora_scale", "diff_b"};
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static unsigned char s_bytes[64 * 64 * 4];
+    static float s_zeros[64 * 4];
+    for (size_t i = 0; i < sizeof s_values / sizeof *s_values * 4; i++) {
+        const size_t v = i / 4, where = i % 4, count = where < 2 ? 256 : 64;
+        const int32_t size = s_values[v].bytes;
+        memset(s_bytes, 0, sizeof s_bytes);
+        memcpy(s_bytes + (count - 1) * (size_t)size, &s_values[v].bits, (size_t)size); // little-endian
+        char names[4][96];
+        sumi_tensor tensors[4];
+        for (size_t k = 0; k < 4; k++) {
+            snprintf(names[k], sizeof names[k], "layers.0.attention.to_q.%s", s_modules[k]);
+            tensors[k] = matrix_of(names[k], k == 0 ? 4 : 64, k == 0 ? 64 : k == 1 ? 4 : 1, s_zeros);
+        }
+        tensors[where].dtype = s_values[v].dtype;
+        tensors[where].data = s_bytes;
+        tensors[where].bytes = count * (uint64_t)size;
+        write_tensors(scratch("wrong.safetensors"), tensors, 4, NULL, 0);
+        sumi_error error = {0};
+        char expected[192];
+        snprintf(expected, sizeof expected, "wrong.safetensors*%s*NaN or infinity*value %d", names[where],
+                 (int)count - 1);
+        CHECK_NUMBER(open_adapter(network, scratch("wrong.safetensors"), &error), SUMI_FILE_MALFORMED);
+        CHECK(says(error.text, expected));
+        if (!says(error.text, expected)) printf("  %s\n", error.text);
+    }
+    sumi_network_close(network);
+}
+
+// Extractors write the differences of all weights, of those that do not differ, too.
+TEST(differences_of_zero_cost_nothing)
+{
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float s_zeros[64 * 64];
+    const sumi_tensor tensors[4] = {matrix_of("diffusion_model.layers.0.attention.to_q.diff", 64, 64, s_zeros),
+                                    matrix_of("diffusion_model.layers.0.attention.to_k.diff_b", 64, 1, s_zeros),
+                                    matrix_of("diffusion_model.layers.0.attention_norm1.diff", 64, 1, s_zeros),
+                                    matrix_of("diffusion_model.layers.0.attention_norm1.diff_b", 64, 1, s_zeros)};
+    write_tensors(scratch("adapter.safetensors"), tensors, 4, NULL, 0);
+    sumi_error error = {0};
+    sumi_adapter_file* file = NULL;
+    CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("adapter.safetensors"), &error, &file), SUMI_OK);
+    if (file != NULL) CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 0);
+    else printf("  %s\n", error.text);
+    sumi_adapter_close(file);
+    sumi_network_close(network);
+}
+
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
-    static float s_values[64 * 8];
+    static float s_values[64 * 64];
     static const struct {
         const char* names[2];
         int64_t shapes[2][2];
@@ -373,10 +584,6 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                     {{2, 64}, {64, 2}},
                     SUMI_LORA_NO_MATCH,
                     "double_blocks"},
-                   {{"text_encoder.layers.0.q.lora_A.weight", "text_encoder.layers.0.q.lora_B.weight"},
-                    {{2, 64}, {64, 2}},
-                    SUMI_LORA_NO_MATCH,
-                    "text_encoder"},
                    {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_q.lora_B.weight"},
                     {{2, 32}, {64, 2}},
                     SUMI_TENSOR_MISMATCH,
@@ -391,12 +598,16 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                     "partner"},
                    {{"layers.0.attention.to_q.hada_w1_a", "layers.0.attention.to_q.hada_w1_b"},
                     {{64, 2}, {2, 64}},
+                    SUMI_TENSOR_MISSING,
+                    "to_q.hada_w1_a*partner*.hada_w2_a"},
+                   {{"layers.0.attention.to_q.hada_w1_a", "layers.0.attention.to_q.hada_t1"},
+                    {{64, 2}, {2, 2}},
                     SUMI_NOT_SUPPORTED,
-                    "LoHa"},
+                    "hada_t1*LoHa of a convolution"},
                    {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_t2"},
                     {{8, 8}, {8, 8}},
                     SUMI_NOT_SUPPORTED,
-                    "LoKr of a convolution"},
+                    "lokr_t2*LoKr of a convolution"},
                    {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
                     {{8, 8}, {8, 4}},
                     SUMI_TENSOR_MISMATCH,
@@ -404,7 +615,7 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                    {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_k.lokr_w2"},
                     {{8, 8}, {8, 8}},
                     SUMI_TENSOR_MISSING,
-                    "lokr_w2_b"},
+                    "to_k needs either .lokr_w1 or both .lokr_w1_a and .lokr_w1_b"},
                    {{"layers.0.attention.to_q.lokr_w2_a", "layers.0.attention.to_q.lokr_w2_b"},
                     {{8, 2}, {2, 8}},
                     SUMI_TENSOR_MISSING,
@@ -435,8 +646,64 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                     "double_blocks"},
                    {{"layers.0.attention.to_q.lora_magnitude_vector", "layers.0.attention.to_q.lora_B.weight"},
                     {{1, 64}, {64, 2}},
+                    SUMI_TENSOR_MISSING,
+                    "to_q.lora_B.weight*.lora_A"},
+                   {{"layers.0.attention.to_q.dora_scale", "layers.0.attention.to_k.diff_b"},
+                    {{64, 1}, {64, 1}},
+                    SUMI_TENSOR_MISSING,
+                    "to_q.dora_scale*partner*.lora_A"},
+                   {{"layers.0.attention.to_q.diff", "layers.0.attention.to_q.dora_scale"},
+                    {{64, 64}, {32, 1}},
+                    SUMI_TENSOR_MISMATCH,
+                    "to_q.dora_scale has 32 values*64 outputs and 64 inputs"},
+                   {{"layers.0.attention.to_q.diff", "layers.0.attention.to_q.lora_A.weight"},
+                    {{64, 64}, {2, 64}},
                     SUMI_NOT_SUPPORTED,
-                    "DoRA"},
+                    "to_q.lora_A.weight*to_q.diff*different changes"},
+                   {{"layers.0.attention.to_q.diff", "layers.0.attention.to_k.diff"},
+                    {{64, 64}, {64, 32}},
+                    SUMI_TENSOR_MISMATCH,
+                    "to_k.diff*[64, 32]*[64, 64]"},
+                   {{"layers.0.attention.to_q.diff", "layers.0.attention.to_k.diff_b"},
+                    {{64, 64}, {32, 1}},
+                    SUMI_TENSOR_MISMATCH,
+                    "to_k.diff_b has 32 values*64"},
+                   {{"layers.0.attention_norm1.diff", "layers.0.attention_norm1.diff_b"},
+                    {{64, 1}, {64, 1}},
+                    SUMI_NOT_SUPPORTED,
+                    "attention_norm1.diff_b*bias of a norm"},
+                   {{"layers.0.attention.to_q.a1.weight", "layers.0.attention.to_q.b1.weight"},
+                    {{2, 64}, {64, 2}},
+                    SUMI_NOT_SUPPORTED,
+                    "to_q.a1.weight*GLoRA"},
+                   {{"layers.0.attention.to_q.oft_blocks", "layers.0.attention.to_q.alpha"},
+                    {{8, 8}, {1, 1}},
+                    SUMI_NOT_SUPPORTED,
+                    "to_q.oft_blocks*OFT"},
+                   {{"layers.0.attention.to_q.boft_R", "layers.0.attention.to_q.alpha"},
+                    {{8, 8}, {1, 1}},
+                    SUMI_NOT_SUPPORTED,
+                    "to_q.boft_R*BOFT"},
+                   {{"layers.0.attention.to_q.ia3_l", "layers.0.attention.to_k.ia3_l"},
+                    {{64, 1}, {64, 1}},
+                    SUMI_NOT_SUPPORTED,
+                    "ia3_l*IA3"},
+                   {{"layers.0.attention.to_q.weight", "layers.0.attention.to_q.on_input"},
+                    {{64, 1}, {1, 1}},
+                    SUMI_NOT_SUPPORTED,
+                    "to_q.on_input*IA3"},
+                   {{"layers.0.attention.to_q.set_weight", "layers.0.attention.to_k.set_weight"},
+                    {{64, 64}, {64, 64}},
+                    SUMI_NOT_SUPPORTED,
+                    "set_weight*replaces"},
+                   {{"layers.0.attention.to_q.lora_mid.weight", "layers.0.attention.to_q.lora_A.weight"},
+                    {{2, 2}, {2, 64}},
+                    SUMI_NOT_SUPPORTED,
+                    "lora_mid*convolution"},
+                   {{"layers.0.attention.to_q.lora_A.one.weight", "layers.0.attention.to_q.lora_A.two.weight"},
+                    {{2, 64}, {4, 64}},
+                    SUMI_NOT_SUPPORTED,
+                    "lora_A.one.weight*lora_A.two.weight*different changes"},
                    {{"layers.0.attention.to_q.alpha", "layers.0.attention.to_k.alpha"},
                     {{1, 1}, {1, 1}},
                     SUMI_LORA_NO_MATCH,
@@ -444,7 +711,9 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
     uint64_t held = atomic_load(&s_heap.allocated_bytes);
+    fill(s_values, 64 * 64, 5);
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        const int errors = t_errors;
         sumi_tensor tensors[2];
         for (int k = 0; k < 2; k++)
             tensors[k] = (sumi_tensor){.name = s_cases[i].names[k],
@@ -456,7 +725,8 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
         write_tensors(scratch("wrong.safetensors"), tensors, 2, NULL, 0);
         sumi_error error = {0};
         CHECK_NUMBER(open_adapter(network, scratch("wrong.safetensors"), &error), s_cases[i].expected);
-        CHECK(strstr(error.text, s_cases[i].says) != NULL && strstr(error.text, "wrong.safetensors") != NULL);
+        CHECK(says(error.text, s_cases[i].says) && strstr(error.text, "wrong.safetensors") != NULL);
+        if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
     }
     CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), held);
     sumi_network_close(network);
@@ -471,7 +741,12 @@ int main(int argc, char** argv)
     RUN(adapter_config_beside_the_file_gives_scales);
     RUN(adapter_with_the_same_change_twice_is_applied_once);
     RUN(adapter_config_of_another_file_is_not_read);
+    RUN(adapters_open_layer_by_layer_and_close_at_any_point);
     RUN(patterns_of_configs_are_matched_as_peft_does);
+    RUN(two_different_changes_of_one_layer_are_refused);
+    RUN(layers_of_the_text_encoder_are_left_out_and_told);
+    RUN(not_a_number_in_any_tensor_is_refused_by_its_name);
+    RUN(differences_of_zero_cost_nothing);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
     end_networks();
     TEST_END();

@@ -90,7 +90,7 @@ static void try_lokr(const sumi_network* network, const lokr_case* c)
     write_tensors(scratch("lokr.safetensors"), s_f.tensors, (size_t)s_f.count, &header, c->header != NULL);
     sumi_error error = {0};
     sumi_adapter_file* file = NULL;
-    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, network, scratch("lokr.safetensors"), &error, &file), SUMI_OK);
+    CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("lokr.safetensors"), &error, &file), SUMI_OK);
     if (file == NULL) {
         printf("  %s: %s\n", c->module, error.text);
         return;
@@ -289,7 +289,7 @@ TEST(files_of_a_trainer_are_read_whole)
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_error error = {0};
         sumi_adapter_file* file = NULL;
-        CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, &network, s_cases[i].path, &error, &file), SUMI_OK);
+        CHECK_NUMBER(open_adapter_file(&s_heap, &network, s_cases[i].path, &error, &file), SUMI_OK);
         if (file == NULL) {
             printf("  %s\n", error.text);
             continue;
@@ -392,10 +392,9 @@ TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
     write_whole_file(s->network, scratch("norms.safetensors"), false, true);
     sumi_error error = {0};
     sumi_adapter_file* files[2] = {NULL, NULL};
-    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, s->network, scratch("all_changed.safetensors"), &error, &files[0]),
+    CHECK_NUMBER(open_adapter_file(&s_heap, s->network, scratch("all_changed.safetensors"), &error, &files[0]),
                  SUMI_OK);
-    CHECK_NUMBER(sumi_adapter_open(&s_heap, NULL, s->network, scratch("norms.safetensors"), &error, &files[1]),
-                 SUMI_OK);
+    CHECK_NUMBER(open_adapter_file(&s_heap, s->network, scratch("norms.safetensors"), &error, &files[1]), SUMI_OK);
     if (files[0] == NULL || files[1] == NULL) {
         printf("  %s\n", error.text);
         sumi_adapter_close(files[0]);

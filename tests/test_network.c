@@ -299,8 +299,8 @@ TEST(every_failing_allocation_is_survived)
         sumi_result result = open_all(&heap, &(sumi_network_desc){.path = GOLDEN "model"}, &error, &network);
         sumi_adapter_file *adapter = NULL, *factors = NULL;
         if (result == SUMI_OK)
-            result = sumi_adapter_open(&heap, NULL, network, GOLDEN "lora/lora_peft.safetensors", &error, &adapter);
-        if (result == SUMI_OK) result = sumi_adapter_open(&heap, NULL, network, scratch("lokr"), &error, &factors);
+            result = open_adapter_file(&heap, network, GOLDEN "lora/lora_peft.safetensors", &error, &adapter);
+        if (result == SUMI_OK) result = open_adapter_file(&heap, network, scratch("lokr"), &error, &factors);
         int32_t ids[512], count = 0;
         if (result == SUMI_OK)
             result = read_prompt(network, 0, &(sumi_prompt_text){.text = "a red fox", .bytes = 9},

@@ -59,7 +59,7 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
     return SUMI_OK;
 }
 
-// Reads a piece of a file that the host program cannot map, or does all the rest.
+// Reads a piece of a file that the host program cannot map, or some layers.
 static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
     turn->stage = SUMI_STAGE_LOAD;
@@ -71,10 +71,18 @@ static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sum
         slot->live.progress = sumi_file_cache_progress(&lora->cache);
         return SUMI_OK;
     }
-    const sumi_result result = sumi_adapter_open(&engine->heap, sumi_file_cache_files(&lora->cache),
-                                                 slot->model->network, slot->u.lora_job.path, error, &lora->file);
-    if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first; the next turn continues
-    SUMI_TRY(result);
+    if (lora->file == NULL) {
+        const sumi_result result =
+            sumi_adapter_open_begin(&engine->heap, sumi_file_cache_files(&lora->cache), slot->model->network,
+                                    slot->u.lora_job.path, error, &lora->file);
+        return result == SUMI_TIMEOUT ? SUMI_OK : result; // a file has to be read first; the next turn continues
+    }
+    bool is_done;
+    SUMI_TRY(sumi_adapter_open_step(lora->file, sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us),
+                                    &is_done, &slot->live.progress, error));
+    if (!is_done) return SUMI_OK;
+    const char* notice = sumi_adapter_notice(lora->file);
+    if (notice[0] != '\0') sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, notice);
     sumi_file_cache_trim(&lora->cache);
     turn->end = SUMI_TURN_DONE;
     return SUMI_OK;

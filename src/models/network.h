@@ -98,14 +98,21 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
 // The time input of the network for a noise level; it goes into the `times` table of a plan.
 float sumi_network_time(const sumi_network* network, float sigma);
 
-// ---- Adapters (LoRA, LoKr) ------------------------------------------------------------------------------------------
+// ---- Adapters -------------------------------------------------------------------------------------------------------
 
 // Changes of weights, read from a file or from a folder, for one network, which must outlive them.
 typedef struct sumi_adapter_file sumi_adapter_file;
-// SUMI_TIMEOUT, only with the files of a sumi_file_cache: nothing was done, and a file has to be read before the next
-// call.
-sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const sumi_network* network, const char* path,
-                              sumi_error* error, sumi_adapter_file** out_file);
-void sumi_adapter_close(sumi_adapter_file* file); // accepts NULL
+// Opening in steps: begin, then step until *out_done. A step ends soon after budget_us; one layer takes milliseconds, or
+// a few tenths of a second if it has norms (DoRA) and is large. After a failure, or to cancel, close the file.
+// SUMI_TIMEOUT of begin, only with the files of a sumi_file_cache: nothing was done, and a file has to be read before
+// the next call.
+sumi_result sumi_adapter_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network* network,
+                                    const char* path, sumi_error* error, sumi_adapter_file** out_file);
+sumi_result sumi_adapter_open_step(sumi_adapter_file* file, uint32_t budget_us, bool* out_done, float* out_progress,
+                                   sumi_error* error);
+void sumi_adapter_close(sumi_adapter_file* file); // accepts NULL and half-opened files
+// No changes before opening is done.
 const sumi_adapter* sumi_adapter_get(const sumi_adapter_file* file);
+// What was left out of the file, as a sentence for the log; "" if nothing was.
+const char* sumi_adapter_notice(const sumi_adapter_file* file);
 #endif
