@@ -561,7 +561,36 @@ cli inspect "$golden/single-file/ae.safetensors"; expect_code "inspect a VAE" 0;
 cli inspect "$golden/lora/lora_kohya.safetensors"; expect_code "inspect an adapter" 0; expect_text "inspect an adapter" "LoRA of 11 layers, kohya" "$out"; expect_text "inspect tells ranks" "rank +2: 6 layers, 4: 5 layers" "$out"
 cli inspect tests/golden/newbie/adapters/lokr_full; expect_code "inspect a folder with an adapter" 0; expect_text "inspect tells LoKr and norms" "LoKr of 20 layers, 18 norms" "$out"; expect_text "inspect tells whole factors" "whole: 20 layers, as a product: 0 layers" "$out"
 cli inspect tests/golden/newbie/adapters/lora_peft/adapter_model.safetensors; expect_code "inspect PEFT's file" 0; expect_text "inspect tells PEFT's names" "LoRA of 20 layers, PEFT" "$out"
-cli inspect tests/golden/newbie/adapters/lora_peft/adapter_model.safetensors; expect_code "inspect an adapter with a config" 0; expect_text "inspect tells where alpha is" "alpha +none here: adapter_config.json" "$out"
+cli inspect tests/golden/newbie/adapters/lora_peft/adapter_model.safetensors; expect_code "inspect an adapter with a config" 0; expect_text "inspect tells where alpha is" "alpha +adapter_config.json" "$out"
+# Adapters of zeros, by the names and shapes of their tensors. inspect with a model ends as generate does, and says why.
+tensors_of() { # file, name rows columns ...
+    local file=$1 json= at=0 bytes; shift
+    while [ $# -gt 0 ]; do bytes=$((4 * $2 * $3)); json="$json,\"$1\":{\"dtype\":\"F32\",\"shape\":[$2,$3],\"data_offsets\":[$at,$((at + bytes))]}"; at=$((at + bytes)); shift 3; done
+    json="{${json#,}}"
+    { printf "$(printf '\\%03o\\%03o' $((${#json} % 256)) $((${#json} / 256)))\0\0\0\0\0\0%s" "$json"; head -c "$at" /dev/zero; } >"$file"
+}
+q=diffusion_model.layers.0.attention.to_q t=text_encoder.model.layers.0.self_attn.q_proj
+tensors_of "$folder/dora.safetensors" $q.lora_A.weight 2 64 $q.lora_B.weight 64 2 $q.dora_scale 64 1 $t.lora_A.weight 2 64 $t.lora_B.weight 64 2
+tensors_of "$folder/differences.safetensors" $q.diff 64 64 $q.diff_b 64 1
+tensors_of "$folder/text.safetensors" $t.lora_A.weight 2 64 $t.lora_B.weight 64 2
+tensors_of "$folder/oft.safetensors" $q.oft_blocks 8 64
+tensors_of "$folder/half.safetensors" $q.lora_A.weight 2 64
+tensors_of "$folder/other.safetensors" transformer.blocks.0.q.lora_A.weight 2 64 transformer.blocks.0.q.lora_B.weight 64 2
+while IFS='|' read -r name alone with says; do
+    cli inspect "$folder/$name.safetensors"; expect_code "inspect $name" "$alone"; expect_text "inspect tells $name" "$says" "$out"
+    cli inspect "$folder/$name.safetensors" --model "$model"; expect_code "inspect $name with a model" "$with"
+    cli generate --backend cpu --model "$model" --prompt x --size 64x64 --steps 1 --lora "$folder/$name.safetensors" -o "$folder/l.png"; expect_code "generate with $name" "$with"
+done <<'ADAPTERS'
+dora|0|0|DoRA: 1 of the layers
+dora|0|0|left out +1 layers of the text encoder .text_encoder
+differences|0|0|full differences of 1 layers, 1 biases, ComfyUI names
+text|1|1|not usable .*text encoder
+oft|1|1|not usable .*oft_blocks belongs to an OFT
+half|1|1|not usable .*to_q.lora_A.weight has no partner
+other|0|1|LoRA of 1 layers, PEFT
+ADAPTERS
+cli inspect --json "$folder/oft.safetensors"; expect_code "inspect --json of an OFT" 1; expect_text "its fault" '"fault": ".*OFT' "$out"
+wrong "inspect of a model with a model" 1 "for adapters" inspect "$model" --model "$model"
 cli inspect "$model/vae" --tensors; expect_text "inspect --tensors" "decoder.conv_in.weight +BF16 +\[32, 16, 3, 3\]" "$out"
 wrong "inspect of what is not there" 1 "no/such" inspect no/such
 cli inspect "$qwen/model" # text to image of another family

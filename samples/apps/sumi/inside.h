@@ -9,6 +9,7 @@
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/tensors.h"
+#include "models/adapter_layers.h"
 #include "models/config.h"
 #include "models/recipe.h"
 #include "models/signatures.h"

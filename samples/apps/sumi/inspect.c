@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "files.h"
 #include "inspection.h"
+#include "session.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -311,23 +312,56 @@ static void print_checkpoint(inspection* in)
 
 // ---- Files that are not a checkpoint --------------------------------------------------------------------------------
 
-static void print_kronecker(const inspection* in, const adapter_summary* adapter)
+static void print_adapter(const inspection* in, const adapter_summary* adapter)
 {
-    printf("%s\n  adapter        LoKr of %zu layers, %zu norms%s%s%s\n", shown(in->path), adapter->layers,
-           adapter->norms, adapter->first ? " (" : "", adapter->first ? shown(adapter->first) : "",
-           adapter->first ? ")" : "");
-    if (adapter->first)
+    const char* between = "";
+    printf("%s\n  adapter        ", shown(in->path));
+    for (sumi_adapter_kind kind = SUMI_ADAPTER_LORA; kind <= SUMI_ADAPTER_DIFF; kind++) {
+        if (!adapter->kinds[kind]) continue;
+        printf("%s%s of %zu layers", between, inspection_kind_name(kind), adapter->kinds[kind]);
+        between = ", ";
+    }
+    if (adapter->norms) printf("%s%zu norms", between, adapter->norms), between = ", ";
+    if (adapter->biases) printf("%s%zu biases", between, adapter->biases), between = ", ";
+    printf("%s%s names (%s)\n", between, adapter->naming, shown(adapter->first));
+    if (adapter->doras) printf("  magnitude      DoRA: %zu of the layers\n", adapter->doras);
+    if (adapter->rank_counts[0]) {
+        printf("  rank           ");
+        for (size_t i = 0; i < ADAPTER_MAX_RANKS && adapter->rank_counts[i]; i++)
+            printf("%s%lld: %zu layers", i ? ", " : "", adapter->ranks[i], adapter->rank_counts[i]);
+        printf("\n");
+    }
+    if (adapter->kinds[SUMI_ADAPTER_LOKR])
         printf("  first factor   whole: %zu layers, as a product: %zu layers\n", adapter->whole_factors,
                adapter->product_factors);
+    if (adapter->kinds[SUMI_ADAPTER_DIFF] != adapter->layers) printf("  alpha          %s\n", adapter->alpha);
+    if (adapter->text_layers && adapter->layers)
+        printf("  left out       %zu layers of the text encoder (%s)\n", adapter->text_layers,
+               shown(adapter->text_name));
+    if (adapter->fault[0]) printf("  not usable     %s\n", shown(adapter->fault));
 }
 
-static void print_lora(const inspection* in, const adapter_summary* adapter)
+// Reads the adapter for a model as generate does. Prints why it does not fit, and returns an exit code.
+static int try_adapter(const inspection* in)
 {
-    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", shown(in->path),
-           adapter->layers, adapter->naming, shown(adapter->first));
-    for (size_t i = 0; i < ADAPTER_MAX_RANKS && adapter->rank_counts[i]; i++)
-        printf("%s%lld: %zu layers", i ? ", " : "", adapter->ranks[i], adapter->rank_counts[i]);
-    printf("\n  alpha          %s\n", adapter->alpha);
+    const session_args args = {.model = in->model, .backend = SUMI_BACKEND_CPU, .quiet = true};
+    cli_session session = {0};
+    char doing[1100];
+    snprintf(doing, sizeof doing, "loading the adapter %s", in->path);
+    int code = session_open(&session, &args);
+    if (code == EXIT_OK) code = session_load_model(&session, true, true);
+    if (code == EXIT_OK) {
+        sumi_lora_desc desc = sumi_lora_defaults(session.model);
+        desc.path = in->path;
+        sumi_job job;
+        const sumi_result result = sumi_submit_lora(session.engine, &desc, &job);
+        code =
+            result == SUMI_OK ? session_run(&session, job, doing, NULL, NULL) : session_fail(&session, result, doing);
+        sumi_lora* lora = NULL;
+        if (code == EXIT_OK && sumi_fetch_lora(session.engine, job, &lora) == SUMI_OK) sumi_lora_release(lora);
+    }
+    session_close(&session);
+    return code == EXIT_OK ? EXIT_OK : EXIT_FAILED;
 }
 
 // Prints an adapter, or with `takes_unknown` any file of tensors. Returns false when it is neither, or cannot be read;
@@ -339,15 +373,14 @@ static bool inspect_loose_file(inspection* in, bool takes_unknown)
     adapter_summary adapter;
     sumi_tensor_set_init(&set, &in->heap, NULL);
     const bool is_read = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK;
-    const bool is_adapter = is_read && inspection_read_adapter(&set, &adapter),
+    const bool is_adapter = is_read && inspection_read_adapter(in, &set, &adapter),
                is_shown = is_adapter || (is_read && takes_unknown);
     if (is_shown && in->is_json) {
         inspect_loose_file_json(in, &set, is_adapter ? &adapter : NULL);
     } else if (is_shown) {
         const tensor_totals sum = inspection_set_totals(&set);
         if (!is_adapter) printf("%s\n  %-14s neither a known model's nor an adapter's\n", shown(in->path), "tensors");
-        else if (adapter.is_kronecker) print_kronecker(in, &adapter);
-        else print_lora(in, &adapter);
+        else print_adapter(in, &adapter);
         print_totals(&sum);
         for (size_t i = 0; i < set.count && in->lists_tensors; i++) print_tensor(set.tensors[i].name, &set.tensors[i]);
     }
@@ -412,7 +445,16 @@ static int inspect(inspection* in)
 {
     inspection_enter_adapter_folder(in);
     if (sumi_path_is_file(in->path) && picture_is_one(in->path)) return inspect_picture(in);
-    if (sumi_path_is_file(in->path) && inspect_loose_file(in, false)) return EXIT_OK;
+    if (sumi_path_is_file(in->path) && inspect_loose_file(in, false)) {
+        const int code = in->model ? try_adapter(in) : EXIT_OK;
+        if (in->model && code == EXIT_OK && !in->is_json)
+            printf("  %-14s its layers are in %s\n", "model", shown(in->model));
+        return in->has_faults ? EXIT_FAILED : code;
+    }
+    if (in->model) {
+        fprintf(stderr, "sumi: %s: --model is for adapters, and this is none\n", shown(in->path));
+        return EXIT_FAILED;
+    }
     sumi_error error = {0};
     sumi_checkpoint_desc desc = {.path = in->path};
     desc.signatures = sumi_signatures(&desc.signature_count);
@@ -434,19 +476,21 @@ int inspect_main(int argc, char** argv)
     inspection in = {0};
     const cli_option options[] = {
         {"--json", OPTION_FLAG, &in.is_json, NULL, "print JSON, for other programs", 0, 0},
+        {"--model", OPTION_TEXT, &in.model, "PATH", "of an adapter: also try whether it fits this model", 0, 0},
         {"--tensors", OPTION_FLAG, &in.lists_tensors, NULL, "also list every tensor with its type and shape", 0, 0},
     };
     const cli_command command = {
         .name = "inspect",
         .about = "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file "
-                 "checkpoint, an adapter, or a picture with the settings that made it. Missing tensors are "
-                 "named; the exit code is then 1.",
+                 "checkpoint, an adapter, or a picture with the settings that made it. Missing tensors, and what "
+                 "generate would refuse of an adapter, are named; the exit code is then 1.",
         .operand = "PATH",
         .operand_value = &in.path,
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .examples =
-            "  sumi inspect models/Z-Image-Turbo\n  sumi inspect style.safetensors\n  sumi inspect lighthouse.png\n",
+            "  sumi inspect models/Z-Image-Turbo\n  sumi inspect style.safetensors --model models/Z-Image-Turbo\n"
+            "  sumi inspect lighthouse.png\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;

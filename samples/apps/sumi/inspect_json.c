@@ -142,15 +142,25 @@ void inspect_checkpoint_json(inspection* in)
 
 static void put_adapter(json_out* out, const adapter_summary* adapter)
 {
-    json_text(out, "method", adapter->is_kronecker ? "LoKr" : "LoRA");
+    sumi_adapter_kind method = SUMI_ADAPTER_LORA; // that most layers have
+    for (sumi_adapter_kind kind = SUMI_ADAPTER_LOHA; kind <= SUMI_ADAPTER_DIFF; kind++) {
+        if (adapter->kinds[kind] > adapter->kinds[method]) method = kind;
+    }
+    json_text(out, "method", inspection_kind_name(method));
     json_unsigned(out, "layer_count", adapter->layers);
     json_text(out, "first_tensor", adapter->first);
-    if (adapter->is_kronecker) {
-        json_unsigned(out, "whole_factor_count", adapter->whole_factors);
-        json_unsigned(out, "product_factor_count", adapter->product_factors);
-        json_unsigned(out, "norm_count", adapter->norms);
-        return;
-    }
+    json_unsigned(out, "lora_count", adapter->kinds[SUMI_ADAPTER_LORA]);
+    json_unsigned(out, "loha_count", adapter->kinds[SUMI_ADAPTER_LOHA]);
+    json_unsigned(out, "lokr_count", adapter->kinds[SUMI_ADAPTER_LOKR]);
+    json_unsigned(out, "difference_count", adapter->kinds[SUMI_ADAPTER_DIFF]);
+    json_unsigned(out, "dora_count", adapter->doras);
+    json_unsigned(out, "whole_factor_count", adapter->whole_factors);
+    json_unsigned(out, "product_factor_count", adapter->product_factors);
+    json_unsigned(out, "norm_count", adapter->norms);
+    json_unsigned(out, "bias_count", adapter->biases);
+    json_unsigned(out, "text_layer_count", adapter->text_layers);
+    json_unsigned(out, "unknown_count", adapter->unknown);
+    json_text(out, "fault", adapter->fault[0] ? adapter->fault : NULL);
     json_text(out, "names", adapter->naming);
     json_text(out, "alpha", adapter->alpha);
     json_begin_array(out, "ranks");

@@ -152,69 +152,97 @@ bool inspection_read_schedule(inspection* in, sumi_error* error)
 
 // ---- Adapters -------------------------------------------------------------------------------------------------------
 
-static bool ends_with(const char* text, const char* ending, size_t* out_stem_bytes)
-{
-    size_t bytes = strlen(text), ending_bytes = strlen(ending);
-    if (bytes < ending_bytes || strcmp(text + bytes - ending_bytes, ending) != 0) return false;
-    *out_stem_bytes = bytes - ending_bytes;
-    return true;
-}
-
-// Whether the name is that of the "down" matrix [rank, in] of an adapter's layer.
-static bool is_down(const char* name, size_t* out_stem_bytes)
-{
-    return ends_with(name, ".lora_A.weight", out_stem_bytes)
-        || ends_with(name, ".lora_A.default.weight", out_stem_bytes)
-        || ends_with(name, ".lora_down.weight", out_stem_bytes);
-}
-
 static const char* naming_of(const char* name)
 {
-    if (strncmp(name, "lora_unet_", 10) == 0 || strncmp(name, "lora_te", 7) == 0) return "kohya";
-    if (strstr(name, ".lora_down.")) return "kohya with dots";
+    if (strncmp(name, "lora_", 5) == 0) return "kohya";
+    if (strncmp(name, "lycoris_", 8) == 0) return "LyCORIS";
+    if (strstr(name, ".lora_down")) return "kohya with dots";
     return strncmp(name, "diffusion_model.", 16) == 0 ? "ComfyUI" : "PEFT";
 }
 
-// LoKr: the first factor of a layer is stored as one matrix, or as the product of two.
-static bool read_kronecker(const sumi_tensor_set* set, adapter_summary* adapter)
+const char* inspection_kind_name(sumi_adapter_kind kind)
 {
-    size_t stem_bytes;
-    for (size_t i = 0; i < set->count; i++) {
-        const char* name = set->tensors[i].name;
-        const bool is_whole = ends_with(name, ".lokr_w1", &stem_bytes),
-                   is_product = ends_with(name, ".lokr_w1_a", &stem_bytes);
-        if (!adapter->first && (is_whole || is_product)) adapter->first = name;
-        adapter->whole_factors += is_whole;
-        adapter->product_factors += is_product;
-        adapter->norms += ends_with(name, ".w_norm", &stem_bytes);
-    }
-    adapter->is_kronecker = true;
-    adapter->layers = adapter->whole_factors + adapter->product_factors;
-    return adapter->first || adapter->norms > 0;
+    static const char* const s_names[] = {"", "LoRA", "LoHa", "LoKr", "full differences"};
+    return s_names[kind];
 }
 
-bool inspection_read_adapter(const sumi_tensor_set* set, adapter_summary* adapter)
+// Whether most tensors are parts of changes. A text encoder may have factors among its own weights.
+static bool is_adapter(const sumi_tensor_set* set)
 {
-    size_t alphas = 0, stem_bytes;
-    *adapter = (adapter_summary){0};
+    size_t known = 0;
     for (size_t i = 0; i < set->count; i++) {
-        const sumi_tensor* tensor = &set->tensors[i];
-        if (ends_with(tensor->name, ".alpha", &stem_bytes)) alphas++;
-        if (!is_down(tensor->name, &stem_bytes) || tensor->rank < 1) continue;
-        if (!adapter->first) adapter->first = tensor->name;
-        adapter->layers++;
-        const long long rank = (long long)tensor->shape[0];
-        size_t index = 0;
-        while (index < ADAPTER_MAX_RANKS - 1 && adapter->rank_counts[index] && adapter->ranks[index] != rank) index++;
-        adapter->ranks[index] = rank;
-        adapter->rank_counts[index]++;
+        const char* name = set->tensors[i].name;
+        if (strstr(name, ".parametrizations.")) return false;
+        known += sumi_adapter_read_name(name).part != SUMI_PART_UNKNOWN;
     }
-    if (adapter->layers == 0) return read_kronecker(set, adapter);
+    return known > 0 && 2 * known >= set->count;
+}
+
+static void count_rank(adapter_summary* adapter, long long rank)
+{
+    size_t index = 0;
+    while (index < ADAPTER_MAX_RANKS - 1 && adapter->rank_counts[index] && adapter->ranks[index] != rank) index++;
+    adapter->ranks[index] = rank;
+    adapter->rank_counts[index]++;
+}
+
+static void count_layer(adapter_summary* adapter, const sumi_adapter_layer* layer)
+{
+    const sumi_tensor* diff = layer->parts[SUMI_PART_DIFF];
+    const bool is_vector = layer->parts[SUMI_PART_NORM] || (diff && diff->rank < 2);
+    adapter->norms += is_vector;
+    adapter->biases += layer->parts[SUMI_PART_BIAS_DIFF] || layer->parts[SUMI_PART_UP_BIAS];
+    if (layer->kind == SUMI_ADAPTER_NONE || is_vector) return;
+    adapter->kinds[layer->kind]++;
+    adapter->layers++;
+    adapter->doras += layer->parts[SUMI_PART_MAGNITUDE] != NULL;
+    if (layer->kind == SUMI_ADAPTER_LORA || layer->kind == SUMI_ADAPTER_LOHA) count_rank(adapter, layer->rank);
+    if (layer->kind != SUMI_ADAPTER_LOKR) return;
+    if (layer->parts[SUMI_PART_LOKR_1]) adapter->whole_factors++;
+    else adapter->product_factors++;
+}
+
+bool inspection_read_adapter(inspection* in, const sumi_tensor_set* set, adapter_summary* adapter)
+{
+    size_t alphas = 0;
+    sumi_error error = {0};
+    sumi_adapter_config config = {0};
+    sumi_adapter_layers layers = {.heap = &in->heap};
+    *adapter = (adapter_summary){0};
+    if (!is_adapter(set)) return false;
+    for (size_t i = 0; i < set->count; i++) {
+        const sumi_adapter_part part = sumi_adapter_read_name(set->tensors[i].name).part;
+        if (part == SUMI_PART_ALPHA) alphas++;
+        else if (!adapter->first && part < SUMI_PART_COUNT) adapter->first = set->tensors[i].name;
+    }
+    if (!adapter->first) adapter->first = set->tensors[0].name;
+    sumi_result result = sumi_adapter_config_read(&config, &in->heap, NULL, set, in->path, &error);
+    if (result == SUMI_OK) result = sumi_adapter_layers_read(&layers, in->path, set, &config, &error);
+    for (size_t i = 0; i < layers.count; i++) {
+        if (result == SUMI_OK) result = sumi_adapter_layer_check(&layers.layers[i], in->path, &error);
+        count_layer(adapter, &layers.layers[i]);
+    }
+    adapter->text_layers = layers.text_count;
+    adapter->text_name = layers.text_name;
+    adapter->unknown = layers.unknown_count;
+    adapter->unknown_name = layers.unknown_names[0];
     adapter->naming = naming_of(adapter->first);
-    adapter->alpha = alphas                                           ? "a tensor per layer"
-                   : sumi_metadata_find(set, "lora_adapter_metadata") ? "in the file's metadata"
-                                                                      : "none here: adapter_config.json beside it "
-                                                                        "says, else the scale is 1";
+    adapter->alpha = alphas              ? "a tensor per layer"
+                   : config.file.heap    ? "adapter_config.json beside it"
+                   : config.text != NULL ? "in the file's metadata"
+                   : config.alpha >= 0   ? "lora_alpha in the file's metadata"
+                                         : "none: the scale is 1";
+    if (result != SUMI_OK) snprintf(adapter->fault, sizeof adapter->fault, "%s", error.text);
+    else if (layers.unknown_count)
+        snprintf(adapter->fault, sizeof adapter->fault, "%zu tensors are part of no change (%s)", layers.unknown_count,
+                 layers.unknown_names[0]);
+    else if (!layers.count)
+        snprintf(adapter->fault, sizeof adapter->fault,
+                 "all layers, %zu, are of the text encoder (%s); adapters are applied to the denoiser alone",
+                 layers.text_count, layers.text_name);
+    in->has_faults |= adapter->fault[0] != 0;
+    sumi_adapter_layers_close(&layers);
+    sumi_adapter_config_close(&config);
     return true;
 }
 

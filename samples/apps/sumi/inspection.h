@@ -7,6 +7,7 @@
 
 typedef struct inspection {
     const char* path;
+    const char* model; // that an adapter is tried with, or NULL
     bool lists_tensors, is_json;
     sumi_heap heap;
     sumi_checkpoint checkpoint;
@@ -56,19 +57,25 @@ const char* inspection_tokenizer_form(const sumi_checkpoint_tokenizer* files);
 bool inspection_read_schedule(inspection* in, sumi_error* error);
 
 #define ADAPTER_MAX_RANKS 8
+// What a file changes, as the library reads it.
 typedef struct adapter_summary {
-    bool is_kronecker;  // LoKr, else LoRA
-    size_t layers;      // matrices that it changes
-    const char* first;  // the name of its first tensor of a layer, or NULL
-    const char* naming; // of LoRA: whose names it has
-    // of LoRA; the last entry counts all further ranks
+    size_t kinds[SUMI_ADAPTER_DIFF + 1];   // layers, by kind
+    size_t layers;                         // all whose matrix changes
+    size_t doras, norms, biases;           // layers with magnitudes; norms and biases that change
+    size_t whole_factors, product_factors; // first factors of LoKr
+    size_t text_layers, unknown;           // of text encoders, which are left out; tensors that are part of no change
+    const char *first, *text_name, *unknown_name; // names of tensors, or NULL
+    const char* naming;                           // whose names it has
+    // of LoRA and LoHa; the last entry counts all further ranks
     long long ranks[ADAPTER_MAX_RANKS];
     size_t rank_counts[ADAPTER_MAX_RANKS];
-    const char* alpha;                            // of LoRA: where it is, in a phrase
-    size_t whole_factors, product_factors, norms; // of LoKr
+    const char* alpha; // where it is, in a phrase
+    char fault[1024];  // why it cannot be applied to any model; ""
 } adapter_summary;
-// Returns false when the tensors are no adapter's.
-bool inspection_read_adapter(const sumi_tensor_set* set, adapter_summary* adapter);
+// Returns false when the tensors are no adapter's. Sets has_faults when the adapter cannot be applied.
+bool inspection_read_adapter(inspection* in, const sumi_tensor_set* set, adapter_summary* adapter);
+// The name of a kind.
+const char* inspection_kind_name(sumi_adapter_kind kind);
 // If the path is a folder in which PEFT or diffusers saved an adapter, replaces it by the file of the adapter.
 void inspection_enter_adapter_folder(inspection* in);
 
