@@ -319,7 +319,7 @@ if shares_tests then
 else
     static_library "sumi"
 end
-    library_sources(_OPTIONS["fuzz"] and { "src/base/*.c", "src/files/*.c", "src/text/*.c" } or { "src/**.c" }) -- what fuzzers read with
+    library_sources(_OPTIONS["fuzz"] and { "src/base/*.c", "src/files/*.c", "src/text/*.c", "src/models/adapter_*.c", "src/plan/weight.c" } or { "src/**.c" }) -- what fuzzers read with
     if cuda then files { kernels .. "/kernel_images.c" } end
     if _OPTIONS["bundle"] then
         local archives = find_archives(utf8proc)
