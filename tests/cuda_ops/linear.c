@@ -37,14 +37,33 @@ static sumi_delta kronecker(scene* s, const sumi_weight* w, int begin, int rows,
                         .kind = SUMI_DELTA_KRONECKER};
 }
 
+// A whole matrix whose rows have factors, as the part of DoRA that is the model's own weight, for all rows; and a bias
+// of a range in the middle.
+static void change_whole(scene* s, const sumi_weight* w, adapters* a, int begin, int rows)
+{
+    bool is_new;
+    sumi_weight* up = matrix_weight(s, w->rows, w->cols, SUMI_DTYPE_BF16);
+    float* factors = next_block_of_case(s, (size_t)w->rows * sizeof *factors, &is_new);
+    for (int i = 0; is_new && i < w->rows; i++) factors[i] = random_normal(s->store);
+    up->tensors[0].row_scales = factors;
+    a->deltas[0] = (sumi_delta){.weight_index = w->index, .scale = 0.5f, .up = *up, .kind = SUMI_DELTA_WHOLE};
+    a->deltas[1] = (sumi_delta){.weight_index = w->index,
+                                .row_begin = begin,
+                                .scale = 0.25f,
+                                .up = *matrix_weight(s, rows < 1 ? 1 : rows, 1, SUMI_DTYPE_F32),
+                                .kind = SUMI_DELTA_BIAS};
+}
+
 // Two adapters: one changes all rows, the other a range in the middle, with a negative strength. rank < 0: they are
-// Kronecker products, whose left factors have -rank columns.
+// Kronecker products, whose left factors have -rank columns. WHOLE: see change_whole().
 static void adapt_weight(scene* s, const sumi_weight* w, int rank)
 {
     bool is_new;
     adapters* a = next_block_of_case(s, sizeof *a, &is_new);
     int begin = w->rows / 3 / 4 * 4, rows = w->rows / 3;
-    if (rank < 0) {
+    if (rank == WHOLE) {
+        change_whole(s, w, a, begin, rows);
+    } else if (rank < 0) {
         a->deltas[0] = kronecker(s, w, 0, w->rows, -rank, 8, 0.5f);
         a->deltas[1] = kronecker(s, w, begin, rows, -rank, 11, 0.25f);
     } else {
@@ -184,6 +203,26 @@ static const op_case s_linear[] = {
      .act = SUMI_ACT_GELU_TANH, .bound = 6e-3},
     {"linear 40x63x48 into rows, adapters, silu", build_linear, 40, 63, 48, ADAPTED | INTO, 4, .act = SUMI_ACT_SILU,
      .bound = 6e-3},
+    {"linear 50x96x64, whole change", build_linear, 50, 96, 64, ADAPTED, WHOLE, .bound = CHAINED},
+    {"linear 1x96x64, whole change", build_linear, 1, 96, 64, ADAPTED | BIASED, WHOLE, .bound = CHAINED},
+    {"linear 50x39x30, whole change, silu", build_linear, 50, 39, 30, ADAPTED, WHOLE, .act = SUMI_ACT_SILU,
+     .bound = 6e-3},
+    {"linear 131x100x64, whole change, gated residual", build_linear, 131, 100, 64, ADAPTED | BIASED | GATED_RESIDUAL,
+     WHOLE, .counter = 3, .bound = CHAINED},
+    {"linear 40x64x48 into rows, whole change, gelu", build_linear, 40, 64, 48, ADAPTED | BIASED | INTO, WHOLE,
+     .act = SUMI_ACT_GELU_TANH, .bound = 6e-3},
+    {"linear 50x96x64 into columns, whole change", build_linear, 50, 96, 64, ADAPTED | STACKED | INTO_COLUMNS | BIASED,
+     WHOLE, .bound = CHAINED},
+    {"linear, modulation table 8x768x192, whole change", build_linear, 8, 768, 192, ADAPTED | BIASED | TO_FLOAT, WHOLE,
+     .bound = CHAINED},
+    {"linear 5x39x30, zeros behind x, whole change", build_linear, 5, 39, 30, PADDED | ADAPTED, WHOLE,
+     .bound = CHAINED},
+    {"linear, fp8 64x256x128, whole change, gate", build_linear, 64, 256, 128,
+     IN_FP8 | ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, WHOLE, .counter = 1, .bound = FP8},
+    {"linear, int8 64x256x384, whole change, gate", build_linear, 64, 256, 384,
+     IN_INT8 | ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, WHOLE, .counter = 1, .bound = INT8},
+    {"linear, mlp out 4096x3072x12288, whole change", build_linear, 4096, 3072, 12288,
+     ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, WHOLE, .counter = 2, .bound = CHAINED},
     {"linear 50x96x64 into columns", build_linear, 50, 96, 64, INTO_COLUMNS | BIASED, .bound = STORED},
     {"linear 50x96x64 into columns, adapters", build_linear, 50, 96, 64, ADAPTED | STACKED | INTO_COLUMNS | BIASED, 16,
      .bound = CHAINED},
@@ -402,6 +441,7 @@ static const op_case s_gated[] = {
     {"gated 130x88x72, f32 weights", build_gated, 130, 88, 72, .act = SUMI_ACT_GELU_ERF, .dtype = SUMI_DTYPE_F32,
      .bound = CHAINED},
     {"gated 65x48x40, adapters", build_gated, 65, 48, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated 65x48x40, whole change", build_gated, 65, 48, 40, ADAPTED, WHOLE, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated 65x45x40, adapters", build_gated, 65, 45, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated 65x48x40, LoKr", build_gated, 65, 48, 40, ADAPTED, -8, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated 65x45x40, LoKr", build_gated, 65, 45, 40, ADAPTED, -5, .act = SUMI_ACT_SILU, .bound = 8e-3},
