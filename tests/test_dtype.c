@@ -150,6 +150,14 @@ TEST(rows_equal_single_values_at_any_length_and_alignment)
     CHECK(into[0] == 0 && into[1] == 1);
     sumi_dtype_to_float(SUMI_DTYPE_I8, "\x80\x7f", into, 2);
     CHECK(into[0] == -128 && into[1] == 127);
+    sumi_dtype_to_float(SUMI_DTYPE_F8_E8M0, "\x7f\xfe", into, 2);
+    CHECK(into[0] == 1.0f && into[1] == 0x1p127f);
+    sumi_dtype_to_float(SUMI_DTYPE_F8_E8M0, "\0\xff", into, 2);
+    CHECK(into[0] == 0x1p-126f && isnan(into[1])); // 2^-127 would be subnormal
+    sumi_dtype_to_float(SUMI_DTYPE_CODES4, "\xa3", into, 2);
+    CHECK(into[0] == 3.0f && into[1] == 10.0f);
+    CHECK(!sumi_dtype_is_number(SUMI_DTYPE_F4) && !sumi_dtype_is_number(SUMI_DTYPE_UNKNOWN)
+          && !sumi_dtype_is_number(SUMI_DTYPE_F8_E4M3FNUZ) && sumi_dtype_is_number(SUMI_DTYPE_F8_E8M0));
     CHECK(sumi_dtype_is_number(SUMI_DTYPE_Q6_K) && sumi_dtype_is_number(SUMI_DTYPE_I8)
           && !sumi_dtype_is_number(SUMI_DTYPE_NONE) && !sumi_dtype_is_number(SUMI_DTYPE_COUNT));
     CHECK(sumi_dtype_get((sumi_dtype)1000) == sumi_dtype_get(SUMI_DTYPE_NONE));

@@ -401,6 +401,39 @@ TEST(files_that_are_something_else_are_named)
     }
 }
 
+// Types of fewer than 8 bits are whole bytes, and a type that comes later refuses nothing until it is used.
+TEST(safetensors_of_every_type_have_their_sizes)
+{
+    static const struct {
+        const char *dtype, *shape;
+        int bytes;
+        sumi_dtype want; // NONE: refused
+    } s_cases[] = {{"F4", "[3,4]", 6, SUMI_DTYPE_F4},           {"F4", "[3,3]", 4, SUMI_DTYPE_NONE},
+                   {"F6_E2M3", "[4]", 3, SUMI_DTYPE_F6_E2M3},   {"F6_E3M2", "[5]", 3, SUMI_DTYPE_NONE},
+                   {"F8_E8M0", "[2,2]", 4, SUMI_DTYPE_F8_E8M0}, {"F8_E8M0", "[2,2]", 8, SUMI_DTYPE_NONE},
+                   {"C64", "[2]", 16, SUMI_DTYPE_C64},          {"F8_E4M3FNUZ", "[3]", 3, SUMI_DTYPE_F8_E4M3FNUZ},
+                   {"F2_E1M0", "[5]", 9, SUMI_DTYPE_UNKNOWN},   {"CODES4", "[4]", 2, SUMI_DTYPE_UNKNOWN},
+                   {"f32", "[1]", 4, SUMI_DTYPE_NONE}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        unsigned char file[256] = {0};
+        const int header = snprintf((char*)file + 8, sizeof file - 8,
+                                    "{\"a\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[0,%d]}}", s_cases[i].dtype,
+                                    s_cases[i].shape, s_cases[i].bytes);
+        file[0] = (unsigned char)header;
+        sumi_tensor_set set = {0};
+        sumi_error error = {0};
+        sumi_tensor_set_init(&set, &s_heap, NULL);
+        const sumi_result result =
+            sumi_safetensors_read(&set, file, (uint64_t)(8 + header + s_cases[i].bytes), "memory", &error);
+        CHECK_NUMBER(result, s_cases[i].want == SUMI_DTYPE_NONE ? SUMI_FILE_MALFORMED : SUMI_OK);
+        if (result == SUMI_OK) {
+            CHECK_NUMBER(set.tensors[0].dtype, s_cases[i].want);
+            CHECK_NUMBER(set.tensors[0].bytes, s_cases[i].bytes);
+        }
+        sumi_tensor_set_close(&set);
+    }
+}
+
 TEST(missing_files_and_folders_are_results)
 {
     sumi_tensor_set set = {0};
@@ -428,6 +461,7 @@ int main(int argc, char** argv)
     RUN(gguf_offsets_are_held_against_the_place_of_the_data);
     RUN(every_truncation_of_a_file_is_survived);
     RUN(files_that_are_something_else_are_named);
+    RUN(safetensors_of_every_type_have_their_sizes);
     RUN(missing_files_and_folders_are_results);
     TEST_END();
 }

@@ -17,20 +17,43 @@
 #include <string.h>
 
 static const sumi_dtype_info s_dtypes[SUMI_DTYPE_COUNT] = {
-    [SUMI_DTYPE_NONE] = {"NONE", 1, 0},       [SUMI_DTYPE_F64] = {"F64", 1, 8},
-    [SUMI_DTYPE_F32] = {"F32", 1, 4},         [SUMI_DTYPE_F16] = {"F16", 1, 2},
-    [SUMI_DTYPE_BF16] = {"BF16", 1, 2},       [SUMI_DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1},
-    [SUMI_DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1}, [SUMI_DTYPE_I64] = {"I64", 1, 8},
-    [SUMI_DTYPE_I32] = {"I32", 1, 4},         [SUMI_DTYPE_I16] = {"I16", 1, 2},
-    [SUMI_DTYPE_I8] = {"I8", 1, 1},           [SUMI_DTYPE_U64] = {"U64", 1, 8},
-    [SUMI_DTYPE_U32] = {"U32", 1, 4},         [SUMI_DTYPE_U16] = {"U16", 1, 2},
-    [SUMI_DTYPE_U8] = {"U8", 1, 1},           [SUMI_DTYPE_BOOL] = {"BOOL", 1, 1},
-    [SUMI_DTYPE_Q4_0] = {"Q4_0", 32, 18},     [SUMI_DTYPE_Q4_1] = {"Q4_1", 32, 20},
-    [SUMI_DTYPE_Q5_0] = {"Q5_0", 32, 22},     [SUMI_DTYPE_Q5_1] = {"Q5_1", 32, 24},
-    [SUMI_DTYPE_Q8_0] = {"Q8_0", 32, 34},     [SUMI_DTYPE_Q2_K] = {"Q2_K", 256, 84},
-    [SUMI_DTYPE_Q3_K] = {"Q3_K", 256, 110},   [SUMI_DTYPE_Q4_K] = {"Q4_K", 256, 144},
-    [SUMI_DTYPE_Q5_K] = {"Q5_K", 256, 176},   [SUMI_DTYPE_Q6_K] = {"Q6_K", 256, 210},
-    [SUMI_DTYPE_IQ4_NL] = {"IQ4_NL", 32, 18}, [SUMI_DTYPE_IQ4_XS] = {"IQ4_XS", 256, 136},
+    [SUMI_DTYPE_NONE] = {"NONE", 1, 0},
+    [SUMI_DTYPE_F64] = {"F64", 1, 8},
+    [SUMI_DTYPE_F32] = {"F32", 1, 4},
+    [SUMI_DTYPE_F16] = {"F16", 1, 2},
+    [SUMI_DTYPE_BF16] = {"BF16", 1, 2},
+    [SUMI_DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1},
+    [SUMI_DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1},
+    [SUMI_DTYPE_I64] = {"I64", 1, 8},
+    [SUMI_DTYPE_I32] = {"I32", 1, 4},
+    [SUMI_DTYPE_I16] = {"I16", 1, 2},
+    [SUMI_DTYPE_I8] = {"I8", 1, 1},
+    [SUMI_DTYPE_U64] = {"U64", 1, 8},
+    [SUMI_DTYPE_U32] = {"U32", 1, 4},
+    [SUMI_DTYPE_U16] = {"U16", 1, 2},
+    [SUMI_DTYPE_U8] = {"U8", 1, 1},
+    [SUMI_DTYPE_BOOL] = {"BOOL", 1, 1},
+    [SUMI_DTYPE_F8_E8M0] = {"F8_E8M0", 1, 1},
+    [SUMI_DTYPE_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 1, 1},
+    [SUMI_DTYPE_F6_E2M3] = {"F6_E2M3", 4, 3},
+    [SUMI_DTYPE_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 1, 1},
+    [SUMI_DTYPE_F6_E3M2] = {"F6_E3M2", 4, 3},
+    [SUMI_DTYPE_F4] = {"F4", 2, 1},
+    [SUMI_DTYPE_C64] = {"C64", 1, 8},
+    [SUMI_DTYPE_UNKNOWN] = {"UNKNOWN", 1, 1},
+    [SUMI_DTYPE_CODES4] = {"CODES4", 2, 1},
+    [SUMI_DTYPE_Q4_0] = {"Q4_0", 32, 18},
+    [SUMI_DTYPE_Q4_1] = {"Q4_1", 32, 20},
+    [SUMI_DTYPE_Q5_0] = {"Q5_0", 32, 22},
+    [SUMI_DTYPE_Q5_1] = {"Q5_1", 32, 24},
+    [SUMI_DTYPE_Q8_0] = {"Q8_0", 32, 34},
+    [SUMI_DTYPE_Q2_K] = {"Q2_K", 256, 84},
+    [SUMI_DTYPE_Q3_K] = {"Q3_K", 256, 110},
+    [SUMI_DTYPE_Q4_K] = {"Q4_K", 256, 144},
+    [SUMI_DTYPE_Q5_K] = {"Q5_K", 256, 176},
+    [SUMI_DTYPE_Q6_K] = {"Q6_K", 256, 210},
+    [SUMI_DTYPE_IQ4_NL] = {"IQ4_NL", 32, 18},
+    [SUMI_DTYPE_IQ4_XS] = {"IQ4_XS", 256, 136},
 };
 
 const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype)
@@ -45,7 +68,11 @@ uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count)
     return count / (uint64_t)info->block * (uint64_t)info->block_bytes;
 }
 
-bool sumi_dtype_is_number(sumi_dtype dtype) { return (unsigned)dtype < SUMI_DTYPE_COUNT && dtype != SUMI_DTYPE_NONE; }
+bool sumi_dtype_is_number(sumi_dtype dtype)
+{
+    return (unsigned)dtype < SUMI_DTYPE_COUNT && dtype != SUMI_DTYPE_NONE
+        && (dtype < SUMI_DTYPE_F8_E4M3FNUZ || dtype > SUMI_DTYPE_UNKNOWN);
+}
 
 // ---- One value ------------------------------------------------------------------------------------------------------
 
@@ -85,6 +112,13 @@ static inline float e4m3_to_float(uint8_t bits)
 
 // An e5m2 byte is the upper byte of a half.
 static inline float e5m2_to_float(uint8_t bits) { return f16_to_float((uint16_t)(bits << 8)); }
+
+// 2^(bits - 127); 255 is NaN. 0 would be a subnormal float: it becomes the smallest normal one, twice as much, which no
+// weight can tell from zero either.
+static inline float e8m0_to_float(uint8_t bits)
+{
+    return sumi_float_of_bits(bits == 0 ? 1u << 23 : bits == 255 ? 0x7fc00000u : (uint32_t)bits << 23);
+}
 
 float sumi_bf16_to_float(uint16_t bits) { return bf16_to_float(bits); }
 
@@ -170,6 +204,19 @@ PLAIN_ROW(u8_row, uint8_t)
 static void bool_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
     for (size_t i = 0; i < count; i++) into[i] = source[i] != 0 ? 1.0f : 0.0f;
+}
+
+static void e8m0_row(const unsigned char* restrict source, float* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) into[i] = e8m0_to_float(source[i]);
+}
+
+static void codes4_row(const unsigned char* restrict source, float* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count / 2; i++) {
+        into[2 * i] = (float)(source[i] & 15);
+        into[2 * i + 1] = (float)(source[i] >> 4);
+    }
 }
 
 // ---- Block formats of GGUF ------------------------------------------------------------------------------------------
@@ -409,6 +456,8 @@ void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size
     case SUMI_DTYPE_U16: u16_row(source, into, count); break;
     case SUMI_DTYPE_U8: u8_row(source, into, count); break;
     case SUMI_DTYPE_BOOL: bool_row(source, into, count); break;
+    case SUMI_DTYPE_F8_E8M0: e8m0_row(source, into, count); break;
+    case SUMI_DTYPE_CODES4: codes4_row(source, into, count); break;
     case SUMI_DTYPE_Q4_0: blocks(q4_0_block, dtype, source, into, count); break;
     case SUMI_DTYPE_Q4_1: blocks(q4_1_block, dtype, source, into, count); break;
     case SUMI_DTYPE_Q5_0: blocks(q5_0_block, dtype, source, into, count); break;
@@ -421,6 +470,13 @@ void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size
     case SUMI_DTYPE_Q6_K: blocks(q6_k_block, dtype, source, into, count); break;
     case SUMI_DTYPE_IQ4_NL: blocks(iq4_nl_block, dtype, source, into, count); break;
     case SUMI_DTYPE_IQ4_XS: blocks(iq4_xs_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_F8_E4M3FNUZ:
+    case SUMI_DTYPE_F8_E5M2FNUZ:
+    case SUMI_DTYPE_F6_E2M3:
+    case SUMI_DTYPE_F6_E3M2:
+    case SUMI_DTYPE_F4:
+    case SUMI_DTYPE_C64:
+    case SUMI_DTYPE_UNKNOWN:
     case SUMI_DTYPE_NONE:
     case SUMI_DTYPE_COUNT: break;
     }

@@ -23,6 +23,18 @@ typedef enum sumi_dtype {
     SUMI_DTYPE_U16,
     SUMI_DTYPE_U8,
     SUMI_DTYPE_BOOL,
+    SUMI_DTYPE_F8_E8M0, // a power of two: the scales of mxfp8
+    // types of safetensors of which only the size is known
+    SUMI_DTYPE_F8_E4M3FNUZ,
+    SUMI_DTYPE_F8_E5M2FNUZ,
+    SUMI_DTYPE_F6_E2M3,
+    SUMI_DTYPE_F6_E3M2,
+    SUMI_DTYPE_F4,
+    SUMI_DTYPE_C64,
+    SUMI_DTYPE_UNKNOWN, // a name that safetensors may get later; a tensor's bytes say its size
+    // Pairs of 4-bit codes, the first in the low bits. What a code means is beside the weight (base/decoding.h); as
+    // numbers they are 0 to 15. No file has this type.
+    SUMI_DTYPE_CODES4,
     SUMI_DTYPE_Q4_0,
     SUMI_DTYPE_Q4_1,
     SUMI_DTYPE_Q5_0,
@@ -47,8 +59,8 @@ const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype); // never NULL; block is
 
 // Returns the bytes of `count` elements. count must be a multiple of the block, which the file readers check.
 uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count);
-// True for the types that sumi_dtype_to_float accepts: every floating type, every block type, and the integers (by
-// value).
+// True for the types that sumi_dtype_to_float accepts: every block type, the integers (by value), and the floating types
+// but those of which only the size is known.
 bool sumi_dtype_is_number(sumi_dtype dtype);
 // Converts count elements to float. Exact up to float's precision for every type. The source needs no alignment. For
 // block types count is a multiple of the block.
