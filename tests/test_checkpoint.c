@@ -480,6 +480,69 @@ TEST(golden_checkpoints_of_other_families_open)
     }
 }
 
+// ---- Quantisation ---------------------------------------------------------------------------------------------------
+
+// What config.json or the metadata say about the whole is known, or refused by its name and file. A config.json that
+// belongs to other weights says nothing.
+TEST(checkpoint_names_quantisations_that_are_not_known)
+{
+    static const struct {
+        const char *config, *path, *says; // path: of the transformer, if it is not the folder's own; says NULL: opens
+        bool is_metadata;
+    } s_cases[] = {
+        {"{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", NULL, "GPTQ", false},
+        {"{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,64]}}", NULL, NULL, false},
+        {"{\"method\":\"svdquant\"}", "one.safetensors", "SVDQuant", true},
+        {"{\"quantization_config\":{\"quant_method\":\"gptq\"}}", "one.safetensors", NULL, false},
+        {"{\"quantization_config\":{\"weight_block_size\":[]}}", NULL, "does not name", false},
+    };
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        memory_files files = {.with_map = true};
+        sumi_files host;
+        put_model(&files);
+        for (int k = 0; k < files.count && !s_cases[i].is_metadata; k++) {
+            if (strcmp(files.list[k].path, "m/transformer/config.json") == 0)
+                files.list[k].data = s_cases[i].config, files.list[k].bytes = strlen(s_cases[i].config);
+        }
+        const float one = 1.0f;
+        const sumi_tensor tensors[2] = {{.name = "cap_embedder.1.weight",
+                                         .dtype = SUMI_DTYPE_F32,
+                                         .rank = 1,
+                                         .shape = {1},
+                                         .data = &one,
+                                         .bytes = 4},
+                                        {.name = "layers.0.adaLN_modulation.0.weight",
+                                         .dtype = SUMI_DTYPE_F8_E4M3,
+                                         .rank = 1,
+                                         .shape = {4},
+                                         .data = &one,
+                                         .bytes = 4}};
+        const sumi_metadata metadata = {"quantization_config", s_cases[i].config};
+        const size_t count = s_cases[i].is_metadata ? 1 : 0;
+        const uint64_t bytes = sumi_safetensors_write(tensors, 2, &metadata, count, NULL, 0);
+        void* image = malloc((size_t)bytes);
+        sumi_safetensors_write(tensors, 2, &metadata, count, image, bytes);
+        put_bytes(&files, "one.safetensors", image, (size_t)bytes);
+        files.list[files.count - 1].owned = true;
+        sumi_checkpoint c = {0};
+        sumi_error error;
+        const sumi_checkpoint_desc desc = {.path = "m", .component_paths = {s_cases[i].path}};
+        CHECK_NUMBER(open_checkpoint(&c, &files, &host, &desc, &error),
+                     s_cases[i].says == NULL ? SUMI_OK : SUMI_NOT_SUPPORTED);
+        if (s_cases[i].says == NULL) {
+            const sumi_quantisation* got = &c.components[SUMI_COMPONENT_TRANSFORMER].quantisation;
+            CHECK(got->is_said == (i == 1) && got->block_rows == (i == 1 ? 128 : 0));
+        } else {
+            const char* file = s_cases[i].is_metadata ? s_cases[i].path : "m/transformer/config.json";
+            CHECK(strstr(error.text, s_cases[i].says) != NULL && strstr(error.text, file) != NULL);
+            CHECK(strstr(error.text, "take the bf16") != NULL);
+        }
+        sumi_checkpoint_close(&c);
+        release(&files);
+        CHECK_NUMBER(s_heap.allocated_bytes, 0);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -495,5 +558,6 @@ int main(int argc, char** argv)
     RUN(every_failed_allocation_is_survived);
     RUN(golden_z_image_checkpoints_open);
     RUN(golden_checkpoints_of_other_families_open);
+    RUN(checkpoint_names_quantisations_that_are_not_known);
     TEST_END();
 }

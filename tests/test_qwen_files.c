@@ -553,8 +553,8 @@ TEST(other_quantisations_are_refused_by_name)
         {"transformer_blocks.0.attn.to_out.0",
          "{\"format\": \"int8_tensorwise\", \"convrot\": true, \"convrot_groupsize\": 32}",
          "int8_tensorwise, convrot in groups of 32", false, false},
-        {"transformer_blocks.1.img_mod.1", "{\"format\": \"convrot_w4a4\"}", "convrot_w4a4", false, false},
-        {"transformer_blocks.1.txt_mlp.net.0.proj", NULL, "int8", false, false},
+        {"transformer_blocks.1.img_mod.1", "{\"format\": \"awq_w4a16\"}", "awq_w4a16", false, false},
+        {"transformer_blocks.1.txt_mlp.net.0.proj", "{\"format\": \"svdquant_w4a4\"}", "svdquant_w4a4", false, false},
         {"model.layers.1.mlp.up_proj", "{\"format\": \"nvfp4\"}", "nvfp4", true, true},
     };
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {

@@ -6,6 +6,7 @@
 #include "test.h"
 
 #define FOLDER "tests/golden/common/files/int8/"
+#define QUANTISED "tests/golden/common/files/quantised/"
 
 static sumi_heap s_heap;
 
@@ -110,6 +111,87 @@ TEST(int8_matrices_are_stacked_with_their_own_scales_and_rotations)
     bound_end(&b);
 }
 
+// ---- Formats of other programs --------------------------------------------------------------------------------------
+
+// Rows `numbers` of a weight differ from the expected ones by roundings of float only, in one go and in blocks.
+static void check_rows(const sumi_weight* weight, const sumi_tensor* want, const sumi_tensor* numbers)
+{
+    const int32_t rows = weight->rows, cols = weight->cols;
+    const int before = t_errors;
+    float *all = malloc((size_t)rows * (size_t)cols * sizeof *all), *part = malloc((size_t)cols * sizeof *part);
+    sumi_weight_to_float(weight, 0, rows, all, cols);
+    for (int32_t i = 0; i < want->shape[0]; i++) {
+        const float* values = (const float*)want->data + (size_t)i * (size_t)cols;
+        const int32_t r = ((const int32_t*)numbers->data)[i];
+        const float* row = all + (size_t)r * (size_t)cols;
+        float largest = 0.0f, error = 0.0f;
+        for (int32_t c = 0; c < cols; c++) {
+            largest = fmaxf(largest, fabsf(values[c]));
+            error = fmaxf(error, fabsf(values[c] - row[c]));
+        }
+        CHECK(largest > 0.0f && error <= 4e-7f * largest);
+        for (int32_t c = 0; c < cols; c += 256) {
+            const int32_t count = cols - c < 256 ? cols - c : 256;
+            sumi_weight_block_to_float(weight, (sumi_weight_block){r, 1, c, count}, part, count);
+            CHECK(memcmp(part, row + c, (size_t)count * sizeof *part) == 0);
+        }
+    }
+    if (t_errors != before) printf("  in %s\n", want->name);
+    free(all), free(part);
+}
+
+TEST(formats_of_other_programs_have_the_values_of_another_implementation)
+{
+    bound b, expected;
+    bound_begin(&b, QUANTISED "layers.safetensors");
+    bound_begin(&expected, QUANTISED "expected.safetensors");
+    CHECK_NUMBER(expected.set.count, 2 * 28);
+    for (size_t i = 0; i + 1 < expected.set.count; i += 2) {
+        const sumi_tensor *want = &expected.set.tensors[i], *numbers = want + 1;
+        char name[64], module[64];
+        snprintf(name, sizeof name, "%s.weight", want->name);
+        snprintf(module, sizeof module, "%s", want->name);
+        // what config.json says of a file by ModelOpt
+        b.part.quantisation = (sumi_quantisation){.is_said = true};
+        if (strncmp(want->name, "modelopt", 8) == 0) strcpy(b.part.quantisation.method, "modelopt");
+        const int32_t rows = sumi_bind_size(&b.binder, name, 0), cols = sumi_bind_size(&b.binder, name, 1);
+        CHECK_NUMBER(cols, want->shape[1]);
+        sumi_weight* weight = sumi_weight_list_reserve(&b.list, sizeof *weight);
+        sumi_bind_matrix(&b.binder, weight, module, rows, cols);
+        CHECK_NUMBER(b.binder.result, SUMI_OK);
+        CHECK_TEXT(b.error.text, "");
+        if (b.binder.result != SUMI_OK) break;
+        CHECK(!sumi_stacked_tensor_is_plain(&weight->tensors[0]) || strstr(module, "_one") != NULL);
+        check_rows(weight, want, numbers);
+    }
+    bound_end(&expected);
+    bound_end(&b);
+}
+
+// As one stack, of rows that are stored in different ways.
+TEST(formats_are_stacked_with_their_own_scales)
+{
+    bound b, expected;
+    bound_begin(&b, QUANTISED "layers.safetensors");
+    bound_begin(&expected, QUANTISED "expected.safetensors");
+    static const char* const s_modules[] = {"nvfp4_one_level", "w4a8_integers", "nvfp4_awq"};
+    static const int32_t s_rows[] = {3, 3, 3};
+    sumi_weight stack;
+    sumi_bind_stack(&b.binder, &stack, &(sumi_module_stack){"qkv", s_modules, s_rows, 3}, 64);
+    CHECK_NUMBER(b.binder.result, SUMI_OK);
+    float all[9 * 64];
+    sumi_weight_to_float(&stack, 0, 9, all, 64);
+    for (int i = 0; i < 3; i++) {
+        const float* want = sumi_tensor_find(&expected.set, s_modules[i])->data;
+        for (int k = 0; k < 3 * 64; k++) CHECK(fabsf(all[i * 3 * 64 + k] - want[k]) < 1e-6f);
+    }
+    // codes, a scale for each 16 columns in tiles of 128 x 4; the same in rows, and a scale for each row; the first and
+    // factors of columns
+    CHECK_NUMBER(sumi_weight_bytes(&stack), 3 * 3 * 32 + 128 * 4 + (3 * 4 * 4 + 3 * 4) + 128 * 4 + 64 * 2);
+    bound_end(&expected);
+    bound_end(&b);
+}
+
 // ---- fp8 ------------------------------------------------------------------------------------------------------------
 
 TEST(fp8_rows_have_their_own_scales)
@@ -139,17 +221,19 @@ TEST(row_scales_are_for_matrices)
 {
     static const signed char s_bytes[512] = {1};
     static const float s_scales[256] = {1.0f, 0.5f};
+    static const uint16_t s_halves[256] = {0x3f80};
     static const char s_int8[] = "{\"format\":\"int8_tensorwise\"}";
     for (int i = 0; i < 4; i++) {
         bound b;
         bound_begin(&b, "");
         sumi_weight weight, vector;
-        if (i != 2) add(&b, "l.weight_scale", SUMI_DTYPE_F32, 256, 1, s_scales);
+        if (i == 3) add(&b, "l.weight_scale", SUMI_DTYPE_BF16, 256, 1, s_halves);
+        else if (i != 1) add(&b, "l.weight_scale", SUMI_DTYPE_F32, 256, 1, s_scales);
         add(&b, "l.weight", SUMI_DTYPE_I8, 256, 1, s_bytes);
-        if (i != 1 && i != 2) add(&b, "l.comfy_quant", SUMI_DTYPE_U8, 1, sizeof s_int8 - 1, s_int8);
-        if (i == 0) sumi_bind_vector(&b.binder, &weight, "l.weight", 256); // a column as a vector
-        else if (i < 3) sumi_bind_matrix(&b.binder, &weight, "l", 256, 1); // no format, no scale
-        else {                                                             // as a factor of a change
+        if (i != 1) add(&b, "l.comfy_quant", SUMI_DTYPE_U8, 1, sizeof s_int8 - 1, s_int8);
+        if (i == 0 || i == 3) sumi_bind_vector(&b.binder, &weight, "l.weight", 256); // a column as a vector
+        else if (i == 1) sumi_bind_matrix(&b.binder, &weight, "l", 256, 1);          // no scale
+        else {                                                                       // as a factor of a change
             static const float s_plain[256];
             add(&b, "m.weight", SUMI_DTYPE_F32, 256, 1, s_plain);
             add(&b, "down", SUMI_DTYPE_F32, 1, 1, s_plain);
@@ -160,6 +244,46 @@ TEST(row_scales_are_for_matrices)
         CHECK(strstr(b.error.text, "l.weight") != NULL);
         bound_end(&b);
     }
+}
+
+// Weights that a quantiser renamed are missing under their own names.
+TEST(renamed_weights_are_refused_by_the_name_of_the_program)
+{
+    static const struct {
+        const char *name, *says;
+    } s_cases[] = {{"l.qweight", "GPTQ"},
+                   {"other.wscales", "SVDQuant"},
+                   {"l.weight_packed", "compressed-tensors"},
+                   {"l.weight._data", "quanto"}};
+    static const signed char s_bytes[256];
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        bound b;
+        bound_begin(&b, "");
+        sumi_weight weight;
+        add(&b, s_cases[i].name, SUMI_DTYPE_I8, 16, 16, s_bytes);
+        sumi_bind_matrix(&b.binder, &weight, "l", 16, 16);
+        CHECK_NUMBER(b.binder.result, SUMI_NOT_SUPPORTED);
+        CHECK(strstr(b.error.text, s_cases[i].says) != NULL && strstr(b.error.text, s_cases[i].name) != NULL);
+        CHECK(strstr(b.error.text, "take the bf16") != NULL);
+        bound_end(&b);
+    }
+}
+
+// As a vector, a matrix of codes would be read with half its columns.
+TEST(codes_of_four_bits_are_for_matrices)
+{
+    static const unsigned char s_codes[64], s_scales[128 * 8];
+    static const char s_nvfp4[] = "{\"format\":\"nvfp4\"}";
+    bound b;
+    bound_begin(&b, "");
+    add(&b, "l.weight", SUMI_DTYPE_U8, 1, 64, s_codes);
+    add(&b, "l.weight_scale", SUMI_DTYPE_F8_E4M3, 128, 8, s_scales);
+    add(&b, "l.comfy_quant", SUMI_DTYPE_U8, 1, sizeof s_nvfp4 - 1, s_nvfp4);
+    sumi_weight weight;
+    sumi_bind_vector(&b.binder, &weight, "l.weight", 64);
+    CHECK_NUMBER(b.binder.result, SUMI_NOT_SUPPORTED);
+    CHECK(strstr(b.error.text, "l.weight") != NULL);
+    bound_end(&b);
 }
 
 TEST(rotations_are_of_few_sizes)
@@ -174,8 +298,12 @@ int main(int argc, char** argv)
     sumi_heap_init(&s_heap, NULL);
     RUN(int8_matrices_have_the_values_of_another_implementation);
     RUN(int8_matrices_are_stacked_with_their_own_scales_and_rotations);
+    RUN(formats_of_other_programs_have_the_values_of_another_implementation);
+    RUN(formats_are_stacked_with_their_own_scales);
     RUN(fp8_rows_have_their_own_scales);
     RUN(row_scales_are_for_matrices);
+    RUN(renamed_weights_are_refused_by_the_name_of_the_program);
+    RUN(codes_of_four_bits_are_for_matrices);
     RUN(rotations_are_of_few_sizes);
     CHECK_NUMBER(s_heap.allocated_bytes, 0);
     TEST_END();

@@ -443,9 +443,67 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
     return SUMI_OK;
 }
 
+// Whether tensors of the component are stored in less than 16 bits, or as integers that may hold packed weights.
+static bool has_quantised_tensors(const sumi_component* component)
+{
+    for (size_t i = 0; i < component->set->count; i++) {
+        const sumi_tensor* tensor = &component->set->tensors[i];
+        const bool is_plain = tensor->dtype == SUMI_DTYPE_F64 || tensor->dtype == SUMI_DTYPE_F32
+                           || tensor->dtype == SUMI_DTYPE_F16 || tensor->dtype == SUMI_DTYPE_BF16
+                           || tensor->dtype == SUMI_DTYPE_I64 || tensor->dtype == SUMI_DTYPE_BOOL;
+        if (!is_plain && tensor->rank >= 1 && sumi_component_tensor_name(component, tensor) != NULL) return true;
+    }
+    return false;
+}
+
+// The config.json of a component may lie beside other weights, those of the folder `path`, or in a folder of many files.
+// It is asked if it is in the folder of the weights, or if the weights are quantised. GGUF files need none.
+static sumi_result read_config_quantisation(const sumi_checkpoint* checkpoint, sumi_component* component,
+                                            sumi_error* error)
+{
+    const source* s = sumi_checkpoint_source_of(checkpoint, component);
+    const sumi_file* config = &component->config;
+    if (s == NULL || config->data == NULL || sumi_metadata_find(component->set, "general.architecture") != NULL)
+        return SUMI_OK;
+    char *folder, *path;
+    SUMI_TRY(s->is_no_file ? sumi_checkpoint_copy_text(checkpoint->heap, s->path, error, &folder)
+                           : sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
+    sumi_result result = sumi_checkpoint_join(checkpoint->heap, folder, "config.json", error, &path);
+    if (result == SUMI_OK && strcmp(path, config->path) == 0 && (s->is_no_file || has_quantised_tensors(component))) {
+        const sumi_quantisation_text text = {(const char*)config->data, (size_t)config->bytes, config->path};
+        result = sumi_quantisation_read_config(&text, &component->quantisation, error);
+    }
+    sumi_free(checkpoint->heap, path);
+    sumi_free(checkpoint->heap, folder);
+    return result;
+}
+
+static sumi_result read_quantisation(const sumi_checkpoint* checkpoint, sumi_component* component, sumi_error* error)
+{
+    if (component->signature != NULL && component->signature->refusal != NULL) return SUMI_OK; // the caller refuses it
+    const char* path = component->path;
+    const char* metadata = component->present ? sumi_metadata_find(component->set, "quantization_config") : NULL;
+    if (metadata != NULL) {
+        const sumi_quantisation_text text = {metadata, strlen(metadata), path};
+        SUMI_TRY(sumi_quantisation_read(&text, &component->quantisation, error));
+    }
+    if (!component->quantisation.is_said) {
+        SUMI_TRY(read_config_quantisation(checkpoint, component, error));
+        path = component->quantisation.is_said ? component->config.path : path;
+    }
+    char name[192];
+    const char* unknown = sumi_quantisation_unknown(&component->quantisation, name, sizeof name);
+    if (unknown == NULL) return SUMI_OK;
+    return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                     "%s: quantization_config says that the weights are quantised with %s, which is not "
+                     "supported; " SUMI_QUANTISATION_ADVICE,
+                     path, unknown);
+}
+
 static sumi_result resolve_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
 {
     SUMI_TRY(open_config(checkpoint, kind, error));
+    SUMI_TRY(read_quantisation(checkpoint, &checkpoint->components[kind], error));
     sumi_component* component = &checkpoint->components[kind];
     if (component->present && component->signature == NULL && component->config.data != NULL) {
         char name[128];

@@ -19,6 +19,7 @@
 //     ... sumi_checkpoint_close(&c);                                       // allowed at any time, also half-way
 #ifndef SUMI_FILES_CHECKPOINT_H
 #define SUMI_FILES_CHECKPOINT_H
+#include "files/quantisation.h"
 #include "files/tensors.h"
 
 typedef enum sumi_component_kind {
@@ -65,6 +66,8 @@ typedef struct sumi_component {
     // folder or file that holds the component; if not present, where it was looked for, or NULL
     const char* path;
     sumi_file config; // config.json, well-formed; config.data is NULL if there is none
+    // of the files that hold the tensors; a quantisation that is not known is refused when the checkpoint is opened
+    sumi_quantisation quantisation;
 } sumi_component;
 
 typedef enum sumi_tokenizer_form {

@@ -1,22 +1,40 @@
-// The scales of stored 8-bit weights.
+// How the elements of a quantised weight become values: its scales, its codes, its rotation.
 #ifndef SUMI_FILES_TENSOR_SCALING_H
 #define SUMI_FILES_TENSOR_SCALING_H
+#include "base/decoding.h"
 #include "files/checkpoint.h"
 
-// How the elements of a stored fp8 or int8 weight become values: each row is rotated, then multiplied by its scale.
+// Elements are decoded, rows are rotated, then multiplied by their scale, then columns by theirs.
 typedef struct sumi_tensor_scaling {
     float scale;            // of all elements; 1 if there is none
     const void* row_scales; // one float32 per row, unaligned, in the mapped file; NULL: none
     int32_t rotation;       // columns that are rotated together (base/rotation.h); 0: none
     bool is_scaled;         // the file has a scale; an integer tensor is then a weight
+    bool has_decoding;
+    sumi_decoding decoding; // factors of blocks and columns, and 4-bit codes
+    int32_t packed;         // elements in one of the tensor along its rows: 2 for 4-bit codes, otherwise 1
 } sumi_tensor_scaling;
 // Finds the scaling of a stored weight; {1} for a tensor without one. name has no prefix, for example
 // "layers.0.attention.out.weight". For a layer L the known forms are
-//   L.scale_weight                             fp8, one value (the older "scaled_fp8" files)
-//   L.weight_scale with a format of fp8        one value, or one for each row
-//   L.weight_scale with int8_tensorwise        the same; with "convrot": true rows are rotated
-// where the format is in a tensor "comfy_quant" or in _quantization_metadata of the header. All others (nvfp4, mxfp8,
-// scales per block) fail with SUMI_NOT_SUPPORTED; the message names tensor and format.
+//   fp8, int8          L.weight_scale, L.scale_weight (the older "scaled_fp8" files), L.weight_scale_inv, L.scale: one
+//                      factor, one for each row, or one for each block, in any floating type. Blocks are those of
+//                      weight_block_size or group_size, otherwise of 128 x 128, or of a size that divides the weight
+//   int8_tensorwise    with "convrot": true the rows are rotated
+//   mxfp8              L.weight_scale: a power of two for each 32 columns, in tiles
+//   nvfp4              pairs of e2m1 in L.weight; L.weight_scale: e4m3 for each 16 columns; L.weight_scale_2: one factor.
+//                      ComfyUI's files have the first element of a pair in the high bits, and the scales in tiles;
+//                      ModelOpt's have it in the low bits, and the scales in rows
+//   convrot_w4a4       pairs of signed integers, the first in the low bits; L.weight_scale: for each row; rotated
+//   asym_w4a8_int8     pairs of codes, the first in the low bits, of the table L.weight_codebook, or integers from -8
+//                      on; L.weight_s_rel: for each group_size columns, the product is rounded to an integer;
+//                      L.weight_s_channel: for each row; rotated
+//   any of them        L.pre_quant_scale: a factor for each column
+// where the format is in a tensor "comfy_quant" or in _quantization_metadata of the header. Scales of activations are
+// ignored. All others, and everything beside a quantised weight that is not known, fail with SUMI_NOT_SUPPORTED; the
+// message names the tensor and the format.
 sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char* name, sumi_tensor_scaling* out,
                                      sumi_error* error);
+// A tensor of the component whose name says that a quantiser renamed the weights ("qweight", "weight_packed"), and what
+// that is. NULL: there is none.
+const sumi_tensor* sumi_tensor_find_packed(const sumi_component* component, const char** out_what);
 #endif

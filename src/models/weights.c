@@ -150,7 +150,15 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
 {
     if (binder->result != SUMI_OK) return NULL;
     const sumi_tensor* tensor = sumi_bind_find(binder, canonical);
-    if (tensor == NULL) {
+    const char* quantiser;
+    const sumi_tensor* packed = tensor == NULL ? sumi_tensor_find_packed(binder->component, &quantiser) : NULL;
+    if (packed != NULL) {
+        sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                       "%s: %s lacks the tensor %s%s, but has %s: it is quantised with %s, which is not "
+                       "supported; " SUMI_QUANTISATION_ADVICE,
+                       binder->component->path, binder->what, binder->component->prefix, canonical, packed->name,
+                       quantiser);
+    } else if (tensor == NULL) {
         char alias[SUMI_NAME_BYTES];
         bool has_alias =
             binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, alias, sizeof alias);
@@ -167,7 +175,7 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
 static bool find_scaling(sumi_binder* binder, const sumi_tensor* tensor, sumi_tensor_scaling* out)
 {
     const char* name = sumi_component_tensor_name(binder->component, tensor);
-    *out = (sumi_tensor_scaling){.scale = 1.0f};
+    *out = (sumi_tensor_scaling){.scale = 1.0f, .packed = 1};
     if (name != NULL) binder->result = sumi_tensor_find_scaling(binder->component, name, out, binder->error);
     return binder->result == SUMI_OK;
 }
@@ -178,13 +186,14 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
     const sumi_tensor* tensor = sumi_bind_need(binder, canonical);
     sumi_tensor_scaling scaling;
     if (tensor == NULL || !find_scaling(binder, tensor, &scaling)) return 0;
+    const int64_t elements = axis + 1 == tensor->rank ? scaling.packed : 1; // in one of the file
     if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
                        binder->component->path, tensor->name, (int)tensor->rank);
         return 0;
     }
-    return (int32_t)tensor->shape[axis];
+    return (int32_t)(tensor->shape[axis] * elements);
 }
 
 // Writes a shape as "[64, 96]".
@@ -218,8 +227,9 @@ static bool is_weight_type(sumi_dtype dtype, const sumi_tensor_scaling* scaling)
         && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0 || scaling->is_scaled);
 }
 
-static bool set_stacked_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked, const sumi_tensor* tensor,
-                               int32_t rows)
+// 4-bit codes are for matrices, whose columns are then twice those of the file's tensor.
+static bool set_matrix_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked, const sumi_tensor* tensor,
+                              int32_t rows)
 {
     SUMI_ASSERT(binder->result == SUMI_OK && rows >= 1);
     sumi_tensor_scaling scaling;
@@ -230,21 +240,42 @@ static bool set_stacked_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked
                        binder->component->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
         return false;
     }
-    if (scaling.row_scales != NULL && tensor->shape[0] != rows) {
+    if ((scaling.row_scales != NULL || scaling.has_decoding) && tensor->shape[0] != rows) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
-                       "%s: tensor %s has %lld scales, one for each row, and %s reads it as %d rows",
+                       "%s: tensor %s has scales for each of its %lld rows, and %s reads it as %d rows",
                        binder->component->path, tensor->name, (long long)tensor->shape[0], binder->what, (int)rows);
         return false;
     }
+    sumi_decoding* decoding = NULL;
+    if (scaling.has_decoding) {
+        decoding = sumi_weight_list_reserve(binder->list, sizeof *decoding);
+        if (decoding == NULL) {
+            binder->result = sumi_out_of_memory(binder->error, sizeof *decoding, "the scales of a weight");
+            return false;
+        }
+        *decoding = scaling.decoding;
+    }
     *stacked = (sumi_stacked_tensor){.data = tensor->data,
-                                     .dtype = tensor->dtype,
+                                     .dtype = scaling.packed > 1 ? SUMI_DTYPE_CODES4 : tensor->dtype,
                                      .rows = rows,
                                      .scale = scaling.scale,
                                      .row_scales = scaling.row_scales,
                                      .rotation = scaling.rotation,
+                                     .decoding = decoding,
                                      .mapping = tensor->mapping,
                                      .mapping_bytes = tensor->mapping_bytes};
     return true;
+}
+
+static bool set_stacked_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked, const sumi_tensor* tensor,
+                               int32_t rows)
+{
+    if (!set_matrix_tensor(binder, stacked, tensor, rows)) return false;
+    if (stacked->dtype != SUMI_DTYPE_CODES4) return true;
+    sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                   "%s: tensor %s has codes of 4 bits, which is supported for matrices only", binder->component->path,
+                   tensor->name);
+    return false;
 }
 
 // Adds a finished weight to the list.
@@ -340,9 +371,10 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
         if (tensor == NULL) return;
-        if (!set_stacked_tensor(binder, &weight->tensors[i], tensor, rows[i])) return;
+        if (!set_matrix_tensor(binder, &weight->tensors[i], tensor, rows[i])) return;
         int64_t have_rows, have_cols;
-        if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols != cols) {
+        const int64_t elements = weight->tensors[i].dtype == SUMI_DTYPE_CODES4 ? 2 : 1; // in one of the file
+        if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols * elements != cols) {
             snprintf(required_shape, sizeof required_shape, "[%d, %d]", (int)rows[i], (int)cols);
             refuse_shape(binder, tensor, required_shape);
             return;

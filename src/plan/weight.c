@@ -10,7 +10,8 @@ uint64_t sumi_weight_bytes(const sumi_weight* weight)
     for (int32_t p = 0; p < weight->tensor_count; p++) {
         const sumi_stacked_tensor* tensor = &weight->tensors[p];
         bytes += sumi_dtype_bytes(tensor->dtype, (uint64_t)tensor->rows * (uint64_t)weight->cols)
-               + (tensor->row_scales != NULL ? (uint64_t)tensor->rows * sizeof(float) : 0);
+               + (tensor->row_scales != NULL ? (uint64_t)tensor->rows * sizeof(float) : 0)
+               + (tensor->decoding != NULL ? sumi_decoding_bytes(tensor->decoding, tensor->rows, weight->cols) : 0);
     }
     if (weight->change != NULL) {
         const sumi_stacked_tensor *down = &weight->change->down, *up = &weight->change->up;
@@ -111,12 +112,15 @@ void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block blo
             float* row = into + (size_t)(r - block.row) * (size_t)stride;
             uint64_t element = (uint64_t)weight->cols * (uint64_t)(r - first) + (uint64_t)block.column;
             for (int32_t c = 0; c < block.cols; c += step) {
-                sumi_dtype_to_float(tensor->dtype, element_address(tensor, element + (uint64_t)c), row + c,
-                                    (size_t)step);
+                const unsigned char* source = element_address(tensor, element + (uint64_t)c);
+                const sumi_decoding_span span = {tensor->dtype, source, r - first, block.column + c, step};
+                if (tensor->decoding != NULL) sumi_decode(tensor->decoding, &span, row + c);
+                else sumi_dtype_to_float(tensor->dtype, source, row + c, (size_t)step);
             }
             if (tensor->rotation != 0) sumi_rotate(row, (size_t)block.cols, tensor->rotation);
             const float scale = scale_of(tensor, r - first);
             for (int32_t c = 0; scale != 1.0f && c < block.cols; c++) row[c] *= scale;
+            if (tensor->decoding != NULL) sumi_decode_columns(tensor->decoding, block.column, block.cols, row);
         }
         first += tensor->rows;
     }

@@ -3,8 +3,7 @@
 // the stack as one block. Adapters (LoRA) change weights, not networks.
 #ifndef SUMI_PLAN_WEIGHT_H
 #define SUMI_PLAN_WEIGHT_H
-#include "base/dtype.h"
-#include <stdbool.h>
+#include "base/decoding.h"
 
 #define SUMI_WEIGHT_MAX_TENSORS 4
 
@@ -24,6 +23,8 @@ typedef struct sumi_stacked_tensor {
     // Not 0: each group of this many columns is multiplied by a Hadamard matrix (base/rotation.h). The scales are
     // applied after the rotation is undone.
     int32_t rotation;
+    // Not NULL: what else has to be known to read the elements, such as factors of blocks. Lives as long as the weight.
+    const sumi_decoding* decoding;
     // The mapping (base/platform.h) that contains the data, which a backend may page-lock as a whole. NULL: the data
     // lies in memory of the host program or of the heap instead.
     const void* mapping;
@@ -32,8 +33,8 @@ typedef struct sumi_stacked_tensor {
 
 // Low-rank factors that a file keeps beside a weight and that are always added to it: W + up @ down. Every function
 // that converts rows of the weight to float adds them. So the sum is computed in float32 and never rounded to the
-// file's type, and weight and factors stay in the mapped file. The factors have no chunks, row scales or rotation. `up`
-// has a type without blocks, because its elements are read one by one. The scale of `up` contains alpha / rank.
+// file's type, and weight and factors stay in the mapped file. The factors have no chunks, row scales, rotation or
+// decoding. `up` has a type without blocks, because its elements are read one by one. The scale of `up` contains alpha / rank.
 typedef struct sumi_weight_change {
     sumi_stacked_tensor down, up; // [rank, cols], [rows, rank]
 } sumi_weight_change;
@@ -55,13 +56,13 @@ typedef struct sumi_weight {
     bool keeps_precision; // never quantised further: embedders, modulation, final layers
 } sumi_weight;
 
-// Bytes of the stacked tensors, their row scales and the change; gaps between chunks are not counted.
+// Bytes of the stacked tensors, their factors and the change; gaps between chunks are not counted.
 uint64_t sumi_weight_bytes(const sumi_weight* weight);
 bool sumi_weight_is_dense(const sumi_weight* weight);
-// Whether the stored elements, times `scale`, are the weight's elements: no row scales and no rotation.
+// Whether the stored elements, times `scale`, are the weight's elements: no row scales, rotation or decoding.
 static inline bool sumi_stacked_tensor_is_plain(const sumi_stacked_tensor* tensor)
 {
-    return tensor->row_scales == NULL && tensor->rotation == 0;
+    return tensor->row_scales == NULL && tensor->rotation == 0 && tensor->decoding == NULL;
 }
 // Copies rows [begin, begin + count) without gaps, in the type of the file. The rows must lie in one stacked tensor of
 // a weight without a change.

@@ -1,7 +1,8 @@
 // Any bytes as a safetensors file. What is accepted must lie inside of the file, cover it exactly, be found by name and
-// survive being written again.
-// Seeds: tests/golden/common/files/safetensors/valid tests/golden/common/files/safetensors/malformed
+// survive being written again. What is found to be quantised is decoded, at the ends of its rows and columns.
+// Seeds: tests/golden/common/files/safetensors/valid tests/golden/common/files/safetensors/malformed tests/golden/common/files/int8 tests/golden/common/files/quantised
 #include "files/tensors.h"
+#include "files/tensor_scaling.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,46 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 static void check(bool good)
 {
     if (!good) abort();
+}
+
+// Reads as the binder of weights does: a row of elements from the first to the last column.
+static void decode(const sumi_tensor* tensor, const sumi_tensor_scaling* scaling)
+{
+    const int64_t rows = tensor->rank == 2 ? tensor->shape[0] : 0;
+    const int64_t cols = rows > 0 ? tensor->shape[1] * scaling->packed : 0;
+    if (rows < 1 || rows > INT32_MAX || cols < 1 || cols > 100000) return;
+    const sumi_dtype dtype = scaling->packed == 2 ? SUMI_DTYPE_CODES4 : tensor->dtype;
+    float *values = malloc((size_t)cols * sizeof *values), last;
+    for (int64_t row = 0; row<rows; row += rows> 1 ? rows - 1 : 1) {
+        const sumi_decoding_span span = {
+            dtype, (const unsigned char*)tensor->data + sumi_dtype_bytes(dtype, (uint64_t)(row * cols)), (int32_t)row,
+            0, (int32_t)cols};
+        sumi_decode(&scaling->decoding, &span, values);
+        sumi_decode_columns(&scaling->decoding, 0, (int32_t)cols, values);
+        if (scaling->row_scales != NULL) memcpy(&last, (const unsigned char*)scaling->row_scales + 4 * row, 4);
+    }
+    check(scaling->rotation == 0 || cols % scaling->rotation == 0);
+    free(values);
+}
+
+static void find_scalings(const sumi_tensor_set* set)
+{
+    sumi_component component = {.present = true, .set = set, .prefix = "", .path = "fuzz"};
+    sumi_error error = {0};
+    const char* said = sumi_metadata_find(set, "quantization_config");
+    const sumi_quantisation_text text = {said, said != NULL ? strlen(said) : 0, "fuzz"};
+    char name[192];
+    if (said != NULL && sumi_quantisation_read(&text, &component.quantisation, &error) != SUMI_OK) return;
+    (void)sumi_quantisation_unknown(&component.quantisation, name, sizeof name);
+    for (size_t i = 0; i < set->count && i < 64; i++) {
+        sumi_tensor_scaling scaling;
+        error = (sumi_error){0};
+        const sumi_result result = sumi_tensor_find_scaling(&component, set->tensors[i].name, &scaling, &error);
+        check((result == SUMI_OK) == (error.text[0] == '\0'));
+        if (result == SUMI_OK && scaling.is_scaled) decode(&set->tensors[i], &scaling);
+    }
+    const char* what;
+    (void)sumi_tensor_find_packed(&component, &what);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
@@ -30,8 +71,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
             check(sumi_tensor_find(&set, t->name) == t);
             sum += t->bytes;
             float first;
-            if (t->bytes > 0) sumi_dtype_to_float(t->dtype, t->data, &first, 1);
+            const bool is_one = sumi_dtype_is_number(t->dtype) && sumi_dtype_get(t->dtype)->block == 1;
+            if (t->bytes > 0 && is_one) sumi_dtype_to_float(t->dtype, t->data, &first, 1);
         }
+        find_scalings(&set);
         check(sum <= bytes);
         const uint64_t needed =
             sumi_safetensors_write(set.tensors, set.count, set.metadata, set.metadata_count, NULL, 0);
