@@ -165,14 +165,25 @@ static inline uint32_t gguf_type(sumi_dtype dtype)
     }
 }
 
-static inline void write_gguf(const bag* b, const char* path, const char* architecture)
+// A key of a GGUF file: a text, or a number in float32.
+typedef struct gguf_key {
+    const char *key, *text; // text NULL: the number
+    float number;
+} gguf_key;
+
+static inline void write_gguf_keys(const bag* b, const char* path, const gguf_key* keys, size_t key_count)
 {
     size_t room = 4096;
     for (size_t i = 0; i < b->count; i++) room += 512 + (size_t)b->tensors[i].bytes;
     unsigned char* file = calloc(room, 1);
     memcpy(file, "GGUF", 4);
-    size_t at = append(file, append(file, append(file, 4, 3, 4), b->count, 8), 1, 8);
-    at = append_text(file, append(file, append_text(file, at, "general.architecture"), 8, 4), architecture);
+    size_t at = append(file, append(file, append(file, 4, 3, 4), b->count, 8), key_count, 8);
+    for (size_t i = 0; i < key_count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &keys[i].number, sizeof bits);
+        at = append(file, append_text(file, at, keys[i].key), keys[i].text != NULL ? 8 : 6, 4);
+        at = keys[i].text != NULL ? append_text(file, at, keys[i].text) : append(file, at, bits, 4);
+    }
     uint64_t offset = 0;
     for (size_t i = 0; i < b->count; i++) {
         const sumi_tensor* t = &b->tensors[i];
@@ -188,6 +199,11 @@ static inline void write_gguf(const bag* b, const char* path, const char* archit
     }
     write_file(path, file, at);
     free(file);
+}
+
+static inline void write_gguf(const bag* b, const char* path, const char* architecture)
+{
+    write_gguf_keys(b, path, &(gguf_key){.key = "general.architecture", .text = architecture}, 1);
 }
 
 // ---- Other types ----------------------------------------------------------------------------------------------------

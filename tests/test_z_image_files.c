@@ -109,6 +109,95 @@ TEST(gguf_files_draw_what_their_values_do)
     }
 }
 
+// ---- What a file says about the text encoder besides its tensors ----------------------------------------------------
+
+// The checkpoint's config.json with one member put in front, for a text encoder in the folder "other".
+static void write_config(const char* member)
+{
+    char text[4096], path[128];
+    snprintf(path, sizeof path, MODEL "text_encoder/config.json");
+    FILE* file = system_open(path, "rb");
+    CHECK(file != NULL);
+    if (file == NULL) return;
+    char rest[2048];
+    const size_t bytes = fread(rest, 1, sizeof rest - 1, file);
+    fclose(file);
+    rest[bytes] = 0;
+    const char* inside = strchr(rest, '{');
+    CHECK(inside != NULL && bytes < sizeof rest - 1);
+    // a member that is there twice counts the second time
+    char* last = strrchr(rest, '}');
+    if (inside == NULL || last == NULL) return;
+    *last = 0;
+    snprintf(text, sizeof text, "%s%s%s}", rest, member[0] != 0 ? ", " : "", member);
+    write_file(scratch("other", "config.json"), text, strlen(text));
+}
+
+// A GGUF file has the base of the rotary positions and the epsilon of its norms in its metadata, which count before the
+// config.json of the model's folder.
+TEST(gguf_text_encoders_bring_their_numbers)
+{
+    static const gguf_key keys[][4] = {
+        {{"general.architecture", "qwen3", 0}, {"qwen3.rope.freq_base", NULL, 10000.0f}, {"a", "b", 0}, {"c", "d", 0}},
+        {{"general.architecture", "qwen3", 0},
+         {"qwen3.attention.layer_norm_rms_epsilon", NULL, 0.5f},
+         {"qwen3.rope.scaling.type", "none", 0},
+         {"c", "d", 0}},
+        {{"general.architecture", "qwen3", 0},
+         {"qwen3.rope.scaling.type", "linear", 0},
+         {"qwen3.rope.scaling.factor", NULL, 4.0f},
+         {"c", "d", 0}}};
+    static const char* const members[] = {"\"rope_theta\": 10000", "\"rms_norm_eps\": 0.5",
+                                          "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 4.0}"};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        drawing want, got;
+        sumi_model_desc desc = sumi_model_defaults();
+        desc.path = MODEL;
+        bag* b = take_part(TEXT_ENCODER);
+        write_config(members[i]);
+        write_tensors(b, scratch("other", "model.safetensors"), NULL);
+        desc.text_encoder_path = scratch("other", "");
+        CHECK(draw_files(&desc, &want));
+        CHECK(distance(&want, plain_drawing()) > 1e-3); // the number counts
+        write_gguf_keys(b, scratch("stored", "te.gguf"), keys[i], 4);
+        remove_folder(scratch("other", ""));
+        system_remove(scratch("stored", "config.json"));
+        desc.text_encoder_path = scratch("stored", "te.gguf");
+        CHECK(draw_files(&desc, &got));
+        if (!is_same(&got, &want)) printf("  %s: off by %.2g\n", members[i], distance(&got, &want));
+        CHECK(is_same(&got, &want));
+    }
+}
+
+TEST(other_scalings_of_positions_are_refused_by_name)
+{
+    static const char* const members[] = {
+        "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 32768}",
+        "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}",
+        "\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8.0}"};
+    static const char* const names[] = {"yarn", "dynamic", "llama3"};
+    static const gguf_key keys[] = {{"general.architecture", "qwen3", 0},
+                                    {"qwen3.rope.scaling.type", "yarn", 0},
+                                    {"qwen3.rope.scaling.factor", NULL, 4.0f},
+                                    {"qwen3.rope.freq_base", NULL, 1e6f}};
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = MODEL;
+    bag* b = take_part(TEXT_ENCODER);
+    for (size_t i = 0; i < 4; i++) {
+        const char* file = i < 3 ? "config.json" : "te.gguf";
+        if (i < 3) write_config(members[i]);
+        if (i < 3) write_tensors(b, scratch("other", "model.safetensors"), NULL);
+        else write_gguf_keys(b, scratch("other", "te.gguf"), keys, 4);
+        desc.text_encoder_path = i < 3 ? scratch("other", "") : scratch("other", "te.gguf");
+        CHECK(open_model(&desc) == NULL);
+        CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
+        const char* name = names[i < 3 ? i : 0];
+        if (strstr(t_message, name) == NULL || strstr(t_message, file) == NULL) printf("  %s\n", t_message);
+        CHECK(strstr(t_message, name) != NULL && strstr(t_message, file) != NULL);
+        CHECK(strstr(t_message, "rope_scaling") != NULL);
+    }
+}
+
 TEST(fp8_without_scales_holds_norms_and_biases_too)
 {
     for (int part = 0; part < PART_COUNT; part++) {
@@ -150,6 +239,8 @@ int main(int argc, char** argv)
     sumi_engine_desc desc = host_desc(&s_files_host);
     if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
     RUN(gguf_files_draw_what_their_values_do);
+    RUN(gguf_text_encoders_bring_their_numbers);
+    RUN(other_scalings_of_positions_are_refused_by_name);
     RUN(fp8_without_scales_holds_norms_and_biases_too);
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);

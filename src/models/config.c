@@ -6,6 +6,12 @@
 
 #define KEY_BYTES 96
 
+static void copy_text(const sumi_json_text* text, char* into)
+{
+    snprintf(into, SUMI_CONFIG_TEXT_BYTES, "%.*s",
+             (int)(text->bytes < SUMI_CONFIG_TEXT_BYTES ? text->bytes : SUMI_CONFIG_TEXT_BYTES), text->data);
+}
+
 static void read_config_field(sumi_json* json, const sumi_config_field* field)
 {
     SUMI_ASSERT(field->into != NULL);
@@ -22,6 +28,11 @@ static void read_config_field(sumi_json* json, const sumi_config_field* field)
     }
     case SUMI_CONFIG_NUMBER: *(double*)field->into = sumi_json_number(json); return;
     case SUMI_CONFIG_BOOL: *(bool*)field->into = sumi_json_bool(json); return;
+    case SUMI_CONFIG_TEXT: {
+        sumi_json_text text;
+        if (sumi_json_string(json, &text)) copy_text(&text, field->into);
+        return;
+    }
     case SUMI_CONFIG_INTEGERS:
         *field->count = 0;
         if (sumi_json_array(json)) {
@@ -45,9 +56,7 @@ static void read_config_field(sumi_json* json, const sumi_config_field* field)
                     sumi_json_refuse(json, "the list is too long");
                     return;
                 }
-                char* into = (char*)field->into + (size_t)(*field->count)++ * SUMI_CONFIG_TEXT_BYTES;
-                snprintf(into, SUMI_CONFIG_TEXT_BYTES, "%.*s",
-                         (int)(text.bytes < SUMI_CONFIG_TEXT_BYTES ? text.bytes : SUMI_CONFIG_TEXT_BYTES), text.data);
+                copy_text(&text, (char*)field->into + (size_t)(*field->count)++ * SUMI_CONFIG_TEXT_BYTES);
             }
         }
         return;

@@ -8,6 +8,7 @@ typedef enum sumi_config_kind {
     SUMI_CONFIG_INTEGER,
     SUMI_CONFIG_NUMBER,
     SUMI_CONFIG_BOOL,
+    SUMI_CONFIG_TEXT,
     SUMI_CONFIG_INTEGERS,
     SUMI_CONFIG_NUMBERS,
     SUMI_CONFIG_TEXTS
@@ -18,7 +19,8 @@ typedef enum sumi_config_kind {
 typedef struct sumi_config_field {
     const char* key; // "a", or "a.b" and so on for members of nested objects
     sumi_config_kind kind;
-    // int32_t, double, bool, int32_t[capacity], double[capacity], char[capacity][SUMI_CONFIG_TEXT_BYTES]
+    // int32_t, double, bool, char[SUMI_CONFIG_TEXT_BYTES], int32_t[capacity], double[capacity],
+    // char[capacity][SUMI_CONFIG_TEXT_BYTES]
     void* into;
     int32_t capacity; // of lists
     int32_t* count;   // of lists: the number of elements, at most capacity; longer lists are refused

@@ -1,5 +1,6 @@
 #include "models/language_model.h"
 #include "base/assert.h"
+#include "files/json.h"
 #include "models/config.h"
 #include <math.h>
 #include <stdio.h>
@@ -117,6 +118,8 @@ typedef struct config_values {
     char kinds[SUMI_LANGUAGE_MODEL_MAX_LAYERS][SUMI_CONFIG_TEXT_BYTES];
     bool has_bias, slides;
     double eps, theta, window_theta, divisor, attention_scalar;
+    // how positions are scaled, for layers without and with a window; "": as the divisor says
+    char scaling[SUMI_CONFIG_TEXT_BYTES], window_scaling[SUMI_CONFIG_TEXT_BYTES];
 } config_values;
 
 // Reads the language model's keys below `outer` ("" or "text_config."). Files of models with a vision tower have the
@@ -142,7 +145,13 @@ static sumi_result read_keys(config_values* c, const sumi_module_config* config,
                 {"rope_local_base_freq", SUMI_CONFIG_NUMBER, &c->window_theta, 0, NULL},
                 {"rope_parameters.sliding_attention.rope_theta", SUMI_CONFIG_NUMBER, &c->window_theta, 0, NULL},
                 {"rope_scaling.factor", SUMI_CONFIG_NUMBER, &c->divisor, 0, NULL},
+                {"rope_parameters.factor", SUMI_CONFIG_NUMBER, &c->divisor, 0, NULL},
                 {"rope_parameters.full_attention.factor", SUMI_CONFIG_NUMBER, &c->divisor, 0, NULL},
+                {"rope_scaling.type", SUMI_CONFIG_TEXT, c->scaling, 0, NULL},
+                {"rope_scaling.rope_type", SUMI_CONFIG_TEXT, c->scaling, 0, NULL},
+                {"rope_parameters.rope_type", SUMI_CONFIG_TEXT, c->scaling, 0, NULL},
+                {"rope_parameters.full_attention.rope_type", SUMI_CONFIG_TEXT, c->scaling, 0, NULL},
+                {"rope_parameters.sliding_attention.rope_type", SUMI_CONFIG_TEXT, c->window_scaling, 0, NULL},
                 {"rope_scaling.mrope_section", SUMI_CONFIG_INTEGERS, c->sections, 3, &c->section_count},
                 {"rope_parameters.mrope_section", SUMI_CONFIG_INTEGERS, c->sections, 3, &c->section_count},
                 {"query_pre_attn_scalar", SUMI_CONFIG_NUMBER, &c->attention_scalar, 0, NULL},
@@ -160,6 +169,61 @@ static sumi_result read_keys(config_values* c, const sumi_module_config* config,
     return sumi_config_read(config, fields, KEY_COUNT, error);
 }
 
+// Metadata of llama.cpp's files, which are named "qwen3.rope.freq_base". NULL: there are none.
+static const char* metadata_text(const sumi_component* component, const char* key)
+{
+    char name[96];
+    const char* architecture = sumi_metadata_find(component->set, "general.architecture");
+    if (architecture == NULL || snprintf(name, sizeof name, "%s.%s", architecture, key) >= (int)sizeof name)
+        return NULL;
+    return sumi_metadata_find(component->set, name);
+}
+
+// Unchanged if there is none.
+static void read_metadata_number(const sumi_component* component, const char* key, double* into)
+{
+    const char* text = metadata_text(component, key);
+    sumi_json json;
+    if (text == NULL) return;
+    sumi_json_begin(&json, text, strlen(text), NULL); // numbers of metadata are written as in JSON
+    const double value = sumi_json_number(&json);
+    if (sumi_json_end(&json) == SUMI_OK) *into = value;
+    else *into = NAN; // infinity and NaN, which no check lets pass
+}
+
+// A GGUF file describes its own tensors, so its numbers count before those of a config.json that lies elsewhere.
+static void read_language_metadata(const sumi_component* component, config_values* c)
+{
+    const char* scaling = metadata_text(component, "rope.scaling.type");
+    read_metadata_number(component, "rope.freq_base", &c->theta);
+    read_metadata_number(component, "rope.freq_base_swa", &c->window_theta);
+    read_metadata_number(component, "attention.layer_norm_rms_epsilon", &c->eps);
+    if (scaling != NULL) {
+        snprintf(c->scaling, sizeof c->scaling, "%s", scaling);
+        read_metadata_number(component, "rope.scaling.factor", &c->divisor);
+    }
+}
+
+// Positions are as they are, or divided by a factor ("linear"). Other rules (yarn, dynamic, longrope, llama3) change
+// frequencies one by one, also for short texts.
+static void check_scaling(sumi_binder* b, config_values* c, const char* config_path)
+{
+    static const char* const s_plain[] = {"", "default", "mrope", "none"};
+    bool is_plain = false, is_window_plain = false;
+    for (size_t i = 0; i < sizeof s_plain / sizeof *s_plain; i++) {
+        is_plain = is_plain || strcmp(c->scaling, s_plain[i]) == 0;
+        is_window_plain = is_window_plain || strcmp(c->window_scaling, s_plain[i]) == 0;
+    }
+    const bool is_linear = strcmp(c->scaling, "linear") == 0;
+    if ((!is_plain && !is_linear) || !is_window_plain) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: rope_scaling is \"%s\", which is not supported for text encoders; \"linear\" is, and files "
+                       "without it: take the encoder that was released with the model",
+                       config_path, !is_window_plain ? c->window_scaling : c->scaling);
+    }
+    if (is_plain && c->scaling[0] != '\0') c->divisor = 0;
+}
+
 static void read_language_config(sumi_language_model* model, sumi_binder* b, config_values* c,
                                  const sumi_module_config* config)
 {
@@ -172,6 +236,8 @@ static void read_language_config(sumi_language_model* model, sumi_binder* b, con
                          .has_bias = settings->has_qkv_bias};
     b->result = read_keys(c, config, "text_config.", b->error);
     if (b->result == SUMI_OK) b->result = read_keys(c, config, "", b->error);
+    read_language_metadata(b->component, c);
+    check_scaling(b, c, metadata_text(b->component, "rope.scaling.type") != NULL ? b->component->path : config->path);
     // a bias that the settings do not have, or windows although the settings have none
     if (b->result == SUMI_OK && ((c->has_bias && !settings->has_qkv_bias) || c->slides)) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
