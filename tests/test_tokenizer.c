@@ -118,6 +118,39 @@ TEST(nfc_keeps_what_follows_many_marks)
     }
 }
 
+// Runs of marks of every length, against the NFC of Python's unicodedata (tests/generate/nfc_marks.py).
+TEST(nfc_of_long_runs_of_marks_is_that_of_another_implementation)
+{
+    static char text[8192], nfc[8192];
+    blob lines = read_golden("common/tokenizers/nfc_marks.jsonl");
+    size_t checked = 0;
+    CHECK(lines.data != NULL);
+    for (char *line = lines.data, *end; line != NULL && *line != '\0'; line = end + 1, checked++) {
+        end = strchr(line, '\n');
+        sumi_json j;
+        sumi_json_text key, hex;
+        size_t bytes = 0, want = 0;
+        sumi_json_begin(&j, line, (size_t)(end - line), NULL);
+        sumi_json_object(&j);
+        while (sumi_json_key(&j, &key)) {
+            sumi_json_string(&j, &hex);
+            CHECK(hex.bytes / 2 <= sizeof text);
+            *(sumi_json_is(&key, "text") ? &bytes : &want) = from_hex(&hex, sumi_json_is(&key, "text") ? text : nfc);
+        }
+        static const size_t s_pieces[] = {1, 7, 64, 8192};
+        for (size_t i = 0; i < sizeof s_pieces / sizeof *s_pieces; i++) {
+            sumi_text_buffer out = {0};
+            append_nfc(&out, text, bytes, s_pieces[i], 100);
+            const bool is_same = out.bytes == want && (want == 0 || memcmp(out.memory, nfc, want) == 0);
+            if (!is_same) printf("  line %zu in pieces of %zu\n", checked + 1, s_pieces[i]);
+            CHECK(is_same);
+            sumi_text_release(&s_heap, &out);
+        }
+    }
+    CHECK(checked > 200);
+    free(lines.data);
+}
+
 // Hangul: what utf8proc gets wrong by itself, and what it must still compose.
 TEST(nfc_keeps_the_letter_before_the_first_trailing_consonant)
 {
@@ -387,6 +420,7 @@ int main(int argc, char** argv)
     sumi_heap_init(&s_heap, NULL);
     RUN(malformed_utf8_counts_as_replacement_characters);
     RUN(nfc_keeps_what_follows_many_marks);
+    RUN(nfc_of_long_runs_of_marks_is_that_of_another_implementation);
     RUN(nfc_keeps_the_letter_before_the_first_trailing_consonant);
     RUN(special_false_leaves_out_the_ends);
     RUN(an_unknown_character_costs_ten_more_than_the_worst_piece);
