@@ -198,6 +198,34 @@ TEST(other_scalings_of_positions_are_refused_by_name)
     }
 }
 
+// vocab.json and merges.txt alone would cut the tokens of the template into letters.
+TEST(tokenizers_without_the_templates_tokens_are_refused)
+{
+    static const char* const beside[] = {NULL, "tokenizer_config.json", "added_tokens.json"};
+    static const char added[] = "{\"<|im_start|>\": 865, \"<|im_end|>\": 866, \"<|endoftext|>\": 864}";
+    static const char wrong[] = "{\"<|im_end|>\": 866}";
+    for (size_t i = 0; i < 4; i++) {
+        remove_folder(scratch("words", ""));
+        copy_file(MODEL "tokenizer/vocab.json", scratch("words", "vocab.json"));
+        copy_file(MODEL "tokenizer/merges.txt", scratch("words", "merges.txt"));
+        if (i == 1) copy_file(MODEL "tokenizer/tokenizer_config.json", scratch("words", beside[i]));
+        if (i == 2) write_file(scratch("words", beside[i]), added, sizeof added - 1);
+        if (i == 3) write_file(scratch("words", "added_tokens.json"), wrong, sizeof wrong - 1);
+        drawing got;
+        sumi_model_desc desc = sumi_model_defaults();
+        desc.path = MODEL;
+        desc.tokenizer_path = scratch("words", "");
+        if (i == 1 || i == 2) {
+            CHECK(draw_files(&desc, &got) && is_same(&got, plain_drawing()));
+            continue;
+        }
+        CHECK(open_model(&desc) == NULL);
+        CHECK_NUMBER(t_result, SUMI_FILE_MALFORMED);
+        CHECK(strstr(t_message, "<|im_start|>") != NULL && strstr(t_message, "vocab.json") != NULL);
+        CHECK(strstr(t_message, "tokenizer_config.json") != NULL && strstr(t_message, "added_tokens.json") != NULL);
+    }
+}
+
 TEST(fp8_without_scales_holds_norms_and_biases_too)
 {
     for (int part = 0; part < PART_COUNT; part++) {
@@ -241,6 +269,7 @@ int main(int argc, char** argv)
     RUN(gguf_files_draw_what_their_values_do);
     RUN(gguf_text_encoders_bring_their_numbers);
     RUN(other_scalings_of_positions_are_refused_by_name);
+    RUN(tokenizers_without_the_templates_tokens_are_refused);
     RUN(fp8_without_scales_holds_norms_and_biases_too);
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);

@@ -103,10 +103,12 @@ sumi_result sumi_checkpoint_open_tokenizer_path(sumi_checkpoint* checkpoint, sum
         SUMI_TRY(try_tokenizer(checkpoint, tokenizer, path, "tokenizer", error));
         return tokenizer->form != SUMI_TOKENIZER_ABSENT
                  ? SUMI_OK
-                 : sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                             "%s: no such file, and no folder that holds tokenizer.json, vocab.json with merges.txt, "
-                             "or a SentencePiece model (tokenizer.model, sentencepiece.bpe.model, spiece.model)",
-                             path);
+                 : sumi_fail(
+                     error, SUMI_FILE_NOT_FOUND,
+                     "%s: no such file, and no folder that holds tokenizer.json, vocab.json with merges.txt and "
+                     "tokenizer_config.json, or a SentencePiece model (tokenizer.model, sentencepiece.bpe.model, "
+                     "spiece.model)",
+                     path);
     }
     SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, path, error, &tokenizer->folder));
     SUMI_TRY(sumi_file_open(&tokenizer->file, checkpoint->heap, checkpoint->files, path, error));
@@ -181,7 +183,7 @@ sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* t
     return sumi_fail(
         error, SUMI_FILE_NOT_FOUND,
         "%s: the %stext encoder needs its tokenizer; give tokenizer%s_path, or open the model without text "
-        "encoders; looked for tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
+        "encoders; looked for tokenizer.json, vocab.json with merges.txt and tokenizer_config.json, tokenizer.model, "
         "sentencepiece.bpe.model and spiece.model in %s",
         needed_by, encoder == 0 ? "" : "second ", encoder == 0 ? "" : "_2",
         folders != NULL ? folders : "no folder, as none was given");

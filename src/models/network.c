@@ -413,6 +413,30 @@ static sumi_result open_text_encoder(sumi_network* network, int32_t e, sumi_erro
     return sumi_tokenizer_open_begin(network->heap, tokenizer, error, &network->encoders[e].tokenizer);
 }
 
+// The tokens of a template, such as <|im_start|>, have to be tokens of the tokenizer. Without them their letters would be
+// read as text: a vocab.json does not have them, so they are missing where the files beside it are.
+static sumi_result check_template(const sumi_tokenizer* tokenizer, const char* text, const char* path,
+                                  sumi_error* error)
+{
+    for (const char* token = text != NULL ? strstr(text, "<|") : NULL; token != NULL; token = strstr(token + 2, "<|")) {
+        const char* end = strstr(token, "|>");
+        if (end == NULL) break;
+        const size_t bytes = (size_t)(end + 2 - token);
+        int32_t id;
+        size_t count;
+        SUMI_TRY(sumi_tokenizer_encode(tokenizer, token, bytes, false, &id, 1, &count, error));
+        if (count != 1) {
+            return sumi_fail(
+                error, SUMI_FILE_MALFORMED,
+                "%s: this tokenizer does not have the token %.*s of the text encoder's template, and would "
+                "read it as %zu others; a whole tokenizer is tokenizer.json, or vocab.json and merges.txt "
+                "with tokenizer_config.json or added_tokens.json beside them",
+                path, (int)bytes, token, count);
+        }
+    }
+    return SUMI_OK;
+}
+
 static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_done, float* out_progress,
                                   sumi_error* error)
 {
@@ -438,6 +462,9 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
                          network->checkpoint.components[s_encoder_components[e]].path, recipe->token,
                          (int)recipe->token_id);
     }
+    const char* const texts[] = {recipe->prompt.before, recipe->prompt.picture, recipe->prompt.after};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && *out_done; i++)
+        SUMI_TRY(check_template(encoder->tokenizer, texts[i], network->checkpoint.tokenizers[e].path, error));
     return SUMI_OK;
 }
 
