@@ -782,11 +782,12 @@ struct sumi_allocator {
 //             job tries names. First come the weights of the components transformer, text_encoder, text_encoder_2 or
 //             clip_model, and vae. In each of these folders it tries S.safetensors.index.json, S.safetensors,
 //             S.bf16.safetensors, S.fp16.safetensors and S.gguf, where S is diffusion_pytorch_model or model, until one
-//             opens. Then come the files that the indexes name; model_index.json; config.json of each component;
-//             tokenizers (tokenizer.json, or vocab.json and the files beside it, or tokenizer.model,
-//             sentencepiece.bpe.model, spiece.model); preprocessor_config.json; and scheduler/scheduler_config.json.
-//             For an adapter it tries the path; in a folder, the names that PEFT and diffusers give; and
-//             adapter_config.json beside it.
+//             opens. For a given file N-00002-of-00005.safetensors or .gguf it asks for the four others too. (In a
+//             folder without an index, only the built-in service looks for such parts.) Then come the files that the
+//             indexes name; model_index.json; config.json of each component; tokenizers (tokenizer.json, or vocab.json
+//             and the files beside it, or tokenizer.model, sentencepiece.bpe.model, spiece.model);
+//             preprocessor_config.json; and scheduler/scheduler_config.json. For an adapter it tries the path; in a
+//             folder, the names that PEFT and diffusers give; and adapter_config.json beside adapter_model.safetensors.
 struct sumi_files {
     // Returns NULL for a folder, for a file that is not there, and if the file cannot be opened.
     void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);

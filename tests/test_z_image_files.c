@@ -226,6 +226,91 @@ TEST(tokenizers_without_the_templates_tokens_are_refused)
     }
 }
 
+// ---- Parts ----------------------------------------------------------------------------------------------------------
+
+// Writes the tensors of a bag as two files.
+static void write_halves(bag* b, bool is_gguf, const char* first_path, const char* second_path)
+{
+    static const gguf_key keys[] = {
+        {"general.architecture", "qwen3", 0}, {"split.count", NULL, 2.0f}, {"split.no", NULL, 0.0f}};
+    static bag half;
+    const size_t count = b->count / 2;
+    for (int i = 0; i < 2; i++) {
+        half.count = i == 0 ? count : b->count - count;
+        memcpy(half.tensors, b->tensors + (i == 0 ? 0 : count), half.count * sizeof *half.tensors);
+        const char* path = i == 0 ? first_path : second_path;
+        // the second file has no architecture
+        if (is_gguf) write_gguf_keys(&half, path, keys + i, i == 0 ? 3 : 2);
+        else write_tensors(&half, path, NULL);
+    }
+    half.count = 0;
+}
+
+TEST(parts_without_an_index_are_read_whole_or_named)
+{
+    for (int is_gguf = 0; is_gguf < 2; is_gguf++) {
+        const char* extension = is_gguf != 0 ? "gguf" : "safetensors";
+        char name[2][64];
+        for (int i = 0; i < 2; i++) snprintf(name[i], sizeof name[i], "model-%05d-of-00002.%s", i + 1, extension);
+        remove_folder(scratch("parts", ""));
+        write_halves(take_part(TEXT_ENCODER), is_gguf != 0, scratch("parts", name[0]), scratch("parts", name[1]));
+        sumi_model_desc desc = sumi_model_defaults();
+        desc.path = MODEL;
+        drawing got;
+        for (int i = 0; i < 3; i++) { // the folder, the first, the second
+            desc.text_encoder_path = scratch("parts", i == 0 ? "" : name[i - 1]);
+            CHECK(draw_files(&desc, &got) && is_same(&got, plain_drawing()));
+        }
+        for (int i = 0; i < 2; i++) { // one of them is gone
+            system_move(scratch("parts", name[i]), scratch("parts", "away"));
+            desc.text_encoder_path = scratch("parts", i == 0 ? "" : name[0]);
+            CHECK(open_model(&desc) == NULL);
+            CHECK_NUMBER(t_result, SUMI_FILE_NOT_FOUND);
+            char says[48];
+            snprintf(says, sizeof says, "one of 2 parts, and 1 of them (%d)", i + 1);
+            if (strstr(t_message, says) == NULL) printf("  %s\n", t_message);
+            CHECK(strstr(t_message, says) != NULL);
+            system_move(scratch("parts", "away"), scratch("parts", name[i]));
+        }
+        if (is_gguf == 0) continue;
+        system_move(scratch("parts", name[0]), scratch("parts", "renamed.gguf"));
+        desc.text_encoder_path = scratch("parts", "renamed.gguf");
+        CHECK(open_model(&desc) == NULL);
+        CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
+        CHECK(strstr(t_message, "llama-gguf-split --merge") != NULL && strstr(t_message, "renamed.gguf") != NULL);
+    }
+}
+
+TEST(pickled_weights_are_named)
+{
+    remove_folder(scratch("pickled", ""));
+    write_file(scratch("pickled", "diffusion_pytorch_model.bin"), "PK\3\4", 4);
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = MODEL;
+    desc.transformer_path = scratch("pickled", "");
+    CHECK(open_model(&desc) == NULL);
+    CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
+    CHECK(strstr(t_message, "diffusion_pytorch_model.bin") != NULL && strstr(t_message, "PyTorch") != NULL);
+}
+
+TEST(a_byte_order_mark_before_json_is_passed_over)
+{
+    static char text[8192] = "\xEF\xBB\xBF";
+    FILE* file = system_open(MODEL "text_encoder/config.json", "rb");
+    CHECK(file != NULL);
+    if (file == NULL) return;
+    const size_t bytes = 3 + fread(text + 3, 1, sizeof text - 3, file);
+    fclose(file);
+    remove_folder(scratch("marked", ""));
+    write_tensors(take_part(TEXT_ENCODER), scratch("marked", "model.safetensors"), NULL);
+    write_file(scratch("marked", "config.json"), text, bytes);
+    drawing got;
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = MODEL;
+    desc.text_encoder_path = scratch("marked", "");
+    CHECK(draw_files(&desc, &got) && is_same(&got, plain_drawing()));
+}
+
 TEST(fp8_without_scales_holds_norms_and_biases_too)
 {
     for (int part = 0; part < PART_COUNT; part++) {
@@ -270,6 +355,9 @@ int main(int argc, char** argv)
     RUN(gguf_text_encoders_bring_their_numbers);
     RUN(other_scalings_of_positions_are_refused_by_name);
     RUN(tokenizers_without_the_templates_tokens_are_refused);
+    RUN(parts_without_an_index_are_read_whole_or_named);
+    RUN(pickled_weights_are_named);
+    RUN(a_byte_order_mark_before_json_is_passed_over);
     RUN(fp8_without_scales_holds_norms_and_biases_too);
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);

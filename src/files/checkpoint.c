@@ -247,17 +247,41 @@ static sumi_result locate_below(sumi_checkpoint* checkpoint, source* s, const ch
     return SUMI_OK;
 }
 
+// The file of PyTorch's own format that a folder has instead of safetensors; NULL: none.
+static const char* find_pickled(const sumi_checkpoint* checkpoint, const char* folder)
+{
+    static const char* const s_names[] = {"diffusion_pytorch_model.bin", "pytorch_model.bin",
+                                          "pytorch_model.bin.index.json", "diffusion_pytorch_model.bin.index.json",
+                                          "model.bin"};
+    const char* found = NULL;
+    if (!sumi_file_exists(checkpoint->files, folder)) return NULL; // the host program's files: sumi.h lists the names
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names && found == NULL; i++) {
+        char path[1024];
+        if (strlen(folder) + strlen(s_names[i]) + 2 > sizeof path) break;
+        sumi_path_join(path, sizeof path, folder, s_names[i]);
+        if (sumi_file_exists(checkpoint->files, path)) found = s_names[i];
+    }
+    return found;
+}
+
 static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* error)
 {
     if (!s->is_no_file) {
         s->is_located = true;
-        return sumi_tensor_opening_locate_file(&s->opening, checkpoint->heap, s->path, error);
+        return sumi_tensor_opening_locate_file(&s->opening, checkpoint->heap, checkpoint->files, s->path, error);
     }
     if (s->kind != SUMI_ANY_COMPONENT && !s->must_exist) return locate_below(checkpoint, s, checkpoint->path, error);
     SUMI_TRY(locate_in(checkpoint, s, s->path, error));
     if (!s->is_located
         && s->must_exist) { // the folder of a whole model was given for one component: look in its subfolder
         SUMI_TRY(locate_below(checkpoint, s, s->path, error));
+        const char* pickled = s->is_located ? NULL : find_pickled(checkpoint, s->path);
+        if (pickled != NULL) {
+            return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                             "%s: holds the weights of a %s as %s, a file of PyTorch that may run any code when it is "
+                             "read; take the safetensors of the model, or convert it",
+                             s->path, s_kind_names[s->kind], pickled);
+        }
         if (!s->is_located) {
             return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                              "%s: no such file, and no folder that holds the weights of a %s (model.safetensors, "

@@ -38,6 +38,7 @@ void sumi_json_begin(sumi_json* json, const void* text, size_t bytes, sumi_error
     memset(json, 0, sizeof *json);
     json->begin = json->at = bytes > 0 ? text : "";
     json->end = json->begin + bytes;
+    if (bytes >= 3 && memcmp(json->at, "\xEF\xBB\xBF", 3) == 0) json->at += 3; // editors on Windows write the mark
     json->error = error;
     json->failure = SUMI_FILE_MALFORMED;
 }

@@ -1,4 +1,4 @@
-// A strict JSON reader (RFC 8259) that passes over the text once and builds no tree: the caller asks for the next key,
+// A strict JSON reader (RFC 8259; a byte order mark in front is passed over, as it allows) that passes over the text once and builds no tree: the caller asks for the next key,
 // item or value and consumes or skips it. It is made for a tokenizer.json of 11 MB and for hostile safetensors headers:
 // no token array, bounded depth, and every malformed byte is refused with its position.
 //

@@ -320,6 +320,7 @@ sumi_result sumi_safetensors_read(sumi_tensor_set* set, const void* data, uint64
                 .error = error};
     sumi_json_begin(&r.json, begin + 8, (size_t)header_bytes, error);
     r.json.name = path;
+    if (r.json.at != r.json.begin) sumi_json_refuse(&r.json, "a byte order mark, which the format does not have");
     const sumi_result result = read_header(&r, set->count);
     sumi_free(set->heap, r.scratch);
     return result;

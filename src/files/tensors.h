@@ -60,11 +60,13 @@ const sumi_tensor* sumi_tensor_find_prefixed(const sumi_tensor_set* set, const c
 const char* sumi_metadata_find(const sumi_tensor_set* set, const char* key);
 
 // Opens files with one file per step, for callers that may not block for long. Zero it, call a locate function, step
-// until done, then end (also after a failure or half-way). locate_file lists that one file. locate_folder lists a
-// folder's weights: the first that exists of `stem`.safetensors.index.json with its shards, `stem`.safetensors,
-// `stem`.bf16.safetensors, `stem`.fp16.safetensors, `stem`.gguf. (The host program's file callbacks cannot list
-// folders, so names are tried.) It sets *out_found to false and succeeds if the folder has none of them. Refused shard
-// names: empty ones, "." and "..", and those that contain '/', '\\', ':' or a control character.
+// until done, then end (also after a failure or half-way). locate_file lists that one file, or all parts if its name is
+// that of one: NAME-00002-of-00005.safetensors, and .gguf as llama-gguf-split writes them. locate_folder lists a folder's
+// weights: the first that exists of `stem`.safetensors.index.json with its shards, `stem`.safetensors,
+// `stem`.bf16.safetensors, `stem`.fp16.safetensors, `stem`.gguf, and the parts `stem`-00001-of-0000N of either kind,
+// these only of built-in files. (Folders cannot be listed, so names are tried.) It sets *out_found to false and succeeds
+// if the folder has none of them. Missing parts are named. Refused shard names: empty ones, "." and "..", and those that
+// contain '/', '\\', ':' or a control character.
 typedef struct sumi_tensor_opening {
     sumi_heap* heap;
     sumi_file index; // the index, open until sumi_tensor_opening_end
@@ -72,8 +74,8 @@ typedef struct sumi_tensor_opening {
     size_t count, capacity; // files to open
     size_t next;            // index of the next path
 } sumi_tensor_opening;
-sumi_result sumi_tensor_opening_locate_file(sumi_tensor_opening* opening, sumi_heap* heap, const char* path,
-                                            sumi_error* error);
+sumi_result sumi_tensor_opening_locate_file(sumi_tensor_opening* opening, sumi_heap* heap, const sumi_files* files,
+                                            const char* path, sumi_error* error);
 sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi_heap* heap, const sumi_files* files,
                                               const char* folder, const char* stem, sumi_error* error, bool* out_found);
 sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error,
