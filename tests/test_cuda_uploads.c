@@ -352,6 +352,29 @@ TEST(weights_with_scales_of_rows_or_rotated_come_as_floats)
     check_upload_as_floats(&weight);
 }
 
+// Blocks that share a scale, and pairs of 4-bit codes: never kept as stored, and uploaded as their values.
+TEST(weights_that_are_decoded_come_as_floats)
+{
+    static unsigned char data[FLOAT_ROWS * FLOAT_COLS], blocks[FLOAT_ROWS * (FLOAT_COLS / 16)];
+    for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++) data[i] = (unsigned char)(i * 37 % 127);
+    for (size_t i = 0; i < sizeof blocks; i++) blocks[i] = (unsigned char)(40 + i % 20);
+    sumi_decoding decoding = {.scales = blocks,
+                              .scale_dtype = SUMI_DTYPE_F8_E4M3,
+                              .block_rows = 1,
+                              .block_cols = 16,
+                              .pitch = FLOAT_COLS / 16};
+    sumi_weight weight = make_weight("fp8 blocks", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_F8_E4M3);
+    weight.tensors[0].decoding = &decoding;
+    CHECK(!sumi_device_is_storable(&weight));
+    check_upload_as_floats(&weight);
+    decoding.has_codes = true;
+    for (int i = 0; i < SUMI_CODE_COUNT; i++) decoding.codes[i] = (float)(i - 8);
+    weight = make_weight("codes", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_CODES4);
+    weight.tensors[0].decoding = &decoding;
+    CHECK(!sumi_device_is_storable(&weight));
+    check_upload_as_floats(&weight);
+}
+
 TEST(a_balance_is_the_root_of_what_a_norm_multiplies_by)
 {
     static const float s_values[8] = {4.0f, -4.0f, 16.0f, 0.0f, 1e-3f, 4.0f, -100.0f, 0.25f};
@@ -632,6 +655,7 @@ int main(int argc, char** argv)
     RUN(what_is_kept_as_stored_follows_from_the_weight);
     RUN(weights_with_a_change_come_as_floats_of_the_sums);
     RUN(weights_with_scales_of_rows_or_rotated_come_as_floats);
+    RUN(weights_that_are_decoded_come_as_floats);
     RUN(a_balance_is_the_root_of_what_a_norm_multiplies_by);
     RUN(a_balance_is_uploaded_before_its_rows);
     RUN(no_call_pins_long);

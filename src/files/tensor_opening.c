@@ -180,7 +180,7 @@ sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi
     return *out_found ? SUMI_OK : locate_parts(opening, files, folder, stem, error, out_found);
 }
 
-// A split GGUF file whose parts were renamed, or of which one was given under a name of its own.
+// A split GGUF file whose parts were renamed.
 static sumi_result check_split(const sumi_tensor_opening* opening, const sumi_tensor_set* set, sumi_error* error)
 {
     const char* count = sumi_metadata_find(set, "split.count");
