@@ -219,6 +219,7 @@ TEST(quantisations_that_are_not_known_are_refused)
         {"infinite.weight", SUMI_FILE_MALFORMED, "finite", "infinite.scale_weight"},
         {"last.weight", SUMI_FILE_MALFORMED, "finite", "last.weight_scale"},
     };
+    CHECK(!sumi_tensor_neighbours_are_known(&s.component));
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_error error = {0};
         sumi_tensor_scaling scaling;
@@ -292,6 +293,29 @@ TEST(the_whole_quantisation_is_known_or_named)
     }
 }
 
+// One pass over all names finds what the look at each weight would.
+TEST(what_is_beside_weights_is_known_or_found)
+{
+    static const unsigned char s_bytes[64] = {1};
+    static const struct {
+        const char* name;
+        bool is_known;
+    } s_cases[] = {{"p.l.input_scale", true},  {"p.l.smooth", false},       {"p.l.weight.absmax", false},
+                   {"p.l.norm.smooth", true},  {"p.m.smooth", true},        {"q.l.smooth", true},
+                   {"p.l.weight_scale", true}, {"p.l.lora_A.weight", true}, {"p.smooth", true},
+                   {"p.l.weight_shape", false}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        scaled s;
+        scaled_begin(&s, "p.");
+        scaled_add(&s, "p.l.weight", SUMI_DTYPE_F8_E4M3, 2, 4, s_bytes);
+        scaled_add(&s, "p.m.weight", SUMI_DTYPE_BF16, 2, 4, s_bytes);
+        scaled_add(&s, s_cases[i].name, SUMI_DTYPE_F32, 0, 0, &(float){0.5f});
+        if (sumi_tensor_neighbours_are_known(&s.component) != s_cases[i].is_known) printf("  %s\n", s_cases[i].name);
+        CHECK(sumi_tensor_neighbours_are_known(&s.component) == s_cases[i].is_known);
+        sumi_tensor_set_close(&s.set);
+    }
+}
+
 // Blocks that are said have to fit the scales; with others of the same number the picture would be wrong.
 TEST(blocks_are_those_that_the_file_says)
 {
@@ -354,6 +378,7 @@ int main(int argc, char** argv)
     RUN(scales_of_fp8_and_int8_files_are_found);
     RUN(quantisations_that_are_not_known_are_refused);
     RUN(the_whole_quantisation_is_known_or_named);
+    RUN(what_is_beside_weights_is_known_or_found);
     RUN(blocks_are_those_that_the_file_says);
     RUN(nvfp4_is_read_in_the_order_of_its_program);
     TEST_END();

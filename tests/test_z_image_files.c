@@ -109,6 +109,96 @@ TEST(gguf_files_draw_what_their_values_do)
     }
 }
 
+// ---- Formats that are decoded ---------------------------------------------------------------------------------------
+
+static bool has_rows_of_16(const sumi_tensor* t) { return is_linear(t) && t->shape[1] % 16 == 0; }
+
+// Every linear layer as ComfyUI's nvfp4 with the same scale for all blocks, so that their order in tiles does not matter
+// (test_weights has that), and its values in a twin.
+static void write_nvfp4(const bag* b, bag* twin, const char* path, const char* twin_path)
+{
+    static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    static const char said[] = "{\"format\": \"nvfp4\"}";
+    static unsigned char scales[1 << 16];
+    static bag packed;
+    memset(scales, 0x38, sizeof scales); // 1 in e4m3
+    packed.count = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        const sumi_tensor* t = &b->tensors[i];
+        char name[256];
+        if (!has_rows_of_16(t)) {
+            put(&packed, t->name, t->dtype, t, t->data, t->bytes);
+            put(twin, t->name, t->dtype, t, t->data, t->bytes);
+            continue;
+        }
+        const size_t count = value_count(t);
+        float *x = malloc(count * sizeof *x), most = 0.0f;
+        unsigned char* codes = calloc(count / 2, 1);
+        sumi_dtype_to_float(t->dtype, t->data, x, count);
+        for (size_t k = 0; k < count; k++) most = fmaxf(most, fabsf(x[k]));
+        const float second = most / 6.0f;
+        for (size_t k = 0; k < count; k++) {
+            int best = 0;
+            for (int c = 1; c < 16; c++)
+                if (fabsf(x[k] - second * values[c]) < fabsf(x[k] - second * values[best])) best = c;
+            codes[k / 2] |= (unsigned char)(best << (k % 2 == 0 ? 4 : 0));
+            x[k] = values[best] * second;
+        }
+        const int64_t rows = (t->shape[0] + 127) / 128 * 128, blocks = (t->shape[1] / 16 + 3) / 4 * 4;
+        CHECK((size_t)(rows * blocks) <= sizeof scales);
+        put(&packed, t->name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 2, .shape = {t->shape[0], t->shape[1] / 2}}, codes,
+            count / 2);
+        put(twin, t->name, SUMI_DTYPE_F32, t, x, count * sizeof *x);
+        const int layer = (int)strlen(t->name) - 7;
+        snprintf(name, sizeof name, "%.*s.weight_scale", layer, t->name);
+        put(&packed, name, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 2, .shape = {rows, blocks}}, scales,
+            (uint64_t)(rows * blocks));
+        snprintf(name, sizeof name, "%.*s.weight_scale_2", layer, t->name);
+        put(&packed, name, SUMI_DTYPE_F32, NULL, &second, sizeof second);
+        snprintf(name, sizeof name, "%.*s.comfy_quant", layer, t->name);
+        put(&packed, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {sizeof said - 1}}, said, sizeof said - 1);
+        free(x), free(codes);
+    }
+    write_tensors(&packed, path, NULL);
+    write_tensors(twin, twin_path, NULL);
+    for (size_t i = 0; i < packed.count; i++) {
+        free((void*)(uintptr_t)packed.tensors[i].name);
+        free((void*)(uintptr_t)packed.tensors[i].data);
+    }
+}
+
+TEST(formats_of_four_bits_draw_what_their_values_do)
+{
+    for (int part = 0; part < PART_COUNT; part++) {
+        bag* b = take_part(part);
+        write_nvfp4(b, empty_bag(1), scratch("stored", "model.safetensors"), scratch("stored", "twin.safetensors"));
+        check_stored(part, "model.safetensors", "nvfp4", 2.0);
+    }
+}
+
+// Of a layer that is used, in a file that is opened as a whole model is.
+TEST(what_is_not_known_beside_a_quantised_weight_is_refused)
+{
+    static const char* const names[] = {"layers.1.feed_forward.w2.smooth_factor",
+                                        "layers.0.attention.to_out.0.weight.absmax"};
+    for (size_t i = 0; i < 2; i++) {
+        bag *b = take_part(TRANSFORMER), *twin = empty_bag(1);
+        char name[128];
+        convert(b, every_e5m2, twin, "");
+        snprintf(name, sizeof name, "%s%s", s_prefixes[TRANSFORMER], names[i]);
+        put(b, name, SUMI_DTYPE_F32, NULL, &(float){2.0f}, 4);
+        write_tensors(b, scratch("stored", "model.safetensors"), NULL);
+        sumi_model_desc desc = sumi_model_defaults();
+        desc.path = MODEL;
+        desc.transformer_path = scratch("stored", "model.safetensors");
+        CHECK(open_model(&desc) == NULL);
+        CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
+        const char* own = strstr(names[i], i == 0 ? "smooth_factor" : "weight.absmax");
+        if (strstr(t_message, own) == NULL) printf("  %s\n", t_message);
+        CHECK(strstr(t_message, own) != NULL && strstr(t_message, "take the bf16") != NULL);
+    }
+}
+
 // ---- What a file says about the text encoder besides its tensors ----------------------------------------------------
 
 // The checkpoint's config.json with one member put in front, for a text encoder in the folder "other".
@@ -352,6 +442,8 @@ int main(int argc, char** argv)
     sumi_engine_desc desc = host_desc(&s_files_host);
     if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
     RUN(gguf_files_draw_what_their_values_do);
+    RUN(formats_of_four_bits_draw_what_their_values_do);
+    RUN(what_is_not_known_beside_a_quantised_weight_is_refused);
     RUN(gguf_text_encoders_bring_their_numbers);
     RUN(other_scalings_of_positions_are_refused_by_name);
     RUN(tokenizers_without_the_templates_tokens_are_refused);

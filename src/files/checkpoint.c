@@ -17,6 +17,7 @@
 #include "base/assert.h"
 #include "files/checkpoint_files.h"
 #include "files/json.h"
+#include "files/tensor_scaling.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -505,6 +506,7 @@ static sumi_result read_config_quantisation(const sumi_checkpoint* checkpoint, s
 static sumi_result read_quantisation(const sumi_checkpoint* checkpoint, sumi_component* component, sumi_error* error)
 {
     if (component->signature != NULL && component->signature->refusal != NULL) return SUMI_OK; // the caller refuses it
+    component->knows_neighbours = sumi_tensor_neighbours_are_known(component);
     const char* path = component->path;
     const char* metadata = component->present ? sumi_metadata_find(component->set, "quantization_config") : NULL;
     if (metadata != NULL) {
@@ -780,25 +782,6 @@ void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
     sumi_free(checkpoint->heap, checkpoint->processor_path);
     sumi_free(checkpoint->heap, checkpoint->path);
     memset(checkpoint, 0, sizeof *checkpoint);
-}
-
-// ---- Queries --------------------------------------------------------------------------------------------------------
-
-const char* sumi_component_network(const sumi_component* component)
-{
-    return component->signature != NULL ? component->signature->network : "";
-}
-
-const sumi_tensor* sumi_component_find(const sumi_component* component, const char* name)
-{
-    return component->present ? sumi_tensor_find_prefixed(component->set, component->prefix, name) : NULL;
-}
-
-const char* sumi_component_tensor_name(const sumi_component* component, const sumi_tensor* tensor)
-{
-    if (!component->present) return NULL;
-    const size_t bytes = strlen(component->prefix);
-    return strncmp(tensor->name, component->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
 }
 
 // ---- A tokenizer without a model ------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ typedef struct sumi_component {
     sumi_file config; // config.json, well-formed; config.data is NULL if there is none
     // of the files that hold the tensors; a quantisation that is not known is refused when the checkpoint is opened
     sumi_quantisation quantisation;
+    bool knows_neighbours; // of quantised weights (tensor_scaling.h)
 } sumi_component;
 
 typedef enum sumi_tokenizer_form {

@@ -157,9 +157,9 @@ static const char* format_name(const stored_weight* w)
                                              : sumi_dtype_get(w->weight->dtype)->name;
 }
 
-// Everything beside a quantised weight has to be known: an overlooked factor is a wrong picture without a word. Tensors
-// of modules below the layer ("L.norm.weight") are not beside it, unless they are parts of the weight ("L.weight.x").
-static sumi_result check_neighbours(const stored_weight* w)
+// Whether `own`, the name of a tensor behind a layer's name and a dot, is known beside a quantised weight. Tensors of
+// modules below the layer ("norm.weight") are not beside it, unless they are parts of the weight ("weight.x").
+static bool is_known_neighbour(const char* own)
 {
     static const char* const s_known[] = {
         "weight", "bias", "comfy_quant", "weight_scale", "scale_weight", "weight_scale_inv", "scale", "weight_scale_2",
@@ -167,21 +167,43 @@ static sumi_result check_neighbours(const stored_weight* w)
         // of activations, which are not quantised here
         "input_scale", "scale_input", "input_scale_ub", "input_scale_inv", "activation_scale", "activation_scale_ub",
         "input_zero_point", "output_scale", "scale_output", "k_scale", "v_scale", "q_scale"};
+    bool is_known = strchr(own, '.') != NULL && strncmp(own, "weight.", 7) != 0;
+    for (size_t k = 0; k < sizeof s_known / sizeof *s_known && !is_known; k++) is_known = strcmp(own, s_known[k]) == 0;
+    return is_known;
+}
+
+static bool is_narrow(sumi_dtype dtype) { return is_fp8(dtype) || dtype == SUMI_DTYPE_I8 || dtype == SUMI_DTYPE_U8; }
+
+bool sumi_tensor_neighbours_are_known(const sumi_component* component)
+{
+    for (size_t i = 0; component->present && i < component->set->count; i++) {
+        const char* name = sumi_component_tensor_name(component, &component->set->tensors[i]);
+        const char* part = name != NULL ? strstr(name, ".weight.") : NULL;
+        const char* dot = part != NULL ? part : name != NULL ? strrchr(name, '.') : NULL;
+        char weight_name[512];
+        if (dot == NULL || is_known_neighbour(dot + 1)) continue;
+        if (snprintf(weight_name, sizeof weight_name, "%.*s.weight", (int)(dot - name), name)
+            >= (int)sizeof weight_name)
+            return false; // found out for each weight
+        const sumi_tensor* weight = sumi_component_find(component, weight_name);
+        if (weight != NULL && is_narrow(weight->dtype)) return false;
+    }
+    return true;
+}
+
+// Everything beside a quantised weight has to be known: an overlooked factor is a wrong picture without a word.
+static sumi_result check_neighbours(const stored_weight* w)
+{
     const size_t layer_bytes = strlen(w->layer);
-    for (size_t i = 0; i < w->component->set->count; i++) {
-        const sumi_tensor* tensor = &w->component->set->tensors[i];
-        const char* name = sumi_component_tensor_name(w->component, tensor);
+    for (size_t i = 0; i < w->component->set->count && !w->component->knows_neighbours; i++) {
+        const char* name = sumi_component_tensor_name(w->component, &w->component->set->tensors[i]);
         if (name == NULL || strncmp(name, w->layer, layer_bytes) != 0 || name[layer_bytes] != '.') continue;
         const char* own = name + layer_bytes + 1;
-        bool is_known = strchr(own, '.') != NULL && strncmp(own, "weight.", 7) != 0;
-        for (size_t k = 0; k < sizeof s_known / sizeof *s_known && !is_known; k++)
-            is_known = strcmp(own, s_known[k]) == 0;
-        if (!is_known) {
-            return sumi_fail(w->error, SUMI_NOT_SUPPORTED,
-                             "%s: beside the quantised (%s) tensor %s%s.weight there is %s, and what it does to the "
-                             "weight is not known; " SUMI_QUANTISATION_ADVICE,
-                             w->component->path, format_name(w), w->component->prefix, w->layer, own);
-        }
+        if (is_known_neighbour(own)) continue;
+        return sumi_fail(w->error, SUMI_NOT_SUPPORTED,
+                         "%s: beside the quantised (%s) tensor %s%s.weight there is %s, and what it does to the weight "
+                         "is not known; " SUMI_QUANTISATION_ADVICE,
+                         w->component->path, format_name(w), w->component->prefix, w->layer, own);
     }
     return SUMI_OK;
 }
@@ -520,12 +542,10 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
     memcpy(w.layer, name, bytes - 7);
     SUMI_TRY(find_format(component, w.layer, &w.said, error));
     find_scales(&w);
-    const bool is_named = w.said.format[0] != '\0', is_narrow = is_fp8(w.weight->dtype)
-                                                             || w.weight->dtype == SUMI_DTYPE_I8
-                                                             || w.weight->dtype == SUMI_DTYPE_U8;
-    if (is_narrow && !is_named) SUMI_TRY(check_neighbours(&w)); // they say more than the type
+    const bool is_named = w.said.format[0] != '\0';
+    if (is_narrow(w.weight->dtype) && !is_named) SUMI_TRY(check_neighbours(&w)); // they say more than the type
     SUMI_TRY(use_format(&w));
-    if (is_narrow && is_named) SUMI_TRY(check_neighbours(&w));
+    if (is_narrow(w.weight->dtype) && is_named) SUMI_TRY(check_neighbours(&w));
     return w.column_scale != NULL ? use_column_scale(&w) : SUMI_OK;
 }
 
