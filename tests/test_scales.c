@@ -57,6 +57,7 @@ TEST(scales_of_fp8_and_int8_files_are_found)
     scaled_add(&s, "p.d.weight_scale", SUMI_DTYPE_F32, 0, 0, &s_values[2]);
     scaled_add(&s, "p.n.weight", SUMI_DTYPE_BF16, 2, 0, s_values);
     scaled_add(&s, "p.n.bias", SUMI_DTYPE_BF16, 2, 0, s_values);
+    scaled_add(&s, "p.n.scale", SUMI_DTYPE_BF16, 2, 0, s_values); // a layer may have one for itself
     scaled_add(&s, "p.rows.weight", SUMI_DTYPE_F8_E4M3, 2, 4, s_values);
     scaled_add(&s, "p.rows.weight_scale", SUMI_DTYPE_F32, 2, 0, s_values);
     scaled_add(&s, "p.whole.weight", SUMI_DTYPE_I8, 2, 4, s_bytes);
@@ -110,8 +111,11 @@ TEST(quantisations_that_are_not_known_are_refused)
     scaled_add(&s, "blocks.weight_scale", SUMI_DTYPE_F32, 2, 2, s_values + 4); // blocks of 3
     scaled_add(&s, "fine.weight", SUMI_DTYPE_F8_E4M3, 128, 128, s_many);
     scaled_add(&s, "fine.weight_scale", SUMI_DTYPE_F8_E8M0, 128, 4, s_many); // in tiles or not?
-    scaled_add(&s, "bytes.weight", SUMI_DTYPE_F8_E4M3, 2, 32, s_bytes);
-    scaled_add(&s, "bytes.weight_scale", SUMI_DTYPE_U8, 2, 1, s_bytes);
+    scaled_add(&s, "bytes.weight", SUMI_DTYPE_F8_E4M3, 2, 64, s_bytes);
+    scaled_add(&s, "bytes.weight_scale", SUMI_DTYPE_U8, 2, 2, s_bytes);
+    scaled_add(&s, "twice.weight", SUMI_DTYPE_F8_E4M3, 2, 4, s_bytes);
+    scaled_add(&s, "twice.weight_scale", SUMI_DTYPE_F32, 2, 1, s_values);
+    scaled_add(&s, "twice.weight_scale_inv", SUMI_DTYPE_F32, 2, 1, s_values);
     scaled_add(&s, "large.weight", SUMI_DTYPE_F8_E4M3, 2, 4, s_bytes);
     scaled_add(&s, "large.scale", SUMI_DTYPE_F32, 2, 1, s_values + 1);
     scaled_add(&s, "mx.weight", SUMI_DTYPE_F8_E4M3, 64, 64, s_many);
@@ -203,7 +207,8 @@ TEST(quantisations_that_are_not_known_are_refused)
         {"fp4.weight", SUMI_NOT_SUPPORTED, "nvfp4", "fp4.weight"},
         {"int8.weight", SUMI_NOT_SUPPORTED, "int8 without a scale", "int8.weight"},
         {"fine.weight", SUMI_NOT_SUPPORTED, "mxfp8", "fine.weight"},
-        {"bytes.weight", SUMI_NOT_SUPPORTED, "type U8", "bytes.weight_scale"},
+        {"bytes.weight", SUMI_NOT_SUPPORTED, "mxfp8", "bytes.weight"},
+        {"twice.weight", SUMI_NOT_SUPPORTED, "two scales", "weight_scale_inv"},
         {"large.weight", SUMI_NOT_SUPPORTED, "scale above 1", "large.weight"},
         {"mx.weight", SUMI_NOT_SUPPORTED, "mxfp8", "tiles of 128 x 4"},
         {"rows4.weight", SUMI_NOT_SUPPORTED, "nvfp4", "tiles of 128 x 4"},
@@ -256,6 +261,12 @@ TEST(the_whole_quantisation_is_known_or_named)
         {"{\"quant_method\":\"of tomorrow\"}", "of tomorrow"},
         {"{\"bits\":4}", "does not name"},
     };
+    sumi_quantisation plain;
+    const sumi_quantisation_text method = {"gptq", 4, "metadata"};
+    char plain_name[192];
+    CHECK_NUMBER(sumi_quantisation_read(&method, &plain, NULL), SUMI_OK);
+    CHECK(plain.is_said && strcmp(plain.method, "gptq") == 0);
+    CHECK_TEXT(sumi_quantisation_unknown(&plain, plain_name, sizeof plain_name), "GPTQ");
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         char config[512], name[192];
         snprintf(config, sizeof config, "{\"a\":[1],\"quantization_config\":%s}", s_cases[i].object);

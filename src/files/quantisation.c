@@ -94,8 +94,17 @@ sumi_result sumi_quantisation_read(const sumi_quantisation_text* text, sumi_quan
     *out = (sumi_quantisation){.is_said = false};
     sumi_json_begin(&json, text->data, text->bytes, error);
     json.name = text->path;
-    if (skip_unless(&json, SUMI_JSON_OBJECT)) read_object(&json, out);
-    return sumi_json_end(&json);
+    if (sumi_json_peek(&json) == SUMI_JSON_OBJECT) {
+        read_object(&json, out);
+        return sumi_json_end(&json);
+    }
+    // metadata are texts, so there may be the method alone
+    out->is_said = text->bytes > 0 && strncmp(text->data, "null", text->bytes) != 0;
+    if (out->is_said) {
+        snprintf(out->method, sizeof out->method, "%.*s",
+                 (int)(text->bytes < sizeof out->method ? text->bytes : sizeof out->method - 1), text->data);
+    }
+    return SUMI_OK;
 }
 
 sumi_result sumi_quantisation_read_config(const sumi_quantisation_text* config, sumi_quantisation* out,

@@ -23,7 +23,8 @@ typedef struct sumi_quantisation_text {
     size_t bytes;
     const char* path;
 } sumi_quantisation_text;
-// Reads the members of the object that a "quantization_config" is. Unknown members are ignored.
+// Reads the members of the object that a "quantization_config" is. Unknown members are ignored. A text that is not an
+// object is the method's name.
 sumi_result sumi_quantisation_read(const sumi_quantisation_text* text, sumi_quantisation* out, sumi_error* error);
 // The same for a config.json that may have the object as a member. out->is_said is false if it has none, or null.
 sumi_result sumi_quantisation_read_config(const sumi_quantisation_text* config, sumi_quantisation* out,

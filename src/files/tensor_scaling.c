@@ -382,10 +382,10 @@ static sumi_result use_8bit(const stored_weight* w)
     if (w->scale == NULL) return SUMI_OK;
     if (values_in(w->scale) == 1) return use_single(w, w->scale);
     if (is_for_rows(w, w->scale)) return use_rows(w, w->scale);
-    SUMI_TRY(check_finite(w, w->scale));
     // A power of two for each row and 32 columns may lie in tiles or not: mxfp8 without its name.
-    const bool is_mxfp8 =
-        w->scale->dtype == SUMI_DTYPE_F8_E8M0 && w->scale->rank >= 1 && w->scale->shape[0] >= w->weight->shape[0];
+    const bool is_power = w->scale->dtype == SUMI_DTYPE_F8_E8M0 || w->scale->dtype == SUMI_DTYPE_U8;
+    const bool is_mxfp8 = is_power && !is_int8 && w->scale->rank >= 1 && w->scale->shape[0] >= w->weight->shape[0];
+    if (!is_mxfp8) SUMI_TRY(check_finite(w, w->scale));
     if (is_mxfp8 || w->said.is_rotated || !use_blocks(w, w->scale)) {
         snprintf(text, sizeof text, "%s with a scale per block of %s", is_mxfp8 ? "mxfp8 (fp8" : format_name(w),
                  is_mxfp8 ? "32 columns) whose order the file does not say" : "an unknown size");
@@ -485,17 +485,28 @@ static sumi_result use_column_scale(const stored_weight* w)
     return SUMI_OK;
 }
 
-// Finds the tensors with scales. The first of the names counts: files have one of them.
-static void find_scales(stored_weight* w)
+// Finds the tensors with scales. A file has one of the first names; "scale" is a name that layers have without being
+// quantised, too.
+static sumi_result find_scales(stored_weight* w)
 {
     static const char* const s_names[] = {".weight_scale", ".scale_weight", ".weight_scale_inv", ".weight_s_rel",
                                           ".scale"};
-    for (size_t i = 0; i < sizeof s_names / sizeof *s_names && w->scale == NULL; i++)
-        w->scale = find_beside(w->component, w->layer, s_names[i]);
+    const bool is_8bit = is_fp8(w->weight->dtype) || w->weight->dtype == SUMI_DTYPE_I8;
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
+        const sumi_tensor* scale = find_beside(w->component, w->layer, s_names[i]);
+        if (scale == NULL || (!is_8bit && strcmp(s_names[i], ".scale") == 0)) continue;
+        if (w->scale != NULL) {
+            char text[192];
+            snprintf(text, sizeof text, "%s with two scales, one of them %s", format_name(w), s_names[i] + 1);
+            return refuse_weight(w, text);
+        }
+        w->scale = scale;
+    }
     w->second_scale = find_beside(w->component, w->layer, ".weight_scale_2");
     w->row_scale = find_beside(w->component, w->layer, ".weight_s_channel");
     w->codebook = find_beside(w->component, w->layer, ".weight_codebook");
     w->column_scale = find_beside(w->component, w->layer, ".pre_quant_scale");
+    return SUMI_OK;
 }
 
 static sumi_result use_format(const stored_weight* w)
@@ -541,7 +552,7 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
         return SUMI_OK;
     memcpy(w.layer, name, bytes - 7);
     SUMI_TRY(find_format(component, w.layer, &w.said, error));
-    find_scales(&w);
+    SUMI_TRY(find_scales(&w));
     const bool is_named = w.said.format[0] != '\0';
     if (is_narrow(w.weight->dtype) && !is_named) SUMI_TRY(check_neighbours(&w)); // they say more than the type
     SUMI_TRY(use_format(&w));

@@ -252,5 +252,6 @@ w4a8("w4a8_bytes", (3, 128), 32, 64, True, "U8")
 w4a8("w4a8_integers", (3, 64), 16, 64, False, "F32")
 os.makedirs(FOLDER, exist_ok=True)
 save(f"{FOLDER}/layers.safetensors", tensors,
-     {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": header})})
+     {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": header}),
+      "quantization_config": json.dumps({"quant_method": "modelopt", "quant_algo": "NVFP4"})})
 save(f"{FOLDER}/expected.safetensors", expected)
