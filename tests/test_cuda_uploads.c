@@ -355,21 +355,21 @@ TEST(weights_with_scales_of_rows_or_rotated_come_as_floats)
 // Blocks that share a scale, and pairs of 4-bit codes: never kept as stored, and uploaded as their values.
 TEST(weights_that_are_decoded_come_as_floats)
 {
-    static unsigned char data[FLOAT_ROWS * FLOAT_COLS], blocks[FLOAT_ROWS * (FLOAT_COLS / 16)];
-    for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++) data[i] = (unsigned char)(i * 37 % 127);
+    static unsigned char s_data[FLOAT_ROWS * FLOAT_COLS], blocks[FLOAT_ROWS * (FLOAT_COLS / 16)];
+    for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++) s_data[i] = (unsigned char)(i * 37 % 127);
     for (size_t i = 0; i < sizeof blocks; i++) blocks[i] = (unsigned char)(40 + i % 20);
     sumi_decoding decoding = {.scales = blocks,
                               .scale_dtype = SUMI_DTYPE_F8_E4M3,
                               .block_rows = 1,
                               .block_cols = 16,
                               .pitch = FLOAT_COLS / 16};
-    sumi_weight weight = make_weight("fp8 blocks", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_F8_E4M3);
+    sumi_weight weight = make_weight("fp8 blocks", FLOAT_ROWS, FLOAT_COLS, s_data, SUMI_DTYPE_F8_E4M3);
     weight.tensors[0].decoding = &decoding;
     CHECK(!sumi_device_is_storable(&weight));
     check_upload_as_floats(&weight);
     decoding.has_codes = true;
     for (int i = 0; i < SUMI_CODE_COUNT; i++) decoding.codes[i] = (float)(i - 8);
-    weight = make_weight("codes", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_CODES4);
+    weight = make_weight("codes", FLOAT_ROWS, FLOAT_COLS, s_data, SUMI_DTYPE_CODES4);
     weight.tensors[0].decoding = &decoding;
     CHECK(!sumi_device_is_storable(&weight));
     check_upload_as_floats(&weight);

@@ -121,7 +121,7 @@ TEST(nfc_keeps_what_follows_many_marks)
 // Runs of marks of every length, against the NFC of Python's unicodedata (tests/generate/nfc_marks.py).
 TEST(nfc_of_long_runs_of_marks_is_that_of_another_implementation)
 {
-    static char text[8192], nfc[8192];
+    static char s_text[8192], nfc[8192];
     blob lines = read_golden("common/tokenizers/nfc_marks.jsonl");
     size_t checked = 0;
     CHECK(lines.data != NULL);
@@ -134,13 +134,13 @@ TEST(nfc_of_long_runs_of_marks_is_that_of_another_implementation)
         sumi_json_object(&j);
         while (sumi_json_key(&j, &key)) {
             sumi_json_string(&j, &hex);
-            CHECK(hex.bytes / 2 <= sizeof text);
-            *(sumi_json_is(&key, "text") ? &bytes : &want) = from_hex(&hex, sumi_json_is(&key, "text") ? text : nfc);
+            CHECK(hex.bytes / 2 <= sizeof s_text);
+            *(sumi_json_is(&key, "text") ? &bytes : &want) = from_hex(&hex, sumi_json_is(&key, "text") ? s_text : nfc);
         }
         static const size_t s_pieces[] = {1, 7, 64, 8192};
         for (size_t i = 0; i < sizeof s_pieces / sizeof *s_pieces; i++) {
             sumi_text_buffer out = {0};
-            append_nfc(&out, text, bytes, s_pieces[i], 100);
+            append_nfc(&out, s_text, bytes, s_pieces[i], 100);
             const bool is_same = out.bytes == want && (want == 0 || memcmp(out.memory, nfc, want) == 0);
             if (!is_same) printf("  line %zu in pieces of %zu\n", checked + 1, s_pieces[i]);
             CHECK(is_same);

@@ -117,17 +117,17 @@ static bool has_rows_of_16(const sumi_tensor* t) { return is_linear(t) && t->sha
 // (test_weights has that), and its values in a twin.
 static void write_nvfp4(const bag* b, bag* twin, const char* path, const char* twin_path)
 {
-    static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    static const char said[] = "{\"format\": \"nvfp4\"}";
-    static unsigned char scales[1 << 16];
-    static bag packed;
-    memset(scales, 0x38, sizeof scales); // 1 in e4m3
-    packed.count = 0;
+    static const float s_values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    static const char s_said[] = "{\"format\": \"nvfp4\"}";
+    static unsigned char s_scales[1 << 16];
+    static bag s_packed;
+    memset(s_scales, 0x38, sizeof s_scales); // 1 in e4m3
+    s_packed.count = 0;
     for (size_t i = 0; i < b->count; i++) {
         const sumi_tensor* t = &b->tensors[i];
         char name[256];
         if (!has_rows_of_16(t)) {
-            put(&packed, t->name, t->dtype, t, t->data, t->bytes);
+            put(&s_packed, t->name, t->dtype, t, t->data, t->bytes);
             put(twin, t->name, t->dtype, t, t->data, t->bytes);
             continue;
         }
@@ -140,30 +140,31 @@ static void write_nvfp4(const bag* b, bag* twin, const char* path, const char* t
         for (size_t k = 0; k < count; k++) {
             int best = 0;
             for (int c = 1; c < 16; c++)
-                if (fabsf(x[k] - second * values[c]) < fabsf(x[k] - second * values[best])) best = c;
+                if (fabsf(x[k] - second * s_values[c]) < fabsf(x[k] - second * s_values[best])) best = c;
             codes[k / 2] |= (unsigned char)(best << (k % 2 == 0 ? 4 : 0));
-            x[k] = values[best] * second;
+            x[k] = s_values[best] * second;
         }
         const int64_t rows = (t->shape[0] + 127) / 128 * 128, blocks = (t->shape[1] / 16 + 3) / 4 * 4;
-        CHECK((size_t)(rows * blocks) <= sizeof scales);
-        put(&packed, t->name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 2, .shape = {t->shape[0], t->shape[1] / 2}}, codes,
-            count / 2);
+        CHECK((size_t)(rows * blocks) <= sizeof s_scales);
+        put(&s_packed, t->name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 2, .shape = {t->shape[0], t->shape[1] / 2}},
+            codes, count / 2);
         put(twin, t->name, SUMI_DTYPE_F32, t, x, count * sizeof *x);
         const int layer = (int)strlen(t->name) - 7;
         snprintf(name, sizeof name, "%.*s.weight_scale", layer, t->name);
-        put(&packed, name, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 2, .shape = {rows, blocks}}, scales,
+        put(&s_packed, name, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 2, .shape = {rows, blocks}}, s_scales,
             (uint64_t)(rows * blocks));
         snprintf(name, sizeof name, "%.*s.weight_scale_2", layer, t->name);
-        put(&packed, name, SUMI_DTYPE_F32, NULL, &second, sizeof second);
+        put(&s_packed, name, SUMI_DTYPE_F32, NULL, &second, sizeof second);
         snprintf(name, sizeof name, "%.*s.comfy_quant", layer, t->name);
-        put(&packed, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {sizeof said - 1}}, said, sizeof said - 1);
+        put(&s_packed, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {sizeof s_said - 1}}, s_said,
+            sizeof s_said - 1);
         free(x), free(codes);
     }
-    write_tensors(&packed, path, NULL);
+    write_tensors(&s_packed, path, NULL);
     write_tensors(twin, twin_path, NULL);
-    for (size_t i = 0; i < packed.count; i++) {
-        free((void*)(uintptr_t)packed.tensors[i].name);
-        free((void*)(uintptr_t)packed.tensors[i].data);
+    for (size_t i = 0; i < s_packed.count; i++) {
+        free((void*)(uintptr_t)s_packed.tensors[i].name);
+        free((void*)(uintptr_t)s_packed.tensors[i].data);
     }
 }
 
@@ -179,13 +180,13 @@ TEST(formats_of_four_bits_draw_what_their_values_do)
 // Of a layer that is used, in a file that is opened as a whole model is.
 TEST(what_is_not_known_beside_a_quantised_weight_is_refused)
 {
-    static const char* const names[] = {"layers.1.feed_forward.w2.smooth_factor",
-                                        "layers.0.attention.to_out.0.weight.absmax"};
+    static const char* const s_names[] = {"layers.1.feed_forward.w2.smooth_factor",
+                                          "layers.0.attention.to_out.0.weight.absmax"};
     for (size_t i = 0; i < 2; i++) {
         bag *b = take_part(TRANSFORMER), *twin = empty_bag(1);
         char name[128];
         convert(b, every_e5m2, twin, "");
-        snprintf(name, sizeof name, "%s%s", s_prefixes[TRANSFORMER], names[i]);
+        snprintf(name, sizeof name, "%s%s", s_prefixes[TRANSFORMER], s_names[i]);
         put(b, name, SUMI_DTYPE_F32, NULL, &(float){2.0f}, 4);
         write_tensors(b, scratch("stored", "model.safetensors"), NULL);
         sumi_model_desc desc = sumi_model_defaults();
@@ -193,7 +194,7 @@ TEST(what_is_not_known_beside_a_quantised_weight_is_refused)
         desc.transformer_path = scratch("stored", "model.safetensors");
         CHECK(open_model(&desc) == NULL);
         CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
-        const char* own = strstr(names[i], i == 0 ? "smooth_factor" : "weight.absmax");
+        const char* own = strstr(s_names[i], i == 0 ? "smooth_factor" : "weight.absmax");
         if (strstr(t_message, own) == NULL) printf("  %s\n", t_message);
         CHECK(strstr(t_message, own) != NULL && strstr(t_message, "take the bf16") != NULL);
     }
@@ -227,7 +228,7 @@ static void write_config(const char* member)
 // config.json of the model's folder.
 TEST(gguf_text_encoders_bring_their_numbers)
 {
-    static const gguf_key keys[][4] = {
+    static const gguf_key s_keys[][4] = {
         {{"general.architecture", "qwen3", 0}, {"qwen3.rope.freq_base", NULL, 10000.0f}, {"a", "b", 0}, {"c", "d", 0}},
         {{"general.architecture", "qwen3", 0},
          {"qwen3.attention.layer_norm_rms_epsilon", NULL, 0.5f},
@@ -237,51 +238,51 @@ TEST(gguf_text_encoders_bring_their_numbers)
          {"qwen3.rope.scaling.type", "linear", 0},
          {"qwen3.rope.scaling.factor", NULL, 4.0f},
          {"c", "d", 0}}};
-    static const char* const members[] = {"\"rope_theta\": 10000", "\"rms_norm_eps\": 0.5",
-                                          "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 4.0}"};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+    static const char* const s_members[] = {"\"rope_theta\": 10000", "\"rms_norm_eps\": 0.5",
+                                            "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 4.0}"};
+    for (size_t i = 0; i < sizeof s_members / sizeof *s_members; i++) {
         drawing want, got;
         sumi_model_desc desc = sumi_model_defaults();
         desc.path = MODEL;
         bag* b = take_part(TEXT_ENCODER);
-        write_config(members[i]);
+        write_config(s_members[i]);
         write_tensors(b, scratch("other", "model.safetensors"), NULL);
         desc.text_encoder_path = scratch("other", "");
         CHECK(draw_files(&desc, &want));
         CHECK(distance(&want, plain_drawing()) > 1e-3); // the number counts
-        write_gguf_keys(b, scratch("stored", "te.gguf"), keys[i], 4);
+        write_gguf_keys(b, scratch("stored", "te.gguf"), s_keys[i], 4);
         remove_folder(scratch("other", ""));
         system_remove(scratch("stored", "config.json"));
         desc.text_encoder_path = scratch("stored", "te.gguf");
         CHECK(draw_files(&desc, &got));
-        if (!is_same(&got, &want)) printf("  %s: off by %.2g\n", members[i], distance(&got, &want));
+        if (!is_same(&got, &want)) printf("  %s: off by %.2g\n", s_members[i], distance(&got, &want));
         CHECK(is_same(&got, &want));
     }
 }
 
 TEST(other_scalings_of_positions_are_refused_by_name)
 {
-    static const char* const members[] = {
+    static const char* const s_members[] = {
         "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 32768}",
         "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}",
         "\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8.0}"};
-    static const char* const names[] = {"yarn", "dynamic", "llama3"};
-    static const gguf_key keys[] = {{"general.architecture", "qwen3", 0},
-                                    {"qwen3.rope.scaling.type", "yarn", 0},
-                                    {"qwen3.rope.scaling.factor", NULL, 4.0f},
-                                    {"qwen3.rope.freq_base", NULL, 1e6f}};
+    static const char* const s_names[] = {"yarn", "dynamic", "llama3"};
+    static const gguf_key s_keys[] = {{"general.architecture", "qwen3", 0},
+                                      {"qwen3.rope.scaling.type", "yarn", 0},
+                                      {"qwen3.rope.scaling.factor", NULL, 4.0f},
+                                      {"qwen3.rope.freq_base", NULL, 1e6f}};
     sumi_model_desc desc = sumi_model_defaults();
     desc.path = MODEL;
     bag* b = take_part(TEXT_ENCODER);
     for (size_t i = 0; i < 4; i++) {
         const char* file = i < 3 ? "config.json" : "te.gguf";
-        if (i < 3) write_config(members[i]);
+        if (i < 3) write_config(s_members[i]);
         if (i < 3) write_tensors(b, scratch("other", "model.safetensors"), NULL);
-        else write_gguf_keys(b, scratch("other", "te.gguf"), keys, 4);
+        else write_gguf_keys(b, scratch("other", "te.gguf"), s_keys, 4);
         desc.text_encoder_path = i < 3 ? scratch("other", "") : scratch("other", "te.gguf");
         CHECK(open_model(&desc) == NULL);
         CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
-        const char* name = names[i < 3 ? i : 0];
+        const char* name = s_names[i < 3 ? i : 0];
         if (strstr(t_message, name) == NULL || strstr(t_message, file) == NULL) printf("  %s\n", t_message);
         CHECK(strstr(t_message, name) != NULL && strstr(t_message, file) != NULL);
         CHECK(strstr(t_message, "rope_scaling") != NULL);
@@ -291,16 +292,16 @@ TEST(other_scalings_of_positions_are_refused_by_name)
 // vocab.json and merges.txt alone would cut the tokens of the template into letters.
 TEST(tokenizers_without_the_templates_tokens_are_refused)
 {
-    static const char* const beside[] = {NULL, "tokenizer_config.json", "added_tokens.json"};
-    static const char added[] = "{\"<|im_start|>\": 865, \"<|im_end|>\": 866, \"<|endoftext|>\": 864}";
-    static const char wrong[] = "{\"<|im_end|>\": 866}";
+    static const char* const s_beside[] = {NULL, "tokenizer_config.json", "added_tokens.json"};
+    static const char s_added[] = "{\"<|im_start|>\": 865, \"<|im_end|>\": 866, \"<|endoftext|>\": 864}";
+    static const char s_wrong[] = "{\"<|im_end|>\": 866}";
     for (size_t i = 0; i < 4; i++) {
         remove_folder(scratch("words", ""));
         copy_file(MODEL "tokenizer/vocab.json", scratch("words", "vocab.json"));
         copy_file(MODEL "tokenizer/merges.txt", scratch("words", "merges.txt"));
-        if (i == 1) copy_file(MODEL "tokenizer/tokenizer_config.json", scratch("words", beside[i]));
-        if (i == 2) write_file(scratch("words", beside[i]), added, sizeof added - 1);
-        if (i == 3) write_file(scratch("words", "added_tokens.json"), wrong, sizeof wrong - 1);
+        if (i == 1) copy_file(MODEL "tokenizer/tokenizer_config.json", scratch("words", s_beside[i]));
+        if (i == 2) write_file(scratch("words", s_beside[i]), s_added, sizeof s_added - 1);
+        if (i == 3) write_file(scratch("words", "added_tokens.json"), s_wrong, sizeof s_wrong - 1);
         drawing got;
         sumi_model_desc desc = sumi_model_defaults();
         desc.path = MODEL;
@@ -321,19 +322,19 @@ TEST(tokenizers_without_the_templates_tokens_are_refused)
 // Writes the tensors of a bag as two files.
 static void write_halves(bag* b, bool is_gguf, const char* first_path, const char* second_path)
 {
-    static const gguf_key keys[] = {
+    static const gguf_key s_keys[] = {
         {"general.architecture", "qwen3", 0}, {"split.count", NULL, 2.0f}, {"split.no", NULL, 0.0f}};
-    static bag half;
+    static bag s_half;
     const size_t count = b->count / 2;
     for (int i = 0; i < 2; i++) {
-        half.count = i == 0 ? count : b->count - count;
-        memcpy(half.tensors, b->tensors + (i == 0 ? 0 : count), half.count * sizeof *half.tensors);
+        s_half.count = i == 0 ? count : b->count - count;
+        memcpy(s_half.tensors, b->tensors + (i == 0 ? 0 : count), s_half.count * sizeof *s_half.tensors);
         const char* path = i == 0 ? first_path : second_path;
         // the second file has no architecture
-        if (is_gguf) write_gguf_keys(&half, path, keys + i, i == 0 ? 3 : 2);
-        else write_tensors(&half, path, NULL);
+        if (is_gguf) write_gguf_keys(&s_half, path, s_keys + i, i == 0 ? 3 : 2);
+        else write_tensors(&s_half, path, NULL);
     }
-    half.count = 0;
+    s_half.count = 0;
 }
 
 TEST(parts_without_an_index_are_read_whole_or_named)
@@ -385,15 +386,15 @@ TEST(pickled_weights_are_named)
 
 TEST(a_byte_order_mark_before_json_is_passed_over)
 {
-    static char text[8192] = "\xEF\xBB\xBF";
+    static char s_text[8192] = "\xEF\xBB\xBF";
     FILE* file = system_open(MODEL "text_encoder/config.json", "rb");
     CHECK(file != NULL);
     if (file == NULL) return;
-    const size_t bytes = 3 + fread(text + 3, 1, sizeof text - 3, file);
+    const size_t bytes = 3 + fread(s_text + 3, 1, sizeof s_text - 3, file);
     fclose(file);
     remove_folder(scratch("marked", ""));
     write_tensors(take_part(TEXT_ENCODER), scratch("marked", "model.safetensors"), NULL);
-    write_file(scratch("marked", "config.json"), text, bytes);
+    write_file(scratch("marked", "config.json"), s_text, bytes);
     drawing got;
     sumi_model_desc desc = sumi_model_defaults();
     desc.path = MODEL;

@@ -24,7 +24,7 @@ typedef enum sumi_dtype {
     SUMI_DTYPE_U8,
     SUMI_DTYPE_BOOL,
     SUMI_DTYPE_F8_E8M0, // a power of two: the scales of mxfp8
-    // types of safetensors of which only the size is known
+    // types of safetensors that only have a known size
     SUMI_DTYPE_F8_E4M3FNUZ,
     SUMI_DTYPE_F8_E5M2FNUZ,
     SUMI_DTYPE_F6_E2M3,
@@ -60,7 +60,7 @@ const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype); // never NULL; block is
 // Returns the bytes of `count` elements. count must be a multiple of the block, which the file readers check.
 uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count);
 // True for the types that sumi_dtype_to_float accepts: every block type, the integers (by value), and the floating types
-// but those of which only the size is known.
+// but those that only have a known size.
 bool sumi_dtype_is_number(sumi_dtype dtype);
 // Converts count elements to float. Exact up to float's precision for every type. The source needs no alignment. For
 // block types count is a multiple of the block.

@@ -481,7 +481,7 @@ static bool has_quantised_tensors(const sumi_component* component)
     return false;
 }
 
-// The config.json of a component may lie beside other weights, those of the folder `path`, or in a folder of many files.
+// The config.json of a component may lie beside other weights, in the folder `path`, or in a folder of many files.
 // It is asked if it is in the folder of the weights, or if the weights are quantised. GGUF files need none.
 static sumi_result read_config_quantisation(const sumi_checkpoint* checkpoint, sumi_component* component,
                                             sumi_error* error)

@@ -111,7 +111,7 @@ static sumi_result find_format(const sumi_component* component, const char* laye
     return SUMI_OK;
 }
 
-// ---- A weight and what is beside it ---------------------------------------------------------------------------------
+// ---- A weight and the tensors beside it -----------------------------------------------------------------------------
 
 typedef struct stored_weight {
     const sumi_component* component;
@@ -157,7 +157,7 @@ static const char* format_name(const stored_weight* w)
                                              : sumi_dtype_get(w->weight->dtype)->name;
 }
 
-// Whether `own`, the name of a tensor behind a layer's name and a dot, is known beside a quantised weight. Tensors of
+// Whether `own`, the name of a tensor after a layer's name and a dot, is known beside a quantised weight. Tensors of
 // modules below the layer ("norm.weight") are not beside it, unless they are parts of the weight ("weight.x").
 static bool is_known_neighbour(const char* own)
 {
@@ -216,8 +216,9 @@ static sumi_result check_finite(const stored_weight* w, const sumi_tensor* tenso
 {
     const int64_t count = values_in(tensor);
     if (!is_wide_float(tensor->dtype) && tensor->dtype != SUMI_DTYPE_F8_E8M0) {
-        return sumi_fail(w->error, SUMI_NOT_SUPPORTED, "%s: the scale %s is of type %s; only F32, F16 and BF16 are supported",
-                         w->component->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
+        return sumi_fail(w->error, SUMI_NOT_SUPPORTED,
+                         "%s: the scale %s is of type %s; only F32, F16 and BF16 are supported", w->component->path,
+                         tensor->name, sumi_dtype_get(tensor->dtype)->name);
     }
     const int32_t step = sumi_dtype_get(tensor->dtype)->block_bytes;
     for (int64_t i = 0; step > 1 && i < count; i++) {
@@ -275,7 +276,7 @@ static int64_t block_length(int64_t extent, int64_t count, int64_t given)
     return extent % count == 0 && (length & (length - 1)) == 0 ? length : 0;
 }
 
-// Scales of blocks, [block rows, block columns], maybe with a 1 behind.
+// Scales of blocks, [block rows, block columns], maybe followed by a 1.
 static bool use_blocks(const stored_weight* w, const sumi_tensor* scale)
 {
     const bool is_flat = scale->rank == 2 || (scale->rank == 3 && scale->shape[2] == 1);

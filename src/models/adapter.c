@@ -3,7 +3,7 @@
 //
 // Every key must belong to a layer of the model. A file whose keys belong only in part is refused, because silently
 // dropping the rest would change the result. Two things are left out, which sumi_adapter_notice() tells: layers of text
-// encoders beside those of the denoiser, and a change of fused q, k and v beside those of all three.
+// encoders if the denoiser has layers too, and a change of fused q, k and v beside changes of all three.
 #include "base/assert.h"
 #include "base/memory.h"
 #include "base/platform.h"

@@ -397,7 +397,7 @@ static sumi_result change_whole(const sumi_adapter_place* place, const sumi_adap
     return SUMI_OK;
 }
 
-// A tensor of `count` values, all dimensions but one of which are 1.
+// A tensor of `count` values whose dimensions are 1 but for one.
 static sumi_result check_vector(const sumi_adapter_place* place, const sumi_tensor* tensor, int32_t needed,
                                 const char* what, sumi_error* error)
 {

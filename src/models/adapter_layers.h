@@ -11,7 +11,7 @@ typedef enum sumi_adapter_kind {
     SUMI_ADAPTER_LORA,
     SUMI_ADAPTER_LOHA,
     SUMI_ADAPTER_LOKR,
-    SUMI_ADAPTER_DIFF // the whole difference; or that of a norm's weight
+    SUMI_ADAPTER_DIFF // the whole difference, of a norm's weight too
 } sumi_adapter_kind;
 
 typedef struct sumi_adapter_layer {

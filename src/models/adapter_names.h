@@ -1,4 +1,4 @@
-// The names of tensors in adapter files: which part of which module's change a tensor is.
+// The names of tensors in adapter files: which module a tensor changes, and which part of the change it is.
 //
 //   name  =  [prefix] module part     transformer.  layers.0.attention.to_q  .lora_A.weight       PEFT, diffusers
 //                                     base_model.model.  layers.0.attention.to_q  .lora_A.NAME.weight

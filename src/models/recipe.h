@@ -115,5 +115,5 @@ extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, su
 // their latents; they are in common use.
 
 const sumi_preview_factors* sumi_preview_flux(void); // for the latents of the Flux autoencoder
-const sumi_preview_factors* sumi_preview_wan(void);  // for those of the Wan 2.1 autoencoder, that of Qwen-Image
+const sumi_preview_factors* sumi_preview_wan(void);  // for the latents of the Wan 2.1 autoencoder (Qwen-Image)
 #endif

@@ -227,7 +227,7 @@ static bool is_weight_type(sumi_dtype dtype, const sumi_tensor_scaling* scaling)
         && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0 || scaling->is_scaled);
 }
 
-// 4-bit codes are for matrices, whose columns are then twice those of the file's tensor.
+// 4-bit codes are for matrices, which then have twice as many columns as the file's tensor.
 static bool set_matrix_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked, const sumi_tensor* tensor,
                               int32_t rows)
 {
