@@ -6,7 +6,7 @@
 #define SUMI_DAMAGE_FIXTURE_H
 #include "at_once.h"
 #include "engine_fixture.h"
-#include "files/safetensors_write.h"
+#include "files/tensors.h"
 #include "number_formats.h"
 
 // ---- Files that lie in memory and can be damaged there ----------------------------------------------------------------
@@ -90,7 +90,7 @@ static inline void draw_picture(const family* f, sumi_model* model, sumi_lora* l
     const sumi_lora_use use = {lora, 1.0f};
     const sumi_image_item item = {.text = "cat", .seed = 3};
     sumi_image_desc desc = small_image(model, &item);
-    desc.guidance = sumi_model_get_info(model).guidance_off;
+    desc.guidance.scale = sumi_model_get_info(model).guidance_off;
     desc.loras = &use;
     desc.lora_count = lora != NULL;
     sumi_job job;

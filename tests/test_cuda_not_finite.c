@@ -10,7 +10,7 @@ static sumi_engine* open_gpu(bool is_portable)
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc desc = host_desc(&s_host);
     desc.backend = SUMI_BACKEND_CUDA;
-    desc.files = s_service;
+    desc.files = &s_service;
     sumi_engine* engine = NULL;
     if (sumi_engine_create(&desc, &engine) != SUMI_OK) return NULL;
     sumi_cuda* cuda = (sumi_cuda*)engine->runner;

@@ -5,7 +5,7 @@ static family open_family(const char* model, const char* adapter)
 {
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc desc = host_desc(&s_host);
-    desc.files = s_service;
+    desc.files = &s_service;
     family f = {.model = model, .adapter = adapter};
     CHECK_NUMBER(sumi_engine_create(&desc, &f.engine), SUMI_OK);
     return f;

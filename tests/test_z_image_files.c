@@ -193,10 +193,10 @@ TEST(what_is_not_known_beside_a_quantised_weight_is_refused)
         desc.path = MODEL;
         desc.transformer_path = scratch("stored", "model.safetensors");
         CHECK(open_model(&desc) == NULL);
-        CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
+        CHECK_NUMBER(s_result, SUMI_NOT_SUPPORTED);
         const char* own = strstr(s_names[i], i == 0 ? "smooth_factor" : "weight.absmax");
-        if (strstr(t_message, own) == NULL) printf("  %s\n", t_message);
-        CHECK(strstr(t_message, own) != NULL && strstr(t_message, "take the bf16") != NULL);
+        if (strstr(s_message, own) == NULL) printf("  %s\n", s_message);
+        CHECK(strstr(s_message, own) != NULL && strstr(s_message, "take the bf16") != NULL);
     }
 }
 
@@ -281,11 +281,11 @@ TEST(other_scalings_of_positions_are_refused_by_name)
         else write_gguf_keys(b, scratch("other", "te.gguf"), s_keys, 4);
         desc.text_encoder_path = i < 3 ? scratch("other", "") : scratch("other", "te.gguf");
         CHECK(open_model(&desc) == NULL);
-        CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
+        CHECK_NUMBER(s_result, SUMI_NOT_SUPPORTED);
         const char* name = s_names[i < 3 ? i : 0];
-        if (strstr(t_message, name) == NULL || strstr(t_message, file) == NULL) printf("  %s\n", t_message);
-        CHECK(strstr(t_message, name) != NULL && strstr(t_message, file) != NULL);
-        CHECK(strstr(t_message, "rope_scaling") != NULL);
+        if (strstr(s_message, name) == NULL || strstr(s_message, file) == NULL) printf("  %s\n", s_message);
+        CHECK(strstr(s_message, name) != NULL && strstr(s_message, file) != NULL);
+        CHECK(strstr(s_message, "rope_scaling") != NULL);
     }
 }
 
@@ -311,9 +311,9 @@ TEST(tokenizers_without_the_templates_tokens_are_refused)
             continue;
         }
         CHECK(open_model(&desc) == NULL);
-        CHECK_NUMBER(t_result, SUMI_FILE_MALFORMED);
-        CHECK(strstr(t_message, "<|im_start|>") != NULL && strstr(t_message, "vocab.json") != NULL);
-        CHECK(strstr(t_message, "tokenizer_config.json") != NULL && strstr(t_message, "added_tokens.json") != NULL);
+        CHECK_NUMBER(s_result, SUMI_FILE_MALFORMED);
+        CHECK(strstr(s_message, "<|im_start|>") != NULL && strstr(s_message, "vocab.json") != NULL);
+        CHECK(strstr(s_message, "tokenizer_config.json") != NULL && strstr(s_message, "added_tokens.json") != NULL);
     }
 }
 
@@ -356,19 +356,19 @@ TEST(parts_without_an_index_are_read_whole_or_named)
             system_move(scratch("parts", name[i]), scratch("parts", "away"));
             desc.text_encoder_path = scratch("parts", i == 0 ? "" : name[0]);
             CHECK(open_model(&desc) == NULL);
-            CHECK_NUMBER(t_result, SUMI_FILE_NOT_FOUND);
+            CHECK_NUMBER(s_result, SUMI_FILE_NOT_FOUND);
             char says[48];
             snprintf(says, sizeof says, "one of 2 parts, and 1 of them (%d)", i + 1);
-            if (strstr(t_message, says) == NULL) printf("  %s\n", t_message);
-            CHECK(strstr(t_message, says) != NULL);
+            if (strstr(s_message, says) == NULL) printf("  %s\n", s_message);
+            CHECK(strstr(s_message, says) != NULL);
             system_move(scratch("parts", "away"), scratch("parts", name[i]));
         }
         if (is_gguf == 0) continue;
         system_move(scratch("parts", name[0]), scratch("parts", "renamed.gguf"));
         desc.text_encoder_path = scratch("parts", "renamed.gguf");
         CHECK(open_model(&desc) == NULL);
-        CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
-        CHECK(strstr(t_message, "llama-gguf-split --merge") != NULL && strstr(t_message, "renamed.gguf") != NULL);
+        CHECK_NUMBER(s_result, SUMI_NOT_SUPPORTED);
+        CHECK(strstr(s_message, "llama-gguf-split --merge") != NULL && strstr(s_message, "renamed.gguf") != NULL);
     }
 }
 
@@ -380,8 +380,8 @@ TEST(pickled_weights_are_named)
     desc.path = MODEL;
     desc.transformer_path = scratch("pickled", "");
     CHECK(open_model(&desc) == NULL);
-    CHECK_NUMBER(t_result, SUMI_NOT_SUPPORTED);
-    CHECK(strstr(t_message, "diffusion_pytorch_model.bin") != NULL && strstr(t_message, "PyTorch") != NULL);
+    CHECK_NUMBER(s_result, SUMI_NOT_SUPPORTED);
+    CHECK(strstr(s_message, "diffusion_pytorch_model.bin") != NULL && strstr(s_message, "PyTorch") != NULL);
 }
 
 TEST(a_byte_order_mark_before_json_is_passed_over)
