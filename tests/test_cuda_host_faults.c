@@ -276,6 +276,19 @@ static bool copy_tree(const char* from, const char* to, const char* damaged_part
     return is_good;
 }
 
+static void check_not_finite(sumi_engine* engine, sumi_model* model, const char* part)
+{
+    const sumi_image_desc desc = picture(model);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    const sumi_result result = finish(engine, job, 0);
+    if (result != SUMI_NOT_FINITE) printf("  %s is all NaN\n", part);
+    CHECK_NUMBER(result, SUMI_NOT_FINITE);
+    CHECK(timed_poll(engine, job).message[0] != '\0');
+    sumi_image image;
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_NOT_FINITE);
+}
+
 TEST(weights_that_are_not_finite_give_a_result)
 {
     static const char* const s_parts[] = {"/vae/", "/transformer/", "/text_encoder/"};
@@ -285,21 +298,20 @@ TEST(weights_that_are_not_finite_give_a_result)
         snprintf(path, sizeof path, "%s/model", base);
         CHECK(copy_tree(TINY, path, s_parts[i]));
         sumi_engine_desc ed = gpu_desc();
-        sumi_model* model;
-        sumi_engine* engine = open_engine(&ed, path, &model);
+        sumi_engine* engine = NULL;
+        CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
         if (engine != NULL) {
-            sumi_image_desc desc = picture(model);
-            sumi_job job;
-            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-            const sumi_result result = finish(engine, job, 0);
-            if (result != SUMI_NOT_FINITE) printf("  %s is all NaN\n", s_parts[i]);
-            CHECK_NUMBER(result, SUMI_NOT_FINITE);
-            CHECK(timed_poll(engine, job).message[0] != '\0');
-            sumi_image image;
-            CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_NOT_FINITE);
+            sumi_result result;
+            sumi_model* model = load(engine, path, SUMI_WEIGHTS_AUTO, &result);
+            if (model == NULL) { // biases that are stacked are converted, so they are checked when the model is opened
+                CHECK_NUMBER(result, SUMI_FILE_MALFORMED);
+                CHECK(strstr(s_host.text, "NaN") != NULL);
+            } else {
+                check_not_finite(engine, model, s_parts[i]);
+            }
             sumi_model* good = load(engine, TINY, SUMI_WEIGHTS_AUTO, NULL); // nothing of it stays
             CHECK(good != NULL);
-            desc = picture(good);
+            const sumi_image_desc desc = picture(good);
             if (good != NULL) CHECK(draw_hash(engine, &desc, 0) == s_whole);
             close_engine(engine);
         }
