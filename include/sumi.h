@@ -1122,18 +1122,24 @@ SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- Adapters -------------------------------------------------------------------------------------------------------
-// Adapters change the weights W of a model. sumi reads safetensors files with the tensor names of PEFT, ComfyUI, kohya
-// and LyCORIS:
+// Adapters change the weights W of a model. sumi reads safetensors files with the tensor names of PEFT, diffusers,
+// ComfyUI, kohya, musubi, OneTrainer, LyCORIS and DiffSynth. D is the change of a layer:
 //
-//     LoRA     W' = W + scale * alpha / rank * up down
-//     LoKr     W' = W + scale * w1 (x) w2, the Kronecker product, of linear layers; times alpha / rank if w1 or w2 is
-//              stored as a product
-//     w_norm   a norm's weight' = weight + scale * w_norm
+//     LoRA     D = alpha / rank * up down
+//     LoKr     D = w1 (x) w2, the Kronecker product; times alpha / rank if w1 or w2 is stored as a product
+//     LoHa     D = alpha / rank * (w1a w1b) o (w2a w2b), the product element by element
+//     .diff    D as it is; .diff_b the same of the layer's bias; w_norm or .diff of a norm's weight
 //
-// alpha is a tensor of the file or a number in its header; otherwise the value in adapter_config.json beside the file
-// (PEFT: lora_alpha, use_rslora, alpha_pattern, rank_pattern); otherwise alpha / rank is 1. Every key must match a
-// layer of the model. A job applies its adapters without touching or reloading the model. The changes of several
-// adapters add up. An adapter works only with the model that it was read for.
+// W' = W + scale * D. With DoRA (dora_scale, lora_magnitude_vector, magnitude)
+// W' = W + scale * (m (W + D) / |W + D| - W), with norms over the inputs or the outputs, by the shape of m. Other kinds
+// are refused by name.
+//
+// alpha is a tensor of the file or a number in its header. For adapter_model.safetensors of PEFT it may be in
+// adapter_config.json beside it (lora_alpha, use_rslora, alpha_pattern, rank_pattern); otherwise alpha / rank is 1.
+// Every key must match a layer of the model, and no layer may be changed in two ways. If a file also has layers of text
+// encoders, these are left out, and the log warns; a file with nothing else is refused. A job applies its adapters
+// without touching or reloading the model. The changes of several adapters add up. An adapter works only with the model
+// that it was read for. A value that is NaN or infinite is refused.
 typedef struct sumi_lora_desc {
     uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;
