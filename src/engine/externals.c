@@ -199,7 +199,8 @@ sumi_result sumi_external_copy(sumi_engine* engine, const sumi_target* target, b
 
 // ---- Releasing ------------------------------------------------------------------------------------------------------
 
-void sumi_external_free(sumi_external* external)
+// The caller holds the pump lock, and no job uses the external. Locks `state_lock` for a moment.
+static void free_external(sumi_external* external)
 {
     SUMI_ASSERT(sumi_pump_is_locked(external->engine));
     sumi_engine* engine = external->engine;
@@ -219,9 +220,9 @@ void sumi_externals_close(sumi_engine* engine)
 {
     for (sumi_external *external = engine->externals, *next; external != NULL; external = next) {
         next = external->next;
-        if (!is_semaphore_kind(external->import.kind)) sumi_external_free(external);
+        if (!is_semaphore_kind(external->import.kind)) free_external(external);
     }
-    while (engine->externals != NULL) sumi_external_free(engine->externals);
+    while (engine->externals != NULL) free_external(engine->externals);
 }
 
 // A job that is done but not fetched keeps its other pictures; this one has no target any more.
@@ -242,7 +243,7 @@ void sumi_external_release(sumi_external* external)
     sumi_pump_lock(engine);
     sumi_jobs_cancel(engine, NULL, NULL, external);
     forget_in_jobs(engine, external);
-    sumi_external_free(external);
+    free_external(external);
     sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

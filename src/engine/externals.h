@@ -10,8 +10,6 @@ sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* ta
 // Submits the copy of an image (a preview: from the pinned memory) into the target's external, with its wait and
 // signal.
 sumi_result sumi_external_copy(sumi_engine* engine, const sumi_target* target, bool is_preview, sumi_error* error);
-// The caller holds the pump lock, and no job uses the external. Locks `state_lock` for a moment.
-void sumi_external_free(sumi_external* external);
-// The same for all that are left: memory first, because its copies use the semaphores.
+// Frees all externals, when no job uses them any more. The caller holds the pump lock.
 void sumi_externals_close(sumi_engine* engine);
 #endif

@@ -144,7 +144,8 @@ void sumi_engine_release_weights(sumi_engine* engine, const sumi_weight* const* 
     engine->runner->functions->release_weights(engine->runner, weights, count);
 }
 
-void sumi_engine_release(sumi_engine* engine)
+// Frees arena and scratch memory. Blocks until all slices in flight end.
+static void release_arena(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run_wait_for_all(engine);
@@ -165,7 +166,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     // Under a memory limit the old blocks are freed before larger ones are allocated. Old and new blocks together, or
     // the arena of one job with the scratch memory of another, could exceed the limit.
     if (grows && engine->memory.host_limit != 0) {
-        sumi_engine_release(engine);
+        release_arena(engine);
         arena_bytes = entry->plan.arena_bytes;
         scratch_bytes = entry->scratch_bytes;
     }
@@ -175,7 +176,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
         // The failure may have left the arena grown and the scratch memory not, or the reverse, so both are freed.
         // While a job drains, its results are in the arena, so the arena must stay; a job that begins beside it needs
         // no new memory (can_follow in job_phases.c).
-        if (engine->jobs.draining == NULL) sumi_engine_release(engine);
+        if (engine->jobs.draining == NULL) release_arena(engine);
         return result;
     }
     atomic_store(&engine->memory.arena_bytes, arena_bytes);
@@ -201,7 +202,7 @@ void sumi_engine_trim(sumi_engine* engine)
     sumi_engine_adopt_host_limit(engine);
     if (engine->memory.host_limit == 0) return;
     if (counted_bytes(engine) <= engine->memory.host_limit) return;
-    sumi_engine_release(engine);
+    release_arena(engine);
     runner->set_memory_limit(engine->runner, sumi_engine_memory_limit(engine));
     runner->trim(engine->runner);
 }
@@ -230,7 +231,7 @@ void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
 static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 {
     if (job->shortage.evictions == MAX_EVICTIONS || job->progress.entry == NULL) return false;
-    sumi_engine_release(engine);
+    release_arena(engine);
     const bool is_any = engine->runner->functions->evict(engine->runner, &job->progress.entry->plan);
     job->shortage.evictions = is_any ? job->shortage.evictions + 1 : MAX_EVICTIONS;
     return is_any;
@@ -242,7 +243,7 @@ static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
     sumi_plan_job_free_saved_state(engine, job); // a saved state belongs to a batch of the former size
     char text[160];
     job->progress.batch_count = (job->progress.batch_count + 1) / 2;
-    sumi_engine_release(engine); // the next arena is smaller, and weights may need the memory
+    release_arena(engine); // the next arena is smaller, and weights may need the memory
     snprintf(text, sizeof text,
              "the device has no memory left for the batch: trying again with %d of its %d images at a time",
              (int)job->progress.batch_count, (int)job->request.item_count);

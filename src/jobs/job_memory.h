@@ -37,7 +37,6 @@ typedef struct sumi_held_memory {
 // Makes arena and scratch memory large enough for the plan. Under a memory limit, if either must grow, both are freed
 // before. Fails with an out-of-memory result.
 sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error);
-void sumi_engine_release(sumi_engine* engine); // frees arena and scratch memory; blocks until all slices in flight end
 // The host program's newest memory limit begins to hold. Called when a job leaves the queue: the job before it may
 // still drain (engine_state.h), but a job that drains takes no more memory.
 void sumi_engine_adopt_host_limit(sumi_engine* engine);

@@ -23,7 +23,8 @@
 
 // ---- Requests -------------------------------------------------------------------------------------------------------
 
-sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
+// Of the job that runs.
+static sumi_plan_inputs inputs_now(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_plan_inputs inputs = {.memory_limit = sumi_engine_memory_limit(engine),
@@ -35,7 +36,7 @@ sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
 
 sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine)
 {
-    sumi_plan_inputs inputs = sumi_plan_inputs_now(engine);
+    sumi_plan_inputs inputs = inputs_now(engine);
     if (engine->memory.has_next_host_limit) inputs.memory_limit = inputs.host_limit = engine->memory.next_host_limit;
     return inputs;
 }
@@ -61,7 +62,7 @@ static sumi_plan_request complete_request(const sumi_plan_inputs* inputs, const 
 
 sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* job_request)
 {
-    const sumi_plan_inputs inputs = sumi_plan_inputs_now(engine);
+    const sumi_plan_inputs inputs = inputs_now(engine);
     return complete_request(&inputs, job_request);
 }
 
@@ -275,7 +276,7 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
 static sumi_result write_and_note_refusal(sumi_engine* engine, const sumi_plan_request* job_request,
                                           sumi_plan_entry* entry, sumi_error* error)
 {
-    writing w = {.runner = engine->runner, .heap = &engine->heap, .inputs = sumi_plan_inputs_now(engine)};
+    writing w = {.runner = engine->runner, .heap = &engine->heap, .inputs = inputs_now(engine)};
     w.request = complete_request(&w.inputs, job_request);
     const sumi_result result = write_entry(&w, entry, error);
     if (result != SUMI_OK && entry->need.device_bytes > 0 && !entry->need.fits)

@@ -111,8 +111,7 @@ void sumi_plan_entry_drop(sumi_engine* engine, sumi_plan_entry* entry);
 // Drops the plans that use the model or the adapter. Both NULL: all plans.
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
 
-sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine); // of the job that runs
-// Of a job that leaves the queue now: with the newest memory limit.
+// The inputs of plans for a job that leaves the queue now: with the newest memory limit.
 sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine);
 // For the memory query; the pump lock is not needed. Writes an entry that nothing runs, on the caller's heap. After
 // SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need is what the smallest form of the plan needs.

@@ -35,7 +35,8 @@
 // thread can step back while a call waits for the lock; with a mutex that is unlocked and locked again at once, the
 // others would starve. And waiting for the lock and waiting for jobs use one condition variable.
 
-void sumi_pump_lock_take(sumi_engine* engine)
+// For a caller that holds `state_lock` and has seen that the pump lock is free.
+static void take_pump_lock(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !engine->pump_lock.is_locked);
     engine->pump_lock.is_locked = true;
@@ -44,7 +45,7 @@ void sumi_pump_lock_take(sumi_engine* engine)
 #endif
 }
 
-void sumi_pump_lock_give(sumi_engine* engine)
+static void give_pump_lock(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && engine->pump_lock.is_locked && sumi_pump_is_locked(engine));
     engine->plan_inputs = sumi_plan_inputs_of_next_job(engine);
@@ -62,14 +63,14 @@ void sumi_pump_lock(sumi_engine* engine)
     engine->pump_lock.waiters++;
     while (engine->pump_lock.is_locked) sumi_condition_wait(&engine->state_changed, &engine->state_lock);
     engine->pump_lock.waiters--;
-    sumi_pump_lock_take(engine);
+    take_pump_lock(engine);
     sumi_mutex_unlock(&engine->state_lock);
 }
 
 void sumi_pump_unlock(sumi_engine* engine)
 {
     sumi_mutex_lock(&engine->state_lock);
-    sumi_pump_lock_give(engine);
+    give_pump_lock(engine);
     sumi_mutex_unlock(&engine->state_lock);
 }
 
@@ -458,12 +459,12 @@ static void pump_main(void* context)
                        && engine->jobs.pending_completion_count == 0)))
             sumi_condition_wait(&engine->state_changed, &engine->state_lock);
         if (engine->pump.is_closing) break;
-        sumi_pump_lock_take(engine);
+        take_pump_lock(engine);
         sumi_mutex_unlock(&engine->state_lock);
         sumi_jobs_call_completions(engine);
         if (advance_one(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
-        sumi_pump_lock_give(engine);
+        give_pump_lock(engine);
     }
     sumi_mutex_unlock(&engine->state_lock);
     atomic_store(&engine->callers.pump, 0);

@@ -21,9 +21,6 @@ typedef struct sumi_pump_lock_state {
 
 void sumi_pump_lock(sumi_engine* engine);
 void sumi_pump_unlock(sumi_engine* engine);
-// The same for a caller that holds `state_lock` and has seen that the pump lock is free.
-void sumi_pump_lock_take(sumi_engine* engine);
-void sumi_pump_lock_give(sumi_engine* engine);
 
 // ---- The pump -------------------------------------------------------------------------------------------------------
 
