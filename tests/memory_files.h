@@ -160,6 +160,7 @@ static inline void put_model(memory_files* files)
 static inline sumi_checkpoint_desc with_signatures(sumi_checkpoint_desc desc)
 {
     if (desc.signatures == NULL) desc.signatures = sumi_signatures(&desc.signature_count);
+    desc.methods = sumi_foreign_methods(&desc.method_count);
     desc.class_words = sumi_class_words();
     return desc;
 }

@@ -645,6 +645,39 @@ wrong "generate with a tensor missing" 1 "decoder.up_blocks.2.resnets.1.conv1.bi
 truncate -s -100 "$folder/damaged/text_encoder/model-00002-of-00003.safetensors"
 wrong "inspect with a file cut short" 1 "model-00002-of-00003" inspect "$folder/damaged"
 
+# ---- What stays out, and what to take instead -------------------------------------------------------------------------------------------
+# Renaming in place again: a tensor that has another program's name shows its method.
+part() { # folder, script for sed: a copy of one folder of the model in which names are replaced by others of the same length
+    rm -rf "$folder/part"; cp -r "$model/$1" "$folder/part"; chmod -R u+w "$folder/part"
+    sed -i "$2" "$folder/part"/*.safetensors*
+}
+while IFS='|' read -r option of script tensor method; do
+    part "$of" "$script"
+    wrong "$method in $of" 1 "part: its weights are quantised with $method, as the tensor .*$tensor( in .*safetensors)? shows, .*; take the bf16, fp8 .* or GGUF file of the model$" generate "${tiny[@]}" "$option" "$folder/part" -o "$folder/x.png"
+done <<'END'
+--transformer|transformer|s/layers.0.attention.to_q.weight/layers.0.attention.to_.qweight/; s/layers.0.attention.to_k.weight/layers.0.attention.to_.wscales/|to_.qweight|SVDQuant .nunchaku.
+--transformer|transformer|s/layers.0.attention.to_q.weight/layers.0.attention.to_q.absmax/|to_q.absmax|bitsandbytes .4 bits.
+--text-encoder|text_encoder|s/model.layers.0.mlp.up_proj.weight/model.layers.0.mlp.up_p.quant_map/|up_p.quant_map|bitsandbytes .4 bits.
+--text-encoder|text_encoder|s/model.layers.0.mlp.up_proj.weight/model.layers.0.mlp.up_pro.qweight/|up_pro.qweight|AWQ, GPTQ or SVDQuant .nunchaku.
+--vae|vae|s/decoder.conv_out.weight/decoder.c.weight_packed/|c.weight_packed|compressed-tensors
+END
+part transformer ''; rm "$folder/part"/*.safetensors*
+wrong "a folder without weights" 1 "part: has a config.json and no weights; download them: diffusion_pytorch_model.safetensors, or" generate "${tiny[@]}" --transformer "$folder/part" -o "$folder/x.png"
+for name in diffusion_pytorch_model.bin pytorch_model.bin.index.json model.ckpt; do
+    rm -f "$folder/part"/*.bin*; : >"$folder/part/$name"
+    wrong "a folder with $name" 1 "of this transformer are there only as $name, a file of PyTorch .*; take the safetensors .bf16, fp8. or GGUF files" generate "${tiny[@]}" --transformer "$folder/part" -o "$folder/x.png"
+    rm "$folder/part/$name"
+done
+for start in 'PK\3\4' '\200\2\212\nl\374'; do
+    printf "$start and so on" >"$folder/weights.pt"
+    wrong "a file of PyTorch" 1 "weights.pt: is a PyTorch archive .*; take the safetensors .* or GGUF file of the model" generate --model "$folder/weights.pt" --prompt x -o "$folder/x.png"
+done
+for of in transformer text_encoder vae; do # a download that was interrupted: the model's folder has it all but this
+    rm -rf "$folder/hollow"; cp -r "$model" "$folder/hollow"; chmod -R u+w "$folder/hollow"; rm "$folder/hollow/$of"/*.safetensors*
+    wrong "a model without the weights of $of" 1 "hollow/$of: has a config.json and no weights; download them" generate --model "$folder/hollow" --prompt x -o "$folder/x.png"
+    [ $of != vae ] || { cli inspect "$folder/hollow"; expect_text "inspect tells it" "vae +missing: .*/vae: has a config.json and no weights" "$out"; }
+done
+
 # A pipe in the place of a file: the program must end by itself. Nobody writes to these.
 if [ "$(uname -s)" = Linux ]; then
     cp -r "$model" "$folder/fifo"; chmod -R u+w "$folder/fifo"

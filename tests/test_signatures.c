@@ -70,13 +70,6 @@ TEST(signatures_tell_networks_and_refuse_by_name)
          "qwen-image-controlnet",
          "",
          "ControlNet"},
-        {{"transformer_blocks.0.img_mod.1.qweight"},
-         2,
-         8,
-         SUMI_COMPONENT_TRANSFORMER,
-         "qwen-image-svdquant",
-         "",
-         "SVDQuant"},
         {{"model.diffusion_model.input_blocks.0.0.weight", "model.diffusion_model.time_embed.0.weight"},
          4,
          4,
@@ -203,6 +196,100 @@ TEST(signatures_tell_networks_and_refuse_by_name)
     CHECK_TEXT(sumi_family_of_class("QwenImageEditPlusPipeline"), "qwen-image");
     CHECK_TEXT(sumi_family_of_class("QwenImageLayeredPipeline"), "qwen-image-layered");
     CHECK_TEXT(sumi_family_of_class("StableDiffusionXLPipeline"), "");
+}
+
+// Every method of quantisation that is refused, by the names that its program writes, for every component and for
+// files that no signature knows.
+TEST(signatures_refuse_foreign_quantisation_by_its_name)
+{
+    static const struct {
+        const char *names[2], *method;
+        sumi_dtype beside; // the type of the second tensor
+    } s_marks[] = {
+        {{"x.qweight", "x.wscales"}, "SVDQuant (nunchaku)", SUMI_DTYPE_F32},
+        {{"x.qweight", "x.wtscale"}, "SVDQuant (nunchaku)", SUMI_DTYPE_F32},
+        {{"x.qweight", "x.smooth_factor"}, "SVDQuant (nunchaku)", SUMI_DTYPE_F32},
+        {{"x.proj_down", "x.proj_up"}, "SVDQuant (nunchaku)", SUMI_DTYPE_F32},
+        {{"x.qweight", "x.g_idx"}, "with GPTQ,", SUMI_DTYPE_F32},
+        {{"x.qweight", "x.qzeros"}, "AWQ or GPTQ", SUMI_DTYPE_F32},
+        {{"x.qweight"}, "AWQ, GPTQ or SVDQuant", SUMI_DTYPE_F32},
+        {{"x.weight.quant_state.bitsandbytes__nf4", "x.weight.absmax"}, "bitsandbytes (nf4)", SUMI_DTYPE_F32},
+        {{"x.weight.quant_state.bitsandbytes__fp4", "x.weight.quant_map"}, "bitsandbytes (fp4)", SUMI_DTYPE_F32},
+        {{"x.weight.absmax"}, "bitsandbytes (4 bits)", SUMI_DTYPE_F32},
+        {{"x.weight.quant_map"}, "bitsandbytes (4 bits)", SUMI_DTYPE_F32},
+        {{"x.SCB"}, "bitsandbytes (int8)", SUMI_DTYPE_F32},
+        {{"x.svd_up", "x.svd_down"}, "SDNQ", SUMI_DTYPE_F32},
+        {{"x.zero_point", "x.scale"}, "SDNQ", SUMI_DTYPE_F32},
+        {{"x.scale", "x.weight"}, "SDNQ", SUMI_DTYPE_U8},
+        {{"x.scale", "x.weight"}, NULL, SUMI_DTYPE_F32}, // a factor beside a weight may mean anything
+        {{"x.scale", "y.weight"}, NULL, SUMI_DTYPE_U8},
+        {{"x.weight._data", "x.weight._scale"}, "quanto", SUMI_DTYPE_F32},
+        {{"x._weight_qdata"}, "torchao", SUMI_DTYPE_F32},
+        {{"x.weight:qdata"}, "torchao", SUMI_DTYPE_F32},
+        {{"x.weight_packed"}, "compressed-tensors", SUMI_DTYPE_F32},
+        {{"x.W_q"}, "HQQ", SUMI_DTYPE_F32},
+        {{"x.weight", "x.weight_scale"}, NULL, SUMI_DTYPE_F32}, // fp8 and int8 with scales, which are read
+        {{"x.weight", "x.comfy_quant"}, NULL, SUMI_DTYPE_F32},
+    };
+    static const char* const s_parts[][3] = {
+        {"cap_embedder.1.weight", "layers.0.adaLN_modulation.0.weight"}, // Z-Image
+        {"embed_tokens.weight", "layers.0.self_attn.q_norm.weight"},     // Qwen3
+        {"decoder.conv_in.weight"},
+        {"unknown"},
+    };
+    static const sumi_component_kind s_kinds[] = {SUMI_COMPONENT_TRANSFORMER, SUMI_COMPONENT_TEXT_ENCODER,
+                                                  SUMI_COMPONENT_VAE, SUMI_COMPONENT_TRANSFORMER};
+    static float s_zeros[4];
+    for (size_t m = 0; m < sizeof s_marks / sizeof *s_marks; m++) {
+        for (size_t p = 0; p < sizeof s_parts / sizeof *s_parts; p++) {
+            memory_files files = {.count = 0};
+            sumi_tensor tensors[4];
+            size_t count = 0;
+            for (size_t i = 0; i < 2 && s_marks[m].names[i] != NULL; i++) {
+                const sumi_dtype type = i == 1 ? s_marks[m].beside : SUMI_DTYPE_F32;
+                tensors[count++] = (sumi_tensor){.name = s_marks[m].names[i],
+                                                 .dtype = type,
+                                                 .rank = 1,
+                                                 .shape = {1},
+                                                 .data = s_zeros,
+                                                 .bytes = type == SUMI_DTYPE_U8 ? 1 : 4};
+            }
+            for (size_t i = 0; s_parts[p][i] != NULL; i++)
+                tensors[count++] = (sumi_tensor){.name = s_parts[p][i],
+                                                 .dtype = SUMI_DTYPE_F32,
+                                                 .rank = 2,
+                                                 .shape = {1, 1},
+                                                 .data = s_zeros,
+                                                 .bytes = 4};
+            static unsigned char s_image[4096];
+            const uint64_t bytes = sumi_safetensors_write(tensors, count, NULL, 0, s_image, sizeof s_image);
+            CHECK(bytes <= sizeof s_image);
+            put_bytes(&files, "part.safetensors", s_image, (size_t)bytes);
+            for (int32_t is_given = 0; is_given < 2; is_given++) { // the file alone; the file as the path of its part
+                sumi_checkpoint_desc desc = {.path = "part.safetensors"};
+                if (is_given) {
+                    desc.path = NULL;
+                    desc.component_paths[s_kinds[p]] = "part.safetensors";
+                }
+                sumi_files host;
+                sumi_checkpoint c;
+                sumi_error error;
+                sumi_result result = open_checkpoint(&c, &files, &host, &desc, &error);
+                if (result == SUMI_OK) result = sumi_signatures_check(&c, &error);
+                if (s_marks[m].method == NULL) {
+                    CHECK_NUMBER(result, p < 3 ? SUMI_OK : SUMI_MODEL_UNKNOWN);
+                } else {
+                    CHECK_NUMBER(result, SUMI_NOT_SUPPORTED);
+                    CHECK(strncmp(error.text, "part.safetensors: its weights are quantised with ", 49) == 0);
+                    CHECK(strstr(error.text, s_marks[m].method) != NULL);
+                    CHECK(strstr(error.text, s_marks[m].names[0]) != NULL);
+                    CHECK(strstr(error.text, "take the bf16, fp8 ") != NULL);
+                }
+                sumi_checkpoint_close(&c);
+            }
+            release(&files);
+        }
+    }
 }
 
 TEST(signatures_come_from_the_caller)
@@ -414,6 +501,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     sumi_heap_init(&s_heap, NULL);
     RUN(signatures_tell_networks_and_refuse_by_name);
+    RUN(signatures_refuse_foreign_quantisation_by_its_name);
     RUN(signatures_come_from_the_caller);
     RUN(checkpoint_finds_two_encoders_and_a_vision_tower);
     RUN(tokenizers_are_found_beside_the_weights);

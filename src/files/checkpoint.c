@@ -191,6 +191,8 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     checkpoint->files = files;
     checkpoint->signatures = desc->signatures;
     checkpoint->signature_count = desc->signature_count;
+    checkpoint->methods = desc->methods;
+    checkpoint->method_count = desc->method_count;
     checkpoint->class_words = desc->class_words;
     checkpoint->without_text_encoder = desc->without_text_encoder;
     bool any = desc->path != NULL;
@@ -248,21 +250,12 @@ static sumi_result locate_below(sumi_checkpoint* checkpoint, source* s, const ch
     return SUMI_OK;
 }
 
-// The file of PyTorch's own format that a folder has instead of safetensors; NULL: none.
-static const char* find_pickled(const sumi_checkpoint* checkpoint, const char* folder)
+// Fails with the reason if a folder has no weights of the component, or with SUMI_ANY_COMPONENT no weights at all, but
+// was plainly meant to.
+static sumi_result check_folder(const sumi_checkpoint* checkpoint, const char* folder, int32_t kind, sumi_error* error)
 {
-    static const char* const s_names[] = {"diffusion_pytorch_model.bin", "pytorch_model.bin",
-                                          "pytorch_model.bin.index.json", "diffusion_pytorch_model.bin.index.json",
-                                          "model.bin"};
-    const char* found = NULL;
-    if (!sumi_file_exists(checkpoint->files, folder)) return NULL; // the host program's files: sumi.h lists the names
-    for (size_t i = 0; i < sizeof s_names / sizeof *s_names && found == NULL; i++) {
-        char path[1024];
-        if (strlen(folder) + strlen(s_names[i]) + 2 > sizeof path) break;
-        sumi_path_join(path, sizeof path, folder, s_names[i]);
-        if (sumi_file_exists(checkpoint->files, path)) found = s_names[i];
-    }
-    return found;
+    return sumi_checkpoint_check_folder(checkpoint, folder, kind == SUMI_ANY_COMPONENT ? "model" : s_kind_names[kind],
+                                        is_for_prompts(kind) ? "model" : "diffusion_pytorch_model", error);
 }
 
 static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* error)
@@ -276,14 +269,8 @@ static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* er
     if (!s->is_located
         && s->must_exist) { // the folder of a whole model was given for one component: look in its subfolder
         SUMI_TRY(locate_below(checkpoint, s, s->path, error));
-        const char* pickled = s->is_located ? NULL : find_pickled(checkpoint, s->path);
-        if (pickled != NULL) {
-            return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                             "%s: holds the weights of a %s as %s, a file of PyTorch that may run any code when it is "
-                             "read; take the safetensors of the model, or convert it",
-                             s->path, s_kind_names[s->kind], pickled);
-        }
         if (!s->is_located) {
+            SUMI_TRY(check_folder(checkpoint, s->path, s->kind, error));
             return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                              "%s: no such file, and no folder that holds the weights of a %s (model.safetensors, "
                              "diffusion_pytorch_model.safetensors, their index, or .gguf)",
@@ -325,12 +312,26 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* compo
     component->signature = matched->signature;
     component->set = &s->set;
     component->path = s->path;
+    component->method =
+        sumi_checkpoint_find_method(checkpoint, component->set, component->prefix, &component->method_tensor);
     return SUMI_OK;
+}
+
+// Fails if the weights of a source, which no signature knows, are quantised by another program.
+static sumi_result check_method(const sumi_checkpoint* checkpoint, const source* s, sumi_error* error)
+{
+    const sumi_tensor* tensor;
+    char text[1024];
+    const sumi_foreign_method* method = sumi_checkpoint_find_method(checkpoint, &s->set, "", &tensor);
+    if (method == NULL) return SUMI_OK;
+    sumi_checkpoint_describe_method(method, &s->set, tensor, s->path, text, sizeof text);
+    return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s", s->path, text);
 }
 
 // Fails because the file that was given for a component holds something else.
 static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source* s, sumi_error* error)
 {
+    SUMI_TRY(check_method(checkpoint, s, error));
     const match matched = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
     const sumi_signature* signature = matched.signature;
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
@@ -372,11 +373,16 @@ static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* 
         any = any || s->is_located;
         if (s->kind == SUMI_ANY_COMPONENT && s->is_located
             && find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT).signature == NULL) {
+            SUMI_TRY(check_method(checkpoint, s, error));
             return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                              "%s: its %zu tensors are neither a known transformer, text encoder nor VAE", s->path,
                              s->set.count);
         }
     }
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT && !any; kind++)
+        SUMI_TRY(sumi_checkpoint_check_absent(checkpoint, (sumi_component_kind)kind, error));
+    if (!any && checkpoint->path_is_folder)
+        SUMI_TRY(check_folder(checkpoint, checkpoint->path, SUMI_ANY_COMPONENT, error));
     if (!any) {
         return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                          "%s: no such file, and no folder with transformer/, text_encoder/ or vae/ and weights in them",
@@ -505,7 +511,8 @@ static sumi_result read_config_quantisation(const sumi_checkpoint* checkpoint, s
 
 static sumi_result read_quantisation(const sumi_checkpoint* checkpoint, sumi_component* component, sumi_error* error)
 {
-    if (component->signature != NULL && component->signature->refusal != NULL) return SUMI_OK; // the caller refuses it
+    const bool is_refused = component->signature != NULL && component->signature->refusal != NULL;
+    if (is_refused || component->method != NULL) return SUMI_OK; // by the caller
     component->knows_neighbours = sumi_tensor_neighbours_are_known(component);
     const char* path = component->path;
     const char* metadata = component->present ? sumi_metadata_find(component->set, "quantization_config") : NULL;
@@ -782,6 +789,22 @@ void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
     sumi_free(checkpoint->heap, checkpoint->processor_path);
     sumi_free(checkpoint->heap, checkpoint->path);
     memset(checkpoint, 0, sizeof *checkpoint);
+}
+
+sumi_result sumi_checkpoint_check_absent(const sumi_checkpoint* checkpoint, sumi_component_kind kind, sumi_error* error)
+{
+    bool is_given = !checkpoint->path_is_folder || kind == SUMI_COMPONENT_VISION || checkpoint->components[kind].present
+                 || (is_for_prompts(kind) && checkpoint->without_text_encoder);
+    for (int32_t i = 0; i < checkpoint->source_count; i++) // a folder below `path` is of no interest then
+        is_given = is_given || (checkpoint->sources[i].kind == (int32_t)kind && checkpoint->sources[i].must_exist);
+    for (int32_t i = 0; i < 2 && !is_given && s_folders[kind][i] != NULL; i++) {
+        char* folder;
+        SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, checkpoint->path, s_folders[kind][i], error, &folder));
+        const sumi_result result = check_folder(checkpoint, folder, (int32_t)kind, error);
+        sumi_free(checkpoint->heap, folder);
+        SUMI_TRY(result);
+    }
+    return SUMI_OK;
 }
 
 // ---- A tokenizer without a model ------------------------------------------------------------------------------------

@@ -58,6 +58,18 @@ typedef struct sumi_signature {
     const char* refusal;
 } sumi_signature;
 
+#define SUMI_METHOD_ENDS 3
+
+// A method by which other programs quantise weights, known here only to be refused by its name. It is recognised by the
+// ends of tensor names: a tensor whose name ends with ends[0], and beside it, after the same beginning, one with
+// each of the other ends. The caller provides a table, in which several rows may have one name; the first row that
+// matches counts.
+typedef struct sumi_foreign_method {
+    const char* name;                   // of the method, for messages: "GPTQ"
+    const char* ends[SUMI_METHOD_ENDS]; // NULL after the last one
+    bool is_packed;                     // the tensors beside the first one have the type U8
+} sumi_foreign_method;
+
 typedef struct sumi_component {
     bool present;
     const sumi_signature* signature; // NULL if not present, or if only the folder identifies the component
@@ -68,7 +80,9 @@ typedef struct sumi_component {
     sumi_file config; // config.json, well-formed; config.data is NULL if there is none
     // of the files that hold the tensors; a quantisation that is not known is refused when the checkpoint is opened
     sumi_quantisation quantisation;
-    bool knows_neighbours; // of quantised weights (tensor_scaling.h)
+    bool knows_neighbours;             // of quantised weights (tensor_scaling.h)
+    const sumi_foreign_method* method; // NULL: its weights are not quantised by a method that is refused
+    const sumi_tensor* method_tensor;  // that shows it
 } sumi_component;
 
 typedef enum sumi_tokenizer_form {
@@ -114,6 +128,8 @@ typedef struct sumi_checkpoint_desc {
     bool without_text_encoder;
     const sumi_signature* signatures; // the known networks
     size_t signature_count;
+    const sumi_foreign_method* methods; // that are refused
+    size_t method_count;
     // For each component a list of words, ended by NULL. A config.json describes the component if its "_class_name"
     // contains one of them. NULL: only "architectures" or "model_type" identifies a config.json.
     const char* const* const* class_words;
@@ -131,6 +147,8 @@ typedef struct sumi_checkpoint {
     const sumi_files* files;
     const sumi_signature* signatures;
     size_t signature_count;
+    const sumi_foreign_method* methods;
+    size_t method_count;
     const char* const* const* class_words;
     struct sumi_source* sources;
     int32_t source_count; // one per path that was given or derived
@@ -158,6 +176,14 @@ sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_hea
                                            const char* path, sumi_error* error);
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint); // accepts a zeroed or half-open checkpoint
 
+// Whether the component can be recognised but not used, by its signature or by the method that quantised it. The checkpoint
+// opens nevertheless; the caller refuses. `text` is then the reason, as the end of a sentence that begins with the path
+// and a colon.
+bool sumi_component_is_refused(const sumi_component* component, char* text, size_t capacity);
+// Fails if a component that is not present has a folder below `path` which has the component's settings without its
+// weights, or weights in a file of PyTorch.
+sumi_result sumi_checkpoint_check_absent(const sumi_checkpoint* checkpoint, sumi_component_kind kind,
+                                         sumi_error* error);
 // Returns SUMI_FILE_NOT_FOUND with a text that says which tokenizer text encoder number `encoder` of `needed_by` lacks
 // and where it was looked for.
 sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,

@@ -32,6 +32,20 @@ sumi_result sumi_checkpoint_open_optional(sumi_checkpoint* checkpoint, sumi_file
 // The source of a component; NULL: none.
 const struct sumi_source* sumi_checkpoint_source_of(const sumi_checkpoint* checkpoint, const sumi_component* component);
 
+// ---- What is refused (checkpoint_refused.c)
+
+// The first method of the caller's table that tensors of the set with this prefix have, and the tensor that shows it.
+// NULL: none.
+const sumi_foreign_method* sumi_checkpoint_find_method(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set,
+                                                       const char* prefix, const sumi_tensor** out_tensor);
+// Writes the end of a sentence that begins with `path` and a colon.
+void sumi_checkpoint_describe_method(const sumi_foreign_method* method, const sumi_tensor_set* set,
+                                     const sumi_tensor* tensor, const char* path, char* text, size_t capacity);
+// Fails with the reason if a folder without weights that can be opened was plainly meant to have some. `what` says whose
+// they are, `stem` is the usual beginning of their files' names.
+sumi_result sumi_checkpoint_check_folder(const sumi_checkpoint* checkpoint, const char* folder, const char* what,
+                                         const char* stem, sumi_error* error);
+
 // ---- The files of a text encoder's tokenizer
 
 // Searches the path that the caller gave, otherwise the model's folder, otherwise the folders around the encoder's

@@ -254,9 +254,12 @@ static sumi_result check_tiling(reader* r, size_t first)
 // Recognises files of other kinds, so that the message tells the user what to do.
 static sumi_result refuse_start(const unsigned char* data, uint64_t bytes, const char* path, sumi_error* error)
 {
-    if (bytes >= 4 && memcmp(data, "PK\3\4", 4) == 0) {
+    // a ZIP archive, or what PyTorch wrote before 1.6: a pickle of protocol 2 that begins with a number of 10 bytes
+    if (bytes >= 4 && (memcmp(data, "PK\3\4", 4) == 0 || memcmp(data, "\x80\2\x8a\n", 4) == 0)) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: is a PyTorch archive (.pt, .ckpt), not safetensors; convert it first", path);
+                         "%s: is a PyTorch archive (.bin, .pt, .ckpt), which is not read because it may run code; take "
+                         "the safetensors (bf16, fp8) or GGUF file of the model",
+                         path);
     }
     if (bytes >= 23 && memcmp(data, "version https://git-lfs", 23) == 0) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: is a Git LFS pointer, not the file itself; run git lfs pull",

@@ -34,6 +34,7 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
         .processor_path = desc->processor_path,
         .without_text_encoder = desc->without_text_encoder};
     checkpoint_desc.signatures = sumi_signatures(&checkpoint_desc.signature_count);
+    checkpoint_desc.methods = sumi_foreign_methods(&checkpoint_desc.method_count);
     checkpoint_desc.class_words = sumi_class_words();
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const bool is_text = kind != SUMI_COMPONENT_TRANSFORMER && kind != SUMI_COMPONENT_VAE;
@@ -119,15 +120,28 @@ static sumi_result choose_recipe(sumi_network* network, const char* transformer,
     return SUMI_OK;
 }
 
+// Refuses a model's folder in which the weights of a component that the family uses were left out.
+static sumi_result check_absent(const sumi_network* network, sumi_error* error)
+{
+    SUMI_TRY(sumi_checkpoint_check_absent(&network->checkpoint, SUMI_COMPONENT_TEXT_ENCODER, error));
+    if (network->recipe->encoder_count > 1)
+        SUMI_TRY(sumi_checkpoint_check_absent(&network->checkpoint, SUMI_COMPONENT_TEXT_ENCODER_2, error));
+    return sumi_checkpoint_check_absent(&network->checkpoint, SUMI_COMPONENT_VAE, error);
+}
+
 // Finds the recipe by the tensors, once all files are open.
 static sumi_result recognise(sumi_network* network, sumi_error* error)
 {
     const sumi_checkpoint* checkpoint = &network->checkpoint;
     const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
+    SUMI_TRY(sumi_checkpoint_check_absent(checkpoint, SUMI_COMPONENT_TRANSFORMER, error));
+    SUMI_TRY(sumi_signatures_check(checkpoint, error));
     if (transformer->present) SUMI_TRY(choose_recipe(network, sumi_component_network(transformer), error));
     const sumi_recipe* recipe = network->recipe;
-    if (recipe != NULL) SUMI_TRY(check_use(network, error));
-    SUMI_TRY(sumi_signatures_check(checkpoint, error));
+    if (recipe != NULL) {
+        SUMI_TRY(check_use(network, error));
+        SUMI_TRY(check_absent(network, error));
+    }
     for (int32_t kind = SUMI_COMPONENT_TRANSFORMER + 1; kind < SUMI_COMPONENT_COUNT; kind++) {
         const sumi_component* component = &checkpoint->components[kind];
         if (network->is_requested[kind] && !component->present) {

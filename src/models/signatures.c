@@ -58,9 +58,6 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
     "Qwen-Image-2512 or one of the Edit models"
 #define WHY_LAYERED_VAE "this is the VAE of Qwen-Image-Layered, with four channels per pixel; use the VAE of Qwen-Image"
 #define WHY_CONTROL "this is a ControlNet for Qwen-Image, not the model itself; give the model's transformer"
-#define WHY_SVDQUANT                                                                                                   \
-    "this file is quantised with SVDQuant (nunchaku), which is not supported; use the bf16, fp8 or GGUF file of the "  \
-    "model"
 #define WHY_MMPROJ                                                                                                     \
     "this is a vision tower as llama.cpp stores it (mmproj), which is not supported; give the text encoder's "         \
     "safetensors file, which holds the tower too, as vision_path"
@@ -86,7 +83,6 @@ static const sumi_signature s_signatures[] = {
                         "transformer_blocks.0.img_mod.1.weight"),
     REFUSED_TRANSFORMER("qwen-image-controlnet", WHY_CONTROL, "controlnet_blocks.0.weight",
                         "transformer_blocks.0.img_mod.1.weight"),
-    REFUSED_TRANSFORMER("qwen-image-svdquant", WHY_SVDQUANT, "transformer_blocks.0.img_mod.1.qweight"),
     TRANSFORMER("qwen-image", "transformer_blocks.0.img_mod.1.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "input_blocks.0.0.weight", "time_embed.0.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "time_embedding.linear_1.weight", "down_blocks.0.resnets.0.conv1.weight"),
@@ -156,6 +152,38 @@ const sumi_signature* sumi_signatures(size_t* out_count)
     return s_signatures;
 }
 
+// What these programs write beside or in place of a layer's weight. The names are those of nunchaku (SVDQuant),
+// AutoGPTQ and AutoAWQ, bitsandbytes, SDNQ, optimum-quanto, torchao, compressed-tensors and HQQ. A method with more marks
+// comes before those that have some of them.
+static const sumi_foreign_method s_methods[] = {
+    {"SVDQuant (nunchaku)", {".qweight", ".wscales"}, false},
+    {"SVDQuant (nunchaku)", {".qweight", ".wtscale"}, false},
+    {"SVDQuant (nunchaku)", {".qweight", ".smooth_factor"}, false},
+    {"SVDQuant (nunchaku)", {".proj_down", ".proj_up"}, false},
+    {"GPTQ", {".qweight", ".g_idx"}, false},
+    {"AWQ or GPTQ", {".qweight", ".qzeros"}, false},
+    {"AWQ, GPTQ or SVDQuant (nunchaku)", {".qweight"}, false},
+    {"bitsandbytes (nf4)", {".quant_state.bitsandbytes__nf4"}, false},
+    {"bitsandbytes (fp4)", {".quant_state.bitsandbytes__fp4"}, false},
+    {"bitsandbytes (4 bits)", {".absmax"}, false},
+    {"bitsandbytes (4 bits)", {".quant_map"}, false},
+    {"bitsandbytes (int8)", {".SCB"}, false},
+    {"SDNQ", {".svd_up", ".svd_down"}, false},
+    {"SDNQ", {".zero_point", ".scale"}, false},
+    {"SDNQ", {".scale", ".weight"}, true},
+    {"quanto (optimum-quanto)", {"._data", "._scale"}, false},
+    {"torchao", {"weight_qdata"}, false},
+    {"torchao", {":qdata"}, false},
+    {"compressed-tensors", {".weight_packed"}, false},
+    {"HQQ", {".W_q"}, false},
+};
+
+const sumi_foreign_method* sumi_foreign_methods(size_t* out_count)
+{
+    *out_count = sizeof s_methods / sizeof *s_methods;
+    return s_methods;
+}
+
 const char* sumi_family_of_class(const char* class_name)
 {
     static const char* const s_classes[][2] = {{"ZImage", "z-image"},
@@ -173,8 +201,10 @@ sumi_result sumi_signatures_check(const sumi_checkpoint* checkpoint, sumi_error*
 {
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const sumi_component* component = &checkpoint->components[kind];
-        if (component->signature != NULL && component->signature->refusal != NULL)
-            return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s: %s", component->path, component->signature->refusal);
+        char text[1024];
+        if (!sumi_component_is_refused(component, text, sizeof text)) continue;
+        return sumi_fail(error, component->method != NULL ? SUMI_NOT_SUPPORTED : SUMI_MODEL_UNKNOWN, "%s: %s",
+                         component->path, text);
     }
     return SUMI_OK;
 }

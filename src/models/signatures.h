@@ -10,9 +10,13 @@ const sumi_signature* sumi_signatures(size_t* out_count);
 // By component, as in sumi_checkpoint_desc.
 const char* const* const* sumi_class_words(void);
 
+// The methods of quantisation that are refused by name, for every component.
+const sumi_foreign_method* sumi_foreign_methods(size_t* out_count);
+
 // The family whose pipeline class a model_index.json names ("ZImagePipeline": "z-image"); "" if it is not known.
 const char* sumi_family_of_class(const char* class_name);
 
-// Refuses a checkpoint if one of its components has a signature with a refusal: SUMI_MODEL_UNKNOWN, with a sentence.
+// Refuses a checkpoint if one of its components is known, but not supported: SUMI_NOT_SUPPORTED for a method of
+// quantisation, SUMI_MODEL_UNKNOWN for another network, with a sentence.
 sumi_result sumi_signatures_check(const sumi_checkpoint* checkpoint, sumi_error* error);
 #endif

@@ -187,8 +187,11 @@ static void print_part(inspection* in, sumi_component_kind kind)
     const sumi_component* part = &in->checkpoint.components[kind];
     if (!part->present && !inspection_uses(in, kind)) return;
     if (!part->present) {
+        sumi_error error = {0};
+        const bool is_known = sumi_checkpoint_check_absent(&in->checkpoint, kind, &error) != SUMI_OK;
         printf("  %-14s missing", sumi_component_kind_name(kind));
-        if (part->path) printf(": nothing in %s", shown(part->path));
+        if (is_known) printf(": %s", shown(error.text));
+        else if (part->path) printf(": nothing in %s", shown(part->path));
         printf("\n");
         return;
     }
@@ -458,6 +461,7 @@ static int inspect(inspection* in)
     sumi_error error = {0};
     sumi_checkpoint_desc desc = {.path = in->path};
     desc.signatures = sumi_signatures(&desc.signature_count);
+    desc.methods = sumi_foreign_methods(&desc.method_count);
     desc.class_words = sumi_class_words();
     sumi_result result = sumi_checkpoint_open(&in->checkpoint, &in->heap, NULL, &desc, &error);
     if (result == SUMI_MODEL_UNKNOWN && sumi_path_is_file(in->path) && inspect_loose_file(in, true)) return EXIT_FAILED;

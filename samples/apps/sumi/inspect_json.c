@@ -64,6 +64,9 @@ static void put_part(json_out* out, inspection* in, sumi_component_kind kind)
     json_begin_object(out, sumi_component_kind_name(kind));
     json_bool(out, "is_present", part->present);
     json_text(out, "path", part->path);
+    sumi_error error = {0};
+    if (!part->present && sumi_checkpoint_check_absent(&in->checkpoint, kind, &error) != SUMI_OK)
+        json_text(out, "reason", error.text);
     if (part->present) {
         json_text(out, "network", sumi_component_network(part));
         json_text(out, "prefix", part->prefix);

@@ -103,9 +103,8 @@ void inspection_check(inspection* in, sumi_component_kind kind, part_check* chec
     sumi_error error = {0};
     check->missing.count = 0;
     check->state = PART_COMPLETE;
-    if (part->signature && part->signature->refusal) {
+    if (sumi_component_is_refused(part, check->reason, sizeof check->reason)) {
         check->state = PART_NOT_USABLE;
-        snprintf(check->reason, sizeof check->reason, "%s", part->signature->refusal);
     } else {
         const bool is_listed = expected_check(inspection_family(&in->checkpoint), part, kind, &check->missing);
         if (is_listed && check->missing.count > 0) {
