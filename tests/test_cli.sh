@@ -678,6 +678,26 @@ for of in transformer text_encoder vae; do # a download that was interrupted: th
     [ $of != vae ] || { cli inspect "$folder/hollow"; expect_text "inspect tells it" "vae +missing: .*/vae: has a config.json and no weights" "$out"; }
 done
 
+# ---- What a single file does not say ----------------------------------------------------------------------------------------------------
+cp "$golden/single-file/z_image_turbo_bf16.safetensors" "$folder/one.safetensors"
+parts=(--vae "$model/vae" --text-encoder "$model" --tokenizer "$model/tokenizer" --prompt x --size 64x48 --steps 1 -o "$folder/x.png")
+wrong "a transformer alone" 1 "without a text encoder, its tokenizer and without a VAE" generate --model "$folder/one.safetensors" --prompt x -o "$folder/x.png"
+expect_text "a transformer alone needs options" "^  the options are --text-encoder, --tokenizer, --vae$" "$err"
+wrong "a transformer without a VAE" 1 "without a VAE, which" generate --model "$folder/one.safetensors" "${parts[@]:2}"; expect_text "a transformer without a VAE" "the options are --vae$" "$err"
+note="does not say which variant of z-image it is; it is taken for Turbo .8 steps, no guidance, shift 3.; if it is Z-Image Base .*--variant base"
+cli generate --model "$folder/one.safetensors" "${parts[@]}"; expect_code "a single file" 0; expect_text "a single file may be Base" "$note" "$err"
+for said in "$folder/one.safetensors --variant turbo" "$golden/single-file/z_image_turbo_bf16.safetensors"; do
+    cli generate --model $said "${parts[@]}"; expect_code "a file that is told" 0
+    if grep -q "does not say" "$err"; then fail "no note for a file that is told" "$(cat "$err")"; else ok; fi
+done
+edit=samples/demo_edit_model
+cp $edit/transformer/*.safetensors "$folder/edit.safetensors"
+parts=(--text-encoder $edit/text_encoder --vae $edit/vae --tokenizer $edit/tokenizer --reference samples/demo_model/previews.png --prompt red -o "$folder/x.png")
+wrong "an edit model's single file" 2 "if it is an edit model, name its variant: --variant edit-2509, --variant edit-2511" generate --model "$folder/edit.safetensors" "${parts[@]}"
+wrong "an edit model's single file with a processor" 2 "--variant edit-2511" generate --model "$folder/edit.safetensors" --processor $edit/processor "${parts[@]}"
+cli generate "${tiny[@]}" --guidance 1 -o "$folder/x.png"; expect_code "guidance 1" 0; expect_text "guidance 1 is told" "guidance 1: this model is made to run without guidance, which is 0 here .1 is none in ComfyUI" "$err"
+cli generate "${tiny[@]}" --guidance 0 -o "$folder/x.png"; if grep -q "made to run" "$err"; then fail "no note without guidance" "$(cat "$err")"; else ok; fi
+
 # A pipe in the place of a file: the program must end by itself. Nobody writes to these.
 if [ "$(uname -s)" = Linux ]; then
     cp -r "$model" "$folder/fifo"; chmod -R u+w "$folder/fifo"

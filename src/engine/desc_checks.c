@@ -73,6 +73,8 @@ static sumi_picture_size size_of(const sumi_pixels* pixels)
 sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, sumi_error* error)
 {
     const int32_t min_count = model->info.min_references, max_count = model->info.max_references;
+    SUMI_REFUSE(max_count == 0 && count != 0 && model->info.edit_hint[0] != '\0', SUMI_NOT_SUPPORTED, "%s",
+                model->info.edit_hint);
     SUMI_REFUSE(max_count == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference images",
                 (int)count, model->info.family);
     SUMI_REFUSE(count < min_count && count >= 0, SUMI_INVALID_ARGUMENT,
@@ -87,6 +89,8 @@ sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pi
                                   sumi_references* out_references, sumi_error* error)
 {
     *out_references = (sumi_references){.count = 0};
+    SUMI_REFUSE(pictures != NULL && model->info.max_references == 0 && model->info.edit_hint[0] != '\0',
+                SUMI_NOT_SUPPORTED, "%s", model->info.edit_hint);
     SUMI_REFUSE(pictures != NULL && model->info.max_references == 0, SUMI_NOT_SUPPORTED,
                 "references: %s takes no reference images", model->info.family);
     if (count == 0) return SUMI_OK;

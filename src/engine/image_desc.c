@@ -49,6 +49,23 @@ static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* 
 // Whether guidance is on. If it is off, negative prompts are not used.
 static bool is_guided(const sumi_image_desc* desc) { return desc->guidance.scale != desc->model->info.guidance_off; }
 
+// Refuses a model that lacks the parts which make an image of a text, and names all of them at once.
+static sumi_result check_components(const sumi_image_desc* desc, sumi_error* error)
+{
+    const sumi_network_info* info = &desc->model->info;
+    bool has_text = false;
+    for (int32_t i = 0; desc->items != NULL && i < desc->item_count && i < SUMI_MAX_ITEMS; i++)
+        has_text = has_text || desc->items[i].text != NULL;
+    SUMI_REFUSE(!info->has_vae_decoder && has_text && !info->has_text_encoder, SUMI_NOT_SUPPORTED,
+                "model: it was opened without %s and without a VAE, which an image of a text needs; open it with "
+                "text_encoder_path, tokenizer_path%s and vae_path, or with a folder that holds all of them",
+                info->text_encoder_count > 1 ? "its text encoders, their tokenizers" : "a text encoder, its tokenizer",
+                info->text_encoder_count > 1 ? ", text_encoder_2_path, tokenizer_2_path" : "");
+    SUMI_REFUSE(!info->has_vae_decoder, SUMI_NOT_SUPPORTED,
+                "model: it was opened without a VAE, which makes images of latents; open it with vae_path");
+    return SUMI_OK;
+}
+
 static sumi_result check_image_items(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->item_count < 1 || desc->item_count > SUMI_MAX_ITEMS, SUMI_INVALID_ARGUMENT,
@@ -64,7 +81,9 @@ static sumi_result check_image_items(const sumi_image_desc* desc, sumi_error* er
         SUMI_REFUSE(item->negative_text != NULL && item->negative_prompt != NULL, SUMI_INVALID_ARGUMENT,
                     "items[%d] has both negative_text and negative_prompt: give at most one of the two", (int)i);
         SUMI_REFUSE(item->text != NULL && !encodes, SUMI_NOT_SUPPORTED,
-                    "items[%d].text: the model was opened without a text encoder; give an encoded prompt", (int)i);
+                    "items[%d].text: the model was opened without a text encoder; open it with text_encoder_path and "
+                    "tokenizer_path, or give an encoded prompt",
+                    (int)i);
         SUMI_REFUSE(guides && item->negative_prompt == NULL && !encodes, SUMI_NOT_SUPPORTED,
                     "items[%d].negative_prompt is NULL, and with guidance the model needs a text encoder for "
                     "negative_text; give an encoded one",
@@ -321,8 +340,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     SUMI_TRY(sumi_check_model(engine, requested_desc->model, error));
     *out_resolved_desc = *requested_desc;
     const sumi_image_desc* desc = out_resolved_desc;
-    SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED,
-                "model: it was opened without a VAE, which makes images of latents");
+    SUMI_TRY(check_components(desc, error));
     SUMI_TRY(check_schedule(desc, error));
     SUMI_TRY(check_image_items(desc, error));
     sumi_references references;

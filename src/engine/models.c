@@ -211,6 +211,8 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
         if (model->info.preset_fault[0] != '\0')
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, model->info.preset_fault);
+        if (model->info.variant_note[0] != '\0')
+            sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, model->info.variant_note);
         if (!needs_preparing) turn->end = SUMI_TURN_DONE;
     }
     return SUMI_OK;

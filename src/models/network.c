@@ -64,10 +64,72 @@ _Static_assert(sizeof s_encoder_components / sizeof *s_encoder_components == SUM
                    && SUMI_CHECKPOINT_ENCODERS == SUMI_MAX_TEXT_ENCODERS,
                "every text encoder has a component and a tokenizer");
 
+static void add_name(char* list, size_t bytes, const char* name)
+{
+    const size_t used = strlen(list);
+    snprintf(list + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
+// Several families may share a transformer. If neither the files nor the caller say which one it is, and the family that
+// it is taken for reads no images, writes a sentence about the variants of those that do; otherwise "".
+static void write_edit_hint(sumi_network* network)
+{
+    const sumi_recipe *recipe = network->recipe, *other;
+    const sumi_component* transformer = &network->checkpoint.components[SUMI_COMPONENT_TRANSFORMER];
+    char names[256] = "", option[64];
+    network->edit_hint[0] = '\0';
+    if (recipe->references.max_count > 0 || network->requested_variant[0] != '\0'
+        || network->checkpoint.class_name[0] != '\0')
+        return;
+    for (int32_t i = 0; (other = sumi_recipe_get(i)) != NULL; i++) {
+        if (strcmp(other->network, recipe->network) != 0 || other->references.max_count == 0) continue;
+        for (int32_t k = 0; k < other->variant_count; k++) {
+            snprintf(option, sizeof option, "--variant %s", other->variants[k]->name);
+            add_name(names, sizeof names, option);
+        }
+    }
+    if (names[0] == '\0') return;
+    snprintf(network->edit_hint, sizeof network->edit_hint,
+             "variant: the file %s does not say which model it is and is taken for %s, which takes no reference "
+             "images; if it is an edit model, name its variant: %s",
+             transformer->path, recipe->family, names);
+}
+
+// Whether the file's name has the variant's name in it: "z_image_turbo_bf16.safetensors".
+static bool names_variant(const char* path, const char* variant)
+{
+    const size_t bytes = strlen(variant);
+    const char* name = path + strlen(path);
+    while (name > path && name[-1] != '/' && name[-1] != '\\') name--;
+    for (; strlen(name) >= bytes; name++) {
+        size_t i = 0;
+        while (i < bytes && (name[i] | 0x20) == variant[i]) i++; // the names of variants are small letters here
+        if (i == bytes) return true;
+    }
+    return false;
+}
+
+// If nothing says which variant the transformer is, what it is taken for is worth a note.
+static void write_variant_note(sumi_network* network)
+{
+    const sumi_checkpoint* checkpoint = &network->checkpoint;
+    const char* path = checkpoint->components[SUMI_COMPONENT_TRANSFORMER].path;
+    const bool is_told = network->requested_variant[0] != '\0' || checkpoint->scheduler.data != NULL
+                      || network->recipe->variant_note == NULL || names_variant(path, network->variant->name);
+    network->variant_note[0] = '\0';
+    if (!is_told)
+        snprintf(network->variant_note, sizeof network->variant_note, "%s: does not say which variant of %s it is; %s",
+                 path, network->recipe->family, network->recipe->variant_note);
+    network->info.variant_note = network->variant_note;
+    network->info.edit_hint = network->edit_hint;
+}
+
 // Refuses paths of components that the family does not use.
 static sumi_result check_use(const sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
+    if (network->vision_option != NULL && recipe->vision == NULL && network->edit_hint[0] != '\0')
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s", network->edit_hint);
     if (network->text_encoder_2_option != NULL && recipe->encoder_count < 2) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has one text encoder; leave it NULL",
                          network->text_encoder_2_option, recipe->family);
@@ -86,12 +148,6 @@ static const sumi_variant* find_variant(const sumi_recipe* recipe, const char* n
     for (int32_t i = 0; i < recipe->variant_count && variant == NULL; i++)
         variant = strcmp(recipe->variants[i]->name, name) == 0 ? recipe->variants[i] : NULL;
     return variant;
-}
-
-static void add_name(char* list, size_t bytes, const char* name)
-{
-    const size_t used = strlen(list);
-    snprintf(list + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
 }
 
 // Chooses the recipe for a transformer: the one that has the requested variant, otherwise the first that claims the
@@ -139,6 +195,7 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
     if (transformer->present) SUMI_TRY(choose_recipe(network, sumi_component_network(transformer), error));
     const sumi_recipe* recipe = network->recipe;
     if (recipe != NULL) {
+        write_edit_hint(network);
         SUMI_TRY(check_use(network, error));
         SUMI_TRY(check_absent(network, error));
     }
@@ -289,6 +346,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     info->size_multiple = properties.patch * info->vae_factor;
     info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
     scale_presets(network);
+    write_variant_note(network);
     return SUMI_OK;
 }
 

@@ -55,6 +55,9 @@ typedef struct sumi_network_info {
     // authors name, the best one first. Both live as long as the network.
     const sumi_preset_values* presets;
     const char* preset_fault; // a sentence about presets in model_index.json that cannot be used; "": none
+    // sentences about a file that does not say which of several models it is: what it is taken for; and why it takes no
+    // references, and which variants do. "": none
+    const char *variant_note, *edit_hint;
     const sumi_size* sizes;
     int32_t size_count;
     int32_t sample_size; // side of the pictures that the checkpoint was made for, in pixels: 1024

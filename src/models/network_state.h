@@ -20,7 +20,7 @@ struct sumi_network {
     const sumi_variant* variant; // of the recipe; NULL: not known yet
     char requested_variant[32];  // "": the variant follows from the files
     sumi_preset_values presets[SUMI_PRESET_COUNT];
-    char preset_fault[512];
+    char preset_fault[512], variant_note[1024], edit_hint[1024]; // as in sumi_network_info
     sumi_size sizes[SUMI_MAX_SIZES];
     bool without_text_encoder, without_vae_encoder;
     bool is_requested[SUMI_COMPONENT_COUNT]; // the desc has a path for the component, so it must be present

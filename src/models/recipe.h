@@ -78,6 +78,9 @@ typedef struct sumi_recipe {
     bool (*is_this_family)(const sumi_checkpoint* checkpoint);
     const sumi_variant* const* variants; // a caller may request one by name
     int32_t variant_count;
+    // What a transformer without a scheduler_config.json is taken for, as a sentence with the numbers that follow from
+    // it, if the files of other variants cannot be told from it. NULL: a wrong guess changes little.
+    const char* variant_note;
     sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
     int32_t encoder_count;
     const sumi_vision_module* vision; // NULL: none

@@ -83,6 +83,8 @@ const sumi_recipe sumi_recipe_z_image = {
     .network = "z-image",
     .variants = s_variants,
     .variant_count = sizeof s_variants / sizeof *s_variants,
+    .variant_note = "it is taken for Turbo (8 steps, no guidance, shift 3); if it is Z-Image Base (50 steps, guidance "
+                    "4, shift 6), name the variant \"base\" (--variant base)",
     .encoders = {{.module = &sumi_language_model_module,
                   .settings = &s_qwen3,
                   .network = "qwen3",

@@ -392,7 +392,15 @@ static int make_desc(generate_run* run)
     if (args->preset == SUMI_PRESET_FAST && info.uses_guidance && args->loras.count == 0 && !args->session.quiet)
         fprintf(stderr, "sumi: --preset fast is for models that were distilled to few steps; with this one it needs an "
                         "adapter that makes it so: --lora FILE\n");
-    if ((args->negative || args->negative_file) && desc->guidance.scale == info.guidance_off && !args->session.quiet)
+    const bool has_negative = args->negative || args->negative_file;
+    if (!info.uses_guidance && args->guidance >= 0.0f && desc->guidance.scale != info.guidance_off
+        && (!has_negative || args->guidance == 1.0f) && !args->session.quiet)
+        fprintf(stderr,
+                "sumi: --guidance %g: this model is made to run without guidance, which is %g here%s; any other number "
+                "doubles the work of a step and changes the picture\n",
+                (double)args->guidance, (double)info.guidance_off,
+                args->guidance == 1.0f ? " (1 is none in ComfyUI, not here)" : "");
+    if (has_negative && desc->guidance.scale == info.guidance_off && !args->session.quiet)
         fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo "
                         "are made to run without)\n");
     return EXIT_OK;

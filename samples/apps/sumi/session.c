@@ -87,6 +87,9 @@ static const struct member_option {
     {"references", "--reference", true},
     {"reference_count", "--reference", true},
     {"loras", "--lora", true},
+    {"variant", "--variant", true},
+    {"text_encoder_path", "--text-encoder", true},
+    {"tokenizer_path", "--tokenizer", true},
     {"text_encoder_2_path", "--text-encoder-2", true},
     {"tokenizer_2_path", "--tokenizer-2", true},
     {"vision_path", "--vision", true},
@@ -104,6 +107,31 @@ static const struct member_option* find_option(const char* message)
         if (strlen(member) == bytes && memcmp(member, message, bytes) == 0) return &s_options[i];
     }
     return NULL;
+}
+
+// Whether the message has this member as a whole word.
+static bool names_member(const char* message, const char* member)
+{
+    static const char s_letters[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    const size_t bytes = strlen(member);
+    for (const char* at = message; (at = strstr(at, member)) != NULL; at += bytes) {
+        const bool begins = at == message || !strchr(s_letters, at[-1]);
+        if (begins && (at[bytes] == 0 || !strchr(s_letters, at[bytes]))) return true;
+    }
+    return false;
+}
+
+// The options behind the paths that a message asks for.
+static void print_path_options(const char* message)
+{
+    const char* between = "  the options are ";
+    for (size_t i = 0; i < sizeof s_options / sizeof *s_options; i++) {
+        const char* member = s_options[i].member;
+        if (!strstr(member, "_path") || !names_member(message, member)) continue;
+        fprintf(stderr, "%s%s", between, s_options[i].option);
+        between = ", ";
+    }
+    if (between[0] == ',') fprintf(stderr, "\n");
 }
 
 int session_fail(cli_session* session, sumi_result result, const char* doing)
@@ -125,6 +153,7 @@ int session_fail(cli_session* session, sumi_result result, const char* doing)
     if (result == SUMI_BUDGET_TOO_SMALL) fprintf(stderr, "  raise --memory-budget or lower --size or --batch\n");
     const struct member_option* option = find_option(session->detail);
     if (option) fprintf(stderr, "  the option is %s\n", option->option);
+    else print_path_options(session->detail);
     // A wish that this model cannot fulfil is a wrong argument, too.
     const bool is_wrong =
         result == SUMI_INVALID_ARGUMENT || (result == SUMI_NOT_SUPPORTED && option && option->is_of_model);
