@@ -760,6 +760,11 @@ expect_text "info tells references" "references +0 to 3" "$out"; expect_text "in
 cli info --model "$folder/t2i" --variant 2512; expect_text "info tells the variant that was said" "variant +2512" "$out"; expect_text "info tells its negative text" "negative text +\"低分辨率" "$out"; expect_text "info tells that there are no references" "references +none" "$out"
 expect_text "info tells the authors' sizes" "1664x928" "$out"
 cli info --model "$model"; expect_text "info of Z-Image" "positive \+ G x .*; off: 0; " "$out"; expect_text "info of Z-Image" 'negative text +""$' "$out"
+wrong "info of a size without a model" 2 "give --model PATH too" info --size 64x64
+wrong "info of a size that is no multiple" 2 "makes multiples of 16 up to 4096" info --model "$model" --size 100x64
+cli info --model "$model" --size 256x256; expect_code "info --size" 0; expect_text "info --size says what it is" "^  memory in GB +computed, not measured: 256x256, a prompt of 128 tokens, without guidance$" "$out"
+for format in bf16 fp8 int8 int4 as-stored; do expect_text "info --size has a row of $format" "^  $format +[0-9.]+ +[0-9.]+ +fits +fits +fits +fits +fits$" "$out"; done
+cli info --model "$folder/edit" --size 256x256 --json; expect_code "info --size --json" 0; expect_support "info --size --json" json "$out"; expect_text "it has the same for programs" '"other_bytes": [0-9]+' "$out"; expect_text "an edit has a reference" '"references": 1,' "$out"
 wrong "info of what is not there" 1 "no/such" info --model no/such
 wrong "info of a part alone" 2 "give --model" info --vae "$model/vae"
 cli inspect "$folder/edit"; expect_text "inspect knows the family" "family +qwen-image-edit-plus" "$out"

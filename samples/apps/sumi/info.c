@@ -4,6 +4,7 @@
 #include "files.h"
 #include "inside.h"
 #include "json_out.h"
+#include "needs.h"
 #include "parameters.h"
 #include "session.h"
 #include <stdio.h>
@@ -187,6 +188,83 @@ static void print_model(sumi_model* model, const char* path)
     printf("  %-14s %s\n", "start pictures", info.has_vae_encoder ? "yes" : "no: the VAE has no encoder");
 }
 
+// ---- What an image of a size takes ----------------------------------------------------------------------------------
+
+static const char* const s_format_names[NEEDS_FORMATS] = {"bf16", "fp8", "int8", "int4", "as-stored"};
+
+// One word or two for each card: whether it holds everything, and if not, how many GB are copied in every step.
+static void print_card(const needs_of_limit* card)
+{
+    char text[32] = "no";
+    if (card->fits && card->streamed_bytes == 0) snprintf(text, sizeof text, "fits");
+    else if (card->fits && card->step_bytes == 0) snprintf(text, sizeof text, "text");
+    else if (card->fits) snprintf(text, sizeof text, "%.1f/step", 1e-9 * (double)card->step_bytes);
+    if (card->fits && card->tiles_vae) strcat(text, " t");
+    printf(" %10s", text);
+}
+
+static void print_needs(const needs_job* job, const needs_row* rows)
+{
+    printf("  %-14s computed, not measured: %dx%d, a prompt of %d tokens, %s guidance%s\n", "memory in GB", job->width,
+           job->height, job->token_count[0], job->is_guided ? "with" : "without",
+           job->reference_count > 0 ? ", one reference of this size" : "");
+    printf("  %-14s %8s %8s ", "weights", "weights", "other");
+    for (int32_t c = 0; c < NEEDS_CARDS; c++) printf(" %5d GB  ", needs_card_gigabytes[c]);
+    printf("\n");
+    for (int32_t f = 0; f < NEEDS_FORMATS; f++) {
+        printf("  %-14s %8.2f %8.2f ", s_format_names[f], 1e-9 * (double)rows[f].whole.weight_bytes,
+               1e-9 * (double)rows[f].whole.other_bytes);
+        for (int32_t c = 0; c < NEEDS_CARDS; c++) print_card(&rows[f].cards[c]);
+        printf("\n");
+    }
+    printf("  %-14s 1 GB of a card is left to the driver and other programs. text: what steps read stays on the card, "
+           "the rest is copied once per image.\n"
+           "  %-14s 3.1/step: so many GB are copied to the card in every step. t: the image is decoded in tiles. no: "
+           "too little even so.\n"
+           "  %-14s fp8 needs compute capability 8.9; text encoders are in bf16, and as stored with as-stored\n",
+           "", "", "");
+}
+
+static void put_need(json_out* out, const needs_of_limit* need)
+{
+    json_bool(out, "fits", need->fits);
+    json_unsigned(out, "weight_bytes", need->weight_bytes);
+    json_unsigned(out, "other_bytes", need->other_bytes);
+    json_unsigned(out, "streamed_bytes", need->streamed_bytes);
+    json_unsigned(out, "streamed_step_bytes", need->step_bytes);
+    json_bool(out, "tiles_vae", need->tiles_vae);
+}
+
+static void put_needs(json_out* out, const needs_job* job, const needs_row* rows)
+{
+    json_begin_object(out, "needs");
+    json_bool(out, "is_measured", false);
+    json_integer(out, "width", job->width);
+    json_integer(out, "height", job->height);
+    json_integer(out, "prompt_tokens", job->token_count[0]);
+    json_integer(out, "references", job->reference_count);
+    json_bool(out, "is_guided", job->is_guided);
+    json_unsigned(out, "left_to_others_bytes", NEEDS_RESERVE_BYTES);
+    json_begin_object(out, "weights");
+    for (int32_t f = 0; f < NEEDS_FORMATS; f++) {
+        json_begin_object(out, s_format_names[f]);
+        json_begin_object(out, "whole");
+        put_need(out, &rows[f].whole);
+        json_end_object(out);
+        json_begin_array(out, "cards");
+        for (int32_t c = 0; c < NEEDS_CARDS; c++) {
+            json_begin_object(out, NULL);
+            json_unsigned(out, "card_bytes", (uint64_t)needs_card_gigabytes[c] << 30);
+            put_need(out, &rows[f].cards[c]);
+            json_end_object(out);
+        }
+        json_end_array(out);
+        json_end_object(out);
+    }
+    json_end_object(out);
+    json_end_object(out);
+}
+
 static void put_presets(json_out* out, sumi_model* model)
 {
     static const char* const s_names[] = {"model", "preview", "standard", "quality", "fast"};
@@ -205,7 +283,7 @@ static void put_presets(json_out* out, sumi_model* model)
     json_end_object(out);
 }
 
-static void print_model_json(sumi_model* model, const char* path)
+static void print_model_json(sumi_model* model, const char* path, const needs_job* job, const needs_row* rows)
 {
     static const char* const s_rules[] = {"model", "plain", "norm-limit", "norm-rescale"};
     const sumi_model_info info = sumi_model_get_info(model);
@@ -236,11 +314,32 @@ static void print_model_json(sumi_model* model, const char* path)
     json_integer(&out, "min_references", info.min_references);
     json_integer(&out, "max_references", info.max_references);
     json_bool(&out, "takes_start_images", info.has_vae_encoder);
+    if (job) put_needs(&out, job, rows);
     json_end_object(&out);
 }
 
+// Computes what an image of this size takes. Prints why it cannot.
+static int compute_needs(const cli_command* command, const sumi_model* model, const int32_t size[2], needs_job* job,
+                         needs_row* rows)
+{
+    const sumi_network_info* network = &model->info;
+    const int32_t multiple = network->size_multiple;
+    if (size[0] % multiple || size[1] % multiple || size[0] > network->max_side || size[1] > network->max_side)
+        return args_wrong(command, "--size %dx%d: this model makes multiples of %d up to %d", size[0], size[1],
+                          multiple, network->max_side);
+    sumi_heap heap;
+    sumi_error error = {0};
+    sumi_heap_init(&heap, NULL);
+    *job = needs_usual_job(model->network, size[0], size[1]);
+    const sumi_result result = needs_compute(&heap, model->network, job, rows, &error);
+    if (result == SUMI_OK) return EXIT_OK;
+    fprintf(stderr, "sumi: computing the memory of %dx%d failed: %s\n", size[0], size[1],
+            error.text[0] ? error.text : sumi_result_text(result));
+    return EXIT_FAILED;
+}
+
 // Opens the model with the CPU backend, which copies no weights: only headers are read.
-static int describe_model(session_args* args, bool is_json)
+static int describe_model(const cli_command* command, session_args* args, const int32_t size[2], bool is_json)
 {
     cli_session session = {0};
     args->backend = SUMI_BACKEND_CPU;
@@ -249,8 +348,13 @@ static int describe_model(session_args* args, bool is_json)
     int code = session_open(&session, args);
     if (code == EXIT_OK) code = session_load_model(&session, false, false);
     const char* path = args->model ? args->model : args->transformer;
-    if (code == EXIT_OK && is_json) print_model_json(session.model, path);
+    needs_job job;
+    needs_row rows[NEEDS_FORMATS];
+    const bool has_size = size[0] > 0;
+    if (code == EXIT_OK && has_size) code = compute_needs(command, session.model, size, &job, rows);
+    if (code == EXIT_OK && is_json) print_model_json(session.model, path, has_size ? &job : NULL, rows);
     else if (code == EXIT_OK) print_model(session.model, path);
+    if (code == EXIT_OK && has_size && !is_json) print_needs(&job, rows);
     session_close(&session);
     return code;
 }
@@ -258,23 +362,31 @@ static int describe_model(session_args* args, bool is_json)
 int info_main(int argc, char** argv)
 {
     session_args model = {0};
+    int32_t size[2] = {0, 0};
     bool is_json = false;
     const cli_option options[] = {
         MODEL_OPTIONS(&model),
+        {"--size", OPTION_SIZE, size, "WxH",
+         "with a model: also print what an image of this size takes of cards of 6 to 24 GB in each format of weights, "
+         "computed without a GPU",
+         0, 0},
         {"--json", OPTION_FLAG, &is_json, NULL, "print JSON, for other programs", 0, 0},
     };
     const cli_command command = {
         .name = "info",
         .about = "Prints the backends of this build and what they run on, the processor, and how the program was "
                  "built. With a model it prints what that is instead: family and variant, sizes, presets, guidance, "
-                 "its own negative text, how many references it takes.",
+                 "its own negative text, how many references it takes; with --size also what an image takes of a "
+                 "card's memory.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .examples = "  sumi info\n  sumi info --model models/Qwen-Image-Edit-2511\n",
+        .examples = "  sumi info\n  sumi info --model models/Qwen-Image-Edit-2511\n"
+                    "  sumi info --model models/Z-Image-Turbo --size 1024x1024\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
-    if (model.model || model.transformer) return describe_model(&model, is_json);
+    if (model.model || model.transformer) return describe_model(&command, &model, size, is_json);
+    if (size[0] > 0) return args_wrong(&command, "--size is of an image that a model makes: give --model PATH too");
     for (size_t i = 0; i < command.option_count; i++) {
         if (options[i].kind == OPTION_TEXT && *(const char**)options[i].value)
             return args_wrong(&command, "%s is a part of a model: give --model PATH too", options[i].name);

@@ -1,0 +1,136 @@
+// What sumi info --size prints (samples/apps/sumi/needs.c) against what an engine on the fake driver says of the same
+// job: the bytes are equal, for every family, in every format of weights, with and without a memory limit.
+#include "engine_fixture.h"
+#ifdef SUMI_HAS_CUDA
+#include "at_once.h"
+#include "cuda_fixture.h"
+#include "fake_cuda.h"
+#include "models/network_state.h"
+
+#include "../samples/apps/sumi/needs.c"
+
+static sumi_model* open_model(sumi_engine* engine, const char* path, sumi_weight_format weights)
+{
+    sumi_model_desc desc = sumi_model_defaults();
+    sumi_model* model = NULL;
+    sumi_job job;
+    desc.path = path;
+    desc.weights = weights;
+    CHECK_NUMBER(sumi_submit_model(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+    return model;
+}
+
+static void count_tokens(const sumi_network* network, const char* text, int32_t counts[SUMI_MAX_TEXT_ENCODERS])
+{
+    static int32_t s_ids[4096];
+    sumi_error error = {0};
+    for (int32_t e = 0; e < network->info.text_encoder_count; e++) {
+        const sumi_prompt_text prompt = {.text = text, .bytes = strlen(text)};
+        CHECK_NUMBER(read_prompt(network, e, &prompt, &(sumi_prompt_ids){s_ids, 4096, NULL}, &counts[e], &error),
+                     SUMI_OK);
+    }
+}
+
+// Returns how many limits were compared in which weights were streamed, and in which the picture was decoded in tiles.
+static void compare(sumi_engine* engine, sumi_model* model, sumi_weight_format weights, int32_t side,
+                    int32_t* io_streamed, int32_t* io_tiled)
+{
+    sumi_heap heap;
+    sumi_error error = {0};
+    sumi_heap_init(&heap, NULL);
+    needs_job job = needs_usual_job(model->network, side, side);
+    sumi_image_item item = {.text = "a red fox", .negative_text = "grey"};
+    sumi_image_desc desc = small_image(model, &item);
+    desc.width = desc.height = side;
+    desc.step_count = job.preset.step_count;
+    CHECK(job.is_guided == (desc.guidance.scale != model->info.guidance_off));
+    job.reference_count = 0;
+    count_tokens(model->network, item.text, job.token_count);
+    count_tokens(model->network, item.negative_text, job.negative_token_count);
+    uint64_t limits[6] = {0};
+    needs_of_limit needs[6];
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    for (int32_t i = 1; i < 6; i++) limits[i] = (memory.weights + memory.arena) / 12 * (uint64_t)(12 - 2 * i);
+    CHECK_NUMBER(needs_under_limits(&heap, model->network, &job, weights, limits, 6, needs, &error), SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    for (int32_t i = 0; i < 6; i++) {
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, limits[i]), SUMI_OK);
+        const sumi_result result = sumi_image_memory(engine, &desc, &memory);
+        CHECK(needs[i].fits == (result == SUMI_OK));
+        if (result != SUMI_OK) continue;
+        CHECK_NUMBER(needs[i].weight_bytes, memory.weights);
+        CHECK_NUMBER(needs[i].other_bytes, memory.arena);
+        CHECK_NUMBER(needs[i].streamed_bytes, memory.streamed);
+        CHECK(needs[i].tiles_vae == memory.tiles_vae && needs[i].step_bytes <= needs[i].streamed_bytes);
+        *io_streamed += memory.streamed > 0;
+        *io_tiled += memory.tiles_vae;
+    }
+    CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
+}
+
+TEST(needs_are_what_an_engine_says)
+{
+    static const char* const s_models[] = {"tests/golden/z-image-wide/model", "tests/golden/qwen-image-wide/model",
+                                           "tests/golden/newbie-wide/model"};
+    int32_t streamed = 0, tiled = 0;
+    fake_reset();
+    fake_devices(1, 89);
+    fake_multiprocessors(46);
+    sumi_engine_desc desc = cuda_desc();
+    sumi_engine* engine = NULL;
+    CHECK_NUMBER(sumi_engine_create(&desc, &engine), SUMI_OK);
+    if (engine == NULL) return;
+    for (size_t m = 0; m < sizeof s_models / sizeof *s_models; m++) {
+        for (int32_t f = 0; f < NEEDS_FORMATS; f++) {
+            sumi_model* model = open_model(engine, s_models[m], needs_formats[f]);
+            if (model == NULL) continue;
+            compare(engine, model, needs_formats[f], f % 2 == 0 ? 64 : 256, &streamed, &tiled);
+            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+            sumi_model_close(model);
+        }
+    }
+    printf("  %d limits with streamed weights, %d with tiles\n", streamed, tiled);
+    CHECK(streamed > 10 && tiled > 3);
+    close_cuda(engine);
+}
+
+TEST(needs_of_cards_grow_less_with_the_card)
+{
+    fake_reset();
+    sumi_engine_desc desc = cuda_desc();
+    sumi_engine* engine = NULL;
+    CHECK_NUMBER(sumi_engine_create(&desc, &engine), SUMI_OK);
+    if (engine == NULL) return;
+    sumi_model* model = open_model(engine, "tests/golden/z-image-wide/model", SUMI_WEIGHTS_BF16);
+    sumi_heap heap;
+    sumi_error error = {0};
+    needs_row rows[NEEDS_FORMATS];
+    sumi_heap_init(&heap, NULL);
+    const needs_job job = needs_usual_job(model->network, 256, 256);
+    CHECK(job.token_count[0] == NEEDS_TOKENS && !job.is_guided && job.preset.step_count == 8
+          && job.reference_count == 0);
+    CHECK_NUMBER(needs_compute(&heap, model->network, &job, rows, &error), SUMI_OK);
+    for (int32_t f = 0; f < NEEDS_FORMATS; f++) {
+        CHECK(rows[f].whole.fits && rows[f].weights == needs_formats[f]);
+        for (int32_t c = 0; c < NEEDS_CARDS; c++) // a model of a few megabytes
+            CHECK(rows[f].cards[c].fits && rows[f].cards[c].streamed_bytes == 0);
+    }
+    CHECK(rows[1].whole.weight_bytes < rows[0].whole.weight_bytes);
+    CHECK(rows[3].whole.weight_bytes < rows[2].whole.weight_bytes);
+    close_cuda(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(needs_are_what_an_engine_says);
+    RUN(needs_of_cards_grow_less_with_the_card);
+    TEST_END();
+}
+#else
+#include "without_cuda.h"
+#endif
