@@ -678,6 +678,43 @@ for of in transformer text_encoder vae; do # a download that was interrupted: th
     [ $of != vae ] || { cli inspect "$folder/hollow"; expect_text "inspect tells it" "vae +missing: .*/vae: has a config.json and no weights" "$out"; }
 done
 
+# ---- Licences ---------------------------------------------------------------------------------------------------------------------------
+rm -rf "$folder/card"; cp -r "$model" "$folder/card"; chmod -R u+w "$folder/card"
+cli inspect "$folder/card"; if grep -q "^  licence" "$out"; then fail "no licence without a card" "$(cat "$out")"; else ok; fi
+while IFS='|' read -r card wanted; do
+    printf -- "$card" >"$folder/card/README.md"
+    cli inspect "$folder/card"; expect_code "inspect a licence" 0
+    if [ -n "$wanted" ]; then expect_text "a licence of a card" "^  licence +$wanted \\(.*card/README.md\\)$" "$out"; elif grep -q "^  licence" "$out"; then fail "no licence in $card" "$(cat "$out")"; else ok; fi
+done <<'END'
+---\nlicense: apache-2.0\ntags:\n- x\n---\n# Card\nlicense: mit\n|apache-2.0
+---\r\nlanguage:\r\n- en\r\nlicense: other # see below\r\nlicense_name: "newbie-nc-1.0"\r\nlicense_link: LICENSE.md\r\n---\r\n|other, newbie-nc-1.0, LICENSE.md
+---\nlicense:\n- mit\n- x\n---\n|mit
+---\nmodel:\n  license: mit\ntags:\n- license\n---\n|
+# A card\nlicense: mit\n|
+END
+printf -- '---\nlicense: other\nlicense_name: a\nlicense_link: b\n---\n' >"$folder/card/README.md"
+cli inspect --json "$folder/card"; expect_support "inspect --json of a licence" json "$out"; expect_text "inspect --json of a licence" '"link": "b",' "$out"
+python=; command -v python3 >/dev/null && python=python3
+if [ -n "$python" ]; then # the metadata of safetensors and of GGUF, by hand
+    mkdir "$folder/meta"
+    $python - "$golden/single-file/ae.safetensors" "$folder/meta" <<'END'
+import json, struct, sys
+b = open(sys.argv[1], "rb").read(); n = struct.unpack("<Q", b[:8])[0]; h = json.loads(b[8:8 + n])
+h["__metadata__"] = {"modelspec.license": "openrail++"}; t = json.dumps(h).encode()
+open(sys.argv[2] + "/st.safetensors", "wb").write(struct.pack("<Q", len(t)) + t + b[8 + n:])
+text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+keys = {"general.architecture": "x", "general.alignment": None, "general.license": "apache-2.0", "general.license.link": "there"}
+g = b"GGUF" + struct.pack("<IQQ", 3, 1, len(keys))
+for k, v in keys.items(): g += text(k) + (struct.pack("<II", 4, 32) if v is None else struct.pack("<I", 8) + text(v))
+g += text("decoder.conv_in.weight") + struct.pack("<I4QIQ", 4, 1, 1, 1, 1, 0, 0)
+open(sys.argv[2] + "/g.gguf", "wb").write(g + bytes(-len(g) % 32) + bytes(32))
+END
+    cli inspect "$folder/meta/st.safetensors"; expect_text "a licence in safetensors" "^  licence +openrail\\+\\+ \\(modelspec.license of .*st.safetensors\\)$" "$out"
+    cli inspect "$folder/meta/g.gguf"; expect_text "a licence in GGUF" "^  licence +apache-2.0, there \\(general.license of .*g.gguf\\)$" "$out"
+else
+    echo "skip: licences in metadata: there is no python3"; skipped=$((skipped + 2))
+fi
+
 # ---- What a single file does not say ----------------------------------------------------------------------------------------------------
 cp "$golden/single-file/z_image_turbo_bf16.safetensors" "$folder/one.safetensors"
 parts=(--vae "$model/vae" --text-encoder "$model" --tokenizer "$model/tokenizer" --prompt x --size 64x48 --steps 1 -o "$folder/x.png")

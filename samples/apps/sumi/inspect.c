@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "files.h"
 #include "inspection.h"
+#include "licence.h"
 #include "session.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,10 +299,23 @@ static void print_family(inspection* in)
     printf(": who opens the model may say which, where the files do not\n");
 }
 
+// What the author of the checkpoint says; nothing if that is nothing.
+static void print_licence(const inspection* in)
+{
+    licence found;
+    licence_find(in->path, &in->checkpoint, &found);
+    if (!found.source[0]) return;
+    printf("  %-14s %s", "licence", shown(found.id[0] ? found.id : found.name));
+    if (found.id[0] && found.name[0]) printf(", %s", shown(found.name));
+    if (found.link[0]) printf(", %s", shown(found.link));
+    printf(" (%s)\n", shown(found.source));
+}
+
 static void print_checkpoint(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
     print_family(in);
+    print_licence(in);
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) print_part(in, (sumi_component_kind)kind);
     // a folder with only a second text encoder has only the second tokenizer
     if (checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER].present

@@ -1,6 +1,7 @@
 // sumi inspect --json.
 #include "inspection.h"
 #include "json_out.h"
+#include "licence.h"
 
 static void put_totals(json_out* out, const tensor_totals* sum)
 {
@@ -132,6 +133,16 @@ void inspect_checkpoint_json(inspection* in)
     json_text(&out, "family", family[0] ? family : NULL);
     json_text(&out, "variant", in->variant ? in->variant->name : NULL);
     json_bool(&out, "is_supported", in->recipe != NULL);
+    licence found;
+    licence_find(in->path, &in->checkpoint, &found);
+    if (found.source[0]) {
+        json_begin_object(&out, "licence");
+        json_text(&out, "id", found.id);
+        json_text(&out, "name", found.name);
+        json_text(&out, "link", found.link);
+        json_text(&out, "source", found.source);
+        json_end_object(&out);
+    }
     if (in->recipe) json_integer(&out, "max_references", in->recipe->references.max_count);
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) put_part(&out, in, (sumi_component_kind)kind);
     put_tokenizer(&out, in, 0);
