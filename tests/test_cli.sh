@@ -732,6 +732,27 @@ cp $edit/transformer/*.safetensors "$folder/edit.safetensors"
 parts=(--text-encoder $edit/text_encoder --vae $edit/vae --tokenizer $edit/tokenizer --reference samples/demo_model/previews.png --prompt red -o "$folder/x.png")
 wrong "an edit model's single file" 2 "if it is an edit model, name its variant: --variant edit-2509, --variant edit-2511" generate --model "$folder/edit.safetensors" "${parts[@]}"
 wrong "an edit model's single file with a processor" 2 "--variant edit-2511" generate --model "$folder/edit.safetensors" --processor $edit/processor "${parts[@]}"
+# Few steps: the schedule of the file is the model's, and what else it says is told.
+qwen_model=tests/golden/qwen-image/model
+rm -rf "$folder/flash"; cp -r $qwen_model "$folder/flash"; chmod -R u+w "$folder/flash"
+schedule() { printf '{"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000, %s}' "$1" >"$folder/flash/scheduler/scheduler_config.json"; }
+schedule '"shift": 3.0, "use_dynamic_shifting": false'
+small=(--prompt x --size 32x32 --threads 2 -o "$folder/x.png")
+told="schedule of models that were distilled to few steps .static shift 3, which is used.; if this is one, give --preset fast: 4 steps"
+cli generate --model "$folder/flash" "${small[@]}"; expect_code "a few-step scheduler" 0; expect_text "a few-step scheduler is told" "$told" "$err"
+cli inspect "$folder/flash"; expect_text "inspect of a few-step scheduler" "^  scheduler +shift 3, 1000 training steps$" "$out"
+cli generate --model "$folder/flash" "${small[@]}" --seed 1 --steps 4 --guidance 1 --latents-out "$folder/flash.safetensors"
+cli generate --model $qwen_model "${small[@]}" --seed 1 --steps 4 --guidance 1 --shift 3 --latents-out "$folder/shift.safetensors"
+expect_same "the file's schedule is used: static, to zero" "$folder/flash.safetensors" "$folder/shift.safetensors"
+cli generate --model $qwen_model "${small[@]}" --seed 1 --steps 4 --guidance 1 --latents-out "$folder/own.safetensors"; expect_different "and not the family's" "$folder/flash.safetensors" "$folder/own.safetensors"
+schedule '"shift": 1.0, "use_dynamic_shifting": true, "base_shift": 1.0986122886681098, "max_shift": 1.0986122886681098, "shift_terminal": null'
+cli generate --model "$folder/flash" "${small[@]}"; expect_text "the same as diffusers' users write it" "$told" "$err"
+for options in "--model $folder/flash --preset fast" "--model $folder/flash --steps 4" "--model $qwen_model --steps 9"; do
+    cli generate $options "${small[@]}"; if grep -q "distilled to few steps (" "$err"; then fail "no note with $options" "$(cat "$err")"; else ok; fi
+done
+cp "$golden/lora/lora_kohya.safetensors" "$folder/ink-4steps-V1.0.safetensors"
+cli generate "${tiny[@]:0:6}" --steps 9 --lora "$folder/ink-4steps-V1.0.safetensors" -o "$folder/x.png"
+expect_text "an adapter for few steps is told" "adapter ink-4steps-V1.0 says that it is for 4 steps, and this makes 9; give --preset fast --steps 4" "$err"
 cli generate "${tiny[@]}" --guidance 1 -o "$folder/x.png"; expect_code "guidance 1" 0; expect_text "guidance 1 is told" "guidance 1: this model is made to run without guidance, which is 0 here .1 is none in ComfyUI" "$err"
 cli generate "${tiny[@]}" --guidance 0 -o "$folder/x.png"; if grep -q "made to run" "$err"; then fail "no note without guidance" "$(cat "$err")"; else ok; fi
 

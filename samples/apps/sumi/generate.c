@@ -2,6 +2,7 @@
 // the model is opened, so that nobody waits minutes for an image that cannot be written.
 #include "generate.h"
 #include "commands.h"
+#include "inside.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -365,6 +366,56 @@ static void set_pictures(generate_run* run)
     }
 }
 
+// "...-4steps-V1.0": the number of steps in an adapter's name. 0: it has none. No released adapter says it in its
+// metadata.
+static int32_t steps_of_name(const char* name)
+{
+    for (const char* at = name; (at = strstr(at, "step")) != NULL; at++) {
+        const char* digit = at;
+        if (digit > name && (digit[-1] == '-' || digit[-1] == '_')) digit--;
+        if (digit > name && digit[-1] >= '1' && digit[-1] <= '9'
+            && (digit - 1 == name || digit[-2] < '0' || digit[-2] > '9'))
+            return digit[-1] - '0';
+    }
+    return 0;
+}
+
+// The static shift of a schedule that ends at zero; 0: it is of another kind. A dynamic one whose ends are equal is
+// static, too.
+static float static_shift(const sumi_sigma_rule* rule)
+{
+    const bool is_constant = rule->kind == SUMI_SHIFT_DYNAMIC && rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL
+                          && rule->dynamic.base_shift == rule->dynamic.max_shift;
+    return rule->terminal > 0.0f           ? 0.0f
+         : rule->kind == SUMI_SHIFT_STATIC ? rule->shift
+         : is_constant                     ? (float)exp(rule->dynamic.base_shift)
+                                           : 0.0f;
+}
+
+// Tells what goes unsaid where a model or an adapter was made for few steps and the job takes the settings of others.
+static void note_few_steps(const generate_run* run)
+{
+    const generate_args* args = run->args;
+    const sumi_image_desc* desc = &run->desc;
+    const sumi_image_desc fast = sumi_image_defaults(run->session.model, SUMI_PRESET_FAST);
+    const float shift = static_shift(&run->session.model->info.sigmas); // of the scheduler's file
+    if (args->session.quiet) return;
+    if (sumi_model_get_info(run->session.model).uses_guidance && desc->step_count > 2 * fast.step_count
+        && fast.shift > 0.0f && fabsf(shift - fast.shift) < 1e-3f)
+        fprintf(stderr,
+                "sumi: the scheduler file of this model has the schedule of models that were distilled to few steps "
+                "(static shift %g, which is used); if this is one, give --preset fast: %d steps, no guidance\n",
+                (double)fast.shift, fast.step_count);
+    for (int32_t i = 0; i < args->loras.count; i++) {
+        const int32_t steps = steps_of_name(run->lora_names[i]);
+        if (steps == 0 || desc->step_count <= 2 * steps) continue;
+        fprintf(stderr,
+                "sumi: the name of the adapter %s says that it is for %d steps, and this makes %d; give "
+                "--preset fast --steps %d, which is without guidance\n",
+                shown(run->lora_names[i]), steps, desc->step_count, steps);
+    }
+}
+
 // Sets what all jobs share, and checks what the jobs to come add, so that no job is refused after others have run.
 static int make_desc(generate_run* run)
 {
@@ -389,6 +440,7 @@ static int make_desc(generate_run* run)
             "guidance with --encoded-prompt needs --negative-file FILE (sumi encode --prompt \"%s\" makes "
             "one of the model's own negative text) or --guidance %g",
             info.negative_text, (double)info.guidance_off);
+    note_few_steps(run);
     if (args->preset == SUMI_PRESET_FAST && info.uses_guidance && args->loras.count == 0 && !args->session.quiet)
         fprintf(stderr, "sumi: --preset fast is for models that were distilled to few steps; with this one it needs an "
                         "adapter that makes it so: --lora FILE\n");
