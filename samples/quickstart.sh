@@ -77,6 +77,7 @@ Next:
     build/release/bin/sumi generate --model $edit_model --reference edited.png --prompt "add a red balloon" -o more.png
     build/release/bin/sumi generate --model $edit_model --reference edited.png --prompt "add a red balloon" --preset fast --lora $edit_model/lora/turbo.safetensors -o more.png      (in 4 steps)
     build/release/bin/sumi generate --model path/to/Qwen-Image-Edit-2511 --reference photo.jpg --prompt "make it winter" -o winter.jpg      (a released checkpoint, as downloaded)
+Where to get released checkpoints, and which fit your card: docs/models.md.
 The program of your own that does this: samples/edit/edit.c.
 TEXT
     exit 0
@@ -92,5 +93,6 @@ Next:
     build/release/bin/sumi generate --model $model --prompt "two red balloons in a blue sky" --seed 3 --preview-dir . -o balloons.png
     build/release/bin/sumi generate --model path/to/Z-Image-Turbo --prompt "$prompt" -o picture.png      (a released checkpoint, as downloaded)
     build/release/bin/sumi help
+Where to get released checkpoints, and which fit your card: docs/models.md.
 Run the tests: tests/run.sh. Link the library: README.md.
 TEXT
