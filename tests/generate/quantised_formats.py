@@ -8,7 +8,8 @@ pairs with the first one in the high bits, scales of nvfp4 and mxfp8 rearranged 
 (nvfp4_tensor.py: the first one in the low bits, scales in rows), transformers (weight_scale_inv), compressed-tensors
 and LightX2V (a scale for each row), ComfyUI-INT8-Fast (rotated int8 without a format). Decoding is by definition:
 tables of all codes, repeated scales, dense rotations, float64 until the values are rounded once to float32. `expected`
-has some rows of each layer, and their numbers. Prints how far the values are from the matrices that were quantised.
+has some rows of each layer, and their numbers. Prints how far the values are from the matrices that were quantised, and
+what is added by a device's formats: bfloat16, int8 (rotated in groups of 256, a scale per row), e4m3 (a scale per row).
 """
 import json
 import os
@@ -87,9 +88,29 @@ def matrix(rows, cols):
     return weight
 
 
+def distance(a, b):
+    return numpy.linalg.norm(a - b) / numpy.linalg.norm(b)
+
+
+def as_int8(values):
+    rows, cols = values.shape
+    padded = numpy.zeros((rows, -(-cols // 256) * 256))
+    padded[:, :cols] = values
+    turn = rotation(padded.shape[1], 256)
+    turned = padded @ turn
+    scales = numpy.abs(turned).max(1, keepdims=True) / 127
+    return (numpy.rint(turned / scales) * scales @ turn.T)[:, :cols]
+
+
+def as_e4m3(values):
+    scales = numpy.abs(values).max(1, keepdims=True) / 448
+    return E4M3[nearest(E4M3, (values / scales).ravel())].reshape(values.shape) * scales
+
+
 def add(layer, weight, values, parts, said=None, in_header=False):
-    error = numpy.linalg.norm(values - weight) / numpy.linalg.norm(weight)
-    print(f"{layer:24} {values.shape[0]}x{values.shape[1]}  error {error:.4f}")
+    error = distance(values, weight)
+    added = [distance(f(values), values) for f in (lambda v: of_bf16(to_bf16(v)), as_int8, as_e4m3)]
+    print(f"{layer:24} {values.shape[0]}x{values.shape[1]}  error {error:.4f}  bf16 +{added[0]:.4f}  int8 +{added[1]:.4f}  e4m3 +{added[2]:.4f}")
     assert error < (0.2 if "4" in layer or "modelopt" in layer else 0.04), layer
     for suffix, (dtype, array) in parts.items():
         tensors[f"{layer}.{suffix}"] = (dtype, array)
