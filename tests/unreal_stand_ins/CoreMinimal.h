@@ -133,8 +133,8 @@ template <typename T> T* NewObject()
 }
 template <typename T> ENGINE_API const T* GetDefault() // exported: one object for all modules
 {
-    static T s_Default;
-    return &s_Default;
+    static T Default;
+    return &Default;
 }
 template <typename T> T* GetMutableDefault() { return const_cast<T*>(GetDefault<T>()); }
 

@@ -29,10 +29,10 @@ struct IUnknown {
 };
 struct ID3D12DeviceChild : IUnknown {};
 struct ID3D12Resource : ID3D12DeviceChild {
-    static constexpr IID s_Id = {1};
+    static constexpr IID Id = {1};
 };
 struct ID3D12Fence : ID3D12DeviceChild {
-    static constexpr IID s_Id = {2};
+    static constexpr IID Id = {2};
     virtual UINT64 GetCompletedValue() = 0;
     virtual HRESULT Signal(UINT64 Value) = 0;
 };

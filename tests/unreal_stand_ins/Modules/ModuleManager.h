@@ -7,6 +7,6 @@ class FDefaultModuleImpl {};
     extern "C" ENGINE_API void* InitializeModule();                                                                    \
     extern "C" void* InitializeModule()                                                                                \
     {                                                                                                                  \
-        static Class s_Module;                                                                                         \
-        return &s_Module;                                                                                              \
+        static Class Module;                                                                                           \
+        return &Module;                                                                                                \
     }
