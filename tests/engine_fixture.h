@@ -68,10 +68,11 @@ static inline void host_log(sumi_log_level level, sumi_result result, const char
     h->log_count++;
 }
 
-// The allocator of a host's descs. It is no member of the host, which tests clear after they have made a desc.
+// The allocator of a host's descs. It is not a member of the host, which tests clear after they have made a desc. Two
+// threads may make descs at once.
 static inline const sumi_allocator* host_allocator(host* h)
 {
-    static sumi_allocator s_allocators[8];
+    static _Thread_local sumi_allocator s_allocators[8];
     size_t i = 0;
     while (i < 7 && s_allocators[i].user_data != NULL && s_allocators[i].user_data != h) i++;
     s_allocators[i] = (sumi_allocator){host_allocate, host_release, h};
