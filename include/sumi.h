@@ -364,13 +364,13 @@ typedef enum sumi_attention_format {
 typedef struct sumi_model_desc {
     uint32_t cookie; // set by sumi_model_defaults(); leave it alone
     // A diffusers folder (model_index.json and a folder per component: transformer/, text_encoder/, tokenizer/, vae/,
-    // scheduler/ and so on), or one safetensors or GGUF file with tensor names of diffusers, ComfyUI or llama.cpp. Few
-    // single files hold a tokenizer: give tokenizer_path. May be NULL if the paths below name every component.
+    // scheduler/ and so on), or one safetensors or GGUF file with tensor names of diffusers, ComfyUI or llama.cpp. GGUF
+    // files hold their tokenizer, few others do: give tokenizer_path. May be NULL if paths below name every component.
     const char* path;
     const char* transformer_path;  // folder or file
     const char* text_encoder_path; // folder or file
     // A tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, or the folder of one of
-    // them. NULL: from `path`; if it has none, from inside or beside the text encoder's files.
+    // them. NULL: from `path`; if it has none, from beside the text encoder's files or inside of them.
     const char* tokenizer_path;
     const char* vae_path; // folder or file
     sumi_weight_format weights;

@@ -496,6 +496,59 @@ TEST(tokenizers_are_found_beside_the_weights)
     CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
+// A GGUF file of an encoder's first tensors, with the metadata of another file, which has no tensors.
+static void put_gguf_encoder(memory_files* files, const char* path, const char* metadata_path)
+{
+    static const char* const s_names[] = {"blk.0.attn_q_norm.weight", "token_embd.weight"};
+    size_t bytes;
+    unsigned char* metadata = read_whole(metadata_path, &bytes);
+    CHECK(metadata != NULL && memcmp(metadata + 8, "\0\0\0\0\0\0\0\0", 8) == 0);
+    unsigned char* image = calloc(bytes + 256, 1);
+    if (metadata != NULL) memcpy(image, metadata, bytes);
+    free(metadata);
+    image[8] = 2; // tensors: a name, one dimension of one element, float32, an offset
+    for (unsigned char i = 0; i < 2; i++) {
+        image[bytes] = (unsigned char)strlen(s_names[i]);
+        memcpy(image + bytes + 8, s_names[i], strlen(s_names[i]));
+        bytes += 8 + strlen(s_names[i]);
+        image[bytes] = image[bytes + 4] = 1;
+        image[bytes + 16] = (unsigned char)(32 * i);
+        bytes += 24;
+    }
+    bytes = (bytes + 31) / 32 * 32 + 64;
+    put_bytes(files, path, image, bytes);
+    files->list[files->count - 1].owned = true;
+}
+
+// The tokenizer in the file itself comes last: files beside it say more.
+TEST(a_gguf_encoder_brings_its_tokenizer)
+{
+    memory_files files = {0};
+    sumi_files host = callbacks(&files);
+    put_gguf_encoder(&files, "t/te.gguf", "tests/golden/common/tokenizers/qwen/tokenizer.gguf");
+    put_text(&files, "given/tokenizer.json", "{}");
+    sumi_checkpoint c = {0};
+    sumi_error error;
+    sumi_checkpoint_desc desc = {.component_paths = {[SUMI_COMPONENT_TEXT_ENCODER] = "t/te.gguf"}};
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &desc, &error), SUMI_OK);
+    CHECK_TEXT(sumi_component_network(&c.components[SUMI_COMPONENT_TEXT_ENCODER]), "qwen3");
+    CHECK(c.tokenizers[0].form == SUMI_TOKENIZER_GGUF && c.tokenizers[0].set != NULL && c.tokenizers[0].bytes > 10000);
+    CHECK_TEXT(c.tokenizers[0].path, "t/te.gguf");
+    sumi_checkpoint_close(&c);
+    desc.tokenizer_paths[0] = "given/tokenizer.json";
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &desc, &error), SUMI_OK);
+    CHECK(c.tokenizers[0].form == SUMI_TOKENIZER_JSON);
+    sumi_checkpoint_close(&c);
+    desc.tokenizer_paths[0] = NULL;
+    put_text(&files, "t/tokenizer.json", "{}");
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &desc, &error), SUMI_OK);
+    CHECK(c.tokenizers[0].form == SUMI_TOKENIZER_JSON);
+    CHECK_TEXT(c.tokenizers[0].path, "t/tokenizer.json");
+    sumi_checkpoint_close(&c);
+    release(&files);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -505,5 +558,6 @@ int main(int argc, char** argv)
     RUN(signatures_come_from_the_caller);
     RUN(checkpoint_finds_two_encoders_and_a_vision_tower);
     RUN(tokenizers_are_found_beside_the_weights);
+    RUN(a_gguf_encoder_brings_its_tokenizer);
     TEST_END();
 }

@@ -1,5 +1,6 @@
 // Files of tokenizers: SentencePiece merges as its scores say; what is malformed, damaged or cut off is refused with a
 // sentence.
+#include "failing.h"
 #include "text/tokenizer.h"
 #include "tokenizer_fixture.h"
 
@@ -394,6 +395,252 @@ TEST(damaged_sentencepiece_models_are_survived)
     CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
+// ---- Metadata of GGUF files -----------------------------------------------------------------------------------------
+
+// A tokenizer in a GGUF file. NULL and 0: the file lacks the key.
+typedef struct metadata {
+    const char *architecture, *model, *pre;
+    const char *tokens, *merges; // "a;b;ab"
+    const char* types;           // a digit per token
+    int32_t scores;              // as many, each the negative index
+    const char *flag, *refused;  // keys of booleans: true, false
+    const char* number_key;
+    uint32_t number;
+} metadata;
+
+static void put_number(model_writer* w, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) put_byte(w, (int)(value >> 8 * i & 255));
+}
+
+static void put_string(model_writer* w, const char* text, size_t bytes)
+{
+    put_number(w, bytes, 8);
+    put_raw(w, text, bytes);
+}
+
+// A key and the type of its value. Returns 1, for counting keys.
+static uint64_t put_key(model_writer* w, const char* prefix, const char* name, int type)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s%s", prefix, name);
+    put_string(w, key, strlen(key));
+    put_number(w, (uint64_t)type, 4);
+    return 1;
+}
+
+static uint64_t put_string_key(model_writer* w, const char* name, const char* value)
+{
+    if (value == NULL) return 0;
+    put_key(w, "", name, 8);
+    put_string(w, value, strlen(value));
+    return 1;
+}
+
+static uint64_t put_string_array(model_writer* w, const char* name, const char* list)
+{
+    if (list == NULL) return 0;
+    uint64_t count = 1;
+    for (const char* at = list; *at != '\0'; at++) count += *at == ';';
+    put_key(w, "tokenizer.ggml.", name, 9);
+    put_number(w, 8, 4);
+    put_number(w, list[0] != '\0' ? count : 0, 8);
+    for (const char *at = list, *end; *at != '\0'; at = *end != '\0' ? end + 1 : end) {
+        end = at + strcspn(at, ";");
+        put_string(w, at, (size_t)(end - at));
+    }
+    return 1;
+}
+
+static model_writer write_metadata(const metadata* m)
+{
+    model_writer w = {0}, keys = {0};
+    uint64_t count = put_string_key(&keys, "general.architecture", m->architecture)
+                   + put_string_key(&keys, "tokenizer.ggml.model", m->model)
+                   + put_string_key(&keys, "tokenizer.ggml.pre", m->pre) + put_string_array(&keys, "tokens", m->tokens)
+                   + put_string_array(&keys, "merges", m->merges);
+    if (m->types != NULL) {
+        count += put_key(&keys, "tokenizer.ggml.", "token_type", 9);
+        put_number(&keys, 5, 4);
+        put_number(&keys, strlen(m->types), 8);
+        for (const char* at = m->types; *at != '\0'; at++) put_number(&keys, (uint64_t)(*at - '0'), 4);
+    }
+    if (m->scores != 0) {
+        count += put_key(&keys, "tokenizer.ggml.", "scores", 9);
+        put_number(&keys, 6, 4);
+        put_number(&keys, (uint64_t)m->scores, 8);
+        for (int32_t i = 0; i < m->scores; i++) put_raw(&keys, &(float){-(float)i}, 4);
+    }
+    for (int32_t value = 0; value < 2; value++) {
+        const char* key = value == 1 ? m->flag : m->refused;
+        if (key != NULL) count += put_key(&keys, "tokenizer.ggml.", key, 7);
+        if (key != NULL) put_byte(&keys, value);
+    }
+    if (m->number_key != NULL) {
+        count += put_key(&keys, "tokenizer.ggml.", m->number_key, 4);
+        put_number(&keys, m->number, 4);
+    }
+    put_raw(&w, "GGUF\3\0\0\0", 8);
+    put_number(&w, 0, 8);
+    put_number(&w, count, 8);
+    put_raw(&w, keys.data, keys.bytes);
+    free(keys.data);
+    return w;
+}
+
+static sumi_tokenizer* load_small(const metadata* m, sumi_error* error)
+{
+    model_writer w = write_metadata(m);
+    char* copy = exact_copy(w.data, w.bytes);
+    *error = (sumi_error){0};
+    sumi_tokenizer* tokenizer = load_metadata(&s_heap, copy, w.bytes, error);
+    free(copy);
+    free(w.data);
+    return tokenizer;
+}
+
+#define GPT2 .architecture = "qwen3", .model = "gpt2", .pre = "qwen2"
+#define GPT2_TOKENS .tokens = "a;b;ab;c;<e>;[PAD5]", .types = "111145", .merges = "a b"
+#define LLAMA .architecture = "gemma3", .model = "llama", .pre = "default"
+#define LLAMA_TOKENS .tokens = "<unk>;<s>;a;b;ab;\xE2\x96\x81;  ;<0x0A>", .types = "23111146", .scores = 8
+
+TEST(tokenizers_of_gguf_files_follow_their_metadata)
+{
+    sumi_error error;
+    // older files have no name of a pipeline, or "default"
+    const metadata byte_level[] = {
+        {GPT2, GPT2_TOKENS},
+        {.architecture = "qwen2vl", .model = "gpt2", .pre = "default", GPT2_TOKENS},
+        {.architecture = "qwen3", .model = "gpt2", GPT2_TOKENS},
+        {GPT2, GPT2_TOKENS, .refused = "add_bos_token", .number_key = "bos_token_id", .number = 3}};
+    for (size_t i = 0; i < sizeof byte_level / sizeof *byte_level; i++) {
+        sumi_tokenizer* t = load_small(&byte_level[i], &error);
+        CHECK_TEXT(error.text, "");
+        if (t == NULL) continue;
+        GIVES(t, "abc<e>ba", true, 2, 3, 4, 1, 0);
+        CHECK_NUMBER(sumi_tokenizer_size(t), 5);
+        CHECK_NUMBER(sumi_tokenizer_id(t, "[PAD5]"), -1);
+        sumi_tokenizer_destroy(t);
+    }
+    const metadata ended = {GPT2, GPT2_TOKENS, .flag = "add_eos_token", .number_key = "eos_token_id", .number = 4};
+    sumi_tokenizer* t = load_small(&ended, &error);
+    CHECK_TEXT(error.text, "");
+    if (t != NULL) GIVES(t, "a", true, 0, 4);
+    if (t != NULL) GIVES(t, "a", false, 0);
+    sumi_tokenizer_destroy(t);
+    const metadata without_types = {GPT2, .tokens = "a;b;ab", .merges = "a b"};
+    t = load_small(&without_types, &error);
+    CHECK_TEXT(error.text, "");
+    if (t != NULL) GIVES(t, "aab", true, 0, 2);
+    sumi_tokenizer_destroy(t);
+    // blanks of user-defined tokens stand for U+2581; they merge before all others
+    const metadata scored = {LLAMA, LLAMA_TOKENS, .number_key = "bos_token_id", .number = 1};
+    t = load_small(&scored, &error);
+    CHECK_TEXT(error.text, "");
+    if (t != NULL) GIVES(t, "ab   \nz", true, 1, 4, 6, 5, 7, 0);
+    sumi_tokenizer_destroy(t);
+    // the converter writes <unk> as a control token
+    const metadata without_bos = {LLAMA,       .tokens = "<unk>;a;b;ab",   .types = "3111",
+                                  .scores = 4, .refused = "add_bos_token", .number_key = "unknown_token_id"};
+    t = load_small(&without_bos, &error);
+    CHECK_TEXT(error.text, "");
+    if (t != NULL) GIVES(t, "bayz<unk>", true, 2, 1, 0, 0);
+    sumi_tokenizer_destroy(t);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
+}
+
+TEST(malformed_tokenizers_of_gguf_files_are_refused)
+{
+    const struct {
+        metadata m;
+        sumi_result result;
+        const char* says;
+    } cases[] = {
+        {{GPT2, .tokens = "a;b;ab", .types = "111"}, SUMI_FILE_MALFORMED, "no tokenizer.ggml.merges"},
+        {{GPT2, .merges = "a b"}, SUMI_FILE_MALFORMED, "no tokenizer.ggml.tokens"},
+        {{GPT2, .tokens = "", .merges = ""}, SUMI_FILE_MALFORMED, "no tokenizer.ggml.tokens"},
+        {{GPT2, .tokens = "a;b;ab", .types = "11", .merges = "a b"}, SUMI_FILE_MALFORMED, "3 tokens, but"},
+        {{GPT2, .tokens = "a;b;ab", .types = "1111", .merges = "a b"}, SUMI_FILE_MALFORMED, "token_type is of 4"},
+        {{GPT2, .tokens = "a;b;ab", .types = "117", .merges = "a b"}, SUMI_FILE_MALFORMED, "token 2 of"},
+        {{GPT2, .tokens = "a;b;ab", .types = "011", .merges = "a b"}, SUMI_FILE_MALFORMED, "unknown type"},
+        {{GPT2, .tokens = "a;b;a", .merges = "a b"},
+         SUMI_FILE_MALFORMED,
+         "token 2 of its tokenizer, \"a\", occurs twice"},
+        {{GPT2, .tokens = "a;b;\xFF", .merges = "a b"}, SUMI_FILE_MALFORMED, "not UTF-8"},
+        {{GPT2, .tokens = "a;b;ab", .merges = "a c"}, SUMI_FILE_MALFORMED, "the right part"},
+        {{GPT2, .tokens = "a;b;ab", .merges = "ab"}, SUMI_FILE_MALFORMED, "two tokens with a blank"},
+        {{GPT2, .tokens = "a;b;a b;ab", .types = "1141", .merges = "a b a"}, SUMI_FILE_MALFORMED, "blank"},
+        {{GPT2, GPT2_TOKENS, .flag = "add_bos_token"}, SUMI_FILE_MALFORMED, "bos_token_id is not the id"},
+        {{GPT2, GPT2_TOKENS, .flag = "add_eos_token", .number_key = "eos_token_id", .number = 6},
+         SUMI_FILE_MALFORMED,
+         "eos_token_id is not the id"},
+        {{.architecture = "llama", .model = "gpt2", .pre = "llama-bpe", GPT2_TOKENS},
+         SUMI_NOT_SUPPORTED,
+         "tokenizer.ggml.pre is \"llama-bpe\""},
+        {{.architecture = "llama", .model = "gpt2", .pre = "default", GPT2_TOKENS}, SUMI_NOT_SUPPORTED, "\"default\""},
+        {{.architecture = "qwen35", .model = "gpt2", GPT2_TOKENS}, SUMI_NOT_SUPPORTED, "\"default\""},
+        {{.architecture = "t5", .model = "t5", LLAMA_TOKENS}, SUMI_NOT_SUPPORTED, "tokenizer.ggml.model is \"t5\""},
+        {{.architecture = "qwen3", GPT2_TOKENS}, SUMI_NOT_SUPPORTED, "tokenizer.ggml.model is \"\""},
+        {{LLAMA, .tokens = "a;b"}, SUMI_FILE_MALFORMED, "no tokenizer.ggml.scores"},
+        {{LLAMA, .tokens = "a;b", .scores = 3}, SUMI_FILE_MALFORMED, "scores is of 3"},
+        {{LLAMA, .tokens = "a;;b", .scores = 3}, SUMI_FILE_MALFORMED, "is empty"},
+        {{LLAMA, .tokens = "\xE2\x96\x81; ", .types = "14", .scores = 2}, SUMI_FILE_MALFORMED, "occurs twice"},
+        {{LLAMA, .tokens = "<unk>;a", .types = "31", .scores = 2}, SUMI_FILE_MALFORMED, "no token for unknown text"},
+        {{LLAMA, LLAMA_TOKENS}, SUMI_FILE_MALFORMED, "bos_token_id is not the id"},
+        {{LLAMA, LLAMA_TOKENS, .flag = "add_space_prefix"}, SUMI_NOT_SUPPORTED, "blank in front of every text"},
+        {{.architecture = "llama", .model = "llama", LLAMA_TOKENS}, SUMI_NOT_SUPPORTED, "add_space_prefix"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sumi_error error;
+        sumi_tokenizer* tokenizer = load_small(&cases[i].m, &error);
+        const bool is_good = tokenizer == NULL && error.result == cases[i].result
+                          && strstr(error.text, cases[i].says) != NULL && strstr(error.text, "t.gguf") == error.text;
+        if (!is_good) printf("  case %zu: result %d, \"%s\"\n", i, (int)error.result, error.text);
+        CHECK(is_good);
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
+}
+
+TEST(damaged_tokenizers_of_gguf_files_are_survived)
+{
+    const metadata files[] = {{GPT2, GPT2_TOKENS}, {LLAMA, LLAMA_TOKENS, .number_key = "bos_token_id", .number = 1}};
+    for (size_t f = 0; f < 2; f++) {
+        model_writer w = write_metadata(&files[f]);
+        for (size_t i = 0; i < 3000; i++) {
+            s_random = (uint32_t)i * 2654435761u + 1;
+            const size_t bytes = i < w.bytes ? i : w.bytes; // first every truncation
+            char* damaged = exact_copy(w.data, bytes);
+            for (int32_t k = 0; k < 2 && i >= w.bytes; k++) damaged[next_random() % bytes] = (char)next_random();
+            sumi_error error = {0};
+            sumi_tokenizer* tokenizer = load_metadata(&s_heap, damaged, bytes, &error);
+            CHECK((tokenizer != NULL) == (error.result == SUMI_OK));
+            CHECK(i >= w.bytes || tokenizer == NULL);
+            size_t count;
+            if (tokenizer != NULL)
+                sumi_tokenizer_encode(tokenizer, "ab  c<e>\n", 9, true, s_ids, MAX_IDS, &count, &error);
+            sumi_tokenizer_destroy(tokenizer);
+            free(damaged);
+        }
+        long failures = 0; // every allocation fails once
+        for (bool is_done = false; !is_done && failures < 1000; failures++) {
+            failing f_left = {.left = failures};
+            const sumi_allocator allocator = failing_allocator(&f_left);
+            sumi_heap heap;
+            sumi_heap_init(&heap, &allocator);
+            sumi_error error = {0};
+            sumi_tokenizer* tokenizer = load_metadata(&heap, w.data, w.bytes, &error);
+            is_done = tokenizer != NULL;
+            CHECK(is_done || error.result == SUMI_OUT_OF_HOST_MEMORY);
+            sumi_tokenizer_destroy(tokenizer);
+            CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
+        }
+        CHECK(failures > 10 && failures < 1000);
+        free(w.data);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -405,5 +652,8 @@ int main(int argc, char** argv)
     RUN(sentencepiece_merges_by_score_from_the_left);
     RUN(malformed_sentencepiece_models_are_refused);
     RUN(damaged_sentencepiece_models_are_survived);
+    RUN(tokenizers_of_gguf_files_follow_their_metadata);
+    RUN(malformed_tokenizers_of_gguf_files_are_refused);
+    RUN(damaged_tokenizers_of_gguf_files_are_survived);
     TEST_END();
 }

@@ -210,6 +210,37 @@ TEST(gemma_from_sentencepiece_gives_the_same_ids)
     CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
+static sumi_tokenizer* load_golden_metadata(const char* name)
+{
+    blob file = read_golden(name);
+    sumi_error error = {0};
+    sumi_tokenizer* tokenizer = file.data != NULL ? load_metadata(&s_heap, file.data, file.bytes, &error) : NULL;
+    CHECK_TEXT(error.text, "");
+    CHECK(tokenizer != NULL);
+    free(file.data);
+    return tokenizer;
+}
+
+TEST(qwen_and_gemma_from_gguf_give_the_same_ids)
+{
+    sumi_tokenizer* tokenizer = load_golden_metadata("common/tokenizers/qwen/tokenizer.gguf");
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/qwen/cases.jsonl") > 100);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1514); // without the two that are unused
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "[PAD1514]"), -1);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    tokenizer = load_golden_metadata("common/tokenizers/newbie-gemma/tokenizer.gguf");
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/newbie-gemma/cases.jsonl") > 40);
+        CHECK(check_cases(tokenizer, "common/tokenizers/newbie-gemma/cases_sentencepiece.jsonl") > 700);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1033);
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "<bos>"), 2);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
+}
+
 TEST(qwen_with_every_file_beside_it_gives_the_same_ids)
 {
     static const char* const s_names[] = {"vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json",
@@ -322,6 +353,7 @@ int main(int argc, char** argv)
     RUN(qwen_with_every_file_beside_it_gives_the_same_ids);
     RUN(xlmr_from_sentencepiece_gives_the_same_ids);
     RUN(gemma_from_sentencepiece_gives_the_same_ids);
+    RUN(qwen_and_gemma_from_gguf_give_the_same_ids);
     RUN(z_image_strings_and_templated_prompts);
     RUN(qwen_image_strings);
     RUN(newbie_strings);

@@ -178,6 +178,27 @@ static inline sumi_tokenizer* load_pieces(sumi_heap* heap, const void* data, siz
     return NULL;
 }
 
+// The tokenizer in the metadata of a GGUF file, in small steps.
+static inline sumi_tokenizer* load_metadata(sumi_heap* heap, const void* data, size_t bytes, sumi_error* error)
+{
+    sumi_tokenizer* tokenizer = NULL;
+    float progress, last = 0.0f;
+    bool done = false;
+    sumi_tensor_set set;
+    sumi_tensor_set_init(&set, heap, NULL);
+    sumi_result result = sumi_gguf_read(&set, data, bytes, "t.gguf", error);
+    if (result == SUMI_OK) result = sumi_tokenizer_begin_gguf(heap, &set, "t.gguf", error, &tokenizer);
+    while (result == SUMI_OK && !done) {
+        result = sumi_tokenizer_step(tokenizer, 20, &done, &progress, error);
+        CHECK(result != SUMI_OK || (progress >= last && progress <= 1.0f));
+        last = progress;
+    }
+    sumi_tensor_set_close(&set);
+    if (done) return tokenizer;
+    sumi_tokenizer_destroy(tokenizer);
+    return NULL;
+}
+
 #define XLMR_MODEL "common/tokenizers/xlmr/sentencepiece.bpe.model"
 #define GEMMA_MODEL "common/tokenizers/newbie-gemma/tokenizer.model"
 

@@ -87,24 +87,26 @@ typedef struct sumi_component {
 
 typedef enum sumi_tokenizer_form {
     SUMI_TOKENIZER_ABSENT,
-    SUMI_TOKENIZER_JSON,         // tokenizer.json, which is complete by itself
-    SUMI_TOKENIZER_VOCABULARY,   // vocab.json and merges.txt
-    SUMI_TOKENIZER_SENTENCEPIECE // a .model file, or its bytes as the tensor "spiece_model" among the encoder's tensors
+    SUMI_TOKENIZER_JSON,          // tokenizer.json, which is complete by itself
+    SUMI_TOKENIZER_VOCABULARY,    // vocab.json and merges.txt
+    SUMI_TOKENIZER_SENTENCEPIECE, // a .model file, or its bytes as the tensor "spiece_model" among the encoder's tensors
+    SUMI_TOKENIZER_GGUF           // the metadata of the encoder's GGUF file
 } sumi_tokenizer_form;
 
 // The files of one text encoder's tokenizer; src/text builds the tokenizer from them. Files that are missing or that
 // the form does not use have no data. The files' content is not checked here.
 typedef struct sumi_checkpoint_tokenizer {
     sumi_tokenizer_form form;
-    const void* data; // tokenizer.json, vocab.json or the SentencePiece model
+    const void* data; // tokenizer.json, vocab.json, the SentencePiece model, or the texts of a GGUF file's tokens
     size_t bytes;
-    const char* path;       // path of `data`, for messages
-    char* folder;           // folder of the files; NULL if there is none
-    sumi_file file;         // owns `data` if that is a file
-    sumi_file merges;       // merges.txt
-    sumi_file config;       // tokenizer_config.json
-    sumi_file added;        // added_tokens.json
-    sumi_file special;      // special_tokens_map.json
+    const sumi_tensor_set* set; // GGUF: the set of the file
+    const char* path;           // path of `data`, for messages
+    char* folder;               // folder of the files; NULL if there is none
+    sumi_file file;             // owns `data` if that is a file
+    sumi_file merges;           // merges.txt
+    sumi_file config;           // tokenizer_config.json
+    sumi_file added;            // added_tokens.json
+    sumi_file special;          // special_tokens_map.json
     char* searched_folders; // folders that were searched, as "a/tokenizer, a/text_encoder", for messages; NULL: none
 } sumi_checkpoint_tokenizer;
 

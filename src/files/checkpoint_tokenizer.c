@@ -136,8 +136,21 @@ static const sumi_tensor* find_pieces(const sumi_component* component, int32_t e
     return pieces;
 }
 
-// Looks for a tokenizer at the text encoder's weights: in the weights' own file, in their folder, and in the folder
-// beside it.
+// Takes the tokenizer in the metadata of the encoder's GGUF file.
+static void use_metadata(sumi_checkpoint_tokenizer* tokenizer, const sumi_component* component)
+{
+    const sumi_metadata_array* texts =
+        component->present ? &component->set->token_arrays[SUMI_TOKEN_ARRAY_TEXTS] : &(sumi_metadata_array){0};
+    if (tokenizer->form != SUMI_TOKENIZER_ABSENT || texts->data == NULL || texts->bytes > SIZE_MAX) return;
+    tokenizer->form = SUMI_TOKENIZER_GGUF;
+    tokenizer->data = texts->data;
+    tokenizer->bytes = (size_t)texts->bytes;
+    tokenizer->set = component->set;
+    tokenizer->path = component->path;
+}
+
+// Looks for a tokenizer at the text encoder's weights: as a tensor of their file, in their folder, in the folder beside
+// it, and at last in the metadata of their file. Files beside a GGUF file say more about the pipeline than its metadata.
 static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
 {
     sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
@@ -161,6 +174,7 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
         s->is_no_file || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
     if (result == SUMI_OK) result = try_tokenizer(checkpoint, tokenizer, folder, name, error);
     sumi_free(checkpoint->heap, folder);
+    if (result == SUMI_OK) use_metadata(tokenizer, component);
     return result;
 }
 

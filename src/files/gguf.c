@@ -136,6 +136,29 @@ static sumi_result keep_original_shape(reader* r, const text* key, const unsigne
     return sumi_metadata_add(r->set, key->data, key->bytes, value, bytes, r->error);
 }
 
+// Keeps where an array of the tokenizer lies: the 12 bytes of its type and count, then its elements up to r->at.
+static void keep_token_array(const reader* r, const text* key, const unsigned char* array)
+{
+    static const struct {
+        const char* name;
+        unsigned char type, other_type;
+    } s_arrays[SUMI_TOKEN_ARRAY_COUNT] = {[SUMI_TOKEN_ARRAY_TEXTS] = {"tokens", KEY_STRING, KEY_STRING},
+                                          [SUMI_TOKEN_ARRAY_TYPES] = {"token_type", KEY_I32, KEY_U32},
+                                          [SUMI_TOKEN_ARRAY_SCORES] = {"scores", KEY_F32, KEY_F32},
+                                          [SUMI_TOKEN_ARRAY_MERGES] = {"merges", KEY_STRING, KEY_STRING}};
+    static const char s_prefix[] = "tokenizer.ggml.";
+    const size_t prefix_bytes = sizeof s_prefix - 1;
+    const uint64_t type = little_endian(array, 4), count = little_endian(array + 4, 8);
+    if (key->bytes < prefix_bytes || memcmp(key->data, s_prefix, prefix_bytes) != 0) return;
+    const text name = {key->data + prefix_bytes, key->bytes - prefix_bytes};
+    for (int32_t i = 0; i < SUMI_TOKEN_ARRAY_COUNT; i++) {
+        if (text_equals(&name, s_arrays[i].name) && (type == s_arrays[i].type || type == s_arrays[i].other_type)) {
+            r->set->token_arrays[i] =
+                (sumi_metadata_array){.data = array + 12, .bytes = (uint64_t)(r->at - array) - 12, .count = count};
+        }
+    }
+}
+
 static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_t bits)
 {
     SUMI_ASSERT(type < KEY_COUNT && type != KEY_STRING && type != KEY_ARRAY);
@@ -196,6 +219,7 @@ static sumi_result read_key(reader* r)
     if (type == KEY_ARRAY) {
         const unsigned char* array = r->at;
         SUMI_TRY(skip_array(r, 0));
+        keep_token_array(r, &key, array);
         return keep_original_shape(r, &key, array);
     }
     if (type == KEY_STRING) {

@@ -21,12 +21,27 @@ typedef struct sumi_tensor {
     uint64_t mapping_bytes;
 } sumi_tensor;
 
-// Metadata of the files as text; GGUF scalars as decimal text. Values with U+0000 and arrays are left out, except for
-// the original shapes of ComfyUI: its converter flattens some tensors, which stay flat here, and the value of
+// Metadata of the files as text; GGUF scalars as decimal text. Values with U+0000 and arrays are left out (those of a
+// tokenizer are in token_arrays), except for the original shapes of ComfyUI: its converter flattens some tensors, which stay flat here, and the value of
 // comfy.gguf.orig_shape.NAME is for example "2,3,1".
 typedef struct sumi_metadata {
     const char *key, *value;
 } sumi_metadata;
+
+// The arrays of a GGUF file's metadata that describe its tokenizer, as they are in the file. text/gguf_tokenizer.c reads
+// them.
+typedef enum sumi_token_array {
+    SUMI_TOKEN_ARRAY_TEXTS,  // tokenizer.ggml.tokens: texts; each is its length, 8 bytes, and its bytes
+    SUMI_TOKEN_ARRAY_TYPES,  // tokenizer.ggml.token_type: 32-bit integers
+    SUMI_TOKEN_ARRAY_SCORES, // tokenizer.ggml.scores: float32
+    SUMI_TOKEN_ARRAY_MERGES, // tokenizer.ggml.merges: texts
+    SUMI_TOKEN_ARRAY_COUNT
+} sumi_token_array;
+
+typedef struct sumi_metadata_array {
+    const unsigned char* data; // NULL: the file has no such array, or one of another type; may be unaligned
+    uint64_t bytes, count;     // all elements lie within the bytes
+} sumi_metadata_array;
 
 // A growing set of tensors from one or more files. Initialise it, open files into it, close it to release everything.
 // After a failed open or read the set may hold some of the file's tensors and can only be closed.
@@ -37,6 +52,7 @@ typedef struct sumi_tensor_set {
     size_t count, capacity;
     sumi_metadata* metadata;
     size_t metadata_count, metadata_capacity;
+    sumi_metadata_array token_arrays[SUMI_TOKEN_ARRAY_COUNT];
     sumi_file* opened;
     size_t opened_count, opened_capacity;
     uint32_t* slots;

@@ -19,7 +19,6 @@
 #define SPACE_MARK "\xE2\x96\x81" // U+2581
 
 enum { TYPE_UNIGRAM = 1, TYPE_BPE = 2 };
-enum { PIECE_NORMAL = 1, PIECE_UNKNOWN, PIECE_CONTROL, PIECE_USER_DEFINED, PIECE_UNUSED, PIECE_BYTE };
 
 // ---- Fields ---------------------------------------------------------------------------------------------------------
 
@@ -126,6 +125,16 @@ static sumi_short_text short_text(const char* text)
     return out;
 }
 
+sumi_result sumi_load_begin_scored_bpe(sumi_loader* load)
+{
+    sumi_tokenizer* t = load->t;
+    t->model = SUMI_TOKEN_MODEL_BPE;
+    t->bpe.by_score = t->bpe.fuse_unknown = true;
+    t->normalize[t->normalize_count++] = (sumi_normalize_step){
+        .kind = SUMI_NORMALIZE_REPLACE, .pattern = short_text(" "), .content = short_text(SPACE_MARK)};
+    return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, load->l->expected_count, true, load->error);
+}
+
 // Sets the pipeline around the model from the specs.
 static sumi_result set_pipeline(sumi_loader* load)
 {
@@ -138,12 +147,9 @@ static sumi_result set_pipeline(sumi_loader* load)
     if (spec->model_type == TYPE_BPE) {
         if (spec->dummy_prefix || spec->removes_whitespace || spec->charsmap_bytes != 0)
             return refuse_kind(load, "of BPE that changes more of a text than its blanks");
-        t->model = SUMI_TOKEN_MODEL_BPE;
-        t->bpe.by_score = t->bpe.has_unknown = t->bpe.fuse_unknown = true;
+        t->bpe.has_unknown = true;
         t->bpe.byte_fallback = spec->byte_fallback;
-        t->normalize[t->normalize_count++] = (sumi_normalize_step){
-            .kind = SUMI_NORMALIZE_REPLACE, .pattern = short_text(" "), .content = short_text(SPACE_MARK)};
-        return sumi_vocabulary_begin(&t->bpe.vocabulary, t->heap, load->l->expected_count, true, load->error);
+        return sumi_load_begin_scored_bpe(load);
     }
     if (!spec->dummy_prefix || !spec->removes_whitespace)
         return refuse_kind(load, "of Unigram that keeps runs of blanks");
@@ -188,13 +194,6 @@ sumi_result sumi_load_scan_pieces(sumi_loader* load)
 
 // ---- Pieces ---------------------------------------------------------------------------------------------------------
 
-typedef struct piece {
-    const char* text;
-    size_t bytes;
-    float score;
-    uint64_t type;
-} piece;
-
 // Maps scores to ranks: a higher score gives a lower rank, equal scores give equal ranks. With the sign bit of positive
 // floats and all bits of negative floats flipped, the bits order as the floats do.
 static uint32_t rank_of(float score)
@@ -205,10 +204,10 @@ static uint32_t rank_of(float score)
     return ~(bits & 0x80000000u ? ~bits : bits | 0x80000000u);
 }
 
-static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at, piece* out)
+static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at, sumi_piece* out)
 {
     message m = {outer->data, outer->bytes, 0};
-    *out = (piece){.type = PIECE_NORMAL};
+    *out = (sumi_piece){.type = SUMI_PIECE_NORMAL};
     for (field f; m.at < m.bytes;) {
         if (!read_message_field(&m, &f)) return refuse_model(load, at, "a piece is malformed");
         if (f.number == 1 && f.kind == 2) {
@@ -224,12 +223,13 @@ static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at,
     if (out->bytes == 0 || !sumi_utf8_is_valid(out->text, out->bytes))
         return refuse_model(load, at, "a piece is empty or not UTF-8");
     if (!(out->score - out->score == 0.0f)) return refuse_model(load, at, "the score of a piece is not finite");
-    if (out->type == PIECE_UNUSED) return refuse_kind(load, "with unused pieces");
-    return out->type >= PIECE_NORMAL && out->type <= PIECE_BYTE ? SUMI_OK
-                                                                : refuse_model(load, at, "a piece has an unknown type");
+    if (out->type == SUMI_PIECE_UNUSED) return refuse_kind(load, "with unused pieces");
+    return out->type >= SUMI_PIECE_NORMAL && out->type <= SUMI_PIECE_BYTE
+             ? SUMI_OK
+             : refuse_model(load, at, "a piece has an unknown type");
 }
 
-static sumi_result add_special(sumi_loader* load, const piece* p, uint32_t id)
+static sumi_result add_special(sumi_loader* load, const sumi_piece* p, uint32_t id)
 {
     // Special pieces are matched in the unchanged text, as the tokenizer.json says: two U+2581 in the text are not two
     // spaces. The SentencePiece library matches them after spaces have become U+2581. The ids of runs of spaces are the
@@ -238,28 +238,35 @@ static sumi_result add_special(sumi_loader* load, const piece* p, uint32_t id)
     return sumi_load_add_token(load, p->text, p->bytes, id, &flags);
 }
 
-static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id, size_t at)
+sumi_result sumi_load_scored_piece(sumi_loader* load, const sumi_piece* p, uint32_t id, bool* out_existed)
 {
     sumi_bpe* bpe = &load->t->bpe;
     uint32_t entry;
-    bool existed, was_marked;
+    bool was_marked;
     SUMI_TRY(sumi_load_check_id(load, id, p->text, p->bytes));
     SUMI_TRY(sumi_grow(load->t->heap, &bpe->ranks, &bpe->rank_capacity, bpe->vocabulary.count + 1, sizeof(uint32_t),
                        load->error));
-    SUMI_TRY(sumi_vocabulary_add(&bpe->vocabulary, p->text, p->bytes, id, &entry, &existed, load->error));
-    if (existed) return refuse_model(load, at, "a piece occurs twice");
+    SUMI_TRY(sumi_vocabulary_add(&bpe->vocabulary, p->text, p->bytes, id, &entry, out_existed, load->error));
+    if (*out_existed) return SUMI_OK;
     SUMI_TRY(sumi_load_mark_id(load, id, &was_marked));
-    const bool merges = p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED;
+    const bool merges = p->type == SUMI_PIECE_NORMAL || p->type == SUMI_PIECE_USER_DEFINED;
     ((uint32_t*)bpe->ranks)[entry] = merges ? rank_of(p->score) : SUMI_VOCABULARY_NONE;
-    if (p->type == PIECE_UNKNOWN) { // finish_model looks the id up by this text
+    if (p->type == SUMI_PIECE_UNKNOWN) { // finish_model looks the id up by this text
         load->l->unknown.bytes = 0;
         SUMI_TRY(sumi_text_append(load->t->heap, &load->l->unknown, p->text, p->bytes, load->error));
     }
-    return p->type == PIECE_NORMAL || p->type == PIECE_BYTE ? SUMI_OK : add_special(load, p, id);
+    return p->type == SUMI_PIECE_NORMAL || p->type == SUMI_PIECE_BYTE ? SUMI_OK : add_special(load, p, id);
+}
+
+static sumi_result add_bpe_piece(sumi_loader* load, const sumi_piece* p, uint32_t id, size_t at)
+{
+    bool existed;
+    SUMI_TRY(sumi_load_scored_piece(load, p, id, &existed));
+    return existed ? refuse_model(load, at, "a piece occurs twice") : SUMI_OK;
 }
 
 // XLM-RoBERTa's ids: its own four tokens, then the model's pieces without the first three.
-static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t index)
+static sumi_result add_unigram_piece(sumi_loader* load, const sumi_piece* p, size_t index)
 {
     static const char* const s_first[] = {"<unk>", "<s>", "</s>"};
     static const char* const s_tokens[] = {"<s>", "<pad>", "</s>", "<unk>"};
@@ -267,14 +274,15 @@ static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t i
         if (p->bytes != strlen(s_first[index]) || memcmp(p->text, s_first[index], p->bytes) != 0)
             return refuse_kind(load, "of Unigram whose first pieces are not <unk>, <s> and </s>");
         for (size_t i = 0; index == 0 && i < 4; i++) {
-            const piece token = {.text = s_tokens[i], .bytes = strlen(s_tokens[i]), .type = PIECE_CONTROL};
+            const sumi_piece token = {.text = s_tokens[i], .bytes = strlen(s_tokens[i]), .type = SUMI_PIECE_CONTROL};
             SUMI_TRY(sumi_load_unigram_piece(load, token.text, token.bytes, 0.0));
             SUMI_TRY(add_special(load, &token, (uint32_t)i));
         }
         return SUMI_OK;
     }
     SUMI_TRY(sumi_load_unigram_piece(load, p->text, p->bytes, (double)p->score));
-    return p->type == PIECE_NORMAL || p->type == PIECE_BYTE ? SUMI_OK : add_special(load, p, (uint32_t)index + 1);
+    return p->type == SUMI_PIECE_NORMAL || p->type == SUMI_PIECE_BYTE ? SUMI_OK
+                                                                      : add_special(load, p, (uint32_t)index + 1);
 }
 
 static sumi_result end_unigram(sumi_loader* load)
@@ -302,13 +310,13 @@ sumi_result sumi_load_piece(sumi_loader* load)
         return sumi_load_beside(load, SUMI_LOAD_ADDED_FILE);
     }
     field f;
-    piece p;
+    sumi_piece p;
     if (!read_message_field(&m, &f)) return refuse_model(load, l->position, "a field is malformed");
     const size_t at = l->position;
     l->position = m.at;
     if (f.number != 1 || f.kind != 2) return SUMI_OK;
     SUMI_TRY(parse_piece(load, &f, at, &p));
-    l->unknown_count += p.type == PIECE_UNKNOWN;
+    l->unknown_count += p.type == SUMI_PIECE_UNKNOWN;
     const size_t index = l->piece_count++;
     return is_bpe ? add_bpe_piece(load, &p, (uint32_t)index, at) : add_unigram_piece(load, &p, index);
 }

@@ -1,5 +1,6 @@
-// Text to token ids, exactly as the released tokenizers give them. Three forms are read: `tokenizer.json`; `vocab.json`
-// with `merges.txt`; SentencePiece models. The fields of the first and the last describe the pipeline:
+// Text to token ids, exactly as the released tokenizers give them. Four forms are read: `tokenizer.json`; `vocab.json`
+// with `merges.txt`; SentencePiece models; the metadata of GGUF files. The fields of all but the second describe the
+// pipeline:
 //   byte-level BPE    Qwen2 / Qwen3: NFC, regex split, byte level
 //   Gemma's BPE       U+2581 for spaces, byte fallback, BOS
 //   Unigram           XLM-R: Precompiled map, metaspace, Viterbi
@@ -52,7 +53,15 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
 sumi_result sumi_tokenizer_begin_sentencepiece(sumi_heap* heap, const sumi_tokenizer_files* files, sumi_error* error,
                                                sumi_tokenizer** out_tokenizer);
 
-// Begins to load the files that a checkpoint has found, in any of the three forms. They must stay open until loading is
+// Begins to load the tokenizer in the metadata of a GGUF file, as llama.cpp's converter writes it. The set must stay
+// open until loading is done. "tokenizer.ggml.model" gpt2 is byte-level BPE whose pipeline "tokenizer.ggml.pre" names:
+// qwen2 is known; "default" and none stand for it in files of Qwen's architectures. llama is SentencePiece's BPE (Gemma).
+// Another model or pipeline is SUMI_NOT_SUPPORTED with its name. Ids equal those of the same tokenizer's tokenizer.json
+// where that gives its added tokens no flags, which the metadata do not keep.
+sumi_result sumi_tokenizer_begin_gguf(sumi_heap* heap, const sumi_tensor_set* set, const char* path, sumi_error* error,
+                                      sumi_tokenizer** out_tokenizer);
+
+// Begins to load the files that a checkpoint has found, in any of the forms. They must stay open until loading is
 // done. SUMI_FILE_NOT_FOUND if the checkpoint has found none.
 sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* source, sumi_error* error,
                                       sumi_tokenizer** out_tokenizer);

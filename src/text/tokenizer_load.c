@@ -11,6 +11,7 @@
 //
 //     vocab.json      VOCABULARY ──> MERGES_TEXT ──┐
 //     SentencePiece   SCAN ────────> PIECES ───────┴──> ADDED_FILE ──> CONFIG <──> CONFIG_TOKENS ──> SPECIAL ──> FINISH
+//     GGUF            GGUF_TOKENS ─> GGUF_MERGES, if the model has merges ──> FINISH
 #include "text/tokenizer_loading.h"
 
 // ---- Model ----------------------------------------------------------------------------------------------------------
@@ -407,6 +408,7 @@ static sumi_result finish(sumi_loader* load)
                          load->t->path);
     }
     if (l->form == SUMI_TOKENIZER_SENTENCEPIECE) SUMI_TRY(sumi_load_finish_pieces(load));
+    if (l->form == SUMI_TOKENIZER_GGUF) SUMI_TRY(sumi_load_finish_gguf(load));
     SUMI_TRY(finish_model(load));
     SUMI_TRY(finish_added(load));
     l->phase = SUMI_LOAD_DONE;
@@ -443,6 +445,7 @@ sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tok
         return sumi_tokenizer_begin(heap, source->data, source->bytes, source->path, error, out_tokenizer);
     case SUMI_TOKENIZER_VOCABULARY: return sumi_tokenizer_begin_files(heap, &files, error, out_tokenizer);
     case SUMI_TOKENIZER_SENTENCEPIECE: return sumi_tokenizer_begin_sentencepiece(heap, &files, error, out_tokenizer);
+    case SUMI_TOKENIZER_GGUF: return sumi_tokenizer_begin_gguf(heap, source->set, source->path, error, out_tokenizer);
     case SUMI_TOKENIZER_ABSENT: break;
     }
     return sumi_checkpoint_tokenizer_missing(source, 0, "the model", error);
@@ -459,6 +462,8 @@ static sumi_result load_item(sumi_loader* load)
     case SUMI_LOAD_MERGES_TEXT: return sumi_load_merges_text(load);
     case SUMI_LOAD_SCAN: return sumi_load_scan_pieces(load);
     case SUMI_LOAD_PIECES: return sumi_load_piece(load);
+    case SUMI_LOAD_GGUF_TOKENS: return sumi_load_gguf_token(load);
+    case SUMI_LOAD_GGUF_MERGES: return sumi_load_gguf_merge(load);
     case SUMI_LOAD_ADDED_FILE: return sumi_load_added_file(load);
     case SUMI_LOAD_CONFIG: return sumi_load_config(load);
     case SUMI_LOAD_CONFIG_TOKENS: return sumi_load_config_token(load);
@@ -472,7 +477,8 @@ static sumi_result load_item(sumi_loader* load)
 static float progress(const sumi_tokenizer_loading* l)
 {
     size_t at = 0; // position in the file that is being read
-    if (l->phase == SUMI_LOAD_MERGES_TEXT || l->phase == SUMI_LOAD_SCAN || l->phase == SUMI_LOAD_PIECES) {
+    if (l->phase == SUMI_LOAD_MERGES_TEXT || l->phase == SUMI_LOAD_SCAN || l->phase == SUMI_LOAD_PIECES
+        || l->phase == SUMI_LOAD_GGUF_TOKENS || l->phase == SUMI_LOAD_GGUF_MERGES) {
         at = l->position;
     } else if (l->phase < SUMI_LOAD_FINISH) {
         at = (size_t)(l->json.at - l->json.begin);

@@ -1,6 +1,6 @@
 // The state of a tokenizer while it is loaded, and the functions that its readers share: tokenizer_load.c (phases,
 // tokenizer.json), tokenizer_files.c and sentencepiece.c (the other forms), tokenizer_pipeline.c (normalizer,
-// pre-tokenizer, post processor) and tokenizer_loader.c (failures, texts, ids, tokens, merges).
+// pre-tokenizer, post processor), gguf_tokenizer.c and tokenizer_loader.c (failures, texts, ids, tokens, merges).
 #ifndef SUMI_TEXT_TOKENIZER_LOADING_H
 #define SUMI_TEXT_TOKENIZER_LOADING_H
 #include "text/tokenizer_parts.h"
@@ -15,6 +15,8 @@ typedef enum sumi_load_phase {
     SUMI_LOAD_MERGES_TEXT,
     SUMI_LOAD_SCAN,
     SUMI_LOAD_PIECES,
+    SUMI_LOAD_GGUF_TOKENS,
+    SUMI_LOAD_GGUF_MERGES,
     SUMI_LOAD_ADDED_FILE,
     SUMI_LOAD_CONFIG,
     SUMI_LOAD_CONFIG_TOKENS,
@@ -42,6 +44,22 @@ typedef struct sumi_piece_spec {
     size_t charsmap_bytes, bos_bytes;
 } sumi_piece_spec;
 
+enum {
+    SUMI_PIECE_NORMAL = 1,
+    SUMI_PIECE_UNKNOWN,
+    SUMI_PIECE_CONTROL,
+    SUMI_PIECE_USER_DEFINED,
+    SUMI_PIECE_UNUSED,
+    SUMI_PIECE_BYTE
+};
+
+typedef struct sumi_piece {
+    const char* text;
+    size_t bytes;
+    float score;
+    uint64_t type; // SUMI_PIECE_*
+} sumi_piece;
+
 struct sumi_tokenizer_loading {
     sumi_json json, merges_json; // merges_json: reader state at merges that precede the vocabulary in the file
     sumi_load_phase phase;
@@ -49,7 +67,8 @@ struct sumi_tokenizer_loading {
     size_t expected_count, total_bytes, passed_bytes; // passed_bytes: of the files that have been read
     sumi_tokenizer_form form;
     sumi_tokenizer_files files; // main: also the tokenizer.json
-    size_t position;            // in merges.txt or the SentencePiece model, in bytes
+    const sumi_tensor_set* set; // of a GGUF file
+    size_t position;            // in merges.txt, the SentencePiece model or an array of a GGUF file, in bytes
     size_t merge_line, piece_count, unknown_count;
     sumi_piece_spec spec;
     // Members of tokenizer_config.json. has_decoder: it has added_tokens_decoder; has_bos_setting: it has
@@ -130,6 +149,16 @@ sumi_result sumi_load_beside(sumi_loader* load, sumi_load_phase phase);
 sumi_result sumi_load_scan_pieces(sumi_loader* load);
 sumi_result sumi_load_piece(sumi_loader* load);
 sumi_result sumi_load_finish_pieces(sumi_loader* load); // called after the files beside the model are read
+// Begins a BPE model that merges by score, and its pipeline.
+sumi_result sumi_load_begin_scored_bpe(sumi_loader* load);
+// Adds a piece to it; pieces that are neither normal nor bytes become added tokens. *out_existed: a piece has this text.
+sumi_result sumi_load_scored_piece(sumi_loader* load, const sumi_piece* piece, uint32_t id, bool* out_existed);
+
+// ---- gguf_tokenizer.c: each call reads one item
+
+sumi_result sumi_load_gguf_token(sumi_loader* load);
+sumi_result sumi_load_gguf_merge(sumi_loader* load);
+sumi_result sumi_load_finish_gguf(sumi_loader* load);
 
 // ---- tokenizer_pipeline.c
 

@@ -1,13 +1,28 @@
-// Any bytes as a GGUF file. What is accepted must lie inside of the file; every value of small tensors is converted.
-// Seeds: tests/golden/common/files/gguf
+// Any bytes as a GGUF file. What is accepted must lie inside of the file; every value of small tensors is converted, and
+// a tokenizer in the metadata is loaded and tried.
+// Seeds: tests/golden/common/files/gguf tests/fuzz/seeds/gguf
 #include "files/tensors.h"
-#include <stdlib.h>
+#include "tokenizer_rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 
 static void check(bool good)
 {
     if (!good) abort();
+}
+
+static void try_tokenizer(const sumi_tensor_set* set)
+{
+    static const char s_text[] = "ab  abc<e>\xE2\x96\x81 caf\xC3\xA9\n\xFF 12 aba<s>";
+    sumi_heap_init(&s_heap, NULL);
+    sumi_tokenizer* tokenizer = NULL;
+    sumi_error error = {0};
+    const sumi_result result = sumi_tokenizer_begin_gguf(&s_heap, set, "fuzz", &error, &tokenizer);
+    check((result == SUMI_OK) == (error.text[0] == '\0'));
+    if (result == SUMI_OK) tokenizer = finish(tokenizer);
+    if (tokenizer != NULL) encode(tokenizer, s_text, sizeof s_text - 1, true);
+    sumi_tokenizer_destroy(tokenizer);
+    check(s_heap.allocated_bytes == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
@@ -33,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
             free(values);
         }
     }
+    if (result == SUMI_OK) try_tokenizer(&set);
     sumi_tensor_set_close(&set);
     check(heap.allocated_bytes == 0);
     return 0;

@@ -136,6 +136,7 @@ const char* inspection_tokenizer_form(const sumi_checkpoint_tokenizer* files)
 {
     return files->form == SUMI_TOKENIZER_JSON       ? "all in one file"
          : files->form == SUMI_TOKENIZER_VOCABULARY ? "with merges.txt"
+         : files->form == SUMI_TOKENIZER_GGUF       ? "in the file's metadata"
                                                     : "SentencePiece";
 }
 
