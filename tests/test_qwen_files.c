@@ -265,6 +265,112 @@ TEST(a_vision_tower_may_lie_in_a_file_of_its_own)
     CHECK(draw_files(&desc, true, &got) && is_same(&got, edit_drawing()));
 }
 
+// The vision tower as llama.cpp's converter writes it: q, k and v apart, and the two slices in time of the first kernel.
+static void take_mmproj(bag* b, bag* from)
+{
+    static const char* const s_names[][2] = {{"visual.patch_embed.proj.", "v.patch_embd."},
+                                             {"visual.merger.ln_q.", "v.post_ln."},
+                                             {"visual.merger.mlp.", "mm."},
+                                             {"norm1.", "ln1."},
+                                             {"norm2.", "ln2."},
+                                             {"attn.proj.", "attn_out."},
+                                             {"mlp.gate_proj.", "ffn_gate."},
+                                             {"mlp.up_proj.", "ffn_up."},
+                                             {"mlp.down_proj.", "ffn_down."},
+                                             {"attn.qkv.", "attn_?."}};
+    take_text(from, "", only_vision);
+    for (size_t i = 0; i < from->count; i++) {
+        sumi_tensor t = from->tensors[i];
+        char name[192], block[192];
+        snprintf(block, sizeof block, "%s", t.name);
+        (void)sumi_replace_text(t.name, "visual.blocks.", "v.blk.", block, sizeof block);
+        bool is_named = false;
+        for (size_t k = 0; k < sizeof s_names / sizeof *s_names && !is_named; k++)
+            is_named = sumi_replace_text(block, s_names[k][0], s_names[k][1], name, sizeof name);
+        CHECK(is_named);
+        char* letter = strchr(name, '?');
+        if (letter != NULL) {
+            t.shape[0] /= 3;
+            for (size_t k = 0; k < 3; k++) {
+                *letter = "qkv"[k];
+                put(b, name, t.dtype, &t, (const char*)t.data + t.bytes / 3 * k, t.bytes / 3);
+            }
+        } else if (t.rank == 5) {
+            const size_t slice = (size_t)(t.shape[3] * t.shape[4]) * (size_t)sumi_dtype_get(t.dtype)->block_bytes,
+                         count = (size_t)(t.shape[0] * t.shape[1]);
+            CHECK_NUMBER(t.shape[2], 2);
+            sumi_tensor flat = {.rank = 4, .shape = {t.shape[0], t.shape[1], t.shape[3], t.shape[4]}};
+            char* data = malloc(slice * count);
+            for (size_t k = 0; k < 2; k++) {
+                for (size_t row = 0; row < count; row++)
+                    memcpy(data + row * slice, (const char*)t.data + (2 * row + k) * slice, slice);
+                put(b, k == 0 ? "v.patch_embd.weight" : "v.patch_embd.weight.1", t.dtype, &flat, data, slice * count);
+            }
+            free(data);
+        } else {
+            put(b, name, t.dtype, &t, t.data, t.bytes);
+        }
+    }
+}
+
+#define MMPROJ_KEYS                                                                                                    \
+    {"general.architecture", "clip", 0}, {"clip.projector_type", "qwen2.5vl_merger", 0},                               \
+        {"clip.vision.attention.head_count", NULL, 2}, {"clip.vision.n_wa_pattern", NULL, 2},                          \
+        {"clip.vision.block_count", NULL, 3},                                                                          \
+    {                                                                                                                  \
+        "clip.vision.feed_forward_length", NULL, 76                                                                    \
+    }
+
+// Its numbers count before a config.json, and there is none here.
+TEST(a_vision_tower_of_llama_cpp_draws_the_same)
+{
+    static const gguf_key s_keys[] = {MMPROJ_KEYS};
+    const size_t key_count = sizeof s_keys / sizeof *s_keys;
+    bag* b = empty_bag(0);
+    take_text(b, "", llama_text);
+    write_gguf(b, scratch("te", "qwen2.5-vl-7b-bf16.gguf"), "qwen2vl");
+    sumi_model_desc desc = edit_parts(QWEN "model-edit-2509");
+    desc.text_encoder_path = with_config("te", "text_encoder", "qwen2.5-vl-7b-bf16.gguf");
+    b = empty_bag(0);
+    take_mmproj(b, empty_bag(1));
+    write_gguf_keys(b, scratch("mmproj", "mmproj.gguf"), s_keys, key_count);
+    desc.vision_path = scratch("mmproj", "mmproj.gguf");
+    drawing got;
+    CHECK(draw_files(&desc, true, &got) && is_same(&got, edit_drawing()));
+    static const struct {
+        gguf_key key; // in place of the one with its name
+        const char* gone;
+        const char* says;
+    } s_cases[] = {{{"clip.projector_type", "qwen2vl_merger", 0}, NULL, "clip.projector_type is \"qwen2vl_merger\""},
+                   {{"clip.vision.attention.head_count", NULL, 3}, NULL, "3 heads for a width of 64"},
+                   {{"clip.vision.n_wa_pattern", NULL, 0}, NULL, "clip.vision.n_wa_pattern"},
+                   {{"clip.vision.n_wa_pattern", "x", 0}, NULL, "clip.vision.n_wa_pattern"},
+                   {{"clip.vision.block_count", NULL, 4}, NULL, "blocks.3."},
+                   {{"clip.vision.feed_forward_length", NULL, 80}, NULL, "intermediate_size is 80"},
+                   {{"clip.vision.block_count", NULL, 3}, "v.blk.1.attn_k.weight", "attn_k"},
+                   {{"clip.vision.block_count", NULL, 3}, "v.blk.0.ffn_gate.weight", "mmproj"},
+                   {{"clip.vision.block_count", NULL, 3}, "v.patch_embd.weight.1", "mmproj"}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        gguf_key keys[sizeof s_keys / sizeof *s_keys];
+        memcpy(keys, s_keys, sizeof keys);
+        for (size_t k = 0; k < key_count; k++) {
+            if (strcmp(keys[k].key, s_cases[i].key.key) == 0) keys[k] = s_cases[i].key;
+        }
+        static bag s_some;
+        s_some.count = 0;
+        for (size_t k = 0; k < b->count; k++) {
+            if (s_cases[i].gone == NULL || strcmp(b->tensors[k].name, s_cases[i].gone) != 0)
+                s_some.tensors[s_some.count++] = b->tensors[k];
+        }
+        write_gguf_keys(&s_some, scratch("mmproj", "mmproj.gguf"), keys, key_count);
+        CHECK(open_model(&desc) == NULL);
+        const bool is_named = strstr(s_message, s_cases[i].says) != NULL && strstr(s_message, "mmproj.gguf") != NULL;
+        if (!is_named) printf("  case %zu: %s\n", i, s_message);
+        CHECK(is_named);
+        s_some.count = 0;
+    }
+}
+
 TEST(all_in_one_file_draws_the_same_as_its_parts)
 {
     static rename_function* const s_texts[] = {NULL, new_text};
@@ -587,6 +693,7 @@ int main(int argc, char** argv)
     RUN(a_transformer_file_draws_the_same_behind_every_prefix);
     RUN(split_files_draw_the_same_under_old_and_new_names);
     RUN(a_vision_tower_may_lie_in_a_file_of_its_own);
+    RUN(a_vision_tower_of_llama_cpp_draws_the_same);
     RUN(all_in_one_file_draws_the_same_as_its_parts);
     RUN(a_single_file_without_a_tokenizer_says_so);
     RUN(a_mark_or_the_variant_says_that_references_have_time_zero);

@@ -292,6 +292,51 @@ TEST(rotations_are_of_few_sizes)
         CHECK(sumi_rotation_is_known(group) == (group == 4 || group == 16 || group == 64 || group == 256));
 }
 
+// Two rows of two channels, three slices of two elements: channel by channel, and in each the slices one after another.
+TEST(slices_of_a_kernel_are_put_together)
+{
+    static const float s_slices[3][8] = {
+        {0, 1, 6, 7, 12, 13, 18, 19}, {2, 3, 8, 9, 14, 15, 20, 21}, {4, 5, 10, 11, 16, 17, 22, 23}};
+    static const unsigned char s_blocks[128];
+    static const char* const s_names[] = {"k.0", "k.1", "k.2"};
+    const sumi_kernel_slices slices = {"k", s_names, 3, 2, 2, 2};
+    static const struct {
+        sumi_dtype dtype; // of the last slice
+        int64_t cols;
+        sumi_result result;
+        const char* says;
+    } s_cases[] = {{SUMI_DTYPE_F32, 4, SUMI_OK, ""},
+                   {SUMI_DTYPE_F16, 4, SUMI_NOT_SUPPORTED, "k.2 is a slice of a kernel in the type F16"},
+                   {SUMI_DTYPE_F32, 2, SUMI_TENSOR_MISMATCH, "[2, 4]"},
+                   {SUMI_DTYPE_NONE, 4, SUMI_TENSOR_MISSING, "k.2"}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        bound b;
+        bound_begin(&b, "");
+        for (size_t t = 0; t < 2; t++) add(&b, s_names[t], SUMI_DTYPE_F32, 2, 4, s_slices[t]);
+        if (s_cases[i].dtype != SUMI_DTYPE_NONE) add(&b, "k.2", s_cases[i].dtype, 2, s_cases[i].cols, s_slices[2]);
+        sumi_weight weight;
+        sumi_bind_kernel_slices(&b.binder, &weight, &slices);
+        CHECK_NUMBER(b.binder.result, s_cases[i].result);
+        CHECK(strstr(b.error.text, s_cases[i].says) != NULL);
+        if (b.binder.result == SUMI_OK) {
+            float values[24];
+            CHECK(weight.rows == 2 && weight.cols == 12 && b.list.count == 1);
+            sumi_weight_to_float(&weight, 0, 2, values, 12);
+            for (int32_t k = 0; k < 24; k++) CHECK(values[k] == (float)k);
+        }
+        bound_end(&b);
+    }
+    bound b; // a block of a quantised type crosses slices
+    bound_begin(&b, "");
+    add(&b, "k.0", SUMI_DTYPE_Q8_0, 2, 32, s_blocks);
+    sumi_weight weight;
+    sumi_bind_kernel_slices(&b.binder, &weight, &(sumi_kernel_slices){"k", s_names, 1, 2, 2, 16});
+    CHECK_NUMBER(b.binder.result, SUMI_NOT_SUPPORTED);
+    CHECK(strstr(b.error.text, "Q8_0") != NULL);
+    bound_end(&b);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -305,6 +350,7 @@ int main(int argc, char** argv)
     RUN(renamed_weights_are_refused_by_the_name_of_the_program);
     RUN(codes_of_four_bits_are_for_matrices);
     RUN(rotations_are_of_few_sizes);
+    RUN(slices_of_a_kernel_are_put_together);
     CHECK_NUMBER(s_heap.allocated_bytes, 0);
     TEST_END();
 }

@@ -1,8 +1,10 @@
 #include "models/qwen_vision.h"
 #include "base/assert.h"
+#include "files/json.h"
 #include "models/config.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NORM_EPS 1e-6f // no config gives it
 #define ROPE_THETA 10000.0
@@ -13,6 +15,7 @@
 typedef struct file_values {
     int32_t depth, width, hidden, out_width, channels, heads, patch, frames, merge, window;
     int32_t full_blocks[SUMI_QWEN_VISION_MAX_BLOCKS], full_block_count;
+    int32_t full_every; // of GGUF files, in place of full_blocks: blocks full_every - 1, 2 full_every - 1, ...
     int32_t processor_patch, processor_frames, processor_merge;
     int32_t min_pixels, max_pixels, shortest, longest;
     double mean[3], deviation[3], rescale;
@@ -82,6 +85,51 @@ static void read_configs(file_values* t, sumi_binder* b, const sumi_module_confi
     }
 }
 
+// A number of llama.cpp's files. Unchanged if there is none; -1 if it cannot be a size.
+static void read_vision_number(const sumi_component* component, const char* key, int32_t* into)
+{
+    const char* text = sumi_metadata_find(component->set, key);
+    sumi_json json;
+    if (text == NULL) return;
+    sumi_json_begin(&json, text, strlen(text), NULL);
+    const double value = sumi_json_number(&json);
+    *into = sumi_json_end(&json) == SUMI_OK && value >= 0 && value <= 1e9 ? (int32_t)value : -1;
+}
+
+// A GGUF file describes its own tensors, so its numbers count before a config.json that lies elsewhere. Its mean and
+// deviation are the processor's.
+static void read_vision_metadata(file_values* t, sumi_binder* b)
+{
+    const sumi_component* component = b->component;
+    const char* projector = sumi_metadata_find(component->set, "clip.vision.projector_type");
+    if (projector == NULL) projector = sumi_metadata_find(component->set, "clip.projector_type");
+    if (projector != NULL && strcmp(projector, "qwen2.5vl_merger") != 0) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: clip.projector_type is \"%.60s\"; the vision tower of Qwen2.5-VL, \"qwen2.5vl_merger\", is "
+                       "needed: give its mmproj file, or its safetensors files, as vision_path",
+                       component->path, projector);
+        return;
+    }
+    const struct {
+        const char* key;
+        int32_t* into;
+    } numbers[] = {{"clip.vision.block_count", &t->depth},          {"clip.vision.embedding_length", &t->width},
+                   {"clip.vision.feed_forward_length", &t->hidden}, {"clip.vision.projection_dim", &t->out_width},
+                   {"clip.vision.attention.head_count", &t->heads}, {"clip.vision.patch_size", &t->patch},
+                   {"clip.vision.spatial_merge_size", &t->merge},   {"clip.vision.window_size", &t->window},
+                   {"clip.vision.n_wa_pattern", &t->full_every}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        read_vision_number(component, numbers[i].key, numbers[i].into);
+    const bool has_pattern = sumi_metadata_find(component->set, "clip.vision.n_wa_pattern") != NULL;
+    if (has_pattern && t->full_every < 1) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: clip.vision.n_wa_pattern, which says how many blocks attend to the whole picture, is not a "
+                       "number from 1 on; download the file again",
+                       component->path);
+    }
+    if (has_pattern) t->full_block_count = 0;
+}
+
 // Whether the processor's file describes the processing that this code does. Members that are missing do not matter.
 static bool is_known_processor(const file_values* t, const sumi_qwen_vision* model)
 {
@@ -96,6 +144,38 @@ static bool contradicts(int32_t config_size, int32_t size) { return config_size 
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
+// llama.cpp's names: "v.blk.3.attn_out.weight" for "blocks.3.attn.proj.weight".
+static bool vision_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+{
+    static const char* const s_whole[][2] = {
+        {"patch_embed.proj.", "v.patch_embd."}, {"merger.ln_q.", "v.post_ln."}, {"merger.mlp.", "mm."}};
+    static const char* const s_modules[][2] = {{"norm1.", "ln1."},
+                                               {"norm2.", "ln2."},
+                                               {"attn.proj.", "attn_out."},
+                                               {"attn.q.", "attn_q."},
+                                               {"attn.k.", "attn_k."},
+                                               {"attn.v.", "attn_v."},
+                                               {"mlp.gate_proj.", "ffn_gate."},
+                                               {"mlp.up_proj.", "ffn_up."},
+                                               {"mlp.down_proj.", "ffn_down."}};
+    (void)context;
+    if (which != 0) return false;
+    for (size_t i = 0; i < sizeof s_whole / sizeof *s_whole; i++) {
+        if (sumi_replace_text(canonical, s_whole[i][0], s_whole[i][1], out, out_bytes)) return true;
+    }
+    char block[SUMI_NAME_BYTES];
+    if (!sumi_replace_text(canonical, "blocks.", "v.blk.", block, sizeof block)) return false;
+    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
+        if (sumi_replace_text(block, s_modules[i][0], s_modules[i][1], out, out_bytes)) return true;
+    }
+    return false;
+}
+
+static bool is_from_llama_cpp(const sumi_binder* b)
+{
+    return sumi_component_find(b->component, "v.patch_embd.weight") != NULL;
+}
+
 static const char* vision_name_in(char* out, int32_t block, const char* suffix)
 {
     snprintf(out, SUMI_NAME_BYTES, "blocks.%d.%s", (int)block, suffix);
@@ -108,7 +188,18 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
     const int32_t width = model->width, hidden = model->hidden, padding = (8 - hidden % 8) % 8;
     char n[3][SUMI_NAME_BYTES];
     sumi_bind_vector(b, &w->norm1, vision_name_in(n[0], index, "norm1.weight"), width);
-    sumi_bind_linear(b, &w->qkv, &w->qkv_bias, vision_name_in(n[0], index, "attn.qkv"), 3 * width, width);
+    if (is_from_llama_cpp(b)) {
+        const char* const parts[] = {vision_name_in(n[0], index, "attn.q"), vision_name_in(n[1], index, "attn.k"),
+                                     vision_name_in(n[2], index, "attn.v")};
+        const int32_t part_rows[] = {width, width, width};
+        char label[2][SUMI_NAME_BYTES];
+        sumi_module_stack qkv = {vision_name_in(label[0], index, "attn.qkv"), parts, part_rows, 3};
+        sumi_bind_stack(b, &w->qkv, &qkv, width);
+        qkv.label = vision_name_in(label[1], index, "attn.qkv.bias");
+        sumi_bind_stacked_bias(b, &w->qkv_bias, &qkv);
+    } else {
+        sumi_bind_linear(b, &w->qkv, &w->qkv_bias, vision_name_in(n[0], index, "attn.qkv"), 3 * width, width);
+    }
     sumi_bind_linear(b, &w->out, &w->out_bias, vision_name_in(n[0], index, "attn.proj"), width, width);
     sumi_bind_vector(b, &w->norm2, vision_name_in(n[0], index, "norm2.weight"), width);
     // Gate and up have 3420 rows, but a GPU's products read and write 8 at once. Rows of zeros are added up to a
@@ -131,9 +222,11 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_valu
 {
     static const char s_patch_embed[] = "patch_embed.proj.weight", s_merger[] = "merger.mlp.0.weight";
     model->width = sumi_bind_size(b, s_patch_embed, 0);
-    const int32_t channels = sumi_bind_size(b, s_patch_embed, 1), across = sumi_bind_size(b, s_patch_embed, 4);
-    model->frames = sumi_bind_size(b, s_patch_embed, 2);
-    model->patch = sumi_bind_size(b, s_patch_embed, 3);
+    const bool is_sliced = is_from_llama_cpp(b); // the kernel's two slices in time are tensors of their own
+    const int32_t channels = sumi_bind_size(b, s_patch_embed, 1);
+    const int32_t across = sumi_bind_size(b, s_patch_embed, is_sliced ? 3 : 4);
+    model->frames = is_sliced ? 2 : sumi_bind_size(b, s_patch_embed, 2);
+    model->patch = sumi_bind_size(b, s_patch_embed, is_sliced ? 2 : 3);
     model->hidden = sumi_bind_size(b, "blocks.0.mlp.gate_proj.weight", 0);
     const int32_t merged = sumi_bind_size(b, s_merger, 1);
     model->out_width = sumi_bind_size(b, "merger.mlp.2.weight", 0);
@@ -152,7 +245,7 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_valu
     } else if (model->heads < 1 || model->width % model->heads != 0 || model->width / model->heads % 4 != 0
                || model->window < 1) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
-                       "%s: the vision tower's config.json says %d heads for a width of %d and windows of %d pixels; "
+                       "%s: the vision tower has %d heads for a width of %d and windows of %d pixels; "
                        "heads of a multiple of 4 channels and windows of a cell at least are supported",
                        b->component->path, (int)model->heads, (int)model->width, (int)t->window);
     }
@@ -163,7 +256,8 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_valu
 
 static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const file_values* t, const char* config_path)
 {
-    const int32_t stored_blocks = sumi_bind_count(b, "blocks."), count = t->depth != 0 ? t->depth : stored_blocks;
+    const int32_t stored_blocks = sumi_bind_count(b, is_from_llama_cpp(b) ? "v.blk." : "blocks.");
+    const int32_t count = t->depth != 0 ? t->depth : stored_blocks;
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name
     if (t->depth > 0 && stored_blocks > t->depth)
         sumi_bind_check(b, config_path, "vision_config.depth", count, stored_blocks);
@@ -187,20 +281,41 @@ static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const file_valu
         }
         model->blocks[t->full_blocks[i]].attends_to_all = true;
     }
+    for (int32_t i = t->full_every - 1; i >= 0 && i < count; i += t->full_every) model->blocks[i].attends_to_all = true;
     for (int32_t i = 0; i < count; i++) bind_vision_block(model, b, i);
+}
+
+static void bind_patch_embed(sumi_qwen_vision* model, sumi_binder* b)
+{
+    static const char* const s_slices[] = {"patch_embed.proj.weight", "patch_embed.proj.weight.1"};
+    const int32_t area = model->patch * model->patch;
+    if (is_from_llama_cpp(b)) {
+        sumi_bind_kernel_slices(b, &model->patch_embed,
+                                &(sumi_kernel_slices){.label = "patch_embed.proj",
+                                                      .names = s_slices,
+                                                      .count = model->frames,
+                                                      .rows = model->width,
+                                                      .channels = 3,
+                                                      .area = area});
+    } else {
+        sumi_bind_matrix(b, &model->patch_embed, "patch_embed.proj", model->width, 3 * model->frames * area);
+    }
 }
 
 static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_binder* b,
                                      const sumi_module_config* config, const sumi_module_config* processor)
 {
     sumi_qwen_vision* model = memory;
+    const char* numbers_path = is_from_llama_cpp(b) ? b->component->path : config->path;
     file_values t = {0};
     model->merge = 1;
+    b->alias = vision_alias;
     take_settings(&t, settings);
     read_configs(&t, b, config, processor);
+    read_vision_metadata(&t, b);
     if (b->result != SUMI_OK) return b->result;
     choose_areas(&t, settings);
-    read_shapes(model, b, &t, config->path);
+    read_shapes(model, b, &t, numbers_path);
     if (b->result != SUMI_OK) return b->result;
     const int32_t cell = model->patch * model->merge;
     if (!is_known_processor(&t, model) || t.min_pixels < 1 || t.max_pixels < cell * cell
@@ -220,10 +335,9 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
         model->mean[c] = (float)t.mean[c];
         model->deviation[c] = (float)t.deviation[c];
     }
-    bind_blocks(model, b, &t, config->path);
+    bind_blocks(model, b, &t, numbers_path);
     const int32_t width = model->width, merged = model->merge * model->merge * width;
-    sumi_bind_matrix(b, &model->patch_embed, "patch_embed.proj", width,
-                     3 * model->frames * model->patch * model->patch);
+    bind_patch_embed(model, b);
     sumi_bind_vector(b, &model->merger_norm, "merger.ln_q.weight", width);
     sumi_bind_linear(b, &model->merger_in, &model->merger_in_bias, "merger.mlp.0", merged, merged);
     sumi_bind_linear(b, &model->merger_out, &model->merger_out_bias, "merger.mlp.2", model->out_width, merged);

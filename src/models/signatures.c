@@ -59,8 +59,8 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
 #define WHY_LAYERED_VAE "this is the VAE of Qwen-Image-Layered, with four channels per pixel; use the VAE of Qwen-Image"
 #define WHY_CONTROL "this is a ControlNet for Qwen-Image, not the model itself; give the model's transformer"
 #define WHY_MMPROJ                                                                                                     \
-    "this is a vision tower as llama.cpp stores it (mmproj), which is not supported; give the text encoder's "         \
-    "safetensors file, which holds the tower too, as vision_path"
+    "this is the vision tower of another model as llama.cpp stores it (mmproj); give the mmproj file of Qwen2.5-VL, "  \
+    "or its safetensors files, as vision_path"
 #define WHY_LUMINA "this is Lumina-Image 2, which is not supported; its relatives Z-Image and NewBie-image are"
 #define WHY_UNET                                                                                                       \
     "this is a U-Net as Stable Diffusion and SDXL have, which is not supported; this library runs diffusion "          \
@@ -120,11 +120,12 @@ static const sumi_signature s_signatures[] = {
 
     // ---- vision towers
     VISION("qwen2.5-vl-vision", "merger.ln_q.weight", "patch_embed.proj.weight"),
+    VISION("qwen2.5-vl-vision", "v.patch_embd.weight.1", "v.blk.0.ffn_gate.weight", "v.post_ln.weight", "mm.2.weight"),
     {.component = SUMI_COMPONENT_VISION,
-     .network = "qwen2.5-vl-mmproj",
+     .network = "mmproj",
      .prefixes = s_vision,
      .refusal = WHY_MMPROJ,
-     .tensors = {"v.patch_embd.weight", "v.post_ln.weight", "mm.0.weight", "mm.2.weight"}},
+     .tensors = {"v.patch_embd.weight", "v.blk.0.ln1.weight"}},
 
     // ---- VAEs; the causal ones have one more dimension. Wan's names of the same network come second
     VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv_in.weight"),

@@ -462,6 +462,55 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
     add_weight(binder, weight, module);
 }
 
+void sumi_bind_kernel_slices(sumi_binder* binder, sumi_weight* weight, const sumi_kernel_slices* slices)
+{
+    const int32_t count = slices->count, channels = slices->channels, area = slices->area;
+    const int64_t cols = (int64_t)channels * count * area;
+    memset(weight, 0, sizeof *weight);
+    unsigned char* kernel = NULL;
+    size_t slice_bytes = 0; // of one channel
+    for (int32_t t = 0; t < count && binder->result == SUMI_OK; t++) {
+        sumi_stacked_tensor slice;
+        const sumi_tensor* tensor = sumi_bind_need(binder, slices->names[t]);
+        if (tensor == NULL || !set_stacked_tensor(binder, &slice, tensor, slices->rows)) return;
+        int64_t have_rows, have_cols;
+        if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != slices->rows
+            || have_cols != (int64_t)channels * area) {
+            char required_shape[64];
+            snprintf(required_shape, sizeof required_shape, "[%d, %d]", (int)slices->rows, (int)(channels * area));
+            refuse_shape(binder, tensor, required_shape);
+            return;
+        }
+        if (!sumi_stacked_tensor_is_plain(&slice) || slice.scale != 1.0f || sumi_dtype_get(slice.dtype)->block != 1
+            || (t > 0 && slice.dtype != weight->tensors[0].dtype)) {
+            sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                           "%s: tensor %s is a slice of a kernel in the type %s; use a file with all slices in one "
+                           "floating point type",
+                           binder->component->path, tensor->name, sumi_dtype_get(slice.dtype)->name);
+            return;
+        }
+        if (t == 0) {
+            slice_bytes = (size_t)sumi_dtype_bytes(slice.dtype, (uint64_t)area);
+            const size_t bytes = (size_t)slices->rows * (size_t)channels * (size_t)count * slice_bytes;
+            kernel = sumi_weight_list_reserve(binder->list, bytes);
+            if (kernel == NULL) {
+                binder->result = sumi_out_of_memory(binder->error, bytes, "a kernel's slices");
+                return;
+            }
+            weight->tensors[0] =
+                (sumi_stacked_tensor){.data = kernel, .dtype = slice.dtype, .rows = slices->rows, .scale = 1.0f};
+        }
+        for (size_t i = 0; i < (size_t)slices->rows * (size_t)channels; i++) {
+            memcpy(kernel + (i * (size_t)count + (size_t)t) * slice_bytes,
+                   (const unsigned char*)slice.data + i * slice_bytes, slice_bytes);
+        }
+    }
+    weight->rows = slices->rows;
+    weight->cols = (int32_t)cols;
+    weight->tensor_count = 1;
+    if (binder->result == SUMI_OK) add_weight(binder, weight, slices->label);
+}
+
 // The tensor `name` of `cols` elements, all of whose dimensions but one are 1; NULL after a failure.
 static const sumi_tensor* need_vector(sumi_binder* binder, const char* name, int32_t cols)
 {

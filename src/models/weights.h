@@ -78,6 +78,14 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
 // zeros. For a single frame it is the convolution of the picture with the last slice in time. Only that slice is bound,
 // in place.
 void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, sumi_conv_size size);
+// Binds a kernel [rows, channels, time, height, width] whose slices in time are tensors [rows, channels, height, width]
+// of their own, in a type without blocks, all of the same type. Copies them in the order of the kernel.
+typedef struct sumi_kernel_slices {
+    const char* label;
+    const char* const* names;            // canonical tensor names, one per slice
+    int32_t count, rows, channels, area; // area: height times width
+} sumi_kernel_slices;
+void sumi_bind_kernel_slices(sumi_binder* binder, sumi_weight* weight, const sumi_kernel_slices* slices);
 // Binds a tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n]
 // and [n, 1, 1] are accepted. `name` is the whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
