@@ -160,6 +160,7 @@ static inline uint32_t gguf_type(sumi_dtype dtype)
     case SUMI_DTYPE_Q8_0: return 8;
     case SUMI_DTYPE_Q4_K: return 12;
     case SUMI_DTYPE_IQ4_NL: return 20;
+    case SUMI_DTYPE_IQ3_S: return 21;
     case SUMI_DTYPE_BF16: return 30;
     default: CHECK(!"a type that these files have"); return 0;
     }

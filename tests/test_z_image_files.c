@@ -109,6 +109,40 @@ TEST(gguf_files_draw_what_their_values_do)
     }
 }
 
+// Only tensors that the model uses must be of a type that is read.
+TEST(gguf_types_that_are_not_read_are_refused_where_they_are_used)
+{
+    static const char s_used[] = "layers.1.attention.to_out.0.weight";
+    static const unsigned char s_block[110];
+    const sumi_tensor shape = {.rank = 1, .shape = {256}};
+    bag *b = take_part(TRANSFORMER), *twin = empty_bag(1);
+    s_matrix_dtype = SUMI_DTYPE_F32;
+    convert(b, gguf_choice, twin, "");
+    put(b, "mtp.layers.0.weight", SUMI_DTYPE_IQ3_S, &shape, s_block, sizeof s_block);
+    write_gguf(b, scratch("stored", "model.gguf"), "lumina2");
+    write_tensors(twin, scratch("stored", "twin.safetensors"), NULL);
+    check_stored(TRANSFORMER, "model.gguf", "a file with an unused tensor", 0.0);
+    sumi_tensor* used = NULL;
+    for (size_t i = 0; i < b->count && used == NULL; i++)
+        used = strstr(b->tensors[i].name, s_used) != NULL ? &b->tensors[i] : NULL;
+    CHECK(used != NULL && used->bytes >= sizeof s_block);
+    if (used == NULL) return;
+    *used = (sumi_tensor){.name = used->name,
+                          .dtype = SUMI_DTYPE_IQ3_S,
+                          .rank = 2,
+                          .shape = {1, 256},
+                          .data = used->data,
+                          .bytes = sizeof s_block};
+    write_gguf(b, scratch("stored", "model.gguf"), "lumina2");
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = MODEL;
+    desc.transformer_path = scratch("stored", "model.gguf");
+    CHECK(open_model(&desc) == NULL);
+    CHECK_NUMBER(s_result, SUMI_NOT_SUPPORTED);
+    if (strstr(s_message, "IQ3_S") == NULL) printf("  %s\n", s_message);
+    CHECK(strstr(s_message, s_used) != NULL && strstr(s_message, "IQ3_S") != NULL && strstr(s_message, "Q4_K") != NULL);
+}
+
 // ---- Formats that are decoded ---------------------------------------------------------------------------------------
 
 static bool has_rows_of_16(const sumi_tensor* t) { return is_linear(t) && t->shape[1] % 16 == 0; }
@@ -443,6 +477,7 @@ int main(int argc, char** argv)
     sumi_engine_desc desc = host_desc(&s_files_host);
     if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
     RUN(gguf_files_draw_what_their_values_do);
+    RUN(gguf_types_that_are_not_read_are_refused_where_they_are_used);
     RUN(formats_of_four_bits_draw_what_their_values_do);
     RUN(what_is_not_known_beside_a_quantised_weight_is_refused);
     RUN(gguf_text_encoders_bring_their_numbers);

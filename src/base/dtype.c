@@ -41,6 +41,19 @@ static const sumi_dtype_info s_dtypes[SUMI_DTYPE_COUNT] = {
     [SUMI_DTYPE_F4] = {"F4", 2, 1},
     [SUMI_DTYPE_C64] = {"C64", 1, 8},
     [SUMI_DTYPE_UNKNOWN] = {"UNKNOWN", 1, 1},
+    [SUMI_DTYPE_Q8_1] = {"Q8_1", 32, 36},
+    [SUMI_DTYPE_Q8_K] = {"Q8_K", 256, 292},
+    [SUMI_DTYPE_IQ2_XXS] = {"IQ2_XXS", 256, 66},
+    [SUMI_DTYPE_IQ2_XS] = {"IQ2_XS", 256, 74},
+    [SUMI_DTYPE_IQ3_XXS] = {"IQ3_XXS", 256, 98},
+    [SUMI_DTYPE_IQ1_S] = {"IQ1_S", 256, 50},
+    [SUMI_DTYPE_IQ3_S] = {"IQ3_S", 256, 110},
+    [SUMI_DTYPE_IQ2_S] = {"IQ2_S", 256, 82},
+    [SUMI_DTYPE_IQ1_M] = {"IQ1_M", 256, 56},
+    [SUMI_DTYPE_TQ1_0] = {"TQ1_0", 256, 54},
+    [SUMI_DTYPE_TQ2_0] = {"TQ2_0", 256, 66},
+    [SUMI_DTYPE_MXFP4] = {"MXFP4", 32, 17},
+    [SUMI_DTYPE_NVFP4] = {"NVFP4", 64, 36},
     [SUMI_DTYPE_CODES4] = {"CODES4", 2, 1},
     [SUMI_DTYPE_Q4_0] = {"Q4_0", 32, 18},
     [SUMI_DTYPE_Q4_1] = {"Q4_1", 32, 20},
@@ -71,8 +84,10 @@ uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count)
 bool sumi_dtype_is_number(sumi_dtype dtype)
 {
     return (unsigned)dtype < SUMI_DTYPE_COUNT && dtype != SUMI_DTYPE_NONE
-        && (dtype < SUMI_DTYPE_F8_E4M3FNUZ || dtype > SUMI_DTYPE_UNKNOWN);
+        && (dtype < SUMI_DTYPE_F8_E4M3FNUZ || dtype >= SUMI_DTYPE_CODES4);
 }
+
+bool sumi_dtype_is_foreign_block(sumi_dtype dtype) { return dtype > SUMI_DTYPE_UNKNOWN && dtype < SUMI_DTYPE_CODES4; }
 
 // ---- One value ------------------------------------------------------------------------------------------------------
 
@@ -477,6 +492,19 @@ void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size
     case SUMI_DTYPE_F4:
     case SUMI_DTYPE_C64:
     case SUMI_DTYPE_UNKNOWN:
+    case SUMI_DTYPE_Q8_1:
+    case SUMI_DTYPE_Q8_K:
+    case SUMI_DTYPE_IQ2_XXS:
+    case SUMI_DTYPE_IQ2_XS:
+    case SUMI_DTYPE_IQ3_XXS:
+    case SUMI_DTYPE_IQ1_S:
+    case SUMI_DTYPE_IQ3_S:
+    case SUMI_DTYPE_IQ2_S:
+    case SUMI_DTYPE_IQ1_M:
+    case SUMI_DTYPE_TQ1_0:
+    case SUMI_DTYPE_TQ2_0:
+    case SUMI_DTYPE_MXFP4:
+    case SUMI_DTYPE_NVFP4:
     case SUMI_DTYPE_NONE:
     case SUMI_DTYPE_COUNT: break;
     }

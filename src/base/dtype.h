@@ -32,6 +32,20 @@ typedef enum sumi_dtype {
     SUMI_DTYPE_F4,
     SUMI_DTYPE_C64,
     SUMI_DTYPE_UNKNOWN, // a name that safetensors may get later; a tensor's bytes say its size
+    // types of GGUF that only have a known size
+    SUMI_DTYPE_Q8_1,
+    SUMI_DTYPE_Q8_K,
+    SUMI_DTYPE_IQ2_XXS,
+    SUMI_DTYPE_IQ2_XS,
+    SUMI_DTYPE_IQ3_XXS,
+    SUMI_DTYPE_IQ1_S,
+    SUMI_DTYPE_IQ3_S,
+    SUMI_DTYPE_IQ2_S,
+    SUMI_DTYPE_IQ1_M,
+    SUMI_DTYPE_TQ1_0,
+    SUMI_DTYPE_TQ2_0,
+    SUMI_DTYPE_MXFP4,
+    SUMI_DTYPE_NVFP4,
     // Pairs of 4-bit codes, the first in the low bits. What a code means is beside the weight (base/decoding.h); as
     // numbers they are 0 to 15. No file has this type.
     SUMI_DTYPE_CODES4,
@@ -59,9 +73,11 @@ const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype); // never NULL; block is
 
 // Returns the bytes of `count` elements. count must be a multiple of the block, which the file readers check.
 uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count);
-// True for the types that sumi_dtype_to_float accepts: every block type, the integers (by value), and the floating types
-// but those that only have a known size.
+// True for the types that sumi_dtype_to_float accepts: the block types, the integers (by value), and the floating types,
+// but not those that only have a known size.
 bool sumi_dtype_is_number(sumi_dtype dtype);
+// True for the types of GGUF that only have a known size.
+bool sumi_dtype_is_foreign_block(sumi_dtype dtype);
 // Converts count elements to float. Exact up to float's precision for every type. The source needs no alignment. For
 // block types count is a multiple of the block.
 void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size_t count);

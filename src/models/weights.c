@@ -236,8 +236,10 @@ static bool set_matrix_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked,
     if (!find_scaling(binder, tensor, &scaling)) return false;
     if (!is_weight_type(tensor->dtype, &scaling)) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
-                       "%s: tensor %s has the type %s, which is not a supported way to store weights",
-                       binder->component->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
+                       "%s: tensor %s has the type %s, which is not a supported way to store weights%s",
+                       binder->component->path, tensor->name, sumi_dtype_get(tensor->dtype)->name,
+                       sumi_dtype_is_foreign_block(tensor->dtype) ? "; use a file of Q3_K, Q4_K, Q5_K, Q6_K or Q8_0"
+                                                                  : "");
         return false;
     }
     if ((scaling.row_scales != NULL || scaling.has_decoding) && tensor->shape[0] != rows) {

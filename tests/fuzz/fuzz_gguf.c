@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
         uint64_t count = 1;
         for (int32_t k = 0; k < t->rank; k++) count *= (uint64_t)t->shape[k];
         check(sumi_dtype_bytes(t->dtype, count) == t->bytes);
-        if (t->bytes > 0 && count <= 4096) {
+        if (t->bytes > 0 && count <= 4096 && sumi_dtype_is_number(t->dtype)) {
             float* values = malloc((size_t)count * sizeof *values);
             sumi_dtype_to_float(t->dtype, t->data, values, (size_t)count);
             free(values);
