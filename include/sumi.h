@@ -1078,6 +1078,9 @@ typedef struct sumi_prompt_desc {
     int32_t reference_count;
     int32_t priority; // higher first
     void* user_data;  // returned in sumi_job_status and passed to the engine's completion
+    // Adapters whose layers of text encoders change the features; others have no effect. See "Adapters".
+    const sumi_lora_use* loras;
+    int32_t lora_count; // 0..16
 } sumi_prompt_desc;
 
 // Returns a desc for this model, everything else zero.
@@ -1104,13 +1107,16 @@ typedef struct sumi_prompt_info {
     int32_t encoder_count;           // text encoders of the prompt's model: 1, or 2 in some families
     sumi_prompt_encoder encoders[4]; // in the order of the model's text encoders; zero after the last one
     int32_t reference_count;         // reference images that the prompt was encoded with and keeps
+    // The adapters that changed the features: "NAME:TEXT_SCALE, NAME:TEXT_SCALE", with the last part of their paths; ""
+    // if there were none. Valid while the prompt lives. It is for people to read: sumi does not compare it.
+    const char* adapters;
 } sumi_prompt_info;
-// Returns the features of every text encoder, and the number of references; all zero for NULL.
+// Returns the features of every text encoder, the number of references and the adapters; all zero for NULL.
 SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
-// Writes a prompt as bytes, for a game to ship: the features of every text encoder and the references, in safetensors
-// format, portable between machines. Returns the number of bytes needed, and writes them if `capacity` (bytes)
-// suffices; `into` may be NULL with capacity 0. Returns 0 for NULL. This version and later ones can read the bytes, and
-// version 0.1 too if the family has one text encoder.
+// Writes a prompt as bytes, for a game to ship: the features of every text encoder, the references and the names of
+// the adapters, in safetensors format, portable between machines. Returns the number of bytes needed, and writes
+// them if `capacity` (bytes) suffices; `into` may be NULL with capacity 0. Returns 0 for NULL. This version and
+// later ones can read the bytes, and version 0.1 too if the family has one text encoder.
 SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity);
 // Makes a prompt from bytes that version 0.1 or a later one saved, at once, for a model of the same family and feature
 // widths. The host program ends it with sumi_prompt_release. Failures: SUMI_FILE_MALFORMED, SUMI_FILE_TRUNCATED;
@@ -1136,10 +1142,15 @@ SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 //
 // alpha is a tensor of the file or a number in its header. For adapter_model.safetensors of PEFT it may be in
 // adapter_config.json beside it (lora_alpha, use_rslora, alpha_pattern, rank_pattern); otherwise alpha / rank is 1.
-// Every key must match a layer of the model, and no layer may be changed in two ways. If a file also has layers of text
-// encoders, these are left out, and the log warns; a file with nothing else is refused. A job applies its adapters
-// without touching or reloading the model. The changes of several adapters add up. An adapter works only with the model
-// that it was read for. A value that is NaN or infinite is refused.
+// Every key must match a layer of the model, and no layer may be changed in two ways. A job applies its adapters
+// without touching or reloading the model. The changes of several adapters add up. An adapter works only with the
+// model that it was read for. A value that is NaN or infinite is refused.
+//
+// A file may have layers of the model's text encoders too, or only these: text_encoder., lora_te_, lora_te1_,
+// lora_te2_, text_encoders.NAME.transformer. An image job encodes its texts with them. It does not encode an encoded
+// prompt again, so give sumi_prompt_desc the same adapters. Embeddings of text encoders do not change, and neither
+// does the vision tower; textual inversions (bundle_emb) are refused. If the model was opened without its text
+// encoder these layers are left out, and the log warns; a file with nothing else is refused.
 typedef struct sumi_lora_desc {
     uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;
@@ -1157,11 +1168,14 @@ SUMI_API sumi_lora_desc sumi_lora_defaults(sumi_model* model);
 SUMI_API sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job);
 // Frees the job and returns the adapter, which the host program ends with sumi_lora_release. Fails as sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora);
-// Cancels the jobs that use the adapter and frees it. Accepts NULL. Blocks until the running slice has ended.
+// Cancels the image and prompt jobs that use the adapter and frees it. Accepts NULL. Blocks until the running slice has
+// ended.
 SUMI_API void sumi_lora_release(sumi_lora* lora);
 struct sumi_lora_use {
     const sumi_lora* lora;
-    float scale; // 1: as trained. 0: as if it were not listed. May be negative
+    float scale;       // 1: as trained. 0: no effect. May be negative
+    float text_scale;  // the same for its layers of text encoders. 0: as `scale`
+    bool without_text; // leaves its layers of text encoders out
 };
 
 // ---- References -----------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ static inline void note(outcome* o, sumi_engine* engine, sumi_job job)
 
 static inline void draw_picture(const family* f, sumi_model* model, sumi_lora* lora, outcome* o)
 {
-    const sumi_lora_use use = {lora, 1.0f};
+    const sumi_lora_use use = {.lora = lora, .scale = 1.0f};
     const sumi_image_item item = {.text = "cat", .seed = 3};
     sumi_image_desc desc = small_image(model, &item);
     desc.guidance.scale = sumi_model_get_info(model).guidance_off;

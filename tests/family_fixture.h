@@ -46,7 +46,7 @@ static inline void check_adapters(sumi_engine* engine, sumi_image_desc desc, con
     CHECK(count <= MOST_ADAPTERS && bare != 0);
     for (int i = 0; i < count && i < MOST_ADAPTERS; i++) {
         sumi_lora* lora = read_lora_at(engine, desc.model, paths[i]);
-        sumi_lora_use use = {lora, 1.0f};
+        sumi_lora_use use = {.lora = lora, .scale = 1.0f};
         desc.loras = &use;
         desc.lora_count = lora != NULL;
         seen[i + 1] = draw_hash(engine, &desc);

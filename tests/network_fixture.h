@@ -93,7 +93,7 @@ typedef struct job {
     sumi_solver_row rows[64];
     float times[64];
     bool guided[64];
-    const int32_t (*ids)[512];
+    const int32_t (*ids)[512], (*second_ids)[512]; // second_ids: for the second text encoder
     const float* noise;
     const uint8_t* pixels;
     const float* mask;
@@ -119,10 +119,14 @@ static inline float* run_job(const sumi_network* network, const job* j, uint32_t
     if (result == SUMI_OK) result = f->reserve(s_runner, &plan, error);
     if (result == SUMI_OK) {
         f->start(s_runner, &plan);
-        for (int32_t i = 0; i < j->r.prompt_count; i++)
-            if (p.ids[i][0].value.id != 0)
-                f->write(s_runner, &plan, p.ids[i][0].value, (uint64_t)p.ids[i][0].row * 4, j->ids[i],
-                         (uint64_t)p.ids[i][0].count * 4);
+        for (int32_t i = 0; i < j->r.prompt_count; i++) {
+            for (int32_t e = 0; e < 2; e++) {
+                const sumi_pipeline_rows ids = p.ids[i][e];
+                if (ids.value.id != 0)
+                    f->write(s_runner, &plan, ids.value, (uint64_t)ids.row * 4, e == 0 ? j->ids[i] : j->second_ids[i],
+                             (uint64_t)ids.count * 4);
+            }
+        }
         uint64_t bytes = (uint64_t)sumi_plan_info(&plan, p.x)->rows * (uint64_t)sumi_plan_info(&plan, p.x)->cols * 4;
         f->write(s_runner, &plan, p.times, 0, j->times, (uint64_t)j->r.evaluation_count * 4);
         f->write(s_runner, &plan, p.solver, 0, j->rows, (uint64_t)j->r.evaluation_count * sizeof *j->rows);

@@ -1,10 +1,12 @@
 // Every kind of change that an adapter's file can have, against weights that the test changes itself in double: the
 // latents of a job with the adapter are those of the job with the changed weights.
+#include "models/adapter_names.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "network_fixture.h"
 
 #define QWEN "tests/golden/qwen-image/model"
+#define NEWBIE "tests/golden/newbie/model"
 enum { MOST_VALUES = 192 * 256, MOST_TENSORS = 12 };
 
 typedef enum kind { LORA, LOHA, LOHA_LARGE, LOKR, LOKR_LARGE, DIFF, NO_MATRIX } kind;
@@ -188,14 +190,24 @@ static void make_file(const kind_case* c, const float* w, int rows, int cols)
 
 // ---- Models ---------------------------------------------------------------------------------------------------------
 
-static const sumi_adapter_target* target_of(const sumi_network* network, const char* module)
+// The text encoder of a case, counted from 1; 0: the denoiser.
+static int32_t encoder_of(const kind_case* c)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%s%s", c->prefix, c->module);
+    const int32_t encoder = sumi_adapter_encoder(name, strlen(name));
+    return encoder == SUMI_ADAPTER_ANY_ENCODER ? 1 : encoder;
+}
+
+static const sumi_adapter_target* target_of(const sumi_network* network, const kind_case* c)
 {
     char folded[SUMI_NAME_BYTES];
-    sumi_fold_path(module, strlen(module), folded, sizeof folded);
+    sumi_fold_path(c->module, strlen(c->module), folded, sizeof folded);
     for (size_t i = 0; i < network->weights.target_count; i++) {
-        if (strcmp(network->weights.targets[i].path, folded) == 0) return &network->weights.targets[i];
+        const sumi_adapter_target* target = &network->weights.targets[i];
+        if (target->encoder == encoder_of(c) && strcmp(target->path, folded) == 0) return target;
     }
-    printf("  no layer %s\n", module);
+    printf("  no layer %s\n", c->module);
     CHECK(!"the layer is there");
     return NULL;
 }
@@ -205,7 +217,7 @@ typedef struct bench {
     job job;
     sumi_pipeline_prompt prompt;
     sumi_pipeline_item item;
-    int32_t ids[1][512];
+    int32_t ids[2][512]; // for each text encoder
     float noise[16 * 6 * 8];
 } bench;
 enum { LATENTS = 16 * 6 * 8 };
@@ -225,9 +237,15 @@ static bench* open_bench(const char* path)
                  SUMI_OK);
     fill(b->noise, LATENTS, 9);
     b->prompt.token_count[0] = count;
+    if (sumi_network_get_info(b->network)->text_encoder_count > 1) {
+        CHECK_NUMBER(read_prompt(b->network, 1, &(sumi_prompt_text){.text = "a cat", .bytes = 5},
+                                 &(sumi_prompt_ids){b->ids[1], 512, NULL}, &b->prompt.token_count[1], &error),
+                     SUMI_OK);
+    }
     b->job = (job){
         .r = {.prompts = &b->prompt, .prompt_count = 1, .items = &b->item, .item_count = 1, .width = 64, .height = 48},
         .ids = (const int32_t(*)[512])b->ids,
+        .second_ids = (const int32_t(*)[512])b->ids + 1,
         .noise = b->noise,
         .stops_at_latents = true};
     b->item.negative = -1;
@@ -322,16 +340,21 @@ static float* run_merged(bench* b, const sumi_adapter_target* target, double str
     return latents;
 }
 
-static void try_strength(bench* b, const kind_case* c, const sumi_adapter* adapter, float strength, const float* w,
+static void try_strength(bench* b, const kind_case* c, const sumi_adapter_file* file, float strength, const float* w,
                          const float* plain)
 {
     sumi_error error = {0};
-    const sumi_adapter_use use = {adapter, strength};
+    const bool is_text = encoder_of(c) != 0;
+    // the part of the file that the case is not about has another strength, and no changes
+    const sumi_adapter_use use = {sumi_adapter_get(file), is_text ? 3.0f : strength},
+                           text_use = {sumi_adapter_get_text(file), is_text ? strength : 3.0f};
+    CHECK((use.adapter->delta_count == 0) == is_text && (text_use.adapter->delta_count == 0) == !is_text);
     b->job.r.adapters = &use;
+    b->job.r.text_adapters = &text_use;
     b->job.r.adapter_count = 1;
     float* with = run_job(b->network, &b->job, 0, NULL, &error);
     b->job.r.adapter_count = 0;
-    float* merged = run_merged(b, target_of(b->network, c->module), (double)strength, w);
+    float* merged = run_merged(b, target_of(b->network, c), (double)strength, w);
     // Large differences are rounded to bfloat16; half a unit of its 8 bits is 2e-3 of the change.
     const bool is_rounded = c->kind == LOHA_LARGE || c->is_by_input || (c->magnitude != NULL && c->kind == LOKR_LARGE);
     if (with == NULL || merged == NULL) {
@@ -350,7 +373,7 @@ static void try_strength(bench* b, const kind_case* c, const sumi_adapter* adapt
 
 static void try_kind(bench* b, const kind_case* c)
 {
-    const sumi_adapter_target* target = target_of(b->network, c->module);
+    const sumi_adapter_target* target = target_of(b->network, c);
     if (target == NULL) return;
     sumi_weight* weight = (sumi_weight*)(uintptr_t)b->network->weights.weights[target->weight_index];
     const sumi_weight before = *weight;
@@ -366,7 +389,7 @@ static void try_kind(bench* b, const kind_case* c)
     } else {
         static const float s_strengths[] = {1.0f, 0.5f, -1.0f};
         float* plain = run_job(b->network, &b->job, 0, NULL, &error);
-        for (size_t i = 0; i < 3; i++) try_strength(b, c, sumi_adapter_get(file), s_strengths[i], w, plain);
+        for (size_t i = 0; i < 3; i++) try_strength(b, c, file, s_strengths[i], w, plain);
         free(plain);
     }
     sumi_adapter_close(file);
@@ -464,6 +487,45 @@ TEST(biases_change_where_the_product_has_a_gate_or_an_activation)
     };
     try_kinds(QWEN, s_cases, sizeof s_cases / sizeof *s_cases);
 }
+
+// Text encoders: Qwen3 without biases, Qwen2.5-VL with them, Gemma with norms that are stored without their 1, and the
+// second encoder of NewBie-image.
+TEST(text_encoders_change_as_denoisers_do)
+{
+    static const kind_case s_qwen3[] = {
+        {.prefix = "text_encoder.", .module = "model.layers.0.self_attn.q_proj", LORA_NAMES},
+        {.prefix = "text_encoder.base_model.model.", .module = "layers.0.self_attn.k_proj", LORA_NAMES},
+        {.prefix = "base_model.model.text_encoder.", .module = "model.layers.0.self_attn.v_proj", LORA_NAMES},
+        {.prefix = "lora_te_", .module = "model_layers_0_self_attn_qkv_proj", KOHYA_NAMES},
+        {.prefix = "lora_te1_", .module = "layers_0_self_attn_o_proj", KOHYA_NAMES},
+        {.prefix = "text_encoders.qwen3_4b.transformer.", .module = "model.layers.0.mlp.gate_proj", KOHYA_NAMES},
+        {.prefix = "text_encoders.qwen3_4b.transformer.", .module = "model.layers.0.mlp.up_proj", .kind = DIFF},
+        {.prefix = "lora_te1_", .module = "model_layers_0_mlp_gate_up_proj", .kind = LOHA},
+        {.prefix = "te1.", .module = "model.layers.0.mlp.down_proj", .kind = LOKR},
+        {.prefix = "lora_te1_", .module = "model_layers_0_self_attn_q_proj", .kind = LOKR_LARGE},
+        {.prefix = "text_encoder.", .module = "model.layers.0.self_attn.v_proj", LORA_NAMES, .magnitude = ".dora_scale"},
+        {.prefix = "text_encoder.", .module = "model.layers.0.input_layernorm", .kind = DIFF},
+        {.prefix = "text_encoder.", .module = "model.layers.0.self_attn.q_norm", .kind = DIFF},
+    };
+    static const kind_case s_qwen25[] = {
+        {.prefix = "text_encoder.", .module = "model.layers.0.self_attn.q_proj", LORA_NAMES},
+        {.prefix = "text_encoder.", .module = "model.language_model.layers.0.self_attn.k_proj", LORA_NAMES, .bias = ".diff_b"},
+        {.prefix = "lora_te1_", .module = "model_layers_0_self_attn_qkv_proj", KOHYA_NAMES},
+        {.prefix = "lora_te1_", .module = "model_layers_0_mlp_up_proj", KOHYA_NAMES, .magnitude = ".dora_scale"},
+    };
+    static const kind_case s_newbie[] = {
+        {.prefix = "text_encoder.", .module = "model.layers.0.self_attn.q_proj", LORA_NAMES},
+        {.prefix = "lora_te1_", .module = "model_layers_0_self_attn_qkv_proj", KOHYA_NAMES},
+        {.prefix = "lora_te1_", .module = "model_layers_0_mlp_down_proj", KOHYA_NAMES},
+        {.prefix = "text_encoder.", .module = "model.layers.0.input_layernorm", .kind = DIFF},
+        {.prefix = "text_encoder.", .module = "model.layers.0.post_feedforward_layernorm", .kind = DIFF},
+        {.prefix = "text_encoder_2.", .module = "text_model.transformer.roberta.encoder.layers.0.mixer.Wqkv", LORA_NAMES},
+        {.prefix = "lora_te2_", .module = "text_model_transformer_roberta_encoder_layers_0_mlp_fc1", KOHYA_NAMES},
+    };
+    try_kinds(GOLDEN "model", s_qwen3, sizeof s_qwen3 / sizeof *s_qwen3);
+    try_kinds(QWEN, s_qwen25, sizeof s_qwen25 / sizeof *s_qwen25);
+    try_kinds(NEWBIE, s_newbie, sizeof s_newbie / sizeof *s_newbie);
+}
 // clang-format on
 
 int main(int argc, char** argv)
@@ -473,6 +535,7 @@ int main(int argc, char** argv)
     RUN(factors_and_differences_give_the_latents_of_changed_weights);
     RUN(dora_gives_the_latents_of_weights_with_its_norms);
     RUN(biases_change_where_the_product_has_a_gate_or_an_activation);
+    RUN(text_encoders_change_as_denoisers_do);
     end_networks();
     TEST_END();
 }

@@ -477,14 +477,18 @@ TEST(adapters_open_layer_by_layer_and_close_at_any_point)
 
 // ---- What is left out, and what is refused --------------------------------------------------------------------------
 
-TEST(layers_of_the_text_encoder_are_left_out_and_told)
+TEST(layers_of_the_text_encoder_are_left_out_of_models_without_it)
 {
     static const char* const s_names[] = {"text_encoder.model.layers.0.self_attn.q_proj",
                                           "lora_te_model_layers_0_self_attn_q_proj",
                                           "lora_te1_model_layers_0_self_attn_q_proj",
                                           "text_encoders.qwen25_7b.transformer.model.layers.0.self_attn.q_proj",
                                           "base_model.model.text_encoder_2.layers.0.q"};
-    sumi_network* network = open_path(GOLDEN "model");
+    sumi_network* network = NULL;
+    sumi_error failure = {0};
+    CHECK_NUMBER(open_all(&s_heap, &(sumi_network_desc){.path = GOLDEN "model", .without_text_encoder = true}, &failure,
+                          &network),
+                 SUMI_OK);
     if (network == NULL) return;
     static float s_values[64 * 4];
     fill(s_values, 256, 3);
@@ -493,23 +497,105 @@ TEST(layers_of_the_text_encoder_are_left_out_and_told)
         char down[160], up[160];
         snprintf(down, sizeof down, "%s.lora_down.weight", s_names[i / 2]);
         snprintf(up, sizeof up, "%s.lora_up.weight", s_names[i / 2]);
-        const sumi_tensor tensors[5] = {
+        const sumi_tensor tensors[4] = {
             matrix_of(down, 4, 64, s_values), matrix_of(up, 64, 4, s_values),
-            matrix_of("bundle_emb.word.qwen", 4, 64, s_values),
             matrix_of("transformer.layers.0.attention.to_q.lora_down.weight", 4, 64, s_values),
             matrix_of("transformer.layers.0.attention.to_q.lora_up.weight", 64, 4, s_values)};
-        write_tensors(scratch("adapter.safetensors"), tensors, is_alone ? 3 : 5, NULL, 0);
+        write_tensors(scratch("adapter.safetensors"), tensors, is_alone ? 2 : 4, NULL, 0);
         sumi_error error = {0};
         sumi_adapter_file* file = NULL;
         CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("adapter.safetensors"), &error, &file),
                      is_alone ? SUMI_NOT_SUPPORTED : SUMI_OK);
         if (file != NULL) CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 1);
         CHECK(says(file != NULL ? sumi_adapter_notice(file) : error.text,
-                   is_alone ? "adapter.safetensors*all layers, 2, *text encoder"
-                            : "adapter.safetensors*2 layers *text encoder"));
+                   is_alone ? "adapter.safetensors*all layers, 1, *text encoder*opened without it"
+                            : "adapter.safetensors*1 layer *text encoder*opened without it"));
         sumi_adapter_close(file);
     }
     sumi_network_close(network);
+}
+
+TEST(layers_of_the_text_encoder_match_by_name_and_shape)
+{
+#define Q "model.layers.0.self_attn.q_proj"
+    static const struct {
+        const char* module;
+        int32_t rows, cols;
+        sumi_result result;
+        const char* says;
+    } s_cases[] = {
+        {"text_encoder." Q, 128, 96, SUMI_OK, ""},
+        {"text_encoder." Q, 64, 96, SUMI_TENSOR_MISMATCH, "text_encoder." Q "*the layer needs*[128, r]"},
+        {"text_encoder.model.layers.9.self_attn.q_proj", 128, 96, SUMI_LORA_NO_MATCH, "text_encoder.model.layers.9"},
+        {"text_encoder_2." Q, 128, 96, SUMI_LORA_NO_MATCH, "text_encoder_2." Q}, // there is only one
+        {"lora_te2_" Q, 128, 96, SUMI_LORA_NO_MATCH, "lora_te2_" Q},
+        {"transformer." Q, 128, 96, SUMI_LORA_NO_MATCH, "transformer." Q},
+        {"text_encoder.layers.0.attention.to_q", 64, 64, SUMI_LORA_NO_MATCH, "text_encoder.layers.0.attention"},
+        {"text_encoder.model.embed_tokens", 64, 96, SUMI_LORA_NO_MATCH, "text_encoder.model.embed_tokens"},
+        {"bundle_emb.word", 64, 96, SUMI_NOT_SUPPORTED, "bundle_emb.word*textual inversion"},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float s_values[128 * 4];
+    fill(s_values, 512, 3);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        char down[160], up[160];
+        snprintf(down, sizeof down, "%s.lora_down.weight", s_cases[i].module);
+        snprintf(up, sizeof up, "%s.lora_up.weight", s_cases[i].module);
+        const sumi_tensor tensors[2] = {matrix_of(down, 4, s_cases[i].cols, s_values),
+                                        matrix_of(up, s_cases[i].rows, 4, s_values)};
+        write_tensors(scratch("adapter.safetensors"), tensors, 2, NULL, 0);
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("adapter.safetensors"), &error, &file),
+                     s_cases[i].result);
+        CHECK(says(error.text, s_cases[i].says));
+        if (!says(error.text, s_cases[i].says)) printf("  %s\n", error.text);
+        if (file != NULL) {
+            CHECK_TEXT(sumi_adapter_notice(file), "");
+            CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 0);
+            CHECK_NUMBER(sumi_adapter_get_text(file)->delta_count, 1);
+        }
+        sumi_adapter_close(file);
+    }
+    sumi_network_close(network);
+}
+
+// diffusers writes the numbers of each component into the header.
+TEST(each_component_has_its_own_alpha_in_the_header)
+{
+    static const struct {
+        const char* json;
+        float denoiser, text;
+    } s_cases[] = {{"{\"transformer.r\": 4, \"transformer.lora_alpha\": 8, \"text_encoder.r\": 4, "
+                    "\"text_encoder.lora_alpha\": 2}",
+                    2.0f, 0.5f},
+                   {"{\"transformer.r\": 4, \"transformer.lora_alpha\": 8}", 2.0f, 1.0f},
+                   {"{\"text_encoder.r\": 4, \"text_encoder.lora_alpha\": 2}", 1.0f, 0.5f},
+                   {"{\"r\": 4, \"lora_alpha\": 12}", 3.0f, 3.0f}};
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float s_values[128 * 4];
+    fill(s_values, 512, 3);
+    const sumi_tensor tensors[4] = {matrix_of("text_encoder." Q ".lora_A.weight", 4, 96, s_values),
+                                    matrix_of("text_encoder." Q ".lora_B.weight", 128, 4, s_values),
+                                    matrix_of("transformer.layers.0.attention.to_q.lora_A.weight", 4, 64, s_values),
+                                    matrix_of("transformer.layers.0.attention.to_q.lora_B.weight", 64, 4, s_values)};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        const sumi_metadata metadata = {"lora_adapter_metadata", s_cases[i].json};
+        write_tensors(scratch("adapter.safetensors"), tensors, 4, &metadata, 1);
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        CHECK_NUMBER(open_adapter_file(&s_heap, network, scratch("adapter.safetensors"), &error, &file), SUMI_OK);
+        if (file == NULL) continue;
+        CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 1);
+        CHECK_NUMBER(sumi_adapter_get_text(file)->delta_count, 1);
+        CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, s_cases[i].denoiser, 0, 0);
+        CHECK_NEAR(sumi_adapter_get_text(file)->deltas[0].scale, s_cases[i].text, 0, 0);
+        sumi_adapter_close(file);
+    }
+    sumi_network_close(network);
+#undef Q
 }
 
 TEST(not_a_number_in_any_tensor_is_refused_by_its_name)
@@ -744,7 +830,9 @@ int main(int argc, char** argv)
     RUN(adapters_open_layer_by_layer_and_close_at_any_point);
     RUN(patterns_of_configs_are_matched_as_peft_does);
     RUN(two_different_changes_of_one_layer_are_refused);
-    RUN(layers_of_the_text_encoder_are_left_out_and_told);
+    RUN(layers_of_the_text_encoder_are_left_out_of_models_without_it);
+    RUN(layers_of_the_text_encoder_match_by_name_and_shape);
+    RUN(each_component_has_its_own_alpha_in_the_header);
     RUN(not_a_number_in_any_tensor_is_refused_by_its_name);
     RUN(differences_of_zero_cost_nothing);
     RUN(adapter_that_does_not_fit_is_refused_by_name);

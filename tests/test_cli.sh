@@ -567,12 +567,14 @@ tensors_of() { # file, name rows columns ...
     local file=$1 json= at=0 bytes; shift
     while [ $# -gt 0 ]; do bytes=$((4 * $2 * $3)); json="$json,\"$1\":{\"dtype\":\"F32\",\"shape\":[$2,$3],\"data_offsets\":[$at,$((at + bytes))]}"; at=$((at + bytes)); shift 3; done
     json="{${json#,}}"
-    { printf "$(printf '\\%03o\\%03o' $((${#json} % 256)) $((${#json} / 256)))\0\0\0\0\0\0%s" "$json"; head -c "$at" /dev/zero; } >"$file"
+    { printf "$(printf '\\%03o\\%03o' $((${#json} % 256)) $((${#json} / 256)))\0\0\0\0\0\0%s" "$json"; head -c "$at" /dev/zero | tr '\0' "${byte:-\0}"; } >"$file"
 }
 q=diffusion_model.layers.0.attention.to_q t=text_encoder.model.layers.0.self_attn.q_proj
-tensors_of "$folder/dora.safetensors" $q.lora_A.weight 2 64 $q.lora_B.weight 64 2 $q.dora_scale 64 1 $t.lora_A.weight 2 64 $t.lora_B.weight 64 2
+tensors_of "$folder/dora.safetensors" $q.lora_A.weight 2 64 $q.lora_B.weight 64 2 $q.dora_scale 64 1 $t.lora_A.weight 2 96 $t.lora_B.weight 128 2
 tensors_of "$folder/differences.safetensors" $q.diff 64 64 $q.diff_b 64 1
-tensors_of "$folder/text.safetensors" $t.lora_A.weight 2 64 $t.lora_B.weight 64 2
+tensors_of "$folder/text.safetensors" $t.lora_A.weight 2 96 $t.lora_B.weight 128 2
+tensors_of "$folder/text_of_another.safetensors" $t.lora_A.weight 2 64 $t.lora_B.weight 64 2
+tensors_of "$folder/inversion.safetensors" bundle_emb.word.clip_l 1 64
 tensors_of "$folder/oft.safetensors" $q.oft_blocks 8 64
 tensors_of "$folder/half.safetensors" $q.lora_A.weight 2 64
 tensors_of "$folder/other.safetensors" transformer.blocks.0.q.lora_A.weight 2 64 transformer.blocks.0.q.lora_B.weight 64 2
@@ -582,13 +584,28 @@ while IFS='|' read -r name alone with says; do
     cli generate --backend cpu --model "$model" --prompt x --size 64x64 --steps 1 --lora "$folder/$name.safetensors" -o "$folder/l.png"; expect_code "generate with $name" "$with"
 done <<'ADAPTERS'
 dora|0|0|DoRA: 1 of the layers
-dora|0|0|left out +1 layers of the text encoder .text_encoder
+dora|0|0|text encoder +1 of the layers .text_encoder
 differences|0|0|full differences of 1 layers, 1 biases, ComfyUI names
-text|1|1|not usable .*text encoder
+text|0|0|text encoder +1 of the layers .text_encoder
+text_of_another|0|1|text encoder +1 of the layers .text_encoder
+inversion|1|1|not usable .*bundle_emb.*textual inversion
 oft|1|1|not usable .*oft_blocks belongs to an OFT
 half|1|1|not usable .*to_q.lora_A.weight has no partner
 other|0|1|LoRA of 1 layers, PEFT
 ADAPTERS
+# An adapter of the text encoder, with values (every byte is '='): it changes the prompt by its scale, which the encoded prompt tells.
+byte='=' tensors_of "$folder/words.safetensors" $t.lora_A.weight 2 96 $t.lora_B.weight 128 2
+encoded=0
+for lora in "" "$folder/words.safetensors:200" "$folder/words.safetensors:1:200" "$folder/words.safetensors:200:0"; do
+    cli encode --backend cpu --model "$model" --prompt x ${lora:+--lora "$lora"} -o "$folder/p$((++encoded)).safetensors"; expect_code "encode with --lora $lora" 0
+    case $lora in *:200) expect_text "encode tells its adapters" "adapters words.safetensors:200$" "$out" ;; *:0) expect_text "encode tells that none does anything" "the adapters do not change the prompt" "$err" ;; esac
+done
+expect_different "an adapter of the text encoder" "$folder/p1.safetensors" "$folder/p2.safetensors"
+expect_same "a scale of text encoders alone" "$folder/p2.safetensors" "$folder/p3.safetensors"; expect_same "an adapter without its layers of text encoders" "$folder/p1.safetensors" "$folder/p4.safetensors"
+cli generate --backend cpu --model "$model" --prompt x --seed 1 --size 64x64 --steps 1 --lora "$folder/words.safetensors:0:200" -o "$folder/l1.png"; expect_code "generate with an adapter of the text encoder" 0
+cli generate --backend cpu --model "$model" --encoded-prompt "$folder/p2.safetensors" --seed 1 --size 64x64 --steps 1 -o "$folder/l2.png"; expect_support "the prompt that the adapter changed" pictures "$folder/l2.png" "$folder/l1.png" 0
+"$support" parameters "$folder/l1.png" >"$folder/parameters"; expect_text "the PNG names the scale of text encoders" 'Lora: "words:0:200"' "$folder/parameters"
+wrong "an adapter for an encoded picture" 2 "give --prompt" encode --model "$model" --image x.png --lora "$folder/words.safetensors" -o "$folder/x.safetensors"
 cli inspect --json "$folder/oft.safetensors"; expect_code "inspect --json of an OFT" 1; expect_text "its fault" '"fault": ".*OFT' "$out"
 wrong "inspect of a model with a model" 1 "for adapters" inspect "$model" --model "$model"
 cli inspect "$model/vae" --tensors; expect_text "inspect --tensors" "decoder.conv_in.weight +BF16 +\[32, 16, 3, 3\]" "$out"

@@ -113,7 +113,7 @@ TEST(handles_and_texts_launch_the_same_steps)
     CHECK_NUMBER(sumi_submit_lora(engine, &ld, &job), SUMI_OK);
     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
     CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_OK);
-    const sumi_lora_use use = {lora, 0.5f};
+    const sumi_lora_use use = {.lora = lora, .scale = 0.5f};
     desc.loras = &use;
     desc.lora_count = 1;
     CHECK(launches_of(engine, &desc).count > given.count);

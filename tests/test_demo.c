@@ -254,7 +254,7 @@ TEST(an_adapter_changes_the_style_and_leaves_no_trace)
     sumi_image_item item = {.text = "a red house", .seed = 9};
     sumi_image_desc desc = picture(&item, 1);
     uint8_t* before = draw_copy(&desc);
-    sumi_lora_use use = {lora, 1.0f};
+    sumi_lora_use use = {.lora = lora, .scale = 1.0f};
     desc.loras = &use;
     desc.lora_count = 1;
     uint8_t* styled = draw_copy(&desc);

@@ -251,7 +251,7 @@ static void with_turbo(sumi_image_desc* desc)
 
 TEST(four_steps_with_the_adapter_edit_too)
 {
-    s_turbo = (sumi_lora_use){read_lora_at(s_engine, s_model, TURBO), 1.0f};
+    s_turbo = (sumi_lora_use){.lora = read_lora_at(s_engine, s_model, TURBO), .scale = 1.0f};
     judge_edit(find_edit("make the house blue"), with_turbo);
     judge_edit(find_edit("remove the square"), with_turbo);
     judge_edit(find_edit("turn it into night"), with_turbo);
@@ -379,7 +379,7 @@ static const struct {
 static uint8_t* draw_stored(sumi_engine* engine, sumi_model* model, size_t index)
 {
     sumi_lora* lora = s_stored[index].has_turbo ? read_lora_at(engine, model, TURBO) : NULL;
-    s_turbo = (sumi_lora_use){lora, 1.0f};
+    s_turbo = (sumi_lora_use){.lora = lora, .scale = 1.0f};
     uint8_t* pixels = draw_edit(engine, model, find_edit(s_stored[index].text), lora != NULL ? with_turbo : NULL, NULL);
     sumi_lora_release(lora);
     return pixels;

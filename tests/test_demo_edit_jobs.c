@@ -554,7 +554,7 @@ TEST(an_adapter_changes_images_by_its_strength_and_leaves_no_trace)
     const uint64_t without = hash_of(&desc);
     static const float s_scales[] = {1.0f, 0.5f, -1.0f, 1.5f, 4.0f};
     uint64_t hashes[6] = {without};
-    sumi_lora_use uses[2] = {{lora, 0.0f}, {lora, 0.0f}};
+    sumi_lora_use uses[2] = {{.lora = lora, .scale = 0.0f}, {.lora = lora, .scale = 0.0f}};
     desc.loras = uses;
     desc.lora_count = 1;
     CHECK(hash_of(&desc) == without);
@@ -585,7 +585,7 @@ TEST(adapters_come_and_go_while_jobs_run)
 {
     sumi_image_desc plain = job_of(&s_blue, 1), styled = plain;
     sumi_lora *first = read_lora_at(s_engine, s_model, TURBO), *second = NULL;
-    sumi_lora_use use = {first, 1.0f};
+    sumi_lora_use use = {.lora = first, .scale = 1.0f};
     styled.loras = &use;
     styled.lora_count = 1;
     const uint64_t want = hash_of(&styled);
@@ -640,7 +640,7 @@ TEST(adapters_of_other_models_are_refused)
     // of this model, but read for another one that is open too
     sumi_model* other = load_model_at(s_engine, DEMO_EDIT);
     lora = read_lora_at(s_engine, other, TURBO);
-    const sumi_lora_use use = {lora, 1.0f};
+    const sumi_lora_use use = {.lora = lora, .scale = 1.0f};
     sumi_image_desc desc = job_of(&s_blue, 1);
     desc.loras = &use;
     desc.lora_count = 1;
@@ -751,7 +751,7 @@ TEST(the_nth_allocation_may_fail)
             CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
             CHECK(is_expected(sumi_fetch_lora(engine, job, &lora)));
         }
-        sumi_lora_use use = {lora, 1.0f};
+        sumi_lora_use use = {.lora = lora, .scale = 1.0f};
         desc.loras = &use;
         desc.lora_count = lora != NULL;
         result = sumi_submit_images(engine, &desc, &job);

@@ -681,7 +681,7 @@ TEST(adapters_come_and_go_between_jobs)
     uint64_t plain = draw_hash(engine, &desc);
     sumi_lora* peft = read_lora(engine, model, "lora_peft.safetensors");
     sumi_lora* kohya = read_lora(engine, model, "lora_kohya.safetensors");
-    sumi_lora_use uses[2] = {{peft, 0.8f}, {kohya, -0.5f}};
+    sumi_lora_use uses[2] = {{.lora = peft, .scale = 0.8f}, {.lora = kohya, .scale = -0.5f}};
     desc.loras = uses;
     desc.lora_count = 1;
     uint64_t one = draw_hash(engine, &desc);

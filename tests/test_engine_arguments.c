@@ -214,7 +214,7 @@ TEST(image_descs_are_checked_member_by_member)
     const float rising[3] = {0.5f, 0.9f, 0.0f}, good_sigmas[3] = {1.0f, 0.5f, 0.0f};
     sumi_image_item neither = {.seed = 1}, both = {.text = "x", .prompt = prompt},
                     negatives = {.text = "x", .negative_text = "y", .negative_prompt = prompt};
-    sumi_lora_use no_lora = {NULL, 1.0f};
+    sumi_lora_use no_lora = {.lora = NULL, .scale = 1.0f};
     sumi_target target;
     char texts[80][512];
     int text_count = 0;
@@ -311,7 +311,7 @@ TEST(image_descs_are_checked_member_by_member)
     CHECK_NUMBER(sumi_submit_encode(engine, &encoding, &job), SUMI_INVALID_ARGUMENT);
     CHECK(strstr(s_host.log, "noise_values[200]") != NULL);
     sumi_lora* lora = read_lora(engine, model, "lora_peft.safetensors");
-    sumi_lora_use use = {lora, NAN};
+    sumi_lora_use use = {.lora = lora, .scale = NAN};
     sumi_image_desc d = small_image(model, &s_item);
     d.loras = &use;
     d.lora_count = 1;

@@ -121,7 +121,7 @@ static sumi_image_desc desc_of(const bench* b, kind k)
     if (k == PREVIEWS) desc.item_count = 2, desc.preview_every = 1, desc.solver = SUMI_SOLVER_HEUN;
     if (k == LARGE) desc.width = desc.height = 160, desc.step_count = 1; // 20 latents: the VAE can be tiled once
     if (k == ADAPTER) {
-        s_use = (sumi_lora_use){b->lora, 1.0f};
+        s_use = (sumi_lora_use){.lora = b->lora, .scale = 1.0f};
         desc.loras = &s_use;
         desc.lora_count = 1;
     }

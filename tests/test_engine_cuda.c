@@ -8,6 +8,7 @@
 #include "fake_cuda.h"
 #include "jobs/engine_state.h"
 #include "synthetic.h"
+#include "text_adapter.h"
 #include <math.h>
 
 // ---- What works -----------------------------------------------------------------------------------------------------
@@ -27,17 +28,36 @@ TEST(draws_and_leaves_nothing)
     const uint64_t whole = draw_hash(engine, &desc);
     CHECK(whole != 0 && fake_graph_launches() > 0);
 
+    sumi_job job;
     sumi_prompt* prompt = encode_prompt(engine, model, "a lighthouse");
     CHECK(sumi_prompt_get_info(prompt).encoders[0].token_count > 0);
     sumi_lora* lora = read_lora(engine, model, "lora_peft.safetensors");
-    sumi_lora_use use = {lora, 0.5f};
+    const text_adapter file = make_text_adapter("text.safetensors", 0.5f, true);
+    sumi_lora* text_lora = read_lora_at(engine, model, file.path);
+    sumi_lora_use uses[2] = {{.lora = lora, .scale = 0.5f}, {.lora = text_lora, .scale = 1.0f, .text_scale = 0.5f}};
     sumi_image_item item = {.prompt = prompt, .seed = 3};
     sumi_image_desc with = small_image(model, &item);
-    with.loras = &use;
+    with.loras = uses;
     with.lora_count = 1;
     CHECK(draw_hash(engine, &with) != 0);
+    sumi_prompt_desc pd = sumi_prompt_defaults(model);
+    pd.text = "a lighthouse";
+    pd.loras = uses;
+    pd.lora_count = 2;
+    sumi_prompt* adapted = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &pd, &job), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &adapted), SUMI_OK);
+    CHECK_TEXT(sumi_prompt_get_info(adapted).adapters, "text.safetensors:0.5");
+    sumi_prompt_release(adapted);
+    sumi_image_item text_item = {.text = "a lighthouse", .seed = 3};
+    sumi_image_desc text_with = small_image(model, &text_item);
+    text_with.loras = uses;
+    text_with.lora_count = 2;
+    CHECK(draw_hash(engine, &text_with) != 0);
+    sumi_lora_release(text_lora);
+    remove_text_adapter(&file);
     with.profile = true;
-    sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &with, &job), SUMI_OK);
     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
     sumi_profile_row rows[64];
@@ -663,5 +683,6 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
+#include "text_adapter.h"
 #include "without_cuda.h"
 #endif

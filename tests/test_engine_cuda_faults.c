@@ -158,7 +158,7 @@ TEST(a_running_job_does_not_notice_what_others_release)
         fake_complete_after(0);
         other = load_model(engine);
         sumi_lora* lora = read_lora(engine, model, "lora_peft.safetensors");
-        sumi_lora_use use = {lora, 1.0f};
+        sumi_lora_use use = {.lora = lora, .scale = 1.0f};
         sumi_image_desc with = quick_image(model);
         with.loras = &use;
         with.lora_count = 1;

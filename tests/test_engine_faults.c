@@ -1,6 +1,7 @@
 // Things that go wrong at every possible moment: the n-th allocation fails, the job is cancelled after the n-th slice.
 // Nothing may crash, hang or leak, and what is there afterwards must work.
 #include "engine_fixture.h"
+#include "text_adapter.h"
 
 // ---- Every allocation -----------------------------------------------------------------------------------------------
 
@@ -29,11 +30,22 @@ static sumi_result wait_for(sumi_engine* engine, sumi_result submitted, sumi_job
 
 static uint64_t s_clean; // bits of a picture that nothing disturbed
 
+static text_adapter s_text_adapter; // its layers are of the text encoder alone
+
 static void use_everything(sumi_engine* engine, sumi_model* model)
 {
     sumi_job job;
+    sumi_lora_desc text_desc = sumi_lora_defaults(model);
+    text_desc.path = s_text_adapter.path;
+    sumi_lora_use text_use = {.scale = 0.5f};
+    sumi_lora* text_lora = NULL;
+    if (wait_for(engine, sumi_submit_lora(engine, &text_desc, &job), job) == SUMI_OK)
+        note(sumi_fetch_lora(engine, job, &text_lora));
+    text_use.lora = text_lora;
     sumi_prompt_desc pd = sumi_prompt_defaults(model);
     pd.text = "fox";
+    pd.loras = &text_use;
+    pd.lora_count = text_lora != NULL;
     sumi_prompt* prompt = NULL;
     if (wait_for(engine, sumi_submit_prompt(engine, &pd, &job), job) == SUMI_OK)
         note(sumi_fetch_prompt(engine, job, &prompt));
@@ -50,7 +62,8 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     uint8_t pixels[24 * 40 * 4];
     memset(pixels, 150, sizeof pixels);
     sumi_pixels start = {pixels, 24, 40, 0, 4}, mask = {pixels, 40, 24, 0, 3};
-    sumi_lora_use use = {lora, 0.5f};
+    sumi_lora_use uses[2] = {{.lora = lora, .scale = 0.5f}, text_use};
+    if (lora == NULL) uses[0] = text_use;
     sumi_image_item item = {.prompt = loaded, .negative_text = "grey", .seed = 1};
     if (loaded == NULL) item.text = "fox";
     unsigned char target_memory[16 * 16 * 4];
@@ -63,8 +76,8 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     d.start.strength = 1.0f;
     d.guidance.scale = 1.0f;
     d.preview_every = 1;
-    d.loras = &use;
-    d.lora_count = lora != NULL ? 1 : 0;
+    d.loras = uses;
+    d.lora_count = (lora != NULL) + (text_lora != NULL);
     sumi_memory memory;
     note(sumi_image_memory(engine, &d, &memory));
     sumi_image image;
@@ -75,6 +88,7 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     d.profile = true;
     if (wait_for(engine, sumi_submit_images(engine, &d, &job), job) == SUMI_OK)
         note(sumi_fetch_images(engine, job, &image, 1));
+    sumi_lora_release(text_lora);
     sumi_lora_release(lora);
     sumi_prompt_release(prompt);
 }
@@ -226,9 +240,11 @@ TEST(loading_and_encoding_can_be_cancelled_after_every_slice)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
+    s_text_adapter = make_text_adapter("text.safetensors", 0.5f, false);
     RUN(the_nth_allocation_may_fail);
     RUN(the_nth_allocation_may_fail_with_the_hosts_files);
     RUN(an_image_can_be_cancelled_after_every_slice);
     RUN(loading_and_encoding_can_be_cancelled_after_every_slice);
+    remove_text_adapter(&s_text_adapter);
     TEST_END();
 }

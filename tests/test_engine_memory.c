@@ -195,7 +195,7 @@ TEST(a_warm_job_allocates_nothing)
     desc.profile = true;
     check_no_allocation(engine, &desc, "a profile");
     sumi_lora* lora = read_lora(engine, model, "lora_comfy_fused.safetensors");
-    sumi_lora_use use = {lora, 1.0f};
+    sumi_lora_use use = {.lora = lora, .scale = 1.0f};
     desc = small_image(model, &s_item);
     desc.loras = &use;
     desc.lora_count = 1;

@@ -659,7 +659,7 @@ static bool live_with_failure(long long n)
             sumi_job_wait(engine, job, SUMI_FOREVER);
             CHECK(is_expected(sumi_fetch_lora(engine, job, &lora)));
         }
-        const sumi_lora_use use = {lora, 0.5f};
+        const sumi_lora_use use = {.lora = lora, .scale = 0.5f};
         const sumi_image_item items[2] = {ITEM("a red fox", 1),
                                           {.text = loaded == NULL ? "fox" : NULL, .prompt = loaded}};
         sumi_image_desc id = small_newbie(model, items);

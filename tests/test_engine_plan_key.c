@@ -16,7 +16,7 @@ typedef struct fixture {
     sumi_pipeline_reference references[MOST];
     bool guided[MOST];
     const sumi_lora* loras[MOST];
-    float scales[MOST];
+    float scales[MOST], text_scales[MOST];
 } fixture;
 
 static sumi_model s_models[2] = {{.serial = 11}, {.serial = 12}};
@@ -39,9 +39,10 @@ static void make_request(fixture* f, int rest)
         f->guided[i] = i != 1;
         f->loras[i] = &s_loras[i];
         f->scales[i] = 0.5f * (float)i;
+        f->text_scales[i] = 0.25f * (float)i;
     }
     p->prompts = f->prompts, p->items = f->items, p->references = f->references, p->guided = f->guided,
-    p->adapters = NULL;
+    p->adapters = p->text_adapters = NULL;
     p->goal = SUMI_GOAL_IMAGES;
     p->prompt_count = p->item_count = p->reference_count = p->evaluation_count = MOST - 1;
     p->adapter_count = p->tile_latent = 0;
@@ -51,7 +52,7 @@ static void make_request(fixture* f, int rest)
     p->has_base = p->starts_from_image = p->inpaints = p->composites = true;
     p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = p->caches_steps = false;
     r->model = &s_models[0];
-    r->loras = f->loras, r->lora_scales = f->scales, r->lora_count = MOST - 1;
+    r->loras = f->loras, r->lora_scales = f->scales, r->lora_text_scales = f->text_scales, r->lora_count = MOST - 1;
     r->memory_limit = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
     r->weight_options.weights = r->weight_options.text_weights = SUMI_WEIGHTS_FP8,
     r->weight_options.attention = SUMI_ATTENTION_8BIT, r->weight_options.streams_weights = false;
@@ -176,7 +177,7 @@ TEST(every_change_of_a_request_changes_its_key)
     make_key(&w.first, &f);
     change_struct(&w, &sumi_plan_request_table, (unsigned char*)&f.request);
     expect(&w, "request", "as at first", false);
-    CHECK_NUMBER(w.lists, 6); // prompts, items, references, guided evaluations, loras, scales
+    CHECK_NUMBER(w.lists, 7); // prompts, items, references, guided evaluations, loras, scales, scales of text
     CHECK(w.changes > 150);
 }
 

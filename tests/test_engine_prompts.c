@@ -3,6 +3,7 @@
 #include "jobs/engine_state.h"
 #include "jobs/objects.h"
 #include "jobs/prompt.h"
+#include "text_adapter.h"
 
 #define SAVED_PATH "tests/golden/z-image/prompts/red_fox_0_1.safetensors" // "a red fox", by version 0.1.0
 
@@ -239,6 +240,212 @@ TEST(prompts_use_the_memory_of_released_ones)
     close_engine(engine);
 }
 
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+static sumi_prompt* encode_adapted(sumi_engine* engine, sumi_model* model, const sumi_lora_use* use)
+{
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = "a red fox";
+    desc.loras = use;
+    desc.lora_count = use != NULL;
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+    return prompt;
+}
+
+static uint64_t hash_adapted(sumi_engine* engine, sumi_model* model, const sumi_lora_use* use)
+{
+    sumi_prompt* prompt = encode_adapted(engine, model, use);
+    const sumi_prompt_encoder features = sumi_prompt_get_info(prompt).encoders[0];
+    const uint64_t hash = hash_bytes(features.features, (size_t)features.token_count * (size_t)features.width * 4);
+    sumi_prompt_release(prompt);
+    return hash;
+}
+
+TEST(adapters_change_the_features_of_prompts_by_their_text_scale)
+{
+    OPEN(engine, model);
+    const text_adapter files[2] = {make_text_adapter("ink.safetensors", 0.5f, true),
+                                   make_text_adapter("chalk.safetensors", 0.3f, false)};
+    sumi_lora *ink = read_lora_at(engine, model, files[0].path), *chalk = read_lora_at(engine, model, files[1].path),
+              *plain_lora = read_lora(engine, model, "lora_peft.safetensors");
+    const uint64_t plain = hash_adapted(engine, model, NULL),
+                   one = hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = 1.0f}),
+                   half = hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = 0.5f}),
+                   other = hash_adapted(engine, model, &(sumi_lora_use){.lora = chalk, .scale = 1.0f});
+    CHECK(plain != one && one != half && plain != half && other != plain && other != one && other != half);
+    CHECK(hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = -1.0f}) != one);
+    CHECK(hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = 1.0f, .text_scale = 0.5f}) == half);
+    CHECK(hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = 0.0f, .text_scale = 1.0f}) == one);
+    CHECK(hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = 0.0f}) == plain);
+    CHECK(hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = 1.0f, .without_text = true}) == plain);
+    CHECK(hash_adapted(engine, model,
+                       &(sumi_lora_use){.lora = ink, .scale = 1.0f, .text_scale = 0.5f, .without_text = true})
+          == plain);
+    CHECK(hash_adapted(engine, model, &(sumi_lora_use){.lora = plain_lora, .scale = 1.0f}) == plain);
+    CHECK(hash_adapted(engine, model, &(sumi_lora_use){.lora = ink, .scale = 1.0f}) == one); // from the cached plan
+    // refused
+    sumi_job job;
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    sumi_lora_use wrong[] = {{.lora = NULL, .scale = 1.0f},
+                             {.lora = ink, .scale = NAN},
+                             {.lora = ink, .scale = 1.0f, .text_scale = INFINITY},
+                             {.lora = ink, .scale = 1.0f, .text_scale = 1001.0f}};
+    desc.text = "a red fox";
+    desc.lora_count = 1;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        desc.loras = &wrong[i];
+        CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    }
+    sumi_lora_release(ink), sumi_lora_release(chalk), sumi_lora_release(plain_lora);
+    CHECK(hash_adapted(engine, model, NULL) == plain);
+    close_engine(engine);
+    for (size_t i = 0; i < 2; i++) remove_text_adapter(&files[i]);
+}
+
+// The same text in jobs with different adapters is encoded for each of them; an encoded prompt stays as it is.
+TEST(image_jobs_encode_their_texts_with_their_adapters)
+{
+    OPEN(engine, model);
+    const text_adapter files[2] = {make_text_adapter("ink.safetensors", 0.5f, true),
+                                   make_text_adapter("chalk.safetensors", 0.3f, false)};
+    sumi_lora_use ink = {.lora = read_lora_at(engine, model, files[0].path), .scale = 1.0f},
+                  chalk = {.lora = read_lora_at(engine, model, files[1].path), .scale = 1.0f}, without = ink,
+                  weak = ink;
+    without.without_text = true;
+    weak.text_scale = 0.5f;
+    sumi_image_desc desc = small_image(model, &s_item);
+    const sumi_lora_use* uses[] = {NULL, &ink, &chalk, &without, &weak};
+    uint64_t hashes[5];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 5; i++) {
+            desc.loras = uses[i];
+            desc.lora_count = uses[i] != NULL;
+            const uint64_t hash = draw_hash(engine, &desc);
+            for (int k = 0; k < i; k++) CHECK(hash != 0 && hash != hashes[k]);
+            CHECK(round == 0 || hash == hashes[i]);
+            hashes[i] = hash;
+        }
+    }
+    // encoded prompts
+    sumi_prompt *inked = encode_adapted(engine, model, &ink), *plain = encode_adapted(engine, model, NULL);
+    const struct {
+        const sumi_prompt* prompt;
+        const sumi_lora_use* use;
+        int same_as;
+    } cases[] = {{inked, &ink, 1}, {inked, &without, 1}, {plain, &ink, 3}, {plain, &chalk, 0}, {plain, NULL, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sumi_image_item item = {.prompt = cases[i].prompt, .seed = s_item.seed};
+        desc.items = &item;
+        desc.loras = cases[i].use;
+        desc.lora_count = cases[i].use != NULL;
+        CHECK(draw_hash(engine, &desc) == hashes[cases[i].same_as]);
+    }
+    sumi_prompt_release(inked), sumi_prompt_release(plain);
+    close_engine(engine);
+    for (size_t i = 0; i < 2; i++) remove_text_adapter(&files[i]);
+}
+
+TEST(saved_prompts_tell_their_adapters)
+{
+    OPEN(engine, model);
+    const text_adapter file = make_text_adapter("ink \"1\".safetensors", 0.5f, true);
+    sumi_lora* lora = read_lora_at(engine, model, file.path);
+    sumi_prompt *made =
+                    encode_adapted(engine, model, &(sumi_lora_use){.lora = lora, .scale = 1.0f, .text_scale = -0.75f}),
+                *loaded = NULL,
+                *plain =
+                    encode_adapted(engine, model, &(sumi_lora_use){.lora = lora, .scale = 1.0f, .without_text = true});
+    CHECK_TEXT(sumi_prompt_get_info(made).adapters, "ink \"1\".safetensors:-0.75");
+    CHECK_TEXT(sumi_prompt_get_info(plain).adapters, "");
+    CHECK(sumi_prompt_get_info(NULL).adapters == NULL);
+    sumi_lora_release(lora); // the prompt needs it no more
+    unsigned char saved[64 * 1024], again[64 * 1024];
+    const size_t bytes = sumi_prompt_save(made, saved, sizeof saved);
+    CHECK(bytes > 0 && bytes < sizeof saved);
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+    CHECK_TEXT(sumi_prompt_get_info(loaded).adapters, "ink \"1\".safetensors:-0.75");
+    CHECK_NUMBER(sumi_prompt_save(loaded, again, sizeof again), bytes);
+    CHECK(memcmp(saved, again, bytes) == 0);
+    sumi_prompt_release(made), sumi_prompt_release(loaded), sumi_prompt_release(plain);
+    // a list that is too long
+    static char s_long[SUMI_PROMPT_ADAPTERS_BYTES + 1];
+    for (int longer = 0; longer < 2; longer++) {
+        memset(s_long, 'x', sizeof s_long);
+        s_long[SUMI_PROMPT_ADAPTERS_BYTES - 1 + longer] = '\0';
+        static float s_row[WIDTH];
+        const sumi_tensor tensor = {.name = "features",
+                                    .dtype = SUMI_DTYPE_F32,
+                                    .rank = 2,
+                                    .shape = {1, WIDTH},
+                                    .data = s_row,
+                                    .bytes = sizeof s_row};
+        const sumi_metadata metadata[] = {
+            {"sumi_prompt", "1"}, {"family", "z-image"}, {"token_count", "1"}, {"adapters", s_long}};
+        const uint64_t size = sumi_safetensors_write(&tensor, 1, metadata, 4, saved, sizeof saved);
+        CHECK_NUMBER(sumi_prompt_load(model, saved, (size_t)size, &loaded), longer ? SUMI_FILE_MALFORMED : SUMI_OK);
+        sumi_prompt_release(loaded);
+    }
+    close_engine(engine);
+    remove_text_adapter(&file);
+}
+
+TEST(releasing_an_adapter_cancels_the_prompt_jobs_that_use_it)
+{
+    OPEN(engine, model);
+    const text_adapter file = make_text_adapter("ink.safetensors", 0.5f, false);
+    sumi_lora* lora = read_lora_at(engine, model, file.path);
+    const sumi_lora_use use = {.lora = lora, .scale = 1.0f};
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = "a red fox";
+    sumi_job with, without;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &without), SUMI_OK);
+    desc.loras = &use;
+    desc.lora_count = 1;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &with), SUMI_OK);
+    sumi_lora_release(lora);
+    CHECK_NUMBER(sumi_job_poll(engine, with).state, SUMI_JOB_CANCELLED);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, with, &prompt), SUMI_CANCELLED);
+    CHECK_NUMBER(sumi_job_wait(engine, without, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, without, &prompt), SUMI_OK);
+    sumi_prompt_release(prompt);
+    close_engine(engine);
+    remove_text_adapter(&file);
+}
+
+TEST(adapters_of_the_text_encoder_alone_need_it)
+{
+    OPEN(engine, model);
+    const text_adapter alone = make_text_adapter("ink.safetensors", 0.5f, false),
+                       both = make_text_adapter("chalk.safetensors", 0.5f, true);
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = MODEL_PATH;
+    desc.without_text_encoder = true;
+    sumi_model* bare = load_model_of(engine, &desc);
+    sumi_lora_desc lora_desc = sumi_lora_defaults(bare);
+    lora_desc.path = alone.path;
+    sumi_job job;
+    sumi_lora* lora = NULL;
+    CHECK_NUMBER(sumi_submit_lora(engine, &lora_desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_NOT_SUPPORTED);
+    CHECK(lora == NULL);
+    CHECK(strstr(s_host.log, "ink.safetensors: all layers, 1, are of the text encoder") != NULL);
+    lora = read_lora_at(engine, bare, both.path);
+    CHECK(lora != NULL); // without this part; test_adapters.c has what is told of it
+    sumi_lora_release(lora);
+    lora = read_lora_at(engine, model, alone.path);
+    CHECK(lora != NULL);
+    sumi_lora_release(lora);
+    close_engine(engine);
+    remove_text_adapter(&alone), remove_text_adapter(&both);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -246,5 +453,10 @@ int main(int argc, char** argv)
     RUN(every_text_encoder_is_told_saved_and_loaded);
     RUN(texts_that_are_too_long_are_reported);
     RUN(prompts_use_the_memory_of_released_ones);
+    RUN(adapters_change_the_features_of_prompts_by_their_text_scale);
+    RUN(image_jobs_encode_their_texts_with_their_adapters);
+    RUN(saved_prompts_tell_their_adapters);
+    RUN(releasing_an_adapter_cancels_the_prompt_jobs_that_use_it);
+    RUN(adapters_of_the_text_encoder_alone_need_it);
     TEST_END();
 }

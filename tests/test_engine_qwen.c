@@ -176,7 +176,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     desc.start.mask_feather = -1; // the reference keeps what the VAE makes of it
     if (desc.start.image != NULL) desc.start.noise_values = posterior;
     sumi_lora* lora = c->lora != NULL ? read_lora_at(engine, model, c->lora) : NULL;
-    const sumi_lora_use use = {lora, 1.0f};
+    const sumi_lora_use use = {.lora = lora, .scale = 1.0f};
     desc.loras = lora != NULL ? &use : NULL;
     desc.lora_count = lora != NULL;
 

@@ -326,13 +326,15 @@ static int divisor_below(int of, int most)
     return most;
 }
 
-static void put(whole_file* f, const char* path, const char* suffix, int rows, int cols, int rank)
+static void put(whole_file* f, const sumi_adapter_target* target, const char* suffix, int rows, int cols, int rank)
 {
     sumi_tensor* t = &f->tensors[f->count];
     float* data = malloc((size_t)rows * (size_t)cols * sizeof *data);
     fill(data, (size_t)rows * (size_t)cols, (uint32_t)f->count + 7);
     for (int i = 0; i < rows * cols; i++) data[i] *= 0.15f;
-    snprintf(f->names[f->count], sizeof f->names[0], "lycoris_%s%s", path, suffix);
+    char prefix[16] = "lycoris_";
+    if (target->encoder > 0) snprintf(prefix, sizeof prefix, "lora_te%d_", (int)target->encoder);
+    snprintf(f->names[f->count], sizeof f->names[0], "%s%s%s", prefix, target->path, suffix);
     *t = (sumi_tensor){.name = f->names[f->count],
                        .dtype = SUMI_DTYPE_F32,
                        .rank = rank,
@@ -367,12 +369,12 @@ static void write_whole_file(const sumi_network* network, const char* path, bool
         }
         if (is_alias || !(t->is_vector ? has_norms : has_matrices)) continue;
         if (t->is_vector) {
-            put(&f, t->path, ".w_norm", t->cols, 1, 1);
+            put(&f, t, ".w_norm", t->cols, 1, 1);
             continue;
         }
         const int runs = divisor_below(t->rows, 8), folds = divisor_below(t->cols, 4);
-        put(&f, t->path, ".lokr_w1", runs, folds, 2);
-        put(&f, t->path, ".lokr_w2", t->rows / runs, t->cols / folds, 2);
+        put(&f, t, ".lokr_w1", runs, folds, 2);
+        put(&f, t, ".lokr_w2", t->rows / runs, t->cols / folds, 2);
     }
     write_tensors(path, f.tensors, f.count, NULL, 0);
     for (size_t i = 0; i < f.count; i++) free((void*)(uintptr_t)f.tensors[i].data);
@@ -380,7 +382,8 @@ static void write_whole_file(const sumi_network* network, const char* path, bool
     free(f.names);
 }
 
-// LoKr of every layer and changes of every norm, two files at once: the picture of merged weights.
+// LoKr of every layer and changes of every norm, of the denoiser and of the text encoder with scales of its own, two files
+// at once: the picture of merged weights.
 TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
 {
     scene* s = open_scene();
@@ -407,17 +410,23 @@ TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
     int32_t ids[2][512];
     memcpy(ids[0], s->ids[0], sizeof ids[0]);
     memcpy(ids[1], s->ids[2], sizeof ids[1]);
-    const sumi_adapter_use uses[2] = {{sumi_adapter_get(files[0]), 0.4f}, {sumi_adapter_get(files[1]), -0.3f}},
+    const sumi_adapter_use uses[4] = {{sumi_adapter_get(files[0]), 0.4f},
+                                      {sumi_adapter_get(files[1]), -0.3f},
+                                      {sumi_adapter_get_text(files[0]), 0.2f},
+                                      {sumi_adapter_get_text(files[1]), -0.15f}},
                            off[2] = {{sumi_adapter_get(files[0]), 0.0f}, {sumi_adapter_get(files[1]), 0.0f}};
     job j = {.r = {.prompts = prompts, .prompt_count = 2, .items = &item, .item_count = 1, .width = 64, .height = 48},
              .ids = (const int32_t(*)[512])ids,
              .noise = s->noise};
     set_schedule(&j, s->network, SUMI_SOLVER_EULER, 3, 3.0f);
     float* plain = run_job(s->network, &j, 0, NULL, &error);
+    CHECK(uses[2].adapter->delta_count > 0 && uses[3].adapter->delta_count > 0);
     j.r.adapters = uses;
+    j.r.text_adapters = uses + 2;
     j.r.adapter_count = 2;
     float *changed = run_job(s->network, &j, 0, NULL, &error), *sliced = run_job(s->network, &j, 3, NULL, &error);
     j.r.adapters = off;
+    j.r.text_adapters = NULL;
     float* unchanged = run_job(s->network, &j, 0, NULL, &error);
     j.r.adapter_count = 0;
     // plans read the weights where they lie, in the parts' models
@@ -430,7 +439,7 @@ TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
         bool differs = false;
         for (int32_t r = 0; r < weight->rows && sumi_weight_is_dense(weight); r++) {
             float* row = rows + (size_t)r * (size_t)weight->cols;
-            merged_row(weight, uses, 2, r, row);
+            merged_row(weight, uses, 4, r, row);
             float* was = malloc((size_t)weight->cols * sizeof *was);
             sumi_weight_to_float(weight, r, 1, was, weight->cols);
             differs = differs || memcmp(was, row, (size_t)weight->cols * sizeof *row) != 0;

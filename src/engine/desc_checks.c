@@ -5,6 +5,8 @@
 #include "jobs/buffers.h"
 #include "jobs/job_pictures.h"
 #include "jobs/objects.h"
+#include "jobs/plan_job.h"
+#include "jobs/plan_key.h"
 #include "jobs/prompt.h"
 #include "models/limits.h"
 #include "models/network.h"
@@ -61,6 +63,48 @@ sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels)
                (size_t)copy.row_bytes);
     copy.data = to;
     return copy;
+}
+
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+static bool is_scale(float value) { return value >= -1000.0f && value <= 1000.0f; } // false for NaN
+
+sumi_result sumi_loras_check(const sumi_model* model, const sumi_lora_use* loras, int32_t count, sumi_error* error)
+{
+    SUMI_REFUSE(count < 0 || count > SUMI_MAX_LORAS, SUMI_INVALID_ARGUMENT, "lora_count is %d: give 0 to %d",
+                (int)count, SUMI_MAX_LORAS);
+    SUMI_REFUSE(count > 0 && loras == NULL, SUMI_INVALID_ARGUMENT, "loras is NULL, but lora_count is %d", (int)count);
+    for (int32_t i = 0; i < count; i++) {
+        const sumi_lora_use* use = &loras[i];
+        SUMI_REFUSE(use->lora == NULL, SUMI_INVALID_ARGUMENT, "loras[%d].lora is NULL", (int)i);
+        SUMI_REFUSE(use->lora->model == NULL, SUMI_INVALID_ARGUMENT,
+                    "loras[%d].lora: its model was closed; release it and read the adapter for this model", (int)i);
+        SUMI_REFUSE(use->lora->model != model, SUMI_INVALID_ARGUMENT, "loras[%d].lora was read for another model",
+                    (int)i);
+        SUMI_REFUSE(!is_scale(use->scale), SUMI_INVALID_ARGUMENT, "loras[%d].scale is %g: give -1000 to 1000", (int)i,
+                    (double)use->scale);
+        SUMI_REFUSE(!is_scale(use->text_scale), SUMI_INVALID_ARGUMENT, "loras[%d].text_scale is %g: give -1000 to 1000",
+                    (int)i, (double)use->text_scale);
+    }
+    return SUMI_OK;
+}
+
+void sumi_loras_copy(const sumi_lora_use* loras, int32_t count, bool denoises, bool encodes_text,
+                     sumi_job_request* request)
+{
+    SUMI_ASSERT(request->lora_count == 0);
+    for (int32_t i = 0; i < count; i++) {
+        const sumi_lora_use* use = &loras[i];
+        const sumi_adapter_file* file = use->lora->file;
+        const bool has_denoiser = denoises && sumi_adapter_get(file)->delta_count > 0,
+                   has_text = encodes_text && !use->without_text && sumi_adapter_get_text(file)->delta_count > 0;
+        const float chosen = use->text_scale != 0.0f ? use->text_scale : use->scale;
+        const float scale = has_denoiser ? use->scale : 0.0f, text_scale = has_text ? chosen : 0.0f;
+        if (scale == 0.0f && text_scale == 0.0f) continue;
+        request->loras[request->lora_count] = use->lora;
+        request->lora_scales[request->lora_count] = scale;
+        request->lora_text_scales[request->lora_count++] = text_scale;
+    }
 }
 
 // ---- References -----------------------------------------------------------------------------------------------------

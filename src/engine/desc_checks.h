@@ -5,6 +5,7 @@
 #include "base/result.h"
 #include "jobs/buffers.h"
 #include "jobs/job_pictures.h"
+#include "jobs/plan_job.h"
 
 sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error);
 sumi_result sumi_check_size(const sumi_model* model, int32_t width, int32_t height, sumi_error* error);
@@ -15,6 +16,12 @@ sumi_pixels sumi_pixels_with_row_bytes(const sumi_pixels* pixels);
 // Copies pixels into the packer's block, with no gaps between rows. While the packer measures (buffers.h), the returned
 // `data` is NULL.
 sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels);
+
+// Checks the members `loras` and `lora_count` of a desc.
+sumi_result sumi_loras_check(const sumi_model* model, const sumi_lora_use* loras, int32_t count, sumi_error* error);
+// Copies those that change what the job computes: it denoises, or it encodes text, or both.
+void sumi_loras_copy(const sumi_lora_use* loras, int32_t count, bool denoises, bool encodes_text,
+                     sumi_job_request* request);
 
 // ---- References -----------------------------------------------------------------------------------------------------
 //

@@ -213,25 +213,6 @@ static sumi_result check_values(const sumi_image_desc* desc, sumi_error* error)
     return sumi_check_finite(desc->start.noise_values, count, "start.noise_values", error);
 }
 
-static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
-{
-    SUMI_REFUSE(desc->lora_count < 0 || desc->lora_count > SUMI_MAX_LORAS, SUMI_INVALID_ARGUMENT,
-                "lora_count is %d: give 0 to %d", (int)desc->lora_count, SUMI_MAX_LORAS);
-    SUMI_REFUSE(desc->lora_count > 0 && desc->loras == NULL, SUMI_INVALID_ARGUMENT,
-                "loras is NULL, but lora_count is %d", (int)desc->lora_count);
-    for (int32_t i = 0; i < desc->lora_count; i++) {
-        const sumi_lora_use* use = &desc->loras[i];
-        SUMI_REFUSE(use->lora == NULL, SUMI_INVALID_ARGUMENT, "loras[%d].lora is NULL", (int)i);
-        SUMI_REFUSE(use->lora->model == NULL, SUMI_INVALID_ARGUMENT,
-                    "loras[%d].lora: its model was closed; release it and read the adapter for this model", (int)i);
-        SUMI_REFUSE(use->lora->model != desc->model, SUMI_INVALID_ARGUMENT, "loras[%d].lora was read for another model",
-                    (int)i);
-        SUMI_REFUSE(!is_between(use->scale, -1000.0f, 1000.0f), SUMI_INVALID_ARGUMENT,
-                    "loras[%d].scale is %g: give -1000 to 1000", (int)i, (double)use->scale);
-    }
-    return SUMI_OK;
-}
-
 static sumi_result check_external(const sumi_engine* engine, const sumi_image_desc* desc, int32_t i, sumi_error* error)
 {
     const sumi_target* target = &desc->targets[i];
@@ -350,7 +331,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     SUMI_TRY(check_noise(desc, error));
     SUMI_TRY(check_start(desc, error));
     SUMI_TRY(check_values(desc, error));
-    SUMI_TRY(check_loras(desc, error));
+    SUMI_TRY(sumi_loras_check(desc->model, desc->loras, desc->lora_count, error));
     SUMI_REFUSE(desc->preview_every < 0, SUMI_INVALID_ARGUMENT,
                 "preview_every is %d: give 0 for none, or a number of steps", (int)desc->preview_every);
     SUMI_REFUSE(desc->preview_every > 0 && desc->model->info.preview == NULL, SUMI_NOT_SUPPORTED,
@@ -490,11 +471,10 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     request->posterior = desc->start.posterior;
     request->strength = desc->start.strength;
     request->mask_feather = desc->start.mask_feather;
-    for (int32_t i = 0; i < desc->lora_count; i++) {
-        if (desc->loras[i].scale == 0.0f) continue; // an adapter with scale 0 has no effect
-        request->loras[request->lora_count] = desc->loras[i].lora;
-        request->lora_scales[request->lora_count++] = desc->loras[i].scale;
-    }
+    bool encodes_text = false;
+    for (int32_t i = 0; i < request->prompt_count; i++)
+        encodes_text = encodes_text || request->prompts[i].source == NULL;
+    sumi_loras_copy(desc->loras, desc->lora_count, true, encodes_text, request);
     request->deadline_ms = desc->deadline_ms;
     request->step_cache_threshold = desc->step_cache;
     request->preview_every = desc->preview_every;

@@ -22,10 +22,12 @@
 void sumi_lora_close(sumi_lora* lora)
 {
     SUMI_ASSERT(sumi_pump_is_locked(lora->engine));
-    const sumi_adapter* adapter = lora->file != NULL ? sumi_adapter_get(lora->file) : NULL;
-    for (int32_t i = 0; adapter != NULL && i < adapter->delta_count; i++) {
-        const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
-        sumi_engine_release_weights(lora->engine, pair, 2);
+    for (int32_t part = 0; part < 2 && lora->file != NULL; part++) {
+        const sumi_adapter* adapter = part == 0 ? sumi_adapter_get(lora->file) : sumi_adapter_get_text(lora->file);
+        for (int32_t i = 0; i < adapter->delta_count; i++) {
+            const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
+            sumi_engine_release_weights(lora->engine, pair, 2);
+        }
     }
     sumi_adapter_close(lora->file);
     lora->file = NULL;
@@ -43,6 +45,18 @@ void sumi_lora_free(sumi_lora* lora)
     sumi_free(&engine->heap, lora);
 }
 
+// The last part of a path; of a longer one its end.
+static void copy_name(const char* path, char* into, size_t bytes)
+{
+    size_t end = strlen(path);
+    while (end > 1 && (path[end - 1] == '/' || path[end - 1] == '\\')) end--;
+    size_t begin = end;
+    while (begin > 0 && end - begin < bytes - 1 && path[begin - 1] != '/' && path[begin - 1] != '\\') begin--;
+    while (begin < end && ((unsigned char)path[begin] & 0xC0) == 0x80) begin++; // no rest of a character in UTF-8
+    memcpy(into, path + begin, end - begin);
+    into[end - begin] = '\0';
+}
+
 static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     SUMI_ASSERT(slot->model != NULL && slot->u.lora_job.product == NULL);
@@ -50,6 +64,7 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
     if (lora == NULL) return sumi_out_of_memory(error, sizeof *lora, "an adapter");
     lora->engine = engine;
     lora->model = slot->model;
+    copy_name(slot->u.lora_job.path, lora->name, sizeof lora->name);
     sumi_mutex_lock(&engine->state_lock);
     lora->serial = ++engine->next_serial;
     SUMI_LIST_INSERT(engine->loras, lora);

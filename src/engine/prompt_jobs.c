@@ -37,6 +37,7 @@ static sumi_result check_prompt_desc(const sumi_engine* engine, const sumi_promp
     }
     SUMI_TRY(sumi_references_check(desc->model, desc->references, desc->reference_count, out_references, error));
     SUMI_TRY(sumi_references_check_count(desc->model, desc->reference_count, error));
+    SUMI_TRY(sumi_loras_check(desc->model, desc->loras, desc->lora_count, error));
     return sumi_references_check_vision(desc->model, out_references, error);
 }
 
@@ -50,15 +51,16 @@ static void pack_prompt_job(sumi_packer* packer, const char* text, const sumi_re
     request->references = sumi_references_copy(packer, references);
 }
 
-static sumi_result fill_prompt(sumi_engine* engine, const char* text, const sumi_references* references,
+static sumi_result fill_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, const sumi_references* references,
                                sumi_job_slot* slot, sumi_error* error)
 {
     sumi_job_request* request = &slot->u.plan_job.request;
     sumi_packer packer = {NULL, 0};
-    pack_prompt_job(&packer, text, references, request);
+    pack_prompt_job(&packer, desc->text, references, request);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack_prompt_job(&packer, text, references, request);
+    pack_prompt_job(&packer, desc->text, references, request);
+    sumi_loras_copy(desc->loras, desc->lora_count, false, true, request);
     request->goal = SUMI_GOAL_PROMPTS;
     request->prompt_count = 1;
     return SUMI_OK;
@@ -72,7 +74,7 @@ static sumi_result submit_prompt(sumi_engine* engine, const sumi_prompt_desc* de
     SUMI_TRY(check_prompt_desc(engine, desc, &references, error));
     sumi_job_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_PROMPT, &s_functions, &slot, error));
-    const sumi_result result = fill_prompt(engine, desc->text, &references, slot, error);
+    const sumi_result result = fill_prompt(engine, desc, &references, slot, error);
     if (result != SUMI_OK) {
         sumi_job_free(engine, slot);
         return result;

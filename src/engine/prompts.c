@@ -2,7 +2,7 @@
 //
 // The bytes are a safetensors file: tensor "features" [tokens, width] (of a second encoder: "features.1"); tensors of
 // bytes "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with; metadata with
-// the version of the format, the family and the number of tokens. Reading trusts nothing: sizes, types, names and
+// the version of the format, the family, the number of tokens and the adapters that the prompt was encoded with. Reading trusts nothing: sizes, types, names and
 // metadata are all checked.
 #include "base/assert.h"
 #include "base/dtype.h"
@@ -34,6 +34,7 @@ sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
             .token_count = prompt->token_count[e], .width = prompt->width[e], .features = prompt->features[e]};
     }
     info.reference_count = prompt->reference_count;
+    info.adapters = prompt->adapters;
     return info;
 }
 
@@ -78,10 +79,14 @@ size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity)
     }
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", (int)prompt->token_count[0]);
-    const sumi_metadata metadata[] = {
-        {"sumi_prompt", FORMAT_VERSION}, {"family", prompt->family}, {"token_count", tokens}};
+    const sumi_metadata metadata[] = {{"sumi_prompt", FORMAT_VERSION},
+                                      {"family", prompt->family},
+                                      {"token_count", tokens},
+                                      {"adapters", prompt->adapters}}; // the last one: not if there are none
+    const size_t metadata_count = prompt->adapters[0] != '\0' ? 4 : 3;
     const size_t count = (size_t)prompt->encoder_count + (size_t)prompt->reference_count;
-    uint64_t bytes = sumi_safetensors_write(tensors, count, metadata, 3, into, into != NULL ? capacity : 0);
+    uint64_t bytes =
+        sumi_safetensors_write(tensors, count, metadata, metadata_count, into, into != NULL ? capacity : 0);
     return bytes <= SIZE_MAX ? (size_t)bytes : 0;
 }
 
@@ -212,7 +217,11 @@ static sumi_result load_prompt(sumi_model* model, const void* data, size_t bytes
     sumi_prompt_shape shape = {.family = model->info.family,
                                .encoder_count = model->info.text_encoder_count,
                                .token_count = token_count,
-                               .width = model->info.feature_width};
+                               .width = model->info.feature_width,
+                               .adapters = sumi_metadata_find(set, "adapters")};
+    if (shape.adapters != NULL && strlen(shape.adapters) >= SUMI_PROMPT_ADAPTERS_BYTES)
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt's list of adapters is longer than %d bytes",
+                         SUMI_PROMPT_ADAPTERS_BYTES - 1);
     SUMI_TRY(check_saved_references(model, set, &shape, error));
     SUMI_TRY(sumi_prompt_create(model->engine, &shape, &prompt, error));
     for (int32_t i = 0; i < prompt->reference_count; i++) {

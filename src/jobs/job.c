@@ -297,7 +297,7 @@ void sumi_job_yield(sumi_engine* engine, sumi_job_slot* slot)
 
 static bool uses_lora(const sumi_job_slot* slot, const sumi_lora* lora)
 {
-    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
+    if (slot->kind != SUMI_JOB_KIND_IMAGES && slot->kind != SUMI_JOB_KIND_PROMPT) return false;
     for (int32_t i = 0; i < slot->u.plan_job.request.lora_count; i++) {
         if (slot->u.plan_job.request.loras[i] == lora) return true;
     }

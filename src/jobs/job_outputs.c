@@ -20,6 +20,7 @@
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
@@ -59,6 +60,19 @@ uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
     return bytes;
 }
 
+_Static_assert(SUMI_MAX_LORAS*(SUMI_LORA_NAME_BYTES + 20) < SUMI_PROMPT_ADAPTERS_BYTES, "all adapters of a prompt");
+
+// Writes the adapters that change the features: "NAME:SCALE, NAME:SCALE".
+static void list_adapters(const sumi_job_request* request, char into[SUMI_PROMPT_ADAPTERS_BYTES])
+{
+    size_t used = 0;
+    into[0] = '\0';
+    for (int32_t i = 0; i < request->lora_count; i++) {
+        used += (size_t)snprintf(into + used, SUMI_PROMPT_ADAPTERS_BYTES - used, "%s%s:%g", i > 0 ? ", " : "",
+                                 request->loras[i]->name, (double)request->lora_text_scales[i]);
+    }
+}
+
 sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
@@ -85,13 +99,16 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
     if (request->goal == SUMI_GOAL_PROMPTS && job->products.prompt == NULL) {
         const sumi_network_info* info = &slot->model->info;
         int32_t rows[SUMI_MAX_TEXT_ENCODERS];
+        char adapters[SUMI_PROMPT_ADAPTERS_BYTES];
         for (int32_t e = 0; e < info->text_encoder_count; e++)
             rows[e] = sumi_network_feature_rows(slot->model->network, e, request->prompts[0].token_count[e]);
         sumi_prompt_shape shape = {.family = info->family,
                                    .encoder_count = info->text_encoder_count,
                                    .token_count = rows,
                                    .width = info->feature_width,
-                                   .reference_count = request->references.count};
+                                   .reference_count = request->references.count,
+                                   .adapters = adapters};
+        list_adapters(request, adapters);
         for (int32_t i = 0; i < shape.reference_count; i++)
             shape.references[i] = request->references.list[i].sizes.autoencoder;
         SUMI_TRY(sumi_prompt_create(engine, &shape, &job->products.prompt, error));

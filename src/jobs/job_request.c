@@ -321,6 +321,7 @@ sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_co
     out_request->model = model;
     out_request->loras = request->loras;
     out_request->lora_scales = request->lora_scales;
+    out_request->lora_text_scales = request->lora_text_scales;
     out_request->lora_count = request->lora_count;
     out_request->whole_ops = request->profiles;
     return SUMI_OK;

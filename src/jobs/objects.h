@@ -27,11 +27,14 @@ struct sumi_model {
 
 // ---- Adapters -------------------------------------------------------------------------------------------------------
 
+#define SUMI_LORA_NAME_BYTES 96
 struct sumi_lora {
     sumi_engine* engine;
     sumi_lora *next, **link;
     uint64_t serial;
-    sumi_model* model;     // NULL: its model was closed, and the adapter can only be released
+    sumi_model* model; // NULL: its model was closed, and the adapter can only be released
+    // the last part of its path, for encoded prompts; the end of a longer one
+    char name[SUMI_LORA_NAME_BYTES];
     sumi_file_cache cache; // files of the host program; `file` borrows from it
     sumi_adapter_file* file;
 };

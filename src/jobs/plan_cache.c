@@ -45,8 +45,8 @@ static sumi_plan_request complete_request(const sumi_plan_inputs* inputs, const 
 {
     SUMI_ASSERT(job_request->model != NULL && job_request->lora_count >= 0
                 && job_request->lora_count <= SUMI_MAX_LORAS);
-    SUMI_ASSERT(job_request->pipeline.adapters == NULL && job_request->pipeline.adapter_count == 0
-                && job_request->pipeline.tile_latent == 0);
+    SUMI_ASSERT(job_request->pipeline.adapters == NULL && job_request->pipeline.text_adapters == NULL
+                && job_request->pipeline.adapter_count == 0 && job_request->pipeline.tile_latent == 0);
     sumi_plan_request request = *job_request;
     request.memory_limit = inputs->memory_limit;
     request.slice_us = job_request->whole_ops ? 0 : inputs->slice_us;
@@ -107,6 +107,7 @@ static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* e
     sumi_pipeline_request pipeline = w->request.pipeline;
     pipeline.tile_latent = tile;
     pipeline.adapters = entry->adapters;
+    pipeline.text_adapters = entry->text_adapters;
     pipeline.adapter_count = entry->lora_count;
     sumi_runner_begin_plan(w->runner, &entry->plan, w->heap);
     entry->plan.weight_options = w->request.weight_options;
@@ -239,7 +240,9 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
     entry->lora_count = request->lora_count;
     for (int32_t i = 0; i < request->lora_count; i++) {
         entry->loras[i] = request->loras[i];
-        entry->adapters[i] = (sumi_adapter_use){sumi_adapter_get(request->loras[i]->file), request->lora_scales[i]};
+        const sumi_adapter_file* file = request->loras[i]->file;
+        entry->adapters[i] = (sumi_adapter_use){sumi_adapter_get(file), request->lora_scales[i]};
+        entry->text_adapters[i] = (sumi_adapter_use){sumi_adapter_get_text(file), request->lora_text_scales[i]};
     }
     SUMI_TRY(write_fitting_plan(w, entry, error));
     sumi_plan* plan = &entry->plan;

@@ -50,7 +50,7 @@ typedef struct sumi_probe {
 typedef struct sumi_plan_entry {
     sumi_plan plan;
     sumi_pipeline pipeline;
-    sumi_adapter_use adapters[SUMI_MAX_LORAS];
+    sumi_adapter_use adapters[SUMI_MAX_LORAS], text_adapters[SUMI_MAX_LORAS];
     const sumi_model* model; // NULL: the entry is empty
     const sumi_lora* loras[SUMI_MAX_LORAS];
     int32_t lora_count;

@@ -103,7 +103,7 @@ typedef struct sumi_job_request {
     sumi_posterior posterior;
     float strength;
     const sumi_lora* loras[SUMI_MAX_LORAS];
-    float lora_scales[SUMI_MAX_LORAS];
+    float lora_scales[SUMI_MAX_LORAS], lora_text_scales[SUMI_MAX_LORAS]; // of denoiser and text encoders; 0: no effect
     int32_t lora_count;
     uint32_t deadline_ms;
     float step_cache_threshold; // 0: nothing is reused

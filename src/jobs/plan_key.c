@@ -61,7 +61,7 @@ TABLE(static, item, ITEM);
 TABLE(static, reference, REFERENCE);
 #undef T
 
-// `adapters` is empty in a request. The adapters are made from the job's loras when the plan is written (plan_cache.c).
+// Adapters are empty in a request. They are made from the job's loras when the plan is written (plan_cache.c).
 #define T sumi_pipeline_request
 #define PIPELINE(ONE, NESTED, LIST)                                                                                    \
     ONE(NUMBER, goal)                                                                                                  \
@@ -88,6 +88,7 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, caches_steps)                                                                                          \
     ONE(NUMBER, tile_latent)                                                                                           \
     ONE(NUMBER, adapters)                                                                                              \
+    ONE(NUMBER, text_adapters)                                                                                         \
     ONE(NUMBER, adapter_count)                                                                                         \
     ONE(NUMBER, shared_tokens)                                                                                         \
     ONE(UNUSED, unused)
@@ -107,6 +108,7 @@ TABLE(static, weight_options, WEIGHT_OPTIONS);
     ONE(MODEL, model)                                                                                                  \
     LIST(loras, lora_count, LORA, NULL)                                                                                \
     LIST(lora_scales, lora_count, NUMBER, NULL)                                                                        \
+    LIST(lora_text_scales, lora_count, NUMBER, NULL)                                                                   \
     ONE(NUMBER, lora_count)                                                                                            \
     ONE(NUMBER, memory_limit)                                                                                          \
     ONE(NUMBER, slice_us)                                                                                              \

@@ -21,7 +21,7 @@ typedef struct sumi_plan_request {
     sumi_pipeline_request pipeline; // without adapters and tiles, which the cache adds
     sumi_model* model;
     const sumi_lora* const* loras;
-    const float* lora_scales;
+    const float *lora_scales, *lora_text_scales; // 0: no effect on the denoiser, or on the text encoders
     // The following members are filled in by sumi_plan_complete.
     uint64_t memory_limit;              // sumi_engine_memory_limit
     sumi_weight_options weight_options; // passed to the backend

@@ -65,6 +65,9 @@ static sumi_prompt* pack_prompt(sumi_packer* packer, const sumi_prompt_shape* sh
         prompt->references[i] = pixels;
         prompt->reference_sizes[i] = size;
     }
+    const char* adapters = shape->adapters != NULL ? shape->adapters : "";
+    char* copy = sumi_pack(packer, adapters, strlen(adapters) + 1);
+    if (prompt != NULL) prompt->adapters = copy;
     return prompt;
 }
 
@@ -74,6 +77,7 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* sha
     SUMI_ASSERT(shape->encoder_count >= 1 && shape->encoder_count <= SUMI_MAX_TEXT_ENCODERS);
     SUMI_ASSERT(shape->reference_count >= 0 && shape->reference_count <= SUMI_MAX_REFERENCES);
     SUMI_ASSERT(strlen(shape->family) < SUMI_FAMILY_BYTES);
+    SUMI_ASSERT(shape->adapters == NULL || strlen(shape->adapters) < SUMI_PROMPT_ADAPTERS_BYTES);
     *out_prompt = NULL;
     sumi_packer packer = {NULL, 0};
     (void)pack_prompt(&packer, shape);

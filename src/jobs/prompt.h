@@ -20,7 +20,10 @@ struct sumi_prompt {
     int32_t reference_count;
     sumi_picture_size reference_sizes[SUMI_MAX_REFERENCES];
     unsigned char* references[SUMI_MAX_REFERENCES];
+    char* adapters; // those that changed the features, as sumi_prompt_info has them; in the block of this object
 };
+
+#define SUMI_PROMPT_ADAPTERS_BYTES 2048 // of their text, with its end
 
 typedef struct sumi_prompt_shape {
     const char* family;
@@ -28,6 +31,7 @@ typedef struct sumi_prompt_shape {
     const int32_t *token_count, *width; // [encoder_count]
     int32_t reference_count;
     sumi_picture_size references[SUMI_MAX_REFERENCES];
+    const char* adapters; // NULL: none
 } sumi_prompt_shape;
 // Creates an empty prompt with memory for features and references of these sizes.
 //

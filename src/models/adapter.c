@@ -3,7 +3,7 @@
 //
 // Every key must belong to a layer of the model. A file whose keys belong only in part is refused, because silently
 // dropping the rest would change the result. Two things are left out, which sumi_adapter_notice() tells: layers of text
-// encoders if the denoiser has layers too, and a change of fused q, k and v beside changes of all three.
+// encoders if the model was opened without them, and a change of fused q, k and v beside changes of all three.
 #include "base/assert.h"
 #include "base/memory.h"
 #include "base/platform.h"
@@ -30,7 +30,7 @@ struct sumi_adapter_file {
     const sumi_network* network;
     char* path; // of the file that holds the tensors
     sumi_tensor_set set;
-    sumi_adapter_config config;
+    sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS];
     sumi_adapter_layers layers;
     size_t layers_done;
     sumi_adapter_memory memory;
@@ -38,7 +38,8 @@ struct sumi_adapter_file {
     size_t delta_count, delta_capacity;
     applied_layer* applied;
     size_t applied_count, applied_capacity;
-    sumi_adapter adapter;
+    sumi_adapter adapter, text_adapter; // of the denoiser, and of the text encoders: parts of `deltas`
+    bool is_done;
     char notice[512];
 };
 
@@ -53,7 +54,9 @@ static const sumi_adapter_target* find_target(const sumi_network* network, const
     if (!sumi_fold_path(layer->module + skipped, layer->module_bytes - skipped, folded, sizeof folded)) return NULL;
     for (size_t i = 0; i < network->weights.target_count; i++) {
         const sumi_adapter_target* target = &network->weights.targets[i];
-        if (target->is_vector == is_vector && strcmp(target->path, folded) == 0) return target;
+        const bool is_of_component =
+            layer->encoder == SUMI_ADAPTER_ANY_ENCODER ? target->encoder != 0 : target->encoder == layer->encoder;
+        if (is_of_component && target->is_vector == is_vector && strcmp(target->path, folded) == 0) return target;
     }
     return NULL;
 }
@@ -215,17 +218,19 @@ static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, c
                      s_names[1]);
 }
 
+// Layers of text encoders cannot be compared with a model that has none.
+static bool leaves_out_text(const sumi_adapter_file* file) { return !file->network->info.has_text_encoder; }
+
 // What a file without a layer for this model is refused with.
 static sumi_result check_matches(const sumi_adapter_file* file, sumi_error* error)
 {
     const sumi_adapter_layers* layers = &file->layers;
-    if (layers->unknown_count == 0 && layers->count > 0) return SUMI_OK;
+    if (layers->unknown_count == 0 && layers->count > (leaves_out_text(file) ? layers->text_count : 0)) return SUMI_OK;
     if (layers->unknown_count == 0 && layers->text_count > 0) {
-        return sumi_fail(
-            error, SUMI_NOT_SUPPORTED,
-            "%s: all layers, %zu, are of the text encoder (%s); adapters are applied to the denoiser alone: "
-            "use one that was trained for it",
-            file->path, layers->text_count, layers->text_name);
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s: all layers, %zu, are of the text encoder (%s), and the model was opened without it: open "
+                         "it with its text encoder",
+                         file->path, layers->text_count, layers->text_name);
     }
     char names[256] = "";
     size_t used = 0;
@@ -248,30 +253,48 @@ static sumi_result begin_reading(sumi_adapter_file* file, const sumi_files* file
     SUMI_TRY(find_file(file, files, requested_path, error));
     const char* path = file->path;
     SUMI_TRY(sumi_tensor_set_open(&file->set, path, error));
-    SUMI_TRY(sumi_adapter_config_read(&file->config, file->heap, files, &file->set, path, error));
+    SUMI_TRY(sumi_adapter_configs_read(file->configs, file->heap, files, &file->set, path, error));
     file->layers.heap = file->heap;
-    return sumi_adapter_layers_read(&file->layers, path, &file->set, &file->config, error);
+    return sumi_adapter_layers_read(&file->layers, path, &file->set, file->configs, error);
+}
+
+// The denoiser's weights are bound first, so its deltas are first in the order of weights.
+static void split_deltas(sumi_adapter_file* file)
+{
+    const sumi_weight_list* list = &file->network->weights;
+    int32_t text_begin = INT32_MAX;
+    size_t count = 0;
+    for (size_t i = 0; i < list->target_count; i++) {
+        const sumi_adapter_target* target = &list->targets[i];
+        if (target->encoder != 0 && target->weight_index < text_begin) text_begin = target->weight_index;
+        SUMI_ASSERT(target->encoder != 0 || target->weight_index < text_begin);
+    }
+    while (count < file->delta_count && file->deltas[count].weight_index < text_begin) count++;
+    file->adapter = (sumi_adapter){file->deltas, (int32_t)count};
+    if (count < file->delta_count)
+        file->text_adapter = (sumi_adapter){file->deltas + count, (int32_t)(file->delta_count - count)};
+    file->is_done = true;
 }
 
 // What needs all layers.
 static sumi_result finish_reading(sumi_adapter_file* file, sumi_error* error)
 {
     SUMI_TRY(check_matches(file, error));
-    if (file->layers.text_count > 0) {
+    if (file->layers.text_count > 0 && leaves_out_text(file)) {
         snprintf(file->notice, sizeof file->notice,
-                 "%s: %zu layer%s of the text encoder left out (%s): adapters are applied to the denoiser alone",
-                 file->path, file->layers.text_count, file->layers.text_count == 1 ? "" : "s", file->layers.text_name);
+                 "%s: %zu layer%s of the text encoder left out (%s): the model was opened without it", file->path,
+                 file->layers.text_count, file->layers.text_count == 1 ? "" : "s", file->layers.text_name);
     }
     SUMI_TRY(drop_all_fused(file, error));
     sumi_sort(file->deltas, file->delta_count, sizeof *file->deltas, compare_deltas);
-    file->adapter = (sumi_adapter){file->deltas, (int32_t)file->delta_count};
+    split_deltas(file);
     return SUMI_OK;
 }
 
 // What is needed only to read the file.
 static void end_reading(sumi_adapter_file* file)
 {
-    sumi_adapter_config_close(&file->config);
+    sumi_adapter_configs_close(file->configs);
     sumi_adapter_layers_close(&file->layers);
     sumi_free(file->heap, file->applied);
     file->applied = NULL;
@@ -301,10 +324,11 @@ sumi_result sumi_adapter_open_step(sumi_adapter_file* file, uint32_t budget_us, 
 {
     const uint64_t begin = sumi_clock_ns();
     const size_t count = file->layers.count;
-    SUMI_ASSERT(file->adapter.deltas == NULL && file->layers_done <= count);
+    SUMI_ASSERT(!file->is_done && file->layers_done <= count);
     *out_done = false;
     while (file->layers_done < count) {
         const sumi_adapter_layer* layer = &file->layers.layers[file->layers_done++];
+        if (layer->encoder != 0 && leaves_out_text(file)) continue;
         SUMI_TRY(sumi_adapter_layer_check(layer, file->path, error));
         SUMI_TRY(apply_layer(file, layer, error));
         *out_progress = (float)file->layers_done / (float)count;
@@ -330,4 +354,5 @@ void sumi_adapter_close(sumi_adapter_file* file)
 }
 
 const sumi_adapter* sumi_adapter_get(const sumi_adapter_file* file) { return &file->adapter; }
+const sumi_adapter* sumi_adapter_get_text(const sumi_adapter_file* file) { return &file->text_adapter; }
 const char* sumi_adapter_notice(const sumi_adapter_file* file) { return file->notice; }

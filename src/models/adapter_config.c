@@ -8,7 +8,8 @@
 
 #define CONFIG_NAME "adapter_config.json"
 
-#define DENOISER "transformer."
+// How the entries of the components begin.
+static const char* const s_components[SUMI_ADAPTER_CONFIGS] = {"transformer.", "text_encoder.", "text_encoder_2."};
 
 // Compares a key without the component that it is for ("transformer.r" is compared as "r"). False for the keys of other
 // components, where the object tells them apart.
@@ -19,8 +20,9 @@ static bool key_is(const sumi_adapter_config* config, const sumi_json_text* key,
     if (key->bytes < length || memcmp(key->data + key->bytes - length, name, length) != 0) return false;
     const size_t before = key->bytes - length; // of the component, with its dot
     if (before == 0) return true;
-    if (config->has_denoiser) return before == strlen(DENOISER) && memcmp(key->data, DENOISER, before) == 0;
-    return key->data[before - 1] == '.'
+    const char* own = s_components[config->component];
+    if (config->has_own) return before == strlen(own) && memcmp(key->data, own, before) == 0;
+    return config->component == 0 && key->data[before - 1] == '.'
         && (before < sizeof s_text_encoder - 1 || memcmp(key->data, s_text_encoder, sizeof s_text_encoder - 1) != 0);
 }
 
@@ -111,15 +113,15 @@ static void read_patterns(sumi_json* json, sumi_adapter_config* config)
 }
 
 // Finds out whether the object tells components apart.
-static void find_denoiser(sumi_adapter_config* config)
+static void find_own(sumi_adapter_config* config)
 {
+    const char* own = s_components[config->component];
     sumi_json json;
     sumi_json_text key;
     sumi_json_begin(&json, config->text, config->bytes, NULL);
     if (!sumi_json_object(&json)) return;
     while (sumi_json_key(&json, &key)) {
-        if (key.bytes > strlen(DENOISER) && memcmp(key.data, DENOISER, strlen(DENOISER)) == 0)
-            config->has_denoiser = true;
+        if (key.bytes > strlen(own) && memcmp(key.data, own, strlen(own)) == 0) config->has_own = true;
         sumi_json_skip(&json);
     }
 }
@@ -145,7 +147,7 @@ static sumi_result read_adapter_object(sumi_adapter_config* config, sumi_error* 
     sumi_json json;
     sumi_json_text key, kind = {.data = "LORA", .bytes = 4};
     double alpha = -1.0;
-    find_denoiser(config);
+    find_own(config);
     sumi_json_begin(&json, config->text, config->bytes, &detail);
     if (sumi_json_object(&json)) {
         while (sumi_json_key(&json, &key)) {
@@ -172,7 +174,7 @@ static sumi_result read_adapter_object(sumi_adapter_config* config, sumi_error* 
     }
     if (sumi_json_end(&json) != SUMI_OK) {
         return sumi_fail(error, json.failure, "%s: %s%s", config->path,
-                         config->file.heap == NULL ? "lora_adapter_metadata: " : "", detail.text);
+                         config->is_metadata ? "lora_adapter_metadata: " : "", detail.text);
     }
     return use_kind(config, &kind, alpha, error);
 }
@@ -206,31 +208,52 @@ static void read_header_alpha(sumi_adapter_config* config, const sumi_tensor_set
     if (sumi_json_end(&json) == SUMI_OK && alpha >= 0) config->alpha = alpha;
 }
 
-sumi_result sumi_adapter_config_read(sumi_adapter_config* config, sumi_heap* heap, const sumi_files* files,
-                                     const sumi_tensor_set* set, const char* path, sumi_error* error)
+static sumi_result read_config(sumi_adapter_config* config, const sumi_file* beside, const sumi_tensor_set* set,
+                               const char* path, sumi_error* error)
 {
-    SUMI_ASSERT(config->text == NULL && config->file.heap == NULL);
+    SUMI_ASSERT(config->text == NULL);
     config->alpha = config->rank = -1.0;
     config->path = path;
     config->text = sumi_metadata_find(set, "lora_adapter_metadata");
     if (config->text != NULL) {
         config->bytes = strlen(config->text);
+        config->is_metadata = true;
         return read_adapter_object(config, error);
     }
-    SUMI_TRY(open_beside(config, heap, files, path, error));
-    if (config->file.heap != NULL) {
+    if (beside->heap != NULL) {
         // an empty file has no data, and is not a JSON object
-        config->text = config->file.bytes > 0 ? (const char*)config->file.data : "";
-        config->bytes = (size_t)config->file.bytes;
-        config->path = config->file.path;
+        config->text = beside->bytes > 0 ? (const char*)beside->data : "";
+        config->bytes = (size_t)beside->bytes;
+        config->path = beside->path;
         SUMI_TRY(read_adapter_object(config, error));
     }
     read_header_alpha(config, set);
     return SUMI_OK;
 }
 
-void sumi_adapter_config_close(sumi_adapter_config* config)
+sumi_result sumi_adapter_configs_read(sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS], sumi_heap* heap,
+                                      const sumi_files* files, const sumi_tensor_set* set, const char* path,
+                                      sumi_error* error)
 {
-    if (config->file.heap != NULL) sumi_file_close(&config->file);
-    memset(config, 0, sizeof *config);
+    SUMI_ASSERT(configs->file.heap == NULL);
+    if (sumi_metadata_find(set, "lora_adapter_metadata") == NULL)
+        SUMI_TRY(open_beside(configs, heap, files, path, error)); // the others read this file too
+    for (int32_t i = 0; i < SUMI_ADAPTER_CONFIGS; i++) {
+        configs[i].component = i;
+        SUMI_TRY(read_config(&configs[i], &configs->file, set, path, error));
+    }
+    return SUMI_OK;
+}
+
+void sumi_adapter_configs_close(sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS])
+{
+    if (configs->file.heap != NULL) sumi_file_close(&configs->file);
+    memset(configs, 0, SUMI_ADAPTER_CONFIGS * sizeof *configs);
+}
+
+const sumi_adapter_config* sumi_adapter_config_of(const sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS],
+                                                  int32_t encoder)
+{
+    SUMI_ASSERT(encoder >= SUMI_ADAPTER_ANY_ENCODER);
+    return &configs[encoder < 0 ? 1 : encoder >= SUMI_ADAPTER_CONFIGS ? SUMI_ADAPTER_CONFIGS - 1 : encoder];
 }

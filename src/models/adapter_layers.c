@@ -13,7 +13,8 @@ typedef struct entry {
 typedef struct reader {
     sumi_adapter_layers* out;
     const char* path;
-    const sumi_adapter_config* config;
+    const sumi_adapter_config* configs; // of all components
+    const sumi_adapter_config* config;  // of the component of the module that is read
     sumi_error* error;
 } reader;
 
@@ -273,14 +274,12 @@ static bool is_same_module(const entry* a, const entry* b)
 }
 
 // Reads the entries of one module.
-static sumi_result add_module(const reader* r, const entry* entries, size_t count)
+static sumi_result add_module(reader* r, const entry* entries, size_t count)
 {
     sumi_adapter_layers* out = r->out;
-    if (sumi_adapter_is_of_text(entries->tensor->name)) {
-        if (out->text_count++ == 0) out->text_name = entries->tensor->name;
-        return SUMI_OK;
-    }
     sumi_adapter_layer layer = {.module = entries->tensor->name, .module_bytes = entries->name.module_bytes};
+    layer.encoder = sumi_adapter_encoder(layer.module, layer.module_bytes);
+    r->config = sumi_adapter_config_of(r->configs, layer.encoder);
     bool is_alone = true; // an alpha of nothing
     for (size_t i = 0; i < count; i++) {
         const entry* e = &entries[i];
@@ -302,13 +301,14 @@ static sumi_result add_module(const reader* r, const entry* entries, size_t coun
         return SUMI_OK;
     }
     SUMI_TRY(read_module(r, &layer));
+    if (layer.encoder != 0 && out->text_count++ == 0) out->text_name = entries->tensor->name;
     SUMI_TRY(sumi_grow(out->heap, (void**)&out->layers, &out->capacity, out->count + 1, sizeof *out->layers, r->error));
     out->layers[out->count++] = layer;
     return SUMI_OK;
 }
 
 sumi_result sumi_adapter_layers_read(sumi_adapter_layers* out, const char* path, const sumi_tensor_set* set,
-                                     const sumi_adapter_config* config, sumi_error* error)
+                                     const sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS], sumi_error* error)
 {
     SUMI_ASSERT(out->heap != NULL && out->layers == NULL && out->count == 0);
     sumi_heap* heap = out->heap;
@@ -318,7 +318,7 @@ sumi_result sumi_adapter_layers_read(sumi_adapter_layers* out, const char* path,
     for (size_t i = 0; i < set->count; i++)
         entries[i] = (entry){&set->tensors[i], sumi_adapter_read_name(set->tensors[i].name)};
     sumi_sort(entries, set->count, sizeof *entries, compare_entries);
-    const reader r = {out, path, config, error};
+    reader r = {out, path, configs, configs, error};
     sumi_result result = SUMI_OK;
     for (size_t begin = 0, end; begin < set->count && result == SUMI_OK; begin = end) {
         for (end = begin + 1; end < set->count && is_same_module(&entries[begin], &entries[end]);) end++;

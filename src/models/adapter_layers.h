@@ -17,6 +17,7 @@ typedef enum sumi_adapter_kind {
 typedef struct sumi_adapter_layer {
     const char* module; // at the front of a tensor's name, with its prefix
     size_t module_bytes;
+    int32_t encoder; // 0: of the denoiser; otherwise sumi_adapter_encoder of the module
     sumi_adapter_kind kind;
     const sumi_tensor* parts[SUMI_PART_COUNT]; // NULL: not there
     int32_t rank;                              // of LoRA, LoHa, and LoKr with a factor that is a product; otherwise 0
@@ -26,10 +27,10 @@ typedef struct sumi_adapter_layer {
 #define SUMI_ADAPTER_SHOWN_NAMES 3
 typedef struct sumi_adapter_layers {
     sumi_heap* heap;
-    sumi_adapter_layer* layers; // of the denoiser, ordered by module
+    sumi_adapter_layer* layers; // ordered by module
     size_t count, capacity;
-    size_t text_count; // modules of text encoders, which are not in `layers`
-    const char* text_name;
+    size_t text_count;     // how many of them are of text encoders
+    const char* text_name; // the name of the first such tensor
     // tensors that are part of no change
     size_t unknown_count;
     const char* unknown_names[SUMI_ADAPTER_SHOWN_NAMES];
@@ -39,7 +40,7 @@ typedef struct sumi_adapter_layers {
 // a failure, too. A module without one of its parts, parts that do not fit each other and a kind that is not supported
 // are refused by name.
 sumi_result sumi_adapter_layers_read(sumi_adapter_layers* out, const char* path, const sumi_tensor_set* set,
-                                     const sumi_adapter_config* config, sumi_error* error);
+                                     const sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS], sumi_error* error);
 // Refuses a tensor with NaN or infinity by its name. It reads all of the layer's values.
 sumi_result sumi_adapter_layer_check(const sumi_adapter_layer* layer, const char* path, sumi_error* error);
 void sumi_adapter_layers_close(sumi_adapter_layers* layers); // accepts zeroed layers

@@ -67,7 +67,8 @@ static const struct {
                  {".on_input", "an IA3", true},
                  {".vera_", "a VeRA", false},
                  {".set_weight", "a weight that replaces the model's (.set_weight)", true},
-                 {".reshape_weight", "a weight of another shape (.reshape_weight)", true}};
+                 {".reshape_weight", "a weight of another shape (.reshape_weight)", true},
+                 {"bundle_emb.", "an embedding for a text encoder (textual inversion, bundle_emb)", false}};
 
 // Reads what follows a mark. False: it is something else.
 static bool read_tail(const char* text, bool* out_is_bias)
@@ -122,8 +123,66 @@ const char* sumi_adapter_part_text(sumi_adapter_part part)
 
 // ---- Prefixes -------------------------------------------------------------------------------------------------------
 
+// Bytes of the prefix that says that a module is of a text encoder, and of which one. 0: it is of the denoiser.
+static size_t text_prefix_bytes(const char* module, size_t bytes, int32_t* out_encoder)
+{
+    static const struct {
+        const char* prefix;
+        int32_t encoder;
+    } s_prefixes[] = {{"text_encoder.", 1},
+                      {"text_encoder_2.", 2},
+                      {"text_encoder_3.", 3},
+                      {"pipe.text_encoder.", 1},
+                      {"pipe.text_encoder_2.", 2},
+                      {"lora_text_encoder_2_", 2},
+                      {"lora_text_encoder_", 1},
+                      {"lora_te1_", 1},
+                      {"lora_te2_", 2},
+                      {"lora_te3_", 3},
+                      {"lora_te_", 1},
+                      {"te.", 1},
+                      {"te1.", 1},
+                      {"te2.", 2},
+                      {"te3.", 3}};
+    static const char s_wrapper[] = "base_model.model.", s_comfy[] = "text_encoders.", s_inner[] = "transformer.",
+                      s_tower[] = "text_model.";
+    const size_t wrapped = begins_with(module, bytes, s_wrapper) ? sizeof s_wrapper - 1 : 0;
+    module += wrapped;
+    bytes -= wrapped;
+    *out_encoder = 0;
+    for (size_t i = 0; i < sizeof s_prefixes / sizeof *s_prefixes; i++) {
+        if (!begins_with(module, bytes, s_prefixes[i].prefix)) continue;
+        *out_encoder = s_prefixes[i].encoder;
+        return wrapped + strlen(s_prefixes[i].prefix);
+    }
+    if (begins_with(module, bytes, s_tower)) { // the tower's own name, of which the prefix is a part
+        *out_encoder = SUMI_ADAPTER_ANY_ENCODER;
+        return wrapped;
+    }
+    if (!begins_with(module, bytes, s_comfy)) return 0;
+    size_t at = sizeof s_comfy - 1; // text_encoders.NAME.[transformer.]
+    while (at < bytes && module[at] != '.') at++;
+    at += at < bytes;
+    *out_encoder = SUMI_ADAPTER_ANY_ENCODER;
+    return wrapped + at + (begins_with(module + at, bytes - at, s_inner) ? sizeof s_inner - 1 : 0);
+}
+
+int32_t sumi_adapter_encoder(const char* module, size_t bytes)
+{
+    int32_t encoder;
+    (void)text_prefix_bytes(module, bytes, &encoder);
+    return encoder;
+}
+
 size_t sumi_adapter_prefix_bytes(const char* module, size_t bytes)
 {
+    int32_t encoder;
+    const size_t text_bytes = text_prefix_bytes(module, bytes, &encoder);
+    if (encoder != 0) {
+        static const char s_wrapper[] = "base_model.model.";
+        return text_bytes
+             + (begins_with(module + text_bytes, bytes - text_bytes, s_wrapper) ? sizeof s_wrapper - 1 : 0);
+    }
     // A prefix that begins with another one comes first.
     static const char* const s_prefixes[] = {
         "base_model.model.", "transformer.", "model.diffusion_model.", "diffusion_model.", "pipe.dit.", "dit.", "unet.",
@@ -139,17 +198,4 @@ size_t sumi_adapter_prefix_bytes(const char* module, size_t bytes)
         }
     }
     return skipped;
-}
-
-bool sumi_adapter_is_of_text(const char* name)
-{
-    static const char* const s_prefixes[] = {"text_encoder",      "text_model.", "lora_te", "lora_text_encoder",
-                                             "pipe.text_encoder", "te.",         "te1.",    "conditioner.",
-                                             "cond_stage_model.", "bundle_emb."};
-    static const char s_wrapper[] = "base_model.model.";
-    if (begins_with(name, strlen(name), s_wrapper)) name += sizeof s_wrapper - 1;
-    for (size_t i = 0; i < sizeof s_prefixes / sizeof *s_prefixes; i++) {
-        if (begins_with(name, strlen(name), s_prefixes[i])) return true;
-    }
-    return false;
 }

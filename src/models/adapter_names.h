@@ -6,12 +6,16 @@
 //                                     lora_unet_  layers_0_attention_to_q  .alpha                   kohya, musubi
 //                                     lycoris_  layers_0_attention_qkv  .lokr_w1                    LyCORIS
 //                                     lycoris_  layers_0_attention_norm1  .w_norm
+//                                     text_encoder.  model.layers.0.self_attn.q_proj  .lora_A.weight
+//                                     lora_te1_  model_layers_0_self_attn_q_proj  .lora_down.weight
+//                                     text_encoders.qwen3_4b.transformer.  model.layers.0.self_attn.q_proj  .alpha
 //
 // NAME, the adapter's name in PEFT, is any, and ".weight" may be missing.
 #ifndef SUMI_MODELS_ADAPTER_NAMES_H
 #define SUMI_MODELS_ADAPTER_NAMES_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum sumi_adapter_part {
     SUMI_PART_DOWN, // LoRA: [rank, in] and [out, rank]
@@ -49,6 +53,8 @@ const char* sumi_adapter_part_text(sumi_adapter_part part);
 
 // Bytes of the prefixes that programs put before a module's path.
 size_t sumi_adapter_prefix_bytes(const char* module, size_t bytes);
-// Whether a tensor belongs to a text encoder, or to an embedding for one.
-bool sumi_adapter_is_of_text(const char* name);
+// The text encoder that a module is of by its prefix, counted from 1. 0: it is of the denoiser. A prefix without a
+// number means the first one; ANY_ENCODER: the prefix says only that the module is of one.
+#define SUMI_ADAPTER_ANY_ENCODER (-1)
+int32_t sumi_adapter_encoder(const char* module, size_t bytes);
 #endif

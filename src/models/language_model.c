@@ -64,9 +64,9 @@ static void bind_language_norm(const sumi_language_model* model, sumi_binder* b,
                                int32_t cols)
 {
     if (model->settings->adds_one && !holds_factors(b, name)) {
-        sumi_bind_offset_vector(b, weight, name, cols, 1.0f);
+        sumi_bind_offset_norm(b, weight, name, cols, 1.0f);
     } else {
-        sumi_bind_vector(b, weight, name, cols);
+        sumi_bind_norm(b, weight, name, cols);
     }
 }
 
@@ -83,6 +83,7 @@ static void bind_language_layer(sumi_language_model* model, sumi_binder* b, int3
                          language_name_in(n[2], layer, "self_attn.v_proj")};
     sumi_module_stack stack = {language_name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3};
     sumi_bind_stack(b, &l->qkv, &stack, model->width);
+    sumi_bind_target(b, &l->qkv, language_name_in(n[3], layer, "self_attn.qkv_proj"), 0, q + 2 * kv);
     l->qkv.balance = &l->input_norm;
     stack.label = language_name_in(n[3], layer, "self_attn.qkv.bias");
     if (settings->has_qkv_bias) sumi_bind_stacked_bias(b, &l->qkv_bias, &stack);
@@ -109,6 +110,7 @@ static void bind_language_layer(sumi_language_model* model, sumi_binder* b, int3
     const int32_t gate_up_rows[] = {model->hidden, model->hidden};
     stack = (sumi_module_stack){language_name_in(n[3], layer, "mlp.gate_up"), gate_up, gate_up_rows, 2};
     sumi_bind_stack(b, &l->gate_up, &stack, model->width);
+    sumi_bind_target(b, &l->gate_up, language_name_in(n[3], layer, "mlp.gate_up_proj"), 0, 2 * model->hidden);
     l->gate_up.balance = &l->mlp_norm;
     sumi_bind_matrix(b, &l->down, language_name_in(n[0], layer, "mlp.down_proj"), model->width, model->hidden);
 }
@@ -356,7 +358,10 @@ static sumi_result bind_language_model(void* memory, const void* settings, sumi_
     model->window = c.window;
     model->window_theta = c.window_theta > 0 ? c.window_theta : c.theta;
     model->position_divisor = c.divisor > 0 ? c.divisor : 1.0;
+    const bool adaptable = b->adaptable;
+    b->adaptable = false; // rows are looked up, not multiplied: no change can be added
     sumi_bind_matrix(b, &model->embedding, "model.embed_tokens", model->vocabulary, model->width);
+    b->adaptable = adaptable;
     for (int32_t layer = 0; layer < model->layer_count; layer++) bind_language_layer(model, b, layer);
     if (model->settings->norms_features)
         bind_language_norm(model, b, &model->final_norm, "model.norm.weight", model->width);

@@ -241,10 +241,13 @@ static sumi_result begin_component(sumi_network* network, sumi_component_kind ki
     const sumi_component* component = &network->checkpoint.components[kind];
     *out_model = sumi_alloc_zero(network->heap, model_bytes);
     if (*out_model == NULL) return sumi_out_of_memory(error, model_bytes, "a model");
+    int32_t encoder = 0;
+    for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) encoder = s_encoder_components[e] == kind ? e + 1 : encoder;
     *out_binder = (sumi_binder){.list = &network->weights,
                                 .component = component,
                                 .what = s_names[kind],
-                                .adaptable = kind == SUMI_COMPONENT_TRANSFORMER,
+                                .adaptable = kind == SUMI_COMPONENT_TRANSFORMER || encoder > 0,
+                                .encoder = encoder,
                                 .error = error};
     *out_config =
         (sumi_module_config){.data = component->config.data,

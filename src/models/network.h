@@ -114,8 +114,9 @@ sumi_result sumi_adapter_open_begin(sumi_heap* heap, const sumi_files* files, co
 sumi_result sumi_adapter_open_step(sumi_adapter_file* file, uint32_t budget_us, bool* out_done, float* out_progress,
                                    sumi_error* error);
 void sumi_adapter_close(sumi_adapter_file* file); // accepts NULL and half-opened files
-// No changes before opening is done.
+// The changes of the denoiser, and those of the text encoders. None before opening is done.
 const sumi_adapter* sumi_adapter_get(const sumi_adapter_file* file);
+const sumi_adapter* sumi_adapter_get_text(const sumi_adapter_file* file);
 // What was left out of the file, as a sentence for the log; "" if nothing was.
 const char* sumi_adapter_notice(const sumi_adapter_file* file);
 #endif

@@ -658,7 +658,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
                                   sumi_error* error)
 {
     SUMI_ASSERT(network->is_open && plan->op_count == 0);
-    SUMI_ASSERT(request->adapter_count == 0 || request->adapters != NULL);
+    SUMI_ASSERT(request->adapter_count == 0 || request->adapters != NULL || request->text_adapters != NULL);
     const sumi_network_info* info = sumi_network_get_info(network);
     memset(out_pipeline, 0, sizeof *out_pipeline);
     SUMI_TRY(check_prompts(info, request, error));
@@ -683,12 +683,13 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     w->decodes = decodes;
     w->denoising.computes_unused_rows = computes_unused_rows;
     w->denoising.keeps_residuals = request->goal == SUMI_GOAL_IMAGES && has_alternatives(request);
-    sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);
     } else {
+        sumi_plan_adapters(plan, request->text_adapters, request->text_adapters != NULL ? request->adapter_count : 0);
         write_vision(w);
         write_text(w);
+        sumi_plan_adapters(plan, request->adapters, request->adapters != NULL ? request->adapter_count : 0);
         if (request->goal == SUMI_GOAL_IMAGES) write_images(w);
     }
     sumi_free(plan->heap, w);

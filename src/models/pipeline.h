@@ -56,7 +56,9 @@ typedef struct sumi_pipeline_request {
     // References of all prompts and items. SUMI_GOAL_PROMPTS uses only the vision tower's sizes.
     const sumi_pipeline_reference* references;
     const bool* guided;               // for each evaluation: also run the negative prompts. NULL: none
-    const sumi_adapter_use* adapters; // must outlive the plan
+    const sumi_adapter_use* adapters; // of the denoiser; must outlive the plan
+    // The same for the text encoders, as many: adapters of text that a job does not encode have no effect. NULL: none.
+    const sumi_adapter_use* text_adapters;
     sumi_pipeline_goal goal;
     int32_t prompt_count, item_count, reference_count, adapter_count;
     // Number of ids with which all prompts that are not given begin, to be computed once: the result of

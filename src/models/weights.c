@@ -313,6 +313,7 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
 static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_target target)
 {
     if (!binder->adaptable || binder->result != SUMI_OK) return;
+    target.encoder = binder->encoder;
     add_target(binder, module, target);
     char name[SUMI_NAME_BYTES], alias[SUMI_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
@@ -544,16 +545,22 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
     if (set_stacked_tensor(binder, &weight->tensors[0], tensor, 1)) add_weight(binder, weight, name);
 }
 
-void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
+static void add_norm_target(sumi_binder* binder, const sumi_weight* weight, const char* name)
 {
-    sumi_bind_vector(binder, weight, name, cols);
     char module[SUMI_NAME_BYTES];
     const size_t length = strlen(name);
     SUMI_ASSERT(binder->result != SUMI_OK || (length > 7 && strcmp(name + length - 7, ".weight") == 0));
     if (binder->result != SUMI_OK || length < 7 || length - 7 >= sizeof module) return;
     snprintf(module, sizeof module, "%.*s", (int)(length - 7), name);
-    add_targets(binder, module,
-                (sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = cols, .is_vector = true});
+    add_targets(
+        binder, module,
+        (sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = weight->cols, .is_vector = true});
+}
+
+void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
+{
+    sumi_bind_vector(binder, weight, name, cols);
+    add_norm_target(binder, weight, name);
 }
 
 // Memory of the list for one row of floats as a weight; NULL after a failure.
@@ -588,7 +595,7 @@ static bool check_finite(sumi_binder* binder, const sumi_tensor* tensor, const f
     return bad == 0;
 }
 
-void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset)
+void sumi_bind_offset_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset)
 {
     float* data = new_float_row(binder, weight, cols, "a norm's weight");
     const sumi_tensor* tensor = data != NULL ? need_vector(binder, name, cols) : NULL;
@@ -598,6 +605,7 @@ void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const cha
     if (!check_finite(binder, tensor, data, cols)) return;
     for (int32_t i = 0; i < cols; i++) data[i] += offset;
     add_weight(binder, weight, name);
+    add_norm_target(binder, weight, name);
 }
 
 void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack)

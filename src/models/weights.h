@@ -18,7 +18,8 @@
 typedef struct sumi_adapter_target {
     const char* path;
     int32_t weight_index, row_begin, rows, cols;
-    bool is_vector; // the weight of a norm; otherwise rows of a matrix
+    int32_t encoder; // 0: of the denoiser; otherwise of this text encoder, counted from 1
+    bool is_vector;  // the weight of a norm; otherwise rows of a matrix
 } sumi_adapter_target;
 
 typedef struct sumi_weight_list {
@@ -48,7 +49,8 @@ typedef struct sumi_binder {
     const char* what;                // "the transformer", for messages
     sumi_alias_function* alias;      // NULL: canonical names only
     const void* alias_context;
-    bool adaptable; // matrices and the weights of norms become targets of adapters
+    bool adaptable;  // matrices and the weights of norms become targets of adapters
+    int32_t encoder; // of these targets
     sumi_error* error;
     sumi_result result; // the first failure; after it calls do nothing
 } sumi_binder;
@@ -91,9 +93,9 @@ void sumi_bind_kernel_slices(sumi_binder* binder, sumi_weight* weight, const sum
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
 // The same for the weight of a norm, whose name ends in ".weight": adapters may change it.
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// Like sumi_bind_vector, with `offset` added, copied as floats: for norms whose weights are stored without the 1 that
-// is added to them. NaN and infinity are refused, here and in stacked biases.
-void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
+// Like sumi_bind_norm, with `offset` added, copied as floats: for norms whose weights are stored without the 1 that is
+// added to them. NaN and infinity are refused, here and in stacked biases.
+void sumi_bind_offset_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
 // Several modules whose weights lie in one matrix named `label`, one below the other. NULL in place of a module: rows
 // of zeros.
 typedef struct sumi_module_stack {

@@ -97,8 +97,11 @@ static void bind_linear(const sumi_xlm_roberta* model, sumi_binder* b, sumi_xlm_
 static void bind_table(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weight* weight, const char* module,
                        int32_t rows)
 {
+    const bool adaptable = b->adaptable;
+    b->adaptable = false; // rows are looked up, not multiplied: no adapter's change can be added
     sumi_bind_matrix(b, weight, module, rows, model->width);
     bind_change(model, b, weight, module, true);
+    b->adaptable = adaptable;
 }
 
 static void bind_roberta_norm(sumi_binder* b, sumi_xlm_roberta_weights* norm, const char* module, int32_t cols)

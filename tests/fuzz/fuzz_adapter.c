@@ -87,19 +87,19 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
         sumi_pattern_matches(&s_pattern, (const char*)data, bytes < 256 ? bytes : 256);
     sumi_tensor_set set;
     sumi_error error = {0};
-    sumi_adapter_config config = {0};
+    sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS] = {0};
     sumi_adapter_layers layers = {.heap = &heap};
     sumi_tensor_set_init(&set, &heap, NULL);
     sumi_result result = sumi_safetensors_read(&set, data, bytes, "fuzz", &error);
-    if (result == SUMI_OK) result = sumi_adapter_config_read(&config, &heap, NULL, &set, "fuzz", &error);
-    if (result == SUMI_OK) result = sumi_adapter_layers_read(&layers, "fuzz", &set, &config, &error);
+    if (result == SUMI_OK) result = sumi_adapter_configs_read(configs, &heap, NULL, &set, "fuzz", &error);
+    if (result == SUMI_OK) result = sumi_adapter_layers_read(&layers, "fuzz", &set, configs, &error);
     check((result == SUMI_OK) == (error.text[0] == '\0'));
     for (size_t i = 0; i < layers.count && result == SUMI_OK; i++) {
         result = sumi_adapter_layer_check(&layers.layers[i], "fuzz", &error);
         if (result == SUMI_OK) apply_layer(&heap, &layers.layers[i]);
     }
     sumi_adapter_layers_close(&layers);
-    sumi_adapter_config_close(&config);
+    sumi_adapter_configs_close(configs);
     sumi_tensor_set_close(&set);
     check(heap.allocated_bytes == 0);
     return 0;

@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "files.h"
 #include "fit.h"
+#include "lora_options.h"
 #include "picture.h"
 #include "prompt_lines.h"
 #include "session.h"
@@ -14,7 +15,7 @@
 typedef struct encode_args {
     session_args session;
     const char *prompt, *image, *output;
-    text_list references;
+    text_list references, loras;
     int32_t size[2], posterior, fit;
     uint64_t seed;
 } encode_args;
@@ -29,15 +30,21 @@ static int check_args(const cli_command* command, const encode_args* args)
         return args_wrong(command, "--reference is what a prompt speaks of: give --prompt TEXT");
     if (args->references.count > MAX_REFERENCES)
         return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
+    if (args->loras.count > 0 && !args->prompt)
+        return args_wrong(command, "--lora changes how a prompt is encoded: give --prompt TEXT");
     if (!args->output || !args->output[0]) return args_wrong(command, "say where it goes: -o file.safetensors");
-    return EXIT_OK;
+    return loras_check(command, &args->loras);
 }
 
 static int encode_prompt(cli_session* session, const encode_args* args, const picture_file* references)
 {
     int code = session_load_model(session, false, true);
+    static lora_list s_loras;
+    if (code == EXIT_OK) code = loras_load(session, &args->loras, &s_loras);
     if (code != EXIT_OK) return code;
     sumi_prompt_desc desc = sumi_prompt_defaults(session->model);
+    desc.loras = s_loras.uses;
+    desc.lora_count = s_loras.count;
     desc.text = args->prompt;
     sumi_pixels pixels[MAX_REFERENCES];
     for (int32_t i = 0; i < args->references.count; i++) {
@@ -67,7 +74,10 @@ static int encode_prompt(cli_session* session, const encode_args* args, const pi
     sumi_prompt_info info = sumi_prompt_get_info(prompt);
     if (!written) fprintf(stderr, "sumi: %s\n", message);
     else if (!args->session.quiet)
-        printf("%s  %d tokens, %zu bytes\n", shown(args->output), info.encoders[0].token_count, bytes);
+        printf("%s  %d tokens, %zu bytes%s%s\n", shown(args->output), info.encoders[0].token_count, bytes,
+               info.adapters[0] ? ", adapters " : "", info.adapters[0] ? shown(info.adapters) : "");
+    if (args->loras.count > 0 && !info.adapters[0] && !args->session.quiet)
+        fprintf(stderr, "sumi: the adapters do not change the prompt: none has layers of a text encoder in use\n");
     return written ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -126,6 +136,7 @@ int encode_main(int argc, char** argv)
          "for edit models: a picture file that the prompt speaks of; may be given several times, and is kept in the "
          "file",
          0, 0},
+        {"--lora", OPTION_TEXTS, &args.loras, LORA_FORM, LORA_HELP, 0, 0},
         {"--image", OPTION_TEXT, &args.image, "FILE", "encode this picture, for generate --latents", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "FILE", "where it goes, a safetensors file", 0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH", "resize the picture to this first", 0, 0},
@@ -143,6 +154,8 @@ int encode_main(int argc, char** argv)
         .examples =
             "  sumi encode --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk\" -o lighthouse.safetensors\n"
             "  sumi generate --model models/Z-Image-Turbo --encoded-prompt lighthouse.safetensors -o lighthouse.png\n"
+            "  sumi encode --model models/Z-Image-Turbo --prompt \"a fox\" --lora ink.safetensors:1:0.5 -o "
+            "fox.safetensors\n"
             "  sumi encode --model models/Z-Image-Turbo --image lighthouse.png -o latents.safetensors\n",
     };
     args_result parsed = args_parse(&command, argc, argv);

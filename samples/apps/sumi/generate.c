@@ -13,20 +13,6 @@
 
 // ---- Checks before anything slow ------------------------------------------------------------------------------------
 
-// "style.safetensors:0.8": what is behind the last colon is the scale, unless the whole text is a path. Returns false
-// when it is no number.
-static bool split_lora(const char* text, char* path, size_t capacity, float* scale)
-{
-    const char* colon = strrchr(text, ':');
-    *scale = 1.0f;
-    snprintf(path, capacity, "%s", text);
-    if (!colon || strpbrk(colon, "/\\") || system_look_at(text) != SYSTEM_NOTHING) return true;
-    char* end;
-    *scale = strtof(colon + 1, &end);
-    snprintf(path, capacity, "%.*s", (int)(colon - text), text);
-    return end != colon + 1 && *end == 0 && isfinite(*scale);
-}
-
 static int check_prompts(const cli_command* command, const generate_args* args)
 {
     const bool is_xml = xml_is_given(&args->xml), has_texts = args->prompts.count > 0,
@@ -90,15 +76,8 @@ static int check_args(const cli_command* command, const generate_args* args)
     if (args->posterior_noise && !args->image) return args_wrong(command, "--posterior-noise needs --image FILE");
     if (args->preview_every > 0 && !args->preview_dir)
         return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
-    if (args->loras.count > MAX_LORAS) return args_wrong(command, "at most %d adapters at once", MAX_LORAS);
-    for (int32_t i = 0; i < args->loras.count; i++) {
-        char path[1024];
-        float scale;
-        const char* text = args->loras.texts[i];
-        if (!split_lora(text, path, sizeof path, &scale))
-            return args_wrong(command, "--lora %s: \"%s\" is no scale: write FILE or FILE:0.8", text,
-                              text + strlen(path) + 1);
-    }
+    const int lora_code = loras_check(command, &args->loras);
+    if (lora_code != EXIT_OK) return lora_code;
     if (args->references.count > MAX_REFERENCES)
         return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
     if (args->guidance_begin >= 0.0f && args->guidance_end >= 0.0f && args->guidance_begin > args->guidance_end)
@@ -190,28 +169,6 @@ static int load_prompts(generate_run* run)
     for (int32_t i = 0; i < args->encoded_prompts.count && code == EXIT_OK; i++)
         code = load_prompt(run, args->encoded_prompts.texts[i], &run->encoded_prompts[i], &run->prompts[i]);
     return code;
-}
-
-static int load_loras(generate_run* run)
-{
-    const text_list* list = &run->args->loras;
-    for (int32_t i = 0; i < list->count; i++) {
-        char path[1024], doing[1100];
-        split_lora(list->texts[i], path, sizeof path, &run->lora_uses[i].scale); // check_args has refused bad scales
-        name_of_path(path, run->lora_names[i], sizeof run->lora_names[i]);
-        snprintf(doing, sizeof doing, "loading the adapter %s", path);
-        sumi_lora_desc desc = sumi_lora_defaults(run->session.model);
-        desc.path = path;
-        sumi_job job;
-        sumi_result result = sumi_submit_lora(run->session.engine, &desc, &job);
-        if (result != SUMI_OK) return session_fail(&run->session, result, doing);
-        int code = session_run(&run->session, job, doing, NULL, NULL);
-        if (code != EXIT_OK) return code;
-        result = sumi_fetch_lora(run->session.engine, job, &run->loras[i]);
-        if (result != SUMI_OK) return session_fail(&run->session, result, doing);
-        run->lora_uses[i].lora = run->loras[i];
-    }
-    return EXIT_OK;
 }
 
 // Fills in the items of the job that begins with prompt `first`. Seeds count up over all pictures of the run; a seed of
@@ -407,12 +364,12 @@ static void note_few_steps(const generate_run* run)
                 "(static shift %g, which is used); if this is one, give --preset fast: %d steps, no guidance\n",
                 (double)fast.shift, fast.step_count);
     for (int32_t i = 0; i < args->loras.count; i++) {
-        const int32_t steps = steps_of_name(run->lora_names[i]);
+        const int32_t steps = steps_of_name(run->loras.names[i]);
         if (steps == 0 || desc->step_count <= 2 * steps) continue;
         fprintf(stderr,
                 "sumi: the name of the adapter %s says that it is for %d steps, and this makes %d; give "
                 "--preset fast --steps %d, which is without guidance\n",
-                shown(run->lora_names[i]), steps, desc->step_count, steps);
+                shown(run->loras.names[i]), steps, desc->step_count, steps);
     }
 }
 
@@ -428,9 +385,9 @@ static int make_desc(generate_run* run)
     int code = EXIT_OK;
     for (int32_t i = 0; i < run->lines.count && code == EXIT_OK; i++) code = choose_size(run, &run->lines.lines[i]);
     if (code == EXIT_OK) code = load_prompts(run);
-    if (code == EXIT_OK) code = load_loras(run);
+    if (code == EXIT_OK) code = loras_load(&run->session, &args->loras, &run->loras);
     if (code != EXIT_OK) return code;
-    desc->loras = run->lora_uses;
+    desc->loras = run->loras.uses;
     desc->lora_count = args->loras.count;
     set_pictures(run);
     set_numbers(args, desc);
@@ -672,8 +629,7 @@ int generate_main(int argc, char** argv)
          "how the start picture's latents are taken: drawn, or the mean", 0, 0},
         {"--posterior-noise", OPTION_TEXT, &args.posterior_noise, "FILE:NAME",
          "the numbers drawn for it, from a tensor", 0, 0},
-        {"--lora", OPTION_TEXTS, &args.loras, "FILE:SCALE",
-         "an adapter; may be given several times. Scale 1 when left out", 0, 0},
+        {"--lora", OPTION_TEXTS, &args.loras, LORA_FORM, LORA_HELP, 0, 0},
         {"--latents-out", OPTION_TEXT, &args.latents_out, "FILE", "also write the final latents, as safetensors", 0, 0},
         {"--preview-dir", OPTION_TEXT, &args.preview_dir, "FOLDER", "write preview-ITEM-STEP.png while working", 0, 0},
         {"--preview-every", OPTION_COUNT, &args.preview_every, "N", "after every N-th step only", 1, 1000},

@@ -5,6 +5,7 @@
 #include "files.h"
 #include "fit.h"
 #include "json_out.h"
+#include "lora_options.h"
 #include "picture.h"
 #include "prompt_lines.h"
 #include "session.h"
@@ -12,7 +13,6 @@
 
 #define MAX_ITEMS 64 // of one job
 #define MAX_PICTURES 1000000
-#define MAX_LORAS 16
 #define MAX_REFERENCES 8 // more than any model takes
 
 typedef struct generate_args {
@@ -53,9 +53,7 @@ typedef struct generate_run {
     file_bytes encoded_prompts[MAX_ITEMS], encoded_negative;
     sumi_prompt* prompts[MAX_ITEMS]; // of --encoded-prompt
     sumi_prompt* negative;
-    sumi_lora* loras[MAX_LORAS];
-    sumi_lora_use lora_uses[MAX_LORAS];
-    char lora_names[MAX_LORAS][128];
+    lora_list loras;
     sumi_image_item items[MAX_ITEMS];
     sumi_image images[MAX_ITEMS];
     sumi_image_desc desc;

@@ -352,9 +352,8 @@ static void print_adapter(const inspection* in, const adapter_summary* adapter)
         printf("  first factor   whole: %zu layers, as a product: %zu layers\n", adapter->whole_factors,
                adapter->product_factors);
     if (adapter->kinds[SUMI_ADAPTER_DIFF] != adapter->layers) printf("  alpha          %s\n", adapter->alpha);
-    if (adapter->text_layers && adapter->layers)
-        printf("  left out       %zu layers of the text encoder (%s)\n", adapter->text_layers,
-               shown(adapter->text_name));
+    if (adapter->text_layers)
+        printf("  text encoder   %zu of the layers (%s)\n", adapter->text_layers, shown(adapter->text_name));
     if (adapter->fault[0]) printf("  not usable     %s\n", shown(adapter->fault));
 }
 
@@ -366,7 +365,7 @@ static int try_adapter(const inspection* in)
     char doing[1100];
     snprintf(doing, sizeof doing, "loading the adapter %s", in->path);
     int code = session_open(&session, &args);
-    if (code == EXIT_OK) code = session_load_model(&session, true, true);
+    if (code == EXIT_OK) code = session_load_model(&session, !in->has_text_layers, true);
     if (code == EXIT_OK) {
         sumi_lora_desc desc = sumi_lora_defaults(session.model);
         desc.path = in->path;

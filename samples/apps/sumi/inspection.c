@@ -206,7 +206,7 @@ bool inspection_read_adapter(inspection* in, const sumi_tensor_set* set, adapter
 {
     size_t alphas = 0;
     sumi_error error = {0};
-    sumi_adapter_config config = {0};
+    sumi_adapter_config configs[SUMI_ADAPTER_CONFIGS] = {0};
     sumi_adapter_layers layers = {.heap = &in->heap};
     *adapter = (adapter_summary){0};
     if (!is_adapter(set)) return false;
@@ -216,33 +216,30 @@ bool inspection_read_adapter(inspection* in, const sumi_tensor_set* set, adapter
         else if (!adapter->first && part < SUMI_PART_COUNT) adapter->first = set->tensors[i].name;
     }
     if (!adapter->first) adapter->first = set->tensors[0].name;
-    sumi_result result = sumi_adapter_config_read(&config, &in->heap, NULL, set, in->path, &error);
-    if (result == SUMI_OK) result = sumi_adapter_layers_read(&layers, in->path, set, &config, &error);
+    sumi_result result = sumi_adapter_configs_read(configs, &in->heap, NULL, set, in->path, &error);
+    if (result == SUMI_OK) result = sumi_adapter_layers_read(&layers, in->path, set, configs, &error);
     for (size_t i = 0; i < layers.count; i++) {
         if (result == SUMI_OK) result = sumi_adapter_layer_check(&layers.layers[i], in->path, &error);
         count_layer(adapter, &layers.layers[i]);
     }
     adapter->text_layers = layers.text_count;
+    in->has_text_layers = layers.text_count > 0;
     adapter->text_name = layers.text_name;
     adapter->unknown = layers.unknown_count;
     adapter->unknown_name = layers.unknown_names[0];
     adapter->naming = naming_of(adapter->first);
-    adapter->alpha = alphas              ? "a tensor per layer"
-                   : config.file.heap    ? "adapter_config.json beside it"
-                   : config.text != NULL ? "in the file's metadata"
-                   : config.alpha >= 0   ? "lora_alpha in the file's metadata"
-                                         : "none: the scale is 1";
+    adapter->alpha = alphas                ? "a tensor per layer"
+                   : configs->file.heap    ? "adapter_config.json beside it"
+                   : configs->text != NULL ? "in the file's metadata"
+                   : configs->alpha >= 0   ? "lora_alpha in the file's metadata"
+                                           : "none: the scale is 1";
     if (result != SUMI_OK) snprintf(adapter->fault, sizeof adapter->fault, "%s", error.text);
     else if (layers.unknown_count)
         snprintf(adapter->fault, sizeof adapter->fault, "%zu tensors are part of no change (%s)", layers.unknown_count,
                  layers.unknown_names[0]);
-    else if (!layers.count)
-        snprintf(adapter->fault, sizeof adapter->fault,
-                 "all layers, %zu, are of the text encoder (%s); adapters are applied to the denoiser alone",
-                 layers.text_count, layers.text_name);
     in->has_faults |= adapter->fault[0] != 0;
     sumi_adapter_layers_close(&layers);
-    sumi_adapter_config_close(&config);
+    sumi_adapter_configs_close(configs);
     return true;
 }
 

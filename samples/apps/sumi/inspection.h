@@ -15,7 +15,8 @@ typedef struct inspection {
     const sumi_variant* variant;
     sumi_sigma_rule sigmas;
     bool has_faults;
-    char file[4096]; // the adapter's file, if the path is a folder
+    bool has_text_layers; // the adapter changes text encoders
+    char file[4096];      // the adapter's file, if the path is a folder
 } inspection;
 
 // Types of a range of tensors.
@@ -59,11 +60,11 @@ bool inspection_read_schedule(inspection* in, sumi_error* error);
 #define ADAPTER_MAX_RANKS 8
 // What a file changes, as the library reads it.
 typedef struct adapter_summary {
-    size_t kinds[SUMI_ADAPTER_DIFF + 1];   // layers, by kind
-    size_t layers;                         // all whose matrix changes
-    size_t doras, norms, biases;           // layers with magnitudes; norms and biases that change
-    size_t whole_factors, product_factors; // first factors of LoKr
-    size_t text_layers, unknown;           // of text encoders, which are left out; tensors that are part of no change
+    size_t kinds[SUMI_ADAPTER_DIFF + 1];          // layers, by kind
+    size_t layers;                                // all whose matrix changes
+    size_t doras, norms, biases;                  // layers with magnitudes; norms and biases that change
+    size_t whole_factors, product_factors;        // first factors of LoKr
+    size_t text_layers, unknown;                  // of text encoders; tensors that are part of no change
     const char *first, *text_name, *unknown_name; // names of tensors, or NULL
     const char* naming;                           // whose names it has
     // of LoRA and LoHa; the last entry counts all further ranks

@@ -154,9 +154,13 @@ static char* make_parameters(const generate_run* run, int32_t index)
     char model_name[128], loras[2300] = "";
     size_t used = 0;
     name_of_path(model_path(args), model_name, sizeof model_name);
-    for (int32_t i = 0; i < desc->lora_count && used < sizeof loras; i++)
-        used += (size_t)snprintf(loras + used, sizeof loras - used, "%s%s:%g", i ? ", " : "", run->lora_names[i],
-                                 (double)desc->loras[i].scale);
+    for (int32_t i = 0; i < desc->lora_count && used < sizeof loras; i++) {
+        const sumi_lora_use* use = &desc->loras[i];
+        used += (size_t)snprintf(loras + used, sizeof loras - used, "%s%s:%g", i ? ", " : "", run->loras.names[i],
+                                 (double)use->scale);
+        if ((use->text_scale != 0.0f || use->without_text) && used < sizeof loras)
+            used += (size_t)snprintf(loras + used, sizeof loras - used, ":%g", (double)use->text_scale);
+    }
     parameters from = parameters_none();
     from.prompt = run->items[index].text;
     from.negative = args->negative || !has_own_negative ? args->negative : info.negative_text;

@@ -189,7 +189,7 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     desc.step_cache = s.step_cache;
     desc.preview_every = 1;
     for (const AdapterUse& each : s.adapters)
-        if (each.adapter) request->loras.push_back({each.adapter->lora, each.strength});
+        if (each.adapter) request->loras.push_back({each.adapter->lora, each.strength, 0.0f, false});
     desc.loras = request->loras.empty() ? nullptr : request->loras.data();
     desc.lora_count = (int32_t)request->loras.size();
     for (const SharedPixels& each : s.references) request->references.push_back(pixels_of(*each));

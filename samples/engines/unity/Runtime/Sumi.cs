@@ -768,13 +768,20 @@ namespace Sumi
     public sealed class PromptJob : Job<Prompt>
     {
         private readonly Model model;
-        internal PromptJob(Model model, Native.sumi_job id) : base(model.Owner, id) { this.model = model; }
+        private readonly List<LoraUse> loras; // closing an adapter cancels: they stay until the job has ended
+
+        internal PromptJob(Model model, Native.sumi_job id, List<LoraUse> loras) : base(model.Owner, id)
+        {
+            this.model = model;
+            this.loras = loras;
+        }
 
         public override Prompt Fetch()
         {
             IntPtr made = IntPtr.Zero;
             End(() => Native.sumi_fetch_prompt(Owner, Id, out made));
             GC.KeepAlive(model);
+            GC.KeepAlive(loras);
             return new Prompt(Owner, made);
         }
     }
@@ -917,6 +924,12 @@ namespace Sumi
         // Encodes a text once, for many pictures; of edit models with the pictures that it speaks of, which the prompt keeps.
         public PromptJob Encode(string text, params Picture[] references)
         {
+            return Encode(text, new LoraUse[0], references);
+        }
+
+        // The same with adapters whose layers of text encoders change the prompt.
+        public PromptJob Encode(string text, IList<LoraUse> loras, params Picture[] references)
+        {
             using (var scratch = new Scratch())
                 using (Owner.Enter())
                 {
@@ -925,9 +938,11 @@ namespace Sumi
                     desc.text = scratch.Text(text);
                     desc.references = scratch.Pixels(references);
                     desc.reference_count = references.Length;
+                    desc.loras = LoraUse.Pin(loras, Owner, scratch);
+                    desc.lora_count = loras.Count;
                     Native.sumi_job job;
                     Owner.Check(Native.sumi_submit_prompt(Owner, ref desc, out job));
-                    return new PromptJob(this, job);
+                    return new PromptJob(this, job, new List<LoraUse>(loras));
                 }
         }
 
@@ -1055,6 +1070,25 @@ namespace Sumi
     {
         public Lora Lora;
         public float Scale; // 1: as trained
+        public float TextScale; // of its layers of text encoders; 0: as Scale
+        public bool WithoutText; // leaves these layers out
+
+        internal static IntPtr Pin(IList<LoraUse> loras, EngineHandle owner, Scratch scratch)
+        {
+            if (loras.Count == 0) return IntPtr.Zero;
+            var uses = new Native.sumi_lora_use[loras.Count];
+            for (int i = 0; i < uses.Length; i++)
+            {
+                uses[i] = new Native.sumi_lora_use
+                {
+                    lora = loras[i].Lora.PointerFor(owner),
+                    scale = loras[i].Scale,
+                    text_scale = loras[i].TextScale,
+                    without_text = (byte)(loras[i].WithoutText ? 1 : 0)
+                };
+            }
+            return scratch.Pin(uses);
+        }
     }
 
     // A picture that is wished for; begins with what the model's authors say.
@@ -1220,13 +1254,8 @@ namespace Sumi
             desc.step_cache = StepCache;
             desc.preview_every = PreviewEvery;
             desc.priority = Priority;
-            if (Loras.Count > 0)
-            {
-                var uses = new Native.sumi_lora_use[Loras.Count];
-                for (int i = 0; i < uses.Length; i++) uses[i] = new Native.sumi_lora_use { lora = Loras[i].Lora.PointerFor(model.Owner), scale = Loras[i].Scale };
-                desc.loras = scratch.Pin(uses);
-                desc.lora_count = uses.Length;
-            }
+            desc.loras = LoraUse.Pin(Loras, model.Owner, scratch);
+            desc.lora_count = Loras.Count;
             return desc;
         }
     }

@@ -140,9 +140,9 @@ namespace Sumi
         }
 
         public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
-        public struct sumi_prompt_desc { public uint cookie; public IntPtr model, text, references; public int reference_count, priority; public IntPtr user_data; }
+        public struct sumi_prompt_desc { public uint cookie; public IntPtr model, text, references; public int reference_count, priority; public IntPtr user_data, loras; public int lora_count; }
         public struct sumi_prompt_encoder { public int token_count, width; public IntPtr features; }
-        public struct sumi_prompt_info { public int encoder_count; public sumi_prompt_encoder encoders_0, encoders_1, encoders_2, encoders_3; public int reference_count; }
+        public struct sumi_prompt_info { public int encoder_count; public sumi_prompt_encoder encoders_0, encoders_1, encoders_2, encoders_3; public int reference_count; public IntPtr adapters; }
         public struct sumi_xml_character { public IntPtr name, gender, appearance, clothing, body_type, expression, action, interaction, position; }
         public struct sumi_xml_tags { public IntPtr count, artists, style, background, environment, perspective, atmosphere, lighting, resolution, quality, objects, other, extra_tags; }
         public struct sumi_xml_prompt_desc
@@ -156,7 +156,7 @@ namespace Sumi
             public sumi_log log;
         }
         public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; public IntPtr user_data; }
-        public struct sumi_lora_use { public IntPtr lora; public float scale; }
+        public struct sumi_lora_use { public IntPtr lora; public float scale, text_scale; public byte without_text; }
         public struct sumi_sync { public IntPtr semaphore; public ulong value; }
         public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; public byte bottom_up; public sumi_sync wait, signal; }
         public struct sumi_import_desc
