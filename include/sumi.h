@@ -1148,9 +1148,10 @@ SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 //
 // A file may have layers of the model's text encoders too, or only these: text_encoder., lora_te_, lora_te1_,
 // lora_te2_, text_encoders.NAME.transformer. An image job encodes its texts with them. It does not encode an encoded
-// prompt again, so give sumi_prompt_desc the same adapters. Embeddings of text encoders do not change, and neither
-// does the vision tower; textual inversions (bundle_emb) are refused. If the model was opened without its text
-// encoder these layers are left out, and the log warns; a file with nothing else is refused.
+// prompt again, so give sumi_prompt_desc the same adapters; the log warns of a prompt that has none. Embeddings of
+// text encoders do not change, and neither does the vision tower; textual inversions (bundle_emb) are refused. If
+// the model was opened without its text encoder these layers are left out, and the log warns; a file with nothing
+// else is refused.
 typedef struct sumi_lora_desc {
     uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;

@@ -350,6 +350,48 @@ TEST(image_jobs_encode_their_texts_with_their_adapters)
     for (size_t i = 0; i < 2; i++) remove_text_adapter(&files[i]);
 }
 
+static void note_unchanged(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    if (level == SUMI_LOG_WARNING && result == SUMI_OK && strstr(text, "items[0].prompt was encoded without") != NULL
+        && strstr(text, "ink.safetensors") != NULL)
+        ++*(int*)user_data;
+}
+
+TEST(an_encoded_prompt_without_the_jobs_adapters_is_reported)
+{
+    memset(&s_host, 0, sizeof s_host);
+    int told = 0;
+    sumi_engine_desc engine_desc = host_desc(&s_host);
+    engine_desc.log = (sumi_log){note_unchanged, &told};
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&engine_desc, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    const text_adapter file = make_text_adapter("ink.safetensors", 0.5f, true);
+    const sumi_lora_use use = {.lora = read_lora_at(engine, model, file.path), .scale = 1.0f};
+    sumi_lora_use without = use;
+    without.without_text = true;
+    sumi_prompt *plain = encode_adapted(engine, model, NULL), *inked = encode_adapted(engine, model, &use);
+    const struct {
+        const sumi_prompt* prompt; // NULL: a text
+        const sumi_lora_use* use;
+        int told;
+    } cases[] = {{NULL, &use, 0}, {plain, NULL, 0}, {plain, &without, 0}, {inked, &use, 0}, {plain, &use, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sumi_image_item item = {.text = cases[i].prompt == NULL ? "a red fox" : NULL, .prompt = cases[i].prompt};
+        sumi_image_desc desc = small_image(model, &item);
+        desc.loras = cases[i].use;
+        desc.lora_count = cases[i].use != NULL;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_discard(engine, job);
+        CHECK_NUMBER(told, cases[i].told);
+    }
+    sumi_prompt_release(plain), sumi_prompt_release(inked);
+    close_engine(engine);
+    remove_text_adapter(&file);
+}
+
 TEST(saved_prompts_tell_their_adapters)
 {
     OPEN(engine, model);
@@ -455,6 +497,7 @@ int main(int argc, char** argv)
     RUN(prompts_use_the_memory_of_released_ones);
     RUN(adapters_change_the_features_of_prompts_by_their_text_scale);
     RUN(image_jobs_encode_their_texts_with_their_adapters);
+    RUN(an_encoded_prompt_without_the_jobs_adapters_is_reported);
     RUN(saved_prompts_tell_their_adapters);
     RUN(releasing_an_adapter_cancels_the_prompt_jobs_that_use_it);
     RUN(adapters_of_the_text_encoder_alone_need_it);

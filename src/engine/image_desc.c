@@ -339,7 +339,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     return check_targets(engine, desc, error);
 }
 
-void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc* desc)
+static void log_unused_negative(const sumi_engine* engine, const sumi_image_desc* desc)
 {
     for (int32_t i = 0; i < desc->item_count && !is_guided(desc); i++) {
         const sumi_image_item* item = &desc->items[i];
@@ -352,6 +352,30 @@ void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc
         sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
         return; // one warning per job
     }
+}
+
+// An encoded prompt is not encoded again, so layers of text encoders do not change it.
+static void log_unused_text_layers(const sumi_engine* engine, const sumi_image_desc* desc)
+{
+    sumi_job_request request = {.lora_count = 0};
+    sumi_loras_copy(desc->loras, desc->lora_count, false, true, &request);
+    for (int32_t i = 0; i < desc->item_count && request.lora_count > 0; i++) {
+        const sumi_prompt* prompt = desc->items[i].prompt;
+        if (prompt == NULL || prompt->adapters[0] != '\0') continue;
+        char text[320];
+        snprintf(text, sizeof text,
+                 "items[%d].prompt was encoded without adapters: the layers of text encoders of %s do not change it; "
+                 "give the adapter to sumi_prompt_desc too, or set without_text",
+                 (int)i, request.loras[0]->name);
+        sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+        return; // one warning per job
+    }
+}
+
+void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc* desc)
+{
+    log_unused_negative(engine, desc);
+    log_unused_text_layers(engine, desc);
 }
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
