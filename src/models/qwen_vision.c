@@ -11,7 +11,7 @@
 
 // ---- What the files say ---------------------------------------------------------------------------------------------
 
-// Values from the files. 0 for an int32_t: not given. Values of the configs replace those of the settings.
+// Values from the files. 0 for an int32_t: not given. Values of the configs replace the settings'.
 typedef struct file_values {
     int32_t depth, width, hidden, out_width, channels, heads, patch, frames, merge, window;
     int32_t full_blocks[SUMI_QWEN_VISION_MAX_BLOCKS], full_block_count;
