@@ -167,8 +167,9 @@ static uint64_t buffers_bytes_of(const sumi_device_staging* staging, bool is_pac
 }
 uint64_t sumi_device_staging_bytes(const sumi_device_staging* staging)
 {
+    if (!staging->converts) return 0; // a plan without weights has 0 bytes, from which a buffer size does not follow
     const uint64_t paced = buffers_bytes_of(staging, true), unpaced = buffers_bytes_of(staging, false);
-    return !staging->converts ? 0 : paced > unpaced ? paced : unpaced;
+    return paced > unpaced ? paced : unpaced;
 }
 
 static sumi_result make_buffer(sumi_device_weights* weights, sumi_error* error)
