@@ -39,6 +39,8 @@
     X(int8)                                                                                                            \
     X(balanced)                                                                                                        \
     X(stored)                                                                                                          \
+    X(quantised)                                                                                                       \
+    X(chains)                                                                                                          \
     X(norms)                                                                                                           \
     X(rotary_and_tables)                                                                                               \
     X(attention)                                                                                                       \
@@ -70,6 +72,12 @@ TEST(publications)
 {
     if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
     check_publications();
+}
+
+TEST(weights_are_streamed)
+{
+    if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
+    check_streamed_weights(&g_run.machines[0]);
 }
 
 // ---- Without a GPU --------------------------------------------------------------------------------------------------
@@ -179,6 +187,7 @@ int main(int argc, char** argv)
     RUN(products_by_every_kernel);
 #endif
     RUN(publications);
+    RUN(weights_are_streamed);
     if (g_run.case_filter != NULL && g_run.case_count == 0 && g_run.skip_reason == NULL)
         printf("FAILED: no case has %s in its name\n", g_run.case_filter), t_failed++;
     for (int i = 0; i < g_run.machine_count && lists_kernels; i++) print_kernels(g_run.machines[i].runner);

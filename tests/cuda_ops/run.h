@@ -65,4 +65,6 @@ void check_same_bits(const op_case* c, const scene* s, const char* name, const c
 void check_products(void);
 // publications.c: converts images to every format on every machine, and compares bytes.
 void check_publications(void);
+// quantised.c: runs plans whose weights do not fit, and compares bits with the same plans whose weights do.
+void check_streamed_weights(const machine* m);
 #endif

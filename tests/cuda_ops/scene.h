@@ -89,8 +89,8 @@ typedef struct case_table {
 } case_table;
 #define CASE_TABLE(name) const case_table name##_cases = {s_##name, sizeof s_##name / sizeof *s_##name}
 extern const case_table moving_rows_cases, linear_cases, gated_cases, fp8_cases, int8_cases, balanced_cases,
-    stored_cases, norms_cases, rotary_and_tables_cases, attention_cases, latents_cases, conv_cases, strips_cases,
-    group_norm_cases, pictures_cases, autoencoder_cases;
+    stored_cases, quantised_cases, chains_cases, norms_cases, rotary_and_tables_cases, attention_cases, latents_cases,
+    conv_cases, strips_cases, group_norm_cases, pictures_cases, autoencoder_cases;
 
 // ---- Functions for builders -----------------------------------------------------------------------------------------
 // The next block of data of the case. For the first runner it is new, and the caller fills it if *out_is_new; the
