@@ -488,13 +488,76 @@ template <bool IS_SPREAD> struct stored<STORED_e5m2, IS_SPREAD> {
     }
 };
 
-// Eight elements of a group as bf16, two in each word. scale: of fp8 files, used for e4m3 and e5m2 only.
+// ---- Elements with factors from another place of the file (stored.h) ------------------------------------------------
+
+// The e4m3 numbers in the two low bytes.
+SUMI_DEVICE float2 stored_e4m3_pair(uint32_t two_bytes)
+{
+#if __CUDA_ARCH__ >= 890
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)two_bytes));
+    return __half22float2(*(const __half2*)&halves);
+#else
+    const uint32_t codes = stored_widen_bytes(two_bytes), magnitude = codes & 0x007f007fu, // as stored<STORED_e4m3>
+        halves = magnitude << 7 | (codes << 8 & 0x80008000u);
+    const float2 pair = __half22float2(*(const __half2*)&halves);
+    return make_float2((magnitude & 127u) == 127u ? __uint_as_float(0x7fc00000u) : pair.x * 256.0f,
+                       magnitude >> 16 == 127u ? __uint_as_float(0x7fc00000u) : pair.y * 256.0f);
+#endif
+}
+// v[first + 2 i], v[first + 2 i + 1] = factor * the e2m1 numbers in bits SHIFT .. SHIFT + 3 of the halves of codes[i],
+// for COUNT words; factor is 2^14 times too large. Exponent and mantissa of an e2m1 move to the upper bits of the
+// mantissa and the lower bits of the exponent of a half-precision number, which is then 2^-14 of it, also where it is
+// subnormal.
+template <int SHIFT, int COUNT>
+SUMI_DEVICE void stored_scale_e2m1(const uint32_t* codes, float factor, float (&v)[8], int first)
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        const uint32_t halves =
+            (codes[i] & 0x00070007u << SHIFT) << (9 - SHIFT) | (codes[i] & 0x00080008u << SHIFT) << (12 - SHIFT);
+        const float2 pair = __half22float2(*(const __half2*)&halves);
+        v[first + 2 * i] = factor * pair.x, v[first + 2 * i + 1] = factor * pair.y;
+    }
+}
+template <bool IS_SPREAD> struct stored<STORED_nvfp4, IS_SPREAD> {
+    const uint8_t* bytes;
+    int element;
+    SUMI_DEVICE stored(const uint8_t* chunk, int element_) : bytes(chunk), element(element_) {}
+    SUMI_DEVICE void floats(int group, float (&v)[8]) const
+    {
+        const uint8_t* block = bytes + group * 18;
+        const float2 factors = stored_e4m3_pair(stored_read_u16(block));
+        uint32_t codes[4];
+        stored_read_nibbles<2, IS_SPREAD>(block + 2, element, codes);
+        if (IS_SPREAD) {
+            stored_scale_e2m1<0, 2>(codes, factors.x * 0x1p14f, v, 0);
+            stored_scale_e2m1<4, 2>(codes + 2, factors.y * 0x1p14f, v, 4);
+        } else {
+            stored_scale_e2m1<0, 4>(codes, (element < 16 ? factors.x : factors.y) * 0x1p14f, v, 0);
+        }
+    }
+};
+template <bool IS_SPREAD> struct stored<STORED_e4m3b, IS_SPREAD> {
+    const uint8_t* bytes;
+    int element;
+    SUMI_DEVICE stored(const uint8_t* chunk, int element_) : bytes(chunk), element(element_) {}
+    SUMI_DEVICE void floats(int group, float (&v)[8]) const
+    {
+        const float factor = ((const float*)bytes)[group / 2];
+        stored<STORED_e4m3, IS_SPREAD>(bytes + 16, element).floats(group, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] *= factor;
+    }
+};
+
+// Eight elements of a group as bf16, two in each word. scale: of files of fp8 and nvfp4, used for their types only.
 template <int TYPE, bool IS_SPREAD>
 SUMI_DEVICE uint4 stored_bf16(const stored<TYPE, IS_SPREAD>& chunk, int group, float scale)
 {
     float v[8];
     chunk.floats(group, v);
-    if (TYPE == STORED_e4m3 || TYPE == STORED_e5m2) {
+    if (TYPE >= STORED_e4m3) {
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] *= scale;
     }

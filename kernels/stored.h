@@ -9,7 +9,11 @@
 #include "gemm.h"
 
 // X(name, number, bytes): bytes of a chunk. The layouts are described in src/base/dtype.c. A row has a multiple of 32
-// elements; in the K types and IQ4_XS a multiple of 256.
+// elements; in the K types, IQ4_XS and e4m3b a multiple of 256. No file has the last two: src/device/stored.c makes
+// them from elements and factors that lie in different places of a file.
+//   nvfp4   for each 32 elements the e4m3 factors of the first and of the last 16, then 16 bytes of e2m1 codes: the low
+//           nibbles are the first 16 elements, the high nibbles the last 16
+//   e4m3b   for each 256 elements four float factors, one for each 64, then the elements in e4m3
 #define SUMI_STORED_TYPES(X)                                                                                           \
     X(q8_0, 0, 272)                                                                                                    \
     X(q4_0, 1, 144)                                                                                                    \
@@ -24,8 +28,10 @@
     X(iq4_nl, 10, 144)                                                                                                 \
     X(iq4_xs, 11, 136)                                                                                                 \
     X(e4m3, 12, 256)                                                                                                   \
-    X(e5m2, 13, 256)
-#define SUMI_STORED_TYPE_COUNT 14
+    X(e5m2, 13, 256)                                                                                                   \
+    X(nvfp4, 14, 144)                                                                                                  \
+    X(e4m3b, 15, 272)
+#define SUMI_STORED_TYPE_COUNT 16
 // The types that have Hopper kernels (gemm_stored_sm90.cu): those of most files. The Hopper kernels of each further
 // type would add 230 KB.
 #define SUMI_STORED_SM90_TYPES(X)                                                                                      \
@@ -47,7 +53,7 @@ typedef struct sumi_unpack_args {
     // row_begin: the tensor's first row in the stack. is_gated: rows of `to` are interleaved as SUMI_DEVICE_FORM_GATED
     // says (src/device/form.h)
     int32_t cols, row_begin, stack_rows, is_gated;
-    float scale; // of the tensor, in fp8 files; otherwise 1
+    float scale; // of the tensor, in files of fp8 and nvfp4; otherwise 1
     int32_t reserved;
 } sumi_unpack_args;
 
@@ -110,8 +116,8 @@ typedef struct sumi_unpack_args {
 typedef struct sumi_gemm_stored_args {
     uint64_t x; // bf16 [m][ldx], aligned to 16
     // The stacked tensors of w, all of the kernel's type. from: the first byte of each, 16-byte aligned. end: the row
-    // of the stack after the tensor's last. scale: the scale of fp8 files, otherwise 1. The kernels may read up to 16
-    // bytes beyond the last row.
+    // of the stack after the tensor's last. scale: the scale of files of fp8 and nvfp4, otherwise 1. The kernels may
+    // read up to 16 bytes beyond the last row.
     uint64_t from[SUMI_GEMM_STORED_TENSORS];
     int32_t end[SUMI_GEMM_STORED_TENSORS];
     float scale[SUMI_GEMM_STORED_TENSORS];

@@ -244,6 +244,115 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
     free(file);
 }
 
+// ---- Factors that lie elsewhere in the file ------------------------------------------------------------------------
+
+enum { PACKED_ROWS = 140, PACKED_COLS = 512 };
+
+static float e4m3(unsigned char bits)
+{
+    float value;
+    sumi_dtype_to_float(SUMI_DTYPE_F8_E4M3, &bits, &value, 1);
+    return value;
+}
+
+// Element `column` of a row that lies on the device, as kernels/stored.h says.
+static float packed_nvfp4(const unsigned char* row, int column)
+{
+    static const float s_e2m1[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    const unsigned char* block = row + column / 32 * 18;
+    const int code = block[2 + column % 16] >> (column % 32 < 16 ? 0 : 4) & 15;
+    return (code >= 8 ? -s_e2m1[code - 8] : s_e2m1[code]) * e4m3(block[column % 32 / 16]);
+}
+static float packed_e4m3b(const unsigned char* row, int column)
+{
+    const unsigned char* chunk = row + column / 256 * 272;
+    float factor;
+    memcpy(&factor, chunk + column % 256 / 64 * 4, 4);
+    return e4m3(chunk[16 + column % 256]) * factor;
+}
+
+// Uploads the weight in several pieces and compares what lies on the device with the CPU's expansion.
+static void check_packed(sumi_weight* weight, float (*read)(const unsigned char* row, int column))
+{
+    fake_reset();
+    runner_setup setup;
+    sumi_error error = {0};
+    open_setup(&setup);
+    CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
+    sumi_plan plan;
+    sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
+    plan.weight_options.weights = SUMI_WEIGHTS_AS_STORED;
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, PACKED_COLS);
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "packed", .x = x, .weight = weight});
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    CHECK(plan.ops[0].marks == SUMI_DEVICE_OP_STORED);
+    CHECK(plan_prepare(setup.runner, &plan, &error) == SUMI_OK);
+    const sumi_device_resident* resident =
+        sumi_device_weights_find(&((const sumi_cuda*)setup.runner)->stock.weights, weight, SUMI_DEVICE_FORM_STORED);
+    sumi_device_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+    CHECK_NUMBER(sumi_device_stored_tensors(weight, SUMI_DEVICE_FORM_STORED, parts), 1);
+    float want[PACKED_COLS];
+    int wrong = 0;
+    for (int r = 0; r < PACKED_ROWS && resident != NULL; r++) {
+        const unsigned char* row = (const unsigned char*)(uintptr_t)resident->on_device.data + parts[0].offset
+                                 + parts[0].row_bytes * (uint64_t)r;
+        sumi_weight_to_float(weight, r, 1, want, PACKED_COLS);
+        for (int c = 0; c < PACKED_COLS; c++) {
+            const float value = read(row, c) * parts[0].scale;
+            wrong += memcmp(&value, &want[c], sizeof value) != 0;
+        }
+    }
+    CHECK(resident != NULL);
+    CHECK_NUMBER(wrong, 0);
+    plan_release(setup.runner, &plan);
+    sumi_plan_end(&plan);
+    close_setup(&setup);
+}
+
+TEST(factors_of_blocks_are_packed_beside_their_elements)
+{
+    static unsigned char s_data[PACKED_ROWS * PACKED_COLS], s_factors[256 * 32 * 4];
+    static float s_rows[PACKED_ROWS];
+    for (size_t i = 0; i < sizeof s_data; i++) // without NaN
+        s_data[i] = (unsigned char)((i * 2654435761u >> 13 & 127) % 127 | (i * 40503u >> 5 & 128));
+    for (size_t i = 0; i < sizeof s_factors; i++) s_factors[i] = (unsigned char)(20 + i * 2654435761u % 71);
+    for (int i = 0; i < PACKED_ROWS; i++) s_rows[i] = 0.01f * (float)(i + 1);
+    sumi_decoding nvfp4 = {.scales = s_factors,
+                           .scale_dtype = SUMI_DTYPE_F8_E4M3,
+                           .block_rows = 1,
+                           .block_cols = 16,
+                           .pitch = 32,
+                           .has_codes = true,
+                           .codes = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f,
+                                     -3.0f, -4.0f, -6.0f}},
+                  blocks = {.scales = s_factors,
+                            .scale_dtype = SUMI_DTYPE_BF16,
+                            .block_rows = 128,
+                            .block_cols = 128,
+                            .pitch = 4};
+    sumi_weight codes = make_weight("codes", PACKED_ROWS, PACKED_COLS, s_data, SUMI_DTYPE_CODES4),
+                fp8 = make_weight("fp8", PACKED_ROWS, PACKED_COLS, s_data, SUMI_DTYPE_F8_E4M3), rows = fp8;
+    codes.tensors[0].decoding = &nvfp4;
+    codes.tensors[0].scale = 0.37f;
+    for (int i = 0; i < 4; i++) {
+        nvfp4.is_tiled = i % 2 != 0;
+        nvfp4.high_first = i / 2 != 0;
+        check_packed(&codes, packed_nvfp4);
+    }
+    fp8.tensors[0].decoding = &blocks;
+    fp8.tensors[0].scale = 0.37f;
+    check_packed(&fp8, packed_e4m3b);
+    blocks = (sumi_decoding){
+        .scales = s_factors, .scale_dtype = SUMI_DTYPE_F32, .block_rows = 1, .block_cols = INT32_MAX, .pitch = 1};
+    check_packed(&fp8, packed_e4m3b);
+    rows.tensors[0].row_scales = s_rows;
+    check_packed(&rows, packed_e4m3b);
+    nvfp4.column_scales = s_rows;
+    blocks.block_cols = 32;
+    CHECK(!sumi_device_is_storable(&codes) && !sumi_device_is_storable(&fp8));
+}
+
 TEST(what_is_kept_as_stored_follows_from_the_weight)
 {
     static const sumi_weight_change s_change = {.down = {.rows = 4}, .up = {.rows = 512}};
@@ -255,9 +364,14 @@ TEST(what_is_kept_as_stored_follows_from_the_weight)
     changed.change = &s_change;
     scaled.tensors[0].scale = 0.25f;
     rows.tensors[0].row_scales = s_scales;
-    CHECK(sumi_device_is_storable(&q4) && sumi_device_is_storable(&scaled));
-    CHECK(!sumi_device_is_storable(&odd) && !sumi_device_is_storable(&changed) && !sumi_device_is_storable(&rows)
-          && !sumi_device_is_storable(&half));
+    sumi_weight short_rows = rows, rotated = rows;
+    short_rows.cols = 128;
+    rotated.tensors[0].rotation = 64;
+    CHECK(sumi_device_is_storable(&q4) && sumi_device_is_storable(&scaled) && sumi_device_is_storable(&rows));
+    CHECK(!sumi_device_is_storable(&odd) && !sumi_device_is_storable(&changed) && !sumi_device_is_storable(&half)
+          && !sumi_device_is_storable(&short_rows) && !sumi_device_is_storable(&rotated));
+    CHECK(sumi_device_form_bytes(&rows, SUMI_DEVICE_FORM_STORED) <= 512 * 272 + 1024);
+    CHECK(!sumi_device_form_is_made_on_cpu(&rows, SUMI_DEVICE_FORM_STORED));
     CHECK(sumi_device_form_bytes(&q4, SUMI_DEVICE_FORM_STORED) <= 512 * 256 / 32 * 18 + 1024);
     CHECK(sumi_device_form_bytes(&half, SUMI_DEVICE_FORM_INT4) <= 512 * 256 / 32 * 18 + 1024);
     CHECK(sumi_device_form_is_made_on_cpu(&q4, SUMI_DEVICE_FORM_STORED)
@@ -652,6 +766,7 @@ int main(int argc, char** argv)
     RUN(large_weights_are_copied_from_their_mapping);
     RUN(a_failure_while_weights_are_copied_from_their_mapping_is_survived);
     RUN(weights_of_block_types_stay_as_their_file_has_them);
+    RUN(factors_of_blocks_are_packed_beside_their_elements);
     RUN(what_is_kept_as_stored_follows_from_the_weight);
     RUN(weights_with_a_change_come_as_floats_of_the_sums);
     RUN(weights_with_scales_of_rows_or_rotated_come_as_floats);

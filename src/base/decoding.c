@@ -13,13 +13,17 @@ static uint64_t scale_index(const sumi_decoding* decoding, int32_t row, int32_t 
     return (r / 128 * (pitch / 4) + c / 4) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + c % 4;
 }
 
+const void* sumi_decoding_scale_at(const sumi_decoding* decoding, int32_t row, int32_t column)
+{
+    SUMI_ASSERT(decoding->scales != NULL && row >= 0 && column >= 0);
+    return (const unsigned char*)decoding->scales
+         + sumi_dtype_bytes(decoding->scale_dtype, scale_index(decoding, row, column));
+}
+
 static float scale_at(const sumi_decoding* decoding, int32_t row, int32_t column)
 {
     float scale;
-    sumi_dtype_to_float(decoding->scale_dtype,
-                        (const unsigned char*)decoding->scales
-                            + sumi_dtype_bytes(decoding->scale_dtype, scale_index(decoding, row, column)),
-                        &scale, 1);
+    sumi_dtype_to_float(decoding->scale_dtype, sumi_decoding_scale_at(decoding, row, column), &scale, 1);
     return scale;
 }
 

@@ -37,6 +37,8 @@ typedef struct sumi_decoding_span {
     const void* source;
     int32_t row, column, count;
 } sumi_decoding_span;
+// Where the factor of the block in row `row` and column `column` of blocks lies.
+const void* sumi_decoding_scale_at(const sumi_decoding* decoding, int32_t row, int32_t column);
 // Converts them to float, as far as they are rotated: without the factors of columns.
 void sumi_decode(const sumi_decoding* decoding, const sumi_decoding_span* span, float* into);
 // Multiplies `count` values from `column` on by the factors of their columns.

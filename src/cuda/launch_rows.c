@@ -67,11 +67,12 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     args.scale = op->u.embed.scale;
     const char* name = "sumi_embed_rows";
     if ((op->marks & SUMI_DEVICE_OP_STORED) != 0) {
-        const sumi_stacked_tensor* tensor = &op->weight->tensors[0];
+        sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+        (void)sumi_device_stored_tensors(op->weight, SUMI_DEVICE_FORM_STORED, tensors);
         name = "sumi_embed_rows_stored";
-        args.pitch = (int32_t)sumi_dtype_bytes(tensor->dtype, (uint64_t)op->weight->cols);
-        args.type = sumi_device_stored_type(tensor->dtype);
-        args.type_scale = tensor->scale;
+        args.pitch = (int32_t)tensors[0].row_bytes;
+        args.type = tensors[0].type;
+        args.type_scale = tensors[0].scale;
         args.lanes_log2 = lanes_log2_of(args.cols, true);
     }
     return sumi_cuda_launch_args(run, name, elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);

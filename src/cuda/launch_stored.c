@@ -54,7 +54,7 @@ sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight
     const int32_t count = sumi_device_stored_tensors(weight, form, tensors);
     int32_t row = 0;
     for (int32_t p = 0; p < count; row += tensors[p++].rows) {
-        const int32_t type = sumi_device_stored_type(tensors[p].dtype);
+        const int32_t type = tensors[p].type;
         SUMI_ASSERT(type >= 0);
         sumi_unpack_args args = {.from = from + tensors[p].offset,
                                  .to = to,
@@ -117,12 +117,11 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
 {
     const sumi_cuda_stored_choice none = {.tile = -1, .blocks = 1, .cluster = 1};
     sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_device_stored_tensors(weight, form, tensors),
-                  type = sumi_device_stored_type(tensors[0].dtype);
+    const int32_t count = sumi_device_stored_tensors(weight, form, tensors), type = tensors[0].type;
     // If chunks of 256 elements are multiples of 16 bytes, the kernels assume that rows are too.
     const bool is_aligned = type >= 0 && (s_types[type].bytes % 16 != 0 || tensors[0].row_bytes % 16 == 0);
     bool takes = weight->cols % 64 == 0 && is_aligned && device->forced_linear == NULL;
-    for (int32_t p = 1; p < count; p++) takes = takes && tensors[p].dtype == tensors[0].dtype;
+    for (int32_t p = 1; p < count; p++) takes = takes && tensors[p].type == tensors[0].type;
     const int64_t values = (int64_t)weight->rows * weight->cols;
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper) && rows > FEW_ROWS && values >= HOPPER_VALUES
                         && type >= 0 && s_hopper[type][0] != NULL;
@@ -166,8 +165,7 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
 {
     SUMI_ASSERT(choice->tile >= 0 && args->m >= 1 && args->x % 16 == 0 && args->ldx % 8 == 0);
     sumi_device_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_device_stored_tensors(weight, form, tensors),
-                  type = sumi_device_stored_type(tensors[0].dtype);
+    const int32_t count = sumi_device_stored_tensors(weight, form, tensors), type = tensors[0].type;
     int32_t end = 0;
     for (int32_t p = 0; p < SUMI_GEMM_STORED_TENSORS; p++) {
         if (p < count) end += tensors[p].rows;

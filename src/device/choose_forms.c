@@ -78,12 +78,9 @@ static bool takes_8bit(const sumi_plan* plan, size_t op_index, bool has_e4m3)
 
 bool sumi_device_is_storable(const sumi_weight* weight)
 {
-    bool is_storable = weight->change == NULL && weight->cols % 32 == 0 && sumi_weight_is_dense(weight);
-    for (int32_t p = 0; p < weight->tensor_count && is_storable; p++) {
-        const sumi_stacked_tensor* tensor = &weight->tensors[p];
-        is_storable = sumi_stacked_tensor_is_plain(tensor) && sumi_device_stored_type(tensor->dtype) >= 0
-                   && weight->cols % sumi_dtype_get(tensor->dtype)->block == 0;
-    }
+    bool is_storable = weight->change == NULL;
+    for (int32_t p = 0; p < weight->tensor_count && is_storable; p++)
+        is_storable = sumi_device_stored_tensor_type(weight, &weight->tensors[p]) >= 0;
     return is_storable;
 }
 

@@ -21,7 +21,7 @@ typedef enum sumi_device_form {
     // scales, before the rotation.
     SUMI_DEVICE_FORM_MATRIX_INT8,
     SUMI_DEVICE_FORM_GATED_INT8,
-    // The bytes of the file, the stacked tensors one after the other (stored.h). Rows are in the order of the file,
+    // The bytes of the file, some of them packed (stored.h), the stacked tensors one after the other. Rows are in the order of the file,
     // gated or not.
     SUMI_DEVICE_FORM_STORED,
     SUMI_DEVICE_FORM_INT4,   // 4-bit codes in blocks of IQ4_NL, laid out as STORED; made when the weight is loaded
@@ -57,7 +57,7 @@ typedef struct sumi_device_form_traits {
     bool is_vector;        // one run for the whole weight
     bool is_gated;         // rows of gate and up are interleaved by 8
     bool has_scales;       // a float for each row follows
-    bool keeps_bytes;      // the bytes of the file, whatever its types
+    bool keeps_bytes;      // those of the file, some of them packed (stored.h)
     bool keeps_bf16;       // the bytes of the file where it has plain bfloat16
 } sumi_device_form_traits;
 const sumi_device_form_traits* sumi_device_traits(sumi_device_form form);

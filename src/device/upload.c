@@ -27,15 +27,16 @@ typedef struct piece {
     int32_t resident, tensor_index, row_begin, row_count; // rows are counted in the stacked weight
     uint64_t begin; // offset of the form's balance, if it comes before the first rows; otherwise equal to `offset`
     uint64_t offset, bytes;
-    bool is_direct; // the bytes of the file are the form's
+    bool is_direct; // the bytes are the form's
     int32_t type;   // SUMI_UPLOAD_*
 } piece;
 
-// What one worker does at a time: copy bytes, gather rows that lie in chunks, convert rows to float, or compute a
-// balance.
+// What one worker does at a time: copy bytes, gather rows that lie in chunks, pack rows, convert rows to float, or
+// compute a balance.
 typedef struct item {
     const sumi_weight* weight; // NULL: copy bytes
     bool as_is;                // rows keep the type of the file
+    bool is_packed;            // rows are packed (stored.h)
     bool is_balance;           // of `weight`, a norm's weight
     const unsigned char* from;
     unsigned char* to;
@@ -86,9 +87,15 @@ static bool keeps_type(const sumi_weight* weight, sumi_device_form form, const s
     }
 }
 
+static bool is_packed(const sumi_weight* weight, sumi_device_form form, const sumi_stacked_tensor* tensor)
+{
+    return sumi_device_traits(form)->keeps_bytes && sumi_device_stored_is_packed(weight, tensor);
+}
+
 static uint64_t row_bytes_of(const sumi_weight* weight, sumi_device_form form, const sumi_stacked_tensor* tensor)
 {
     int32_t type;
+    if (is_packed(weight, form, tensor)) return sumi_device_stored_row_bytes(weight, tensor);
     return keeps_type(weight, form, tensor, &type) ? sumi_dtype_bytes(tensor->dtype, (uint64_t)weight->cols)
                                                    : (uint64_t)weight->cols * 4;
 }
@@ -96,7 +103,8 @@ static uint64_t row_bytes_of(const sumi_weight* weight, sumi_device_form form, c
 static bool is_direct(const sumi_device_resident* resident, const sumi_stacked_tensor* tensor)
 {
     return !sumi_device_traits(resident->form)->is_gated
-        && sumi_device_keeps_bytes(resident->weight, resident->form, tensor)
+        && (sumi_device_keeps_bytes(resident->weight, resident->form, tensor)
+            || is_packed(resident->weight, resident->form, tensor))
         && resident->on_device.pitch == resident->weight->cols;
 }
 
@@ -133,7 +141,8 @@ void sumi_device_staging_add(sumi_device_staging* staging, const sumi_weight* we
         staging->largest_row = first_row > staging->largest_row ? first_row : staging->largest_row;
         staging->total += row * (uint64_t)tensor->rows + 256 + sumi_device_balance_bytes(weight, form);
         staging->converts = staging->converts || sumi_device_traits(form)->is_gated
-                         || !sumi_device_keeps_bytes(weight, form, tensor) || weight->cols % 8 != 0;
+                         || !(sumi_device_keeps_bytes(weight, form, tensor) || is_packed(weight, form, tensor))
+                         || weight->cols % 8 != 0;
     }
 }
 
@@ -219,6 +228,7 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
         const item* it = &items[i];
         if (it->weight == NULL) memcpy(it->to, it->from, (size_t)it->bytes);
         else if (it->is_balance) sumi_device_balance(it->weight, (float*)(void*)it->to);
+        else if (it->is_packed) sumi_device_stored_pack(it->weight, it->row_begin, it->row_count, it->to);
         else if (it->as_is) sumi_weight_copy_rows(it->weight, it->row_begin, it->row_count, it->to);
         else sumi_weight_to_float(it->weight, it->row_begin, it->row_count, (float*)(void*)it->to, it->weight->cols);
     }
@@ -233,9 +243,9 @@ static void add_items(sumi_device_upload* upload, const sumi_device_resident* re
     const sumi_stacked_tensor* tensor = &weight->tensors[p->tensor_index];
     unsigned char* to = buffer_memory + p->offset;
     int32_t type;
-    const bool as_is = keeps_type(weight, form, tensor, &type);
+    const bool as_is = keeps_type(weight, form, tensor, &type), packs = is_packed(weight, form, tensor);
     const uint64_t row_bytes = row_bytes_of(weight, form, tensor);
-    if (as_is && tensor->chunk == 0) {
+    if (as_is && !packs && tensor->chunk == 0) {
         const unsigned char* from =
             (const unsigned char*)tensor->data + row_bytes * (uint64_t)(p->row_begin - range_begin);
         for (uint64_t done = 0; done < p->bytes; done += SUMI_DEVICE_ITEM_BYTES) {
@@ -252,6 +262,7 @@ static void add_items(sumi_device_upload* upload, const sumi_device_resident* re
         const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
         upload->items[upload->item_count++] = (item){.weight = weight,
                                                      .as_is = as_is,
+                                                     .is_packed = packs,
                                                      .to = to + row_bytes * (uint64_t)r,
                                                      .row_begin = p->row_begin + r,
                                                      .row_count = rows};

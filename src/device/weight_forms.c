@@ -79,7 +79,7 @@ bool sumi_device_keeps_bytes(const sumi_weight* weight, sumi_device_form form, c
     const bool is_bf16 = weight->change == NULL && tensor->dtype == SUMI_DTYPE_BF16 && tensor->scale == 1.0f
                       && sumi_stacked_tensor_is_plain(tensor);
     const sumi_device_form_traits* traits = sumi_device_traits(form);
-    return traits->keeps_bytes || (is_bf16 && traits->keeps_bf16);
+    return traits->keeps_bytes ? !sumi_device_stored_is_packed(weight, tensor) : is_bf16 && traits->keeps_bf16;
 }
 
 // The tensors of a form that keeps all bytes follow each other if they are of one type and their rows are multiples of

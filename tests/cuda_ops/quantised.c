@@ -1,27 +1,12 @@
 // Cases of weights whose type alone does not say what their elements mean: blocks, rows or columns have factors,
 // elements are 4-bit codes, or rows are rotated (files/tensor_scaling.h). The CPU expands them while it multiplies; for
 // a GPU they are expanded while they are uploaded, to the form that the plan asks for.
+#include "cuda_ops/quantised.h"
 #include "cuda_ops/linear.h"
 #include "cuda_ops/run.h"
 #include "number_formats.h"
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
-
-// In op_case.b and op_case.c: the formats of a weight.
-enum {
-    NO_FORMAT,
-    FP8_BLOCKS,     // e4m3, a bfloat16 factor for each 128 x 128
-    FP8_BLOCKS_F32, // the same with float factors
-    FP8_ROWS,       // e4m3, a bfloat16 factor for each row
-    MXFP8,          // e4m3, a power of two for each 32 columns, in tiles
-    NVFP4,          // e2m1, the first of a pair in the high bits; e4m3 for each 16 columns, in tiles; one factor
-    NVFP4_MODELOPT, // e2m1, the first in the low bits; e4m3 for each 16 columns, in rows; one factor; factors of columns
-    ROTATED_W4A4,   // integers of 4 bits, a factor for each row; rotated in groups of 64
-    ROTATED_W4A8,   // codes of a table, a factor for each 64 columns, rounded; a factor for each row; rotated
-    ROTATED_INT8,   // int8, a factor for each row; rotated in groups of 64
-    PLAIN_BF16,     // as in files that are not quantised
-    FORMAT_COUNT
-};
 
 #define E2M1 0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f
 #define INTEGERS 0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1
@@ -42,6 +27,7 @@ static const struct format {
                         .decoding = {.scale_dtype = SUMI_DTYPE_F32, .block_rows = 128, .block_cols = 128}},
     [FP8_ROWS] = {SUMI_DTYPE_F8_E4M3, 448.0f,
                   .decoding = {.scale_dtype = SUMI_DTYPE_BF16, .block_rows = 1, .block_cols = INT32_MAX}},
+    [FP8_ROWS_F32] = {SUMI_DTYPE_F8_E4M3, 448.0f, .has_row_scales = true},
     [MXFP8] = {SUMI_DTYPE_F8_E4M3, 448.0f,
                .decoding = {.scale_dtype = SUMI_DTYPE_F8_E8M0, .block_rows = 1, .block_cols = 32, .is_tiled = true}},
     [NVFP4] = {SUMI_DTYPE_CODES4, 6.0f, .block_size = 40.0f,
@@ -52,12 +38,18 @@ static const struct format {
                             .has_codes = true,
                             .high_first = true,
                             .codes = {E2M1}}},
-    [NVFP4_MODELOPT] = {SUMI_DTYPE_CODES4, 6.0f, .block_size = 40.0f, .has_column_scales = true,
-                        .decoding = {.scale_dtype = SUMI_DTYPE_F8_E4M3,
-                                     .block_rows = 1,
-                                     .block_cols = 16,
-                                     .has_codes = true,
-                                     .codes = {E2M1}}},
+    [NVFP4_IN_ROWS] = {SUMI_DTYPE_CODES4, 6.0f, .block_size = 40.0f,
+                       .decoding = {.scale_dtype = SUMI_DTYPE_F8_E4M3,
+                                    .block_rows = 1,
+                                    .block_cols = 16,
+                                    .has_codes = true,
+                                    .codes = {E2M1}}},
+    [NVFP4_COLUMNS] = {SUMI_DTYPE_CODES4, 6.0f, .block_size = 40.0f, .has_column_scales = true,
+                       .decoding = {.scale_dtype = SUMI_DTYPE_F8_E4M3,
+                                    .block_rows = 1,
+                                    .block_cols = 16,
+                                    .has_codes = true,
+                                    .codes = {E2M1}}},
     [ROTATED_W4A4] = {SUMI_DTYPE_CODES4, 8.0f, .rotation = 64, .has_row_scales = true,
                       .decoding = {.has_codes = true, .codes = {INTEGERS}}},
     [ROTATED_W4A8] = {SUMI_DTYPE_CODES4, 127.0f, .rotation = 64, .has_row_scales = true, .block_size = 110.0f,
@@ -198,8 +190,7 @@ static sumi_stacked_tensor quantised_tensor(scene* s, int format, int rows, int 
                                  .decoding = is_decoded ? d : NULL};
 }
 
-// Of one tensor, or, with a second format, of two: the first has `first_rows` rows.
-static sumi_weight* quantised_weight(scene* s, int rows, int cols, int first_rows, int first, int second)
+sumi_weight* quantised_weight(scene* s, int rows, int cols, int first_rows, int first, int second)
 {
     if (s->next_weight == MAX_WEIGHTS) abort();
     const float spread = 1.0f / sqrtf((float)cols);
@@ -212,7 +203,7 @@ static sumi_weight* quantised_weight(scene* s, int rows, int cols, int first_row
 
 // ---- Cases ----------------------------------------------------------------------------------------------------------
 
-// a: the form, one of sumi_weight_format. b: the format; c: of the tensor below it, if there is one
+// a: one of sumi_weight_format. b: the format; c: of the tensor below it, if there is one
 static void build_quantised(scene* s, const op_case* c)
 {
     s->plan.weight_options.weights = (sumi_weight_format)c->a;
@@ -261,7 +252,7 @@ static void build_quantised_chain(scene* s, const op_case* c)
             .bound = 2 * most                                                                                          \
     }
 // In each form: rows and columns as each needs them to be taken; in bfloat16 odd numbers, with short blocks at both
-// ends. k: of that case. As stored, types without a kernel become bfloat16.
+// ends. k: of that case. As stored, nvfp4 keeps its codes; the others become bfloat16, or are in stored.c.
 #define EVERY_FORM(name, format, k, fp8)                                                                               \
     OF_WEIGHT(name ", bf16", 33, 151, k, BF16, format, 0, CHAINED),                                                    \
         OF_WEIGHT(name ", as stored", 7, 150, 320, AS_STORED, format, 0, CHAINED),                                     \
@@ -288,15 +279,17 @@ static const op_case s_quantised[] = {
     EVERY_FORM("fp8 in blocks", FP8_BLOCKS, 301, FP8),
     EVERY_FORM("fp8 in blocks, float", FP8_BLOCKS_F32, 129, FP8),
     EVERY_FORM("fp8 in rows", FP8_ROWS, 77, FP8),
+    EVERY_FORM("fp8 in rows, float", FP8_ROWS_F32, 91, FP8),
     EVERY_FORM("mxfp8", MXFP8, 96, FP8),
     EVERY_FORM("nvfp4", NVFP4, 112, FP8_OF_NVFP4),
-    EVERY_FORM("nvfp4 of ModelOpt", NVFP4_MODELOPT, 176, FP8),
+    EVERY_FORM("nvfp4 in rows", NVFP4_IN_ROWS, 144, FP8_OF_NVFP4),
+    EVERY_FORM("nvfp4 and columns", NVFP4_COLUMNS, 176, FP8),
     EVERY_FORM("w4a4", ROTATED_W4A4, 64, FP8),
     EVERY_FORM("w4a8", ROTATED_W4A8, 192, FP8),
     EVERY_FORM("rotated int8", ROTATED_INT8, 192, FP8),
     EVERY_STACK("nvfp4 and fp8", NVFP4, FP8_BLOCKS),
     EVERY_STACK("mxfp8 and bf16", MXFP8, PLAIN_BF16),
-    EVERY_STACK("w4a4 and nvfp4", ROTATED_W4A4, NVFP4_MODELOPT),
+    EVERY_STACK("w4a4 and nvfp4", ROTATED_W4A4, NVFP4_IN_ROWS),
     OF_CHAIN(4, BF16, 2 * CHAINED),
     // more than a buffer of a call without a budget, which has 8 MiB
     OF_WEIGHT("nvfp4, bf16", 130, 3840, 3840, BF16, NVFP4, 0, CHAINED),

@@ -1,5 +1,6 @@
 // Cases of weights as stored in their files, and in 4 bits.
 #include "cuda_ops/linear.h"
+#include "cuda_ops/quantised.h"
 
 // Flags of a case, in op_case.a.
 enum {
@@ -34,6 +35,13 @@ static sumi_weight* bf16_copy(scene* s, const sumi_weight* of)
     return w;
 }
 
+// Of a GGUF type or fp8, or, with op_case.b, of a quantised format.
+static sumi_weight* weight_of_case(scene* s, const op_case* c, int rows, int parts)
+{
+    return c->b != NO_FORMAT ? quantised_weight(s, rows, c->k, rows / 2, c->b, parts == 2 ? c->b : NO_FORMAT)
+                             : stacked_weight(s, rows, c->k, parts, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
+}
+
 static sumi_value stored_product(scene* s, const op_case* c, sumi_value x, sumi_weight* w, sumi_weight* b,
                                  sumi_value residual)
 {
@@ -51,7 +59,7 @@ static void build_stored(scene* s, const op_case* c)
 {
     const int parts = c->a & (FROM_PARTS | WITH_GATE) ? 2 : 1;
     s->plan.weight_options.weights = c->a & AS_INT4 ? SUMI_WEIGHTS_INT4 : SUMI_WEIGHTS_AS_STORED;
-    sumi_weight* w = stacked_weight(s, c->n, c->k, parts, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
+    sumi_weight* w = weight_of_case(s, c, c->n, parts);
     if (c->a & OF_TWO_TYPES) {
         sumi_weight* other = stacked_weight(s, c->n, c->k, parts, SUMI_DTYPE_Q6_K, 1.0f / sqrtf((float)c->k), 0.0f);
         w->tensors[1] = other->tensors[1];
@@ -71,7 +79,9 @@ static void build_stored(scene* s, const op_case* c)
 static void build_stored_embed(scene* s, const op_case* c)
 {
     s->plan.weight_options.weights = SUMI_WEIGHTS_AS_STORED;
-    sumi_weight *w = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *b = c->a ? bias_of(s, c->k, 0) : NULL;
+    sumi_weight *w = c->b != NO_FORMAT ? weight_of_case(s, c, c->n, 1)
+                                       : stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f),
+                *b = c->a ? bias_of(s, c->k, 0) : NULL;
     sumi_value ids = integers(s, c->m, 1, c->n);
     for (int i = 0; i < 2; i++) {
         sumi_weight* table = i == 0 ? w : bf16_copy(s, w);
@@ -89,17 +99,18 @@ static void build_stored_embed(scene* s, const op_case* c)
 #define INT4 0.11
 // Shapes that take the kernel of few rows, with each size of its tile, with k split and not split, and one shape whose
 // weight is unpacked first.
-#define EVERY_SHAPE(name, type, flags)                                                                                 \
-    {"stored " name ", embed", build_stored_embed, 40, 300, 512, .dtype = type, .bound = UNPACKED},                    \
-        {"stored " name " 5x80x512", build_stored, 5, 80, 512, flags, .dtype = type, .bound = UNPACKED},               \
-        {"stored " name " 50x320x768", build_stored, 50, 320, 768, flags, .dtype = type, .bound = UNPACKED},           \
-        {"stored " name " 130x192x1024", build_stored, 130, 192, 1024, flags, .dtype = type, .bound = UNPACKED},       \
-        {"stored " name " 30x6200x512", build_stored, 30, 6200, 512, flags, .dtype = type, .bound = UNPACKED},         \
-        {"stored " name " 100x6200x512", build_stored, 100, 6200, 512, flags, .dtype = type, .bound = UNPACKED},       \
-        {"stored " name " 200x12300x256", build_stored, 200, 12300, 256, flags, .dtype = type, .bound = UNPACKED},     \
+#define SHAPE(name, m, n, k, type, format, flags)                                                                      \
     {                                                                                                                  \
-        "stored " name " 300x200x256", build_stored, 300, 200, 256, 0, .dtype = type, .bound = UNPACKED                \
+        "stored " name " " #m "x" #n "x" #k, build_stored, m, n, k, flags, format, .dtype = type, .bound = UNPACKED    \
     }
+// format: of quantised.h, in the place of a type.
+#define EVERY_SHAPE_OF(name, type, format, flags)                                                                      \
+    {"stored " name ", embed", build_stored_embed, 40, 300, 512, 0, format, .dtype = type, .bound = UNPACKED},         \
+        SHAPE(name, 5, 80, 512, type, format, flags), SHAPE(name, 50, 320, 768, type, format, flags),                  \
+        SHAPE(name, 130, 192, 1024, type, format, flags), SHAPE(name, 30, 6200, 512, type, format, flags),             \
+        SHAPE(name, 100, 6200, 512, type, format, flags), SHAPE(name, 200, 12300, 256, type, format, flags),           \
+        SHAPE(name, 300, 200, 256, type, format, 0)
+#define EVERY_SHAPE(name, type, flags) EVERY_SHAPE_OF(name, type, NO_FORMAT, flags)
 static const op_case s_stored[] = {
     EVERY_SHAPE("q8_0", SUMI_DTYPE_Q8_0, 0),
     EVERY_SHAPE("q4_0", SUMI_DTYPE_Q4_0, 0),
@@ -115,6 +126,39 @@ static const op_case s_stored[] = {
     EVERY_SHAPE("iq4_xs", SUMI_DTYPE_IQ4_XS, 0),
     EVERY_SHAPE("e4m3", SUMI_DTYPE_F8_E4M3, INEXACT),
     EVERY_SHAPE("e5m2", SUMI_DTYPE_F8_E5M2, INEXACT),
+    EVERY_SHAPE_OF("nvfp4", 0, NVFP4, 0),
+    EVERY_SHAPE_OF("fp8 in blocks", 0, FP8_BLOCKS, INEXACT),
+    // other places and types of factors in the file, the same bytes on the device
+    {"stored nvfp4 in rows 50x320x768", build_stored, 50, 320, 768, 0, NVFP4_IN_ROWS, .bound = UNPACKED},
+    {"stored fp8 in blocks, float 50x320x768", build_stored, 50, 320, 768, INEXACT, FP8_BLOCKS_F32, .bound = UNPACKED},
+    {"stored fp8 in rows 50x320x768", build_stored, 50, 320, 768, INEXACT, FP8_ROWS, .bound = UNPACKED},
+    {"stored fp8 in rows, float 50x320x768", build_stored, 50, 320, 768, INEXACT, FP8_ROWS_F32, .bound = UNPACKED},
+    {"stored fp8 in rows, float 300x200x256", build_stored, 300, 200, 256, 0, FP8_ROWS_F32, .bound = UNPACKED},
+    {"stored nvfp4 20x96x96", build_stored, 20, 96, 96, 0, NVFP4, .bound = UNPACKED},
+    {"stored nvfp4 20x96x320", build_stored, 20, 96, 320, 0, NVFP4, .bound = UNPACKED},
+    {"stored nvfp4 60x6200x640", build_stored, 60, 6200, 640, 0, NVFP4, .bound = UNPACKED},
+    {"stored nvfp4, embed of 96, bias", build_stored_embed, 9, 30, 96, 1, NVFP4, .bound = UNPACKED},
+    {"stored nvfp4 77x520x512, parts, bias, residual", build_stored, 77, 520, 512,
+     FROM_PARTS | WITH_BIAS | WITH_RESIDUAL, NVFP4, .bound = UNPACKED},
+    {"stored fp8 in blocks 77x520x512, parts, silu", build_stored, 77, 520, 512, INEXACT | FROM_PARTS | WITH_BIAS,
+     FP8_BLOCKS, .act = SUMI_ACT_SILU, .bound = UNPACKED},
+    {"stored nvfp4 and q6_k 77x520x512", build_stored, 77, 520, 512, FROM_PARTS | OF_TWO_TYPES | WITH_BIAS, NVFP4,
+     .bound = UNPACKED},
+    {"stored fp8 in blocks and q6_k, gated 300x512x512", build_stored, 300, 512, 512, OF_TWO_TYPES | WITH_GATE,
+     FP8_BLOCKS, .bound = 2 * UNPACKED},
+    {"stored nvfp4, gated 12x512x512", build_stored, 12, 512, 512, INEXACT | WITH_GATE, NVFP4, .bound = 2 * UNPACKED},
+    {"stored fp8 in blocks, gated 100x416x256", build_stored, 100, 416, 256, INEXACT | WITH_GATE, FP8_BLOCKS,
+     .bound = 2 * UNPACKED},
+    // for the kernels of Hopper, with and without clusters
+    {"stored nvfp4 64x6200x768, bias, residual", build_stored, 64, 6200, 768, WITH_BIAS | WITH_RESIDUAL, NVFP4,
+     .bound = UNPACKED},
+    {"stored nvfp4 77x1536x4096, parts, bias, residual", build_stored, 77, 1536, 4096,
+     FROM_PARTS | WITH_BIAS | WITH_RESIDUAL, NVFP4, .bound = UNPACKED},
+    {"stored fp8 in blocks 250x1208x2816, residual", build_stored, 250, 1208, 2816, INEXACT | WITH_RESIDUAL, FP8_BLOCKS,
+     .bound = UNPACKED},
+    {"stored nvfp4, gated 230x2048x1792", build_stored, 230, 2048, 1792, INEXACT | WITH_GATE, NVFP4,
+     .bound = 2 * UNPACKED},
+    {"stored nvfp4 4096x3840x3840", build_stored, 4096, 3840, 3840, 0, NVFP4, .bound = UNPACKED},
     // rows whose length is a multiple of a block (32) but not of 256, and not of 64 either
     {"stored q8_0 20x96x320", build_stored, 20, 96, 320, 0, .dtype = SUMI_DTYPE_Q8_0, .bound = UNPACKED},
     {"stored q4_0 100x72x1088", build_stored, 100, 72, 1088, 0, .dtype = SUMI_DTYPE_Q4_0, .bound = UNPACKED},
