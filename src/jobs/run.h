@@ -58,7 +58,7 @@ typedef struct sumi_run {
     size_t done_section; // never an alternative
     int32_t done_iteration;
     double iteration_us;      // time of the slices of done_iteration that were collected
-    bool done_is_alternative; // these slices are those of the alternative of done_section
+    bool done_is_alternative; // these slices belong to the alternative of done_section
     // Of the iterations after the newest one, in sections with an alternative: the predicted share for which the
     // alternative runs. 0 .. 1, written by step_cache.c.
     double alternative_share;
