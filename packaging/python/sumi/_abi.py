@@ -603,6 +603,8 @@ sumi_prompt_desc._fields_ = [
     ("reference_count", c_int32),
     ("priority", c_int32),
     ("user_data", c_void_p),
+    ("loras", POINTER(sumi_lora_use)),
+    ("lora_count", c_int32),
 ]
 sumi_prompt_encoder._fields_ = [
     ("token_count", c_int32),
@@ -613,6 +615,7 @@ sumi_prompt_info._fields_ = [
     ("encoder_count", c_int32),
     ("encoders", sumi_prompt_encoder * 4),
     ("reference_count", c_int32),
+    ("adapters", c_char_p),
 ]
 sumi_lora_desc._fields_ = [
     ("cookie", c_uint32),
@@ -624,6 +627,8 @@ sumi_lora_desc._fields_ = [
 sumi_lora_use._fields_ = [
     ("lora", c_void_p),
     ("scale", c_float),
+    ("text_scale", c_float),
+    ("without_text", c_bool),
 ]
 sumi_sync._fields_ = [
     ("semaphore", c_void_p),
@@ -924,12 +929,15 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_prompt_desc, "reference_count", 32, 4),
     (sumi_prompt_desc, "priority", 36, 4),
     (sumi_prompt_desc, "user_data", 40, 8),
+    (sumi_prompt_desc, "loras", 48, 8),
+    (sumi_prompt_desc, "lora_count", 56, 4),
     (sumi_prompt_encoder, "token_count", 0, 4),
     (sumi_prompt_encoder, "width", 4, 4),
     (sumi_prompt_encoder, "features", 8, 8),
     (sumi_prompt_info, "encoder_count", 0, 4),
     (sumi_prompt_info, "encoders", 8, 64),
     (sumi_prompt_info, "reference_count", 72, 4),
+    (sumi_prompt_info, "adapters", 80, 8),
     (sumi_lora_desc, "cookie", 0, 4),
     (sumi_lora_desc, "model", 8, 8),
     (sumi_lora_desc, "path", 16, 8),
@@ -937,6 +945,8 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_lora_desc, "user_data", 32, 8),
     (sumi_lora_use, "lora", 0, 8),
     (sumi_lora_use, "scale", 8, 4),
+    (sumi_lora_use, "text_scale", 12, 4),
+    (sumi_lora_use, "without_text", 16, 1),
     (sumi_sync, "semaphore", 0, 8),
     (sumi_sync, "value", 8, 8),
     (sumi_target, "format", 0, 4),
@@ -1044,11 +1054,11 @@ _SIZES: Sequence[Tuple[Any, int]] = (
     (sumi_device_allocator, 24),
     (sumi_memory, 72),
     (sumi_engine_info, 128),
-    (sumi_prompt_desc, 48),
+    (sumi_prompt_desc, 64),
     (sumi_prompt_encoder, 16),
-    (sumi_prompt_info, 80),
+    (sumi_prompt_info, 88),
     (sumi_lora_desc, 40),
-    (sumi_lora_use, 16),
+    (sumi_lora_use, 24),
     (sumi_sync, 16),
     (sumi_target, 88),
     (sumi_import_desc, 96),

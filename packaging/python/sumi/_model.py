@@ -79,6 +79,12 @@ class Prompt(_Object):
             return int(library.sumi_prompt_get_info(self._alive()).reference_count)
 
     @property
+    def adapters(self) -> str:
+        """The adapters that changed the features, "NAME:SCALE, NAME:SCALE", for people to read."""
+        with self.engine._inside():
+            return str((library.sumi_prompt_get_info(self._alive()).adapters or b"").decode())
+
+    @property
     def features(self) -> List[Any]:
         """Of each text encoder, a copy as float32 [tokens, width]. Needs NumPy."""
         numpy = _numpy("features")
@@ -195,7 +201,20 @@ class ImageJob(Job[List[Image]]):
 
 
 PromptOrText = Union[str, Prompt]
-LoraUse = Union[Lora, Tuple[Lora, float]]
+# An adapter; or with its scale; or with another scale for its layers of text encoders, where 0 leaves these out.
+LoraUse = Union[Lora, Tuple[Lora, float], Tuple[Lora, float, float]]
+
+
+def _lora_uses(loras: Sequence[LoraUse]) -> Any:
+    uses = (_abi.sumi_lora_use * len(loras))()
+    for use, given in zip(uses, loras):
+        values: Tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+        use.lora = values[0]._alive()
+        use.scale = values[1] if len(values) > 1 else 1.0
+        use.text_scale = values[2] if len(values) > 2 else 0.0
+        use.without_text = len(values) > 2 and values[2] == 0
+    return uses
+
 
 
 class Model(_Object):
@@ -261,7 +280,7 @@ class Model(_Object):
         references  pictures that the prompt of an edit model refers to, uint8 [height, width, channels].
         image       to start from instead of noise (or its `latents`), with `strength`: 0.6, and 1 with a mask.
         mask        where it is white the image is repainted; uint8 or bool [height, width].
-        loras       adapters, or pairs of an adapter and its scale.
+        loras       adapters, or tuples of an adapter, its scale, and a scale for its layers of text encoders (0: without).
         format      of the image: RGB8 and RGBA8 are uint8 arrays, RGB32F float32, RGBA16F float16.
         into        for each image a tensor on the engine's GPU in its primary context (or cuda_context), [height, width,
                     channels] of the format's type, with __cuda_array_interface__ or __dlpack__. The image stays on the GPU.
@@ -333,12 +352,7 @@ class Model(_Object):
                 desc.start.mask_feather = mask_feather
             # Adapters
             if loras:
-                uses = (_abi.sumi_lora_use * len(loras))()
-                for use, given in zip(uses, loras):
-                    lora, scale = given if isinstance(given, tuple) else (given, 1.0)
-                    use.lora = lora._alive()
-                    use.scale = scale
-                desc.loras = uses
+                desc.loras = _lora_uses(loras)
                 desc.lora_count = len(loras)
             desc.preview_every = preview_every
             desc.deadline_ms = 0 if deadline is None else min(max(int(deadline * 1000), 1), _abi.FOREVER - 1)
@@ -408,11 +422,13 @@ class Model(_Object):
             return Memory.read(memory)
 
     # ---- Encoded prompts, latents, adapters ----
-    def encode_prompt(self, text: str, references: Sequence[Any] = ()) -> Prompt:
-        """Encodes a text, to be used for many images, and waits for it."""
-        return self.submit_prompt(text, references).result()
+    def encode_prompt(self, text: str, references: Sequence[Any] = (), loras: Sequence[LoraUse] = ()) -> Prompt:
+        """Encodes a text, to be used for many images, and waits for it. Give the adapters that the images will have."""
+        return self.submit_prompt(text, references, loras).result()
 
-    def submit_prompt(self, text: str, references: Sequence[Any] = (), *, priority: int = 0) -> Job[Prompt]:
+    def submit_prompt(
+        self, text: str, references: Sequence[Any] = (), loras: Sequence[LoraUse] = (), *, priority: int = 0
+    ) -> Job[Prompt]:
         keep: List[Any] = []
         with self.engine._inside() as handle:
             desc = library.sumi_prompt_defaults(self._alive())
@@ -420,10 +436,14 @@ class Model(_Object):
             if references:
                 desc.references = _buffers.pixels_array(references, keep)
                 desc.reference_count = len(references)
+            if loras:
+                desc.loras = _lora_uses(loras)
+                desc.lora_count = len(loras)
             desc.priority = priority
             job = _abi.sumi_job()
             self.engine._try(library.sumi_submit_prompt, handle, ctypes.byref(desc), ctypes.byref(job))
-        return Job(self.engine, job, _fetch_object(library.sumi_fetch_prompt, lambda prompt: Prompt(self.engine, prompt)), self)
+        held = (self, loras)  # an adapter that is collected would cancel the job
+        return Job(self.engine, job, _fetch_object(library.sumi_fetch_prompt, lambda prompt: Prompt(self.engine, prompt)), held)
 
     def load_prompt(self, data: bytes) -> Prompt:
         """Reads what Prompt.save() returned."""
