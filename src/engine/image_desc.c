@@ -257,7 +257,7 @@ static sumi_result check_targets(const sumi_engine* engine, const sumi_image_des
     return SUMI_OK;
 }
 
-// Finds the job's references: those of the desc, or else those that the encoded prompt of the first item keeps.
+// Finds the job's references: from the desc, or else the ones that the encoded prompt of the first item keeps.
 static sumi_result find_references(const sumi_image_desc* desc, sumi_references* out, sumi_error* error)
 {
     SUMI_TRY(sumi_references_check(desc->model, desc->references, desc->reference_count, out, error));
