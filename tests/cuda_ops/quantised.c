@@ -60,7 +60,7 @@ static const struct format {
                                    .has_codes = true,
                                    .codes = {TABLE}}},
     [ROTATED_INT8] = {SUMI_DTYPE_I8, 127.0f, .rotation = 64, .has_row_scales = true},
-    [PLAIN_BF16] = {SUMI_DTYPE_BF16},
+    [PLAIN_BF16] = {.dtype = SUMI_DTYPE_BF16},
 };
 
 // 0.8 to 1.25
