@@ -297,7 +297,7 @@ TEST(checkpoint_refusals_name_what_is_wrong)
         {{.path = "m", .tokenizer_paths = {"gone"}}, SUMI_FILE_NOT_FOUND, "gone"},
         {{.path = "bad"}, SUMI_FILE_MALFORMED, "bad/model_index.json"},
         {{.path = "worse"}, SUMI_FILE_MALFORMED, "worse/vae/config.json"},
-        {{.path = "cut"}, SUMI_FILE_NOT_FOUND, "s9.safetensors: no such file, but"},
+        {{.path = "cut"}, SUMI_FILE_NOT_FOUND, "names it: download it"},
         {{.path = "m/model_index.json"}, SUMI_FILE_MALFORMED, "m/model_index.json"},
     };
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {

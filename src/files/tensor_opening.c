@@ -202,10 +202,8 @@ sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_s
         const char* path = opening->paths[opening->next];
         sumi_error detail = {0};
         const sumi_result result = sumi_tensor_set_open(set, path, &detail);
-        if (result == SUMI_FILE_NOT_FOUND && opening->index.path != NULL) {
-            return sumi_fail(error, result, "%s: no such file, but %s names it; download it, or all files of the model",
-                             path, opening->index.path);
-        }
+        if (result == SUMI_FILE_NOT_FOUND && opening->index.path != NULL)
+            return sumi_fail(error, result, "%s (%s names it: download it)", detail.text, opening->index.path);
         if (result != SUMI_OK) return detail.result != SUMI_OK ? sumi_fail_with(error, &detail) : result;
         opening->next++;
     }
