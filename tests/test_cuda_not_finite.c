@@ -1,5 +1,7 @@
 // NaN and infinity in weights of a model or an adapter: no picture comes of them on a GPU, in every format of weights, by
 // the kernels for this GPU and by the portable ones. Without a GPU everything is skipped.
+#include "test.h"
+#ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
 #include "damage_fixture.h"
 #include "jobs/engine_state.h"
@@ -73,3 +75,6 @@ int main(int argc, char** argv)
     RUN(no_picture_comes_of_nan_in_an_adapter);
     TEST_END();
 }
+#else
+#include "without_cuda.h"
+#endif
