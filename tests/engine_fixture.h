@@ -282,6 +282,15 @@ static inline void close_engine(sumi_engine* engine)
 
 static const sumi_image_item s_item = {.text = "a red fox", .seed = 7};
 
+static inline sumi_prompt* encode_prompt_of(sumi_engine* engine, const sumi_prompt_desc* desc)
+{
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+    return prompt;
+}
 // references: `count` of them, or NULL.
 static inline sumi_prompt* encode_with(sumi_engine* engine, sumi_model* model, const char* text,
                                        const sumi_pixels* references, int32_t count)
@@ -290,12 +299,7 @@ static inline sumi_prompt* encode_with(sumi_engine* engine, sumi_model* model, c
     desc.text = text;
     desc.references = references;
     desc.reference_count = count;
-    sumi_job job;
-    sumi_prompt* prompt = NULL;
-    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
-    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
-    return prompt;
+    return encode_prompt_of(engine, &desc);
 }
 static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model, const char* text)
 {

@@ -248,12 +248,7 @@ static sumi_prompt* encode_adapted(sumi_engine* engine, sumi_model* model, const
     desc.text = "a red fox";
     desc.loras = use;
     desc.lora_count = use != NULL;
-    sumi_job job;
-    sumi_prompt* prompt = NULL;
-    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
-    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
-    return prompt;
+    return encode_prompt_of(engine, &desc);
 }
 
 static uint64_t hash_adapted(sumi_engine* engine, sumi_model* model, const sumi_lora_use* use)
