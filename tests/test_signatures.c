@@ -235,6 +235,10 @@ TEST(signatures_refuse_foreign_quantisation_by_its_name)
         {{"x.weight:qdata"}, "torchao", SUMI_DTYPE_F32},
         {{"x.weight_packed"}, "compressed-tensors", SUMI_DTYPE_F32},
         {{"x.W_q"}, "HQQ", SUMI_DTYPE_F32},
+        {{"x.wscales"}, "SVDQuant (nunchaku)", SUMI_DTYPE_F32},
+        {{"x.qzeros"}, "AWQ or GPTQ", SUMI_DTYPE_F32},
+        {{"x.weight._data"}, "quanto", SUMI_DTYPE_F32},
+        {{"x.weight_quantized"}, "an unknown program", SUMI_DTYPE_F32},
         {{"x.weight", "x.weight_scale"}, NULL, SUMI_DTYPE_F32}, // fp8 and int8 with scales, which are read
         {{"x.weight", "x.comfy_quant"}, NULL, SUMI_DTYPE_F32},
     };

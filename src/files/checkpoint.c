@@ -312,8 +312,8 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* compo
     component->signature = matched->signature;
     component->set = &s->set;
     component->path = s->path;
-    component->method =
-        sumi_checkpoint_find_method(checkpoint, component->set, component->prefix, &component->method_tensor);
+    component->method = sumi_foreign_method_find(checkpoint->methods, checkpoint->method_count, component->set,
+                                                 component->prefix, &component->method_tensor);
     return SUMI_OK;
 }
 
@@ -322,7 +322,8 @@ static sumi_result check_method(const sumi_checkpoint* checkpoint, const source*
 {
     const sumi_tensor* tensor;
     char text[1024];
-    const sumi_foreign_method* method = sumi_checkpoint_find_method(checkpoint, &s->set, "", &tensor);
+    const sumi_foreign_method* method =
+        sumi_foreign_method_find(checkpoint->methods, checkpoint->method_count, &s->set, "", &tensor);
     if (method == NULL) return SUMI_OK;
     sumi_checkpoint_describe_method(method, &s->set, tensor, s->path, text, sizeof text);
     return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s", s->path, text);

@@ -69,6 +69,10 @@ typedef struct sumi_foreign_method {
     const char* ends[SUMI_METHOD_ENDS]; // NULL after the last one
     bool is_packed;                     // the tensors beside the first one have the type U8
 } sumi_foreign_method;
+// The first method of a table that tensors of the set with this prefix have, and the tensor that shows it. NULL: none.
+const sumi_foreign_method* sumi_foreign_method_find(const sumi_foreign_method* methods, size_t method_count,
+                                                    const sumi_tensor_set* set, const char* prefix,
+                                                    const sumi_tensor** out_tensor);
 
 typedef struct sumi_component {
     bool present;

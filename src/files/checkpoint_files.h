@@ -34,10 +34,6 @@ const struct sumi_source* sumi_checkpoint_source_of(const sumi_checkpoint* check
 
 // ---- What is refused (checkpoint_refused.c)
 
-// The first method of the caller's table that tensors of the set with this prefix have, and the tensor that shows it.
-// NULL: none.
-const sumi_foreign_method* sumi_checkpoint_find_method(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set,
-                                                       const char* prefix, const sumi_tensor** out_tensor);
 // Writes the end of a sentence that begins with `path` and a colon.
 void sumi_checkpoint_describe_method(const sumi_foreign_method* method, const sumi_tensor_set* set,
                                      const sumi_tensor* tensor, const char* path, char* text, size_t capacity);

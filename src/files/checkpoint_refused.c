@@ -28,16 +28,17 @@ static bool has_mark(const sumi_tensor_set* set, const sumi_tensor* tensor, cons
     return true;
 }
 
-const sumi_foreign_method* sumi_checkpoint_find_method(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set,
-                                                       const char* prefix, const sumi_tensor** out_tensor)
+const sumi_foreign_method* sumi_foreign_method_find(const sumi_foreign_method* methods, size_t method_count,
+                                                    const sumi_tensor_set* set, const char* prefix,
+                                                    const sumi_tensor** out_tensor)
 {
     const size_t prefix_bytes = strlen(prefix);
-    for (size_t k = 0; k < checkpoint->method_count; k++) { // the first row counts, whatever the order of the tensors
+    for (size_t k = 0; k < method_count; k++) { // the first row counts, whatever the order of the tensors
         for (size_t i = 0; i < set->count; i++) {
             *out_tensor = &set->tensors[i];
             if (strncmp(set->tensors[i].name, prefix, prefix_bytes) == 0
-                && has_mark(set, &set->tensors[i], &checkpoint->methods[k]))
-                return &checkpoint->methods[k];
+                && has_mark(set, &set->tensors[i], &methods[k]))
+                return &methods[k];
         }
     }
     *out_tensor = NULL;

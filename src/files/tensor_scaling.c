@@ -560,27 +560,3 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
     if (is_narrow(w.weight->dtype) && is_named) SUMI_TRY(check_neighbours(&w));
     return w.column_scale != NULL ? use_column_scale(&w) : SUMI_OK;
 }
-
-const sumi_tensor* sumi_tensor_find_packed(const sumi_component* component, const char** out_what)
-{
-    static const struct {
-        const char *suffix, *what;
-    } s_names[] = {{".wscales", "SVDQuant (nunchaku)"},
-                   {".qzeros", "GPTQ or AWQ"},
-                   {".qweight", "GPTQ, AWQ or SVDQuant"},
-                   {".weight_packed", "compressed-tensors with packed weights (nvfp4 or int4)"},
-                   {".weight._data", "optimum-quanto"},
-                   {".weight.absmax", "bitsandbytes"},
-                   {".weight_quantized", "a program that renames its weights"}};
-    for (size_t k = 0; k < sizeof s_names / sizeof *s_names; k++) {
-        const size_t suffix_bytes = strlen(s_names[k].suffix);
-        for (size_t i = 0; i < component->set->count; i++) {
-            const char* name = sumi_component_tensor_name(component, &component->set->tensors[i]);
-            const size_t bytes = name != NULL ? strlen(name) : 0;
-            if (bytes <= suffix_bytes || strcmp(name + bytes - suffix_bytes, s_names[k].suffix) != 0) continue;
-            *out_what = s_names[k].what;
-            return &component->set->tensors[i];
-        }
-    }
-    return NULL;
-}

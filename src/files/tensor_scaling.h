@@ -37,7 +37,4 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
 // Whether everything beside the component's quantised weights is known. If it is, one pass over the names has said so for
 // all weights (sumi_component.knows_neighbours); otherwise each weight is examined when it is used.
 bool sumi_tensor_neighbours_are_known(const sumi_component* component);
-// A tensor of the component whose name says that a quantiser renamed the weights ("qweight", "weight_packed"), and what
-// that is. NULL: there is none.
-const sumi_tensor* sumi_tensor_find_packed(const sumi_component* component, const char** out_what);
 #endif

@@ -177,6 +177,11 @@ static const sumi_foreign_method s_methods[] = {
     {"torchao", {":qdata"}, false},
     {"compressed-tensors", {".weight_packed"}, false},
     {"HQQ", {".W_q"}, false},
+    // marks that are not whole
+    {"SVDQuant (nunchaku)", {".wscales"}, false},
+    {"AWQ or GPTQ", {".qzeros"}, false},
+    {"quanto (optimum-quanto)", {".weight._data"}, false},
+    {"an unknown program", {".weight_quantized"}, false},
 };
 
 const sumi_foreign_method* sumi_foreign_methods(size_t* out_count)

@@ -1,6 +1,7 @@
 #include "models/weights.h"
 #include "base/assert.h"
 #include "files/tensor_scaling.h"
+#include "models/signatures.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -150,15 +151,19 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
 {
     if (binder->result != SUMI_OK) return NULL;
     const sumi_tensor* tensor = sumi_bind_find(binder, canonical);
-    const char* quantiser;
-    const sumi_tensor* packed = tensor == NULL ? sumi_tensor_find_packed(binder->component, &quantiser) : NULL;
-    if (packed != NULL) {
+    if (tensor != NULL) return tensor;
+    const sumi_component* component = binder->component;
+    size_t count;
+    const sumi_foreign_method* methods = sumi_foreign_methods(&count);
+    const sumi_tensor* packed;
+    const sumi_foreign_method* method =
+        sumi_foreign_method_find(methods, count, component->set, component->prefix, &packed);
+    if (method != NULL) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
                        "%s: %s lacks the tensor %s%s, but has %s: it is quantised with %s, which is not "
                        "supported; " SUMI_QUANTISATION_ADVICE,
-                       binder->component->path, binder->what, binder->component->prefix, canonical, packed->name,
-                       quantiser);
-    } else if (tensor == NULL) {
+                       component->path, binder->what, component->prefix, canonical, packed->name, method->name);
+    } else {
         char alias[SUMI_NAME_BYTES];
         bool has_alias =
             binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, alias, sizeof alias);
@@ -167,7 +172,7 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
                        binder->component->path, binder->what, binder->component->prefix, canonical,
                        has_alias ? " (or " : "", has_alias ? alias : "", has_alias ? ")" : "");
     }
-    return tensor;
+    return NULL;
 }
 
 // Finds the scaling of a stored tensor. False: the quantisation is not supported. This is checked before everything

@@ -49,8 +49,6 @@ static void find_scalings(const sumi_tensor_set* set)
         check((result == SUMI_OK) == (error.text[0] == '\0'));
         if (result == SUMI_OK && scaling.is_scaled) decode(&set->tensors[i], &scaling);
     }
-    const char* what;
-    (void)sumi_tensor_find_packed(&component, &what);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
