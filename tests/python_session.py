@@ -1,6 +1,7 @@
 """The Python package on the demo model; tests/test_python.sh runs it in a virtual environment. usage: python_session.py DEMO_MODEL [NAME..]
 
 Each function whose name begins with "check_" is a check; NAME runs those that have it in their name. The last line is "session: N passed, N failed".
+On Windows too, where this was not run: threads are not counted there, and nothing forks. SUMI_TEST_LORA is an adapter of DEMO_MODEL, SUMI_TEST_EDIT_MODEL the demo edit model.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ except ImportError:
 DEMO = sys.argv[1]
 SMALL = {"size": (32, 32), "steps": 2}
 STILL = {"size": (256, 256), "steps": 400}  # a job that no test waits for
+SEES_THREADS = sys.platform != "win32"  # pump_threads() does
 
 
 class Engine(sumi.Engine):
@@ -409,7 +411,7 @@ def check_an_engine_ends_with_its_jobs_and_thread():
     before = pump_threads()
     ended = Engine()
     its = ended.open_model(DEMO)
-    assert pump_threads() == before + 1
+    assert pump_threads() == before + 1 or not SEES_THREADS
     job = its.submit("a cat", **STILL)
     waiter = []
     thread = threading.Thread(target=lambda: waiter.append(raises(sumi.CallerError, None, "the engine is closed", job.wait)))
@@ -513,6 +515,8 @@ def check_a_program_may_end_while_jobs_run_and_needs_no_numpy():
 
 
 def check_a_forked_child_has_no_engine():
+    if not hasattr(os, "fork"):
+        return
     job = model.submit("a cat", seed=3, **SMALL)
     warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads: sumi's are not in the child, and its engine knows
     child = os.fork()

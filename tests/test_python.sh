@@ -2,9 +2,10 @@
 # packaging/python: the wheel is made of a shared library, installed in a fresh virtual environment without network, and draws there. usage: tests/test_python.sh build/.../release
 #
 #   binding      sumi/_abi.py is what the header's table says, every function and every member of descs is used or left out by name; a header that has more, or other numbers, is seen
-#   wheel        holds what its list says; the same input gives the same bytes; a library that a bare machine cannot load is refused
+#   wheel        holds what its list says; the same input gives the same bytes; its name has the glibc that the library's symbols ask for; a library that a bare machine cannot load, or that lacks
+#                a function, is refused; for Windows out of a DLL, where MinGW-w64 is
 #   command      python3 -m sumi draws the picture of the command line, bit for bit
-#   session      tests/python_session.py: images, errors, log, asyncio, threads, lifetimes
+#   session      tests/python_session.py: images, errors, log, asyncio, threads, lifetimes; some of it as Windows has the package: sumi.dll (which is this system's library), no fork
 #
 # PYTHON is the interpreter (python3). With a build of config=asan (target sumi_shared) the session runs under the sanitizers, and nothing else does.
 # The last line is "python: N passed, N failed, N skipped".
@@ -75,13 +76,62 @@ for name in ["sumi/libsumi.so", "sumi/_abi.py", "sumi/py.typed", "sumi/demo_mode
         print(name, "is not there")
 CHECK
 )"
-echo 'int unicode(void); int needs(void) { return unicode(); }' >"$folder/needs.c"
-echo 'int unicode(void) { return 1; }' >"$folder/unicode.c"
-make_wheel() { "$python" packaging/python/make_wheel.py "$@" 2>&1; }
-{ cc -shared -fPIC "$folder/unicode.c" -o "$folder/libunicode.so" && cc -shared -fPIC "$folder/needs.c" "-L$folder" -lunicode -o "$folder/libneeds.so"; } 2>&1
-check "a library that needs others is refused" "$(out=$(make_wheel "$folder/libneeds.so" "$folder/refused") && echo "it is not"; grep -q 'needs libunicode.so, which a bare machine lacks' <<<"$out" || echo "$out")"
-export DEMO_MODEL=0 # a small one
-check "the same input gives the same bytes" "$(make_wheel "$folder/libunicode.so" "$folder/one" >/dev/null; touch packaging/python/sumi/py.typed; make_wheel "$folder/libunicode.so" "$folder/two" >/dev/null; cmp "$folder"/one/*.whl "$folder"/two/*.whl 2>&1)"
+export DEMO_MODEL=0 # small wheels
+# Libraries that show the header's functions, which do nothing.
+sed -n 's/^function .*\b\(sumi_[a-z_]*\)(.*/SHOWN void \1(void); void \1(void) {}/p' "$table" >"$folder/empty.c"
+echo 'int unicode(void); int unicode(void) { return 1; }' >"$folder/unicode.c"
+echo 'int unicode(void); int needs(void); int needs(void) { return unicode(); }' >"$folder/needs.c"
+shared() { cc -shared -fPIC -DSHOWN= "$@" 2>&1; } # options
+check "libraries for the tests" "$(cd "$folder" && { shared empty.c -o libempty.so; shared unicode.c -o libunicode.so; shared empty.c needs.c -L. -lunicode -o libneeds.so; })"
+cp "$table" "$folder/table"
+# File, and what make_wheel.py says of it: the end of a name, or a part of the sentence with which it refuses.
+said="libempty.so -py3-none-manylinux_
+libneeds.so needs libunicode.so, which a bare machine lacks
+libunicode.so does not export sumi_check_version and
+table is no shared library of 64-bit Linux"
+if [ "$(uname -m)" = x86_64 ]; then # a function that glibc 2.31 brought, and that 2.34 moved, as programs ask for it that were linked with each
+    for glibc in 2.31 2.34; do
+        printf 'int pthread_clockjoin_np(void);\n__asm__(".symver pthread_clockjoin_np,pthread_clockjoin_np@GLIBC_%s");\nint asks(void);\nint asks(void) { return pthread_clockjoin_np(); }\n' $glibc >"$folder/asks.c"
+        check "a library for glibc $glibc" "$(cd "$folder" && shared empty.c asks.c -lpthread -o libasks_$glibc.so)"
+        said+=$'\n'"libasks_$glibc.so -py3-none-manylinux_${glibc/./_}_x86_64.whl"
+    done
+fi
+if command -v x86_64-w64-mingw32-gcc >/dev/null; then
+    dll() { x86_64-w64-mingw32-gcc -shared -static -s '-DSHOWN=__declspec(dllexport)' "$@" 2>&1; } # options
+    check "libraries for Windows" "$(cd "$folder" && { dll empty.c -o sumi.dll; dll unicode.c -o unicode.dll; dll empty.c needs.c unicode.dll -o needs.dll; })"
+    said+="
+sumi.dll -py3-none-win_amd64.whl
+needs.dll needs unicode.dll, which a bare machine lacks
+unicode.dll does not export sumi_check_version and"
+else skip "python: wheels for Windows: there is no x86_64-w64-mingw32-gcc"; fi
+check "wheels have the right names, and others are refused" "$("$python" - "$folder" "$said" 2>&1 <<'CHECK'
+import contextlib, io, os, sys, zipfile
+sys.path.insert(0, "packaging/python")
+import make_wheel
+folder = sys.argv[1]
+def told(name, out):
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            make_wheel.main(os.path.join(folder, name), os.path.join(folder, out))
+    except SystemExit as error:
+        return str(error)
+    return printed.getvalue().strip()
+for line in sys.argv[2].splitlines():
+    name, expected = line.split(" ", 1)
+    if expected not in told(name, "small"):
+        print(f"{name}: {told(name, 'small')}")
+if "sumi.dll" in sys.argv[2]:
+    names = zipfile.ZipFile(told("sumi.dll", "small")).namelist()
+    if "sumi/sumi.dll" not in names or "sumi/libsumi.so" in names or not names[-2].endswith("/licenses/mingw-w64.txt"):
+        print(names)
+again = told("libempty.so", "again")
+os.utime("packaging/python/sumi/py.typed")
+with open(again, "rb") as one, open(told("libempty.so", "small"), "rb") as two:
+    if one.read() != two.read():
+        print("the same input gives other bytes")
+CHECK
+)"
 
 # ---- In a virtual environment ----
 with_pip=()
@@ -101,4 +151,18 @@ cd - >/dev/null
 check "the picture is the command line's" "$(quiet "$build/bin/cli_support" pictures "$folder/command.png" "$folder/out.png" 0)"
 check "a wrong argument ends with 2 and the library's sentence" "$(diff <(cd "$folder"; "$there" -m sumi "a cat" bad.png --size 100x100 --backend cpu 2>&1; echo $?) <(echo "sumi: width is 100: give a multiple of 16 up to 4096"; echo 2))"
 session "$there"
+
+# As on Windows, as far as this system goes: by the name sumi.dll, without fork. What asks for the platform at its import comes first.
+mkdir "$folder/dll"
+cp -r packaging/python/sumi "$folder/dll"
+cp "$library" "$folder/dll/sumi/sumi.dll"
+as_windows='import asyncio, ctypes, logging, os, runpy, subprocess, sys, threading
+try: import numpy
+except ImportError: pass
+sys.platform = "win32"
+del os.fork, os.register_at_fork
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_path("tests/python_session.py", run_name="__main__")'
+some=(are_arrays log_arrives can_be_awaited) # names of checks
+check "some of the session with sumi.dll" "$(SUMI_TEST_WHERE=$folder/dll timeout 120 "$python" -c "$as_windows" "$folder/dll" samples/demo_model "${some[@]}" 2>&1 | grep -vxE "without NumPy|session: ${#some[@]} passed, 0 failed")"
 end

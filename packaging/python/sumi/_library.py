@@ -13,7 +13,7 @@ from . import _abi
 def _path() -> str:
     given = os.environ.get("SUMI_LIBRARY")
     if given:
-        return given
+        return os.path.abspath(given)
     name = "sumi.dll" if sys.platform == "win32" else "libsumi.so"
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 
@@ -23,7 +23,9 @@ def _load() -> Any:
         raise ImportError("sumi needs a 64-bit Python")
     path = _path()
     try:
-        loaded = ctypes.CDLL(path)  # its functions release the GIL
+        # CDLL's functions release the GIL, and 64-bit Windows has one calling convention. The path is absolute, and the library
+        # needs nothing but the system's, so no folder has to be searched: os.add_dll_directory() would add none.
+        loaded = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(f"sumi: {path} cannot be loaded: {error}") from error
     # These two are the same in all versions, so they come before everything else.
