@@ -165,14 +165,14 @@ static UINT64 UNITY_CALL execute(ID3D12GraphicsCommandList* list, int count, uni
 
 static void* UNITY_CALL interface_of(unsigned long long high, unsigned long long low)
 {
-    static unity_graphics s_graphics = {current_renderer, register_event, unregister_event, NULL};
+    static unity_graphics s_shown_graphics = {current_renderer, register_event, unregister_event, NULL};
     static unity_d3d12_v5 s_v5 = {d3d12_device, frame_fence, NULL, execute};
     static unity_d3d12_v7 s_v7 = {d3d12_device, NULL, NULL, NULL, frame_fence, NULL, execute};
-    static unity_d3d11 s_d3d11 = {d3d11_device};
+    static unity_d3d11 s_shown_d3d11 = {d3d11_device};
     (void)low;
     switch (high) {
-    case 0x7CBA0A9CA4DDB544ull: return &s_graphics;
-    case 0xAAB37EF87A87D748ull: return s_renderer == RENDERER_D3D11 ? &s_d3d11 : NULL;
+    case 0x7CBA0A9CA4DDB544ull: return &s_shown_graphics;
+    case 0xAAB37EF87A87D748ull: return s_renderer == RENDERER_D3D11 ? &s_shown_d3d11 : NULL;
     case 0xF5C8D8A37D37BC42ull: return s_version == 5 ? &s_v5 : NULL;
     case 0xA396DCE58CAC4D78ull: return s_version == 6 ? &s_v5 : NULL;
     case 0x4624B0DA41B64AACull: return s_version == 7 ? &s_v7 : NULL;
@@ -182,10 +182,10 @@ static void* UNITY_CALL interface_of(unsigned long long high, unsigned long long
 
 static void load(int renderer_kind, int version)
 {
-    static unity_interfaces s_interfaces = {NULL, NULL, interface_of, NULL};
+    static unity_interfaces s_shown_interfaces = {NULL, NULL, interface_of, NULL};
     s_renderer = renderer_kind;
     s_version = version;
-    UnityPluginLoad(&s_interfaces);
+    UnityPluginLoad(&s_shown_interfaces);
 }
 
 // ---- sumi -----------------------------------------------------------------------------------------------------------
