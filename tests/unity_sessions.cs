@@ -211,11 +211,11 @@ internal static class UnitySessions
         Check(UnityBindings.Refused(() => backend(new EngineOptions { Backend = Backend.Cuda, Ordinal = 3 }), out sentence) == Result.NoDevice, "no fourth GPU: " + sentence);
         UnityBindings.Throws<ArgumentException>(() => backend(new EngineOptions { Luid = right }), "a LUID of 16 bytes");
         int asked = 0;
-        SumiTexture.DrawingDevice = () => { asked++; return drawing; };
+        RenderingPlugin.DrawingDevice = () => { asked++; return drawing; };
         Check(backend(new EngineOptions { Backend = Backend.Cuda }) == "cuda" && asked == 1, "without a known device any will do");
         lines.Clear();
         drawing = new byte[] { 9, 9, 9, 9, 9, 9, 9, 9 };
-        Check(backend(new EngineOptions { Backend = Backend.Cuda }) == "cuda" && asked == 2 && lines.Last().Contains("Unity draws with"), "Unity draws with a GPU that cannot be used: " + string.Join("; ", lines.ToArray()));
+        Check(backend(new EngineOptions { Backend = Backend.Cuda }) == "cuda" && asked == 2 && lines.Last().Contains("this program draws with"), "Unity draws with a GPU that cannot be used: " + string.Join("; ", lines.ToArray()));
         Check(backend(new EngineOptions()) == "cuda" && asked == 3, "the same with Auto");
         drawing = new byte[] { 1, 2, 3, 4, 5, 6, 7, 8 }; // the fake one's
         lines.Clear();

@@ -1,4 +1,5 @@
-// sumi for C#: engine, model, prompt, adapter and job as objects. No UnityEngine here; SumiGenerator.cs and SumiPictureEditor.cs are the components.
+// sumi for C#: engine, model, prompt, adapter and job as objects. It and SumiNative.cs need no Unity: the package for .NET (packaging/nuget) is made of these two files. In Unity SumiTexture.cs adds
+// textures that stay on the GPU, and SumiGenerator.cs and SumiPictureEditor.cs are the components.
 //
 //     using (var engine = new Engine())
 //     using (var loading = engine.LoadModel("path/to/model"))
@@ -161,6 +162,32 @@ namespace Sumi
         }
     }
 
+    // What Unity's rendering plug-in adds to engines. SumiTexture.cs has it; in a program without that file there is none.
+    internal abstract partial class RenderingPlugin
+    {
+        public static readonly RenderingPlugin Found = Look(); // null: there is none
+        static partial void Find(ref RenderingPlugin found);   // without SumiTexture.cs nobody calls it
+        private static RenderingPlugin Look()
+        {
+            RenderingPlugin found = null;
+            Find(ref found);
+            return found;
+        }
+
+        // The GPU that the host draws with (8 bytes); null where it is not known. A test may set it.
+        internal static Func<byte[]> DrawingDevice = () => Found != null ? Found.Luid() : null;
+
+        public abstract void Lock(); // keeps its events out of engines
+        public abstract bool TryLock();
+        public abstract void Unlock();
+        public abstract void Forget(IntPtr engine); // inside the lock, as the next one: events that are on their way find nothing of it
+        public abstract void DisposeTexture(ulong id);
+        public abstract void DisposeAll(EngineHandle engine); // the engine's textures; waits for the renderer
+        // Keeps the log from C# on the thread that renders, which would keep the scripts' domain from being unloaded. `own` is freed after the engine.
+        public abstract Native.sumi_log RouteLog(Native.sumi_log log, out IntPtr own);
+        public abstract byte[] Luid();
+    }
+
     // ---- The native engine --------------------------------------------------------------------------------------------------------------------
     // Takes what the library logs; the engine knows it by a weak handle, so that it keeps nothing alive.
     internal sealed class LogSink
@@ -223,11 +250,12 @@ namespace Sumi
         // By End, by the finaliser, or by the last of other threads' free calls.
         protected override bool ReleaseHandle()
         {
-            bool locks = SumiTexture.HasPlugin && !Monitor.IsEntered(gate);
-            if (locks) SumiTexture.Lock();
-            if (SumiTexture.HasPlugin) SumiTexture.Forget(handle); // events that are on their way find nothing of it
+            RenderingPlugin plugin = RenderingPlugin.Found;
+            bool locks = plugin != null && !Monitor.IsEntered(gate);
+            if (locks) plugin.Lock();
+            if (plugin != null) plugin.Forget(handle);
             Native.sumi_engine_destroy(handle); // takes models, prompts, adapters and jobs with it
-            if (locks) SumiTexture.Unlock();
+            if (locks) plugin.Unlock();
             self.Free();
             Marshal.FreeHGlobal(route);
             OpenEngines.Remove(this);
@@ -240,7 +268,7 @@ namespace Sumi
             if (IsClosed) return;
             isClosing = true; // another thread's WaitFor ends with its piece, which is shorter without the jobs
             CancelJobs();
-            if (SumiTexture.HasPlugin) SumiTexture.DisposeAll(this); // waits for the renderer, so before the lock
+            if (RenderingPlugin.Found != null) RenderingPlugin.Found.DisposeAll(this); // waits for the renderer, so before the lock
             using (Enter()) Dispose();
         }
 
@@ -267,7 +295,7 @@ namespace Sumi
             internal EngineHandle Of;
             public void Dispose()
             {
-                if (--Of.depth == 0 && SumiTexture.HasPlugin) SumiTexture.Unlock();
+                if (--Of.depth == 0 && RenderingPlugin.Found != null) RenderingPlugin.Found.Unlock();
                 Monitor.Exit(Of.gate);
             }
         }
@@ -278,7 +306,7 @@ namespace Sumi
             Monitor.Enter(gate);
             Interlocked.Decrement(ref waiting);
             Interlocked.Increment(ref turns);
-            if (depth++ == 0 && SumiTexture.HasPlugin) SumiTexture.Lock();
+            if (depth++ == 0 && RenderingPlugin.Found != null) RenderingPlugin.Found.Lock();
             return new Turn { Of = this };
         }
 
@@ -312,7 +340,7 @@ namespace Sumi
                 if (each.Key == Kind.Job) Native.sumi_job_discard(this, new Native.sumi_job { id = each.Value });
                 else if (each.Key == Kind.Model) Native.sumi_model_close(pointer);
                 else if (each.Key == Kind.Prompt) Native.sumi_prompt_release(pointer);
-                else if (each.Key == Kind.Texture) SumiTexture.DisposeNative(each.Value);
+                else if (each.Key == Kind.Texture) RenderingPlugin.Found.DisposeTexture(each.Value);
                 else Native.sumi_lora_release(pointer);
             }
             taken.Clear();
@@ -324,10 +352,10 @@ namespace Sumi
             if (!Monitor.TryEnter(gate)) return;
             try
             {
-                bool locks = depth == 0 && SumiTexture.HasPlugin;
-                if (locks && !SumiTexture.TryLock()) return;
+                RenderingPlugin plugin = depth == 0 ? RenderingPlugin.Found : null;
+                if (plugin != null && !plugin.TryLock()) return;
                 try { if (!IsClosed && !isClosing) Ready(); }
-                finally { if (locks) SumiTexture.Unlock(); }
+                finally { if (plugin != null) plugin.Unlock(); }
             }
             finally { Monitor.Exit(gate); }
         }
@@ -492,13 +520,14 @@ namespace Sumi
             Result result;
             try { result = Native.sumi_check_version(Native.HeaderVersion); }
             catch (EntryPointNotFoundException) { result = Result.VersionMismatch; } // older than 0.2
-            catch (DllNotFoundException trouble) { throw Unusable("is not in the package's Runtime/Plugins folder: ", trouble); }
+            catch (DllNotFoundException trouble) { throw Unusable("is not where this program looks for it, " + Place + ": ", trouble); }
             catch (BadImageFormatException trouble) { throw Unusable("is damaged, or for another processor than this program: ", trouble); }
             if (result == Result.Ok) return;
-            throw new SumiException(result, string.Format("the native library is sumi {0}, and these scripts are for {1}.{2}: copy the library of that version to the package's Runtime/Plugins folder",
-                Version, Native.HeaderVersion / 1000000, Native.HeaderVersion / 1000 % 1000));
+            throw new SumiException(result, string.Format("the native library is sumi {0}, and this code is for {1}.{2}: copy the library of that version to its place, {3}",
+                Version, Native.HeaderVersion / 1000000, Native.HeaderVersion / 1000 % 1000, Place));
         }
 
+        private const string Place = "in Unity the package's Runtime/Plugins folder, elsewhere the program's own";
         private static SumiException Unusable(string what, Exception trouble) { return new SumiException(Result.NotSupported, "the native library " + what + trouble.Message); }
 
         public Engine(EngineOptions options = null)
@@ -530,14 +559,14 @@ namespace Sumi
         private static EngineHandle Create(EngineOptions options)
         {
             bool isOurs = options.Ordinal < 0 && options.Uuid == null && options.Luid == null && options.Backend != Backend.Cpu;
-            byte[] luid = isOurs ? SumiTexture.DrawingDevice() : options.Luid;
+            byte[] luid = isOurs ? RenderingPlugin.DrawingDevice() : options.Luid;
             if (luid == null || !isOurs) return Create(options, luid);
             try { return Create(options, luid); }
             catch (SumiException refused)
             {
                 if (refused.Result != Result.NoDevice && refused.Result != Result.NotSupported && refused.Result != Result.DeviceUnsupported) throw;
             }
-            if (options.Log != null) options.Log(LogLevel.Warning, "the GPU that Unity draws with cannot be used: another one, or the processor, works");
+            if (options.Log != null) options.Log(LogLevel.Warning, "the GPU that this program draws with cannot be used: another one, or the processor, works");
             return Create(options, null);
         }
 
@@ -562,7 +591,7 @@ namespace Sumi
                 desc.cuda.luid = scratch.Pin(luid);
                 desc.log.write = Marshal.GetFunctionPointerForDelegate(LogSink.Callback);
                 desc.log.user_data = GCHandle.ToIntPtr(self);
-                if (SumiTexture.HasPlugin) desc.log = SumiTexture.RouteLog(desc.log, out route);
+                if (RenderingPlugin.Found != null) desc.log = RenderingPlugin.Found.RouteLog(desc.log, out route);
                 result = Native.sumi_engine_create(ref desc, out made);
             }
             if (result != Result.Ok)
@@ -1177,7 +1206,7 @@ namespace Sumi
         }
     }
 
-    public sealed class ImageRequest
+    public sealed partial class ImageRequest
     {
         // With guidance: Negative null, and no EncodedNegative, is the model's own negative text (ModelInfo.NegativeText).
         public string Prompt = "", Negative;              // or encoded before:
@@ -1219,8 +1248,8 @@ namespace Sumi
             Priority = desc.priority;
         }
 
-        // Where the picture goes instead of memory; null: memory. Of the request's size, and imported: SumiTexture.IsReady.
-        public SumiTexture Texture;
+        // Where the picture goes instead of memory: SumiTexture.cs.
+        partial void FindTarget(EngineHandle engine, ref Native.sumi_target[] targets);
 
         internal Native.sumi_image_desc Write(Model model, Scratch scratch)
         {
@@ -1232,7 +1261,9 @@ namespace Sumi
             Native.sumi_image_desc desc = Native.sumi_image_defaults(model.Pointer, preset);
             desc.items = scratch.Pin(new[] { item });
             desc.item_count = 1;
-            if (Texture != null) desc.targets = scratch.Pin(new[] { Texture.TargetFor(model.Owner) });
+            Native.sumi_target[] targets = null;
+            FindTarget(model.Owner, ref targets);
+            desc.targets = scratch.Pin(targets);
             desc.width = Width;
             desc.height = Height;
             desc.step_count = Steps;

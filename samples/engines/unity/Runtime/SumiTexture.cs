@@ -21,6 +21,25 @@ using UnityEngine.Rendering;
 
 namespace Sumi
 {
+    internal abstract partial class RenderingPlugin
+    {
+        static partial void Find(ref RenderingPlugin found)
+        {
+            if (SumiTexture.HasPlugin) found = new SumiTexture.ForEngines();
+        }
+    }
+
+    public sealed partial class ImageRequest
+    {
+        // Where the picture goes instead of memory; null: memory. Of the request's size, and imported: SumiTexture.IsReady.
+        public SumiTexture Texture;
+
+        partial void FindTarget(EngineHandle engine, ref Native.sumi_target[] targets)
+        {
+            if (Texture != null) targets = new[] { Texture.TargetFor(engine) };
+        }
+    }
+
     public sealed class SumiTexture : IDisposable
     {
         private const string Plugin = "sumi_unity";
@@ -46,19 +65,29 @@ namespace Sumi
         // Whether the plug-in is there, and why not. It is looked for once.
         private static string missing;
         internal static readonly bool HasPlugin = FindPlugin();
-        internal static void Lock() { sumi_unity_lock(); }
-        internal static bool TryLock() { return sumi_unity_try_lock() != 0; }
-        internal static void Unlock() { sumi_unity_unlock(); }
-        internal static void Forget(IntPtr engine) { sumi_unity_forget(engine); } // inside the lock, as the next one
-        // Keeps the log from C# on the thread that renders, which would keep the scripts' domain from being unloaded. `own` is freed after the engine.
-        internal static Native.sumi_log RouteLog(Native.sumi_log log, out IntPtr own)
-        {
-            own = Marshal.AllocHGlobal(Marshal.SizeOf(typeof(Native.sumi_log)));
-            Marshal.StructureToPtr(log, own, false);
-            return new Native.sumi_log { write = sumi_unity_log(), user_data = own };
-        }
 
-        internal static void DisposeNative(ulong id) { sumi_unity_dispose(id); }
+        // For engines, which know nothing of Unity.
+        internal sealed class ForEngines : RenderingPlugin
+        {
+            public override void Lock() { sumi_unity_lock(); }
+            public override bool TryLock() { return sumi_unity_try_lock() != 0; }
+            public override void Unlock() { sumi_unity_unlock(); }
+            public override void Forget(IntPtr engine) { sumi_unity_forget(engine); }
+            public override void DisposeTexture(ulong id) { sumi_unity_dispose(id); }
+            public override void DisposeAll(EngineHandle engine) { DisposeTexturesOf(engine); }
+            public override Native.sumi_log RouteLog(Native.sumi_log log, out IntPtr own)
+            {
+                own = Marshal.AllocHGlobal(Marshal.SizeOf(typeof(Native.sumi_log)));
+                Marshal.StructureToPtr(log, own, false);
+                return new Native.sumi_log { write = sumi_unity_log(), user_data = own };
+            }
+
+            public override byte[] Luid()
+            {
+                var luid = new byte[8];
+                return sumi_unity_luid(luid) != 0 ? luid : null;
+            }
+        }
 
         private static bool FindPlugin()
         {
@@ -78,15 +107,6 @@ namespace Sumi
 
         // Why IsSupported is false, in a sentence that says what to do; "" where it is true.
         public static string Trouble { get { return HasPlugin ? Utf8.From(sumi_unity_trouble()) : missing; } }
-
-        // The GPU that Unity draws with (8 bytes); null where it is not known. A test may set it.
-        internal static Func<byte[]> DrawingDevice = FindDevice;
-
-        private static byte[] FindDevice()
-        {
-            var luid = new byte[8];
-            return HasPlugin && sumi_unity_luid(luid) != 0 ? luid : null;
-        }
 
         private static System.Threading.Thread scriptsThread; // the one that textures were made on: no other may speak with the renderer
 
@@ -220,7 +240,7 @@ namespace Sumi
         }
 
         // Of an engine that will be destroyed. The thread that renders ends the imports, for with OpenGL no other thread can.
-        internal static void DisposeAll(EngineHandle engine)
+        private static void DisposeTexturesOf(EngineHandle engine)
         {
             if (engine.IsClosed) return;
             int imports;
