@@ -6,7 +6,7 @@
 #   results      docs/results.md has every result of sumi.h with its number, once, in the header's order, and no other
 #   rooms        src/README.md lists every folder of src with the arrows of check_rooms.sh
 #   samples      samples/README.md lists every folder of samples, and every recipe of the cookbook is shown
-#   promises     the tests that tests/promises.md names are there: `test_x.a_test`, `.another_one` of the same file, `.a_beginning_...`
+#   promises     the tests that tests/promises.md and README.md name are there: `test_x.a_test`, `.another_one` of the same file, `.a_beginning_...`
 #   links        files and headings that documents link to are there
 #   families     docs/architectures/NAME.md, "Heading" in comments of src: page and heading are there; every recipe names its family's page
 #
@@ -83,7 +83,7 @@ done
 check "samples/README.md shows every recipe" "$missing"
 
 # ---- Promises -------------------------------------------------------------------------------------------------------------------------
-named=$(grep '^|' tests/promises.md | awk '
+named=$(grep -h '^|' tests/promises.md README.md | awk '
     { file = "" }
     {
         while (match($0, /`[^`]+`/)) {
@@ -96,7 +96,7 @@ named=$(grep '^|' tests/promises.md | awk '
         }
     }')
 check "tests/promises.md names tests" "$([ "$(wc -l <<<"$named")" -ge 50 ] || echo "only $(wc -l <<<"$named")")"
-check "the tests that tests/promises.md names are there" "$(while read -r file test; do grep -qsF -- "$test" "tests/$file" || echo "$file: $test"; done <<<"$named")"
+check "the tests that tests/promises.md and README.md name are there" "$(while read -r file test; do grep -qsF -- "$test" "tests/$file" || echo "$file: $test"; done <<<"$named")"
 
 # ---- Links ----------------------------------------------------------------------------------------------------------------------------
 # A heading's name in links: small letters, without punctuation, hyphens for spaces.
