@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # include/sumi.h and include/sumi_xml.h, each alone, as a host's compiler sees them: C11, C17 and C++17 by every compiler that is there, and no include but three of the C library's; and how long its first part is.
+# Python's cffi (with its parser pycparser) reads both, and lays out every struct as the table of the version has it: what other languages' tools read is such plain C.
 # The last line is "header: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -61,6 +62,26 @@ elif gcc -std=c11 -Wall -Wextra -Iinclude -fsyntax-only "$folder/program.c" >"$f
 else
     echo "FAILED: the program at the top of sumi.h does not compile"
     head -n 20 "$folder/out" | sed 's/^/  /'
+    failed=$((failed + 1))
+fi
+
+# What docs/bindings.md does.
+table=$(ls tests/abi_*.txt | sort -V | tail -n 1)
+if ! python3 -c 'import cffi' 2>/dev/null; then
+    echo "skip: cffi: python3 has none (Debian: python3-cffi)"
+    skipped=$((skipped + 1))
+elif out=$(cat include/sumi.h include/sumi_xml.h | sed '/^ *# *include/d' | gcc -E -P -DSUMI_API= - | python3 -c '
+import cffi, sys
+ffi = cffi.FFI()
+ffi.cdef(sys.stdin.read())
+for line in open(sys.argv[1]):
+    word = line.split()
+    if word[0] == "struct" and ffi.sizeof(word[1] if word[1] in ffi.list_types()[0] else "struct " + word[1]) != int(word[2]):
+        print(word[1], "has another size")
+' "$table" 2>&1) && [ -z "$out" ]; then passed=$((passed + 1))
+else
+    echo "FAILED: cffi reads the headers, with the sizes of $table"
+    tail -n 5 <<<"$out" | sed 's/^/  /'
     failed=$((failed + 1))
 fi
 

@@ -58,9 +58,9 @@ for name in names:
 CHECK
 )"
 assembly=$folder/unpacked/lib/netstandard2.0/Sumi.Runtime.dll
-# The same sources, compiled at another moment, without the library, which takes the longest to pack.
+# A small library, which packs faster.
 sed -n 's/^function .*\b\(sumi_[a-z_]*\)(.*/void \1(void); void \1(void) {}/p' "$(ls tests/abi_*.txt | sort -V | tail -n 1)" | cc -shared -fPIC -x c - -o "$folder/libempty.so"
-check "the same input gives the same bytes" "$(again=$(packaging/nuget/build_nupkg.sh "$folder/libempty.so" "$folder/again" 2>&1) && python3 -m zipfile -e "$again" "$folder/second" && cmp "$assembly" "$folder/second/lib/netstandard2.0/Sumi.Runtime.dll" 2>&1)"
+check "the same input gives the same bytes" "$(for again in one two; do python3 packaging/nuget/make_nupkg.py "$assembly" "$folder/$again" "$folder/libempty.so" >/dev/null; touch "$assembly"; done; cmp "$folder"/one/*.nupkg "$folder"/two/*.nupkg 2>&1)"
 check "two libraries for one system are refused" "$(out=$(python3 packaging/nuget/make_nupkg.py "$assembly" "$folder/refused" "$folder/libempty.so" "$folder/libempty.so" 2>&1) && echo "they are not"; grep -q 'is a second library for linux-' <<<"$out" || echo "$out")"
 
 # ---- Installed, and a program ----
