@@ -1434,6 +1434,8 @@ SUMI_API sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float
 
 // Copies the final latents [channel][y][x] of one item of a finished image job. Call it before the fetch. `capacity` is
 // in floats; SUMI_INVALID_ARGUMENT if it is too small. Otherwise fails as sumi_fetch_images, and never frees the job.
+// Of a job that sumi_job_pause has stopped after the stage DENOISE had begun, without a step cache, it copies the
+// latents of the moment: those after sumi_job_status.step steps, with solvers of one evaluation per step.
 SUMI_API sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into,
                                       size_t capacity);
 

@@ -134,6 +134,69 @@ TEST(a_job_may_be_paused_again_and_again)
     close_engine(engine);
 }
 
+// Draws a job that stops after every step, and copies its latents there.
+static bool draw_by_steps(sumi_engine* engine, const sumi_image_desc* desc, float* latents, size_t count)
+{
+    sumi_job job;
+    sumi_job_status status;
+    bool has_asked = false;
+    int step = 0;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    while ((status = sumi_job_poll(engine, job)).state < SUMI_JOB_DONE) {
+        if (status.state == SUMI_JOB_RUNNING && status.stage == SUMI_STAGE_DENOISE && !has_asked) {
+            CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, count), SUMI_WRONG_STATE); // it runs
+            has_asked = sumi_job_pause(engine, job, true) == SUMI_OK;
+        } else if (status.state == SUMI_JOB_QUEUED && status.paused) {
+            if (status.step != ++step) return false;
+            for (int32_t i = 0; i < desc->item_count; i++)
+                CHECK_NUMBER(
+                    sumi_job_latents(engine, job, i, latents + (size_t)(step * desc->item_count + i) * count, count),
+                    SUMI_OK);
+            CHECK_NUMBER(sumi_job_latents(engine, job, desc->item_count, latents, count), SUMI_INVALID_ARGUMENT);
+            CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, count - 1), SUMI_INVALID_ARGUMENT);
+            has_asked = false;
+            CHECK_NUMBER(sumi_job_pause(engine, job, false), SUMI_OK);
+            CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, count), SUMI_WRONG_STATE); // it will run
+        }
+        sumi_engine_update(engine, 1);
+    }
+    sumi_job_discard(engine, job);
+    return step == desc->step_count - 1;
+}
+
+TEST(a_paused_job_tells_the_latents_of_its_step)
+{
+    enum { COUNT = 16 * 4 * 4, STEPS = 4 };
+    static float s_paused[STEPS * 2 * COUNT], s_whole[COUNT];
+    static const float s_sigmas[STEPS + 1] = {1.0f, 0.8f, 0.55f, 0.2f, 0.0f};
+    OPEN_WITH(1, engine, model);
+    sumi_image_item items[2] = {s_item, s_item};
+    items[1].seed++;
+    sumi_image_desc desc = small_image(model, items);
+    desc.item_count = 2;
+    desc.step_count = STEPS;
+    desc.sigmas = s_sigmas;
+    CHECK(draw_by_steps(engine, &desc, s_paused, COUNT));
+    for (int step = 1; step < STEPS; step++) { // a job of these steps alone ends with the same latents
+        sumi_job job;
+        desc.step_count = step;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+        for (int32_t i = 0; i < 2; i++) {
+            CHECK_NUMBER(sumi_job_latents(engine, job, i, s_whole, COUNT), SUMI_OK);
+            CHECK(memcmp(s_whole, s_paused + (step * 2 + i) * COUNT, sizeof s_whole) == 0);
+        }
+        sumi_job_discard(engine, job);
+    }
+    sumi_job job; // one that waits in the queue has none
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_pause(engine, job, true), SUMI_OK);
+    CHECK_NUMBER(sumi_job_latents(engine, job, 0, s_whole, COUNT), SUMI_WRONG_STATE);
+    sumi_job_discard(engine, job);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
 TEST(prompts_and_encodings_begin_anew_and_loads_go_on)
 {
     OPEN_WITH(100, engine, model);
@@ -331,6 +394,7 @@ int main(int argc, char** argv)
     RUN(a_queued_job_is_passed_over);
     RUN(a_running_job_gives_way_and_keeps_its_bits);
     RUN(a_job_may_be_paused_again_and_again);
+    RUN(a_paused_job_tells_the_latents_of_its_step);
     RUN(prompts_and_encodings_begin_anew_and_loads_go_on);
     RUN(a_running_job_that_has_done_nothing_goes_back);
     RUN(the_queue_can_be_changed_where_a_job_ends);

@@ -363,19 +363,56 @@ void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count)
     }
 }
 
-static sumi_result job_latents(const sumi_engine* engine, sumi_job handle, int32_t item, float* into, size_t capacity,
-                               sumi_error* error)
+static sumi_result check_latents_call(const sumi_plan_job* job, int32_t item, const float* into, size_t capacity,
+                                      sumi_error* error)
 {
-    sumi_job_slot* slot;
-    SUMI_TRY(sumi_job_finished(engine, handle, SUMI_JOB_KIND_IMAGES, &slot, error));
-    const sumi_plan_job* job = &slot->u.plan_job;
-    const size_t count =
-        (size_t)job->request.latent_channels * (size_t)job->request.latent_height * (size_t)job->request.latent_width;
-    if (slot->error.result != SUMI_OK) return slot->error.result;
+    const size_t count = sumi_plan_job_latent_values(job);
     SUMI_REFUSE(item < 0 || item >= job->request.item_count, SUMI_INVALID_ARGUMENT,
                 "sumi_job_latents: item is %d of %d", (int)item, (int)job->request.item_count);
     SUMI_REFUSE(into == NULL || capacity < count, SUMI_INVALID_ARGUMENT,
                 "sumi_job_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0, count);
+    return SUMI_OK;
+}
+
+// Copies the latents that a pause has saved (pause.h). *out_is_paused: whether a pause has stopped the job between two
+// evaluations; other jobs are left to the caller. Resuming a job is a free call, so `state_lock` is held for the copy:
+// the pump takes it before the job runs again and changes the saved state.
+static sumi_result paused_latents(sumi_engine* engine, sumi_job handle, int32_t item, float* into, size_t capacity,
+                                  bool* out_is_paused, sumi_error* error)
+{
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_result result = SUMI_OK;
+    const sumi_job_slot* slot = sumi_job_find(engine, handle);
+    const sumi_plan_job* job = slot != NULL ? &slot->u.plan_job : NULL;
+    // With a step cache an earlier step may have been saved.
+    *out_is_paused = slot != NULL && slot->kind == SUMI_JOB_KIND_IMAGES && slot->status.state == SUMI_JOB_QUEUED
+                  && slot->status.paused && job->saved.evaluation > 0 && job->request.step_cache_threshold <= 0.0f;
+    if (*out_is_paused) {
+        const size_t count = sumi_plan_job_latent_values(job);
+        const int32_t saved_item = item - job->progress.batch_begin;
+        result = check_latents_call(job, item, into, capacity, error);
+        if (result == SUMI_OK && (saved_item < 0 || saved_item >= job->progress.batch_count))
+            result = sumi_fail(error, SUMI_WRONG_STATE,
+                               "sumi_job_latents: item %d is not in the part of the batch that was paused", (int)item);
+        if (result == SUMI_OK) // the point x comes first among the solver's values
+            memcpy(into, job->saved.state + (size_t)saved_item * count, count * sizeof *into);
+    }
+    sumi_mutex_unlock(&engine->state_lock);
+    return result;
+}
+
+static sumi_result job_latents(sumi_engine* engine, sumi_job handle, int32_t item, float* into, size_t capacity,
+                               sumi_error* error)
+{
+    sumi_job_slot* slot;
+    bool is_paused;
+    const sumi_result result = paused_latents(engine, handle, item, into, capacity, &is_paused, error);
+    if (is_paused) return result;
+    SUMI_TRY(sumi_job_finished(engine, handle, SUMI_JOB_KIND_IMAGES, &slot, error));
+    const sumi_plan_job* job = &slot->u.plan_job;
+    const size_t count = sumi_plan_job_latent_values(job);
+    if (slot->error.result != SUMI_OK) return slot->error.result;
+    SUMI_TRY(check_latents_call(job, item, into, capacity, error));
     memcpy(into, job->products.latents + (size_t)item * count, count * sizeof *into);
     return SUMI_OK;
 }
@@ -385,7 +422,7 @@ sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job handle, int32_t
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_job_latents"));
     sumi_error error = {0};
-    const sumi_result result = job_latents(engine, handle, item, into, capacity, &error);
+    const sumi_result result = job_latents((sumi_engine*)engine, handle, item, into, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }
 
