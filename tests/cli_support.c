@@ -1,7 +1,7 @@
 // What tests/test_cli.sh, tests/test_viewer.sh and others ask about files that programs wrote. It knows safetensors by
 // itself, without the library under test, and pictures as the samples read them.
 //
-//     cli_support tensors A.safetensors NAME B.safetensors NAME LIMIT     relative L2 of A against the last values of B (B may hold a step more)
+//     cli_support tensors A.safetensors NAME B.safetensors NAME LIMIT     relative L2 of A against the last values of B (B may hold a step more); a minus before B's name turns its signs
 //     cli_support shape A.safetensors NAME                                "[1, 16, 6, 8]"
 //     cli_support pictures A.png B.png LIMIT                              largest difference of two pictures of one size
 //     cli_support size A.png                                              "64x48"
@@ -71,11 +71,12 @@ static float value_at(const floats* from, size_t index)
 static int compare_tensors(char** argv)
 {
     floats a, b;
-    if (read_floats(argv[0], argv[1], &a) || read_floats(argv[2], argv[3], &b)) return 1;
+    const double sign = argv[3][0] == '-' ? -1.0 : 1.0;
+    if (read_floats(argv[0], argv[1], &a) || read_floats(argv[2], argv[3] + (sign < 0.0), &b)) return 1;
     if (a.count == 0 || b.count < a.count) return complain(argv[0], "other number of values");
     double difference = 0.0, norm = 0.0;
     for (size_t i = 0; i < a.count; i++) {
-        double want = (double)value_at(&b, b.count - a.count + i), got = (double)value_at(&a, i);
+        double want = sign * (double)value_at(&b, b.count - a.count + i), got = (double)value_at(&a, i);
         difference += (got - want) * (got - want);
         norm += want * want;
     }

@@ -444,6 +444,35 @@ golden_case base_cfg 3e-4 --prompt "A portrait of an old man" --negative "blurry
 golden_case base_cfg_norm 3e-4 --prompt "A portrait of an old man" --negative "blurry, low quality" --size 48x32 --steps 6 --guidance 4 --shift 6 --guidance-norm 1
 golden_case base_cfg_trunc 3e-4 --prompt "A portrait of an old man" --size 48x32 --steps 6 --guidance 3 --shift 6 --guidance-end 0.2
 
+# ---- What every stage has computed ------------------------------------------------------------------------------------------------------
+# The reference tells its predictions with the other sign: they are then what is taken away from the noise.
+dump_case() { # name of a golden case that was made above, its tensor of the first prediction, arguments
+    local name=$1 prediction=$2 of=$golden/cases/$1.safetensors at=$folder/dump-$1; shift 2
+    local made=$at/dump.safetensors
+    cli generate --model "$model" --noise "$of:input.noise" --dump "$at" -o "$at.png" "$@"
+    expect_code "a dump of $name" 0
+    expect_support "a dump of $name changes no pixel" pictures "$at.png" "$folder/$name.png" 0
+    expect_support "the features of $name" tensors "$made" features.positive.0 "$of" expect.cap_feats 3e-4
+    expect_support "the first prediction of $name" tensors "$made" prediction "$of" "-$prediction" 3e-4
+    expect_support "the latents after each step of $name" tensors "$made" latents "$of" expect.latents 3e-4
+    expect_support "the noise of $name" tensors "$made" noise "$of" input.noise 0
+    expect_support "the settings of $name" json "$at/dump.json"
+}
+dump_case turbo_t2i expect.model_out_first --prompt "一只红色的狐狸 in the snow, photo" --size 64x48
+[ "$("$support" shape "$folder/dump-turbo_t2i/dump.safetensors" latents | tr -d ' ')" = "[8,16,6,8]" ] && ok || fail "a dump has the latents of every step"
+expect_text "a dump names the prompt" '"prompt": "一只红色的狐狸 in the snow, photo"' "$folder/dump-turbo_t2i/dump.json"
+expect_text "a dump names the model's files" '"path": ".*/transformer/.*-00002-of-00003.safetensors"' "$folder/dump-turbo_t2i/dump.json"
+dump_case base_cfg expect.prediction_first --prompt "A portrait of an old man" --negative "blurry, low quality" --size 48x32 --steps 6 --guidance 4 --shift 6
+expect_support "the features of the negative prompt" tensors "$folder/dump-base_cfg/dump.safetensors" features.negative.0 "$golden/cases/base_cfg.safetensors" expect.neg_feats 3e-4
+cli generate "${tiny[@]}" --seed 7 --solver heun --dump "$folder/dump" -o "$folder/d.png"; expect_code "a dump with two evaluations in a step" 0; expect_same "a dump draws the noise of the seed" "$folder/d.png" "$folder/heun.png"
+cli generate "${tiny[@]}" --seed 7 --noise-kind cuda --dump "$folder/dump" -o "$folder/d.png"; cli generate "${tiny[@]}" --seed 7 --noise-kind cuda -o "$folder/c.png"; expect_same "a dump draws CUDA noise" "$folder/d.png" "$folder/c.png"
+for option in "--batch 2" "--prompt b" "--step-cache 0.1" "--image $folder/a.png" "--preview-dir $folder"; do # shellcheck disable=SC2086
+    wrong "a dump with $option" 2 "leave (more than one )?${option%% *} out" generate "${tiny[@]}" $option --dump "$folder/dump" -o "$folder/x.png"
+done
+wrong "a dump without a folder" 2 "name a folder" generate "${tiny[@]}" --dump "" -o "$folder/x.png"
+wrong "a dump into a folder that is not there" 1 "there is no folder" generate "${tiny[@]}" --dump "$folder/no/such" -o "$folder/x.png"
+wrong "a dump that is kept" 2 "dump.safetensors is there already" generate "${tiny[@]}" --no-clobber --dump "$folder/dump" -o "$folder/dump-none.png"
+
 # ---- Encoding once ----------------------------------------------------------------------------------------------------------------------
 cli encode --model "$model" --prompt "a red fox" -o "$folder/fox.safetensors"; expect_code "encode a prompt" 0; expect_file "encode a prompt" "$folder/fox.safetensors"
 cli generate --model "$model" --encoded-prompt "$folder/fox.safetensors" --size 64x48 --steps 2 --seed 7 -o "$folder/p.png"

@@ -461,11 +461,14 @@ static void print_memory(generate_run* run)
             1e-6 * (double)memory.uncounted);
 }
 
+static void watch_dump(void* context, sumi_job job, const sumi_job_status* status) { dump_watch(context, job, status); }
+
 static int run_job(generate_run* run, int32_t first)
 {
     const generate_args* args = run->args;
     cli_session* session = &run->session;
     int code = make_job(run, first);
+    if (code == EXIT_OK && args->dump) code = dump_prepare(run);
     if (code != EXIT_OK) return code;
     char doing[1200] = "making the picture";
     if (args->prompts_path) {
@@ -481,17 +484,20 @@ static int run_job(generate_run* run, int32_t first)
     sumi_result result = sumi_submit_images(session->engine, &run->desc, &job);
     if (result != SUMI_OK) return session_fail(session, result, doing);
     run->preview_version = 0;
-    code = session_run(session, job, doing, args->preview_dir ? products_write_previews : NULL, run);
+    session_seen* seen = args->dump ? watch_dump : args->preview_dir ? products_write_previews : NULL;
+    code = session_run(session, job, doing, seen, run);
     free(run->preview_pixels); // the next job may have another size
     run->preview_pixels = NULL;
     if (code != EXIT_OK) return code;
-    if (args->latents_out) code = products_write_latents(run, job);
+    if (args->dump) code = dump_finish(run, job);
+    if (args->latents_out && code == EXIT_OK) code = products_write_latents(run, job);
     if (args->profile && code == EXIT_OK) code = products_read_profile(run, job);
     const uint64_t fetch_ns = system_clock_ns();
     result = sumi_fetch_images(session->engine, job, run->images, run->desc.item_count);
     trace_call(&run->trace, "sumi_fetch_images", fetch_ns, system_clock_ns());
     if (result != SUMI_OK) return session_fail(session, result, "fetching the picture");
     if (code == EXIT_OK) code = products_write_images(run);
+    if (args->dump && code == EXIT_OK) code = dump_write(run);
     sumi_images_release(session->engine, run->images, run->desc.item_count);
     return code;
 }
@@ -505,6 +511,7 @@ static int generate(generate_run* run)
     if (code != EXIT_OK) return code;
     if (!read_inputs(run) || !trace_open(&run->trace, args->trace, run->message)) return generate_fail(run);
     session->trace = &run->trace;
+    session->slices_are_operations = args->dump != NULL;
     code = session_open(session, &args->session);
     const bool is_encoded = args->encoded_prompts.count > 0; // such a prompt may hold references
     const bool encodes = args->image || args->references.count > 0 || is_encoded;
@@ -532,6 +539,7 @@ static void close_run(generate_run* run)
     free(run->posterior_noise.values);
     free(run->noise_values);
     free(run->rows);
+    dump_free(run);
 }
 
 int generate_main(int argc, char** argv)
@@ -631,6 +639,12 @@ int generate_main(int argc, char** argv)
          "the numbers drawn for it, from a tensor", 0, 0},
         {"--lora", OPTION_TEXTS, &args.loras, LORA_FORM, LORA_HELP, 0, 0},
         {"--latents-out", OPTION_TEXT, &args.latents_out, "FILE", "also write the final latents, as safetensors", 0, 0},
+        {"--dump", OPTION_TEXT, &args.dump, "FOLDER",
+         "also write what every stage has computed, for one picture: FOLDER/dump.safetensors has token ids, features "
+         "of "
+         "the text encoders, sigmas, noise, the first prediction, the latents after every step and the pixels; "
+         "FOLDER/dump.json has the model's files and the settings",
+         0, 0},
         {"--preview-dir", OPTION_TEXT, &args.preview_dir, "FOLDER", "write preview-ITEM-STEP.png while working", 0, 0},
         {"--preview-every", OPTION_COUNT, &args.preview_every, "N", "after every N-th step only", 1, 1000},
         {"--deadline-ms", OPTION_COUNT, &args.deadline_ms, "MS",
@@ -676,6 +690,7 @@ int generate_main(int argc, char** argv)
     int code = check_args(&command, &args);
     if (code == EXIT_OK) code = read_prompts(&s_run);
     if (code == EXIT_OK) code = count_pictures(&s_run);
+    if (code == EXIT_OK && args.dump) code = dump_check_args(&s_run);
     if (code == EXIT_OK) code = generate(&s_run);
     close_run(&s_run);
     // the trace of a failed run is written too

@@ -2,6 +2,7 @@
 // comes of it.
 #ifndef GENERATE_H
 #define GENERATE_H
+#include "dump.h"
 #include "files.h"
 #include "fit.h"
 #include "json_out.h"
@@ -20,7 +21,7 @@ typedef struct generate_args {
     xml_args xml; // replaces `prompts` by one prompt in XML
     text_list prompts, encoded_prompts, loras, references;
     const char *prompts_path, *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise,
-        *latents_out, *preview_dir, *trace, *output;
+        *latents_out, *preview_dir, *trace, *dump, *output;
     int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
         preview_every, mask_feather, quality, fit;
     float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength, step_cache;
@@ -60,6 +61,7 @@ typedef struct generate_run {
     sumi_size preset_size;
     uint32_t preview_version; // version of the newest preview that was written
     void* preview_pixels;
+    dump dump; // of --dump
     sumi_profile_row* rows;
     int32_t row_count;
     json_out json; // of --json; its depth is 0 until the first job is done

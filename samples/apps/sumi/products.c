@@ -58,6 +58,7 @@ int products_check_outputs(const generate_run* run)
     if (format_of_output(path) != PICTURE_PNG && !picture_path_is_possible(path, message)) return fail_output(message);
     if (args->latents_out) code = check_output(run, args->latents_out);
     if (args->trace && code == EXIT_OK) code = check_output(run, args->trace);
+    if (args->dump && code == EXIT_OK) code = dump_check_output(run);
     if (!args->preview_dir || code != EXIT_OK) return code;
     system_make_folder(args->preview_dir); // the check below reports a folder that cannot be used
     snprintf(path, sizeof path, "%s/preview-0-1.png", args->preview_dir);

@@ -49,7 +49,7 @@ int session_open(cli_session* session, const session_args* args)
     desc.backend = (sumi_backend)args->backend;
     desc.cpu_thread_count = args->thread_count;
     desc.memory_budget_bytes = args->memory_budget_bytes;
-    desc.max_slice_us = MAX_SLICE_US;
+    desc.max_slice_us = session->slices_are_operations ? 0 : MAX_SLICE_US;
     desc.job_capacity = 32; // 16 adapters load beside the model
     desc.log.write = write_log;
     desc.log.user_data = session;

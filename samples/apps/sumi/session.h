@@ -54,7 +54,8 @@ typedef struct session_args {
 
 typedef struct cli_session {
     const session_args* args;
-    trace_writer* trace; // trace of the calls and the engine's work; NULL: none. Set before session_open
+    trace_writer* trace;        // trace of the calls and the engine's work; NULL: none. Set before session_open
+    bool slices_are_operations; // so that `seen` of session_run sees every one. Set before session_open
     sumi_engine* engine;
     sumi_model* model;
     cli_progress progress;
