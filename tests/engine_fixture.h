@@ -393,6 +393,37 @@ static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
     desc->solver = SUMI_SOLVER_HEUN;
 }
 
+// Draws a job that stops after every step, and copies its latents there, `count` values for each item. False if it did not
+// stop after one of its steps.
+static inline bool draw_by_steps(sumi_engine* engine, const sumi_image_desc* desc, float* latents, size_t count)
+{
+    sumi_job job;
+    sumi_job_status status;
+    bool has_asked = false;
+    int step = 0;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    while ((status = sumi_job_poll(engine, job)).state < SUMI_JOB_DONE) {
+        if (status.state == SUMI_JOB_RUNNING && status.stage == SUMI_STAGE_DENOISE && !has_asked) {
+            CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, count), SUMI_WRONG_STATE); // it runs
+            has_asked = sumi_job_pause(engine, job, true) == SUMI_OK;
+        } else if (status.state == SUMI_JOB_QUEUED && status.paused) {
+            if (status.step != ++step) return false;
+            for (int32_t i = 0; i < desc->item_count; i++)
+                CHECK_NUMBER(
+                    sumi_job_latents(engine, job, i, latents + (size_t)(step * desc->item_count + i) * count, count),
+                    SUMI_OK);
+            CHECK_NUMBER(sumi_job_latents(engine, job, desc->item_count, latents, count), SUMI_INVALID_ARGUMENT);
+            CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, count - 1), SUMI_INVALID_ARGUMENT);
+            has_asked = false;
+            CHECK_NUMBER(sumi_job_pause(engine, job, false), SUMI_OK);
+            CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, count), SUMI_WRONG_STATE); // it will run
+        }
+        sumi_engine_update(engine, 1);
+    }
+    sumi_job_discard(engine, job);
+    return step == desc->step_count - 1;
+}
+
 // Counts the frames of a loop that waits for an event. An update does a piece of work however slow the machine is, and
 // no test has so many pieces: then the event will not come, and the test fails instead of running forever.
 #define MAX_FRAMES 200000

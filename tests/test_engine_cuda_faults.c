@@ -77,6 +77,25 @@ TEST(a_job_can_be_paused_after_every_step)
     }
 }
 
+// With slices of one op, as sumi generate --dump has them: the host program sees each evaluation while it runs.
+TEST(a_job_can_be_made_to_stop_after_every_step)
+{
+    enum { COUNT = 16 * 2 * 2, STEPS = 5 };
+    static float s_latents[STEPS * COUNT];
+    for (int late = 0; late < 3; late++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(0, &model);
+        if (engine == NULL) return;
+        sumi_image_desc desc = quick_image(model);
+        desc.step_count = STEPS;
+        fake_complete_after(late * 2);
+        CHECK(draw_by_steps(engine, &desc, s_latents, COUNT));
+        sumi_model_close(model);
+        close_cuda(engine);
+    }
+}
+
 TEST(the_first_load_can_be_cancelled_and_left)
 {
     for (int steps = 1; steps < 40; steps += 13) {
@@ -453,6 +472,7 @@ int main(int argc, char** argv)
         RUN(a_lost_device_is_reported_and_everything_comes_back);
     }
     RUN(a_job_can_be_paused_after_every_step);
+    RUN(a_job_can_be_made_to_stop_after_every_step);
     RUN(the_first_load_can_be_cancelled_and_left);
     RUN(an_engine_can_go_while_slices_are_on_their_way);
     RUN(products_can_be_thrown_away_beside_the_pump_thread);
