@@ -1,8 +1,9 @@
 """The references of verify.py: diffusers' pipelines, run stage by stage with the same prompt and the same noise.
 
-A reference has three functions, and each loads only the components that it needs, so that one large component at a time is in
-memory: encode() returns token ids and features, denoise() sigmas, the first prediction and the latents after every step, decode()
-a picture. The pipelines run their own code: what is replaced are the steps of another stage, by the results of that stage.
+A reference has three functions, and each loads only the components that it needs, so that one large component at a time is
+in memory: encode() returns token ids and features, denoise() sigmas, the first prediction and the latents after every step,
+decode() a picture. The pipelines run their own code: what is replaced are the steps of another stage, by the results of that
+stage.
 
 NewBie-image has no pipeline in diffusers. Its transformer and its guidance are the authors' code, out of the folder of
 --reference-path; its text encoders are transformers', its solver and its VAE diffusers'.
@@ -103,7 +104,7 @@ class Reference:
         torch.backends.cudnn.allow_tf32 = False
 
     def check_memory(self):
-        """Loading a component in float32 needs host memory for it; less ends in swapping, or in the death of the process."""
+        """A component in float32 needs that much host memory; with less the system swaps, or ends the process."""
         free = free_host_bytes()
         for part in HEAVY:
             needed = 4 * value_count(self.folder / part)
@@ -126,8 +127,10 @@ class Reference:
         try:
             from accelerate import cpu_offload
         except ImportError:
-            raise Trouble("a component does not fit on the GPU, and layers go there one by one with the package "
-                          "accelerate: python3 -m pip install accelerate") from None
+            raise Trouble(
+                "a component does not fit on the GPU, and layers go there one by one with the package "
+                "accelerate: python3 -m pip install accelerate"
+            ) from None
         self.say(f"    {needed / 1e9:.1f} GB go to the GPU layer by layer")
         cpu_offload(module, execution_device=self.device)
 
@@ -199,11 +202,19 @@ class Diffusers(Reference):
 
     def call(self, pipe, job, noise, **more):
         latents = self.pack(torch.from_numpy(noise)[None]).to(self.device)
-        return pipe(prompt=job["prompt"], width=job["width"], height=job["height"], num_inference_steps=job["steps"],
-                    latents=latents, output_type="latent", **self.arguments(job), **more)
+        return pipe(
+            prompt=job["prompt"],
+            width=job["width"],
+            height=job["height"],
+            num_inference_steps=job["steps"],
+            latents=latents,
+            output_type="latent",
+            **self.arguments(job),
+            **more,
+        )
 
     def encode(self, job, dtype, given_ids=None):
-        """For the prompt and, with guidance, the negative prompt: [(ids, features)] by text encoder. given_ids: [[ids]] likewise."""
+        """For the prompt and, with guidance, the negative prompt: [(ids, features)] by text encoder. given_ids: likewise."""
         with self.loaded(dtype, ["text_encoder"]) as pipe, torch.no_grad():
             pipe.transformer = _Stub(read_json(self.folder / "transformer" / "config.json"))
             if given_ids is not None:
@@ -237,8 +248,8 @@ class Diffusers(Reference):
         return [[(ids, f.float().cpu().numpy())] for ids, f in zip(seen, features)]
 
     def denoise(self, job, dtype, features, noise):
-        """A dict of sigmas, prediction (what the solver gets) and latents, each without a batch dimension. features: by prompt and
-        text encoder."""
+        """A dict of sigmas, prediction (what the solver gets) and latents, each without a batch dimension. features: by
+        prompt and text encoder."""
         parts = ["transformer"] + (["vae"] if job["pictures"] else [])
         with self.loaded(dtype, parts) as pipe, torch.no_grad():
             outputs = self.outputs_of([torch.from_numpy(f[0]).to(self.device, dtype) for f in features], dtype)
@@ -282,8 +293,12 @@ class ZImage(Diffusers):
 
     def arguments(self, job):
         guided = job["negative"] is not None
-        return {"guidance_scale": job["guidance"] if guided else 0.0, "negative_prompt": job["negative"],
-                "cfg_normalization": job["norm_limit"] or False, "cfg_truncation": job["guidance_end"]}
+        return {
+            "guidance_scale": job["guidance"] if guided else 0.0,
+            "negative_prompt": job["negative"],
+            "cfg_normalization": job["norm_limit"] or False,
+            "cfg_truncation": job["guidance_end"],
+        }
 
     def to_vae(self, vae, latents):
         return vae.decode(latents / vae.config.scaling_factor + vae.config.shift_factor, return_dict=False)[0]
@@ -330,8 +345,8 @@ class QwenImage(Diffusers):
         pipe.transformer.forward = with_rounded_times
 
     def mark_picture_tokens(self, pipe, forward, named):
-        """transformers 5 finds pictures by token types, which diffusers 0.42 does not hand over to this encoder: their tokens
-        then get positions along a line instead of rows and columns, in silence, and the features are others."""
+        """transformers 5 finds pictures by token types, which diffusers 0.42 does not hand over to this encoder. Without
+        them picture tokens get positions along a line instead of rows and columns, in silence, and other features."""
         known = inspect.signature(forward).parameters
         if named.get("pixel_values") is None or "mm_token_type_ids" not in known or "mm_token_type_ids" in named:
             return
@@ -350,7 +365,7 @@ class QwenImageEditPlus(QwenImage):
 
 
 def stand_in_for_flash_attention():
-    """The authors' model imports flash_attn, which needs a GPU and a compiler. PyTorch's attention computes the same."""
+    """The authors' model imports flash_attn, which needs a GPU. PyTorch's attention computes the same."""
     if importlib.util.find_spec("flash_attn") is not None:
         return
     flash, padding = types.ModuleType("flash_attn"), types.ModuleType("flash_attn.bert_padding")
@@ -363,7 +378,8 @@ def stand_in_for_flash_attention():
             rows, columns = slice(ends_q[i], ends_q[i + 1]), slice(ends_k[i], ends_k[i + 1])
             heads = [x[columns].repeat_interleave(group, 1).transpose(0, 1)[None] for x in (k, v)]
             made = torch.nn.functional.scaled_dot_product_attention(
-                q[rows].transpose(0, 1)[None], *heads, scale=softmax_scale)
+                q[rows].transpose(0, 1)[None], *heads, scale=softmax_scale
+            )
             out[rows] = made[0].transpose(0, 1)
         return out
 
@@ -391,11 +407,11 @@ def without_prefix(tensors, ending):
     prefix = next((name[: -len(ending)] for name in tensors if name.endswith(ending)), None)
     if prefix is None:
         raise Trouble(f"no tensor of the text encoders ends in {ending}")
-    return {name[len(prefix):]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def fit_linear_layers(module, tensors):
-    """Gives every linear layer the shape of its weights: some widths of the authors' model are constants of the code."""
+    """Gives every linear layer the shape of its weights: some widths are constants in the authors' code."""
     for name, layer in list(module.named_modules()):
         weight = tensors.get(f"{name}.weight")
         if isinstance(layer, torch.nn.Linear) and weight is not None and weight.shape != layer.weight.shape:
@@ -409,27 +425,37 @@ class NewBie(Reference):
     ASSISTANT = "You are an assistant designed to generate high-quality anime images "
     PLAIN = ASSISTANT + "with the highest degree of image-text alignment based on textual prompts. <Prompt Start> "
     MARKUP = ASSISTANT + "based on xml format prompts. <Prompt Start> "
-    MAX_TOKENS = {"text_encoder": 512, "clip_model": 2048}
+    MAX_TOKENS = {
+        "text_encoder": 512,
+        "clip_model": 512,
+    }  # of training; the authors' demo lets the second one read 2048
 
     def __init__(self, source, folder, device, offload, say):
         super().__init__(folder, device, offload, say)
         if not (Path(source) / "models" / "model.py").is_file():
-            raise Trouble(f"{source} has no models/model.py: give the folder of the authors' repository, "
-                          f"NewBie-image-Exp0.1: --reference-path FOLDER")
+            raise Trouble(
+                f"{source} has no models/model.py: give the folder of the authors' repository, "
+                f"NewBie-image-Exp0.1: --reference-path FOLDER"
+            )
         stand_in_for_flash_attention()
         sys.path.insert(0, str(source))
 
     def tokenizers(self):
         from transformers import PreTrainedTokenizerFast  # AutoTokenizer would ask to run code that clip_model names
 
-        return [(name, PreTrainedTokenizerFast.from_pretrained(str(self.folder / name))) for name in ("text_encoder", "clip_model")]
+        return [
+            (name, PreTrainedTokenizerFast.from_pretrained(str(self.folder / name)))
+            for name in ("text_encoder", "clip_model")
+        ]
 
     def text_encoder(self, dtype):
         from transformers import Gemma3TextConfig, Gemma3TextModel
 
         config = read_json(self.folder / "text_encoder" / "config.json")
         config = config.get("text_config", config)
-        model = Gemma3TextModel(Gemma3TextConfig(**{k: v for k, v in config.items() if k not in ("model_type", "torch_dtype")}))
+        model = Gemma3TextModel(
+            Gemma3TextConfig(**{k: v for k, v in config.items() if k not in ("model_type", "torch_dtype")})
+        )
         tensors = without_prefix(load_tensors(self.folder / "text_encoder"), "embed_tokens.weight")
         kept = {name: tensor for name, tensor in tensors.items() if name in model.state_dict()}
         model.load_state_dict(kept)
@@ -440,7 +466,7 @@ class NewBie(Reference):
         return model
 
     def pooled_encoder(self, dtype):
-        """The text tower of Jina CLIP v2 in transformers' port of Jina Embeddings v3, with its adapter added to the weights."""
+        """The text tower of Jina CLIP v2 by transformers' Jina Embeddings v3, its adapter added to the weights."""
         from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
 
         tensors = without_prefix(load_tensors(self.folder / "clip_model"), "emb_ln.weight")
@@ -454,14 +480,28 @@ class NewBie(Reference):
                 merged[f"{base}.weight"] = tensor.float() + (a @ b if "embeddings" in base else b @ a)
         words = merged["embeddings.word_embeddings.weight"]
         layers = 1 + max(int(name.split(".")[2]) for name in merged if name.startswith("encoder.layers."))
-        model = JinaEmbeddingsV3Model(JinaEmbeddingsV3Config(
-            vocab_size=words.shape[0], hidden_size=words.shape[1], num_hidden_layers=layers,
-            num_attention_heads=words.shape[1] // 64, intermediate_size=merged["encoder.layers.0.mlp.fc1.weight"].shape[0],
-            max_position_embeddings=8194), add_pooling_layer=False)
-        state = {"embeddings.word_embeddings.weight": words,
-                 "embeddings.token_type_embeddings.weight": merged["embeddings.token_type_embeddings.weight"]}
-        pairs = (("mixer.out_proj", "self_attn.o_proj"), ("mlp.fc1", "mlp.fc1"), ("mlp.fc2", "mlp.fc2"),
-                 ("norm1", "post_attention_layernorm"), ("norm2", "post_mlp_layernorm"))
+        model = JinaEmbeddingsV3Model(
+            JinaEmbeddingsV3Config(
+                vocab_size=words.shape[0],
+                hidden_size=words.shape[1],
+                num_hidden_layers=layers,
+                num_attention_heads=words.shape[1] // 64,
+                intermediate_size=merged["encoder.layers.0.mlp.fc1.weight"].shape[0],
+                max_position_embeddings=8194,
+            ),
+            add_pooling_layer=False,
+        )
+        state = {
+            "embeddings.word_embeddings.weight": words,
+            "embeddings.token_type_embeddings.weight": merged["embeddings.token_type_embeddings.weight"],
+        }
+        pairs = (
+            ("mixer.out_proj", "self_attn.o_proj"),
+            ("mlp.fc1", "mlp.fc1"),
+            ("mlp.fc2", "mlp.fc2"),
+            ("norm1", "post_attention_layernorm"),
+            ("norm2", "post_mlp_layernorm"),
+        )
         for kind in ("weight", "bias"):
             state[f"embeddings.LayerNorm.{kind}"] = merged[f"emb_ln.{kind}"]
             for n in range(layers):
@@ -485,8 +525,15 @@ class NewBie(Reference):
         if ids is None:
             names, cut = zip(*self.tokenizers())
             limits = [self.MAX_TOKENS[name] for name in names]
-            ids = [[cut[e]((self.opening(text) if e == 0 else "") + text, truncation=True, max_length=limits[e])["input_ids"]
-                    for e in range(2)] for text in texts]
+            ids = [
+                [
+                    cut[e]((self.opening(text) if e == 0 else "") + text, truncation=True, max_length=limits[e])[
+                        "input_ids"
+                    ]
+                    for e in range(2)
+                ]
+                for text in texts
+            ]
         encoded = [[(list(map(int, row)), None) for row in rows] for rows in ids]
         with torch.no_grad():
             for e, load in enumerate((self.text_encoder, self.pooled_encoder)):
@@ -508,11 +555,21 @@ class NewBie(Reference):
         dim = config["dim"]
         ffn = tensors["layers.0.feed_forward.w1.weight"].shape[0]
         model = authors.NextDiT_CLIP(
-            patch_size=config["patch_size"], in_channels=config["in_channels"], dim=dim, n_layers=config["n_layers"],
-            n_heads=config["n_heads"], n_kv_heads=config["n_kv_heads"], multiple_of=1, ffn_dim_multiplier=ffn / (4 * dim),
-            norm_eps=1e-5, qk_norm=True, cap_feat_dim=tensors["cap_embedder.1.weight"].shape[1],
-            axes_dims=config["axes_dims"], axes_lens=config["axes_lens"],
-            clip_text_dim=tensors["clip_text_pooled_proj.1.weight"].shape[1])
+            patch_size=config["patch_size"],
+            in_channels=config["in_channels"],
+            dim=dim,
+            n_layers=config["n_layers"],
+            n_heads=config["n_heads"],
+            n_kv_heads=config["n_kv_heads"],
+            multiple_of=1,
+            ffn_dim_multiplier=ffn / (4 * dim),
+            norm_eps=1e-5,
+            qk_norm=True,
+            cap_feat_dim=tensors["cap_embedder.1.weight"].shape[1],
+            axes_dims=config["axes_dims"],
+            axes_lens=config["axes_lens"],
+            clip_text_dim=tensors["clip_text_pooled_proj.1.weight"].shape[1],
+        )
         fit_linear_layers(model, tensors)
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         model.to(dtype).eval()
@@ -520,7 +577,7 @@ class NewBie(Reference):
         return model
 
     def denoise(self, job, dtype, features, noise):
-        """Euler's method with diffusers' sigmas. forward_with_cfg computes both prompts as a batch, the shorter one padded."""
+        """Euler's method with diffusers' sigmas. forward_with_cfg takes both prompts as a batch, the shorter one padded."""
         from diffusers import FlowMatchEulerDiscreteScheduler
 
         path = self.folder / "scheduler" / "scheduler_config.json"
@@ -544,8 +601,15 @@ class NewBie(Reference):
                 given = x.repeat(len(features), 1, 1, 1).to(dtype)
                 if guided:
                     velocity = model.forward_with_cfg(
-                        given, time, captions, mask, cfg_scale=job["guidance"], renorm_cfg=job["norm_limit"],
-                        cfg_trunc=100 if job["guidance_end"] >= 1 else job["guidance_end"], clip_text_pooled=pooled)
+                        given,
+                        time,
+                        captions,
+                        mask,
+                        cfg_scale=job["guidance"],
+                        renorm_cfg=job["norm_limit"],
+                        cfg_trunc=100 if job["guidance_end"] >= 1 else job["guidance_end"],
+                        clip_text_pooled=pooled,
+                    )
                 else:
                     velocity = model(given, time, captions, mask, clip_text_pooled=pooled)
                 predictions.append(-velocity[:1].float())
@@ -553,8 +617,11 @@ class NewBie(Reference):
                 made.append(x[0].cpu().numpy())
             del model
         self.clear()
-        return {"sigmas": scheduler.sigmas.float().cpu().numpy(), "prediction": predictions[0][0].cpu().numpy(),
-                "latents": numpy.stack(made)}
+        return {
+            "sigmas": scheduler.sigmas.float().cpu().numpy(),
+            "prediction": predictions[0][0].cpu().numpy(),
+            "latents": numpy.stack(made),
+        }
 
     def decode(self, dtype, latents):
         from diffusers import AutoencoderKL
@@ -563,7 +630,9 @@ class NewBie(Reference):
             vae = AutoencoderKL.from_pretrained(str(self.folder / "vae"), **{type_argument(): dtype})
             self.place(vae)
             latents = torch.from_numpy(latents)[None].to(self.device, dtype)
-            image = to_bytes(vae.decode(latents / vae.config.scaling_factor + vae.config.shift_factor, return_dict=False)[0])
+            image = to_bytes(
+                vae.decode(latents / vae.config.scaling_factor + vae.config.shift_factor, return_dict=False)[0]
+            )
             del vae
         self.clear()
         return image
@@ -582,16 +651,22 @@ def open_reference(folder, device, offload, say, source=None):
     """The reference for the checkpoint in a folder. source: the folder of --reference-path."""
     index = Path(folder) / "model_index.json"
     if not index.is_file():
-        raise Trouble(f"{folder} has no model_index.json: give the folder of a checkpoint as it was released, in the "
-                      f"layout of diffusers (single files cannot be compared)")
+        raise Trouble(
+            f"{folder} has no model_index.json: give the folder of a checkpoint as it was released, in the "
+            f"layout of diffusers (single files cannot be compared)"
+        )
     name = read_json(index).get("_class_name")
     if name == "NewbiePipeline":
         if source is None:
-            raise Trouble(f"{index} is for {name}, which diffusers does not have: give the folder of the authors' "
-                          f"repository, NewBie-image-Exp0.1: --reference-path FOLDER")
+            raise Trouble(
+                f"{index} is for {name}, which diffusers does not have: give the folder of the authors' "
+                f"repository, NewBie-image-Exp0.1: --reference-path FOLDER"
+            )
         return name, NewBie(source, folder, device, offload, say)
     if name not in FAMILIES:
-        raise Trouble(f"{index} is for {name}, which is not known here: the known ones are {', '.join([*FAMILIES, 'NewbiePipeline'])}")
+        raise Trouble(
+            f"{index} is for {name}, which is not known here: the known ones are {', '.join([*FAMILIES, 'NewbiePipeline'])}"
+        )
     import diffusers
 
     pipeline_class = getattr(diffusers, name, None)

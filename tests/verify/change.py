@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Changes a copy of a checkpoint in one place, in its files alone.
 
-    change.py tensor FOLDER NAME       turns the signs of half of the tensor's values, in the file of the folder that holds it
-    change.py merge FOLDER NUMBER      removes a merge of the tokenizer, from tokenizer.json and merges.txt; -1 is the last one
-    change.py shift FOLDER             a scheduler with other sigmas
+change.py tensor FOLDER NAME       turns the signs of half of the tensor's values, in the file of the folder that holds it
+change.py merge FOLDER NUMBER      removes a merge of the tokenizer, from tokenizer.json and merges.txt; -1 is the last one
+change.py shift FOLDER             a scheduler with other sigmas
 """
 
 import json

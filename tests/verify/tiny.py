@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs verify.py on a tiny checkpoint of tests/golden: tiny.py VERIFY.PY CHECKPOINT ...
 
-Three widths of Z-Image are constants in diffusers and not in config.json. Those of a tiny checkpoint are smaller, so the constants
-are replaced by the shapes of its tensors.
+Three widths of Z-Image are constants in diffusers and not in config.json. Those of a tiny checkpoint are smaller, so the
+constants are replaced by the shapes of its tensors.
 """
 
 import json
@@ -25,8 +25,12 @@ def shrink(folder):
 
     found = shapes(folder)
     feed_forward, embedder = module.FeedForward, module.TimestepEmbedder
-    module.FeedForward = lambda dim, hidden_dim: feed_forward(dim=dim, hidden_dim=found["layers.0.feed_forward.w1.weight"][0])
-    module.TimestepEmbedder = lambda out_size, mid_size=None: embedder(out_size, mid_size=found["t_embedder.mlp.0.weight"][0])
+    module.FeedForward = lambda dim, hidden_dim: feed_forward(
+        dim=dim, hidden_dim=found["layers.0.feed_forward.w1.weight"][0]
+    )
+    module.TimestepEmbedder = lambda out_size, mid_size=None: embedder(
+        out_size, mid_size=found["t_embedder.mlp.0.weight"][0]
+    )
     module.TimestepEmbedder.timestep_embedding = embedder.timestep_embedding
     module.ADALN_EMBED_DIM = found["layers.0.adaLN_modulation.0.weight"][1]
 
