@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Is sumi right? Runs sumi and the reference on a released checkpoint, and compares every stage of one image.
 
-    verify.py models/Z-Image-Turbo          on a GPU in minutes; writes verify-Z-Image-Turbo/index.html and verify.json
+    verify.py models/Z-Image-Turbo                         writes verify-Z-Image-Turbo/index.html and verify.json
     verify.py models/Qwen-Image-2512 --prompt "a fox" --size 768x768 --steps 20
     verify.py models/Qwen-Image-Edit-2511 --image cat.png --prompt "make it winter"
-    verify.py models/Z-Image-Turbo --device cpu                                               4 steps of 256x256
+    verify.py models/Z-Image-Turbo --device cpu            4 steps of 256x256
 
 CHECKPOINT is a folder in the layout of diffusers. The reference is its pipeline in diffusers (ZImagePipeline,
 QwenImagePipeline, QwenImageEditPipeline, QwenImageEditPlusPipeline); NewBie-image needs its authors' code:

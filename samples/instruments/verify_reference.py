@@ -336,6 +336,7 @@ class QwenImage(Diffusers):
         """In float32 the pipeline hands over exact times. The model was trained, and is run, with times that bfloat16 has
         rounded twice; sumi has these on every backend, so the float32 run gets them too."""
         forward = pipe.transformer.forward
+        self.notes.add("the float32 run got the times of the bfloat16 run, with which the model was trained")
 
         def with_rounded_times(*arguments, **named):
             rounded = pipe._current_timestep.to(torch.bfloat16) / 1000
