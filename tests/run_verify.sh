@@ -2,13 +2,13 @@
 # samples/instruments/verify.py on the tiny checkpoints of tests/golden, on the CPU: every family that diffusers has agrees, and of copies that are changed in one place verify.py names
 # that place. The last line is "N passed, N failed, N skipped".
 #
-#   tests/run_verify.sh [PYTHON] [build/gcc/release]
+#   tests/run_verify.sh [PYTHON] [build/gcc/release] [TEXT]
 #
 # NEWBIE: the folder of the repository NewBie-image-Exp0.1, for that family. PYTHON has torch, torchvision, diffusers, transformers, accelerate, safetensors, numpy and pillow; python3 by default. Without them all is skipped.
-# Not part of tests/run.sh: a reference takes half a minute. What each run printed is in build/verify/NAME.txt, its page in build/verify/NAME.
+# TEXT: only the runs whose names contain it. Not part of tests/run.sh: a reference takes half a minute. What each run printed is in build/verify/NAME.txt, its page in build/verify/NAME.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=${1:-python3} build=${2:-build/gcc/release}
+python=${1:-python3} build=${2:-build/gcc/release} only=${3:-}
 passed=0 failed=0 skipped=0
 finish() { echo "$passed passed, $failed failed, $skipped skipped"; [ "$failed" -eq 0 ]; exit; }
 skip() { echo "skip: $1"; skipped=$((skipped + 1)); }
@@ -74,6 +74,7 @@ lay qwen-image-edit-2509 qwen-image/model qwen-image/model-edit qwen-image/model
 lay qwen-image-edit-2511 qwen-image/model qwen-image/model-edit qwen-image/model-edit-2509 qwen-image/model-edit-2511
 agrees() { # name, arguments
     local name=$1; shift
+    [[ "$name" == *"$only"* ]] || return 0
     run "$name" "$@"
     if [ "$code" -eq 0 ] && said "sumi agrees with the reference in every stage." && [ -s "$out/$name/index.html" ] && "$python" -m json.tool "$out/$name/verify.json" >/dev/null; then
         pass "$name agrees"
@@ -102,6 +103,7 @@ fi
 more=()
 names() { # model, the stage to name, what to change, its folder, its name
     local model=$1 stage=$2 what=$3 folder=$4 name=${5:-} copy
+    [[ "$model-$folder-$what${name:+-$name}" == *"$only"* ]] || return 0
     copy=$models/changed
     rm -rf "$copy"
     cp -R "$models/$model" "$copy"

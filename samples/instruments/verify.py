@@ -198,6 +198,8 @@ def make_job(args, is_edit):
     if is_edit and not paths:
         paths = [args.out / "picture.png"]
         make_picture(paths[0])
+    if steps < 2:
+        give_up("--steps 1: diffusers' own schedule is not finite with one step of every model; give 2 or more")
     if paths and not is_edit:
         give_up("--image is for models that edit pictures, and this one does not")
     for path in paths:
@@ -264,14 +266,34 @@ class Verdicts:
         return None
 
 
+def bytes_of_letters():
+    """The letters by which byte-level BPE writes bytes: printable ones stand for themselves."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+def completed(part):
+    """A text that has these bytes of a character in it, or None."""
+    for before in (b"", b"\xc3", b"\xe4", b"\xe4\xb8", b"\xf0\x9f", b"\xf0\x9f\x98"):
+        for after in (b"", b"\x80", b"\x80\x80", b"\x80\x80\x80"):
+            try:
+                return (before + part + after).decode()
+            except UnicodeDecodeError:
+                pass
+    return None
+
+
 def vocabulary_texts(tokenizer):
-    """A text for every token that is one."""
-    texts = []
+    """A text for every token: its own, or one that completes the bytes of a character."""
+    letters, texts = bytes_of_letters(), set()
     for token in tokenizer.get_vocab():
         text = tokenizer.convert_tokens_to_string([token])
-        if text and "\ufffd" not in text:
-            texts.append(text)
-    return sorted(set(texts))
+        if "\ufffd" in text:
+            text = completed(bytes(letters[letter] for letter in token)) if set(token) <= set(letters) else None
+        if text:
+            texts.add(text)
+    return sorted(texts)
 
 
 def judge_vocabulary(args, reference, verdicts):

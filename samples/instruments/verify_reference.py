@@ -217,6 +217,7 @@ class Diffusers(Reference):
         """For the prompt and, with guidance, the negative prompt: [(ids, features)] by text encoder. given_ids: likewise."""
         with self.loaded(dtype, ["text_encoder"]) as pipe, torch.no_grad():
             pipe.transformer = _Stub(read_json(self.folder / "transformer" / "config.json"))
+            self.read_pictures_with_pillow(pipe)
             if given_ids is not None:
                 for name in ("processor", "tokenizer"):
                     if getattr(pipe, name, None) is not None:
@@ -274,6 +275,9 @@ class Diffusers(Reference):
         pass
 
     def mark_picture_tokens(self, pipe, forward, named):
+        pass
+
+    def read_pictures_with_pillow(self, pipe):
         pass
 
     def decode(self, dtype, latents):
@@ -344,6 +348,16 @@ class QwenImage(Diffusers):
             return forward(*arguments, **named)
 
         pipe.transformer.forward = with_rounded_times
+
+    def read_pictures_with_pillow(self, pipe):
+        """transformers 5 resizes pictures with torchvision, whose bytes differ from Pillow's by a level here and there. The
+        authors' programs and sumi resize as Pillow does."""
+        try:
+            from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+        except ImportError:
+            return  # transformers 4, or a later one without it
+        if getattr(pipe, "processor", None) is not None:
+            pipe.processor.image_processor = Qwen2VLImageProcessorPil.from_pretrained(str(self.folder / "processor"))
 
     def mark_picture_tokens(self, pipe, forward, named):
         """transformers 5 finds pictures by token types, which diffusers 0.42 does not hand over to this encoder. Without
@@ -560,6 +574,7 @@ class NewBie(Reference):
             in_channels=config["in_channels"],
             dim=dim,
             n_layers=config["n_layers"],
+            n_refiner_layers=len({name.split(".")[1] for name in tensors if name.startswith("noise_refiner.")}),
             n_heads=config["n_heads"],
             n_kv_heads=config["n_kv_heads"],
             multiple_of=1,
