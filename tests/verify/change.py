@@ -2,7 +2,7 @@
 """Changes a copy of a checkpoint in one place, in its files alone.
 
 change.py tensor FOLDER NAME       turns the signs of half of the tensor's values, in the file of the folder that holds it
-change.py merge FOLDER NUMBER      removes a merge of the tokenizer, from tokenizer.json and merges.txt; -1 is the last one
+change.py merge FOLDER NUMBER      removes a merge of two letters from tokenizer.json and merges.txt; -1 is the last one
 change.py shift FOLDER             a scheduler with other sigmas
 """
 
@@ -29,18 +29,24 @@ def change_tensor(folder, name):
     sys.exit(f"{folder} has no tensor {name}")
 
 
+def remove_merge(merges, number):
+    """Only merges of two letters count: longer tokens may be reached by other merges."""
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
+    del merges[[i for i, pair in enumerate(pairs) if len(pair) == 2 and max(map(len, pair)) == 1][number]]
+
+
 def change_merges(folder, number):
     folder, found = Path(folder), False
     if (folder / "tokenizer.json").exists():
         tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        del tokenizer["model"]["merges"][number]
+        remove_merge(tokenizer["model"]["merges"], number)
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
         found = True
     if (folder / "merges.txt").exists():
         lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
         first = 1 if lines[0].startswith("#version") else 0
         merges = [line for line in lines[first:] if line]
-        del merges[number]
+        remove_merge(merges, number)
         (folder / "merges.txt").write_text("\n".join(lines[:first] + merges) + "\n", encoding="utf-8")
         found = True
     if not found:
