@@ -452,7 +452,10 @@ if not _OPTIONS["fuzz"] then
             -- Project names are unique, and no names of libraries that are linked; the programs are called sumi and d3d12 all the same.
             program(({ sumi = "sumi-cli", d3d12 = "d3d12-sample" })[name] or name)
                 targetname(name)
-                if name == "sumi" then includedirs { "src" } end
+                if name == "sumi" then
+                    includedirs { "src" }
+                    use_cuda()
+                end
                 if name == "pacing" and egl then
                     defines { "PACING_HAS_EGL" }
                     if egl ~= "" then includedirs { egl } end
