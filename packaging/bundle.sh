@@ -23,7 +23,10 @@ users=$("$nm" -A -g -u "$folder/whole.a" 2>/dev/null | awk -v theirs="$folder/th
 [ -n "$users" ] || exit 0
 (cd "$folder" && "$ar" x whole.a $users)
 (cd "$folder" && "$cc" -r -nostdlib -o bundled.o $users "$@")
-"$objcopy" --wildcard --keep-global-symbol='sumi_*' "$folder/bundled.o"
+# MinGW's compiler reaches data through pointers in sections that the linker keeps once for each name. Under the name of the other libraries' they would stand for those in a
+# host's own zlib, where they are local and nobody finds them.
+"$nm" "$folder/bundled.o" 2>/dev/null | awk '$NF ~ /^\.refptr\./ { print $NF, ".refptr.sumi_bundled" substr($NF, 8) }' | sort -u >"$folder/pointers"
+"$objcopy" --redefine-syms="$folder/pointers" --wildcard --keep-global-symbol='sumi_*' "$folder/bundled.o"
 missing=$("$nm" -g -u "$folder/bundled.o" | awk -v theirs="$folder/theirs" 'BEGIN { while ((getline name < theirs) > 0) is[name] = 1 } $NF in is { print $NF }')
 [ -z "$missing" ] || { echo "bundle: still not there: $missing" >&2; exit 1; }
 "$ar" d "$folder/whole.a" $users
