@@ -68,6 +68,17 @@ mv "$folder/installed" "$folder/elsewhere/moved"
 moved=$folder/elsewhere/moved
 check "the licence is there" cmp LICENSE "$moved/share/licenses/sumi/LICENSE"
 for header in sumi.h sumi_xml.h; do check "the header $header is there" cmp "include/$header" "$moved/include/$header"; done
+# A build for Windows, of which only the names count.
+mkdir -p "$folder/windows/lib" "$folder/windows/plugin" "$folder/windows/bin"
+touch "$folder/windows/lib/libsumi.a" "$folder/windows/plugin/sumi.dll" "$folder/windows/bin/sumi.exe"
+chmod +x "$folder/windows/bin/sumi.exe"
+to_windows() { NEEDS= SYSTEM=m PREFIX="$folder/for_windows" packaging/install.sh "$1" "$folder/windows"; } # verb
+refused "a build for Windows without an import library is refused" "no import library" to_windows install
+touch "$folder/windows/plugin/libsumi.a" "$folder/windows/plugin/sumi.lib"
+check "a build for Windows" to_windows install && check "a build for Windows: the program" to_windows install-program
+check "a build for Windows: its files" diff <(printf '%s\n' bin/sumi.dll bin/sumi.exe lib/libsumi.a lib/libsumi.dll.a lib/sumi.lib) <(cd "$folder/for_windows" && find bin lib -maxdepth 1 -type f | LC_ALL=C sort)
+check "a build for Windows: -lsumi is the import library" grep -qx 'Libs: -L${libdir} -lsumi -lm' "$folder/for_windows/lib/pkgconfig/sumi.pc"
+check "a build for Windows: gone again" to_windows uninstall && check "a build for Windows: the program, too" to_windows uninstall-program && check "a build for Windows: nothing is left" sh -c "! find '$folder/for_windows' -type f | grep ."
 version=$(sed -nE 's/^#define SUMI_VERSION_(MAJOR|MINOR|PATCH) +([0-9]+).*/\2/p' include/sumi.h | paste -sd.)
 short=${version%.*}
 
