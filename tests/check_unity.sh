@@ -106,16 +106,19 @@ for word in Mono "stand-in" "**not**"; do check "the README's beginning says wha
 
 # ---- The tarball ----------------------------------------------------------------------------------------------------------------------
 mkdir "$folder/libraries" "$folder/out" "$folder/none"
-touch "$folder/libraries/libsumi.so" "$folder/libraries/libsumi_unity.so"
+touch "$folder"/libraries/{libsumi.so,libsumi_unity.so,sumi.dll,sumi_unity.dll,THIRD_PARTY_NOTICES.md}
 check "a package without a library is refused" "$($package/Native~/pack.sh "$folder/none" "$folder/out" >/dev/null 2>&1 && echo "it is made")"
 check "a package is made" "$($package/Native~/pack.sh "$folder/libraries" "$folder/out" 2>&1 >/dev/null || echo failed)"
 mkdir "$folder/package"
 check "it can be unpacked" "$(tar -xf "$folder/out/com.sumi.unity-$version.tgz" -C "$folder" 2>&1)"
 check_assets "tarball" "$folder/package"
-for file in package.json Runtime/Plugins/x86_64/libsumi.so Runtime/Plugins/x86_64/libsumi_unity.so Model~/demo_model/model_index.json Model~/demo_model/transformer; do
+for file in package.json Runtime/Plugins/x86_64/libsumi.so Runtime/Plugins/x86_64/libsumi_unity.so Runtime/Plugins/x86_64/sumi.dll Runtime/Plugins/x86_64/sumi_unity.dll "Third Party Notices.md" Model~/demo_model/model_index.json Model~/demo_model/transformer; do
     check "the tarball has $file" "$([ -e "$folder/package/$file" ] || echo "no $file")"
 done
 check "and not what trained the model" "$(find "$folder/package/Model~" -name train -o -name '*.png')"
+mkdir "$folder/again"
+check "the same package again" "$(umask 077; TZ=Asia/Tokyo $package/Native~/pack.sh "$folder/libraries" "$folder/again" >/dev/null 2>&1; cmp "$folder/out/com.sumi.unity-$version.tgz" "$folder/again/com.sumi.unity-$version.tgz" 2>&1)"
+check "a package without the demo model" "$(DEMO_MODEL=0 $package/Native~/pack.sh "$folder/libraries" "$folder/again" >/dev/null 2>&1; tar -tf "$folder/again/com.sumi.unity-$version.tgz" 2>&1 | grep -e 'Model~' -e '^tar')"
 
 echo "unity package: $passed passed, $failed failed, 0 skipped"
 [ $failed -eq 0 ]
