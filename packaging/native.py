@@ -97,7 +97,14 @@ def notices(library: bytes) -> Dict[str, bytes]:
         if place is None:
             raise SystemExit(f"the library has {name} inside, whose licence asks for its notice: give NOTICES=FOLDER with a file {name} in it")
         found[name] = read(place)
-    return found
+    return {**found, **notices_of_headers(library)}
+
+
+def notices_of_headers(library: bytes) -> Dict[str, bytes]:
+    """The notice of CUDA's headers, functions of which are in the kernels: $NOTICES/cuda-headers, which release.sh writes."""
+    path = os.path.join(os.environ.get("NOTICES", ""), "cuda-headers")
+    has_kernels = b"libcuda.so.1" in library or b"nvcuda.dll" in library
+    return {"cuda-headers": read(path)} if has_kernels and os.path.exists(path) else {}
 
 
 def read(path: str) -> bytes:

@@ -39,7 +39,7 @@ git rev-parse HEAD >/dev/null 2>&1 || fail "$source is no clone of the repositor
 [ -z "$(git status --porcelain --untracked-files=no)" ] || fail "there are changes that are not committed: a release is made of a commit, commit or undo them first"
 [ "$(uname -sm)" = "Linux x86_64" ] || fail "this is $(uname -sm): releases are made on Linux on x86-64"
 needs_tool() { command -v "$1" >/dev/null || fail "there is no $1. On Debian 12: apt-get install $2"; } # program package
-for each in gcc:gcc g++:g++ make:make python3:python3 xz:xz-utils; do needs_tool "${each%:*}" "${each#*:}"; done
+for each in gcc:gcc g++:g++ make:make python3:python3 xz:xz-utils mcs:mono-mcs; do needs_tool "${each%:*}" "${each#*:}"; done
 premake=$(command -v premake5 || command -v premake4) || fail "there is no Premake. On Debian 12: apt-get install premake4"
 mingw=x86_64-w64-mingw32
 if [ -n "$windows_libraries" ]; then
@@ -348,7 +348,23 @@ pack_unreal() {
     python3 packaging/release_files.py zip "$out/sumi-$version-unreal.zip" "$work/unreal/Plugins" Sumi
 }
 step "packing Unreal's plug-in" pack_unreal
-step "packing the Python wheel for Linux" packaging/python/build_wheel.sh $linux/plugin/libsumi.so "$out"
+
+# The packages of other languages take notices by the names of packaging/native.py.
+gather_notices() { # system
+    local from=$work/sumi-$version-$1-x86_64/share/licenses/sumi
+    mkdir -p "$work/notices/$1"
+    cp "$from"/{utf8proc,zlib,cuda-headers} "$work/notices/$1"
+    [ ! -e "$from/mingw-w64-runtime" ] || cp "$from/mingw-w64-runtime" "$work/notices/$1/mingw-w64"
+}
+step "notices for Linux" gather_notices linux
+step "packing the Python wheel for Linux" env NOTICES="$work/notices/linux" packaging/python/build_wheel.sh $linux/plugin/libsumi.so "$out"
+libraries_for_net=$linux/plugin/libsumi.so newest=linux
+if [ -n "$windows" ]; then
+    step "notices for Windows" gather_notices windows
+    step "packing the Python wheel for Windows" env NOTICES="$work/notices/windows" packaging/python/build_wheel.sh $windows/plugin/sumi.dll "$out"
+    libraries_for_net+=,$windows/plugin/sumi.dll newest=windows
+fi
+step "packing the package for .NET" env NOTICES="$work/notices/$newest" packaging/nuget/build_nupkg.sh "$libraries_for_net" "$out"
 
 python3 packaging/release_files.py sums "$out"
 say "sumi $version, commit ${commit:0:12}, in $out:"

@@ -90,7 +90,8 @@ check "the Linux archive" tar -xf "$release/$name.tar.xz" -C "$folder/unpacked" 
 check "the demo models" unzip_to "$release/sumi-$version-demo-models.zip" "$folder/unpacked/models"
 check "Unity's package" tar -xf "$release/com.sumi.unity-$version.tgz" -C "$folder/unpacked"
 check "Unreal's plug-in" unzip_to "$release/sumi-$version-unreal.zip" "$folder/unpacked/unreal"
-for wheel in "$release"/*.whl; do check "the wheel" unzip_to "$wheel" "$folder/unpacked/wheel"; done
+check "the wheel" unzip_to "$(echo "$release"/*-manylinux_*.whl)" "$folder/unpacked/wheel"
+check "the package for .NET" unzip_to "$release/Sumi.$version.nupkg" "$folder/unpacked/nupkg"
 if [ -e "$release/sumi-$version-windows-x86_64.zip" ]; then
     windows=$folder/unpacked/sumi-$version-windows-x86_64 static=$folder/unpacked/sumi-$version-windows-x86_64-mingw-static
     for each in "$windows" "$static"; do check "$(basename "$each").zip" unzip_to "$release/$(basename "$each").zip" "$folder/unpacked"; done
@@ -156,6 +157,13 @@ check "the viewer needs GLFW, OpenGL and the C++ library besides" only_needs "$l
 check "symbols of the two libraries" tests/check_symbols.sh "$linux/lib/libsumi.a" "$linux/lib/libsumi.so"
 check "Unity and Python have the same library" cmp "$linux/lib/libsumi.so" "$unity/libsumi.so"
 check "and Python" cmp "$linux/lib/libsumi.so" "$folder/unpacked/wheel/sumi/libsumi.so"
+check "and .NET" cmp "$linux/lib/libsumi.so" "$folder/unpacked/nupkg/runtimes/linux-x64/native/libsumi.so"
+if [ -n "$windows" ]; then
+    check "the wheel for Windows" unzip_to "$(echo "$release"/*-win_amd64.whl)" "$folder/unpacked/windows_wheel"
+    check "it has the DLL of the archive" cmp "$windows/bin/sumi.dll" "$folder/unpacked/windows_wheel/sumi/sumi.dll"
+    check "and so has .NET" cmp "$windows/bin/sumi.dll" "$folder/unpacked/nupkg/runtimes/win-x64/native/sumi.dll"
+fi
+for each in "$folder"/unpacked/wheel/*.dist-info/licenses "$folder/unpacked/nupkg/licenses"; do check "${each#"$folder/unpacked/"} has NVIDIA's notice" grep -q 'NOTICE TO LICENSEE' "$each/cuda-headers.txt"; done
 check "Unreal has the same archive" cmp "$linux/lib/libsumi.a" "$folder/unpacked/unreal/Sumi/Source/ThirdParty/Sumi/lib/Linux/libsumi.a"
 check "machine code for every target" grep -q 'machine code: 8.0 8.6 8.9 9.0a 10.0 12.0$' <("$linux/bin/sumi" info)
 for each in "$folder/unpacked/package/Third Party Notices.md" "$folder/unpacked/unreal/Sumi/THIRD_PARTY_NOTICES.txt"; do check "$(basename "$each") names what is inside" grep -q 'Jean-loup Gailly' "$each"; done
