@@ -21,7 +21,7 @@ SUMI_DEVICE elementwise_thread elementwise_thread_of(int lanes_log2, int64_t row
             (int)(threadIdx.x & ((1u << lanes_log2) - 1)), 1 << lanes_log2};
 }
 
-// ---- embed_rows, fill_rows, copy_bytes, mean_rows -------------------------------------------------------------------
+// ---- embed_rows, fill_rows, copy_bytes, copy_columns, mean_rows -----------------------------------------------------
 // y[r] = table[ids[r]] * scale + bias
 //   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows rows
 //   bias [cols] float or none   y [rows][cols]
@@ -143,6 +143,27 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     else if ((addresses & 3) == 0) copy_as<uint32_t>(args);
     else if ((addresses & 1) == 0) copy_as<uint16_t>(args);
     else copy_as<uint8_t>(args);
+}
+
+template <class T> SUMI_DEVICE void copy_columns_as(const sumi_copy_columns_args& args)
+{
+    elementwise_thread thread = elementwise_thread_of(args.lanes_log2, 0);
+    for (; thread.row < args.rows; thread.row += thread.row_stride) {
+        const T* x = (const T*)(args.x + thread.row * args.row_bytes);
+        T* y = (T*)(args.y + thread.row * args.y_pitch);
+        for (int64_t i = thread.lane; i < args.row_bytes / (int)sizeof(T); i += thread.lanes) y[i] = x[i];
+    }
+}
+// y[r][0 .. row_bytes) = x[r][0 .. row_bytes), in the widest units of which both matrices have whole numbers. y has
+// more columns, which are not written. The matrices do not overlap.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_copy_columns(const __grid_constant__ sumi_copy_columns_args args)
+{
+    const uint64_t bytes = args.x | args.y | (uint64_t)args.row_bytes | (uint64_t)args.y_pitch;
+    if ((bytes & 15) == 0) copy_columns_as<uint4>(args);
+    else if ((bytes & 3) == 0) copy_columns_as<uint32_t>(args);
+    else if ((bytes & 1) == 0) copy_columns_as<uint16_t>(args);
+    else copy_columns_as<uint8_t>(args);
 }
 
 // y[y_row + s] = mean of the rows of x in span s   x [..][cols]   y [..][cols]   grid (any, spans)

@@ -59,6 +59,11 @@ typedef struct sumi_fill_rows_args { // grid y: spans of rows
 typedef struct sumi_copy_bytes_args {
     uint64_t x, y, bytes;
 } sumi_copy_bytes_args;
+typedef struct sumi_copy_columns_args { // `rows` rows of row_bytes bytes; those of y begin y_pitch bytes apart
+    uint64_t x, y;
+    int64_t rows, row_bytes, y_pitch;
+    int32_t lanes_log2, reserved;
+} sumi_copy_columns_args;
 typedef struct sumi_mean_rows_args { // grid y: spans of rows; the mean of the first span is row y_row of y
     sumi_rows_matrix x, y;
     int32_t cols, span_count, y_row, reserved;

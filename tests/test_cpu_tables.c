@@ -39,6 +39,17 @@ static void build_misc(bench* b, scene* s)
         break;
     case SUMI_OP_COPY_ROWS:
         s->values[0] = bench_value(b, 12, 21);
+        if (c->flag) { // into columns 7 to 13
+            s->values[1] = bench_value(b, 9, 7);
+            sumi_plan_copy_rows(p, &(sumi_plan_copy_args){.x = s->values[1],
+                                                          .x_row = 2,
+                                                          .y = s->values[0],
+                                                          .y_row = 5,
+                                                          .rows = 6,
+                                                          .writes_some_columns = true,
+                                                          .y_column = 7});
+            break;
+        }
         s->values[1] = bench_value(b, 9, 21);
         sumi_plan_copy_rows(
             p, &(sumi_plan_copy_args){.x = s->values[1], .x_row = 2, .y = s->values[0], .y_row = 5, .rows = 7});
@@ -156,6 +167,13 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     c.kind = SUMI_OP_COPY_ROWS;
     for (int i = 0; i < 12 * 21; i++) expect[i] = (double)(i / 21 >= 5 ? table[i - 3 * 21] : y[i]);
     scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .range_rows = 2, .expect = expect};
+    free(scene_run(&copy));
+    c.flag = 1;
+    for (int i = 0; i < 12 * 21; i++) {
+        const int row = i / 21, column = i % 21;
+        const bool is_copied = row >= 5 && row < 11 && column >= 7 && column < 14;
+        expect[i] = (double)(is_copied ? table[(row - 3) * 7 + column - 7] : y[i]);
+    }
     free(scene_run(&copy));
     free(table), free(y);
 }

@@ -88,14 +88,21 @@ sumi_result sumi_cpu_fill_rows(sumi_cpu_run* run)
 sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.copy.from >= 0 && run->op->u.copy.to >= 0);
-    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) == sumi_cpu_cols(run, run->op->out));
     const sumi_op* op = run->op;
-    int64_t row_bytes = (int64_t)sumi_cpu_cols(run, op->in[0])
-                      * (sumi_plan_info(run->plan, op->in[0])->element == SUMI_ELEMENT_BYTE ? 1 : 4);
-    const unsigned char* x = sumi_cpu_value(run, op->in[0]);
-    unsigned char* y = sumi_cpu_value(run, op->out);
-    memmove(y + (op->u.copy.to + run->row_begin) * row_bytes, x + (op->u.copy.from + run->row_begin) * row_bytes,
-            (size_t)((run->row_end - run->row_begin) * row_bytes));
+    const int32_t cols = sumi_cpu_cols(run, op->in[0]), y_cols = sumi_cpu_cols(run, op->out);
+    SUMI_ASSERT(op->u.copy.y_column >= 0 && op->u.copy.y_column <= y_cols - cols);
+    const int64_t element_bytes = sumi_plan_info(run->plan, op->in[0])->element == SUMI_ELEMENT_BYTE ? 1 : 4,
+                  row_bytes = cols * element_bytes, y_row_bytes = y_cols * element_bytes;
+    const unsigned char* x = (unsigned char*)sumi_cpu_value(run, op->in[0]) + op->u.copy.from * row_bytes;
+    unsigned char* y = (unsigned char*)sumi_cpu_value(run, op->out) + op->u.copy.to * y_row_bytes
+                     + op->u.copy.y_column * element_bytes;
+    if (cols == y_cols) {
+        memmove(y + run->row_begin * row_bytes, x + run->row_begin * row_bytes,
+                (size_t)((run->row_end - run->row_begin) * row_bytes));
+        return SUMI_OK;
+    }
+    for (int64_t r = run->row_begin; r < run->row_end; r++)
+        memcpy(y + r * y_row_bytes, x + r * row_bytes, (size_t)row_bytes);
     return SUMI_OK;
 }
 

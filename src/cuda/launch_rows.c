@@ -103,9 +103,29 @@ sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
     return SUMI_OK;
 }
 
+// Into some columns of a wider value, of the same type.
+static sumi_result copy_columns(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
+    const sumi_element element = sumi_cuda_element(run, op->out);
+    if (element != sumi_cuda_element(run, op->in[0]))
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: columns are copied to another type", op->label);
+    const int64_t bytes = (int64_t)sumi_plan_element_bytes(run->plan, element);
+    sumi_copy_columns_args args = {.rows = rows.end - rows.begin,
+                                   .row_bytes = sumi_cuda_cols(run, op->in[0]) * bytes,
+                                   .y_pitch = sumi_cuda_cols(run, op->out) * bytes};
+    args.x = sumi_cuda_value(run, op->in[0]) + (uint64_t)((op->u.copy.from + rows.begin) * args.row_bytes);
+    args.y = sumi_cuda_value(run, op->out)
+           + (uint64_t)((op->u.copy.to + rows.begin) * args.y_pitch + op->u.copy.y_column * bytes);
+    args.lanes_log2 = lanes_log2_of((int32_t)((args.row_bytes + 15) / 16), false);
+    return sumi_cuda_launch_args(run, "sumi_copy_columns", elementwise_grid(run, args.rows, args.lanes_log2), &args);
+}
+
 sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
+    if (sumi_cuda_cols(run, op->in[0]) != sumi_cuda_cols(run, op->out)) return copy_columns(run);
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const int64_t cols = sumi_cuda_cols(run, op->in[0]), count = (rows.end - rows.begin) * cols;
     const sumi_element from = sumi_cuda_element(run, op->in[0]), to = sumi_cuda_element(run, op->out);

@@ -80,9 +80,16 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
         }
         break;
     case SUMI_OP_COPY_ROWS: { // any element type, copied unchanged
-        const int32_t element = 1 << sumi_plan_info(accesses->plan, op->in[0])->element;
-        reads(accesses, op->in[0], op->u.copy.from, op->rows, out_cols, element);
-        writes(accesses, op->out, op->u.copy.to, op->rows, out_cols, element);
+        const sumi_value_info* x = sumi_plan_info(accesses->plan, op->in[0]);
+        const int32_t element = 1 << x->element;
+        reads(accesses, op->in[0], op->u.copy.from, op->rows, x->cols, element);
+        add_access(accesses, (sumi_op_access){.value = op->out,
+                                              .row = op->u.copy.to,
+                                              .rows = op->rows,
+                                              .column = op->u.copy.y_column,
+                                              .cols = x->cols,
+                                              .elements = element,
+                                              .writes = true});
         break;
     }
     case SUMI_OP_MEAN_ROWS:

@@ -183,7 +183,7 @@ static double fill_bytes(const sumi_plan* plan, const sumi_op* op)
 
 static double copy_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    return 2.0 * op->rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
+    return 2.0 * op->rows * sumi_plan_cols(plan, op->in[0]) * plan->activation_bytes;
 }
 
 static double mean_bytes(const sumi_plan* plan, const sumi_op* op)

@@ -133,10 +133,11 @@ typedef struct sumi_op_fill_rows {
     int32_t span_count;
 } sumi_op_fill_rows;
 
-// COPY_ROWS: out[to + r] = in[0][from + r] for the op's rows r. The other rows of out are not changed.
-// in[0]: x. in[1] = out: y. x and y have the same number of columns.
+// COPY_ROWS: out[to + r] = in[0][from + r] for the op's rows r. The row of x is written to the columns of y from
+// y_column on. The other rows and columns of y are not changed.
+// in[0]: x. in[1] = out: y, which has as many columns as x, or more if x is another value.
 typedef struct sumi_op_copy_rows {
-    int32_t from, to;
+    int32_t from, to, y_column;
 } sumi_op_copy_rows;
 
 // MEAN_ROWS: out[s] = mean of the rows of x in span s (pooling). A work range is a span.

@@ -269,6 +269,10 @@ typedef struct sumi_plan_copy_args {
     sumi_value x, y;      // copies from x into y
     int32_t x_row, y_row; // first rows in x and in y
     int32_t rows;         // 0: all of x from x_row on
+    // y is wider than x, which is another value. The rows are written to the columns from y_column on; the other
+    // columns of y do not change.
+    bool writes_some_columns;
+    int32_t y_column;
 } sumi_plan_copy_args;
 void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
 // Returns one row per span: the mean of the span's rows.

@@ -61,15 +61,19 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
 {
     sumi_value x = args->x, y = args->y;
     int32_t rows = sumi_plan_rows_from(plan, args->rows, x, args->x_row);
-    if (sumi_plan_cols(plan, x) != sumi_plan_cols(plan, y) || args->x_row < 0 || args->y_row < 0
-        || args->x_row + rows > sumi_plan_rows(plan, x) || args->y_row + rows > sumi_plan_rows(plan, y))
+    const int32_t spare_columns = sumi_plan_cols(plan, y) - sumi_plan_cols(plan, x);
+    if (args->x_row < 0 || args->y_row < 0 || args->x_row + rows > sumi_plan_rows(plan, x)
+        || args->y_row + rows > sumi_plan_rows(plan, y))
         sumi_plan_mismatch(plan, "copy", "the rows do not fit");
+    if (args->writes_some_columns ? x.id == y.id || args->y_column < 0 || args->y_column > spare_columns
+                                  : args->y_column != 0 || spare_columns != 0)
+        sumi_plan_mismatch(plan, "copy", "the columns do not fit");
     sumi_plan_add_op(plan, "copy",
                      &(sumi_op){.kind = SUMI_OP_COPY_ROWS,
                                 .in = {x, y},
                                 .out = y,
                                 .rows = rows,
-                                .u.copy = {.from = args->x_row, .to = args->y_row}});
+                                .u.copy = {.from = args->x_row, .to = args->y_row, .y_column = args->y_column}});
 }
 
 sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,

@@ -46,6 +46,19 @@ static void build_copy(scene* s, const op_case* c)
     sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .x_row = 2, .y = y, .y_row = 3, .rows = c->m});
     expect(s, y, EXACT);
 }
+// Into columns b to b + n of k. a: floats, otherwise activations
+static void build_copy_columns(scene* s, const op_case* c)
+{
+    sumi_element element = c->a ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
+    sumi_value x = c->a ? floats(s, c->m + 3, c->n) : activations(s, c->m + 3, c->n);
+    sumi_value y =
+        add_input(s, element, c->m + 4, c->k, random_numbers(s, (size_t)(c->m + 4) * (size_t)c->k, 1.0f, 0.0f), false);
+    sumi_plan_copy_rows(
+        &s->plan,
+        &(sumi_plan_copy_args){
+            .x = x, .x_row = 2, .y = y, .y_row = 3, .rows = c->m, .writes_some_columns = true, .y_column = c->b});
+    expect(s, y, EXACT);
+}
 // a: floats, otherwise activations; the first m of m + 2 rows
 static void build_zeros(scene* s, const op_case* c)
 {
@@ -119,6 +132,11 @@ static const op_case s_moving_rows[] = {
     {"copy, odd width", build_copy, 7, 21, .bound = EXACT},
     {"copy of floats", build_copy, 16, 16384, .a = 1},
     {"copy of floats, odd width", build_copy, 5, 35, .a = 1},
+    {"copy, 2560 of 7680 columns", build_copy_columns, 512, 2560, 7680, .b = 2560, .bound = EXACT},
+    {"copy, odd columns", build_copy_columns, 7, 21, 50, .b = 3, .bound = EXACT},
+    {"copy, even columns of an odd width", build_copy_columns, 7, 16, 37, .b = 4, .bound = EXACT},
+    {"copy of floats, columns", build_copy_columns, 5, 35, 90, .a = 1, .b = 50},
+    {"copy of floats, 64 of 192 columns", build_copy_columns, 70, 64, 192, .a = 1, .b = 128},
     {"zeros, 3840", build_zeros, 64, 3840, .bound = EXACT},
     {"zeros, floats of an odd width", build_zeros, 12, 21, .a = 1},
     {"add, 3840", build_add, 130, 3840, .b = 1, .bound = STORED},
