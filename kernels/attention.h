@@ -61,7 +61,8 @@
 #define SUMI_ATTENTION_WIDE_W_SHARED_BYTES 165120
 
 // Token i of a sequence is row begin + i of the matrix if i < first_span_tokens (first span), and row begin + i +
-// second_span_offset otherwise (second span). Tokens [0, keys) are keys. Tokens [first_query, queries) are queries.
+// second_span_offset otherwise (second span). Tokens [0, keys) are keys. Tokens [first_query, queries) are queries;
+// those from `keys` on, the padding of a text, see all keys, also with causal kernels.
 typedef struct sumi_attention_sequence {
     // The sequence's tiles are [tile_end - heads * row_tiles, tile_end): all row tiles of head 0, then those of head 1,
     // and so on.

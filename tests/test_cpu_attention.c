@@ -1,4 +1,4 @@
-// Attention on the CPU against a plain double reference: spans, windows, queries behind a shared beginning.
+// Attention on the CPU against a plain double reference: spans, windows, queries behind a shared beginning, padding.
 #include "base/memory.h"
 #include "cpu_scenes.h"
 #include "plan/plan.h"
@@ -11,10 +11,11 @@ static void check_attention(attention_case* c, int range_rows, float spread)
            largest = 0.0;
     for (int i = 0; i < c->a.sequence_count; i++) {
         const sumi_sequence* q = &c->a.sequences[i];
-        int list[4096], keys = 0, queries = 0;
+        int list[4096], tokens = 0, keys = 0, queries = 0;
         for (int k = 0; k < q->span_count; k++) {
-            for (int r = 0; r < q->span[k].count; r++) list[keys++] = q->span[k].begin + r;
-            queries = k < q->query_first + q->query_spans ? keys : queries;
+            for (int r = 0; r < q->span[k].count; r++) list[tokens++] = q->span[k].begin + r;
+            queries = k < q->query_first + q->query_spans ? tokens : queries;
+            keys = q->key_spans == 0 || k < q->key_spans ? tokens : keys;
         }
         const int first = q->query_first > 0 ? q->span[0].count : 0;
         for (int h = 0; h < c->a.q_heads; h++) {
@@ -69,7 +70,7 @@ TEST(attention_agrees_with_the_reference)
 TEST(attention_runs_two_spans_windows_and_many_keys)
 {
     // the first: its caption rows are keys only
-    sumi_sequence two[] = {{{{300, 40}, {0, 21}}, 2, 1, 0}, {{{30, 250}, {290, 5}}, 2, 2, 0}};
+    sumi_sequence two[] = {{{{300, 40}, {0, 21}}, 2, 1, 0, 0}, {{{30, 250}, {290, 5}}, 2, 2, 0, 0}};
     attention_case joint = {345, {4, 2, 24, 0.2f, false, 0, two, 2}};
     check_attention(&joint, 7, 1.0f);
     sumi_sequence whole = {.span = {{3, 600}}, .span_count = 1, .query_spans = 1};
@@ -87,7 +88,7 @@ TEST(attention_runs_two_spans_windows_and_many_keys)
 TEST(attention_runs_queries_behind_a_shared_beginning)
 {
     sumi_sequence list[] = {
-        {{{2, 300}, {0, 0}}, 1, 1, 0}, {{{2, 270}, {310, 41}}, 2, 1, 1}, {{{2, 270}, {351, 1}}, 2, 1, 1}};
+        {{{2, 300}, {0, 0}}, 1, 1, 0, 0}, {{{2, 270}, {310, 41}}, 2, 1, 1, 0}, {{{2, 270}, {351, 1}}, 2, 1, 1, 0}};
     for (int causal = 0; causal < 2; causal++) {
         for (int window = 0; window <= 100; window += 50) {
             attention_case c = {352, {4, 2, 24, 0.2f, causal != 0, window, list, 3}};
@@ -101,7 +102,7 @@ TEST(a_shared_beginning_changes_no_bit)
 {
     enum { SHARED = 270, ROWS = 311, COLS = 4 * 16 };
     const sumi_sequence whole = {.span = {{0, ROWS}}, .span_count = 1, .query_spans = 1},
-                        own = {.span = {{0, SHARED}, {SHARED, ROWS - SHARED}}, 2, 1, 1};
+                        own = {.span = {{0, SHARED}, {SHARED, ROWS - SHARED}}, 2, 1, 1, 0};
     float *values = random_floats(ROWS * COLS, 1.0f), *results[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++) {
         bench b;
@@ -124,6 +125,49 @@ TEST(a_shared_beginning_changes_no_bit)
     free(results[0]), free(results[1]), free(values);
 }
 
+// Rows of padding: queries behind the keys, next to them, elsewhere, and alone.
+TEST(attention_runs_queries_that_are_no_keys)
+{
+    sumi_sequence list[] = {{{{2, 300}, {302, 90}}, 2, 2, 0, 1},
+                            {{{395, 5}, {420, 70}}, 2, 2, 0, 1},
+                            {{{2, 280}, {500, 20}}, 2, 1, 1, 1},
+                            {{{520, 33}, {0, 0}}, 1, 1, 0, 1}};
+    for (int causal = 0; causal < 2; causal++) {
+        attention_case c = {555, {4, 2, 24, 0.2f, causal != 0, 0, list, 4}};
+        check_attention(&c, 16, 1.0f);
+    }
+}
+
+TEST(padding_changes_no_bit_of_a_text)
+{
+    enum { TEXT = 270, ROWS = 311, COLS = 4 * 16 };
+    const sumi_sequence alone = {.span = {{0, TEXT}}, .span_count = 1, .query_spans = 1},
+                        padded = {.span = {{0, TEXT}, {TEXT, ROWS - TEXT}},
+                                  .span_count = 2,
+                                  .query_spans = 2,
+                                  .key_spans = 1};
+    float *values = random_floats(ROWS * COLS, 1.0f), *results[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        bench_begin(&b, SUMI_CPU_AUTO, 2);
+        sumi_value qkv = sumi_plan_bound(&b.plan, "qkv", SUMI_ELEMENT_FLOAT, ROWS, COLS);
+        const sumi_attention attention = {2, 1, 16, 0.25f, true, 0, i == 0 ? &alone : &padded, 1};
+        sumi_value y = sumi_plan_attention(&b.plan, "attention", qkv, &attention);
+        b.plan.values[y.id - 1].bound = true;
+        if (bench_ready(&b)) {
+            bench_write(&b, qkv, values);
+            bench_run(&b, i == 0 ? SPLIT_NONE : SPLIT_RANDOM, 0);
+            results[i] = bench_read(&b, y);
+        }
+        bench_end(&b);
+    }
+    CHECK(results[0] != NULL && results[1] != NULL);
+    if (results[0] == NULL || results[1] == NULL) return;
+    CHECK(memcmp(results[0], results[1], TEXT * 32 * sizeof(float)) == 0);
+    CHECK(results[1][ROWS * 32 - 1] != 0.0f);
+    free(results[0]), free(results[1]), free(values);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -132,5 +176,7 @@ int main(int argc, char** argv)
     RUN(attention_runs_two_spans_windows_and_many_keys);
     RUN(attention_runs_queries_behind_a_shared_beginning);
     RUN(a_shared_beginning_changes_no_bit);
+    RUN(attention_runs_queries_that_are_no_keys);
+    RUN(padding_changes_no_bit_of_a_text);
     TEST_END();
 }

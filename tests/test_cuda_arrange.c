@@ -396,6 +396,9 @@ static void arrange_for_hopper(const sumi_runner* runner, sumi_plan* plan)
     sumi_cuda_arrange(&device, true, plan);
 }
 
+// WHOLE: all rows are queries and keys. LATER: the first rows are only keys. PADDED: the last rows are only queries.
+typedef enum queries_of_case { WHOLE, LATER, PADDED } queries_of_case;
+
 // Attention is computed in e4m3 if a norm has written every row of q and k, and nothing else reads them; in int8 in any
 // case, where the kernels for Hopper cannot run.
 TEST(attention_in_8_bits_has_its_conditions)
@@ -404,19 +407,21 @@ TEST(attention_in_8_bits_has_its_conditions)
     static const struct {
         const char* what;
         int32_t dim, normed_rows; // rows that norms write, of ROWS, by two ops
-        bool is_requested, is_causal, writes_after, reads_after, has_later_queries;
+        bool is_requested, is_causal, writes_after, reads_after;
+        queries_of_case queries;
         bool is_denoising, e4m3, int8;
     } s_cases[] = {
-        {"heads of 80", 80, ROWS, true, false, false, false, false, true, false, false},
-        {"two streams", 128, ROWS, true, false, false, false, false, true, true, true},
-        {"not requested", 128, ROWS, false, false, false, false, false, true, false, false},
-        {"heads of 96", 96, ROWS, true, false, false, false, false, true, false, true},
-        {"a row without a norm", 128, ROWS - 1, true, false, false, false, false, true, false, true},
-        {"causal", 128, ROWS, true, true, false, false, false, true, false, false},
-        {"a product after a norm", 128, ROWS, true, false, true, false, false, true, false, true},
-        {"another reader", 128, ROWS, true, false, false, true, false, true, false, true},
-        {"later queries", 128, ROWS, true, false, false, false, true, true, false, false},
-        {"a text encoder", 128, ROWS, true, false, false, false, false, false, false, false},
+        {"heads of 80", 80, ROWS, true, false, false, false, WHOLE, true, false, false},
+        {"two streams", 128, ROWS, true, false, false, false, WHOLE, true, true, true},
+        {"not requested", 128, ROWS, false, false, false, false, WHOLE, true, false, false},
+        {"heads of 96", 96, ROWS, true, false, false, false, WHOLE, true, false, true},
+        {"a row without a norm", 128, ROWS - 1, true, false, false, false, WHOLE, true, false, true},
+        {"causal", 128, ROWS, true, true, false, false, WHOLE, true, false, false},
+        {"a product after a norm", 128, ROWS, true, false, true, false, WHOLE, true, false, true},
+        {"another reader", 128, ROWS, true, false, false, true, WHOLE, true, false, true},
+        {"later queries", 128, ROWS, true, false, false, false, LATER, true, false, false},
+        {"padding", 128, ROWS, true, false, false, false, PADDED, true, false, false},
+        {"a text encoder", 128, ROWS, true, false, false, false, WHOLE, false, false, false},
     };
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
@@ -452,13 +457,16 @@ TEST(attention_in_8_bits_has_its_conditions)
             product.y = qkv;
             sumi_plan_linear(&plan, &product);
         }
-        const sumi_sequence whole = {{{0, ROWS}}, 1, 1, 0}, later = {{{0, 30}, {30, 10}}, 2, 1, 1};
+        const sumi_sequence whole = {{{0, ROWS}}, 1, 1, 0, 0}, later = {{{0, 30}, {30, 10}}, 2, 1, 1, 0},
+                            padded = {{{0, 30}, {30, 10}}, 2, 2, 0, 1};
         const sumi_attention attention = {.q_heads = HEADS,
                                           .kv_heads = HEADS,
                                           .dim = s_cases[i].dim,
                                           .scale = 0.1f,
                                           .causal = s_cases[i].is_causal,
-                                          .sequences = s_cases[i].has_later_queries ? &later : &whole,
+                                          .sequences = s_cases[i].queries == LATER  ? &later
+                                                     : s_cases[i].queries == PADDED ? &padded
+                                                                                    : &whole,
                                           .sequence_count = 1};
         sumi_value y = sumi_plan_attention(&plan, "attention", qkv, &attention);
         if (s_cases[i].reads_after) y = sumi_plan_attention(&plan, "attention", qkv, &attention);

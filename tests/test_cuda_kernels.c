@@ -1067,10 +1067,10 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
 }
 
 // ---- Attention ------------------------------------------------------------------------------------------------------
-enum { ATTENTION_CAUSAL = 1, ATTENTION_LATER = 2 };
+enum { ATTENTION_CAUSAL = 1, ATTENTION_LATER = 2, ATTENTION_PADDED = 4 };
 
 // Heads and sequences as released models have them. LATER: a second sequence begins with the first one's rows but the
-// last. window: rows of a sequence, of which there are as many as it takes.
+// last. PADDED: a text of 20 tokens and its padding. window: rows of a sequence, of which there are as many as it takes.
 typedef struct attention_layer {
     int32_t q_heads, kv_heads, dim, rows, window, flags;
     const char* kernel;
@@ -1084,7 +1084,8 @@ static const attention_layer s_attention_layers[] = {
     {8, 4, 256, 300, 300, 0, "sumi_attention_d256_k4"},
     {28, 4, 128, 300, 300, ATTENTION_CAUSAL, "sumi_attention_sm90_d128_causal"},
     {28, 4, 128, 300, 300, ATTENTION_CAUSAL | ATTENTION_LATER, "sumi_attention_d128_m1_causal"},
-    {28, 4, 128, 1400, 1400, ATTENTION_CAUSAL | ATTENTION_LATER, "sumi_attention_d128_causal"}};
+    {28, 4, 128, 1400, 1400, ATTENTION_CAUSAL | ATTENTION_LATER, "sumi_attention_d128_causal"},
+    {32, 8, 128, 512, 512, ATTENTION_CAUSAL | ATTENTION_PADDED, "sumi_attention_d128_m1_causal"}};
 
 TEST(attention_takes_the_kernel_of_its_heads)
 {
@@ -1103,6 +1104,9 @@ TEST(attention_takes_the_kernel_of_its_heads)
             list[attention.sequence_count++] = (sumi_sequence){
                 .span = {{begin, left < l->window ? left : l->window}}, .span_count = 1, .query_spans = 1};
         }
+        if ((l->flags & ATTENTION_PADDED) != 0)
+            list[0] = (sumi_sequence){
+                .span = {{0, own}, {own, rows - own}}, .span_count = 2, .query_spans = 2, .key_spans = 1};
         if ((l->flags & ATTENTION_LATER) != 0)
             list[attention.sequence_count++] = (sumi_sequence){
                 .span = {{0, l->rows - 1}, {l->rows, own}}, .span_count = 2, .query_spans = 1, .query_first = 1};

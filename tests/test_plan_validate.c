@@ -84,12 +84,20 @@ static sumi_value write_prepare(fixture* f)
                                                       .eps = 1e-5f,
                                                       .rotary = SUMI_ROTARY_INTERLEAVED,
                                                       .rope = rope});
-    const sumi_sequence sequences[2] = {{.span = {{0, 8}}, .span_count = 1, .query_spans = 1},
-                                        {.span = {{8, 16}}, .span_count = 1, .query_spans = 1}};
+    const sumi_sequence sequences[2] = {
+        {.span = {{0, 8}}, .span_count = 1, .query_spans = 1},
+        {.span = {{8, 10}, {18, 6}}, .span_count = 2, .query_spans = 2, .key_spans = 1}};
     sumi_plan_attention(
         plan, "attention", qkv,
         &(sumi_attention){
             .q_heads = 2, .kv_heads = 1, .dim = 16, .scale = 0.25f, .sequences = sequences, .sequence_count = 2});
+    sumi_value wide = sumi_plan_value(plan, "wide", SUMI_ELEMENT_ACTIVATION, 24, 128);
+    sumi_plan_prefix(plan, "wide.");
+    for (int32_t half = 0; half < 2; half++)
+        sumi_plan_copy_rows(
+            plan, &(sumi_plan_copy_args){.x = rows, .y = wide, .writes_some_columns = true, .y_column = 64 * half});
+    sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm", .x = wide, .eps = 1e-5f});
+    sumi_plan_prefix(plan, "%s", "");
     return rows;
 }
 
@@ -407,6 +415,14 @@ static void break_in_place_kind(fixture* f)
 }
 static void break_guest_in_host(fixture* f) { op_called(f, "upsample")->out = f->grown; }
 
+static sumi_sequence* padded_sequence(fixture* f)
+{
+    return (sumi_sequence*)(void*)(uintptr_t)&op_called(f, "attention")->u.attention.sequences[1];
+}
+static void break_key_spans(fixture* f) { padded_sequence(f)->key_spans = 3; }
+static void break_unused_span(fixture* f) { padded_sequence(f)->query_spans = 1; }
+static void break_padded_window(fixture* f) { op_called(f, "attention")->u.attention.window = 4; }
+static void break_copied_columns(fixture* f) { op_called(f, "wide.copy")->u.copy.y_column = 65; }
 static void break_guidance(fixture* f) { op_of(f, SUMI_OP_GUIDE)->u.guide.rule = SUMI_GUIDANCE_MODEL; }
 static void break_tokens(fixture* f) { op_of(f, SUMI_OP_GUIDE)->u.guide.patch_size = 3; }
 static void break_scales(fixture* f)
@@ -524,6 +540,10 @@ static const struct {
     {"activated rows elsewhere", break_activated_place, {"adapted_rows", "has its output among its inputs"}},
     {"a composite elsewhere", break_composite_output, {"composite", "has its output among its inputs"}},
     {"an op that may not write in place", break_in_place_kind, {"velocity", "writes over what it reads"}},
+    {"a sequence's keys", break_key_spans, {"attention", "each with keys or with queries"}},
+    {"a span without keys and queries", break_unused_span, {"attention", "each with keys or with queries"}},
+    {"padding behind a window", break_padded_window, {"attention", "each with keys or with queries"}},
+    {"columns that are copied", break_copied_columns, {"wide", "has other columns than the op needs"}},
     {"a host over its guest", break_guest_in_host, {"value latent_picture", "writes over what it reads"}},
     {"the rule of guidance", break_guidance, {"guide", "guidance needs a rule"}},
     {"the tokens of guidance", break_tokens, {"guide", "tokens tile the planes"}},

@@ -33,16 +33,10 @@ typedef struct attention_loop {
     int32_t group_ranges; // consecutive work ranges (query blocks) of one head in one loop item
 } attention_loop;
 
-static int32_t sequence_rows(const sumi_sequence* sequence, int32_t span_count)
-{
-    int32_t rows = 0;
-    for (int32_t s = 0; s < span_count; s++) rows += sequence->span[s].count;
-    return rows;
-}
-
 static int64_t row_of(const sumi_sequence* sequence, int32_t index)
 {
-    SUMI_ASSERT(index >= 0 && index < sequence_rows(sequence, sequence->span_count));
+    SUMI_ASSERT(index >= 0
+                && index < sequence->span[0].count + (sequence->span_count > 1 ? sequence->span[1].count : 0));
     return index < sequence->span[0].count ? sequence->span[0].begin + index
                                            : sequence->span[1].begin + index - sequence->span[0].count;
 }
@@ -67,7 +61,7 @@ static head find_head(const attention_loop* loop, const sumi_sequence* sequence,
                   .k = loop->qkv + a->k_column + kv_head * a->dim,
                   .v = loop->qkv + a->v_column + kv_head * a->dim,
                   .index = index,
-                  .key_count = sequence_rows(sequence, sequence->span_count),
+                  .key_count = sumi_sequence_keys(sequence),
                   .block = block_keys(a->dim),
                   .o_stride = sumi_round_up(a->dim, loop->run->kernels->tile_cols)};
 }
@@ -163,7 +157,7 @@ static void end_queries(const head* h, int32_t first, int32_t queries, const par
     const int32_t dim = h->loop->run->op->u.attention.dim;
     for (int32_t i = 0; i < queries; i++) {
         float* to = h->loop->y + row_of(h->sequence, first + i) * h->loop->y_stride + h->index * dim;
-        // Every query sees a key, its own, so l is 0 only if all its scores are -infinity; y becomes 0 / 0, NaN.
+        // Every query sees a key, so l is 0 only if all its scores are -infinity; y becomes 0 / 0, NaN.
         h->loop->run->kernels->scale(to, sums->o + (size_t)i * (size_t)h->o_stride, 1.0f / sums->sum[i], dim);
     }
 }
@@ -257,7 +251,7 @@ static cutting find_cutting(const sumi_cpu_kernels* kernels, const sumi_op* op)
 {
     const sumi_op_attention* a = &op->u.attention;
     const double tile_flops = 4.0 * kernels->tile_rows * block_keys(a->dim) * a->dim;
-    cutting c = {.queries = sequence_rows(&a->sequences[0], 1)};
+    cutting c = {.queries = a->sequences[0].span[0].count};
     c.blocks = sumi_divide_up(c.queries, block_keys(a->dim));
     c.unit_tiles = tile_flops < SUMI_CPU_RANGE_FLOPS ? (int32_t)(SUMI_CPU_RANGE_FLOPS / tile_flops) : 1;
     const int32_t unit_rows = c.unit_tiles * kernels->tile_rows;

@@ -60,10 +60,11 @@ static bool is_attention_for_8bit(const sumi_plan* plan, const sumi_op* op)
         || a->window != 0 || a->scale <= 0.0f)
         return false;
     const sumi_value_info *qkv = sumi_plan_info(plan, op->in[0]), *out = sumi_plan_info(plan, op->out);
-    bool has_first_queries = true;
+    bool is_plain = true; // without padding, and the queries begin at the first token
     for (int32_t i = 0; i < a->sequence_count; i++)
-        has_first_queries = has_first_queries && a->sequences[i].query_first == 0;
-    return has_first_queries && qkv->element == SUMI_ELEMENT_ACTIVATION
+        is_plain = is_plain && a->sequences[i].query_first == 0
+                && sumi_sequence_key_spans(&a->sequences[i]) == a->sequences[i].span_count;
+    return is_plain && qkv->element == SUMI_ELEMENT_ACTIVATION
         && (a->q_column | a->k_column | a->v_column | qkv->cols | out->cols) % 8 == 0;
 }
 

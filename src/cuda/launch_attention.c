@@ -68,25 +68,28 @@ static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
 // The tokens of a sequence as spans of keys. In each span the first `queries` rows are queries. With first_query, the
-// queries are all tokens from that one on, and queries[0] is their number.
+// queries are all tokens from that one on, and queries[0] is their number. With has_padding, the keys are the first
+// keys[0] tokens, and only the sum of the queries is of use.
 typedef struct tokens {
     int32_t span_count, begin[2], keys[2], queries[2], first_query;
+    bool has_padding;
 } tokens;
 
 static tokens tokens_of(const sumi_sequence* sequence)
 {
     const sumi_span* span = sequence->span;
-    tokens t = {1, {span[0].begin, 0}, {span[0].count, 0}, {span[0].count, 0}, 0};
+    tokens t = {1, {span[0].begin, 0}, {span[0].count, 0}, {span[0].count, 0}, 0, false};
     if (sequence->span_count == 2) {
-        int32_t more = sequence->query_spans == 2 ? span[1].count : 0;
+        t.has_padding = sumi_sequence_key_spans(sequence) == 1;
+        int32_t more = sequence->query_spans == 2 ? span[1].count : 0, more_keys = t.has_padding ? 0 : span[1].count;
         // for one image the caption directly follows the image tokens
         if (span[1].begin == span[0].begin + span[0].count) {
-            t.keys[0] += span[1].count;
+            t.keys[0] += more_keys;
             t.queries[0] += more;
         } else {
             t.span_count = 2;
             t.begin[1] = span[1].begin;
-            t.keys[1] = span[1].count;
+            t.keys[1] = more_keys;
             t.queries[1] = more;
         }
     }
@@ -132,8 +135,8 @@ static bool fits_device(const sumi_cuda_run* run, const attention_kernel* kernel
 // What an op needs from a kernel.
 typedef struct requirements {
     bool is_causal, is_aligned, has_one_span; // is_aligned: rows and heads begin at multiples of 16 bytes
-    bool has_later_queries;                   // the queries of a sequence do not begin at its first token
-    int32_t window;                           // 0: no window, or a window that hides no key
+    bool has_other_queries; // the queries of a sequence do not begin at its first token, or some are padding
+    int32_t window;         // 0: no window, or a window that hides no key
 } requirements;
 
 static requirements demands_of(const sumi_cuda_run* run)
@@ -145,7 +148,7 @@ static requirements demands_of(const sumi_cuda_run* run)
         tokens t = tokens_of(&op->u.attention.sequences[i]);
         longest = sumi_max_int(longest, t.keys[0] + t.keys[1]);
         d.has_one_span = d.has_one_span && t.span_count == 1;
-        d.has_later_queries = d.has_later_queries || t.first_query > 0;
+        d.has_other_queries = d.has_other_queries || t.first_query > 0 || t.has_padding;
     }
     d.window = op->u.attention.window < longest ? sumi_max_int(0, op->u.attention.window) : 0;
     int32_t columns = op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column;
@@ -166,7 +169,7 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
         op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
     bool has_tensor_maps = run->device->driver.cuTensorMapEncodeTiled != NULL;
     if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0
-        || (d->is_causal && !d->has_one_span) || d->has_later_queries)
+        || (d->is_causal && !d->has_one_span) || d->has_other_queries)
         return NULL;
     if (dim == 80) { // not for windows, because a tile of 192 rows would hold one window of 64
         return d->is_causal || count_query_rows(op, &s_sm90_d80) > 2 * count_query_rows(op, &s_d80_m1) ? NULL

@@ -211,7 +211,8 @@ static void list_attention(sumi_op_accesses* accesses, const sumi_op* op)
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
         for (int32_t i = 0; i < sequence->span_count; i++) {
             const bool has_queries = i >= sequence->query_first && i < sequence->query_first + sequence->query_spans;
-            for (int32_t k = has_queries ? 0 : 1; k < 3; k++) {
+            const bool has_keys = i < sumi_sequence_key_spans(sequence);
+            for (int32_t k = has_queries ? 0 : 1; k < (has_keys ? 3 : 1); k++) {
                 add_access(accesses, (sumi_op_access){.value = op->in[0],
                                                       .row = sequence->span[i].begin,
                                                       .rows = sequence->span[i].count,

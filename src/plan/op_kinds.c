@@ -56,14 +56,6 @@ static int64_t pixels_of_tile(const sumi_plan* plan, const sumi_op* op)
     return (int64_t)op->u.tile_place.height * op->u.tile_place.width;
 }
 
-static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
-{
-    SUMI_ASSERT(span_count >= 1 && span_count <= sequence->span_count && sequence->span_count <= 2);
-    int64_t rows = 0;
-    for (int32_t i = 0; i < span_count; i++) rows += sequence->span[i].count;
-    return rows;
-}
-
 // Heads times blocks of queries, summed over all sequences.
 static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
 {
@@ -298,11 +290,15 @@ static double attention_flops(const sumi_plan* plan, const sumi_op* op)
     double flops = 0;
     for (int32_t s = 0; s < a->sequence_count; s++) {
         const sumi_sequence* sequence = &a->sequences[s];
-        double queries = (double)sumi_sequence_queries(sequence);
-        double keys = (double)rows_in(sequence, sequence->span_count), share = a->causal ? 0.5 : 1.0;
+        double queries = (double)sumi_sequence_queries(sequence), padding = 0;
+        double keys = (double)sumi_sequence_keys(sequence), share = a->causal ? 0.5 : 1.0;
+        // padding sees all keys
+        for (int32_t i = sumi_sequence_key_spans(sequence); i < sequence->span_count; i++)
+            padding += sequence->span[i].count;
+        queries -= padding;
         // all queries see the first span
         if (a->causal && sequence->query_first > 0) share = 1.0 - 0.5 * queries / keys;
-        flops += 4.0 * queries * keys * a->q_heads * a->dim * share;
+        flops += 4.0 * (queries * share + padding) * keys * a->q_heads * a->dim;
     }
     return flops;
 }

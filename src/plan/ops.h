@@ -100,10 +100,36 @@ typedef struct sumi_span {
 // rows are the ranges [query_first, query_first + query_spans). query_first is 0, or 1 if the first range is also the
 // beginning of other sequences and its queries belong to another one. Sequences of one op may read the same rows if
 // their query_first differ, but have no queries in common.
+// The keys are the first key_spans ranges; 0: all of them. A range after them is padding, which has queries only. It
+// comes after all keys, so it sees all of them, causal or not. A sequence with padding has no window.
 typedef struct sumi_sequence {
     sumi_span span[2];
-    int32_t span_count, query_spans, query_first;
+    int32_t span_count, query_spans, query_first, key_spans;
 } sumi_sequence;
+
+// Number of ranges that hold keys.
+static inline int32_t sumi_sequence_key_spans(const sumi_sequence* sequence)
+{
+    return sequence->key_spans > 0 ? sequence->key_spans : sequence->span_count;
+}
+
+static inline int32_t sumi_sequence_keys(const sumi_sequence* sequence)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < sumi_sequence_key_spans(sequence); i++) count += sequence->span[i].count;
+    return count;
+}
+
+// Whether the numbers of ranges fit together, in an op with this window.
+static inline bool sumi_sequence_is_valid(const sumi_sequence* sequence, int32_t window)
+{
+    const int32_t spans = sequence->span_count, key_spans = sequence->key_spans, first = sequence->query_first;
+    if (spans < 1 || spans > 2 || sequence->query_spans < 1 || first < 0 || sequence->query_spans > spans - first
+        || key_spans < 0 || key_spans > spans)
+        return false;
+    // padding has queries, and each of them sees a key
+    return key_spans == 0 || key_spans == spans || (first + sequence->query_spans == spans && window == 0);
+}
 
 static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
 {

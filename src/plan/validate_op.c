@@ -306,6 +306,18 @@ static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op*
              : sumi_validate_op_breaks(v, op, op->out, "an op that works in place has its output among its inputs");
 }
 
+// ops.h: which ranges of a sequence hold keys and queries.
+static sumi_result check_sequences(const sumi_validator* v, const sumi_op* op)
+{
+    for (int32_t s = 0; op->kind == SUMI_OP_ATTENTION && s < op->u.attention.sequence_count; s++) {
+        if (!sumi_sequence_is_valid(&op->u.attention.sequences[s], op->u.attention.window)) {
+            return sumi_validate_op_breaks(v, op, op->out,
+                                           "a sequence has one or two spans, each with keys or with queries");
+        }
+    }
+    return SUMI_OK;
+}
+
 // ops.h: which parameters of a product and of a norm exclude each other.
 static sumi_result check_sums(const sumi_validator* v, const sumi_op* op)
 {
@@ -420,6 +432,7 @@ sumi_result sumi_validate_op(sumi_validator* v, const sumi_op* op)
     SUMI_TRY(check_weights(v, op));
     SUMI_TRY(check_latent_numbers(v, op));
     SUMI_TRY(check_bands(v, op));
+    SUMI_TRY(check_sequences(v, op));
     SUMI_TRY(check_work_ranges(v, op));
     SUMI_TRY(sumi_op_list_accesses(&v->accesses, op, 0, v->plan->sections[op->section].repeat));
     SUMI_TRY(check_shapes(v, op));

@@ -385,9 +385,8 @@ sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qk
         sumi_plan_mismatch(plan, label, "heads do not fit the qkv matrix");
     for (int32_t s = 0; s < attention->sequence_count && !sumi_plan_has_failed(plan); s++) {
         const sumi_sequence* sequence = &attention->sequences[s];
-        if (sequence->span_count < 1 || sequence->span_count > 2 || sequence->query_spans < 1
-            || sequence->query_first < 0 || sequence->query_spans > sequence->span_count - sequence->query_first) {
-            sumi_plan_mismatch(plan, label, "a sequence has one or two spans");
+        if (!sumi_sequence_is_valid(sequence, attention->window)) {
+            sumi_plan_mismatch(plan, label, "a sequence has one or two spans, each with keys or with queries");
             break;
         }
         for (int32_t i = 0; i < sequence->span_count; i++) {

@@ -2,19 +2,19 @@
 #include "cuda_ops/scene.h"
 
 // Flags of a case, in op_case.a.
-enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16, LATER = 32 };
+enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16, LATER = 32, PADDED = 64 };
 
 // m queries, n heads, k dim; a: flags; b: key heads; c: window; d: rows of the second span
 static void build_attention(scene* s, const op_case* c)
 {
     int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m, rows = m + 3;
-    sumi_sequence list[3] = {{{{2, m}, {0, 0}}, 1, 1, 0}};
+    sumi_sequence list[3] = {{{{2, m}, {0, 0}}, 1, 1, 0, 0}};
     int count = 1;
-    sumi_span read[3] = {{2, m}};
+    sumi_span read[4] = {{2, m}};
     int read_count = 1;
     if (c->a & (TWO_SPANS | FIRST_SPAN)) { // image rows, rows that nothing reads, caption rows
         rows = m + c->d + 7;
-        list[0] = (sumi_sequence){{{3, m}, {m + 5, c->d}}, 2, c->a & FIRST_SPAN ? 1 : 2, 0};
+        list[0] = (sumi_sequence){{{3, m}, {m + 5, c->d}}, 2, c->a & FIRST_SPAN ? 1 : 2, 0, 0};
         read[0] = (sumi_span){3, m};
         if (!(c->a & FIRST_SPAN)) read[read_count++] = (sumi_span){m + 5, c->d};
     }
@@ -23,7 +23,7 @@ static void build_attention(scene* s, const op_case* c)
         rows = tail + 3 * c->d + 3;
         count = read_count = 3;
         for (int i = 0; i < 3; i++) {
-            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2, 0};
+            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2, 0, 0};
             read[i] = (sumi_span){i * m, m};
             tail += c->d + i;
         }
@@ -32,8 +32,19 @@ static void build_attention(scene* s, const op_case* c)
         rows = m + 2 * c->d + 5;
         count = 3;
         read[0] = (sumi_span){2, m + 2 * c->d};
-        list[1] = (sumi_sequence){{{2, m - 1}, {m + 2, c->d}}, 2, 1, 1};
-        list[2] = (sumi_sequence){{{2, m - 1}, {m + 2 + c->d, c->d}}, 2, 1, 1};
+        list[1] = (sumi_sequence){{{2, m - 1}, {m + 2, c->d}}, 2, 1, 1, 0};
+        list[2] = (sumi_sequence){{{2, m - 1}, {m + 2 + c->d, c->d}}, 2, 1, 1, 0};
+    }
+    if (c->a & PADDED) { // two texts with padding next to them, and padding of the first one by itself
+        rows = 2 * m + 3 * c->d + 9;
+        count = read_count = 3;
+        list[0] = (sumi_sequence){{{2, m}, {m + 2, c->d}}, 2, 2, 0, 1};
+        list[1] = (sumi_sequence){{{m + c->d + 3, m - 1}, {2 * m + c->d + 5, c->d}}, 2, 2, 0, 1};
+        list[2] = (sumi_sequence){{{2, m}, {2 * m + 2 * c->d + 6, c->d}}, 2, 1, 1, 1};
+        read[0] = (sumi_span){2, m + c->d};
+        read[1] = (sumi_span){m + c->d + 3, m - 1};
+        read[2] = (sumi_span){2 * m + c->d + 5, c->d};
+        read[read_count++] = (sumi_span){2 * m + 2 * c->d + 6, c->d};
     }
     sumi_value qkv = activations_of(s, rows, (q + 2 * kv) * dim, c->a & SHARP ? 2.5f : 1.0f, 0.0f);
     sumi_attention attention = {q, kv, dim, 1.0f / sqrtf((float)dim), (c->a & CAUSAL) != 0, c->c, list, count};
@@ -47,13 +58,13 @@ static void build_attention_8bit(scene* s, const op_case* c)
     s->plan.weight_options.attention = SUMI_ATTENTION_8BIT;
     const int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m,
               rows = (c->a & THREE ? 3 : 1) * m + (c->a & THREE ? 3 : 1) * c->d + (c->a & THREE ? 3 : 0);
-    sumi_sequence list[3] = {{{{0, m}, {m, c->d}}, c->d > 0 ? 2 : 1, c->d > 0 && !(c->a & FIRST_SPAN) ? 2 : 1, 0}};
+    sumi_sequence list[3] = {{{{0, m}, {m, c->d}}, c->d > 0 ? 2 : 1, c->d > 0 && !(c->a & FIRST_SPAN) ? 2 : 1, 0, 0}};
     sumi_span read[3] = {{0, c->a & FIRST_SPAN ? m : rows}};
     int count = 1;
     if (c->a & THREE) { // a batch: images, then captions of different lengths
         count = 3;
         for (int i = 0, tail = 3 * m; i < 3; tail += c->d + i, i++) {
-            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2, 0};
+            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2, 0, 0};
             read[i] = (sumi_span){i * m, m};
         }
     }
@@ -97,7 +108,7 @@ static void build_windows(scene* s, const op_case* c)
     sumi_sequence list[128];
     int count = 0;
     for (int begin = 0; begin < c->m && count < 128; begin += c->c, count++)
-        list[count] = (sumi_sequence){{{begin, c->m - begin < c->c ? c->m - begin : c->c}, {0, 0}}, 1, 1, 0};
+        list[count] = (sumi_sequence){{{begin, c->m - begin < c->c ? c->m - begin : c->c}, {0, 0}}, 1, 1, 0, 0};
     sumi_value qkv = activations(s, c->m, 3 * c->n * c->k);
     sumi_attention attention = {.q_heads = c->n,
                                 .kv_heads = c->n,
@@ -184,6 +195,24 @@ static const op_case s_attention[] = {
     {"attention, a shared beginning, 3 heads of 64", build_attention, 129, 3, 64, CAUSAL | LATER, .d = 65,
      .bound = CHAINED},
     {"attention, a shared beginning, 2 heads of 96", build_attention, 90, 2, 96, CAUSAL | LATER, .d = 33,
+     .bound = CHAINED},
+    {"attention, padded texts, 2 of 1 heads of 16", build_attention, 12, 2, 16, CAUSAL | PADDED, 1, .d = 100,
+     .bound = CHAINED},
+    {"attention, padded texts, 3 heads of 33", build_attention, 70, 3, 33, CAUSAL | PADDED, .d = 9, .bound = CHAINED},
+    {"attention, padded texts, 3 heads of 64, sharp", build_attention, 65, 3, 64, CAUSAL | PADDED | SHARP, .d = 70,
+     .bound = CHAINED},
+    {"attention, padded texts, 2 heads of 96", build_attention, 40, 2, 96, CAUSAL | PADDED, .d = 33, .bound = CHAINED},
+    {"attention, padded texts, 4 of 2 heads of 256", build_attention, 40, 4, 256, CAUSAL | PADDED, 2, .d = 33,
+     .bound = CHAINED},
+    {"attention, padded texts, not causal, 2 heads of 80", build_attention, 70, 2, 80, PADDED, .d = 130,
+     .bound = CHAINED},
+    {"attention, padded texts, not causal, one head of 384", build_attention, 70, 1, 384, PADDED, .d = 65,
+     .bound = CHAINED},
+    {"attention, padded texts, not causal, 2 heads of 128", build_attention, 130, 2, 128, PADDED, .d = 65,
+     .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 20 of 512", build_attention, 20, 32, 128, CAUSAL | PADDED, 8, .d = 492,
+     .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 1200 of 1300", build_attention, 1200, 32, 128, CAUSAL | PADDED, 8, .d = 100,
      .bound = CHAINED},
     {"8-bit attention 1 query, 2 heads", build_attention_8bit, 1, 2, 128, .bound = ATTENTION_8BIT},
     {"8-bit attention 70 queries, 2 heads", build_attention_8bit, 70, 2, 128, .bound = ATTENTION_8BIT},
