@@ -240,6 +240,8 @@ static void read_language_config(sumi_language_model* model, sumi_binder* b, con
     if (b->result == SUMI_OK) b->result = read_keys(c, config, "", b->error);
     read_language_metadata(b->component, c);
     check_scaling(b, c, metadata_text(b->component, "rope.scaling.type") != NULL ? b->component->path : config->path);
+    for (int32_t i = 0; i < c->kind_count && settings->full_every == 0; i++)
+        c->slides = c->slides || strcmp(c->kinds[i], "sliding_attention") == 0;
     // a bias that the settings do not have, or windows although the settings have none
     if (b->result == SUMI_OK && ((c->has_bias && !settings->has_qkv_bias) || c->slides)) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
@@ -321,6 +323,18 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
     // if there are fewer layers than the config says, binding reports the missing tensor by its name
     if (c->layers > 0 && stored_layers > c->layers)
         sumi_bind_check(b, config_path, "num_hidden_layers", c->layers, stored_layers);
+    const int32_t tap_count = model->settings->tap_count;
+    if (tap_count > 0) {
+        const int32_t last_tap = model->settings->taps[tap_count - 1];
+        if (layers < last_tap) {
+            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                           "%s: the text encoder has %d layers, and the model reads its features after layer %d; take "
+                           "the one that was released with the model",
+                           b->component->path, (int)layers, (int)last_tap);
+            return;
+        }
+        layers = last_tap; // the others may be missing
+    }
     if (layers < 1 + unused || layers > SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the text encoder has %d layers; between %d and %d are supported",
                        b->component->path, (int)layers, (int)(1 + unused),
@@ -344,6 +358,9 @@ static sumi_result bind_language_model(void* memory, const void* settings, sumi_
 {
     sumi_language_model* model = memory;
     model->settings = settings;
+    SUMI_ASSERT(model->settings->tap_count <= SUMI_LANGUAGE_MODEL_MAX_TAPS);
+    SUMI_ASSERT(model->settings->tap_count == 0
+                || (model->settings->unused_layers == 0 && !model->settings->norms_features));
     b->alias = language_alias;
     b->alias_context = settings;
     config_values c;
@@ -371,16 +388,20 @@ static sumi_result bind_language_model(void* memory, const void* settings, sumi_
 static sumi_text_encoder_properties language_properties(const void* memory)
 {
     const sumi_language_model* model = memory;
-    return (sumi_text_encoder_properties){.width = model->width,
+    const int32_t tap_count = model->settings->tap_count;
+    return (sumi_text_encoder_properties){.width = (tap_count > 0 ? tap_count : 1) * model->width,
+                                          .row_width = model->width,
                                           .vocabulary = model->vocabulary,
                                           .takes_pictures = model->settings->takes_pictures,
+                                          // a window could hide all tokens from padding far after them
+                                          .takes_padding = model->settings->full_every == 0,
                                           .shares_beginning = true};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// Writes the positions of one prompt's tokens, `axes` numbers each, as Qwen2.5-VL counts them. The position of a text
-// token is one more than the position before it, on all axes. The tokens of a picture have the same frame, and their
+// Writes the positions of one prompt's rows, `axes` numbers each, as Qwen2.5-VL counts them. The position of a text
+// token, and of padding, is one more than the position before it, on all axes. The tokens of a picture have the same frame, and their
 // row and column counted from there; the text after it continues after the longer side.
 static void fill_positions(int32_t* positions, int32_t axes, sumi_span rows, const sumi_text_batch* batch)
 {
@@ -410,11 +431,19 @@ static void fill_positions(int32_t* positions, int32_t axes, sumi_span rows, con
     }
 }
 
+// Rows of a prompt, padding included.
+static int32_t all_rows(const sumi_text_batch* batch, int32_t prompt)
+{
+    const int32_t count = batch->counts[prompt], padded = batch->padded_rows;
+    SUMI_ASSERT(padded == 0 || (batch->shared == 0 && count <= padded));
+    return padded > 0 ? padded : count;
+}
+
 // Rows of the batch that belong to this prompt alone; for the first prompt all of its rows.
 static int32_t unshared_rows(const sumi_text_batch* batch, int32_t prompt)
 {
     SUMI_ASSERT(prompt == 0 || batch->counts[prompt] > batch->shared);
-    return batch->counts[prompt] - (prompt > 0 ? batch->shared : 0);
+    return all_rows(batch, prompt) - (prompt > 0 ? batch->shared : 0);
 }
 
 static sumi_value write_positions(const sumi_language_model* model, sumi_plan* plan, const sumi_text_batch* batch,
@@ -431,7 +460,7 @@ static sumi_value write_positions(const sumi_language_model* model, sumi_plan* p
     for (int32_t p = 0, row = 0; p < batch->prompt_count; row += unshared_rows(batch, p++)) {
         const bool shares = p > 0 && batch->shared > 0;
         int32_t* prompt_positions = positions + (int64_t)row * axes;
-        fill_positions(prompt_positions, axes, (sumi_span){shares ? 0 : row, batch->counts[p]}, batch);
+        fill_positions(prompt_positions, axes, (sumi_span){shares ? 0 : row, all_rows(batch, p)}, batch);
         if (shares)
             memmove(prompt_positions, prompt_positions + (int64_t)batch->shared * axes,
                     (size_t)unshared_rows(batch, p) * (size_t)axes * sizeof *prompt_positions);
@@ -533,6 +562,23 @@ static float embedding_factor(int32_t width)
     return factor;
 }
 
+// The sequence of a prompt whose own rows begin at `row`.
+static sumi_sequence sequence_of(const sumi_text_batch* batch, int32_t prompt, int32_t row)
+{
+    const int32_t count = batch->counts[prompt], padding = all_rows(batch, prompt) - count;
+    if (prompt > 0 && batch->shared > 0) {
+        return (sumi_sequence){.span = {{0, batch->shared}, {row, count - batch->shared}},
+                               .span_count = 2,
+                               .query_spans = 1,
+                               .query_first = 1};
+    }
+    if (padding > 0) {
+        return (sumi_sequence){
+            .span = {{row, count}, {row + count, padding}}, .span_count = 2, .query_spans = 2, .key_spans = 1};
+    }
+    return (sumi_sequence){.span = {{row, count}}, .span_count = 1, .query_spans = 1};
+}
+
 static sumi_value write_language_text(const void* memory, sumi_plan* plan, const sumi_text_batch* batch)
 {
     const sumi_language_model* model = memory;
@@ -547,13 +593,8 @@ static sumi_value write_language_text(const void* memory, sumi_plan* plan, const
         sumi_out_of_memory(&plan->error, (size_t)batch->prompt_count * sizeof *sequences, "attention sequences");
         return SUMI_NO_VALUE;
     }
-    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += unshared_rows(batch, p++)) {
-        const sumi_span unshared = {row, unshared_rows(batch, p)}, shared = {0, batch->shared};
-        sequences[p] =
-            p > 0 && batch->shared > 0
-                ? (sumi_sequence){.span = {shared, unshared}, .span_count = 2, .query_spans = 1, .query_first = 1}
-                : (sumi_sequence){.span = {unshared}, .span_count = 1, .query_spans = 1};
-    }
+    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += unshared_rows(batch, p++))
+        sequences[p] = sequence_of(batch, p, row);
     sumi_attention attention = {.q_heads = model->q_heads,
                                 .kv_heads = model->kv_heads,
                                 .dim = model->head_dim,
@@ -581,13 +622,22 @@ static sumi_value write_language_text(const void* memory, sumi_plan* plan, const
                                                          .y_row = picture->row,
                                                          .rows = picture->grid_height * picture->grid_width});
     }
-    for (int32_t layer = 0; layer < model->layer_count; layer++) {
+    const int32_t tap_count = model->settings->tap_count, *taps = model->settings->taps;
+    sumi_value features = SUMI_NO_VALUE; // of one tap: h itself
+    if (tap_count > 1)
+        features = sumi_plan_value(plan, "features", SUMI_ELEMENT_ACTIVATION, rows, tap_count * model->width);
+    for (int32_t layer = 0, tap = 0; layer < model->layer_count; layer++) {
         const sumi_language_layer* w = &model->layers[layer];
         sumi_plan_prefix(plan, "text.layers.%d.", (int)layer);
         attention.window = w->has_window ? model->window : 0;
         write_language_layer(model, plan, w, h, &attention, batch->shared, ropes[w->has_window]);
+        if (tap_count <= 1 || taps[tap] != layer + 1) continue;
+        sumi_plan_copy_rows(plan,
+                            &(sumi_plan_copy_args){
+                                .x = h, .y = features, .writes_some_columns = true, .y_column = tap++ * model->width});
     }
     sumi_plan_prefix(plan, "text.");
+    if (tap_count > 1) h = features;
     if (model->settings->norms_features) {
         h = sumi_plan_norm(
             plan, &(sumi_plan_norm_args){.label = "norm", .x = h, .weight = &model->final_norm, .eps = model->eps});

@@ -11,7 +11,9 @@
 //     h = h + norm(o Wo)                              this norm: Gemma 3
 //     m = norm(h)
 //     h = h + norm((act(m Wgate) * (m Wup)) Wdown)    this norm: Gemma 3
-//   features = h, or norm(h)
+//   features = h, or norm(h), or h after several layers side by side
+//
+// Padding after a text has rows too: a row of padding sees the text's tokens, and no other row sees it.
 //
 // Yang et al. 2025 (Qwen3); Bai et al. 2025 (Qwen2.5-VL); Gemma Team 2025 (Gemma 3). Reference: transformers'
 // modeling_qwen3, modeling_qwen2_5_vl, modeling_gemma3.
@@ -20,11 +22,16 @@
 #include "models/network_modules.h"
 
 #define SUMI_LANGUAGE_MODEL_MAX_LAYERS 128
+#define SUMI_LANGUAGE_MODEL_MAX_TAPS 8
 
 typedef struct sumi_language_model_settings {
     const char* name;      // "Qwen3", for messages
     int32_t unused_layers; // how many of the last layers are not run: 1 for hidden_states[-2] of transformers
     bool norms_features;   // the final norm is applied
+    // Features are h after taps[0], taps[1], .. layers (1: after the first one), in the columns of one value, without
+    // the final norm. The numbers rise. Layers after the last one are neither bound nor run; unused_layers is 0.
+    // tap_count 0: features are h after the last layer that is run.
+    int32_t tap_count, taps[SUMI_LANGUAGE_MODEL_MAX_TAPS];
     bool has_qkv_bias, has_qk_norm;
     bool norms_branches; // the outputs of attention and MLP are normed before they are added
     bool adds_one;       // norm weights are stored without the 1 that is added to them, except in llama.cpp's files

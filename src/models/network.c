@@ -418,11 +418,11 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
     }
     SUMI_ASSERT(properties.pools == network->info.is_pooled[e]); // the recipe's value
     if (network->vision != NULL && properties.takes_pictures
-        && recipe->vision->properties(network->vision).width != properties.width) {
+        && recipe->vision->properties(network->vision).width != properties.row_width) {
         return sumi_fail(
             error, SUMI_TENSOR_MISMATCH,
             "%s: the text encoder takes rows of %d values, the vision tower makes %d; they do not belong together",
-            component->path, (int)properties.width, (int)recipe->vision->properties(network->vision).width);
+            component->path, (int)properties.row_width, (int)recipe->vision->properties(network->vision).width);
     }
     return SUMI_OK;
 }

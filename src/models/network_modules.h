@@ -27,7 +27,7 @@
 typedef struct sumi_text_picture {
     int32_t row;
     int32_t grid_height, grid_width;
-    sumi_value value; // [.., width of the encoder]
+    sumi_value value; // [.., row_width of the encoder]
     int32_t value_row;
 } sumi_text_picture;
 
@@ -35,6 +35,10 @@ typedef struct sumi_text_batch {
     sumi_value ids; // [rows, 1]: the prompts one after another, all but the first without their first `shared` tokens
     const int32_t* counts; // tokens of each prompt; each prompt is a separate sequence, from position 0 on
     int32_t prompt_count;
+    // Rows of each prompt: the ids of its tokens are followed by ids of padding up to this number. Padding has
+    // features too: it sees the tokens of its prompt and no other padding, and nothing sees it. 0: no prompt has
+    // padding. Not with `shared`, and only if properties.takes_padding.
+    int32_t padded_rows;
     // Number of tokens, pictures included, with which all prompts begin; less than the length of any prompt. 0 if not
     // properties.shares_beginning.
     int32_t shared;
@@ -44,9 +48,11 @@ typedef struct sumi_text_batch {
 
 typedef struct sumi_text_encoder_properties {
     int32_t width;      // of the features
+    int32_t row_width;  // of the encoder's own rows, which rows of pictures may replace
     int32_t vocabulary; // ids are below this
     bool pools;         // one row of features per prompt instead of one per token
     bool takes_pictures;
+    bool takes_padding;
     bool shares_beginning; // the features of a token depend only on the tokens before it (sumi_text_batch.shared)
 } sumi_text_encoder_properties;
 
@@ -54,7 +60,7 @@ typedef struct sumi_text_encoder_module {
     size_t model_bytes;
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
     sumi_text_encoder_properties (*properties)(const void* model);
-    // Returns [sum of counts, width], or [prompt_count, width] if the encoder pools.
+    // Returns [rows of ids, width], or [prompt_count, width] if the encoder pools.
     sumi_value (*write)(const void* model, sumi_plan* plan, const sumi_text_batch* batch);
 } sumi_text_encoder_module;
 
