@@ -1097,8 +1097,8 @@ SUMI_API sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_d
 // sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt);
 
-// The output of one text encoder for a prompt: one row of features per token, or a single row if the encoder returns
-// one pooled vector for the whole text.
+// The output of one text encoder for a prompt: one row of features per token, with padding in some families, or a
+// single row if the encoder returns one pooled vector for the whole text.
 typedef struct sumi_prompt_encoder {
     int32_t token_count;   // rows of features that the model reads; 1 for a pooled vector
     int32_t width;         // values in a row

@@ -3,6 +3,7 @@
 #include "jobs/engine_state.h"
 #include "jobs/objects.h"
 #include "jobs/prompt.h"
+#include "models/network_state.h"
 #include "text_adapter.h"
 
 #define SAVED_PATH "tests/golden/z-image/prompts/red_fox_0_1.safetensors" // "a red fox", by version 0.1.0
@@ -237,6 +238,104 @@ TEST(prompts_use_the_memory_of_released_ones)
     CHECK_NUMBER(s_host.count, count + 1);
     sumi_prompt_release(large);
     sumi_prompt_release(kept);
+    close_engine(engine);
+}
+
+// ---- Padding --------------------------------------------------------------------------------------------------------
+
+#define PADDED 48
+
+// Makes a family of the model whose texts are padded. Plans are cached by the model, so before its first job.
+static void pad_texts(sumi_model* model)
+{
+    static sumi_recipe s_recipe;
+    sumi_network* network = model->network;
+    s_recipe = *network->recipe;
+    s_recipe.encoders[0].prompt.max_tokens = s_recipe.encoders[0].prompt.padded_tokens = PADDED;
+    s_recipe.encoders[0].prompt.pad_token = "<|endoftext|>";
+    network->recipe = &s_recipe;
+    network->encoders[0].pad_id = sumi_tokenizer_id(network->encoders[0].tokenizer, "<|endoftext|>");
+    network->info.max_prompt_tokens = PADDED;
+    model->info = network->info;
+    CHECK(network->encoders[0].pad_id >= 0);
+}
+
+static const char* const s_padded_texts[] = {"a red fox", "a blue owl in the snow, in the morning", ""};
+
+TEST(padded_texts_have_features_for_all_rows)
+{
+    float* plain[3]; // features without padding
+    int32_t counts[3];
+    OPEN(unpadded, plain_model);
+    for (int i = 0; i < 3; i++) {
+        sumi_prompt* prompt = encode_prompt(unpadded, plain_model, s_padded_texts[i]);
+        const sumi_prompt_encoder tokens = sumi_prompt_get_info(prompt).encoders[0];
+        const size_t bytes = (size_t)tokens.token_count * (size_t)tokens.width * sizeof(float);
+        counts[i] = tokens.token_count;
+        plain[i] = malloc(bytes);
+        memcpy(plain[i], tokens.features, bytes);
+        sumi_prompt_release(prompt);
+    }
+    close_engine(unpadded);
+    OPEN(engine, model);
+    pad_texts(model);
+    for (int i = 0; i < 3; i++) {
+        sumi_prompt *prompt = encode_prompt(engine, model, s_padded_texts[i]), *loaded = NULL;
+        const sumi_prompt_encoder all = sumi_prompt_get_info(prompt).encoders[0];
+        CHECK_NUMBER(all.token_count, PADDED);
+        CHECK(counts[i] >= 8 && counts[i] < PADDED - 2);
+        // those of the tokens are the same, those of padding are not zero and differ by their positions
+        const size_t width = (size_t)all.width, row = width * sizeof(float);
+        const float* padding = all.features + (size_t)counts[i] * width;
+        CHECK(memcmp(all.features, plain[i], (size_t)counts[i] * row) == 0);
+        CHECK(relative_error(padding, padding + width, width) > 1e-3 && padding[0] != 0.0f);
+        // a saved one has all rows
+        const size_t bytes = sumi_prompt_save(prompt, NULL, 0);
+        unsigned char* saved = malloc(bytes);
+        CHECK_NUMBER(sumi_prompt_save(prompt, saved, bytes), bytes);
+        CHECK(bytes > PADDED * row);
+        CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+        CHECK_NUMBER(sumi_prompt_get_info(loaded).encoders[0].token_count, PADDED);
+        const sumi_image_item given = {.prompt = loaded, .seed = 3, .negative_text = "ugly"},
+                              text = {.text = s_padded_texts[i], .seed = 3, .negative_text = "ugly"};
+        sumi_image_desc desc = small_image(model, &given);
+        desc.guidance.scale = 3.0f;
+        const uint64_t of_prompt = draw_hash(engine, &desc);
+        desc.items = &text;
+        CHECK(of_prompt != 0 && draw_hash(engine, &desc) == of_prompt);
+        free(saved), free(plain[i]);
+        sumi_prompt_release(loaded), sumi_prompt_release(prompt);
+    }
+    // what is too long is cut off as without padding
+    int32_t rows = 0;
+    char* text = long_text(400);
+    CHECK(cut_tokens(engine, model, text, &rows) > 100);
+    CHECK_NUMBER(rows, PADDED);
+    free(text);
+    close_engine(engine);
+}
+
+TEST(padded_texts_of_a_batch_give_the_images_of_single_ones)
+{
+    OPEN(engine, model);
+    pad_texts(model);
+    sumi_image_item items[3];
+    for (int i = 0; i < 3; i++)
+        items[i] = (sumi_image_item){.text = s_padded_texts[i], .seed = 5, .negative_text = s_padded_texts[2 - i]};
+    sumi_image_desc desc = small_image(model, items);
+    sumi_image images[3], one;
+    desc.guidance.scale = 3.0f;
+    desc.item_count = 3;
+    CHECK_NUMBER(draw(engine, &desc, images), SUMI_OK);
+    desc.item_count = 1;
+    for (int i = 0; i < 3; i++) {
+        desc.items = &items[i];
+        CHECK_NUMBER(draw(engine, &desc, &one), SUMI_OK);
+        CHECK(hash_image(&one) == hash_image(&images[i]) && hash_image(&one) != 0);
+        CHECK(i == 0 || hash_image(&images[i]) != hash_image(&images[0]));
+        sumi_images_release(engine, &one, 1);
+    }
+    sumi_images_release(engine, images, 3);
     close_engine(engine);
 }
 
@@ -490,6 +589,8 @@ int main(int argc, char** argv)
     RUN(every_text_encoder_is_told_saved_and_loaded);
     RUN(texts_that_are_too_long_are_reported);
     RUN(prompts_use_the_memory_of_released_ones);
+    RUN(padded_texts_have_features_for_all_rows);
+    RUN(padded_texts_of_a_batch_give_the_images_of_single_ones);
     RUN(adapters_change_the_features_of_prompts_by_their_text_scale);
     RUN(image_jobs_encode_their_texts_with_their_adapters);
     RUN(an_encoded_prompt_without_the_jobs_adapters_is_reported);

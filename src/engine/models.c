@@ -108,8 +108,10 @@ static sumi_result write_upload_plan(sumi_engine* engine, sumi_model* model, sum
     const int32_t side = is_native_size ? sumi_native_side(model) : 4 * info->size_multiple;
     SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
     sumi_pipeline_prompt prompt = {.has_features = !info->has_text_encoder};
-    for (int32_t e = 0; e < info->text_encoder_count; e++)
-        prompt.token_count[e] = prompt.has_features ? 1 : info->min_prompt_tokens[e];
+    for (int32_t e = 0; e < info->text_encoder_count; e++) {
+        const int32_t tokens = info->min_prompt_tokens[e];
+        prompt.token_count[e] = prompt.has_features ? sumi_network_feature_rows(model->network, e, tokens) : tokens;
+    }
     const sumi_pipeline_item item = {0, -1};
     const sumi_plan_request request = {.model = model,
                                        .pipeline = {.goal = SUMI_GOAL_IMAGES,

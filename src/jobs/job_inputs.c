@@ -94,7 +94,7 @@ static void write_ids_and_steps(sumi_engine* engine, sumi_job_slot* slot)
             if (prompt->text == NULL || ids.value.id == 0) continue;
             // The prompt's first tokens are missing here if they are equal to those of the first prompt: the plan
             // computes shared tokens once (shared_tokens in job_request.c).
-            const int32_t skipped = prompt->token_count[e] - ids.count;
+            const int32_t skipped = sumi_network_id_rows(slot->model->network, e, prompt->token_count[e]) - ids.count;
             const int32_t* from = sumi_plan_job_ids(&planning, progress->plan_prompts[p], e) + skipped;
             write_value(engine, job,
                         &(sumi_value_part){.value = ids.value,

@@ -485,6 +485,9 @@ static sumi_result open_text_encoder(sumi_network* network, int32_t e, sumi_erro
                              &network->encoders[e].model, &binder, &config, error));
     SUMI_TRY(encoder->module->bind(network->encoders[e].model, encoder->settings, &binder, &config));
     SUMI_TRY(check_widths(network, e, component, error));
+    SUMI_ASSERT(encoder->prompt.padded_tokens == 0
+                || (encoder->prompt.padded_tokens <= encoder->prompt.max_tokens
+                    && encoder->module->properties(network->encoders[e].model).takes_padding));
     return sumi_tokenizer_open_begin(network->heap, tokenizer, error, &network->encoders[e].tokenizer);
 }
 
@@ -515,7 +518,7 @@ static sumi_result check_template(const sumi_tokenizer* tokenizer, const char* t
 static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_done, float* out_progress,
                                   sumi_error* error)
 {
-    const sumi_network_encoder* encoder = &network->encoders[e];
+    sumi_network_encoder* encoder = &network->encoders[e];
     *out_done = true;
     if (encoder->tokenizer == NULL) return SUMI_OK;
     SUMI_TRY(sumi_tokenizer_step(encoder->tokenizer, ITEMS_PER_STEP, out_done, out_progress, error));
@@ -540,6 +543,16 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
     const char* const texts[] = {recipe->prompt.before, recipe->prompt.picture, recipe->prompt.after};
     for (size_t i = 0; i < sizeof texts / sizeof *texts && *out_done; i++)
         SUMI_TRY(check_template(encoder->tokenizer, texts[i], network->checkpoint.tokenizers[e].path, error));
+    if (*out_done && recipe->prompt.padded_tokens > 0) {
+        encoder->pad_id = sumi_tokenizer_id(encoder->tokenizer, recipe->prompt.pad_token);
+        if (encoder->pad_id < 0) {
+            return sumi_fail(error, SUMI_FILE_MALFORMED,
+                             "%s: this tokenizer does not have the token %s, with which texts are filled up to %d "
+                             "tokens; take the tokenizer that was released with the model",
+                             network->checkpoint.tokenizers[e].path, recipe->prompt.pad_token,
+                             (int)recipe->prompt.padded_tokens);
+        }
+    }
     return SUMI_OK;
 }
 
@@ -695,12 +708,20 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
     return SUMI_OK;
 }
 
+int32_t sumi_network_id_rows(const sumi_network* network, int32_t encoder, int32_t token_count)
+{
+    SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
+    const int32_t padded_tokens = network->recipe->encoders[encoder].prompt.padded_tokens;
+    return token_count < padded_tokens ? padded_tokens : token_count;
+}
+
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count)
 {
     const sumi_recipe_encoder* recipe_encoder = &network->recipe->encoders[encoder];
     SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
     if (network->info.is_pooled[encoder]) return 1;
-    const int32_t rows = token_count - recipe_encoder->prompt.dropped_feature_rows,
+    const int32_t rows =
+                      sumi_network_id_rows(network, encoder, token_count) - recipe_encoder->prompt.dropped_feature_rows,
                   max_rows = recipe_encoder->prompt.max_feature_rows;
     return rows < 1 ? 0 : max_rows > 0 && rows > max_rows ? max_rows : rows;
 }

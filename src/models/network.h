@@ -95,7 +95,10 @@ typedef struct sumi_reference_sizes {
 sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_picture_size picture,
                                          sumi_reference_sizes* out_sizes, sumi_error* error);
 
-// How many rows of features a text encoder passes on for this many ids.
+// How many ids a text encoder reads for a prompt of this many tokens: one for each token, and those of padding.
+int32_t sumi_network_id_rows(const sumi_network* network, int32_t encoder, int32_t token_count);
+
+// How many rows of features a text encoder passes on for a prompt of this many tokens, padding not counted in.
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count);
 
 // The time input of the network for a noise level; it goes into the `times` table of a plan.

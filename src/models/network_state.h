@@ -8,6 +8,7 @@
 typedef struct sumi_network_encoder {
     void* model; // of the recipe's module; NULL: not open
     sumi_tokenizer* tokenizer;
+    int32_t pad_id; // of the template's pad_token
 } sumi_network_encoder;
 
 struct sumi_network {

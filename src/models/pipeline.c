@@ -33,8 +33,9 @@ void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_b
 
 // ---- Checks ---------------------------------------------------------------------------------------------------------
 
-static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
+static sumi_result check_prompts(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
 {
+    const sumi_network_info* info = &network->info;
     if (r->goal == SUMI_GOAL_ENCODE) return SUMI_OK;
     if (r->prompt_count < 1 || r->prompt_count > SUMI_MAX_PROMPTS) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a job takes 1 to %d distinct prompts, not %d", SUMI_MAX_PROMPTS,
@@ -45,7 +46,10 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
             const bool has_features = r->prompts[p].has_features;
             const int32_t count = r->prompts[p].token_count[e],
                           min_count = has_features ? 1 : info->min_prompt_tokens[e],
-                          max_count = has_features && info->is_pooled[e] ? 1 : MAX_FEATURE_ROWS;
+                          padded_tokens = network->recipe->encoders[e].prompt.padded_tokens,
+                          max_count = has_features && info->is_pooled[e] ? 1
+                                    : has_features || padded_tokens == 0 ? MAX_FEATURE_ROWS
+                                                                         : padded_tokens;
             if (count < min_count || count > max_count) {
                 return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; %d to %d are possible", (int)p,
                                  (int)count, (int)min_count, (int)max_count);
@@ -137,6 +141,7 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     int32_t shared = recipe->prompt.dropped_feature_rows, prompts = 0;
     int64_t rows = 0;
     if (!recipe->module->properties(network->encoders[encoder].model).shares_beginning) return 0;
+    if (recipe->prompt.padded_tokens > 0) { return 0; }                        // sumi_text_batch
     if (request->reference_count > 0 && network->vision == NULL) { return 0; } // refused in any case
     const sumi_pipeline_prompt* first = NULL;
     for (int32_t p = 0; p < request->prompt_count; p++) {
@@ -320,7 +325,7 @@ static void write_text(writer* w)
                 skipped[p] = encoded > 0 ? r->shared_tokens[e] : 0;
                 w->features[p].row[e] -= skipped[p];
                 counts[encoded++] = count;
-                rows += count - skipped[p];
+                rows += sumi_network_id_rows(w->network, e, count) - skipped[p];
             }
         }
         if (encoded == 0) continue;
@@ -331,13 +336,14 @@ static void write_text(writer* w)
             &(sumi_text_batch){.ids = ids,
                                .counts = counts,
                                .prompt_count = encoded,
+                               .padded_rows = w->network->recipe->encoders[e].prompt.padded_tokens,
                                .shared = encoded > 1 ? r->shared_tokens[e] : 0,
                                .pictures = w->pictures,
                                .picture_count = e == 0 ? list_pictures(w, first_id) : 0});
         if (r->goal == SUMI_GOAL_PROMPTS) make_bound(w->plan, features);
         for (int32_t p = 0; p < r->prompt_count; p++) {
             if (!r->prompts[p].has_features) {
-                const int32_t id_count = r->prompts[p].token_count[e] - skipped[p];
+                const int32_t id_count = sumi_network_id_rows(w->network, e, r->prompts[p].token_count[e]) - skipped[p];
                 w->features[p].value[e] = features;
                 w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], id_count};
                 // some of its features are rows of the first prompt
@@ -661,7 +667,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     SUMI_ASSERT(request->adapter_count == 0 || request->adapters != NULL || request->text_adapters != NULL);
     const sumi_network_info* info = sumi_network_get_info(network);
     memset(out_pipeline, 0, sizeof *out_pipeline);
-    SUMI_TRY(check_prompts(info, request, error));
+    SUMI_TRY(check_prompts(network, request, error));
     if (request->goal != SUMI_GOAL_PROMPTS) {
         SUMI_TRY(check_request_size(info, request, decodes, error));
         out_pipeline->latent_height = request->height / info->vae_factor;

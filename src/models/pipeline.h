@@ -29,7 +29,7 @@ typedef struct sumi_pipeline_reference {
 } sumi_pipeline_reference;
 
 typedef struct sumi_pipeline_prompt {
-    // Number of ids, or of rows of given features: sumi_network_feature_rows of the ids.
+    // Number of tokens without padding, or of rows of given features: sumi_network_feature_rows of the tokens.
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS];
     // The first token of each reference among the ids for text encoder 0, in the request's order.
     int32_t reference_row[SUMI_MAX_REFERENCES];
@@ -94,8 +94,8 @@ typedef struct sumi_pipeline_rows {
 // Bound values; {0} if the request does not use them. "in": the engine writes them before the run. "out": it reads them
 // after the run, or during it.
 typedef struct sumi_pipeline {
-    // in   int32 [tokens, 1], of prompts that are not given. With shared_tokens: only the last `count` ids; the others
-    // are the first such prompt's.
+    // in   int32 [tokens, 1], of prompts that are not given: sumi_network_id_rows of them. With shared_tokens: only the
+    // last `count` ids; the others are the first such prompt's.
     sumi_pipeline_rows ids[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
     // in   activations [rows, width] of given prompts; out with SUMI_GOAL_PROMPTS
     sumi_pipeline_rows features[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];

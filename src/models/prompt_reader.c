@@ -36,7 +36,7 @@ struct sumi_prompt_reader {
     sumi_tokenizer_request request;
     char numbers[SUMI_MAX_REFERENCES][16];
     uint64_t work;
-    int32_t count, cut;
+    int32_t count, cut, pad_id;
 };
 
 // ---- The template ---------------------------------------------------------------------------------------------------
@@ -192,6 +192,7 @@ static sumi_result end_text(sumi_prompt_reader* reader, sumi_error* error)
             reader->out.ids[reader->count - 1] = special[special_count - 1];
     }
     if (reader->prompt.picture_count > 0) SUMI_TRY(expand_pictures(reader, error));
+    for (int32_t i = reader->count; i < prompt_template->padded_tokens; i++) reader->out.ids[i] = reader->pad_id;
     const int32_t rows = reader->count - prompt_template->dropped_feature_rows,
                   max_rows = prompt_template->max_feature_rows;
     cut += max_rows > 0 && rows > max_rows ? (size_t)(rows - max_rows) : 0;
@@ -246,9 +247,11 @@ sumi_result sumi_prompt_reader_begin(sumi_prompt_reader* reader, const sumi_netw
                          (int)network->info.text_encoder_count, (int)encoder);
     }
     SUMI_ASSERT(prompt->picture_count >= 0 && prompt->picture_count <= network->info.max_references);
+    SUMI_ASSERT(ids->capacity >= network->recipe->encoders[encoder].prompt.padded_tokens);
     reader->network = network;
     reader->prompt_template = &network->recipe->encoders[encoder].prompt;
     reader->tokenizer = network->encoders[encoder].tokenizer;
+    reader->pad_id = network->encoders[encoder].pad_id;
     reader->tokenizer_path = network->checkpoint.tokenizers[encoder].path;
     reader->prompt = *prompt;
     if (reader->prompt_template->picture == NULL) reader->prompt.picture_count = 0;

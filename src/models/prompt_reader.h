@@ -21,8 +21,9 @@ typedef struct sumi_prompt_text {
 } sumi_prompt_text;
 
 typedef struct sumi_prompt_ids {
+    // Receives the ids of the tokens and then of padding, sumi_network_id_rows in all.
     int32_t* ids;
-    // The prompt's max_tokens plus all picture_tokens always suffice.
+    // The prompt's max_tokens plus all picture_tokens always suffice. At least the template's padded_tokens.
     int32_t capacity;
     int32_t* picture_rows; // receives picture_count indices into ids, the first token of each picture
 } sumi_prompt_ids;
@@ -40,7 +41,7 @@ sumi_result sumi_prompt_reader_begin(sumi_prompt_reader* reader, const sumi_netw
 // Does about `work`, counted as by sumi_tokenizer_run_step, whatever the text is. *out_done: the ids are complete.
 // After a failure the text is abandoned. Failures: SUMI_TEXT_INVALID, SUMI_FILE_MALFORMED, SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_prompt_reader_step(sumi_prompt_reader* reader, uint64_t work, bool* out_done, sumi_error* error);
-// Of the text that is done. cut: the tokens beyond the limits of the encoder and of the transformer, which are ids that
+// Of the text that is done. count: tokens, padding not counted in. cut: the tokens beyond the limits of the encoder and of the transformer, which are ids that
 // were cut off and rows of features that are dropped; SUMI_MAX_CUT_TOKENS means this many or more.
 int32_t sumi_prompt_reader_count(const sumi_prompt_reader* reader);
 int32_t sumi_prompt_reader_cut(const sumi_prompt_reader* reader);

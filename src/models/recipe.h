@@ -32,6 +32,10 @@ typedef struct sumi_prompt_template {
     // The features of this many tokens at the beginning belong to the template and are not passed on.
     int32_t dropped_feature_rows;
     int32_t max_feature_rows; // of features that are passed on; 0: all
+    // A shorter text is followed by pad_token up to this number of tokens, which is at most max_tokens. Padding has rows
+    // of features like the tokens, see sumi_text_batch. 0: texts are not padded.
+    int32_t padded_tokens;
+    const char* pad_token;
 } sumi_prompt_template;
 
 typedef struct sumi_recipe_encoder {
