@@ -14,22 +14,32 @@ SUMI_DEVICE float blend(float a, float x, float b, float y) { return __fadd_rn(_
 
 // ---- patchify, unpatchify -------------------------------------------------------------------------------------------
 // Token (h, w), feature (2 ph + pw) * channels + c (by_channel: c * 4 + 2 ph + pw)  <->  latent[c][2 h + ph][2 w + pw]
+// Patches of one pixel: token (h, w), feature c  <->  latent[c][h][w]
 //
 //   pixels of a token          feature, / channels      by_channel, - 4 c
 //   (ph, pw)   00  01          0   1                    0   1
 //              10  11          2   3                    2   3
 //
-// A thread copies the four values of one token and channel. In patchify neighbouring threads have neighbouring
+// A thread copies the values of one token and channel: four, or one. In patchify neighbouring threads have neighbouring
 // channels, so they write neighbouring features. In unpatchify they have neighbouring tokens, so they write
 // neighbouring pixels.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_patchify(const __grid_constant__ sumi_patch_args args)
 {
-    const int columns = args.width / 2, tokens = args.height / 2 * columns, sequence = blockIdx.y;
+    const int columns = args.width / args.patch, tokens = args.height / args.patch * columns, sequence = blockIdx.y;
     // features from pixel to pixel and from channel to channel of a token
     const int pixel_stride = args.by_channel ? 1 : args.channels, channel_stride = args.by_channel ? 4 : 1;
     const int64_t plane = (int64_t)args.height * args.width;
     const float* latent = (const float*)args.latents + args.latent[sequence] * plane * args.channels;
+    if (args.patch == 1) {
+        for (int64_t i = first_index(); i < (int64_t)tokens * args.channels; i += index_stride()) {
+            const float v = latent[i % args.channels * plane + i / args.channels];
+            const int64_t index = (int64_t)args.row_begin[sequence] * args.channels + i;
+            if (args.rows_are_float) ((float*)args.rows)[index] = v;
+            else ((bf16*)args.rows)[index] = __float2bfloat16(v);
+        }
+        return;
+    }
     for (int64_t i = first_index(); i < (int64_t)tokens * args.channels; i += index_stride()) {
         const int c = (int)(i % args.channels), token = (int)(i / args.channels);
         const float* pixel = latent + c * plane + (int64_t)(token / columns * 2) * args.width + token % columns * 2;
@@ -50,11 +60,19 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_unpatchify(const __grid_constant__ sumi_patch_args args)
 {
-    const int columns = args.width / 2, tokens = args.height / 2 * columns, sequence = blockIdx.y;
+    const int columns = args.width / args.patch, tokens = args.height / args.patch * columns, sequence = blockIdx.y;
     // features from pixel to pixel and from channel to channel of a token
     const int pixel_stride = args.by_channel ? 1 : args.channels, channel_stride = args.by_channel ? 4 : 1;
     const int64_t plane = (int64_t)args.height * args.width;
     float* latent = (float*)args.latents + args.latent[sequence] * plane * args.channels;
+    if (args.patch == 1) {
+        for (int64_t i = first_index(); i < (int64_t)tokens * args.channels; i += index_stride()) {
+            const int64_t index = (args.row_begin[sequence] + i % tokens) * args.channels + i / tokens;
+            latent[i] = __fmul_rn(args.sign, args.rows_are_float ? ((const float*)args.rows)[index]
+                                                                 : __bfloat162float(((const bf16*)args.rows)[index]));
+        }
+        return;
+    }
     for (int64_t i = first_index(); i < (int64_t)tokens * args.channels; i += index_stride()) {
         const int c = (int)(i / tokens), token = (int)(i % tokens);
         const int64_t first_feature =
@@ -257,9 +275,23 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     }
 }
 
+// ---- packed latents -------------------------------------------------------------------------------------------------
+// Where a latent has the values of a pixel of its picture; see PREVIEW in src/plan/ops.h.
+struct packed_place {
+    int64_t at;   // in the plane of a channel
+    int channel;  // of the picture's channel 0
+    int channels; // from one channel of the picture to the next
+};
+SUMI_DEVICE packed_place place_of(const sumi_packed& packed, int64_t pixel)
+{
+    if (packed.side == 1) return {pixel, 0, 1};
+    const int y = (int)(pixel / packed.width), x = (int)(pixel % packed.width);
+    return {(int64_t)(y / 2) * (packed.width / 2) + x / 2, y % 2 * 2 + x % 2, 4};
+}
+
 // ---- preview --------------------------------------------------------------------------------------------------------
 // rgb = bias + (x - sigma v) factors
-//   x, v [items * channels][plane]   rgb [items * 3][plane]   factors [channels][3]   grid (any, items)
+//   rgb [items * 3][plane]   factors [channels][3]   x, v: items * channels * plane values, packed   grid (any, items)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_preview(const __grid_constant__ sumi_preview_args args)
 {
@@ -267,8 +299,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     const int64_t item = args.first_item + blockIdx.y, item_index = item * args.channels * args.plane;
     for (int64_t i = first_index(); i < args.plane; i += index_stride()) {
         float red = args.bias[0], green = args.bias[1], blue = args.bias[2];
+        const packed_place place = place_of(args.packed, i);
+        // A plane of the latents is plane / place.channels, so the planes of a channel of the picture are one plane.
+        const int64_t first = item_index + place.channel * (int64_t)(args.plane / place.channels) + place.at;
         for (int c = 0; c < args.channels; c++) {
-            const int64_t index = item_index + (int64_t)c * args.plane + i;
+            const int64_t index = first + (int64_t)c * args.plane;
             const float clean =
                 __fsub_rn(((const float*)args.x)[index], __fmul_rn(sigma, ((const float*)args.v)[index]));
             red = __fadd_rn(red, __fmul_rn(clean, args.factors[3 * c]));
@@ -283,10 +318,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 }
 
 // ---- posterior, latent_in -------------------------------------------------------------------------------------------
-// latents[c][i] = (mean + exp(logvar / 2) * eps - shift[c]) * scale[c]
-//   moments [plane][2 channels]: mean, logvar, bf16 or float   eps, latents [channels][plane] float; eps optional
-// Neighbouring threads have neighbouring pixels, so they write neighbouring floats. A pixel's moments are a few cache
-// lines, which all its channels share.
+// latents[k][i] = (mean + exp(logvar / 2) * eps - shift[k]) * scale[k]
+//   moments [pixels][2 channels]: mean, logvar, bf16 or float   eps, latents [channels * side^2][plane] float; eps
+//   optional
+// Neighbouring threads have neighbouring places in a plane, so they write neighbouring floats. A pixel's moments are a
+// few cache lines, which all its channels share.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_posterior(const __grid_constant__ sumi_posterior_args args)
 {
@@ -294,22 +330,30 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
         return args.moments_are_float ? ((const float*)args.moments)[index]
                                       : __bfloat162float(((const bf16*)args.moments)[index]);
     };
-    for (int64_t i = first_index(); i < (int64_t)args.plane * args.channels; i += index_stride()) {
-        const int64_t c = i / args.plane, first_moment = i % args.plane * 2 * args.channels; // of the pixel
+    const int side = args.packed.side, area = side * side;
+    for (int64_t i = first_index(); i < (int64_t)args.plane * args.channels * area; i += index_stride()) {
+        const int64_t k = i / args.plane, c = k / area;
+        int64_t pixel = i % args.plane;
+        if (side == 2) {
+            const int columns = args.packed.width / 2, row = (int)(pixel / columns), column = (int)(pixel % columns);
+            pixel = (int64_t)(row * 2 + (int)(k / 2 % 2)) * args.packed.width + column * 2 + (int)(k % 2);
+        }
+        const int64_t first_moment = pixel * 2 * args.channels;
         float z = moment(first_moment + c);
         if (args.eps != 0) {
             float log_variance = moment(first_moment + args.channels + c); // fmaxf would make -30 of NaN
             log_variance = log_variance < -30.0f ? -30.0f : log_variance > 20.0f ? 20.0f : log_variance;
             z = __fadd_rn(z, __fmul_rn(expf(0.5f * log_variance), ((const float*)args.eps)[i]));
         }
-        ((float*)args.latents)[i] = __fmul_rn(__fsub_rn(z, args.statistics.shift[c]), args.statistics.scale[c]);
+        ((float*)args.latents)[i] = __fmul_rn(__fsub_rn(z, args.statistics.shift[k]), args.statistics.scale[k]);
     }
 }
 
-// picture[r][c] = latents[c][y][x] / scale[c] + shift[c]   for rows r = [begin, end) of a tile, r = (y, x) in the tile
-//   latents [channels][height * width] float, of item `counter`   picture [pixels][channels] bf16 or float
-// A thread computes eight channels of one pixel. Neighbouring threads read neighbouring pixels of a plane, and each
-// writes 16 bytes.
+// picture[r][c] = z / scale[k] + shift[k]   for rows r = [begin, end) of a tile, r = (y, x) in the tile
+//   latents: channels * height * width floats, packed, of item `counter`; z and k: of channel c at (y, x)
+//   picture [pixels][channels] bf16 or float
+// A thread computes eight channels of one pixel. Neighbouring threads read neighbouring pixels of a plane, or the same
+// ones of two planes, and each writes 16 bytes.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_latent_in(const __grid_constant__ sumi_latent_in_args args)
 {
@@ -320,15 +364,17 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     for (int64_t i = first_index(); i < pixels * chunks; i += index_stride()) {
         const int64_t pixel = args.begin + i % pixels;
         const int first_channel = (int)(i / pixels) * 8;
-        const float* from = latents + first_channel * plane + (args.y + pixel / args.tile_width) * args.width + args.x
-                          + pixel % args.tile_width;
+        const packed_place place =
+            place_of(args.packed, (args.y + pixel / args.tile_width) * args.width + args.x + pixel % args.tile_width);
+        // A plane of the latents is plane / place.channels, so the planes of a channel of the picture are one plane.
+        const float* from = latents + first_channel * plane + place.channel * (plane / place.channels) + place.at;
         float v[8];
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             v[c] = 0.0f;
+            const int k = (first_channel + c) * place.channels + place.channel;
             if (first_channel + c < args.channels)
-                v[c] = __fadd_rn(__fdiv_rn(from[c * plane], args.statistics.scale[first_channel + c]),
-                                 args.statistics.shift[first_channel + c]);
+                v[c] = __fadd_rn(__fdiv_rn(from[c * plane], args.statistics.scale[k]), args.statistics.shift[k]);
         }
         if (!args.picture_is_float && args.channels % 8 == 0) {
             store8((bf16*)args.picture + pixel * args.channels + first_channel, v);

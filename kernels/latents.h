@@ -17,14 +17,15 @@
 #define SUMI_PREVIEW_CHANNELS 256
 #define SUMI_STATISTICS_CHANNELS 256 // the largest number of latent channels of a VAE
 
-// Grid (any, sequences of this launch). rows: the token matrix [..][4 channels], bf16 or float. latents: float
-// [..][height * width], 8-byte aligned; height and width are even. Sequence i: its latent begins at plane latent[i] *
-// channels, and its tokens begin at row row_begin[i] of `rows`.
+// Grid (any, sequences of this launch). patch: side of a patch, 1 or 2. rows: the token matrix [..][patch^2 channels],
+// bf16 or float. latents: float [..][height * width]. patch 2: height and width are even, and latents 8-byte aligned.
+// Sequence i: its latent begins at plane latent[i] * channels, and its tokens begin at row row_begin[i] of `rows`.
 typedef struct sumi_patch_args {
     uint64_t latents, rows;
     int32_t rows_are_float, height, width, channels;
     float sign;
     int32_t by_channel; // 1: feature c * 4 + 2 ph + pw; 0: feature (2 ph + pw) * channels + c
+    int32_t patch, reserved;
     int32_t latent[SUMI_LATENTS_BATCH], row_begin[SUMI_LATENTS_BATCH];
 } sumi_patch_args;
 
@@ -56,10 +57,17 @@ typedef struct sumi_solve_args {
     int32_t plane, channels, begin, end;
 } sumi_solve_args;
 
-// Grid (any, items of this launch). factors [channels][3].
+// How a latent is a picture of `channels` channels and more pixels: see PREVIEW in src/plan/ops.h. side: 1 or 2. width:
+// of the picture; with side 1 it is not read.
+typedef struct sumi_packed {
+    int32_t side, width;
+} sumi_packed;
+
+// Grid (any, items of this launch). factors [channels][3]. plane, channels: of the picture.
 typedef struct sumi_preview_args {
     uint64_t x, v, rgb, counter;
     sumi_step sigma;
+    sumi_packed packed;
     int32_t plane, channels, first_item;
     float bias[3], factors[3 * SUMI_PREVIEW_CHANNELS];
 } sumi_preview_args;
@@ -69,16 +77,19 @@ typedef struct sumi_channel_statistics {
     float scale[SUMI_STATISTICS_CHANNELS], shift[SUMI_STATISTICS_CHANNELS];
 } sumi_channel_statistics;
 
-// Grid (any). eps: the noise; 0: none, and the latent is the mean.
+// Grid (any). eps: the noise; 0: none, and the latent is the mean. plane: of the latents; channels: of the picture.
 typedef struct sumi_posterior_args {
     uint64_t moments, eps, latents;
+    sumi_packed packed;
     int32_t moments_are_float, plane, channels, reserved;
     sumi_channel_statistics statistics;
 } sumi_posterior_args;
 
-// Grid (any): rows (pixels) [begin, end) of a tile. per_item 1: the latent is that of item `counter`.
+// Grid (any): rows (pixels) [begin, end) of a tile. per_item 1: the latent is that of item `counter`. channels, height
+// and all other sizes: of the picture.
 typedef struct sumi_latent_in_args {
     uint64_t latents, picture, counter;
+    sumi_packed packed;
     int32_t picture_is_float, channels, height, width, y, x, tile_width, begin, end, per_item;
     sumi_channel_statistics statistics;
 } sumi_latent_in_args;

@@ -490,6 +490,171 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     free(tile), free(above), free(left), free(whole);
 }
 
+// ---- Packed latents, patches of one pixel ---------------------------------------------------------------------------
+// Pictures of 6 x 8 pixels and 3 channels, packed by 2: latents of 12 channels and 3 x 4.
+enum {
+    PACKED_H = 6,
+    PACKED_W = 8,
+    PACKED_C = 3,
+    PACKED_PIXELS = PACKED_H * PACKED_W,
+    PACKED_PLANE = PACKED_PIXELS / 4
+};
+static const float s_packed_scales[12] = {0.5f, -1.5f, 2.25f, 0.7f, 1.0f, 0.3f, -0.9f, 3.0f, 0.25f, 0.11f, 1.7f, -2.0f};
+static const float s_packed_shifts[12] = {0.1f, 0.75f, -0.5f, 0.0f, 1.0f, -1.0f, 0.3f, 0.2f, -0.7f, 0.4f, 0.6f, 2.0f};
+
+// The index in a packed latent of channel c of pixel i.
+static int packed_index(int c, int i)
+{
+    const int y = i / PACKED_W, x = i % PACKED_W;
+    return (c * 4 + y % 2 * 2 + x % 2) * PACKED_PLANE + y / 2 * (PACKED_W / 2) + x / 2;
+}
+
+static void build_packed(bench* b, scene* s)
+{
+    const latent_case* c = s->context;
+    sumi_plan* p = &b->plan;
+    const sumi_latent_statistics statistics = {s_packed_scales, s_packed_shifts, c->per_channel ? 12 : 1};
+    s->value_count = 3;
+    switch (c->kind) {
+    case SUMI_OP_PREVIEW: {
+        s->values[1] = bench_value(b, 3, 14);
+        s->values[2] = bench_value(b, 24, PACKED_PLANE);
+        s->values[3] = bench_value(b, 24, PACKED_PLANE);
+        s->values[0] = bench_value(b, 6, PACKED_PIXELS);
+        s->value_count = 4;
+        sumi_plan_preview(p, &(sumi_plan_preview_args){.x = s->values[2],
+                                                       .v = s->values[3],
+                                                       .sigma = {s->values[1], 2, true},
+                                                       .channels = PACKED_C,
+                                                       .packing = 2,
+                                                       .width = PACKED_W,
+                                                       .factors = (const float*)s->inputs[4],
+                                                       .bias = s_bias,
+                                                       .rgb = s->values[0]});
+        break;
+    }
+    case SUMI_OP_POSTERIOR:
+        s->values[1] = bench_value(b, PACKED_PIXELS, 2 * PACKED_C);
+        s->values[2] = bench_value(b, 12, PACKED_PLANE);
+        s->values[0] = bench_value(b, 12, PACKED_PLANE);
+        sumi_plan_posterior(p, &(sumi_plan_posterior_args){.moments = s->values[1],
+                                                           .eps = c->flag ? s->values[2] : SUMI_NO_VALUE,
+                                                           .channels = PACKED_C,
+                                                           .packing = 2,
+                                                           .width = PACKED_W,
+                                                           .statistics = statistics,
+                                                           .latents = s->values[0]});
+        break;
+    case SUMI_OP_LATENT_IN: // a 3 x 5 tile that begins in the middle of a latent
+        s->values[1] = bench_value(b, 24, PACKED_PLANE);
+        s->value_count = 2;
+        s->values[0] = sumi_plan_latent_in(p, &(sumi_plan_latent_args){.latents = s->values[1],
+                                                                       .channels = PACKED_C,
+                                                                       .height = PACKED_H,
+                                                                       .width = PACKED_W,
+                                                                       .packing = 2,
+                                                                       .tile = {1, 3, 3, 5},
+                                                                       .statistics = statistics,
+                                                                       .per_item = c->flag != 0});
+        break;
+    default: { // patches of one pixel, there and, with the flag, back
+        static const int32_t s_items[2] = {1, 0}, s_begins[2] = {13, 0};
+        const sumi_patch_layout layout = {3, 4, 5, 1, 2, s_items, s_begins, c->per_channel};
+        const sumi_value rows = bench_value(b, 27, 5);
+        s->values[1] = bench_value(b, 10, 12);
+        s->values[c->flag ? 2 : 0] = rows;
+        s->value_count = c->flag ? 3 : 2;
+        sumi_plan_patchify(p, s->values[1], &layout, rows);
+        if (c->flag) s->values[0] = sumi_plan_unpatchify(p, rows, &layout, -1.0f);
+        break;
+    }
+    }
+    if (s->values[0].id != 0) p->values[s->values[0].id - 1].bound = true;
+}
+
+TEST(packed_latents_are_pictures_of_twice_the_size)
+{
+    float *latents = random_floats(24 * PACKED_PLANE, 1.0f), *v = random_floats(24 * PACKED_PLANE, 1.0f),
+          *moments = random_floats(PACKED_PIXELS * 6, 1.0f), *steps = random_floats(3 * 14, 1.0f),
+          *factors = random_floats(3 * PACKED_C, 1.0f);
+    double expect[6 * PACKED_PIXELS];
+    for (int mode = 0; mode < 4; mode++) {
+        const int flag = mode & 1;
+        const bool per_channel = (mode & 2) != 0;
+        latent_case c = {.kind = SUMI_OP_POSTERIOR, .flag = flag, .per_channel = per_channel};
+        for (int ch = 0; ch < PACKED_C; ch++) {
+            for (int i = 0; i < PACKED_PIXELS; i++) {
+                const int at = packed_index(ch, i), k = per_channel ? at / PACKED_PLANE : 0;
+                double z = (double)moments[i * 6 + ch];
+                if (flag) z += exp(0.5 * (double)moments[i * 6 + PACKED_C + ch]) * (double)v[at];
+                expect[at] = (z - (double)s_packed_shifts[k]) * (double)s_packed_scales[k];
+            }
+        }
+        scene s = {.build = build_packed,
+                   .context = &c,
+                   .inputs = {NULL, moments, v},
+                   .expect = expect,
+                   .absolute = 1e-6,
+                   .relative = 1e-6};
+        free(scene_run(&s));
+        c.kind = SUMI_OP_LATENT_IN;
+        for (int i = 0; i < 15 * PACKED_C; i++) {
+            const int pixel = (1 + i / PACKED_C / 5) * PACKED_W + 3 + i / PACKED_C % 5,
+                      at = packed_index(i % PACKED_C, pixel), k = per_channel ? at / PACKED_PLANE : 0;
+            expect[i] = (double)latents[flag * 12 * PACKED_PLANE + at] / (double)s_packed_scales[k]
+                      + (double)s_packed_shifts[k];
+        }
+        scene in = {.build = build_packed,
+                    .context = &c,
+                    .inputs = {NULL, latents},
+                    .range_rows = 4,
+                    .counter = 1,
+                    .expect = expect,
+                    .absolute = 1e-6,
+                    .relative = 1e-6};
+        free(scene_run(&in));
+    }
+    latent_case c = {.kind = SUMI_OP_PREVIEW};
+    for (int i = 0; i < 6 * PACKED_PIXELS; i++) {
+        const int item = i / (3 * PACKED_PIXELS), k = i / PACKED_PIXELS % 3;
+        double sum = (double)s_bias[k];
+        for (int ch = 0; ch < PACKED_C; ch++) {
+            const int at = item * 12 * PACKED_PLANE + packed_index(ch, i % PACKED_PIXELS);
+            sum += ((double)latents[at] - (double)steps[14 + 2] * (double)v[at]) * (double)factors[ch * 3 + k];
+        }
+        expect[i] = sum;
+    }
+    scene preview = {.build = build_packed,
+                     .context = &c,
+                     .inputs = {NULL, steps, latents, v, factors},
+                     .range_rows = 1,
+                     .counter = 1,
+                     .expect = expect,
+                     .absolute = 2e-6};
+    free(scene_run(&preview));
+    free(latents), free(v), free(moments), free(steps), free(factors);
+}
+
+TEST(a_patch_of_one_pixel_is_a_row_of_its_channels)
+{
+    float* latents = random_floats(10 * 12, 1.0f);
+    for (int by_channel = 0; by_channel < 2; by_channel++) {
+        double rows[27 * 5] = {0.0}, planes[10 * 12];
+        for (int i = 0; i < 10 * 12; i++) {
+            const int item = i / 60, channel = i / 12 % 5, token = i % 12;
+            rows[((item == 1 ? 13 : 0) + token) * 5 + channel] = (double)latents[i];
+            planes[(1 - item) * 60 + i % 60] = -(double)latents[i];
+        }
+        latent_case c = {.kind = SUMI_OP_PATCHIFY, .per_channel = by_channel != 0};
+        scene s = {.build = build_packed, .context = &c, .inputs = {NULL, latents}, .range_rows = 1, .expect = rows};
+        free(scene_run(&s));
+        c.flag = 1;
+        s.expect = planes;
+        free(scene_run(&s));
+    }
+    free(latents);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -500,5 +665,7 @@ int main(int argc, char** argv)
     RUN(latents_enter_and_leave_the_vae);
     RUN(the_posterior_of_nan_is_nan);
     RUN(pixels_tiles_and_seams_agree_with_the_reference);
+    RUN(packed_latents_are_pictures_of_twice_the_size);
+    RUN(a_patch_of_one_pixel_is_a_row_of_its_channels);
     TEST_END();
 }

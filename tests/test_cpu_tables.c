@@ -20,7 +20,7 @@ static void build_misc(bench* b, scene* s)
 {
     misc_case* c = s->context;
     sumi_plan* p = &b->plan;
-    sumi_patch_layout layout = {4, 6, 5, 3, s_items, s_begins, c->flag != 0};
+    sumi_patch_layout layout = {4, 6, 5, 2, 3, s_items, s_begins, c->flag != 0};
     s->value_count = 2;
     switch (c->kind) {
     case SUMI_OP_EMBED_ROWS:

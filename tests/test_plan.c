@@ -589,6 +589,66 @@ TEST(plan_refuses_guidance_and_statistics_that_do_not_fit)
     }
 }
 
+// Packed latents and patches: what is refused, and what an op says of a packing that the verb was not given.
+TEST(plan_refuses_packings_and_patches_that_do_not_fit)
+{
+    static const int32_t s_items[] = {0}, s_begins[] = {0};
+    static const float s_one = 1.0f, s_factors[9] = {1.0f};
+    for (int wrong = 0; wrong < 13; wrong++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+        const int32_t packing = wrong == 1 ? 3 : wrong == 2 ? -1 : 2, width = wrong == 3 ? 7 : wrong == 4 ? 0 : 12;
+        const sumi_latent_statistics same = {&s_one, &s_one, 1};
+        // 2 channels of 8 x 12 pixels, or 8 channels of 4 x 6
+        const sumi_value latents = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 8, 24),
+                         moments = sumi_plan_bound(&plan, "moments", SUMI_ELEMENT_ACTIVATION, wrong == 5 ? 24 : 96, 4),
+                         eps = sumi_plan_bound(&plan, "eps", SUMI_ELEMENT_FLOAT, wrong == 6 ? 2 : 8, 24),
+                         rows = sumi_plan_bound(&plan, "rows", SUMI_ELEMENT_ACTIVATION, 24, 8),
+                         table = sumi_plan_bound(&plan, "table", SUMI_ELEMENT_FLOAT, 1, 1),
+                         rgb = sumi_plan_bound(&plan, "rgb", SUMI_ELEMENT_FLOAT, 3, wrong == 7 ? 24 : 96);
+        sumi_plan_posterior(&plan, &(sumi_plan_posterior_args){.moments = moments,
+                                                               .eps = eps,
+                                                               .channels = 2,
+                                                               .packing = packing,
+                                                               .width = width,
+                                                               .statistics = same,
+                                                               .latents = latents});
+        sumi_plan_latent_in(&plan, &(sumi_plan_latent_args){.latents = latents,
+                                                            .channels = 2,
+                                                            .height = wrong == 8 ? 7 : 8,
+                                                            .width = 12,
+                                                            .packing = 2,
+                                                            .tile = {1, 3, wrong == 9 ? 8 : 6, 9},
+                                                            .statistics = {&s_one, &s_one, wrong == 10 ? 2 : 1}});
+        sumi_plan_preview(&plan, &(sumi_plan_preview_args){.x = latents,
+                                                           .v = latents,
+                                                           .sigma = {table, 0, false},
+                                                           .channels = 2,
+                                                           .packing = 2,
+                                                           .width = width,
+                                                           .factors = s_factors,
+                                                           .bias = s_factors,
+                                                           .rgb = rgb});
+        const sumi_patch_layout layout = {4, 6, 8, wrong == 11 ? 0 : wrong == 12 ? 2 : 1, 1, s_items, s_begins, true};
+        sumi_plan_patchify(&plan, latents, &layout, rows);
+        sumi_plan_posterior(
+            &plan, &(sumi_plan_posterior_args){.moments = sumi_plan_value(&plan, "plain", SUMI_ELEMENT_FLOAT, 24, 16),
+                                               .channels = 8,
+                                               .width = 99,
+                                               .statistics = same,
+                                               .latents = latents});
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), wrong == 0 ? SUMI_OK : SUMI_INTERNAL);
+        if (wrong == 0 && plan.op_count == 5) {
+            CHECK(plan.ops[0].u.posterior.packing == 2 && plan.ops[0].u.posterior.width == 12);
+            CHECK(plan.ops[4].u.posterior.packing == 1 && plan.ops[4].u.posterior.width == 0);
+            CHECK_NUMBER(sumi_plan_info(&plan, plan.ops[1].out)->cols, 2);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
 TEST(plan_applies_adapters_to_their_weight_only)
 {
     sumi_weight a = make_weight(64, 64), b = make_weight(64, 64);
@@ -937,6 +997,7 @@ int main(int argc, char** argv)
     RUN(plan_keeps_the_first_writing_error);
     RUN(plan_refuses_means_and_biases_that_do_not_fit);
     RUN(plan_refuses_guidance_and_statistics_that_do_not_fit);
+    RUN(plan_refuses_packings_and_patches_that_do_not_fit);
     RUN(plan_applies_adapters_to_their_weight_only);
     RUN(plan_adds_adapters_under_every_epilogue);
     RUN(plan_refuses_a_kronecker_product_of_padded_rows);

@@ -581,11 +581,89 @@ TEST(validate_catches_every_break)
     }
 }
 
+// Ops on latents that are packed, and on patches: a plan of its own.
+static void write_latents(sumi_plan* plan)
+{
+    static const int32_t s_items[] = {0}, s_begins[] = {0};
+    static const float s_factors[4] = {1.0f};
+    const sumi_patch_layout layout = {4, 6, 8, 2, 1, s_items, s_begins, true};
+    sumi_plan_begin(plan, &s_heap, 4);
+    sumi_plan_section(plan, SUMI_SECTION_PREPARE, 1, 0);
+    const sumi_value latents = sumi_plan_bound(plan, "latents", SUMI_ELEMENT_FLOAT, 8, 24),
+                     moments = sumi_plan_bound(plan, "moments", SUMI_ELEMENT_ACTIVATION, 96, 4),
+                     rows = sumi_plan_bound(plan, "rows", SUMI_ELEMENT_ACTIVATION, 6, 32),
+                     table = sumi_plan_bound(plan, "table", SUMI_ELEMENT_FLOAT, 1, 1),
+                     rgb = sumi_plan_bound(plan, "rgb", SUMI_ELEMENT_FLOAT, 3, 96);
+    sumi_plan_posterior(
+        plan,
+        &(sumi_plan_posterior_args){
+            .moments = moments, .channels = 2, .packing = 2, .width = 12, .statistics = s_same, .latents = latents});
+    sumi_plan_patchify(plan, latents, &layout, rows);
+    const sumi_value back = sumi_plan_unpatchify(plan, rows, &layout, 1.0f);
+    sumi_plan_preview(plan, &(sumi_plan_preview_args){.x = latents,
+                                                      .v = back,
+                                                      .sigma = {table, 0, false},
+                                                      .channels = 2,
+                                                      .packing = 2,
+                                                      .width = 12,
+                                                      .factors = &s_factors[0],
+                                                      .bias = &s_factors[1],
+                                                      .rgb = rgb});
+    sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents,
+                                                       .channels = 2,
+                                                       .height = 8,
+                                                       .width = 12,
+                                                       .packing = 2,
+                                                       .tile = {1, 3, 7, 9},
+                                                       .statistics = s_same});
+}
+
+TEST(validate_catches_packings_and_patches_that_do_not_fit)
+{
+    static const char s_packs[] = "a packing is 1 or 2", s_tiles[] = "patches of 1 or 2 pixels",
+                      s_columns[] = "has other columns than the op needs", s_rows[] = ", the value has ";
+    static const char* const s_says[] = {NULL,    s_packs, s_packs, s_packs,   s_packs,   s_packs, s_tiles,
+                                         s_tiles, s_tiles, s_rows,  s_columns, s_columns, s_rows,  "channel"};
+    for (size_t i = 0; i < sizeof s_says / sizeof *s_says; i++) {
+        sumi_plan plan;
+        sumi_error error = {0};
+        write_latents(&plan);
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        if (plan.op_count == 5) {
+            sumi_op *posterior = &plan.ops[0], *patchify = &plan.ops[1], *unpatchify = &plan.ops[2],
+                    *preview = &plan.ops[3], *in = &plan.ops[4];
+            switch (i) {
+            case 1: posterior->u.posterior.packing = 3; break;
+            case 2: posterior->u.posterior.width = 7; break;
+            case 3: preview->u.preview.packing = 0; break;
+            case 4: preview->u.preview.width = 32; break; // three rows
+            case 5: in->u.latent_in.packing = -2; break;
+            case 6: patchify->u.patch.patch = 0; break;
+            case 7: unpatchify->u.patch.patch = 3; break;
+            case 8: patchify->u.patch.width = 5; break;
+            case 9: patchify->u.patch.patch = 1; break; // more rows than there are
+            case 10: preview->u.preview.packing = 1; break;
+            case 11: posterior->u.posterior.channels = 1; break;
+            case 12: preview->u.preview.channels = 3; break;
+            case 13: ((float*)(uintptr_t)in->u.latent_in.scale)[7] = 0.0f; break;
+            }
+            const sumi_result result = sumi_plan_validate(&plan, &error);
+            const bool is_good =
+                i == 0 ? result == SUMI_OK : result == SUMI_INTERNAL && strstr(error.text, s_says[i]) != NULL;
+            if (!is_good) printf("  %d: %d \"%s\"\n", (int)i, (int)result, error.text);
+            CHECK(is_good);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     sumi_heap_init(&s_heap, NULL);
     RUN(validate_accepts_a_plan_that_breaks_nothing);
     RUN(validate_catches_every_break);
+    RUN(validate_catches_packings_and_patches_that_do_not_fit);
     TEST_END();
 }

@@ -20,25 +20,27 @@ static void run_over_items(latent_loop* loop, sumi_loop_body* body)
 }
 
 // ---- PATCHIFY, UNPATCHIFY -------------------------------------------------------------------------------------------
-// Token (h, w), feature (ph * 2 + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. With by_channel the feature
-// is c * 4 + ph * 2 + pw. A loop item is a sequence.
+// Patches of p x p pixels. Token (h, w), feature (ph * p + pw) * channels + c  <->  latent[c][p h + ph][p w + pw]. With
+// by_channel the feature is c * p^2 + ph * p + pw. A loop item is a sequence.
 static void move_patches(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
     latent_loop* loop = context;
     const sumi_op* op = loop->run->op;
     bool from_latent = op->kind == SUMI_OP_PATCHIFY;
-    int32_t width = op->u.patch.width, channels = op->u.patch.channels, columns = width / 2,
-            tokens = op->u.patch.height / 2 * columns;
+    const int32_t patch = op->u.patch.patch, area = patch * patch;
+    int32_t width = op->u.patch.width, channels = op->u.patch.channels, columns = width / patch,
+            tokens = op->u.patch.height / patch * columns;
     int32_t cols = sumi_cpu_cols(loop->run, from_latent ? op->out : op->in[0]);
-    int32_t pixel_step = op->u.patch.by_channel ? 1 : channels, channel_step = op->u.patch.by_channel ? 4 : 1;
+    int32_t pixel_step = op->u.patch.by_channel ? 1 : channels, channel_step = op->u.patch.by_channel ? area : 1;
     for (int32_t s = loop->run->row_begin + begin; s < loop->run->row_begin + end; s++) {
         // patchify reads the latent of the sequence's item; unpatchify writes the sequence's own prediction
         int64_t latent = (int64_t)(from_latent ? op->u.patch.items[s] : s) * channels * loop->plane;
         for (int32_t t = 0; t < tokens; t++) {
             int64_t row = (int64_t)(op->u.patch.row_begin[s] + t) * cols;
-            for (int32_t f = 0; f < 4; f++) {
-                int64_t pixel = latent + (int64_t)(t / columns * 2 + f / 2) * width + t % columns * 2 + f % 2;
+            for (int32_t f = 0; f < area; f++) {
+                int64_t pixel =
+                    latent + (int64_t)(t / columns * patch + f / patch) * width + t % columns * patch + f % patch;
                 for (int32_t c = 0; c < channels; c++, pixel += loop->plane) {
                     if (from_latent) {
                         loop->out[row + f * pixel_step + c * channel_step] = loop->x[pixel];
@@ -53,7 +55,8 @@ static void move_patches(int32_t begin, int32_t end, int32_t worker_index, void*
 
 sumi_result sumi_cpu_patchify(sumi_cpu_run* run)
 {
-    SUMI_ASSERT(run->op->u.patch.height % 2 == 0 && run->op->u.patch.width % 2 == 0);
+    SUMI_ASSERT(run->op->u.patch.height % run->op->u.patch.patch == 0
+                && run->op->u.patch.width % run->op->u.patch.patch == 0);
     latent_loop loop = {.run = run,
                         .x = sumi_cpu_value(run, run->op->in[0]),
                         .out = sumi_cpu_value(run, run->op->out),
@@ -152,6 +155,21 @@ sumi_result sumi_cpu_solve(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
+// ---- Packed latents -------------------------------------------------------------------------------------------------
+// Where a latent has the values of pixel (y, x) of its picture, which is `width` pixels wide; see PREVIEW in ops.h.
+// `pixel` is y * width + x.
+typedef struct packed_place {
+    int32_t channel; // k(0, y, x); channel c of the picture is c * packing^2 channels further
+    int32_t at;      // in the plane of a channel
+} packed_place;
+
+static packed_place place_of(int32_t packing, int32_t width, int32_t pixel)
+{
+    if (packing == 1) return (packed_place){0, pixel};
+    const int32_t y = pixel / width, x = pixel % width;
+    return (packed_place){y % packing * packing + x % packing, y / packing * (width / packing) + x / packing};
+}
+
 // ---- GUIDE, PREVIEW: a loop item is a picture -----------------------------------------------------------------------
 static double length_of(const float* x, int64_t count)
 {
@@ -228,7 +246,8 @@ static void preview(int32_t begin, int32_t end, int32_t worker_index, void* cont
     (void)worker_index;
     latent_loop* loop = context;
     const sumi_op* op = loop->run->op;
-    int32_t channels = op->u.preview.channels;
+    const int32_t channels = op->u.preview.channels, packing = op->u.preview.packing, area = packing * packing,
+                  plane = loop->plane / area; // of the latents; an item has as many values as pixels times channels
     float sigma = loop->row[0];
     for (int32_t item = loop->run->row_begin + begin; item < loop->run->row_begin + end; item++) {
         const float *x = loop->x + (int64_t)item * channels * loop->plane,
@@ -236,8 +255,10 @@ static void preview(int32_t begin, int32_t end, int32_t worker_index, void* cont
         float* out = loop->out + (int64_t)item * 3 * loop->plane;
         for (int32_t i = 0; i < loop->plane; i++) {
             float rgb[3] = {op->u.preview.bias[0], op->u.preview.bias[1], op->u.preview.bias[2]};
+            const packed_place place = place_of(packing, op->u.preview.width, i);
             for (int32_t c = 0; c < channels; c++) {
-                float clean = x[(int64_t)c * loop->plane + i] - sigma * v[(int64_t)c * loop->plane + i];
+                const int64_t at = (int64_t)(c * area + place.channel) * plane + place.at;
+                float clean = x[at] - sigma * v[at];
                 for (int32_t k = 0; k < 3; k++) rgb[k] += clean * op->u.preview.factors[c * 3 + k];
             }
             for (int32_t k = 0; k < 3; k++) out[(int64_t)k * loop->plane + i] = rgb[k];
@@ -263,21 +284,26 @@ sumi_result sumi_cpu_preview(sumi_cpu_run* run)
 sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.posterior.channels * 2 == sumi_cpu_cols(run, run->op->in[0]));
+    SUMI_ASSERT(run->op->u.posterior.packing == 1 || run->op->u.posterior.width >= 2);
     const sumi_op* op = run->op;
     const float *moments = sumi_cpu_value(run, op->in[0]), *eps = sumi_cpu_value(run, op->in[1]);
     float* out = sumi_cpu_value(run, op->out);
-    int32_t channels = op->u.posterior.channels, plane = sumi_cpu_cols(run, op->out);
+    const int32_t channels = op->u.posterior.channels, packing = op->u.posterior.packing, area = packing * packing,
+                  plane = sumi_cpu_cols(run, op->out);
     if (run->row_begin >= run->row_end) return SUMI_OK;
     for (int32_t c = 0; c < channels; c++) {
-        for (int32_t i = 0; i < plane; i++) {
+        for (int32_t i = 0; i < plane * area; i++) {
             const float* pixel = moments + (int64_t)i * 2 * channels;
+            const packed_place place = place_of(packing, op->u.posterior.width, i);
+            const int32_t k = c * area + place.channel;
+            const int64_t at = (int64_t)k * plane + place.at;
             float z = pixel[c];
             if (eps != NULL) {
                 float log_variance = pixel[channels + c]; // not fmaxf and fminf, which would make -30 of NaN
                 log_variance = log_variance < -30.0f ? -30.0f : log_variance > 20.0f ? 20.0f : log_variance;
-                z += (float)exp((double)(0.5f * log_variance)) * eps[(int64_t)c * plane + i];
+                z += (float)exp((double)(0.5f * log_variance)) * eps[at];
             }
-            out[(int64_t)c * plane + i] = (z - op->u.posterior.shift[c]) * op->u.posterior.scale[c];
+            out[at] = (z - op->u.posterior.shift[k]) * op->u.posterior.scale[k];
         }
     }
     return SUMI_OK;
@@ -287,17 +313,19 @@ sumi_result sumi_cpu_latent_in(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.latent_in.tile_width >= 1 && run->op->u.latent_in.scale != NULL);
     const sumi_op* op = run->op;
-    int32_t channels = op->u.latent_in.channels, plane = op->u.latent_in.height * op->u.latent_in.width;
+    const int32_t channels = op->u.latent_in.channels, width = op->u.latent_in.width, packing = op->u.latent_in.packing,
+                  area = packing * packing, plane = op->u.latent_in.height * width / area;
     const float* latents = (const float*)sumi_cpu_value(run, op->in[0])
-                         + (int64_t)(op->u.latent_in.per_item ? run->counter : 0) * channels * plane;
+                         + (int64_t)(op->u.latent_in.per_item ? run->counter : 0) * channels * area * plane;
     float* out = sumi_cpu_value(run, op->out);
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
-        int32_t y = op->u.latent_in.y + r / op->u.latent_in.tile_width,
-                x = op->u.latent_in.x + r % op->u.latent_in.tile_width;
+        const int32_t y = op->u.latent_in.y + r / op->u.latent_in.tile_width,
+                      x = op->u.latent_in.x + r % op->u.latent_in.tile_width;
+        const packed_place place = place_of(packing, width, y * width + x);
         for (int32_t c = 0; c < channels; c++) {
+            const int32_t k = c * area + place.channel;
             out[(int64_t)r * channels + c] =
-                latents[(int64_t)c * plane + (int64_t)y * op->u.latent_in.width + x] / op->u.latent_in.scale[c]
-                + op->u.latent_in.shift[c];
+                latents[(int64_t)k * plane + place.at] / op->u.latent_in.scale[k] + op->u.latent_in.shift[k];
         }
     }
     return SUMI_OK;

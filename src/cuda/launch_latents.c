@@ -33,7 +33,9 @@ static sumi_result launch_patches(const sumi_cuda_run* run, const char* kernel, 
                             .width = op->u.patch.width,
                             .channels = op->u.patch.channels,
                             .sign = op->u.patch.sign,
-                            .by_channel = op->u.patch.by_channel};
+                            .by_channel = op->u.patch.by_channel,
+                            .patch = op->u.patch.patch};
+    const int64_t tokens = (int64_t)(args.height / args.patch) * (args.width / args.patch);
     for (int32_t first = sequences.begin; first < sequences.end; first += SUMI_LATENTS_BATCH) {
         int32_t count = 0;
         for (; count < SUMI_LATENTS_BATCH && first + count < sequences.end; count++) {
@@ -42,9 +44,7 @@ static sumi_result launch_patches(const sumi_cuda_run* run, const char* kernel, 
             args.latent[count] = reads_latents ? op->u.patch.items[first + count] : first + count;
             args.row_begin[count] = op->u.patch.row_begin[first + count];
         }
-        SUMI_TRY(sumi_cuda_launch_args(
-            run, kernel, latent_grid(run, (int64_t)(args.height / 2) * (args.width / 2) * args.channels, count),
-            &args));
+        SUMI_TRY(sumi_cuda_launch_args(run, kernel, latent_grid(run, tokens * args.channels, count), &args));
     }
     return SUMI_OK;
 }
@@ -156,6 +156,7 @@ sumi_result sumi_cuda_preview(sumi_cuda_run* run)
                               .rgb = sumi_cuda_value(run, op->out),
                               .counter = run->counter};
     args.sigma = sumi_cuda_step_of(run, op->u.preview.sigma);
+    args.packed = (sumi_packed){op->u.preview.packing, op->u.preview.width};
     args.plane = sumi_cuda_cols(run, op->out);
     args.channels = op->u.preview.channels;
     if (args.channels > SUMI_PREVIEW_CHANNELS) {
@@ -193,13 +194,15 @@ sumi_result sumi_cuda_posterior(sumi_cuda_run* run)
     sumi_posterior_args args = {.moments = sumi_cuda_value(run, op->in[0]),
                                 .eps = sumi_cuda_value(run, op->in[1]),
                                 .latents = sumi_cuda_value(run, op->out)};
+    args.packed = (sumi_packed){op->u.posterior.packing, op->u.posterior.width};
     args.moments_are_float = is_float(run, op->in[0]);
     args.plane = sumi_cuda_cols(run, op->out);
     args.channels = op->u.posterior.channels;
-    SUMI_TRY(set_statistics(run, op->u.posterior.scale, op->u.posterior.shift, args.channels, &args.statistics));
+    const int32_t latent_channels = args.channels * args.packed.side * args.packed.side;
+    SUMI_TRY(set_statistics(run, op->u.posterior.scale, op->u.posterior.shift, latent_channels, &args.statistics));
     return sumi_cuda_launch_args(
         run, "sumi_posterior",
-        latent_grid(run, (int64_t)args.plane * args.channels, run->range_begin < run->range_end ? 1 : 0), &args);
+        latent_grid(run, (int64_t)args.plane * latent_channels, run->range_begin < run->range_end ? 1 : 0), &args);
 }
 
 sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
@@ -208,6 +211,7 @@ sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
     const sumi_cuda_range pixels = sumi_cuda_rows_of(run);
     sumi_latent_in_args args = {
         .latents = sumi_cuda_value(run, op->in[0]), .picture = sumi_cuda_value(run, op->out), .counter = run->counter};
+    args.packed = (sumi_packed){op->u.latent_in.packing, op->u.latent_in.width};
     args.picture_is_float = is_float(run, op->out);
     args.channels = op->u.latent_in.channels;
     args.height = op->u.latent_in.height;
@@ -218,7 +222,8 @@ sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
     args.begin = pixels.begin;
     args.end = pixels.end;
     args.per_item = op->u.latent_in.per_item;
-    SUMI_TRY(set_statistics(run, op->u.latent_in.scale, op->u.latent_in.shift, args.channels, &args.statistics));
+    SUMI_TRY(set_statistics(run, op->u.latent_in.scale, op->u.latent_in.shift,
+                            args.channels * args.packed.side * args.packed.side, &args.statistics));
     return sumi_cuda_launch_args(run, "sumi_latent_in",
                                  latent_grid(run, (int64_t)(pixels.end - pixels.begin) * ((args.channels + 7) / 8), 1),
                                  &args);

@@ -724,7 +724,7 @@ static void write_dit_patches(const sumi_next_dit* model, sumi_plan* plan, const
         row_begin[entry] = entry * layout->tokens;
         pads[entry] = (sumi_span){entry * layout->image_rows + layout->tokens, layout->image_rows - layout->tokens};
     }
-    sumi_patch_layout patches = {job->height, job->width, model->channels, count, items, row_begin, false};
+    sumi_patch_layout patches = {job->height, job->width, model->channels, 2, count, items, row_begin, false};
     sumi_value features =
         sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, count * layout->tokens, 4 * model->channels);
     sumi_plan_patchify(plan, latents, &patches, features);
@@ -828,7 +828,7 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
     sumi_plan_prefix(plan, "%s", "");
     // the network returns clean - noise, the solver needs noise - clean
     return sumi_plan_unpatchify(
-        plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, count, order, row_begin, false},
+        plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, 2, count, order, row_begin, false},
         -1.0f);
 }
 

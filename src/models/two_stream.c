@@ -612,12 +612,12 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
     }
     sumi_value patches =
         sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, targets + l->reference_rows, 4 * model->channels);
-    sumi_patch_layout target_patches = {job->height, job->width, model->channels, l->count, items, row_begin, true};
+    sumi_patch_layout target_patches = {job->height, job->width, model->channels, 2, l->count, items, row_begin, true};
     sumi_plan_patchify(plan, latents, &target_patches, patches);
     for (int32_t i = 0, row = targets; i < job->reference_count; i++) {
         const sumi_reference_latents* r = &job->references[i];
         const int32_t first = 0;
-        sumi_patch_layout reference = {r->height, r->width, model->channels, 1, &first, &row, true};
+        sumi_patch_layout reference = {r->height, r->width, model->channels, 2, 1, &first, &row, true};
         sumi_plan_patchify(plan, r->latents, &reference, patches);
         row += r->height / 2 * (r->width / 2);
     }
@@ -862,7 +862,8 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
     }
     return sumi_plan_unpatchify(
         plan, out,
-        &(sumi_patch_layout){w->job->height, w->job->width, model->channels, l->count, order, row_begin, true}, 1.0f);
+        &(sumi_patch_layout){w->job->height, w->job->width, model->channels, 2, l->count, order, row_begin, true},
+        1.0f);
 }
 
 static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,

@@ -252,17 +252,18 @@ static void list_qk(sumi_op_accesses* accesses, const sumi_op* op)
 
 static void list_patches(sumi_op_accesses* accesses, const sumi_op* op)
 {
-    const int32_t channels = op->u.patch.channels, plane = op->u.patch.height * op->u.patch.width, tokens = plane / 4;
+    const int32_t channels = op->u.patch.channels, plane = op->u.patch.height * op->u.patch.width,
+                  area = op->u.patch.patch * op->u.patch.patch, tokens = plane / area;
     for (int32_t s = 0; s < op->u.patch.sequence_count; s++) {
         if (op->kind == SUMI_OP_PATCHIFY) {
             reads(accesses, op->in[0], (int64_t)op->u.patch.items[s] * channels, channels, plane, SUMI_ACCESS_FLOAT);
         } else {
-            reads(accesses, op->in[0], op->u.patch.row_begin[s], tokens, 4 * channels, SUMI_ACCESS_NUMBER);
+            reads(accesses, op->in[0], op->u.patch.row_begin[s], tokens, area * channels, SUMI_ACCESS_NUMBER);
         }
     }
     for (int32_t s = 0; s < op->u.patch.sequence_count; s++) {
         if (op->kind == SUMI_OP_PATCHIFY) {
-            writes(accesses, op->out, op->u.patch.row_begin[s], tokens, 4 * channels, SUMI_ACCESS_NUMBER);
+            writes(accesses, op->out, op->u.patch.row_begin[s], tokens, area * channels, SUMI_ACCESS_NUMBER);
         } else {
             writes(accesses, op->out, (int64_t)s * channels, channels, plane, SUMI_ACCESS_FLOAT);
         }
@@ -310,23 +311,30 @@ static void list_latents(sumi_op_accesses* accesses, const sumi_op* op)
         break;
     }
     case SUMI_OP_SOLVE: list_solve(accesses, op, plane); break;
-    case SUMI_OP_PREVIEW:
-        reads(accesses, op->in[0], 0, (int64_t)op->rows * op->u.preview.channels, plane, SUMI_ACCESS_FLOAT);
-        reads(accesses, op->in[1], 0, (int64_t)op->rows * op->u.preview.channels, plane, SUMI_ACCESS_FLOAT);
+    case SUMI_OP_PREVIEW: {
+        const int32_t area = op->u.preview.packing * op->u.preview.packing;
+        const int64_t rows = (int64_t)op->rows * op->u.preview.channels * area;
+        reads(accesses, op->in[0], 0, rows, plane / area, SUMI_ACCESS_FLOAT);
+        reads(accesses, op->in[1], 0, rows, plane / area, SUMI_ACCESS_FLOAT);
         reads_step(accesses, op->u.preview.sigma, 1, SUMI_ACCESS_FLOAT);
         writes(accesses, op->out, 0, (int64_t)op->rows * 3, plane, SUMI_ACCESS_FLOAT);
         break;
-    case SUMI_OP_POSTERIOR:
-        reads(accesses, op->in[0], 0, plane, 2 * op->u.posterior.channels, SUMI_ACCESS_NUMBER);
-        reads(accesses, op->in[1], 0, op->u.posterior.channels, plane, SUMI_ACCESS_FLOAT);
-        writes(accesses, op->out, 0, op->u.posterior.channels, plane, SUMI_ACCESS_FLOAT);
+    }
+    case SUMI_OP_POSTERIOR: {
+        const int32_t area = op->u.posterior.packing * op->u.posterior.packing,
+                      channels = op->u.posterior.channels * area;
+        reads(accesses, op->in[0], 0, (int64_t)plane * area, 2 * op->u.posterior.channels, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[1], 0, channels, plane, SUMI_ACCESS_FLOAT);
+        writes(accesses, op->out, 0, channels, plane, SUMI_ACCESS_FLOAT);
         break;
+    }
     default: { // LATENT_IN
-        const int64_t channels = op->u.latent_in.channels,
+        const int32_t area = op->u.latent_in.packing * op->u.latent_in.packing;
+        const int64_t channels = (int64_t)op->u.latent_in.channels * area,
                       item = op->u.latent_in.per_item ? accesses->first_counter : 0,
                       items = op->u.latent_in.per_item ? accesses->counter_count : 1;
-        reads(accesses, op->in[0], item * channels, items * channels, op->u.latent_in.height * op->u.latent_in.width,
-              SUMI_ACCESS_FLOAT);
+        reads(accesses, op->in[0], item * channels, items * channels,
+              op->u.latent_in.height * op->u.latent_in.width / area, SUMI_ACCESS_FLOAT);
         writes(accesses, op->out, 0, op->rows, op->u.latent_in.channels, SUMI_ACCESS_NUMBER);
         break;
     }

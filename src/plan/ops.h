@@ -318,15 +318,17 @@ typedef struct sumi_op_finish_modulation {
     bool per_step;
 } sumi_op_finish_modulation;
 
-// PATCHIFY: for every sequence i, the latent of item items[i] is cut into 2 x 2 patches, which become rows from
-// row_begin[i] on.
-//     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., 4 * channels]; other rows stay as is.
+// PATCHIFY: for every sequence i, the latent of item items[i] is cut into patches of `patch` x `patch` pixels, which
+// become rows from row_begin[i] on. patch is 1 or 2.
+//     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., patch^2 * channels]; other rows stay as
+//     is.
 // UNPATCHIFY: the inverse of PATCHIFY, multiplied by `sign`. Sequence i becomes latent i.
-//     in[0]: rows [.., 4 * channels]. out: [sequence_count * channels, height * width].
+//     in[0]: rows [.., patch^2 * channels]. out: [sequence_count * channels, height * width].
 // A row has all channels of the patch's upper left pixel, then of the upper right, lower left and lower right pixel.
-// With by_channel it has the four pixels of the first channel, then those of the next.
+// With by_channel it has the pixels of the first channel, then those of the next.
 typedef struct sumi_op_patch {
     int32_t height, width, channels; // of a latent
+    int32_t patch;
     const int32_t* items;
     int32_t sequence_count;
     const int32_t* row_begin;
@@ -365,11 +367,25 @@ typedef struct sumi_op_solve {
     int32_t channels;
 } sumi_op_solve;
 
-// PREVIEW: x0 = x - sigma * v, then RGB = bias + sum over c of x0[c] * factors[c], at the size of the latent.
-// in[0]: x. in[1]: v. in[2]: the table of sigma. in[3] = out: [items * 3, height * width] float.
+// PREVIEW, POSTERIOR and LATENT_IN convert between latents and pictures of an autoencoder, which may be larger: a latent
+// of n channels is a picture of n / packing^2 channels with `packing` times the height and width. Channel c of its pixel
+// (y, x) is the latents' channel
+//     k(c, y, x) = c * packing^2 + y % packing * packing + x % packing
+// at (y / packing, x / packing). packing is 1 or 2; with 1 the picture is the latent itself. `channels`, `width` and
+// `height` describe the picture.
+// Whether a picture of `pixels` pixels in rows of `width` pixels can be packed. `width` is not read if packing is 1.
+static inline bool sumi_is_packing(int32_t packing, int32_t width, int64_t pixels)
+{
+    return packing == 1 || (packing == 2 && width >= 2 && width % 2 == 0 && pixels % (2 * (int64_t)width) == 0);
+}
+
+// PREVIEW: x0 = x - sigma * v, then RGB = bias + sum over c of x0[k(c, y, x)] * factors[c], at the size of the picture.
+// in[0]: x [items * channels * packing^2, height * width / packing^2]. in[1]: v, of the same shape. in[2]: the table of
+// sigma. in[3] = out: [items * 3, height * width] float.
 typedef struct sumi_op_preview {
     sumi_step_row sigma;
-    int32_t channels;
+    int32_t channels, packing;
+    int32_t width;        // 0 if packing is 1
     const float* factors; // [channels, 3]
     const float* bias;    // [3]
 } sumi_op_preview;
@@ -395,20 +411,24 @@ typedef struct sumi_op_patches_in {
     float mean[3], deviation[3];
 } sumi_op_patches_in;
 
-// POSTERIOR: converts the VAE's moments to latents: (mean + exp(log variance / 2) * eps - shift[c]) * scale[c].
-// in[0]: moments picture [height * width, 2 * channels]. in[1]: eps (none: 0). out: latents of one item.
+// POSTERIOR: converts the VAE's moments to latents. Channel k is (mean + exp(log variance / 2) * eps[k] - shift[k]) *
+// scale[k], with the mean and the log variance of the pixel and channel that it stands for.
+// in[0]: moments picture [height * width, 2 * channels]: the means, then the log variances. in[1]: eps (none: 0).
+// out: latents of one item, [channels * packing^2, height * width / packing^2], the shape of eps too.
 typedef struct sumi_op_posterior {
-    int32_t channels;
-    const float *scale, *shift; // [channels]
+    int32_t channels, packing;
+    int32_t width;              // 0 if packing is 1
+    const float *scale, *shift; // [channels * packing^2]; every scale differs from 0
 } sumi_op_posterior;
 
-// LATENT_IN: converts a tile of a latent to a picture whose channels are the latent's, as z / scale[c] + shift[c].
-// in[0]: latents. out: [tile_height * tile_width, channels].
+// LATENT_IN: converts a tile of the picture that a latent is. Channel c of pixel (y, x) is z / scale[k] + shift[k], with
+// k = k(c, y, x) and the latent's value z.
+// in[0]: latents [items * channels * packing^2, height * width / packing^2]. out: [tile_height * tile_width, channels].
 typedef struct sumi_op_latent_in {
-    int32_t channels, height, width; // of the latent
-    int32_t y, x, tile_height, tile_width;
-    const float *scale, *shift; // [channels]; every scale differs from 0
-    bool per_item;              // from item `counter`; false: from item 0
+    int32_t channels, height, width, packing;
+    int32_t y, x, tile_height, tile_width; // in pixels of the picture, not necessarily multiples of packing
+    const float *scale, *shift;            // [channels * packing^2]; every scale differs from 0
+    bool per_item;                         // from item `counter`; false: from item 0
 } sumi_op_latent_in;
 
 // CONV: 3 x 3 or 1 x 1 convolution of a picture, plus bias, plus a residual. With upsamples, the picture is first

@@ -433,6 +433,7 @@ void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gat
 
 typedef struct sumi_patch_layout {
     int32_t height, width, channels; // of a latent
+    int32_t patch;                   // side of a patch: 1 or 2
     int32_t sequence_count;
     const int32_t *items, *row_begin;
     bool by_channel; // order of the elements of a row, see PATCHIFY in ops.h
@@ -464,7 +465,8 @@ void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args);
 typedef struct sumi_plan_preview_args {
     sumi_value x, v;
     sumi_step_row sigma;
-    int32_t channels;
+    // see PREVIEW in ops.h. packing 0: 1. width: only read with another packing
+    int32_t channels, packing, width;
     const float *factors, *bias; // [channels, 3], [3]
     sumi_value rgb;              // is written
 } sumi_plan_preview_args;
@@ -479,7 +481,7 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
 // Converts an 8-bit RGB picture to rows of patches, cell by cell in the order in which `cells` lists the cell numbers.
 sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value cells, const sumi_op_patches_in* layout);
 
-// How the latents of a VAE are converted to the denoiser's: (z - shift) * scale for each channel.
+// How the latents of a VAE are converted to the denoiser's: (z - shift) * scale for each channel of the latter.
 typedef struct sumi_latent_statistics {
     const float *scale, *shift; // [count]; copied
     int32_t count;              // the number of channels, or 1: the same numbers for all channels
@@ -487,7 +489,8 @@ typedef struct sumi_latent_statistics {
 
 typedef struct sumi_plan_posterior_args {
     sumi_value moments, eps;
-    int32_t channels;
+    // see POSTERIOR in ops.h. packing 0: 1. width: only read with another packing
+    int32_t channels, packing, width;
     sumi_latent_statistics statistics;
     sumi_value latents; // is written
 } sumi_plan_posterior_args;
@@ -495,7 +498,7 @@ void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args);
 
 typedef struct sumi_plan_latent_args {
     sumi_value latents;
-    int32_t channels, height, width;
+    int32_t channels, height, width, packing; // see LATENT_IN in ops.h. packing 0: 1
     sumi_tile tile;
     sumi_latent_statistics statistics;
     bool per_item;

@@ -152,6 +152,22 @@ static bool are_statistics(const float* scale, const float* shift, int32_t chann
     return are_valid;
 }
 
+// Whether the op packs or unpacks a picture whose sides its packing divides, or none.
+static bool is_packed(const sumi_validator* v, const sumi_op* op)
+{
+    switch (op->kind) {
+    case SUMI_OP_PREVIEW:
+        return sumi_is_packing(op->u.preview.packing, op->u.preview.width, sumi_plan_info(v->plan, op->out)->cols);
+    case SUMI_OP_POSTERIOR:
+        return sumi_is_packing(op->u.posterior.packing, op->u.posterior.width,
+                               sumi_plan_info(v->plan, op->in[0])->rows);
+    case SUMI_OP_LATENT_IN:
+        return sumi_is_packing(op->u.latent_in.packing, op->u.latent_in.width,
+                               (int64_t)op->u.latent_in.height * op->u.latent_in.width);
+    default: return true;
+    }
+}
+
 // ops.h: the valid parameters of ops on latents, except those that the list of accesses implies.
 static sumi_result check_latent_numbers(const sumi_validator* v, const sumi_op* op)
 {
@@ -167,10 +183,22 @@ static sumi_result check_latent_numbers(const sumi_validator* v, const sumi_op* 
                 || plane % ((int64_t)g->width * g->patch_size) != 0))
             return sumi_validate_op_breaks(v, op, op->out, "tokens tile the planes that guidance rescales");
     }
+    const bool is_patch = op->kind == SUMI_OP_PATCHIFY || op->kind == SUMI_OP_UNPATCHIFY;
+    const sumi_op_patch* p = &op->u.patch;
+    if (is_patch
+        && ((p->patch != 1 && p->patch != 2) || p->height < 1 || p->width < 1 || p->height % p->patch != 0
+            || p->width % p->patch != 0))
+        return sumi_validate_op_breaks(v, op, op->out, "patches of 1 or 2 pixels along a side tile the latents");
+    if (!is_packed(v, op)) {
+        return sumi_validate_op_breaks(v, op, op->out,
+                                       "a packing is 1 or 2, and divides the sides of the picture that is packed");
+    }
     if ((op->kind == SUMI_OP_POSTERIOR
-         && !are_statistics(op->u.posterior.scale, op->u.posterior.shift, op->u.posterior.channels))
+         && !are_statistics(op->u.posterior.scale, op->u.posterior.shift,
+                            op->u.posterior.channels * op->u.posterior.packing * op->u.posterior.packing))
         || (op->kind == SUMI_OP_LATENT_IN
-            && !are_statistics(op->u.latent_in.scale, op->u.latent_in.shift, op->u.latent_in.channels))) {
+            && !are_statistics(op->u.latent_in.scale, op->u.latent_in.shift,
+                               op->u.latent_in.channels * op->u.latent_in.packing * op->u.latent_in.packing))) {
         return sumi_validate_op_breaks(v, op, op->out,
                                        "every channel of a latent has a scale, which is not 0, and a shift");
     }

@@ -11,6 +11,7 @@ static sumi_op_patch copy_layout(sumi_plan* plan, const sumi_patch_layout* layou
     return (sumi_op_patch){.height = layout->height,
                            .width = layout->width,
                            .channels = layout->channels,
+                           .patch = layout->patch,
                            .items = items,
                            .sequence_count = layout->sequence_count,
                            .row_begin = row_begin,
@@ -20,8 +21,9 @@ static sumi_op_patch copy_layout(sumi_plan* plan, const sumi_patch_layout* layou
 
 static void check_layout(sumi_plan* plan, const char* label, const sumi_patch_layout* layout, sumi_value rows)
 {
-    if (sumi_plan_cols(plan, rows) != 4 * layout->channels || layout->height % 2 != 0 || layout->width % 2 != 0
-        || layout->sequence_count < 1)
+    const int32_t patch = layout->patch;
+    if ((patch != 1 && patch != 2) || sumi_plan_cols(plan, rows) != patch * patch * layout->channels
+        || layout->height % patch != 0 || layout->width % patch != 0 || layout->sequence_count < 1)
         sumi_plan_mismatch(plan, label, "rows do not fit the layout");
 }
 
@@ -113,9 +115,11 @@ void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args)
 
 void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args)
 {
-    int32_t channels = args->channels, items = channels > 0 ? sumi_plan_rows(plan, args->x) / channels : 0;
-    if (items < 1 || !sumi_plan_is_shape(plan, args->rgb, items * 3, sumi_plan_cols(plan, args->x))
-        || sumi_plan_rows(plan, args->v) != sumi_plan_rows(plan, args->x))
+    const int32_t channels = args->channels, packing = args->packing != 0 ? args->packing : 1, area = packing * packing,
+                  rows = sumi_plan_rows(plan, args->x), pixels = sumi_plan_cols(plan, args->x) * area,
+                  items = channels > 0 ? rows / (channels * area) : 0;
+    if (!sumi_is_packing(packing, args->width, pixels) || items < 1
+        || !sumi_plan_is_shape(plan, args->rgb, items * 3, pixels) || sumi_plan_rows(plan, args->v) != rows)
         sumi_plan_mismatch(plan, "preview", "three planes per item are needed");
     size_t bytes = sumi_plan_has_failed(plan) ? 0 : sizeof(float);
     sumi_plan_add_op(
@@ -125,6 +129,8 @@ void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args)
                    .out = args->rgb,
                    .u.preview = {.sigma = args->sigma,
                                  .channels = channels,
+                                 .packing = packing,
+                                 .width = packing > 1 ? args->width : 0,
                                  .factors = sumi_plan_copy(plan, args->factors, (size_t)channels * 3 * bytes),
                                  .bias = sumi_plan_copy(plan, args->bias, 3 * bytes)}});
 }

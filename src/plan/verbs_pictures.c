@@ -59,10 +59,12 @@ sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value ce
 void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args)
 {
     const sumi_latent_statistics* statistics = &args->statistics;
-    int32_t channels = args->channels, pixels = sumi_plan_rows(plan, args->moments);
-    if (sumi_plan_cols(plan, args->moments) != 2 * channels
-        || !sumi_plan_is_shape(plan, args->latents, channels, pixels)
-        || (args->eps.id != 0 && !sumi_plan_is_shape(plan, args->eps, channels, pixels)))
+    const int32_t packing = args->packing != 0 ? args->packing : 1, area = packing * packing,
+                  pixels = sumi_plan_rows(plan, args->moments), plane = pixels / area,
+                  channels = args->channels * area; // of the latents
+    if (!sumi_is_packing(packing, args->width, pixels) || sumi_plan_cols(plan, args->moments) != 2 * args->channels
+        || !sumi_plan_is_shape(plan, args->latents, channels, plane)
+        || (args->eps.id != 0 && !sumi_plan_is_shape(plan, args->eps, channels, plane)))
         sumi_plan_mismatch(plan, "posterior", "moments, noise and latents do not fit");
     check_statistics(plan, "posterior", statistics, channels);
     sumi_plan_add_op(
@@ -70,7 +72,9 @@ void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args)
         &(sumi_op){.kind = SUMI_OP_POSTERIOR,
                    .in = {args->moments, args->eps},
                    .out = args->latents,
-                   .u.posterior = {.channels = channels,
+                   .u.posterior = {.channels = args->channels,
+                                   .packing = packing,
+                                   .width = packing > 1 ? args->width : 0,
                                    .scale = channel_values(plan, statistics->scale, statistics->count, channels),
                                    .shift = channel_values(plan, statistics->shift, statistics->count, channels)}});
 }
@@ -78,11 +82,13 @@ void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args)
 sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* args)
 {
     sumi_tile tile = args->tile;
-    if (sumi_plan_cols(plan, args->latents) != args->height * args->width || tile.y < 0 || tile.x < 0
-        || tile.y + tile.height > args->height || tile.x + tile.width > args->width)
+    const int32_t packing = args->packing != 0 ? args->packing : 1, area = packing * packing,
+                  pixels = args->height * args->width, channels = args->channels * area; // of the latents
+    if (!sumi_is_packing(packing, args->width, pixels) || sumi_plan_cols(plan, args->latents) != pixels / area
+        || tile.y < 0 || tile.x < 0 || tile.y + tile.height > args->height || tile.x + tile.width > args->width)
         sumi_plan_mismatch(plan, "latent_in", "the tile leaves the latents");
     const sumi_latent_statistics* statistics = &args->statistics;
-    check_statistics(plan, "latent_in", statistics, args->channels);
+    check_statistics(plan, "latent_in", statistics, channels);
     sumi_value y =
         sumi_plan_value(plan, "latent_picture", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, args->channels);
     return sumi_plan_add_op(
@@ -93,12 +99,13 @@ sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* arg
                    .u.latent_in = {.channels = args->channels,
                                    .height = args->height,
                                    .width = args->width,
+                                   .packing = packing,
                                    .y = tile.y,
                                    .x = tile.x,
                                    .tile_height = tile.height,
                                    .tile_width = tile.width,
-                                   .scale = channel_values(plan, statistics->scale, statistics->count, args->channels),
-                                   .shift = channel_values(plan, statistics->shift, statistics->count, args->channels),
+                                   .scale = channel_values(plan, statistics->scale, statistics->count, channels),
+                                   .shift = channel_values(plan, statistics->shift, statistics->count, channels),
                                    .per_item = args->per_item}});
 }
 

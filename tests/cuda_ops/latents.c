@@ -3,16 +3,16 @@
 
 static void build_patches(scene* s, const op_case* c)
 {
-    // m x n latents of k channels; a: 1 unpatchify, otherwise patchify; 2 by channel
-    const int tokens = c->m / 2 * (c->n / 2);
+    // m x n latents of k channels; a: 1 unpatchify, otherwise patchify; 2 by channel; 4 patches of one pixel
+    const int patch = c->a & 4 ? 1 : 2, tokens = c->m / patch * (c->n / patch), features = patch * patch * c->k;
     const int32_t items[3] = {1, 0, 1}, begins[3] = {2 * tokens + 3, 0, tokens + 1};
-    sumi_patch_layout layout = {c->m, c->n, c->k, 3, items, begins, (c->a & 2) != 0};
+    sumi_patch_layout layout = {c->m, c->n, c->k, patch, 3, items, begins, (c->a & 2) != 0};
     if ((c->a & 1) == 0) {
-        sumi_value rows = activations(s, 3 * tokens + 5, 4 * c->k);
+        sumi_value rows = activations(s, 3 * tokens + 5, features);
         sumi_plan_patchify(&s->plan, floats(s, 2 * c->k, c->m * c->n), &layout, rows);
         expect(s, rows, EXACT);
     } else {
-        expect(s, sumi_plan_unpatchify(&s->plan, activations(s, 3 * tokens + 5, 4 * c->k), &layout, -1.0f), EXACT);
+        expect(s, sumi_plan_unpatchify(&s->plan, activations(s, 3 * tokens + 5, features), &layout, -1.0f), EXACT);
     }
 }
 static void build_noise(scene* s, const op_case* c)
@@ -87,51 +87,67 @@ static void build_solve(scene* s, const op_case* c)
 }
 static void build_preview(scene* s, const op_case* c)
 {
+    // m items of n channels and k pixels; d: packed by 2, and this many pixels wide
     const float bias[3] = {0.1f, -0.2f, 0.3f};
+    const int area = c->d != 0 ? 4 : 1;
     float* factors = random_numbers(s, 3 * (size_t)c->n, 0.2f, 0.0f);
     sumi_value rgb = sumi_plan_value(&s->plan, "rgb", SUMI_ELEMENT_FLOAT, 3 * c->m, c->k);
-    sumi_plan_preview(&s->plan, &(sumi_plan_preview_args){.x = floats(s, c->m * c->n, c->k),
-                                                          .v = floats(s, c->m * c->n, c->k),
+    sumi_plan_preview(&s->plan, &(sumi_plan_preview_args){.x = floats(s, c->m * c->n * area, c->k / area),
+                                                          .v = floats(s, c->m * c->n * area, c->k / area),
                                                           .sigma = step_row(s, SUMI_ELEMENT_FLOAT, 1, true),
                                                           .channels = c->n,
+                                                          .packing = c->d != 0 ? 2 : 1,
+                                                          .width = c->d,
                                                           .factors = factors,
                                                           .bias = bias,
                                                           .rgb = rgb});
     expect(s, rgb, c->bound);
 }
-// Scale and shift, one pair for each of up to 16 channels if d is set, otherwise one for all.
+// Scale and shift, one pair for each of up to 128 channels if d is set, otherwise one for all.
 static sumi_latent_statistics statistics_of(const op_case* c, int channels)
 {
+    static float s_scales[128], s_shifts[128];
     static const float s_scale[16] = {0.3611f, 2.8184f, -1.4541f, 0.375f, 1.2196f, 0.7f,     2.6052f, 1.0f,
                                       3.2687f, 0.4646f, 2.8652f,  0.642f, 0.6104f, -0.8887f, 0.354f,  1.916f},
                        s_shift[16] = {0.1159f, -0.7571f, -0.7089f, 0.0f,    -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
                                       0.4134f, -0.0715f, 0.5517f,  -0.363f, -0.1922f, -0.9497f, 0.2503f,  -0.2921f};
-    return (sumi_latent_statistics){s_scale, s_shift, c->d != 0 ? channels : 1};
+    for (int i = 0; i < 128; i++) {
+        s_scales[i] = s_scale[i % 16] * (1.0f + (float)(i / 16));
+        s_shifts[i] = s_shift[i % 16] - (float)(i / 16);
+    }
+    return (sumi_latent_statistics){s_scales, s_shifts, c->d != 0 ? channels : 1};
 }
 static void build_posterior(scene* s, const op_case* c)
 {
-    sumi_value latents = sumi_plan_value(&s->plan, "latents", SUMI_ELEMENT_FLOAT, c->n, c->m);
+    // m pixels of n channels; b: packed by 2, and this many pixels wide
+    const int area = c->b != 0 ? 4 : 1, channels = c->n * area, plane = c->m / area;
+    sumi_value latents = sumi_plan_value(&s->plan, "latents", SUMI_ELEMENT_FLOAT, channels, plane);
     sumi_value moments = activations_of(s, c->m, 2 * c->n, 2.0f, 0.0f);
     sumi_plan_posterior(&s->plan, &(sumi_plan_posterior_args){.moments = moments,
-                                                              .eps = c->a ? floats(s, c->n, c->m) : SUMI_NO_VALUE,
+                                                              .eps = c->a ? floats(s, channels, plane) : SUMI_NO_VALUE,
                                                               .channels = c->n,
-                                                              .statistics = statistics_of(c, c->n),
+                                                              .packing = c->b != 0 ? 2 : 1,
+                                                              .width = c->b,
+                                                              .statistics = statistics_of(c, channels),
                                                               .latents = latents});
     expect(s, latents, c->bound);
 }
 static void build_latent_in(scene* s, const op_case* c)
 {
-    // m x n latents of k channels, three items; a: per item; b: only a tile of them
+    // a picture of m x n pixels and k channels, three items; a: per item; b: only a tile of them; c: packed by 2
     sumi_tile tile = c->b ? (sumi_tile){1, 2, c->m - 2, c->n - 3} : (sumi_tile){0, 0, c->m, c->n};
-    expect(s,
-           sumi_plan_latent_in(&s->plan, &(sumi_plan_latent_args){.latents = floats(s, 3 * c->k, c->m * c->n),
-                                                                  .channels = c->k,
-                                                                  .height = c->m,
-                                                                  .width = c->n,
-                                                                  .tile = tile,
-                                                                  .statistics = statistics_of(c, c->k),
-                                                                  .per_item = c->a != 0}),
-           c->bound);
+    const int area = c->c != 0 ? 4 : 1, channels = c->k * area;
+    expect(
+        s,
+        sumi_plan_latent_in(&s->plan, &(sumi_plan_latent_args){.latents = floats(s, 3 * channels, c->m * c->n / area),
+                                                               .channels = c->k,
+                                                               .height = c->m,
+                                                               .width = c->n,
+                                                               .packing = c->c != 0 ? 2 : 1,
+                                                               .tile = tile,
+                                                               .statistics = statistics_of(c, channels),
+                                                               .per_item = c->a != 0}),
+        c->bound);
 }
 static const op_case s_latents[] = {
     {"patchify 4x6x5", build_patches, 4, 6, 5, .bound = EXACT},
@@ -166,6 +182,20 @@ static const op_case s_latents[] = {
     {"latents in, 128x128x16", build_latent_in, 128, 128, 16, .bound = STORED},
     {"latents in, 5x7x3, by channel", build_latent_in, 5, 7, 3, .d = 1, .bound = STORED},
     {"latents in, 104x72x16, tile, item 1, by channel", build_latent_in, 104, 72, 16, 1, 1, .d = 1, .counter = 1,
+     .bound = STORED},
+    {"patchify 3x5x7, one pixel", build_patches, 3, 5, 7, 4, .bound = EXACT},
+    {"patchify 64x64x128, one pixel, by channel", build_patches, 64, 64, 128, 6, .bound = EXACT},
+    {"unpatchify 3x5x7, one pixel", build_patches, 3, 5, 7, 5, .bound = EXACT},
+    {"unpatchify 64x48x128, one pixel, by channel", build_patches, 64, 48, 128, 7, .bound = EXACT},
+    {"preview, 2 items of 4 x 48, packed", build_preview, 2, 4, 48, .d = 8, .counter = 1, .bound = FLOATING},
+    {"preview, 1 item of 32 x 16384, packed", build_preview, 1, 32, 16384, .d = 128, .counter = 2, .bound = FLOATING},
+    {"posterior 60 x 3, packed", build_posterior, 60, 3, 0, 0, 6, .bound = FLOATING},
+    {"posterior 1024 x 32, sampled, by channel, packed", build_posterior, 1024, 32, 0, 1, 64, .d = 1,
+     .bound = FLOATING},
+    {"latents in, 6x8x3, tile, item 2, packed", build_latent_in, 6, 8, 3, 1, 1, 1, .d = 1, .counter = 2,
+     .bound = STORED},
+    {"latents in, 128x96x32, packed", build_latent_in, 128, 96, 32, 0, 0, 1, .d = 1, .bound = STORED},
+    {"latents in, 64x96x32, tile, item 1, packed", build_latent_in, 64, 96, 32, 1, 1, 1, .d = 1, .counter = 1,
      .bound = STORED},
 };
 CASE_TABLE(latents);
