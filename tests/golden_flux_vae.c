@@ -83,8 +83,8 @@ static int32_t groups_of(const sumi_network* network)
     sumi_value latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, network->info.latent_channels, 4);
     int32_t side = 2 * network->info.vae_factor, groups = 1;
     sumi_value picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, side * side, 3);
-    network->recipe->autoencoder->write_decode(network->autoencoder, &plan, &(sumi_tile_source){latents, 2, 2}, 0,
-                                               picture);
+    const sumi_vae_tiling tiling = network->recipe->autoencoder->tiling(network->autoencoder);
+    sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){latents, 2, 2}, 0, picture);
     for (size_t i = 0; i < plan.op_count; i++)
         if (plan.ops[i].kind == SUMI_OP_GROUP_NORM) groups = plan.ops[i].u.group.groups;
     sumi_plan_end(&plan);
@@ -109,8 +109,8 @@ static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
     job.picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, height * width * factor * factor, 3);
     job.bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, height * width * factor * factor, 3);
     sumi_value not_finite = sumi_plan_constant(&plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
-    network->recipe->autoencoder->write_decode(network->autoencoder, &plan,
-                                               &(sumi_tile_source){job.latents, height, width}, tile, job.picture);
+    const sumi_vae_tiling tiling = network->recipe->autoencoder->tiling(network->autoencoder);
+    sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){job.latents, height, width}, tile, job.picture);
     sumi_plan_pixels_out(&plan, job.picture, job.bytes, not_finite);
     sumi_error error = {0};
     plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};
@@ -194,11 +194,13 @@ static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
     if (job.eps.values != NULL) job.eps_value = sumi_plan_bound(&plan, "eps", SUMI_ELEMENT_FLOAT, channels, size);
     sumi_value mode = sumi_plan_bound(&plan, "mode", SUMI_ELEMENT_FLOAT, channels, size),
                sample = sumi_plan_bound(&plan, "sample", SUMI_ELEMENT_FLOAT, channels, size);
-    job.moments = network->recipe->autoencoder->write_encode(network->autoencoder, &plan,
-                                                             &(sumi_tile_source){job.pixels, height, width}, tile);
-    network->recipe->autoencoder->write_posterior(network->autoencoder, &plan, job.moments, SUMI_NO_VALUE, mode);
+    const sumi_vae_tiling tiling = network->recipe->autoencoder->tiling(network->autoencoder);
+    job.moments = sumi_vae_tiles_encode(&tiling, &plan, &(sumi_tile_source){job.pixels, height, width}, tile);
+    sumi_vae_posterior(&tiling, &plan, job.moments, SUMI_NO_VALUE,
+                       &(sumi_tile_source){mode, height / factor, width / factor});
     if (job.eps.values != NULL)
-        network->recipe->autoencoder->write_posterior(network->autoencoder, &plan, job.moments, job.eps_value, sample);
+        sumi_vae_posterior(&tiling, &plan, job.moments, job.eps_value,
+                           &(sumi_tile_source){sample, height / factor, width / factor});
     if (is_planar) job.exact = give_exact_pixels(&plan, job.pixels);
     sumi_error error = {0};
     plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};

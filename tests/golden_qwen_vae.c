@@ -111,7 +111,8 @@ static void decode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
     const sumi_value bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, height * width * factor * factor, 3);
     const int32_t zero = 0;
     const sumi_value not_finite = sumi_plan_constant(&plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
-    sumi_qwen_vae_module.write_decode(vae, &plan, &(sumi_tile_source){job.latents, height, width}, tile, picture);
+    const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
+    sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){job.latents, height, width}, tile, picture);
     sumi_plan_pixels_out(&plan, picture, bytes, not_finite);
     if (!is_tiled) watch_vae(c, job.w);
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
@@ -162,10 +163,12 @@ static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
     sumi_plan_section(&plan, SUMI_SECTION_IMAGE, 1, 0);
     job.pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
     const sumi_value latents = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, channels, size);
+    const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
     const sumi_value moments =
-        sumi_qwen_vae_module.write_encode(vae, &plan, &(sumi_tile_source){job.pixels, height, width}, tile);
+        sumi_vae_tiles_encode(&tiling, &plan, &(sumi_tile_source){job.pixels, height, width}, tile);
     if (moments.id > 0 && (size_t)moments.id <= plan.value_count) plan.values[moments.id - 1].bound = true;
-    sumi_qwen_vae_module.write_posterior(vae, &plan, moments, SUMI_NO_VALUE, latents);
+    sumi_vae_posterior(&tiling, &plan, moments, SUMI_NO_VALUE,
+                       &(sumi_tile_source){latents, height / factor, width / factor});
     if (tile == 0) watch_vae(c, job.w);
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {

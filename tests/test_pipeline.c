@@ -193,8 +193,8 @@ TEST(tiles_bound_the_memory_of_decoding)
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 16, 96 * 96),
                    picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 768 * 768, 3);
-        network->recipe->autoencoder->write_decode(network->autoencoder, &plan, &(sumi_tile_source){x, 96, 96},
-                                                   tiled ? 16 : 0, picture);
+        const sumi_vae_tiling tiling = network->recipe->autoencoder->tiling(network->autoencoder);
+        sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){x, 96, 96}, tiled ? 16 : 0, picture);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
         CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");

@@ -229,17 +229,18 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
     const int32_t latents = height * width, pixels = latents * vae->factor * vae->factor;
     sumi_runner_begin_plan(s_runner, &plan, &s_heap);
     sumi_plan_section(&plan, decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
+    const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
     sumi_value from, to;
     if (decodes) {
         from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, vae->channels, latents);
         to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
-        sumi_qwen_vae_module.write_decode(vae, &plan, &(sumi_tile_source){from, height, width}, tile, to);
+        sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){from, height, width}, tile, to);
     } else {
         from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3);
         to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, vae->channels, latents);
-        const sumi_value moments = sumi_qwen_vae_module.write_encode(
-            vae, &plan, &(sumi_tile_source){from, height * vae->factor, width * vae->factor}, tile);
-        sumi_qwen_vae_module.write_posterior(vae, &plan, moments, SUMI_NO_VALUE, to);
+        const sumi_tile_source picture = {from, height * vae->factor, width * vae->factor};
+        sumi_vae_posterior(&tiling, &plan, sumi_vae_tiles_encode(&tiling, &plan, &picture, tile), SUMI_NO_VALUE,
+                           &(sumi_tile_source){to, height, width});
     }
     sumi_result result = sumi_plan_finish(&plan, &error);
     if (result == SUMI_OK) result = plan_slice(&plan, &rates, 2000, &error);
@@ -427,7 +428,8 @@ TEST(tiles_that_the_rule_does_not_divide_are_refused)
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, 80),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 80 * 64, 3);
-        sumi_qwen_vae_module.write_decode(b.vae, &plan, &(sumi_tile_source){from, 8, 10}, tile, to);
+        const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(b.vae);
+        sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){from, 8, 10}, tile, to);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(error.text, "multiple of 4") != NULL);
         sumi_plan_end(&plan);
@@ -446,16 +448,16 @@ static double arena_of(const sumi_qwen_vae* vae, bool decodes, int32_t side, int
     const int32_t latents = side / 8 * (side / 8), pixels = side * side;
     sumi_plan_begin(&plan, &s_heap, 2);
     sumi_plan_section(&plan, decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
+    const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
     if (decodes) {
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
-        sumi_qwen_vae_module.write_decode(vae, &plan, &(sumi_tile_source){from, side / 8, side / 8}, tile, to);
+        sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){from, side / 8, side / 8}, tile, to);
     } else {
         const sumi_value from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3),
                          to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents);
-        sumi_qwen_vae_module.write_posterior(
-            vae, &plan, sumi_qwen_vae_module.write_encode(vae, &plan, &(sumi_tile_source){from, side, side}, tile),
-            SUMI_NO_VALUE, to);
+        const sumi_value moments = sumi_vae_tiles_encode(&tiling, &plan, &(sumi_tile_source){from, side, side}, tile);
+        sumi_vae_posterior(&tiling, &plan, moments, SUMI_NO_VALUE, &(sumi_tile_source){to, side / 8, side / 8});
     }
     CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
     CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);

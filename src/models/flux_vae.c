@@ -526,21 +526,14 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
     return y;
 }
 
-static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
+static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, sumi_value latents, int32_t height,
+                                   int32_t width)
 {
     const sumi_flux_vae* vae = model;
     const sumi_vae_half* half = &vae->decoder;
-    sumi_plan_prefix(plan, "decoder.");
-    picture x = {.height = tile.height, .width = tile.width};
-    x.min_bytes = flux_min_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor,
-                                 tile.width * vae->factor);
-    x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
-                                                                 .channels = vae->latent_channels,
-                                                                 .height = latents->height,
-                                                                 .width = latents->width,
-                                                                 .tile = tile,
-                                                                 .statistics = {&vae->scaling, &vae->shift, 1},
-                                                                 .per_item = true});
+    picture x = {.value = latents, .height = height, .width = width};
+    x.min_bytes =
+        flux_min_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], height * vae->factor, width * vae->factor);
     x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_flux_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -557,14 +550,12 @@ static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, const sum
     return write_flux_end(vae, plan, half, x, "decoder");
 }
 
-static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
+static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width)
 {
     const sumi_flux_vae* vae = model;
     const sumi_vae_half* half = &vae->encoder;
-    sumi_plan_prefix(plan, "encoder.");
-    picture x = {.height = tile.height, .width = tile.width};
-    x.min_bytes = flux_min_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
-    x.value = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile);
+    picture x = {.value = pixels, .height = height, .width = width};
+    x.min_bytes = flux_min_bytes(plan, &half->stages[0].blocks[0], height, width);
     x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
@@ -591,11 +582,14 @@ static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sum
 // ---- The module -----------------------------------------------------------------------------------------------------
 
 // Tiles as in diffusers: they overlap by a quarter.
-static sumi_vae_tiling flux_tiling_of(const sumi_flux_vae* vae)
+static sumi_vae_tiling flux_tiling(const void* model)
 {
+    const sumi_flux_vae* vae = model;
     return (sumi_vae_tiling){.rule = {3, 4},
+                             .channels = vae->latent_channels,
                              .factor = vae->factor,
-                             .moment_channels = 2 * vae->latent_channels,
+                             .packing = 1,
+                             .statistics = {&vae->scaling, &vae->shift, 1},
                              .model = vae,
                              .decode = decode_flux_tile,
                              .encode = encode_flux_tile};
@@ -606,37 +600,11 @@ static sumi_autoencoder_properties flux_properties(const void* model)
     const sumi_flux_vae* vae = model;
     return (sumi_autoencoder_properties){.channels = vae->latent_channels,
                                          .factor = vae->factor,
+                                         .packing = 1,
                                          .sample_size = vae->sample_size,
                                          .has_encoder = vae->encoder.is_present,
                                          .has_decoder = vae->decoder.is_present};
 }
 
-static void write_decode(const void* model, sumi_plan* plan, const sumi_tile_source* latents, int32_t tile,
-                         sumi_value picture_out)
-{
-    const sumi_vae_tiling tiling = flux_tiling_of(model);
-    sumi_vae_tiles_decode(&tiling, plan, latents, tile, picture_out);
-}
-
-static sumi_value write_encode(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, int32_t tile)
-{
-    const sumi_vae_tiling tiling = flux_tiling_of(model);
-    return sumi_vae_tiles_encode(&tiling, plan, pixels, tile);
-}
-
-static void write_posterior(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents)
-{
-    const sumi_flux_vae* vae = model;
-    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
-                                                          .eps = eps,
-                                                          .channels = vae->latent_channels,
-                                                          .statistics = {&vae->scaling, &vae->shift, 1},
-                                                          .latents = latents});
-}
-
-const sumi_autoencoder_module sumi_flux_vae_module = {.model_bytes = sizeof(sumi_flux_vae),
-                                                      .bind = bind_flux_vae,
-                                                      .properties = flux_properties,
-                                                      .write_decode = write_decode,
-                                                      .write_encode = write_encode,
-                                                      .write_posterior = write_posterior};
+const sumi_autoencoder_module sumi_flux_vae_module = {
+    .model_bytes = sizeof(sumi_flux_vae), .bind = bind_flux_vae, .properties = flux_properties, .tiling = flux_tiling};

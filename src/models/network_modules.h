@@ -164,8 +164,9 @@ typedef struct sumi_denoiser_module {
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
 
 typedef struct sumi_autoencoder_properties {
-    int32_t channels;    // of the latents
+    int32_t channels;    // of the denoiser's latents
     int32_t factor;      // pixels per latent along a side
+    int32_t packing;     // of latents: sumi_vae_tiling
     int32_t sample_size; // side of the pictures that it was made for, in pixels; 0: not given in its files
     bool has_encoder, has_decoder;
 } sumi_autoencoder_properties;
@@ -175,13 +176,7 @@ typedef struct sumi_autoencoder_module {
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config,
                         bool without_encoder);
     sumi_autoencoder_properties (*properties)(const void* model);
-    // Decodes item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side
-    // of a tile in latents, a multiple of 4; 0: no tiles.
-    void (*write_decode)(const void* model, sumi_plan* plan, const sumi_tile_source* latents, int32_t tile,
-                         sumi_value picture);
-    // Encodes 8-bit RGB [height * width, 3] to a picture of moments [h * w, 2 * channels]. tile: as above.
-    sumi_value (*write_encode)(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, int32_t tile);
-    // Computes latents [channels, h * w], as the denoiser reads them, from moments and noise (SUMI_NO_VALUE: the mode).
-    void (*write_posterior)(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents);
+    // For the functions of vae_tiles.h, which write decoders and encoders. It lives as long as the model.
+    sumi_vae_tiling (*tiling)(const void* model);
 } sumi_autoencoder_module;
 #endif

@@ -365,9 +365,9 @@ static void write_text(writer* w)
 static void write_references(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
-    const sumi_autoencoder_module* autoencoder = w->network->recipe->autoencoder;
     if (r->reference_count == 0) return;
     SUMI_ASSERT(r->reference_count <= SUMI_MAX_REFERENCES && w->network->autoencoder != NULL);
+    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
         const sumi_pipeline_reference* reference = &r->references[i];
@@ -376,12 +376,12 @@ static void write_references(writer* w)
         into->width = reference->width / w->info->vae_factor;
         w->out->reference_pixels[i] =
             sumi_plan_bound(w->plan, "reference_pixels", SUMI_ELEMENT_BYTE, reference->height * reference->width, 3);
-        sumi_value moments = autoencoder->write_encode(
-            w->network->autoencoder, w->plan,
-            &(sumi_tile_source){w->out->reference_pixels[i], reference->height, reference->width}, r->tile_latent);
+        const sumi_tile_source pixels = {w->out->reference_pixels[i], reference->height, reference->width};
+        const sumi_value moments = sumi_vae_tiles_encode(&tiling, w->plan, &pixels, r->tile_latent);
         into->latents = sumi_plan_value(w->plan, "reference_latents", SUMI_ELEMENT_FLOAT, w->info->latent_channels,
                                         into->height * into->width);
-        autoencoder->write_posterior(w->network->autoencoder, w->plan, moments, SUMI_NO_VALUE, into->latents);
+        sumi_vae_posterior(&tiling, w->plan, moments, SUMI_NO_VALUE,
+                           &(sumi_tile_source){into->latents, into->height, into->width});
     }
     w->denoising.references = w->references;
     w->denoising.reference_count = r->reference_count;
@@ -399,8 +399,9 @@ static void write_start_image(writer* w, int32_t item_count)
     out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, item_count * channels, size);
     if (r->samples_posterior)
         out->eps = sumi_plan_bound(w->plan, "eps", SUMI_ELEMENT_FLOAT, item_count * channels, size);
-    sumi_value moments = w->network->recipe->autoencoder->write_encode(
-        w->network->autoencoder, w->plan, &(sumi_tile_source){out->pixels, r->height, r->width}, r->tile_latent);
+    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    const sumi_tile_source pixels = {out->pixels, r->height, r->width};
+    const sumi_value moments = sumi_vae_tiles_encode(&tiling, w->plan, &pixels, r->tile_latent);
     sumi_value latents = sumi_plan_value(w->plan, "item_latents", SUMI_ELEMENT_FLOAT, channels, size);
     for (int32_t i = 0; i < item_count; i++) {
         if (r->samples_posterior || i == 0) { // the mode is the same for all items
@@ -410,7 +411,8 @@ static void write_start_image(writer* w, int32_t item_count)
                 sumi_plan_copy_rows(
                     w->plan, &(sumi_plan_copy_args){.x = out->eps, .x_row = i * channels, .y = eps, .rows = channels});
             }
-            w->network->recipe->autoencoder->write_posterior(w->network->autoencoder, w->plan, moments, eps, latents);
+            sumi_vae_posterior(&tiling, w->plan, moments, eps,
+                               &(sumi_tile_source){latents, out->latent_height, out->latent_width});
         }
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = latents, .y = out->clean, .y_row = i * channels});
     }
@@ -609,9 +611,9 @@ static void write_pictures(writer* w)
     out->bytes = sumi_plan_bound(w->plan, "bytes", SUMI_ELEMENT_BYTE, rows, 3);
     out->not_finite = sumi_plan_constant(w->plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
     sumi_plan_section(w->plan, SUMI_SECTION_DECODE, r->item_count, 0);
-    w->network->recipe->autoencoder->write_decode(w->network->autoencoder, w->plan,
-                                                  &(sumi_tile_source){out->x, out->latent_height, out->latent_width},
-                                                  r->tile_latent, out->picture);
+    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    sumi_vae_tiles_decode(&tiling, w->plan, &(sumi_tile_source){out->x, out->latent_height, out->latent_width},
+                          r->tile_latent, out->picture);
     sumi_plan_section(w->plan, SUMI_SECTION_TRANSFER, 1, 0);
     if (r->composites) {
         out->opacity = sumi_plan_bound(w->plan, "opacity", SUMI_ELEMENT_BYTE, r->height * r->width, 1);

@@ -380,6 +380,7 @@ static sumi_autoencoder_properties qwen_vae_properties(const void* model)
     const sumi_qwen_vae* vae = model;
     return (sumi_autoencoder_properties){.channels = vae->channels,
                                          .factor = vae->factor,
+                                         .packing = 1,
                                          .sample_size = vae->sample_size,
                                          .has_encoder = vae->encoder.is_present,
                                          .has_decoder = vae->decoder.is_present};
@@ -607,29 +608,17 @@ static uint64_t wan_min_bytes(const sumi_plan* plan, const sumi_vae_stage* stage
          * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
 }
 
-static sumi_latent_statistics statistics_of(const sumi_qwen_vae* vae)
-{
-    return (sumi_latent_statistics){vae->scale, vae->shift, vae->channels};
-}
-
-static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
+static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width)
 {
     const sumi_qwen_vae* vae = model;
     const sumi_vae_half* half = &vae->decoder;
     SUMI_ASSERT(half->is_present);
-    sumi_plan_prefix(plan, "decoder.");
-    sumi_value z = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
-                                                                      .channels = vae->channels,
-                                                                      .height = latents->height,
-                                                                      .width = latents->width,
-                                                                      .tile = tile,
-                                                                      .statistics = statistics_of(vae),
-                                                                      .per_item = true});
-    z = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-                                   .label = "post_quant", .x = z, .weight = &half->quant, .bias = &half->quant_bias});
+    const sumi_value z = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "post_quant", .x = latents, .weight = &half->quant, .bias = &half->quant_bias});
     picture x = new_picture(
-        z, tile.height, tile.width,
-        wan_min_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor, tile.width * vae->factor));
+        z, height, width,
+        wan_min_bytes(plan, &half->stages[half->stage_count - 1], height * vae->factor, width * vae->factor));
     x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_wan_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -639,14 +628,12 @@ static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi
     return write_wan_end(plan, half, x, "decoder");
 }
 
-static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
+static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width)
 {
     const sumi_qwen_vae* vae = model;
     const sumi_vae_half* half = &vae->encoder;
     SUMI_ASSERT(half->is_present);
-    sumi_plan_prefix(plan, "encoder.");
-    picture x = new_picture(sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile), tile.height, tile.width,
-                            wan_min_bytes(plan, &half->stages[0], tile.height, tile.width));
+    picture x = new_picture(pixels, height, width, wan_min_bytes(plan, &half->stages[0], height, width));
     x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
@@ -671,43 +658,20 @@ static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi
 
 // ---- The network module ---------------------------------------------------------------------------------------------
 
-static sumi_vae_tiling wan_tiling_of(const sumi_qwen_vae* vae)
+static sumi_vae_tiling qwen_vae_tiling(const void* model)
 {
+    const sumi_qwen_vae* vae = model;
     return (sumi_vae_tiling){.rule = vae->tiles,
+                             .channels = vae->channels,
                              .factor = vae->factor,
-                             .moment_channels = 2 * vae->channels,
+                             .packing = 1,
+                             .statistics = {vae->scale, vae->shift, vae->channels},
                              .model = vae,
                              .decode = decode_wan_tile,
                              .encode = encode_wan_tile};
 }
 
-static void qwen_vae_decode(const void* model, sumi_plan* plan, const sumi_tile_source* latents, int32_t tile,
-                            sumi_value out)
-{
-    const sumi_vae_tiling tiling = wan_tiling_of(model);
-    sumi_vae_tiles_decode(&tiling, plan, latents, tile, out);
-}
-
-static sumi_value qwen_vae_encode(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, int32_t tile)
-{
-    const sumi_vae_tiling tiling = wan_tiling_of(model);
-    return sumi_vae_tiles_encode(&tiling, plan, pixels, tile);
-}
-
-static void qwen_vae_posterior(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps,
-                               sumi_value latents)
-{
-    const sumi_qwen_vae* vae = model;
-    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
-                                                          .eps = eps,
-                                                          .channels = vae->channels,
-                                                          .statistics = statistics_of(vae),
-                                                          .latents = latents});
-}
-
 const sumi_autoencoder_module sumi_qwen_vae_module = {.model_bytes = sizeof(sumi_qwen_vae),
                                                       .bind = qwen_vae_bind,
                                                       .properties = qwen_vae_properties,
-                                                      .write_decode = qwen_vae_decode,
-                                                      .write_encode = qwen_vae_encode,
-                                                      .write_posterior = qwen_vae_posterior};
+                                                      .tiling = qwen_vae_tiling};

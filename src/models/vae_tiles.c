@@ -29,6 +29,30 @@ static sumi_tile input_tile(const tile_grid* w, int32_t row, int32_t column)
     return (sumi_tile){y, x, sumi_min_int(w->size, w->height - y), sumi_min_int(w->size, w->width - x)};
 }
 
+// A tile of the latents in the autoencoder's own size, decoded.
+static sumi_value decode_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* latents,
+                              sumi_tile tile)
+{
+    sumi_plan_prefix(plan, "decoder.");
+    const sumi_value x = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
+                                                                            .channels = tiling->channels,
+                                                                            .height = latents->height,
+                                                                            .width = latents->width,
+                                                                            .packing = tiling->packing,
+                                                                            .tile = tile,
+                                                                            .statistics = tiling->statistics,
+                                                                            .per_item = true});
+    return tiling->decode(tiling->model, plan, x, tile.height, tile.width);
+}
+
+static sumi_value encode_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* pixels,
+                              sumi_tile tile)
+{
+    sumi_plan_prefix(plan, "encoder.");
+    const sumi_value x = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile);
+    return tiling->encode(tiling->model, plan, x, tile.height, tile.width);
+}
+
 // Writes every tile in reading order, blends its seams and copies its first out_stride rows and columns to the output.
 // Only the row of tiles above is stored together with the current one.
 static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const tile_grid* w,
@@ -46,12 +70,12 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const ti
         int32_t above_height = 0;
         for (int32_t c = 0; c < w->columns; c++) {
             sumi_tile in = input_tile(w, r, c);
-            sumi_value tile = (decodes ? tiling->decode : tiling->encode)(tiling->model, plan, source, in);
+            sumi_value tile = (decodes ? decode_tile : encode_tile)(tiling, plan, source, in);
             // in output units; this tile and its neighbours
             int32_t height = in.height * w->out_size / w->size, width = in.width * w->out_size / w->size;
             int32_t left_width = c > 0 ? input_tile(w, r, c - 1).width * w->out_size / w->size : 0;
             above_height = r > 0 ? input_tile(w, r - 1, c).height * w->out_size / w->size : 0;
-            sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
+            sumi_plan_prefix(plan, "%s", decodes ? "decoder." : "encoder.");
             if (r > 0 || c > 0) {
                 sumi_plan_tile_blend(plan, &(sumi_plan_tile_blend_args){.tile = tile,
                                                                         .height = height,
@@ -79,9 +103,9 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const ti
 
 static bool is_tile_size_good(const sumi_vae_tiling* tiling, sumi_plan* plan, int32_t tile)
 {
-    if (tile < 0 || tile % tiling->rule.size_units != 0) {
-        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of %d", (int)tile,
-                  (int)tiling->rule.size_units);
+    if (tile < 0 || tile * tiling->packing % tiling->rule.size_units != 0) {
+        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of %d",
+                  (int)tile * tiling->packing, (int)tiling->rule.size_units);
         return false;
     }
     return true;
@@ -91,10 +115,11 @@ void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const
                            int32_t tile, sumi_value picture)
 {
     if (!is_tile_size_good(tiling, plan, tile)) return;
-    int32_t height = latents->height, width = latents->width, out_height = height * tiling->factor,
-            out_width = width * tiling->factor;
-    if (tile == 0 || (height <= tile && width <= tile)) {
-        sumi_value decoded = tiling->decode(tiling->model, plan, latents, (sumi_tile){0, 0, height, width});
+    const int32_t packing = tiling->packing, height = latents->height * packing, width = latents->width * packing,
+                  size = tile * packing, out_height = height * tiling->factor, out_width = width * tiling->factor;
+    const sumi_tile_source unpacked = {latents->value, height, width};
+    if (size == 0 || (height <= size && width <= size)) {
+        sumi_value decoded = decode_tile(tiling, plan, &unpacked, (sumi_tile){0, 0, height, width});
         sumi_plan_tile_place(plan, &(sumi_plan_tile_place_args){.tile = decoded,
                                                                 .tile_width = out_width,
                                                                 .picture = picture,
@@ -103,8 +128,8 @@ void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const
                                                                 .copied = (sumi_tile){0, 0, out_height, out_width},
                                                                 .per_item = true});
     } else {
-        tile_grid w = make_grid(latents, tiling->rule, tile, tile * tiling->factor);
-        write_tiles(tiling, plan, &w, latents, true, picture);
+        tile_grid w = make_grid(&unpacked, tiling->rule, size, size * tiling->factor);
+        write_tiles(tiling, plan, &w, &unpacked, true, picture);
     }
     sumi_plan_prefix(plan, "%s", "");
 }
@@ -113,16 +138,29 @@ sumi_value sumi_vae_tiles_encode(const sumi_vae_tiling* tiling, sumi_plan* plan,
                                  int32_t tile)
 {
     if (!is_tile_size_good(tiling, plan, tile)) return SUMI_NO_VALUE;
-    int32_t height = pixels->height, width = pixels->width, size = tile * tiling->factor;
+    const int32_t height = pixels->height, width = pixels->width, out_size = tile * tiling->packing,
+                  size = out_size * tiling->factor;
     sumi_value moments;
     if (tile == 0 || (height <= size && width <= size)) {
-        moments = tiling->encode(tiling->model, plan, pixels, (sumi_tile){0, 0, height, width});
+        moments = encode_tile(tiling, plan, pixels, (sumi_tile){0, 0, height, width});
     } else {
         moments = sumi_plan_value(plan, "moments", SUMI_ELEMENT_ACTIVATION,
-                                  height / tiling->factor * (width / tiling->factor), tiling->moment_channels);
-        tile_grid w = make_grid(pixels, tiling->rule, size, tile);
+                                  height / tiling->factor * (width / tiling->factor), 2 * tiling->channels);
+        tile_grid w = make_grid(pixels, tiling->rule, size, out_size);
         write_tiles(tiling, plan, &w, pixels, false, moments);
     }
     sumi_plan_prefix(plan, "%s", "");
     return moments;
+}
+
+void sumi_vae_posterior(const sumi_vae_tiling* tiling, sumi_plan* plan, sumi_value moments, sumi_value eps,
+                        const sumi_tile_source* latents)
+{
+    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
+                                                          .eps = eps,
+                                                          .channels = tiling->channels,
+                                                          .packing = tiling->packing,
+                                                          .width = latents->width * tiling->packing,
+                                                          .statistics = tiling->statistics,
+                                                          .latents = latents->value});
 }

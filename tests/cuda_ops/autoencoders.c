@@ -56,12 +56,13 @@ static void build_autoencoder(scene* s, const op_case* c)
     sumi_value from = decodes ? floats(s, 4, c->m / 2 * (c->n / 2)) : random_bytes(s, c->m * c->n, 3);
     for (int i = 0; i < 2; i++) {
         vae->strip_bytes = i == 0 ? UINT64_MAX : (uint64_t)c->b;
+        const sumi_vae_tiling tiling = sumi_flux_vae_module.tiling(vae);
         sumi_value out;
         if (decodes) {
             out = sumi_plan_value(&s->plan, "picture", SUMI_ELEMENT_ACTIVATION, c->m * c->n, 3);
-            sumi_flux_vae_module.write_decode(vae, &s->plan, &(sumi_tile_source){from, c->m / 2, c->n / 2}, 0, out);
+            sumi_vae_tiles_decode(&tiling, &s->plan, &(sumi_tile_source){from, c->m / 2, c->n / 2}, 0, out);
         } else {
-            out = sumi_flux_vae_module.write_encode(vae, &s->plan, &(sumi_tile_source){from, c->m, c->n}, 0);
+            out = sumi_vae_tiles_encode(&tiling, &s->plan, &(sumi_tile_source){from, c->m, c->n}, 0);
         }
         expect(s, out, c->bound);
     }
@@ -119,12 +120,13 @@ static void build_pixel_autoencoder(scene* s, const op_case* c)
     sumi_value from = decodes ? floats(s, 4, c->m / 2 * (c->n / 2)) : random_bytes(s, c->m * c->n, 3);
     for (int i = 0; i < 2; i++) {
         vae->strip_bytes = i == 0 ? UINT64_MAX : (uint64_t)c->b;
+        const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
         sumi_value out;
         if (decodes) {
             out = sumi_plan_value(&s->plan, "picture", SUMI_ELEMENT_ACTIVATION, c->m * c->n, 3);
-            sumi_qwen_vae_module.write_decode(vae, &s->plan, &(sumi_tile_source){from, c->m / 2, c->n / 2}, 0, out);
+            sumi_vae_tiles_decode(&tiling, &s->plan, &(sumi_tile_source){from, c->m / 2, c->n / 2}, 0, out);
         } else {
-            out = sumi_qwen_vae_module.write_encode(vae, &s->plan, &(sumi_tile_source){from, c->m, c->n}, 0);
+            out = sumi_vae_tiles_encode(&tiling, &s->plan, &(sumi_tile_source){from, c->m, c->n}, 0);
         }
         expect(s, out, c->bound);
     }
