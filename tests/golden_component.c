@@ -80,7 +80,8 @@ static const sumi_files s_layered = {
 static void checkpoint_path(const golden_case* c, char* out, size_t bytes)
 {
     const char* model = json_text(c->json, "model");
-    snprintf(out, bytes, "%.2000s/../%.64s", c->folder, model != NULL ? model : "model");
+    const bool is_path = model != NULL && strncmp(model, "../", 3) == 0;
+    snprintf(out, bytes, "%.2000s/%s%.64s", c->folder, is_path ? "" : "../", model != NULL ? model : "model");
 }
 
 sumi_network* layered_network(golden_case* c, const char* model)

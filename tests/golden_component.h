@@ -13,7 +13,8 @@ typedef struct case_component {
 } case_component;
 
 // Opens the checkpoint that the case's "model" names. For the Qwen-Image family that is t2i, edit, edit-2509 or
-// edit-2511, each laid over the one before it, in the folder beside the cases; without a name it is "model" there.
+// edit-2511, each laid over the one before it, in the folder beside the cases; without a name it is "model" there. A
+// name that begins with "../" is a path from the cases on.
 // False after reporting. close_component in any case: the runner forgets its weights, for another component's may get
 // their addresses, by which the runner knows weights.
 bool open_component(golden_case* c, sumi_component_kind kind, const char* what, case_component* out);

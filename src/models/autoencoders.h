@@ -14,19 +14,30 @@
 //            but the last), norm, SiLU, conv_out
 //   encoder  conv_in, stages from fine to coarse (res blocks, then conv with stride 2 in all but the last), mid, norm,
 //            SiLU, conv_out -> mean and log variance
+//
+// The autoencoder of Flux.2 (AutoencoderKLFlux2) is the same network with 32 channels of latents, and with a 1x1
+// convolution before the decoder and another one after the encoder. The denoiser's latents are packs of 2 x 2 of these,
+// 128 channels at a sixteenth of the size, normalised by the mean and the variance that the file has for each channel.
+// The decoder may have other widths than the encoder.
+
+#define SUMI_FLUX_VAE_MAX_STATISTICS 256
 
 typedef struct sumi_flux_vae {
-    int32_t latent_channels, groups, factor; // factor: pixels per latent
+    int32_t latent_channels, groups, factor; // factor: pixels per latent of its own
     int32_t sample_size;                     // side of the pictures that the checkpoint was made for, in pixels
-    float scaling, shift;                    // latent = (z - shift) * scaling
+    bool has_quant;                          // the halves have `quant`
+    int32_t packing;                         // 2 if the file has statistics, otherwise 1
+    // a latent of the denoiser is (z - shift) * scale: for each of its channels, or with a count of 1 for all
+    float scale[SUMI_FLUX_VAE_MAX_STATISTICS], shift[SUMI_FLUX_VAE_MAX_STATISTICS];
+    int32_t statistics_count;
     // bytes of the strips in which a residual block norms a picture (flux_vae.c)
     uint64_t strip_bytes;
     sumi_vae_half encoder, decoder;
     int32_t level_count; // for names of LDM, whose decoder counts stages backwards
 } sumi_flux_vae;
 
-// Names: those of diffusers or of LDM. Without a config.json it has 32 groups, scaling 0.3611 and shift 0.1159. The
-// encoder may be missing. It has no settings.
+// Names: those of diffusers or of LDM. Without a config.json it has 32 groups; without statistics, scaling 0.3611 and
+// shift 0.1159. The encoder may be missing. It has no settings: the tensors show which of the two it is.
 extern const sumi_autoencoder_module sumi_flux_vae_module;
 
 // ---- Qwen-Image (qwen_vae.c)

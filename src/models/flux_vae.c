@@ -1,6 +1,7 @@
 #include "models/autoencoders.h"
 #include "models/config.h"
 #include "models/vae_tiles.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-// Maps names of diffusers to those of LDM, and to the oldest names of attention.
+// Maps names of diffusers to those of LDM, which has the 1x1 convolutions inside the halves, and to the oldest names of
+// attention.
 static bool flux_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     static const char* const s_middle[][2] = {{"mid_block.resnets.0.", "mid.block_1."},
@@ -31,6 +33,11 @@ static bool flux_alias(const void* context, const char* canonical, int32_t which
         return false;
     }
     if (which > 1) return false;
+    const bool is_post_quant = strncmp(canonical, "post_quant_conv.", 16) == 0;
+    if (is_post_quant || strncmp(canonical, "quant_conv.", 11) == 0) {
+        const int length = snprintf(out, out_bytes, "%s%s", is_post_quant ? "decoder." : "encoder.", canonical);
+        return length >= 0 && (size_t)length < out_bytes;
+    }
     for (size_t i = 0; i < sizeof s_middle / sizeof *s_middle; i++) {
         if (sumi_replace_text(canonical, s_middle[i][0], s_middle[i][1], out, out_bytes)) return true;
     }
@@ -162,8 +169,10 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
 static void bind_flux_decoder(sumi_flux_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->decoder;
+    const int32_t latents = vae->latent_channels;
+    if (vae->has_quant) sumi_bind_linear(b, &half->quant, &half->quant_bias, "post_quant_conv", latents, latents);
     int32_t channels = bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in",
-                                      (sumi_conv_size){.in = vae->latent_channels, .out = 0, .kernel = 3});
+                                      (sumi_conv_size){.in = latents, .out = 0, .kernel = 3});
     bind_flux_middle(b, half, "decoder", channels);
     channels = bind_stages(vae, b, half, true, channels);
     bind_flux_norm(b, &half->norm_out, &half->norm_out_bias, "decoder.conv_norm_out", channels);
@@ -175,13 +184,15 @@ static void bind_flux_decoder(sumi_flux_vae* vae, sumi_binder* b)
 static void bind_flux_encoder(sumi_flux_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->encoder;
+    const int32_t moments = 2 * vae->latent_channels;
     int32_t channels = bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in",
                                       (sumi_conv_size){.in = 3, .out = 0, .kernel = 3});
     channels = bind_stages(vae, b, half, false, channels);
     bind_flux_middle(b, half, "encoder", channels);
     bind_flux_norm(b, &half->norm_out, &half->norm_out_bias, "encoder.conv_norm_out", channels);
     bind_flux_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out",
-                   (sumi_conv_size){.in = channels, .out = 2 * vae->latent_channels, .kernel = 3});
+                   (sumi_conv_size){.in = channels, .out = moments, .kernel = 3});
+    if (vae->has_quant) sumi_bind_linear(b, &half->quant, &half->quant_bias, "quant_conv", moments, moments);
     half->is_present = b->result == SUMI_OK;
 }
 
@@ -203,24 +214,34 @@ static void check_groups(const sumi_flux_vae* vae, sumi_binder* b, const sumi_va
     }
 }
 
-// Values of config.json that are checked against the shapes. 0: not given.
+// Widths of stages, from fine to coarse. count 0: not given.
+typedef struct config_widths {
+    const char* key;
+    int32_t channels[SUMI_VAE_MAX_STAGES], count;
+} config_widths;
+
+// Values of config.json that are checked against the tensors. 0: not given.
 typedef struct config_values {
-    int32_t latent_channels, in_channels, out_channels, blocks, channels[SUMI_VAE_MAX_STAGES], stage_count;
+    int32_t latent_channels, in_channels, out_channels, blocks, patch[2], patch_count;
+    config_widths encoder, decoder;
 } config_values;
 
 // Checks the widths of the stages of a half: the encoder's in the order of the config, the decoder's in reverse.
 static void check_flux_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
                             const char* path)
 {
-    if (c->stage_count > 0)
-        sumi_bind_check(b, path, "the length of block_out_channels", c->stage_count, half->stage_count);
+    const config_widths* widths = decodes && c->decoder.count > 0 ? &c->decoder : &c->encoder;
+    char key[64];
+    snprintf(key, sizeof key, "the length of %s", widths->key);
+    sumi_bind_check(b, path, key, widths->count, half->stage_count);
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
-        char key[48];
         const int32_t stage_index = decodes ? half->stage_count - 1 - s : s;
-        snprintf(key, sizeof key, "block_out_channels[%d]", (int)stage_index);
-        if (c->stage_count > 0)
-            sumi_bind_check(b, path, key, c->channels[stage_index], stage->blocks[stage->block_count - 1].conv2.rows);
+        snprintf(key, sizeof key, "%s[%d]", widths->key, (int)stage_index);
+        if (widths->count > 0) {
+            sumi_bind_check(b, path, key, widths->channels[stage_index],
+                            stage->blocks[stage->block_count - 1].conv2.rows);
+        }
         sumi_bind_check(b, path, "layers_per_block", c->blocks, stage->block_count - (decodes ? 1 : 0));
     }
 }
@@ -230,8 +251,56 @@ static void check_flux_config(const sumi_flux_vae* vae, sumi_binder* b, const co
     sumi_bind_check(b, path, "latent_channels", c->latent_channels, vae->latent_channels);
     sumi_bind_check(b, path, "in_channels", c->in_channels, 3);
     sumi_bind_check(b, path, "out_channels", c->out_channels, 3);
+    for (int32_t i = 0; i < c->patch_count; i++) sumi_bind_check(b, path, "patch_size", c->patch[i], vae->packing);
     check_flux_half(&vae->decoder, true, b, c, path);
     if (vae->encoder.is_present) check_flux_half(&vae->encoder, false, b, c, path);
+}
+
+// Reads the mean and the variance of each channel of the denoiser's latents. They are taken to float first: in bfloat16
+// the sum of a variance and eps would lose most of eps.
+static void bind_statistics(sumi_flux_vae* vae, sumi_binder* b, double eps)
+{
+    const int32_t count = sumi_bind_size(b, "bn.running_mean", 0), wanted = 4 * vae->latent_channels;
+    if (b->result != SUMI_OK) return;
+    if (count != wanted || count > SUMI_FLUX_VAE_MAX_STATISTICS) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: bn.running_mean has %d values, but packs of 2 x 2 latents of %d channels have %d channels, "
+                       "and up to %d are supported; the file is of another model",
+                       b->component->path, (int)count, (int)vae->latent_channels, (int)wanted,
+                       SUMI_FLUX_VAE_MAX_STATISTICS);
+        return;
+    }
+    float variance[SUMI_FLUX_VAE_MAX_STATISTICS];
+    if (!sumi_bind_floats(b, "bn.running_mean", vae->shift, count)
+        || !sumi_bind_floats(b, "bn.running_var", variance, count))
+        return;
+    for (int32_t i = 0; i < count; i++) {
+        const double sum = (double)variance[i] + eps;
+        vae->scale[i] = sum > 0.0 ? (float)(1.0 / sqrt(sum)) : 0.0f;
+        if (!isfinite(vae->scale[i]) || vae->scale[i] == 0.0f) {
+            sumi_bind_fail(b, SUMI_FILE_MALFORMED,
+                           "%s: value %d of bn.running_var is %g, but a variance is not negative, and not 0 if "
+                           "batch_norm_eps is; the file is damaged: download it again",
+                           b->component->path, (int)i, (double)variance[i]);
+            return;
+        }
+    }
+    vae->packing = 2;
+    vae->statistics_count = count;
+}
+
+// Which of the two autoencoders it is. Flux.1's has neither 1x1 convolutions nor statistics, Flux.2's has both.
+static void check_kind(const sumi_flux_vae* vae, sumi_binder* b, bool has_statistics)
+{
+    if (vae->has_quant == has_statistics) return;
+    sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                   "%s: this VAE has %s, but lacks the %s; the VAE of Flux.2 has both, that of Flux.1 has neither, and "
+                   "others are not supported: use the one that was released with the model",
+                   b->component->path,
+                   has_statistics ? "statistics of its latents (bn.running_mean, bn.running_var)"
+                                  : "quantisation convolutions (quant_conv, post_quant_conv)",
+                   has_statistics ? "quantisation convolutions (quant_conv, post_quant_conv)"
+                                  : "statistics of its latents (bn.running_mean, bn.running_var)");
 }
 
 static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder* b, const sumi_module_config* config,
@@ -245,13 +314,14 @@ static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder*
     vae->groups = 32;
     vae->sample_size = 1024;
     vae->strip_bytes = STRIP_BYTES;
-    double scaling = 0.3611, shift = 0.1159;
+    double scaling = 0.3611, shift = 0.1159, eps = 1e-4;
     bool quant = false, post_quant = false, attends = true;
-    config_values c = {.blocks = 0};
+    config_values c = {.encoder.key = "block_out_channels", .decoder.key = "decoder_block_out_channels"};
     const sumi_config_field fields[] = {
         {"norm_num_groups", SUMI_CONFIG_INTEGER, &vae->groups, 0, NULL},
         {"scaling_factor", SUMI_CONFIG_NUMBER, &scaling, 0, NULL},
         {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},
+        {"batch_norm_eps", SUMI_CONFIG_NUMBER, &eps, 0, NULL},
         {"sample_size", SUMI_CONFIG_INTEGER, &vae->sample_size, 0, NULL},
         {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
         {"use_post_quant_conv", SUMI_CONFIG_BOOL, &post_quant, 0, NULL},
@@ -260,21 +330,31 @@ static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder*
         {"in_channels", SUMI_CONFIG_INTEGER, &c.in_channels, 0, NULL},
         {"out_channels", SUMI_CONFIG_INTEGER, &c.out_channels, 0, NULL},
         {"layers_per_block", SUMI_CONFIG_INTEGER, &c.blocks, 0, NULL},
-        {"block_out_channels", SUMI_CONFIG_INTEGERS, c.channels, SUMI_VAE_MAX_STAGES, &c.stage_count}};
+        {"patch_size", SUMI_CONFIG_INTEGERS, c.patch, 2, &c.patch_count},
+        {c.encoder.key, SUMI_CONFIG_INTEGERS, c.encoder.channels, SUMI_VAE_MAX_STAGES, &c.encoder.count},
+        {c.decoder.key, SUMI_CONFIG_INTEGERS, c.decoder.channels, SUMI_VAE_MAX_STAGES, &c.decoder.count}};
     b->result = sumi_config_read(config, fields, sizeof fields / sizeof *fields, b->error);
-    // an old config does not mention the quantisation convolutions, but the tensors are there
-    if (quant || post_quant || !attends || vae->groups < 1 || !((float)scaling > 0)
-        || sumi_bind_has_prefix(b, "quant_conv.") || sumi_bind_has_prefix(b, "post_quant_conv.")) {
-        sumi_bind_fail(
-            b, SUMI_NOT_SUPPORTED,
-            "%s: this is not a Flux VAE (no quantisation convolutions, attention in the middle, positive scaling)",
-            config->data != NULL ? config->path : b->component->path);
+    if (!attends || vae->groups < 1 || !((float)scaling > 0) || !(eps >= 0)) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: this is not a Flux VAE (attention in the middle, positive norm groups and scaling, "
+                       "batch_norm_eps not negative)",
+                       config->data != NULL ? config->path : b->component->path);
     }
-    vae->scaling = (float)scaling;
-    vae->shift = (float)shift;
+    // an old config does not mention the quantisation convolutions, but the tensors are there
+    static const char* const s_quant[] = {"quant_conv.", "post_quant_conv.", "encoder.quant_conv.",
+                                          "decoder.post_quant_conv."};
+    vae->has_quant = quant || post_quant;
+    for (size_t i = 0; i < sizeof s_quant / sizeof *s_quant; i++)
+        vae->has_quant = vae->has_quant || sumi_bind_has_prefix(b, s_quant[i]);
+    const bool has_statistics = sumi_bind_has_prefix(b, "bn.");
+    check_kind(vae, b, has_statistics);
+    vae->packing = vae->statistics_count = 1;
+    vae->scale[0] = (float)scaling;
+    vae->shift[0] = (float)shift;
     vae->level_count = sumi_bind_count(b, "decoder.up.");
     vae->latent_channels = sumi_bind_size(b, "decoder.conv_in.weight", 1);
     if (b->result != SUMI_OK) return b->result;
+    if (has_statistics) bind_statistics(vae, b, eps);
     bind_flux_decoder(vae, b);
     vae->factor = sumi_vae_factor(&vae->decoder);
     bool has_encoder = sumi_bind_has_prefix(b, "encoder.");
@@ -526,6 +606,13 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
     return y;
 }
 
+// The 1x1 convolution of a half.
+static sumi_value write_quant(sumi_plan* plan, const char* label, sumi_value x, const sumi_vae_half* half)
+{
+    return sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = &half->quant, .bias = &half->quant_bias});
+}
+
 static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, sumi_value latents, int32_t height,
                                    int32_t width)
 {
@@ -534,6 +621,7 @@ static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, sumi_valu
     picture x = {.value = latents, .height = height, .width = width};
     x.min_bytes =
         flux_min_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], height * vae->factor, width * vae->factor);
+    if (vae->has_quant) x.value = write_quant(plan, "post_quant", latents, half);
     x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_flux_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -576,7 +664,8 @@ static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, sumi_valu
         }
     }
     x = write_flux_middle(vae, plan, half, x, "encoder");
-    return write_flux_end(vae, plan, half, x, "encoder");
+    const sumi_value moments = write_flux_end(vae, plan, half, x, "encoder");
+    return vae->has_quant ? write_quant(plan, "quant", moments, half) : moments;
 }
 
 // ---- The module -----------------------------------------------------------------------------------------------------
@@ -588,8 +677,8 @@ static sumi_vae_tiling flux_tiling(const void* model)
     return (sumi_vae_tiling){.rule = {3, 4},
                              .channels = vae->latent_channels,
                              .factor = vae->factor,
-                             .packing = 1,
-                             .statistics = {&vae->scaling, &vae->shift, 1},
+                             .packing = vae->packing,
+                             .statistics = {vae->scale, vae->shift, vae->statistics_count},
                              .model = vae,
                              .decode = decode_flux_tile,
                              .encode = encode_flux_tile};
@@ -598,9 +687,9 @@ static sumi_vae_tiling flux_tiling(const void* model)
 static sumi_autoencoder_properties flux_properties(const void* model)
 {
     const sumi_flux_vae* vae = model;
-    return (sumi_autoencoder_properties){.channels = vae->latent_channels,
-                                         .factor = vae->factor,
-                                         .packing = 1,
+    return (sumi_autoencoder_properties){.channels = vae->latent_channels * vae->packing * vae->packing,
+                                         .factor = vae->factor * vae->packing,
+                                         .packing = vae->packing,
                                          .sample_size = vae->sample_size,
                                          .has_encoder = vae->encoder.is_present,
                                          .has_decoder = vae->decoder.is_present};

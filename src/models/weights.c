@@ -600,14 +600,19 @@ static bool check_finite(sumi_binder* binder, const sumi_tensor* tensor, const f
     return bad == 0;
 }
 
+bool sumi_bind_floats(sumi_binder* binder, const char* name, float* into, int32_t count)
+{
+    const sumi_tensor* tensor = need_vector(binder, name, count);
+    sumi_weight stored = {.rows = 1, .cols = count, .tensor_count = 1};
+    if (tensor == NULL || !set_stacked_tensor(binder, &stored.tensors[0], tensor, 1)) return false;
+    sumi_weight_to_float(&stored, 0, 1, into, count);
+    return check_finite(binder, tensor, into, count);
+}
+
 void sumi_bind_offset_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset)
 {
     float* data = new_float_row(binder, weight, cols, "a norm's weight");
-    const sumi_tensor* tensor = data != NULL ? need_vector(binder, name, cols) : NULL;
-    sumi_weight stored = {.rows = 1, .cols = cols, .tensor_count = 1};
-    if (tensor == NULL || !set_stacked_tensor(binder, &stored.tensors[0], tensor, 1)) return;
-    sumi_weight_to_float(&stored, 0, 1, data, cols);
-    if (!check_finite(binder, tensor, data, cols)) return;
+    if (data == NULL || !sumi_bind_floats(binder, name, data, cols)) return;
     for (int32_t i = 0; i < cols; i++) data[i] += offset;
     add_weight(binder, weight, name);
     add_norm_target(binder, weight, name);

@@ -91,7 +91,10 @@ void sumi_bind_kernel_slices(sumi_binder* binder, sumi_weight* weight, const sum
 // Binds a tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n]
 // and [n, 1, 1] are accepted. `name` is the whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// The same for the weight of a norm, whose name ends in ".weight": adapters may change it.
+// Copies a tensor of `count` elements as floats, for numbers that no op reads as a weight. NaN and infinity are refused.
+// False after a failure.
+bool sumi_bind_floats(sumi_binder* binder, const char* name, float* into, int32_t count);
+// sumi_bind_vector for the weight of a norm, whose name ends in ".weight": adapters may change it.
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
 // Like sumi_bind_norm, with `offset` added, copied as floats: for norms whose weights are stored without the 1 that is
 // added to them. NaN and infinity are refused, here and in stacked biases.

@@ -50,7 +50,13 @@ static void build_autoencoder(scene* s, const op_case* c)
     bool decodes = c->c != 0;
     static sumi_flux_vae s_vae[2]; // static, because the plan points to its weights after this function
     sumi_flux_vae* vae = &s_vae[decodes];
-    *vae = (sumi_flux_vae){.latent_channels = 4, .groups = c->a, .factor = 2, .scaling = 0.5f, .shift = 0.1f};
+    *vae = (sumi_flux_vae){.latent_channels = 4,
+                           .groups = c->a,
+                           .factor = 2,
+                           .packing = 1,
+                           .scale = {0.5f},
+                           .shift = {0.1f},
+                           .statistics_count = 1};
     if (decodes) make_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
     else make_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
     sumi_value from = decodes ? floats(s, 4, c->m / 2 * (c->n / 2)) : random_bytes(s, c->m * c->n, 3);
