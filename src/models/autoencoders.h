@@ -23,7 +23,7 @@
 #define SUMI_FLUX_VAE_MAX_STATISTICS 256
 
 typedef struct sumi_flux_vae {
-    int32_t latent_channels, groups, factor; // factor: pixels per latent of its own
+    int32_t latent_channels, groups, factor; // channels of the VAE's own latents; factor: pixels per such a latent
     int32_t sample_size;                     // side of the pictures that the checkpoint was made for, in pixels
     bool has_quant;                          // the halves have `quant`
     int32_t packing;                         // 2 if the file has statistics, otherwise 1
