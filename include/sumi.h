@@ -662,7 +662,7 @@ typedef struct sumi_image_desc {
     int32_t step_count;           // denoising steps, 1..1000
     sumi_solver solver;
     sumi_guidance guidance;
-    // 0: the model's own sigma schedule, which may depend on the image's size. Above 0, at most 10000: a static shift
+    // 0: the model's own sigma schedule, which may depend on size and step_count. Above 0, at most 10000: a static shift
     // instead, sigma = shift u / (1 + (shift - 1) u), with u falling in equal steps from 1 to 1 / step_count.
     float shift;
     // Your own schedule: step_count + 1 values in [0, 1], each below the one before, the last usually 0. With a

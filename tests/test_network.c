@@ -70,6 +70,21 @@ TEST(schedulers_of_all_families_become_rules)
     CHECK(rule.kind == SUMI_SHIFT_STATIC && rule.shift == 3.0f);
     CHECK_NUMBER(sumi_scheduler_read(NULL, 0, NULL, &rule, &error), SUMI_OK); // no file: as it was
     CHECK(rule.shift == 3.0f);
+    // numbers that no file has stay where the file says that the shift moves, whatever else it says
+    rule = sumi_scheduler_defaults();
+    rule.kind = SUMI_SHIFT_EMPIRICAL;
+    rule.empirical.few = (sumi_shift_line){1e-4, 2.0};
+    rule.empirical.many = (sumi_shift_line){2e-4, 0.5};
+    rule.empirical.few_steps = 10;
+    rule.empirical.many_steps = 200;
+    const sumi_sigma_rule known = rule;
+    CHECK_NUMBER(read_scheduler("tests/golden/qwen-image/model/scheduler/scheduler_config.json", &rule, &error),
+                 SUMI_OK);
+    CHECK(rule.kind == SUMI_SHIFT_EMPIRICAL && rule.terminal == 0.02f
+          && memcmp(&rule.empirical, &known.empirical, sizeof known.empirical) == 0);
+    rule = known;
+    CHECK_NUMBER(read_scheduler("tests/golden/z-image/model/scheduler/scheduler_config.json", &rule, &error), SUMI_OK);
+    CHECK(rule.kind == SUMI_SHIFT_STATIC && rule.shift == 3.0f);
     CHECK_TEXT(error.text, "");
 }
 

@@ -131,12 +131,89 @@ TEST(schedules_handle_one_step_linear_shift_and_terminals)
     CHECK_NEAR((double)a[7], 0.1, 1e-7, 0);
     for (int i = 0; i < 8; i++) CHECK_NEAR(1.0 - (double)a[i], (1.0 - (double)b[i]) * 0.9 / 0.7, 2e-7, 0);
     rule = dynamic_rule(0.5, 0.9, 8192, 0.0f);
-    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 6889), 0.834325, 1e-6, 0);
-    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 16384), 1.312903, 1e-6, 0); // goes on beyond
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 6889, 8), 0.834325, 1e-6, 0);
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 16384, 8), 1.312903, 1e-6, 0); // goes on beyond
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 16384, 1), sumi_sigma_rule_mu(&rule, 16384, 50), 0, 0);
     rule = dynamic_rule(0.5, 1.15, 4096, 0.0f);
-    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 4096), 1.15, 1e-12, 0);
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 4096, 8), 1.15, 1e-12, 0);
     rule = dynamic_rule(0.5, 0.9, 256, 0.0f);
-    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 4096), 0.5, 0, 0);
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 4096, 8), 0.5, 0, 0);
+}
+
+static sumi_sigma_rule empirical_rule(void)
+{
+    return (sumi_sigma_rule){.kind = SUMI_SHIFT_EMPIRICAL,
+                             .empirical = {.few = {8.73809524e-05, 1.89833333},
+                                           .many = {0.00016927, 0.45666666},
+                                           .few_steps = 10,
+                                           .many_steps = 200,
+                                           .max_tokens = 4300,
+                                           .curve = SUMI_CURVE_EXPONENTIAL}};
+}
+
+// The values are those that the published schedule of FLUX.2 has: its first sigmas, rounded to 7 digits.
+TEST(empirical_schedule_depends_on_tokens_and_steps)
+{
+    static const struct {
+        int32_t tokens, steps, count;
+        double mu, sigmas[8];
+    } s_rows[] = {
+        {1024, 4, 4, 2.030689708, {1, 0.9580854, 0.8839818, 0.7174966}},
+        {4096, 4, 4, 2.291179894, {1, 0.9673840, 0.9081439, 0.7672000}},
+        {4096, 8, 8, 2.267890439, {1, 0.9854255, 0.9666411, 0.9415148, 0.9061826, 0.8528417, 0.7630145, 0.5798068}},
+        {4096, 20, 4, 2.198022073, {1, 0.9941907, 0.9878145, 0.9807843}},
+        {4096, 50, 4, 2.023351157, {1, 0.9973091, 0.9945214, 0.9916316}},
+        {4300, 4, 4, 2.308478071, {1, 0.9679254, 0.9095768, 0.7702752}},
+        {4301, 4, 4, 1.184696930, {1, 0.9074852, 0.7657913, 0.5215079}},
+        {9216, 4, 4, 2.016658980, {1, 0.9575183, 0.8825351, 0.7146439}},
+        {16384, 50, 3, 3.229986340, {1, 0.9991933, 0.9983545}},
+    };
+    const sumi_sigma_rule rule = empirical_rule();
+    for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
+        float sigmas[SUMI_SCHEDULE_MAX_STEPS + 1];
+        CHECK_NEAR(sumi_sigma_rule_mu(&rule, s_rows[i].tokens, s_rows[i].steps), s_rows[i].mu, 6e-10, 0);
+        write_rule(&rule, s_rows[i].tokens, s_rows[i].steps, sigmas);
+        CHECK(sigmas[0] == 1.0f && sigmas[s_rows[i].steps] == 0.0f);
+        for (int32_t k = 0; k < s_rows[i].count; k++) CHECK_NEAR((double)sigmas[k], s_rows[i].sigmas[k], 1e-7, 0);
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_schedule_check(sigmas, s_rows[i].steps, &error), SUMI_OK);
+    }
+    float one[2], straight[9], still[9];
+    write_rule(&rule, 4096, 1, one);
+    CHECK(one[0] == 1.0f && one[1] == 0.0f);
+    sumi_sigma_rule linear = rule; // mu itself is the shift
+    linear.empirical.curve = SUMI_CURVE_LINEAR;
+    write_rule(&linear, 4096, 8, straight);
+    shifted((float)sumi_sigma_rule_mu(&rule, 4096, 8), 8, still);
+    for (int i = 0; i <= 8; i++) CHECK_NEAR((double)straight[i], (double)still[i], 2e-7, 0);
+}
+
+TEST(empirical_rules_that_make_no_schedule_are_refused)
+{
+    for (int wrong = 0; wrong < 8; wrong++) {
+        sumi_sigma_rule rule = empirical_rule();
+        const char* says = "";
+        switch (wrong) {
+        case 1: rule.empirical.few_steps = 0, says = "from 0 to 200 steps"; break;
+        case 2: rule.empirical.many_steps = 10, says = "from 10 to 10 steps"; break;
+        case 3: rule.empirical.max_tokens = -1, says = "up to -1 image tokens"; break;
+        case 4: rule.empirical.few.offset = (double)NAN, says = "lines of the shift"; break;
+        case 5: rule.empirical.many.slope = (double)INFINITY, says = "lines of the shift"; break;
+        case 6: rule.empirical.curve = (sumi_shift_curve)-1, says = "curve of the shift is -1"; break;
+        case 7: rule.grid = SUMI_GRID_TWICE, says = "needs a static shift"; break;
+        default: break;
+        }
+        sumi_error error = {0};
+        const bool is_good = says[0] == '\0';
+        CHECK_NUMBER(sumi_sigma_rule_check(&rule, &error), is_good ? SUMI_OK : SUMI_INVALID_ARGUMENT);
+        CHECK(is_good == (error.text[0] == '\0') && strstr(error.text, says) != NULL);
+    }
+    sumi_sigma_rule rule = empirical_rule(); // e^42 above a million tokens
+    float sigmas[9];
+    sumi_error error = {0};
+    rule.empirical.many.slope = 4.2e-5;
+    CHECK_NUMBER(sumi_schedule_write(&rule, 1000000, 8, sigmas, &error), SUMI_NOT_SUPPORTED);
+    CHECK(strstr(error.text, "1000000 image tokens") != NULL);
 }
 
 TEST(schedules_of_no_steps_write_nothing)
@@ -156,7 +233,7 @@ TEST(sigma_rules_that_make_no_schedule_are_refused)
         sumi_sigma_rule rule = wrong < 9 ? still : moving;
         const char* says = "";
         switch (wrong) {
-        case 1: rule.kind = (sumi_shift_kind)2, says = "kind of shift is 2"; break;
+        case 1: rule.kind = (sumi_shift_kind)3, says = "kind of shift is 3"; break;
         case 2: rule.grid = (sumi_sigma_grid)-1, says = "grid of sigmas is -1"; break;
         case 3: rule.grid = (sumi_sigma_grid)4, says = "grid of sigmas is 4"; break;
         case 4: rule.terminal = 1.0f, says = "terminal sigma is 1"; break;
@@ -291,6 +368,8 @@ int main(int argc, char** argv)
     RUN(grids_equal_those_of_newbie_references);
     RUN(dynamic_schedule_equals_qwen_image_reference);
     RUN(schedules_handle_one_step_linear_shift_and_terminals);
+    RUN(empirical_schedule_depends_on_tokens_and_steps);
+    RUN(empirical_rules_that_make_no_schedule_are_refused);
     RUN(schedules_of_no_steps_write_nothing);
     RUN(sigma_rules_that_make_no_schedule_are_refused);
     RUN(schedule_check_refuses_bad_tables_and_says_why);

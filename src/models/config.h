@@ -47,7 +47,9 @@ sumi_result sumi_config_read(const sumi_module_config* config, const sumi_config
 sumi_sigma_rule sumi_scheduler_defaults(void);
 
 // Changes the members of `rule` that the file contains, so that an adapter's overrides can be read over the model's own
-// values. shift_terminal null means no stretch; any other null counts as absent. json NULL: nothing is read.
+// values. shift_terminal null means no stretch; any other null counts as absent. json NULL: nothing is read. A rule of
+// the kind SUMI_SHIFT_EMPIRICAL keeps its kind and its numbers where the file says `use_dynamic_shifting`, because the
+// numbers are in no file; with false it becomes static.
 // SUMI_FILE_MALFORMED: not a file of this kind. SUMI_NOT_SUPPORTED: the file has what sumi_sigma_rule cannot express
 // (another class, other sigmas, noise between steps), or numbers that give no schedule. `rule` is then unchanged.
 sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path, sumi_sigma_rule* rule,

@@ -55,7 +55,9 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
     if (json == NULL) return SUMI_OK;
     int32_t levels = TRAINED_LEVELS;
     double shift = (double)rule->shift, terminal = (double)rule->terminal;
-    bool is_dynamic = rule->kind == SUMI_SHIFT_DYNAMIC;
+    // The file says whether the shift moves at all. If the recipe knows how, the file's own numbers for it are unused.
+    const sumi_shift_kind moving = rule->kind == SUMI_SHIFT_EMPIRICAL ? SUMI_SHIFT_EMPIRICAL : SUMI_SHIFT_DYNAMIC;
+    bool is_dynamic = rule->kind != SUMI_SHIFT_STATIC;
     bool is_set[5] = {false};
     static const char* const s_names[] = {"invert_sigmas", "stochastic_sampling", "use_karras_sigmas",
                                           "use_exponential_sigmas", "use_beta_sigmas"};
@@ -97,7 +99,8 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: time_shift_type is \"%s\"; exponential and linear are known",
                          path, texts.shift_type);
     }
-    read.kind = is_dynamic ? SUMI_SHIFT_DYNAMIC : SUMI_SHIFT_STATIC;
+    read.empirical.curve = read.dynamic.curve;
+    read.kind = is_dynamic ? moving : SUMI_SHIFT_STATIC;
     read.shift = (float)shift;
     read.terminal = texts.ends_at_zero ? 0.0f : (float)terminal;
     sumi_error detail = {.result = SUMI_OK};

@@ -40,11 +40,35 @@ static float grid_value(const sumi_sigma_rule* rule, int32_t i, int32_t n)
 
 #define MAX_SHIFT 1e6 // above this, consecutive levels are the same float
 
+static sumi_shift_curve curve_of(const sumi_sigma_rule* rule)
+{
+    return rule->kind == SUMI_SHIFT_EMPIRICAL ? rule->empirical.curve : rule->dynamic.curve;
+}
+
+static bool is_line(sumi_shift_line line) { return fabs(line.slope) <= MAX_SHIFT && fabs(line.offset) <= MAX_SHIFT; }
+
+static sumi_result check_empirical(const sumi_sigma_rule* rule, sumi_error* error)
+{
+    const int32_t few = rule->empirical.few_steps, many = rule->empirical.many_steps;
+    if (few < 1 || many <= few)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "the shift goes from %d to %d steps: give rising numbers above 0", (int)few, (int)many);
+    if (rule->empirical.max_tokens < 0)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "the shift depends on the steps up to %d image tokens: give a number that is not negative",
+                         (int)rule->empirical.max_tokens);
+    if (is_line(rule->empirical.few) && is_line(rule->empirical.many)) return SUMI_OK;
+    return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                     "the lines of the shift are %g tokens + %g and %g tokens + %g: give numbers up to %g",
+                     rule->empirical.few.slope, rule->empirical.few.offset, rule->empirical.many.slope,
+                     rule->empirical.many.offset, MAX_SHIFT);
+}
+
 sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error)
 {
-    if ((int)rule->kind < 0 || (int)rule->kind > SUMI_SHIFT_DYNAMIC)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the kind of shift is %d: give a static or a dynamic one",
-                         (int)rule->kind);
+    if ((int)rule->kind < 0 || (int)rule->kind > SUMI_SHIFT_EMPIRICAL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "the kind of shift is %d: give a static, a dynamic or an empirical one", (int)rule->kind);
     if ((int)rule->grid < 0 || (int)rule->grid > SUMI_GRID_TWICE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the grid of sigmas is %d: no such grid", (int)rule->grid);
     if (!(rule->terminal >= 0.0f && rule->terminal < 1.0f))
@@ -57,9 +81,11 @@ sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error
     }
     if (rule->grid == SUMI_GRID_TWICE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a grid that is shifted twice needs a static shift");
-    if ((int)rule->dynamic.curve < 0 || (int)rule->dynamic.curve > SUMI_CURVE_LINEAR)
+    const sumi_shift_curve curve = curve_of(rule);
+    if ((int)curve < 0 || (int)curve > SUMI_CURVE_LINEAR)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the curve of the shift is %d: give exponential or linear",
-                         (int)rule->dynamic.curve);
+                         (int)curve);
+    if (rule->kind == SUMI_SHIFT_EMPIRICAL) return check_empirical(rule, error);
     if (rule->dynamic.base_tokens < 0 || rule->dynamic.max_tokens < rule->dynamic.base_tokens)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "the shift goes from %d to %d image tokens: give rising numbers that are not negative",
@@ -70,9 +96,19 @@ sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error
     return SUMI_OK;
 }
 
-double sumi_sigma_rule_mu(const sumi_sigma_rule* rule, int32_t image_tokens)
+static double empirical_mu(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count)
 {
-    SUMI_ASSERT(rule->kind == SUMI_SHIFT_DYNAMIC && image_tokens >= 0);
+    const sumi_shift_line few = rule->empirical.few, many = rule->empirical.many;
+    const double at_many = many.slope * image_tokens + many.offset, at_few = few.slope * image_tokens + few.offset;
+    if (image_tokens > rule->empirical.max_tokens) return at_many;
+    const double slope = (at_many - at_few) / (rule->empirical.many_steps - rule->empirical.few_steps);
+    return slope * step_count + (at_many - rule->empirical.many_steps * slope);
+}
+
+double sumi_sigma_rule_mu(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count)
+{
+    SUMI_ASSERT(rule->kind != SUMI_SHIFT_STATIC && image_tokens >= 0 && step_count >= 1);
+    if (rule->kind == SUMI_SHIFT_EMPIRICAL) return empirical_mu(rule, image_tokens, step_count);
     SUMI_ASSERT(rule->dynamic.max_tokens >= rule->dynamic.base_tokens);
     const double low = rule->dynamic.base_shift, tokens = rule->dynamic.base_tokens;
     if (rule->dynamic.max_tokens == rule->dynamic.base_tokens) return low;
@@ -86,9 +122,9 @@ sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_token
     SUMI_ASSERT(sumi_sigma_rule_check(rule, NULL) == SUMI_OK);
     if (step_count < 1) return SUMI_OK;
     double shift = 0.0;
-    if (rule->kind == SUMI_SHIFT_DYNAMIC) {
-        const double mu = sumi_sigma_rule_mu(rule, image_tokens);
-        shift = rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? exp(mu) : mu;
+    if (rule->kind != SUMI_SHIFT_STATIC) {
+        const double mu = sumi_sigma_rule_mu(rule, image_tokens, step_count);
+        shift = curve_of(rule) == SUMI_CURVE_EXPONENTIAL ? exp(mu) : mu;
         if (!(shift > 1.0 / MAX_SHIFT && shift <= MAX_SHIFT)) {
             return sumi_fail(error, SUMI_NOT_SUPPORTED,
                              "the model's schedule has a shift of %g for %d image tokens: use another image size, or "

@@ -1,5 +1,5 @@
 // Schedules of sigmas for flow matching: x_sigma = sigma * noise + (1 - sigma) * clean, with sigma from 1 (noise) to 0.
-// Reference: diffusers FlowMatchEulerDiscreteScheduler, with static and with dynamic shift.
+// Reference: diffusers FlowMatchEulerDiscreteScheduler, with a static shift, a dynamic one, or a given mu.
 #ifndef SUMI_SAMPLING_SCHEDULE_H
 #define SUMI_SAMPLING_SCHEDULE_H
 #include "base/result.h"
@@ -26,12 +26,20 @@ typedef enum sumi_shift_kind {
     SUMI_SHIFT_STATIC = 0, // the number `shift`; computed in float32, identical to diffusers to the last bit
     // The shift depends on the picture's size: mu is linear in the number of target image tokens, through (base_tokens,
     // base_shift) and (max_tokens, max_shift), and continues linearly beyond both.
-    SUMI_SHIFT_DYNAMIC = 1
+    SUMI_SHIFT_DYNAMIC = 1,
+    // The shift depends on the picture's size and on the number of steps. Two lines give mu for a number of target image
+    // tokens: `few` at few_steps, `many` at many_steps. Between these numbers of steps, and beyond them, mu is linear in
+    // the steps. With more tokens than max_tokens `many` holds for every number of steps: mu jumps there.
+    SUMI_SHIFT_EMPIRICAL = 2
 } sumi_shift_kind;
 typedef enum sumi_shift_curve {
     SUMI_CURVE_EXPONENTIAL = 0 /* shift = e^mu */,
     SUMI_CURVE_LINEAR = 1 /* shift = mu */
 } sumi_shift_curve;
+
+typedef struct sumi_shift_line {
+    double slope, offset; // mu = slope * tokens + offset
+} sumi_shift_line;
 
 typedef struct sumi_sigma_rule {
     sumi_shift_kind kind;
@@ -40,17 +48,23 @@ typedef struct sumi_sigma_rule {
         double base_shift, max_shift;
         int32_t base_tokens, max_tokens;
         sumi_shift_curve curve;
-    } dynamic;      // for DYNAMIC
+    } dynamic; // for DYNAMIC
+    struct {
+        sumi_shift_line few, many;
+        int32_t few_steps, many_steps, max_tokens;
+        sumi_shift_curve curve;
+    } empirical;    // for EMPIRICAL
     float terminal; // the last level before the final 0; 0: no stretch. With one step the levels stay 1, 0
     sumi_sigma_grid grid;
 } sumi_sigma_rule;
 
 // Fails with SUMI_INVALID_ARGUMENT and a text that says which member of the rule is invalid.
 sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error);
-double sumi_sigma_rule_mu(const sumi_sigma_rule* rule, int32_t image_tokens); // for a dynamic shift
+// For a dynamic or an empirical shift. A dynamic one does not depend on the number of steps.
+double sumi_sigma_rule_mu(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count);
 // Writes sigmas[0 .. step_count] for a rule that passes the check; the last one is 0. image_tokens: tokens of the
-// target image, without references. Fails with SUMI_NOT_SUPPORTED if a dynamic shift has no value for this number of
-// tokens. Writes nothing if step_count is 0.
+// target image, without references. Fails with SUMI_NOT_SUPPORTED if a shift that depends on it has no value for this
+// number of tokens. Writes nothing if step_count is 0.
 sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count, float* sigmas,
                                 sumi_error* error);
 

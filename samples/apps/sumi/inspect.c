@@ -252,7 +252,13 @@ static void print_scheduler(inspection* in)
     }
     if (!file->data) printf("missing: %s", in->recipe ? "the released model's is taken: " : "the model's usual one\n");
     if (!file->data && !in->recipe) return;
-    if (rule->kind == SUMI_SHIFT_DYNAMIC)
+    if (rule->kind == SUMI_SHIFT_EMPIRICAL)
+        printf("%s shift of %g tokens + %g at %d steps to %g tokens + %g at %d, and above %d tokens the last for any "
+               "number of steps",
+               rule->empirical.curve == SUMI_CURVE_EXPONENTIAL ? "exponential" : "linear", rule->empirical.few.slope,
+               rule->empirical.few.offset, rule->empirical.few_steps, rule->empirical.many.slope,
+               rule->empirical.many.offset, rule->empirical.many_steps, rule->empirical.max_tokens);
+    else if (rule->kind == SUMI_SHIFT_DYNAMIC)
         printf("dynamic shift, %s %g at %d tokens to %g at %d",
                rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? "exponential from" : "linear from",
                rule->dynamic.base_shift, rule->dynamic.base_tokens, rule->dynamic.max_shift, rule->dynamic.max_tokens);

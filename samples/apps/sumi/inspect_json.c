@@ -109,6 +109,16 @@ static void put_schedule(json_out* out, inspection* in)
     json_text(out, "path", in->checkpoint.scheduler.path);
     if (!inspection_read_schedule(in, &error)) {
         json_text(out, "reason", error.text);
+    } else if (rule->kind == SUMI_SHIFT_EMPIRICAL) {
+        json_text(out, "shift_curve", rule->empirical.curve == SUMI_CURVE_EXPONENTIAL ? "exponential" : "linear");
+        json_integer(out, "few_steps", rule->empirical.few_steps);
+        json_number(out, "few_slope", rule->empirical.few.slope);
+        json_number(out, "few_offset", rule->empirical.few.offset);
+        json_integer(out, "many_steps", rule->empirical.many_steps);
+        json_number(out, "many_slope", rule->empirical.many.slope);
+        json_number(out, "many_offset", rule->empirical.many.offset);
+        json_integer(out, "max_tokens", rule->empirical.max_tokens);
+        json_number(out, "last_sigma", (double)rule->terminal);
     } else if (rule->kind == SUMI_SHIFT_DYNAMIC) {
         json_text(out, "shift_curve", rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? "exponential" : "linear");
         json_number(out, "base_shift", rule->dynamic.base_shift);
