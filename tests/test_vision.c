@@ -101,6 +101,70 @@ TEST(sizes_refuse_what_is_no_image_and_say_why)
     CHECK_NUMBER(size.width, 7); // nothing is written
 }
 
+// What the published pipeline of a model that crops its references makes of them: FLUX.2's, for pictures of many sizes.
+TEST(crops_are_those_of_the_pipelines)
+{
+    static const struct {
+        sumi_picture_size picture, resized, size;
+        int32_t left, top;
+    } s_rows[] = {{{70, 93}, {70, 93}, {64, 80}, 3, 6},
+                  {{1024, 1024}, {1024, 1024}, {1024, 1024}, 0, 0},
+                  {{1025, 1024}, {1024, 1023}, {1024, 1008}, 0, 7},
+                  {{1920, 1080}, {1365, 768}, {1360, 768}, 2, 0},
+                  {{3000, 2000}, {1254, 836}, {1248, 832}, 3, 2},
+                  {{64, 512}, {64, 512}, {64, 512}, 0, 0},
+                  {{512, 64}, {512, 64}, {512, 64}, 0, 0},
+                  {{4032, 3024}, {1182, 886}, {1168, 880}, 7, 3},
+                  {{777, 1333}, {777, 1333}, {768, 1328}, 4, 2},
+                  {{1500, 700}, {1498, 699}, {1488, 688}, 5, 5},
+                  {{100, 100}, {100, 100}, {96, 96}, 2, 2}};
+    const sumi_crop_rule rule = {.max_area = 1024 * 1024, .multiple = 16, .min_side = 64, .max_ratio = 8};
+    for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
+        sumi_picture_crop crop = {.left = -1};
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_picture_crop_within(s_rows[i].picture, &rule, &crop, &error), SUMI_OK);
+        CHECK_NUMBER(crop.resized.width, s_rows[i].resized.width);
+        CHECK_NUMBER(crop.resized.height, s_rows[i].resized.height);
+        CHECK_NUMBER(crop.size.width, s_rows[i].size.width);
+        CHECK_NUMBER(crop.size.height, s_rows[i].size.height);
+        CHECK_NUMBER(crop.left, s_rows[i].left);
+        CHECK_NUMBER(crop.top, s_rows[i].top);
+    }
+}
+
+TEST(crops_refuse_what_a_model_cannot_read)
+{
+    static const struct {
+        sumi_picture_size picture;
+        const char* says;
+    } s_wrong[] = {{{63, 64}, "too small: give one with at least 64 pixels along each side"},
+                   {{64, 63}, "too small"},
+                   {{64, 513}, "more than 8 times as long"},
+                   {{32000, 3000}, "more than 8 times as long"},
+                   {{0, 64}, "give it sides of 1 to 32768"},
+                   {{32769, 8000}, "give it sides of 1 to 32768"}};
+    const sumi_crop_rule strict = {.max_area = 1024 * 1024, .multiple = 16, .min_side = 64, .max_ratio = 8},
+                         free_rule = {.max_area = 1024 * 1024, .multiple = 16};
+    sumi_picture_crop crop = {.left = 7};
+    for (size_t i = 0; i < sizeof s_wrong / sizeof *s_wrong; i++) {
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_picture_crop_within(s_wrong[i].picture, &strict, &crop, &error), SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(error.text, s_wrong[i].says) != NULL);
+    }
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_picture_crop_within((sumi_picture_size){15, 40}, &free_rule, &crop, &error),
+                 SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(error.text, "of 15 x 40 pixels has less than 16") != NULL);
+    error = (sumi_error){0};
+    CHECK_NUMBER(sumi_picture_crop_within((sumi_picture_size){32768, 100}, &free_rule, &crop, &error), SUMI_OK);
+    CHECK(crop.size.height == 48 && crop.size.width == 18528);
+    CHECK_NUMBER(sumi_picture_crop_within((sumi_picture_size){32768, 1}, &free_rule, &crop, &error),
+                 SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(error.text, "has less than 16") != NULL);
+    CHECK_NUMBER(sumi_picture_crop_within((sumi_picture_size){32768, 8}, &free_rule, &crop, &error),
+                 SUMI_INVALID_ARGUMENT);
+}
+
 // ---- Ops ------------------------------------------------------------------------------------------------------------
 
 typedef struct bench {
@@ -641,6 +705,8 @@ int main(int argc, char** argv)
     RUN(sizes_are_those_of_the_pipelines);
     RUN(sizes_round_halves_to_even_and_stay_within_their_areas);
     RUN(sizes_refuse_what_is_no_image_and_say_why);
+    RUN(crops_are_those_of_the_pipelines);
+    RUN(crops_refuse_what_a_model_cannot_read);
     RUN(patches_are_cut_in_the_order_that_is_asked_for);
     RUN(patches_of_a_cell_that_is_not_there_are_refused);
     RUN(rows_are_gathered_by_number_and_read_as_rows_of_another_length);

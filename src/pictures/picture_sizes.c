@@ -12,6 +12,17 @@ static sumi_result check_picture(sumi_picture_size picture, sumi_error* error)
                      (int)picture.width, (int)picture.height, SUMI_PIXELS_MAX_SIDE);
 }
 
+static sumi_result check_ratio(sumi_picture_size picture, int32_t max_ratio, sumi_error* error)
+{
+    const double width = picture.width, height = picture.height;
+    if (fmax(width, height) / fmin(width, height) <= max_ratio) return SUMI_OK;
+    return sumi_fail(
+        error, SUMI_INVALID_ARGUMENT,
+        "an image of %d x %d pixels has one side more than %d times as long as the other: give one that is "
+        "closer to a square",
+        (int)picture.width, (int)picture.height, (int)max_ratio);
+}
+
 static sumi_result check_size(sumi_picture_size picture, double width, double height, sumi_picture_size* out_size,
                               sumi_error* error)
 {
@@ -43,13 +54,7 @@ sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_
     SUMI_ASSERT(limits->multiple >= 1 && limits->max_area >= limits->min_area && limits->max_ratio >= 1);
     SUMI_TRY(check_picture(picture, error));
     const double width = picture.width, height = picture.height, multiple = limits->multiple;
-    if (fmax(width, height) / fmin(width, height) > limits->max_ratio) {
-        return sumi_fail(
-            error, SUMI_INVALID_ARGUMENT,
-            "an image of %d x %d pixels has one side more than %d times as long as the other: give one that is "
-            "closer to a square",
-            (int)picture.width, (int)picture.height, (int)limits->max_ratio);
-    }
+    SUMI_TRY(check_ratio(picture, limits->max_ratio, error));
     double wide = fmax(multiple, nearbyint(width / multiple) * multiple),
            high = fmax(multiple, nearbyint(height / multiple) * multiple);
     if (wide * high > (double)limits->max_area) {
@@ -62,4 +67,37 @@ sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_
         high = ceil(height * grow / multiple) * multiple;
     }
     return check_size(picture, wide, high, out_size, error);
+}
+
+sumi_result sumi_picture_crop_within(sumi_picture_size picture, const sumi_crop_rule* rule, sumi_picture_crop* out_crop,
+                                     sumi_error* error)
+{
+    const int32_t multiple = rule->multiple;
+    SUMI_ASSERT(multiple >= 1 && rule->max_area >= 1 && rule->min_side >= 0 && rule->max_ratio >= 0);
+    SUMI_TRY(check_picture(picture, error));
+    if (picture.width < rule->min_side || picture.height < rule->min_side) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "an image of %d x %d pixels is too small: give one with at least %d pixels along each side",
+                         (int)picture.width, (int)picture.height, (int)rule->min_side);
+    }
+    if (rule->max_ratio > 0) SUMI_TRY(check_ratio(picture, rule->max_ratio, error));
+    sumi_picture_size resized = picture;
+    const int64_t area = (int64_t)picture.width * picture.height;
+    if (area > rule->max_area) {
+        const double shrink = sqrt((double)rule->max_area / (double)area);
+        resized = (sumi_picture_size){(int32_t)(picture.width * shrink), (int32_t)(picture.height * shrink)};
+    }
+    const sumi_picture_size size = {resized.width / multiple * multiple, resized.height / multiple * multiple};
+    if (size.width < multiple || size.height < multiple) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "an image of %d x %d pixels%s has less than %d pixels along a side: give a larger one, or one "
+                         "that is closer to a square",
+                         (int)picture.width, (int)picture.height, area > rule->max_area ? ", once it is shrunk," : "",
+                         (int)multiple);
+    }
+    *out_crop = (sumi_picture_crop){.resized = resized,
+                                    .size = size,
+                                    .left = (resized.width - size.width) / 2,
+                                    .top = (resized.height - size.height) / 2};
+    return SUMI_OK;
 }

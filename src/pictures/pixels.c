@@ -296,6 +296,18 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
     return result;
 }
 
+sumi_pixels sumi_pixels_window(const sumi_pixels* pixels, int32_t left, int32_t top, int32_t width, int32_t height)
+{
+    SUMI_ASSERT(left >= 0 && top >= 0 && width >= 1 && height >= 1);
+    SUMI_ASSERT(left <= pixels->width - width && top <= pixels->height - height);
+    sumi_pixels window = *pixels;
+    window.data = (const uint8_t*)pixels->data + (size_t)top * (size_t)pixels->row_bytes
+                + (size_t)left * (size_t)pixels->channel_count;
+    window.width = width;
+    window.height = height;
+    return window;
+}
+
 // ---- Pixels out -----------------------------------------------------------------------------------------------------
 
 // Compares the bits of floats, which compiles to conditional moves: in a preview of noise, half of the branches would
