@@ -1181,13 +1181,15 @@ struct sumi_lora_use {
 };
 
 // ---- References -----------------------------------------------------------------------------------------------------
-// Edit models read reference images, which the texts refer to in their order. Each is resized as the model's authors do
-// it, whatever its size. A start image may be combined with references. All items of a job, positive and negative
-// prompts, use the same references:
+// Edit models read reference images, which the texts refer to in their order. Each is prepared as the model's authors do
+// it: most models resize it to a certain area, whatever its size; others shrink it only if it is larger, never enlarge
+// it, and crop its middle to multiples of sumi_model_info.size_multiple. A start image may be combined with references.
+// All items of a job, positive and negative prompts, use the same references:
 //
 // Given       sumi_image_desc.references. An encoded prompt of the job must have been encoded with as many references
 //             of the same sizes; another one is SUMI_INVALID_ARGUMENT. sumi does not check that they are the same
-//             images.
+//             images. Models that read references beside the text, and not with it, take any prompt with any
+//             references.
 // Not given   If references is NULL and reference_count 0, the job uses those that the encoded prompt of the first item
 //             keeps, or none if the first item has a text. With references from a prompt no text can be encoded: give
 //             encoded prompts for all items, and with guidance encoded negative prompts too.

@@ -138,6 +138,7 @@ static inline void make_edit_model(sumi_model* model, const sumi_reference_rule*
         memcpy(network->vision, properties, sizeof *properties);
     }
     network->info.has_vision = properties != NULL;
+    network->info.prompts_read_references = true;
     network->info.min_references = rule->min_count;
     network->info.max_references = rule->max_count;
     network->info.size_follows_last_reference = rule->size_follows_last;

@@ -178,41 +178,6 @@ TEST(long_texts_have_room_beside_images)
 
 // ---- Pixels ---------------------------------------------------------------------------------------------------------
 
-// In one go: RGB of `picture` in another size.
-static uint8_t* resized(const sumi_pixels* picture, sumi_picture_size size, sumi_filter filter)
-{
-    sumi_heap heap;
-    sumi_heap_init(&heap, NULL);
-    sumi_error error = {0};
-    uint8_t *rgb = malloc((size_t)picture->width * (size_t)picture->height * 3),
-            *into = malloc((size_t)size.width * (size_t)size.height * 3);
-    const int32_t channels = picture->channel_count,
-                  apart = picture->row_bytes > 0 ? picture->row_bytes : picture->width * channels;
-    for (int32_t y = 0; y < picture->height; y++) {
-        for (int32_t x = 0; x < picture->width; x++) {
-            const uint8_t* from = (const uint8_t*)picture->data + y * apart + x * channels;
-            for (int32_t c = 0; c < 3; c++) rgb[(y * picture->width + x) * 3 + c] = from[channels == 1 ? 0 : c];
-        }
-    }
-    CHECK_NUMBER(sumi_pixels_resize(&heap, &(sumi_pixels){rgb, picture->width, picture->height, picture->width * 3, 3},
-                                    &(sumi_resized_pixels){into, size.width, size.height, filter}, &error),
-                 SUMI_OK);
-    free(rgb);
-    return into;
-}
-
-static bool holds(sumi_engine* engine, const sumi_plan_entry* entry, sumi_value value, const uint8_t* want,
-                  sumi_picture_size size)
-{
-    const size_t bytes = (size_t)size.width * (size_t)size.height * 3;
-    uint8_t* got = malloc(bytes);
-    bool good = value.id != 0 && sumi_plan_info(&entry->plan, value)->bytes >= bytes;
-    if (good) engine->runner->functions->read(engine->runner, &entry->plan, value, 0, got, bytes);
-    good = good && memcmp(got, want, bytes) == 0;
-    free(got);
-    return good;
-}
-
 static void check_pixels(sumi_engine* engine, sumi_model* model, const sumi_prompt* prompt)
 {
     const sumi_pixels* pictures = edit_pictures();

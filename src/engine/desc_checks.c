@@ -158,7 +158,8 @@ sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pi
 
 sumi_result sumi_references_check_vision(const sumi_model* model, const sumi_references* references, sumi_error* error)
 {
-    SUMI_REFUSE(references->count > 0 && !model->info.has_vision, SUMI_NOT_SUPPORTED,
+    const bool sees = references->count > 0 && model->info.prompts_read_references;
+    SUMI_REFUSE(sees && !model->info.has_vision, SUMI_NOT_SUPPORTED,
                 "references: the model was opened without a vision tower, which texts with references need; open it "
                 "with vision_path, or use prompts that were encoded with them before");
     return SUMI_OK;
@@ -171,13 +172,14 @@ void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_r
         const sumi_picture_size size = prompt->reference_sizes[i];
         out_references->list[i] =
             (sumi_reference){.source = {prompt->references[i], size.width, size.height, 3 * size.width, 3},
-                             .sizes = {.autoencoder = size}};
+                             .sizes = {.resized = size, .autoencoder = size}};
     }
 }
 
-sumi_result sumi_references_check_prompt(const sumi_references* references, const sumi_prompt* prompt,
-                                         const char* member, sumi_error* error)
+sumi_result sumi_references_check_prompt(const sumi_model* model, const sumi_references* references,
+                                         const sumi_prompt* prompt, const char* member, sumi_error* error)
 {
+    if (!model->info.prompts_read_references) return SUMI_OK;
     SUMI_REFUSE(prompt->reference_count != references->count, SUMI_INVALID_ARGUMENT,
                 "%s was encoded with %d reference images, this job has %d: encode it again with the same ones", member,
                 (int)prompt->reference_count, (int)references->count);

@@ -36,10 +36,10 @@ sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, 
 sumi_result sumi_references_check_vision(const sumi_model* model, const sumi_references* references, sumi_error* error);
 // The references that a prompt keeps. The prompt must outlive them.
 void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_references);
-// Whether a prompt was encoded with as many pictures, of the same sizes. `member` names the prompt in messages:
+// Whether a prompt was encoded with as many pictures, of the same sizes, if prompts of the model read them. `member` names the prompt in messages:
 // "items[0].prompt".
-sumi_result sumi_references_check_prompt(const sumi_references* references, const sumi_prompt* prompt,
-                                         const char* member, sumi_error* error);
+sumi_result sumi_references_check_prompt(const sumi_model* model, const sumi_references* references,
+                                         const sumi_prompt* prompt, const char* member, sumi_error* error);
 
 // Copies the references with their pixels into a packer.
 sumi_references sumi_references_copy(sumi_packer* packer, const sumi_references* references);

@@ -270,7 +270,8 @@ static sumi_result find_references(const sumi_image_desc* desc, sumi_references*
 static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_references* references, int32_t item,
                                    const char* member, sumi_error* error)
 {
-    SUMI_REFUSE(references->are_of_prompt && references->count > 0, SUMI_INVALID_ARGUMENT,
+    const bool are_kept = references->are_of_prompt && references->count > 0;
+    SUMI_REFUSE(are_kept && desc->model->info.prompts_read_references, SUMI_INVALID_ARGUMENT,
                 "items[%d].%s cannot be encoded with the references of items[0].prompt, which keeps no image for "
                 "the vision tower: give references, or a prompt that was encoded with the same ones",
                 (int)item, member);
@@ -289,12 +290,13 @@ static sumi_result check_image_references(const sumi_image_desc* desc, const sum
         const sumi_image_item* item = &desc->items[i];
         char member[48];
         snprintf(member, sizeof member, "items[%d].prompt", (int)i);
-        if (item->prompt != NULL) SUMI_TRY(sumi_references_check_prompt(references, item->prompt, member, error));
+        if (item->prompt != NULL)
+            SUMI_TRY(sumi_references_check_prompt(desc->model, references, item->prompt, member, error));
         else SUMI_TRY(check_encodable(desc, references, i, "text", error));
         if (!is_guided(desc)) continue; // negative prompts are not used
         snprintf(member, sizeof member, "items[%d].negative_prompt", (int)i);
         if (item->negative_prompt != NULL)
-            SUMI_TRY(sumi_references_check_prompt(references, item->negative_prompt, member, error));
+            SUMI_TRY(sumi_references_check_prompt(desc->model, references, item->negative_prompt, member, error));
         else SUMI_TRY(check_encodable(desc, references, i, "negative_text", error));
     }
     return SUMI_OK;

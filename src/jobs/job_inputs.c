@@ -269,18 +269,27 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
 // The pieces of a reference, in this order: see job_pictures.h.
 typedef enum reference_stage { FOR_AUTOENCODER, BEFORE_VISION, FOR_VISION, REFERENCE_STAGES } reference_stage;
 
-// Does the next piece of a resize. With *out_done the result is in `block` of the workspace: RGB, 3 bytes per pixel.
+// Where the result of a resize goes: a window of it, as RGB of 3 bytes per pixel, into `block` of the workspace.
+typedef struct reference_window {
+    int32_t left, top;
+    sumi_picture_size size;
+    sumi_block* block;
+} reference_window;
+
+// Does the next piece of a resize. With *out_done the window of the result is written.
 static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, const sumi_resize_args* args,
-                                    sumi_block* block, bool* out_done, sumi_error* error)
+                                    const reference_window* to, bool* out_done, sumi_error* error)
 {
     sumi_pixels picture;
     SUMI_TRY(sumi_resize_advance(&engine->workspace, args, &job->progress.resize, &picture, error));
     *out_done = picture.data != NULL;
     if (!*out_done) return SUMI_OK;
-    const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference image", error));
-    // The picture has the right size already, so this allocates nothing.
-    return sumi_pixels_to_rgb(&engine->heap, &picture, args->width, args->height, block->data, error);
+    const int32_t width = to->size.width, height = to->size.height;
+    const uint64_t bytes = (uint64_t)width * (uint64_t)height * 3;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, to->block, bytes, "a reference image", error));
+    const sumi_pixels window = sumi_pixels_window(&picture, to->left, to->top, width, height);
+    // The window has the right size already, so this allocates nothing.
+    return sumi_pixels_to_rgb(&engine->heap, &window, width, height, to->block->data, error);
 }
 
 // Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
@@ -291,15 +300,16 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     SUMI_ASSERT(job->progress.entry != NULL && index >= 0 && index < job->request.references.count);
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     const sumi_reference* reference = &job->request.references.list[index];
-    const sumi_picture_size read = reference->sizes.autoencoder, first = reference->sizes.first,
-                            seen = reference->sizes.vision;
+    const sumi_picture_size resized = reference->sizes.resized, read = reference->sizes.autoencoder,
+                            first = reference->sizes.first, seen = reference->sizes.vision;
     sumi_workspace* workspace = &engine->workspace;
     const sumi_value vision = pipeline->vision_pixels[index];
     *out_done = true;
     if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
     if (stage == FOR_AUTOENCODER) {
-        const sumi_resize_args args = {&reference->source, read.width, read.height, SUMI_FILTER_LANCZOS};
-        SUMI_TRY(resize_reference(engine, job, &args, &workspace->first, out_done, error));
+        const sumi_resize_args args = {&reference->source, resized.width, resized.height, SUMI_FILTER_LANCZOS};
+        const reference_window window = {reference->sizes.left, reference->sizes.top, read, &workspace->first};
+        SUMI_TRY(resize_reference(engine, job, &args, &window, out_done, error));
         if (!*out_done) return SUMI_OK;
         const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
         if (job->request.goal == SUMI_GOAL_PROMPTS)
@@ -310,13 +320,16 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
         return SUMI_OK;
     }
     if (stage == BEFORE_VISION) {
-        if (first.width == read.width && first.height == read.height) return SUMI_OK;
+        const bool is_cropped = read.width != resized.width || read.height != resized.height;
+        if (first.width == read.width && first.height == read.height && !is_cropped) return SUMI_OK;
         const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS};
-        return resize_reference(engine, job, &args, &workspace->first, out_done, error);
+        const reference_window whole = {.size = first, .block = &workspace->first};
+        return resize_reference(engine, job, &args, &whole, out_done, error);
     }
     const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
     const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
-    SUMI_TRY(resize_reference(engine, job, &args, &workspace->values, out_done, error));
+    const reference_window whole = {.size = seen, .block = &workspace->values};
+    SUMI_TRY(resize_reference(engine, job, &args, &whole, out_done, error));
     if (*out_done)
         write_value(engine, job,
                     &(sumi_value_part){.value = vision, .count = (uint64_t)seen.width * (uint64_t)seen.height * 3},

@@ -153,8 +153,8 @@ uint64_t sumi_references_resize_bytes(const sumi_references* references)
     for (int32_t i = 0; i < references->count; i++) {
         const sumi_reference* reference = &references->list[i];
         const sumi_reference_sizes* sizes = &reference->sizes;
-        uint64_t resize_bytes = sumi_resize_bytes(&(sumi_resize_args){&reference->source, sizes->autoencoder.width,
-                                                                      sizes->autoencoder.height, SUMI_FILTER_LANCZOS});
+        uint64_t resize_bytes = sumi_resize_bytes(
+            &(sumi_resize_args){&reference->source, sizes->resized.width, sizes->resized.height, SUMI_FILTER_LANCZOS});
         uint64_t picture_bytes = rgb_bytes(sizes->autoencoder);
         if (sizes->vision.width > 0) {
             const sumi_pixels first = {NULL, sizes->first.width, sizes->first.height, 3 * sizes->first.width, 3};

@@ -38,11 +38,11 @@ uint64_t sumi_resize_bytes(const sumi_resize_args* args);
 // The reference pictures of a job of an edit model: given by the host program, or kept by a prompt that was encoded
 // before.
 //
-//   source --Lanczos--> sizes.autoencoder: read by the VAE encoder; kept by prompts
+//   source --Lanczos--> sizes.resized --window--> sizes.autoencoder: read by the VAE encoder; kept by prompts
 //          --Lanczos--> sizes.first --bicubic--> sizes.vision: read by the vision tower
 //
-// The vision tower reads pictures only to encode texts. A picture that a prompt has kept has the autoencoder's size,
-// and no text can be encoded with it, because the vision tower needs the source.
+// The vision tower, if the model has one, reads pictures only to encode texts. A picture that a prompt has kept has the
+// autoencoder's size, and no text can be encoded with it, because the vision tower needs the source.
 
 typedef struct sumi_reference {
     sumi_pixels source; // the host program's picture, then the job's own copy

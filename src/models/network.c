@@ -346,6 +346,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
         info->max_references = recipe->references.max_count;
         info->size_follows_last_reference = recipe->references.size_follows_last;
     }
+    info->prompts_read_references = recipe->encoders[0].prompt.picture != NULL;
     info->size_multiple = properties.patch * info->vae_factor;
     info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
     scale_presets(network);
@@ -675,16 +676,43 @@ const sumi_weight* const* sumi_network_weights(const sumi_network* network, int3
     return network->weights.weights;
 }
 
+// The rule's area for the autoencoder, for this checkpoint.
+static int64_t autoencoder_area(const sumi_network* network)
+{
+    const sumi_reference_rule* rule = &network->recipe->references;
+    SUMI_ASSERT(rule->max_count > 0 && rule->autoencoder_area > 0 && rule->multiple > 0);
+    const int64_t side = network->info.sample_size, variant_side = network->variant->sample_size;
+    return rule->autoencoder_area * side * side / (variant_side * variant_side);
+}
+
+static sumi_result fit_reference(const sumi_network* network, sumi_picture_size picture, sumi_reference_sizes* sizes,
+                                 sumi_error* error)
+{
+    const sumi_reference_rule* rule = &network->recipe->references;
+    const int64_t area = autoencoder_area(network);
+    if (rule->fit == SUMI_REFERENCE_RESIZED) {
+        SUMI_TRY(sumi_picture_size_of_area(picture, area, rule->multiple, &sizes->autoencoder, error));
+        sizes->resized = sizes->autoencoder;
+        return SUMI_OK;
+    }
+    const sumi_crop_rule limits = {
+        .max_area = area, .multiple = rule->multiple, .min_side = rule->min_side, .max_ratio = rule->max_ratio};
+    sumi_picture_crop crop = {.left = 0};
+    SUMI_TRY(sumi_picture_crop_within(picture, &limits, &crop, error));
+    sizes->resized = crop.resized;
+    sizes->autoencoder = crop.size;
+    sizes->left = crop.left;
+    sizes->top = crop.top;
+    return SUMI_OK;
+}
+
 sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_picture_size picture,
                                          sumi_reference_sizes* out_sizes, sumi_error* error)
 {
     const sumi_reference_rule* rule = &network->recipe->references;
-    SUMI_ASSERT(rule->max_count > 0 && rule->autoencoder_area > 0 && rule->multiple > 0);
     const int32_t max_side = network->info.max_side;
     sumi_reference_sizes sizes = {.tokens = 0};
-    const int64_t side = network->info.sample_size, variant_side = network->variant->sample_size;
-    const int64_t area = rule->autoencoder_area * side * side / (variant_side * variant_side);
-    SUMI_TRY(sumi_picture_size_of_area(picture, area, rule->multiple, &sizes.autoencoder, error));
+    SUMI_TRY(fit_reference(network, picture, &sizes, error));
     if (network->vision != NULL) {
         const sumi_vision_properties properties = network->recipe->vision->properties(network->vision);
         const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,

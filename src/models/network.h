@@ -41,10 +41,13 @@ typedef struct sumi_network_info {
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
     bool is_pooled[SUMI_MAX_TEXT_ENCODERS]; // features are one row for the whole prompt, not one row per token
     int32_t min_references, max_references; // reference pictures of a job; 0: none
+    // References are part of prompts: a prompt is encoded with those of its job. False: any prompt goes with any
+    // references.
+    bool prompts_read_references;
     // True: by default an image with references gets the size of the last one. False: of the first one.
     bool size_follows_last_reference;
     bool has_text_encoder; // prompts can be encoded (tokenizer included)
-    bool has_vision;       // prompts with references can be encoded
+    bool has_vision;       // prompts that read references can be encoded
     bool has_vae_decoder, has_vae_encoder;
     int32_t patch_size;     // latents along a side of an image token: 2
     sumi_sigma_rule sigmas; // the authors' schedule
@@ -86,12 +89,14 @@ const sumi_weight* const* sumi_network_weights(const sumi_network* network, int3
 
 // The sizes in which a network reads a reference picture. first and vision are zero if no vision tower was opened.
 typedef struct sumi_reference_sizes {
-    sumi_picture_size autoencoder; // resized by Lanczos from the picture
-    sumi_picture_size first;       // likewise; before the vision tower's own resize
+    sumi_picture_size resized;     // by Lanczos from the picture
+    int32_t left, top;             // of the window of the resized picture that the autoencoder reads
+    sumi_picture_size autoencoder; // the size of this window
+    sumi_picture_size first;       // resized by Lanczos from the picture; before the vision tower's own resize
     sumi_picture_size vision;      // resized by bicubic from `first`; whole cells of the tower, within its limits
     int32_t tokens;                // tokens of the picture in a prompt
 } sumi_reference_sizes;
-// SUMI_INVALID_ARGUMENT: the picture is too long and narrow.
+// SUMI_INVALID_ARGUMENT: the picture is too long and narrow, or too small.
 sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_picture_size picture,
                                          sumi_reference_sizes* out_sizes, sumi_error* error);
 

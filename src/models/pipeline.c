@@ -135,14 +135,21 @@ static bool encodes_text(const sumi_pipeline_request* r)
     return encodes;
 }
 
+// Whether the vision tower runs: references are part of the prompts, and a prompt has to be encoded.
+static bool sees_references(const sumi_network* network, const sumi_pipeline_request* r)
+{
+    return network->info.prompts_read_references && r->reference_count > 0 && encodes_text(r);
+}
+
 int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder)
 {
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[encoder];
     int32_t shared = recipe->prompt.dropped_feature_rows, prompts = 0;
     int64_t rows = 0;
     if (!recipe->module->properties(network->encoders[encoder].model).shares_beginning) return 0;
-    if (recipe->prompt.padded_tokens > 0) { return 0; }                        // sumi_text_batch
-    if (request->reference_count > 0 && network->vision == NULL) { return 0; } // refused in any case
+    if (recipe->prompt.padded_tokens > 0) return 0; // sumi_text_batch
+    const int32_t pictures = encoder == 0 && network->info.prompts_read_references ? request->reference_count : 0;
+    if (pictures > 0 && network->vision == NULL) return 0; // refused in any case
     const sumi_pipeline_prompt* first = NULL;
     for (int32_t p = 0; p < request->prompt_count; p++) {
         const sumi_pipeline_prompt* prompt = &request->prompts[p];
@@ -151,7 +158,7 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
         prompts++;
         rows += prompt->token_count[encoder];
     }
-    for (int32_t i = 0; i < request->reference_count && encoder == 0 && first != NULL; i++) {
+    for (int32_t i = 0; i < pictures && first != NULL; i++) {
         const int32_t cell = network->recipe->vision->properties(network->vision).cell;
         const sumi_pipeline_reference* reference = &request->references[i];
         const int32_t end =
@@ -162,7 +169,7 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
         const sumi_pipeline_prompt* prompt = &request->prompts[p];
         if (prompt->has_features) continue;
         if (prompt->token_count[encoder] <= shared) return 0;
-        for (int32_t i = 0; i < request->reference_count && encoder == 0; i++) {
+        for (int32_t i = 0; i < pictures; i++) {
             if (prompt->reference_row[i] != first->reference_row[i]) return 0;
         }
     }
@@ -185,7 +192,7 @@ static sumi_result check_request_references(const sumi_network* network, const s
                          "%d references are not possible: this %s model takes %d", (int)r->reference_count,
                          info->family, (int)info->max_references);
     }
-    const bool sees = encodes_text(r), reads = r->goal == SUMI_GOAL_IMAGES;
+    const bool sees = sees_references(network, r), reads = r->goal == SUMI_GOAL_IMAGES;
     if (sees && network->vision == NULL) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "the model was opened without a vision tower, so prompts with references cannot be encoded; "
@@ -254,7 +261,7 @@ static sumi_step_row solver_column(const writer* w, int32_t column, bool per_ste
 static void write_vision(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
-    if (r->reference_count == 0 || !encodes_text(r)) return;
+    if (!sees_references(w->network, r)) return;
     sumi_plan_section(w->plan, SUMI_SECTION_VISION, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
         const sumi_pipeline_reference* reference = &r->references[i];
@@ -270,7 +277,7 @@ static int32_t list_pictures(writer* w, const int32_t* first_id)
 {
     const sumi_pipeline_request* r = w->r;
     int32_t count = 0;
-    if (r->reference_count == 0) return 0;
+    if (!sees_references(w->network, r)) return 0;
     const int32_t cell = w->network->recipe->vision->properties(w->network->vision).cell;
     for (int32_t p = 0; p < r->prompt_count && (count == 0 || r->shared_tokens[0] == 0); p++) {
         for (int32_t i = 0; i < r->reference_count && !r->prompts[p].has_features; i++) {

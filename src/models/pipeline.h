@@ -23,7 +23,8 @@
 
 // A reference picture, in the sizes to which it is resized before it is written.
 typedef struct sumi_pipeline_reference {
-    // Size for the vision tower, in pixels: multiples of its cell. Unused if all prompts are given.
+    // Size for the vision tower, in pixels: multiples of its cell. Unused if all prompts are given, or if prompts do not
+    // read references.
     int32_t vision_width, vision_height;
     int32_t width, height; // size for the autoencoder, in pixels: multiples of info.size_multiple
 } sumi_pipeline_reference;

@@ -49,17 +49,28 @@ typedef struct sumi_recipe_encoder {
     sumi_prompt_template prompt;
 } sumi_recipe_encoder;
 
+// How a reference picture gets the size in which the autoencoder reads it.
+typedef enum sumi_reference_fit {
+    SUMI_REFERENCE_RESIZED = 0, // to about the area, from any size, in multiples
+    // Shrunk to the area if it is larger, never enlarged; then the largest window in its middle whose sides are
+    // multiples.
+    SUMI_REFERENCE_CROPPED = 1
+} sumi_reference_fit;
+
 // Which references a job of the family may have, and the sizes in which the network reads them. All zero: none.
 typedef struct sumi_reference_rule {
     int32_t min_count, max_count;
+    sumi_reference_fit fit;
     // Areas in pixels to which a picture is resized: for the autoencoder; and for the vision tower, before the tower
     // resizes it to whole cells within its own limits. Both keep the aspect ratio, in multiples of `multiple`. The
     // autoencoder's area is for the sample_size of the variant; it is scaled for a checkpoint that was made for another
     // side.
     int64_t autoencoder_area, vision_area;
     int32_t multiple;
-    // The largest ratio of the longer to the shorter side that the vision tower accepts.
+    // The largest ratio of the longer to the shorter side: with SUMI_REFERENCE_RESIZED that the vision tower accepts;
+    // with SUMI_REFERENCE_CROPPED of the picture, 0: any.
     int32_t max_ratio;
+    int32_t min_side; // with SUMI_REFERENCE_CROPPED, of the picture in pixels; 0: any
     // An image without a size gets the size of the last reference, as the autoencoder reads it; otherwise of the first.
     bool size_follows_last;
 } sumi_reference_rule;

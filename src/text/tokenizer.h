@@ -70,7 +70,7 @@ sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tok
 // A loaded tokenizer is only read, by any number of threads. The state for encoding a text is in a run, which is used
 // for one text after the other, by one thread at a time.
 
-enum { SUMI_TOKENIZER_MAX_PARTS = 32 };
+enum { SUMI_TOKENIZER_MAX_PARTS = 40 };
 
 typedef struct sumi_text_part {
     const char* text;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_REFERENCES 8 // more than any model takes
+#define MAX_REFERENCES 10 // as many as any model takes
 
 typedef struct encode_args {
     session_args session;

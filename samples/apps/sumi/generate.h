@@ -14,7 +14,7 @@
 
 #define MAX_ITEMS 64 // of one job
 #define MAX_PICTURES 1000000
-#define MAX_REFERENCES 8 // more than any model takes
+#define MAX_REFERENCES 10 // as many as any model takes
 
 typedef struct generate_args {
     session_args session;

@@ -1,0 +1,188 @@
+// A model that crops its references and does not read them with its text: sizes, pixels and prompts.
+#include "jobs/prompt.h"
+#include "reference_fixture.h"
+
+// How FLUX.2 does it, in small.
+static const sumi_reference_rule s_cropped = {.max_count = SUMI_MAX_REFERENCES,
+                                              .fit = SUMI_REFERENCE_CROPPED,
+                                              .autoencoder_area = 48 * 48,
+                                              .multiple = 16,
+                                              .max_ratio = 8,
+                                              .min_side = 20};
+
+static void make_crop_model(sumi_model* model)
+{
+    static sumi_recipe s_recipe;
+    make_edit_model(model, &s_cropped, NULL);
+    s_recipe = *model->network->recipe;
+    s_recipe.encoders[0].prompt.picture = s_recipe.encoders[0].prompt.picture_token = NULL;
+    model->network->recipe = &s_recipe;
+    model->network->info.prompts_read_references = false;
+    model->info = model->network->info;
+}
+
+#define OPEN_CROP(engine, model)                                                                                       \
+    OPEN(engine, model);                                                                                               \
+    make_crop_model(model)
+
+// The pictures of the fixture, and one that is too large.
+enum { PICTURES = 4 };
+static const sumi_pixels* crop_pictures(void)
+{
+    static uint8_t s_large[64 * 300];
+    static sumi_pixels s_pictures[PICTURES];
+    for (size_t i = 0; i < sizeof s_large; i++) s_large[i] = (uint8_t)(i * 7 + i / 300);
+    memcpy(s_pictures, edit_pictures(), 3 * sizeof *s_pictures);
+    s_pictures[3] = (sumi_pixels){s_large, 90, 64, 300, 3};
+    return s_pictures;
+}
+
+static sumi_image_desc crop_image(sumi_model* model, const sumi_image_item* item, int32_t count)
+{
+    sumi_image_desc desc = small_image(model, item);
+    desc.references = count > 0 ? crop_pictures() : NULL;
+    desc.reference_count = count;
+    return desc;
+}
+
+static void refuses(sumi_engine* engine, const sumi_image_desc* desc, sumi_result result, const char* sentence)
+{
+    sumi_job job;
+    s_host.log[0] = '\0';
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), result);
+    if (strstr(s_host.log, sentence) == NULL) printf("  \"%s\" is not in \"%s\"\n", sentence, s_host.log);
+    CHECK(strstr(s_host.log, sentence) != NULL);
+}
+
+// ---- References -----------------------------------------------------------------------------------------------------
+
+TEST(references_are_shrunk_and_cropped_and_never_enlarged)
+{
+    static const struct {
+        sumi_picture_size resized, size;
+        int32_t left, top;
+    } s_rows[PICTURES] = {
+        {{60, 20}, {48, 16}, 6, 2}, {{29, 31}, {16, 16}, 6, 7}, {{21, 63}, {16, 48}, 2, 7}, {{56, 40}, {48, 32}, 4, 4}};
+    OPEN_CROP(engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = crop_image(model, &item, PICTURES);
+    desc.step_count = 1;
+    CHECK(edit_hash(engine, &desc) != 0);
+    sumi_prompt* prompt = encode_with(engine, model, "make it red", crop_pictures(), PICTURES);
+    CHECK(edit_hash(engine, &desc) != 0);
+    const sumi_plan_entry* entry = newest_plan(engine);
+    for (int32_t i = 0; i < PICTURES; i++) {
+        const sumi_picture_size size = s_rows[i].size;
+        uint8_t *whole = resized(&crop_pictures()[i], s_rows[i].resized, SUMI_FILTER_LANCZOS),
+                *want = malloc((size_t)size.width * (size_t)size.height * 3);
+        for (int32_t y = 0; y < size.height; y++)
+            memcpy(want + y * size.width * 3,
+                   whole + ((y + s_rows[i].top) * s_rows[i].resized.width + s_rows[i].left) * 3,
+                   (size_t)size.width * 3);
+        const sumi_value_info* info = sumi_plan_info(&entry->plan, entry->pipeline.reference_pixels[i]);
+        CHECK_NUMBER(info->rows, size.width * size.height);
+        CHECK(holds(engine, entry, entry->pipeline.reference_pixels[i], want, size));
+        CHECK(entry->pipeline.vision_pixels[i].id == 0);
+        // a prompt keeps what the VAE reads
+        CHECK(prompt->reference_sizes[i].width == size.width && prompt->reference_sizes[i].height == size.height);
+        CHECK(memcmp(prompt->references[i], want, (size_t)size.width * (size_t)size.height * 3) == 0);
+        free(whole), free(want);
+    }
+    close_engine(engine);
+}
+
+TEST(references_that_a_model_cannot_read_are_refused)
+{
+    OPEN_CROP(engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = crop_image(model, &item, 2);
+    sumi_pixels bad[2] = {crop_pictures()[3], crop_pictures()[3]};
+    desc.references = bad;
+    bad[1].width = 19;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]: an image of 19 x 64 pixels is too small");
+    bad[1] = (sumi_pixels){crop_pictures()[3].data, 161, 20, 161, 1};
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT,
+            "references[1]: an image of 161 x 20 pixels has one side more than 8");
+    bad[1].width = 160; // just not: it is shrunk to 135 x 16
+    CHECK(edit_hash(engine, &desc) != 0);
+    close_engine(engine);
+}
+
+TEST(as_many_references_as_a_model_takes)
+{
+    OPEN_CROP(engine, model);
+    sumi_pixels many[SUMI_MAX_REFERENCES + 1];
+    for (int i = 0; i <= SUMI_MAX_REFERENCES; i++) many[i] = crop_pictures()[i % PICTURES];
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = crop_image(model, &item, 1);
+    desc.references = many;
+    desc.reference_count = SUMI_MAX_REFERENCES;
+    desc.step_count = 1;
+    CHECK_NUMBER(sumi_model_get_info(model).max_references, 10);
+    CHECK(edit_hash(engine, &desc) != 0);
+    desc.reference_count++;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "reference_count is 11: give 0 to 10");
+    close_engine(engine);
+}
+
+TEST(the_size_is_that_of_the_first_reference_as_it_is_cropped)
+{
+    OPEN_CROP(engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = crop_image(model, &item, 2);
+    desc.width = desc.height = 0;
+    sumi_size size;
+    CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+    CHECK(size.width == 48 && size.height == 16);
+    close_engine(engine);
+}
+
+// ---- Prompts --------------------------------------------------------------------------------------------------------
+
+TEST(prompts_go_with_any_references)
+{
+    OPEN_CROP(engine, model);
+    const sumi_image_item texts[2] = {{.text = "make it red", .negative_text = "grey", .seed = 1},
+                                      {.text = "make it blue", .negative_text = "grey", .seed = 2}};
+    uint8_t data[2][32 * 32 * 3];
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof data[k]; i++) data[k][i] = (uint8_t)(i * (size_t)(17 + 9 * k) + i / 96);
+    const sumi_pixels pair[2] = {{data[0], 32, 32, 0, 3}, {data[1], 32, 32, 0, 3}};
+    sumi_image_desc desc = crop_image(model, texts, 0);
+    desc.item_count = 2;
+    desc.guidance.scale = 3.0f;
+    const uint64_t without = edit_hash(engine, &desc);
+    desc.references = pair;
+    desc.reference_count = 2;
+    const uint64_t want = edit_hash(engine, &desc);
+    CHECK(want != 0 && without != 0 && want != without);
+    sumi_prompt *none = encode_prompt(engine, model, "make it red"),
+                *one = encode_with(engine, model, "make it blue", &pair[1], 1),
+                *two = encode_with(engine, model, "make it red", pair, 2),
+                *negative = encode_prompt(engine, model, "grey");
+    // encoded without, with another, beside a text
+    sumi_image_item items[2] = {{.prompt = none, .negative_prompt = negative, .seed = 1},
+                                {.prompt = one, .negative_text = "grey", .seed = 2}};
+    desc.items = items;
+    CHECK(edit_hash(engine, &desc) == want);
+    // those that the first prompt keeps, beside a text
+    items[0].prompt = two;
+    items[1] = texts[1];
+    desc.references = NULL;
+    desc.reference_count = 0;
+    CHECK(edit_hash(engine, &desc) == want);
+    items[0].prompt = none;
+    CHECK(edit_hash(engine, &desc) == without);
+    close_engine(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(references_are_shrunk_and_cropped_and_never_enlarged);
+    RUN(references_that_a_model_cannot_read_are_refused);
+    RUN(as_many_references_as_a_model_takes);
+    RUN(the_size_is_that_of_the_first_reference_as_it_is_cropped);
+    RUN(prompts_go_with_any_references);
+    TEST_END();
+}
