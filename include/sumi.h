@@ -630,7 +630,7 @@ typedef struct sumi_noise {
 
 // The VAE encoder returns a mean and a deviation for each latent: its posterior.
 typedef enum sumi_posterior {
-    SUMI_POSTERIOR_SAMPLE = 0, // a sample, as the model's authors take it: draws noise before the main noise
+    SUMI_POSTERIOR_SAMPLE = 0, // a sample: draws noise before the main noise
     SUMI_POSTERIOR_MODE = 1    // the mean; draws no noise
 } sumi_posterior;
 // What the job starts from instead of pure noise: image to image, and inpainting. At most one of image and latents.
@@ -640,7 +640,7 @@ typedef struct sumi_image_start {
     // How much noise is added, above 0 and up to 1. The last strength * step_count steps run, rounded up. 0 would leave
     // no step and is SUMI_INVALID_ARGUMENT.
     float strength;
-    sumi_posterior posterior;  // how the latents of `image` are taken
+    sumi_posterior posterior;  // how the latents of `image` are taken; by default as the model's authors do it
     const float* noise_values; // [channel][y][x]: noise of the posterior's sample; NULL: from the noise source
     // Inpainting: where the mask is white the image is repainted, where it is black the start stays; grey of 128 or
     // more counts as white. It has 1 channel, or 3 or 4: then its luma counts, and its alpha does not. Is resized to
@@ -1192,7 +1192,11 @@ struct sumi_lora_use {
 //             references.
 // Not given   If references is NULL and reference_count 0, the job uses those that the encoded prompt of the first item
 //             keeps, or none if the first item has a text. With references from a prompt no text can be encoded: give
-//             encoded prompts for all items, and with guidance encoded negative prompts too.
+//             encoded prompts for all items, and with guidance encoded negative prompts too. Models that read
+//             references beside the text need neither.
+// Inpainting  Some models read a start image that has a mask as their first reference, too, before those that are
+//             given. It is encoded once, and is not among their number. The size that follows from the references is
+//             then the start image's, shrunk to the model's area if it is larger, and rounded down to multiples.
 // Number      sumi_model_info.min_references to max_references; another number is SUMI_INVALID_ARGUMENT, and the log
 //             names the possible ones. Some models make no image without a reference.
 // Refused     On models that take none, references are SUMI_NOT_SUPPORTED. For image jobs they are so too if the model

@@ -538,8 +538,11 @@ static bool make_start(golden_case* c, pipe_job* j)
                                     .height = mask.height,
                                     .row_bytes = 3 * mask.width,
                                     .channel_count = 3};
-        good = good
-            && sumi_pixels_to_mask(&c->g->heap, &pixels, j->width, j->height, whole, j->latent_mask, &error) == SUMI_OK;
+        good = good && sumi_pixels_to_mask(&c->g->heap, &pixels, j->width, j->height, whole, &error) == SUMI_OK;
+        const int32_t factor = j->network->info.vae_factor;
+        sumi_mask_to_latents(
+            whole, j->width, j->height,
+            &(sumi_latent_mask){j->latent_mask, j->width / factor, j->height / factor, SUMI_MASK_NEAREST});
         free(whole);
     }
     if (error.result != SUMI_OK) case_fails(c, "%s", error.text);

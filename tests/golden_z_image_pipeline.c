@@ -56,8 +56,10 @@ static void run_preprocess(golden_case* c)
         free(bytes);
         if (mask.values != NULL) {
             pixels = pixels_of(&mask, &bytes);
-            if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, made, small, &error) != SUMI_OK)
+            if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, made, &error) != SUMI_OK)
                 case_fails(c, "%s", error.text);
+            sumi_mask_to_latents(made, width, height,
+                                 &(sumi_latent_mask){small, width / factor, height / factor, SUMI_MASK_NEAREST});
             got = of_bytes(made, 2, (const int64_t[]){height, width});
             compare(c, "mask", &got);
             array_free(&got);
@@ -316,8 +318,10 @@ static bool make_mask(golden_case* c, job* j, int32_t width, int32_t height)
     j->latent_mask = calloc((size_t)(width / factor) * (size_t)(height / factor) + 1, sizeof *j->latent_mask);
     sumi_error error = {0};
     sumi_pixels pixels = pixels_of(&j->mask, &bytes);
-    if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, full, j->latent_mask, &error) != SUMI_OK)
+    if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, full, &error) != SUMI_OK)
         case_fails(c, "%s", error.text);
+    sumi_mask_to_latents(full, width, height,
+                         &(sumi_latent_mask){j->latent_mask, width / factor, height / factor, SUMI_MASK_NEAREST});
     free(bytes);
     free(full);
     return error.result == SUMI_OK;

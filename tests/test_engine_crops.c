@@ -1,4 +1,5 @@
-// A model that crops its references and does not read them with its text: sizes, pixels and prompts.
+// A model that crops its references and does not read them with its text, and whose start image is a reference too when
+// a mask is given: sizes and pixels, prompts, masks with fractions.
 #include "jobs/prompt.h"
 #include "reference_fixture.h"
 
@@ -18,6 +19,7 @@ static void make_crop_model(sumi_model* model)
     s_recipe.encoders[0].prompt.picture = s_recipe.encoders[0].prompt.picture_token = NULL;
     model->network->recipe = &s_recipe;
     model->network->info.prompts_read_references = false;
+    model->network->info.start = (sumi_start_rule){SUMI_POSTERIOR_MODE, SUMI_MASK_BILINEAR, true};
     model->info = model->network->info;
 }
 
@@ -120,6 +122,11 @@ TEST(as_many_references_as_a_model_takes)
     desc.step_count = 1;
     CHECK_NUMBER(sumi_model_get_info(model).max_references, 10);
     CHECK(edit_hash(engine, &desc) != 0);
+    // and the start image besides
+    desc.start.image = &crop_pictures()[1];
+    desc.start.mask = &crop_pictures()[1];
+    desc.start.strength = 1.0f;
+    CHECK(edit_hash(engine, &desc) != 0);
     desc.reference_count++;
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "reference_count is 11: give 0 to 10");
     close_engine(engine);
@@ -134,6 +141,22 @@ TEST(the_size_is_that_of_the_first_reference_as_it_is_cropped)
     sumi_size size;
     CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
     CHECK(size.width == 48 && size.height == 16);
+    // the start image, which is the first reference: resized to multiples, whatever its own sides are
+    uint8_t mask_data[4] = {255, 0, 0, 255};
+    const sumi_pixels mask = {mask_data, 2, 2, 0, 1};
+    sumi_pixels start = crop_pictures()[3];
+    desc.start.image = &start;
+    CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+    CHECK(size.width == 48 && size.height == 16); // no mask
+    desc.start.mask = &mask;
+    CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+    CHECK(size.width == 48 && size.height == 32);
+    start.width = 17; // it may be smaller than a reference
+    CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+    CHECK(size.width == 16 && size.height == 64);
+    start.width = 15;
+    CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "start.image: an image of 15 x 64 pixels has less than 16") != NULL);
     close_engine(engine);
 }
 
@@ -176,6 +199,136 @@ TEST(prompts_go_with_any_references)
     close_engine(engine);
 }
 
+// ---- Start images ---------------------------------------------------------------------------------------------------
+
+typedef struct start_case {
+    uint8_t image[32 * 32 * 3], other[32 * 32 * 3], mask[32 * 32];
+    sumi_pixels pixels[2], mask_pixels;
+} start_case;
+
+static void make_start(start_case* c)
+{
+    for (size_t i = 0; i < sizeof c->image; i++) {
+        c->image[i] = (uint8_t)(i * 29 + i / 96 * 3);
+        c->other[i] = (uint8_t)(i * 13 + 77);
+    }
+    for (int i = 0; i < 32 * 32; i++) c->mask[i] = i % 32 >= 12 ? 255 : 0;
+    c->pixels[0] = (sumi_pixels){c->image, 32, 32, 0, 3};
+    c->pixels[1] = (sumi_pixels){c->other, 32, 32, 0, 3};
+    c->mask_pixels = (sumi_pixels){c->mask, 32, 32, 0, 1};
+}
+
+static size_t op_count(const sumi_engine* engine) { return newest_plan(engine)->plan.op_count; }
+
+// A start image with a mask is the first reference. It gives the bits of a job that names it twice, and is encoded once.
+TEST(an_inpainted_image_is_its_own_first_reference)
+{
+    static start_case s_case;
+    start_case* c = &s_case;
+    make_start(c);
+    OPEN_CROP(engine, model);
+    CHECK(sumi_image_defaults(model, SUMI_PRESET_MODEL).start.posterior == SUMI_POSTERIOR_MODE);
+    const sumi_image_item items[2] = {{.text = "make it red", .seed = 1}, {.text = "make it blue", .seed = 2}};
+    for (int k = 0; k < 8; k++) { // one image or two; the mode or a sample; one reference or two
+        sumi_image_desc desc = crop_image(model, items, 0);
+        desc.item_count = 1 + (k & 1);
+        desc.start.image = &c->pixels[0];
+        desc.start.mask = &c->mask_pixels;
+        desc.start.strength = 1.0f;
+        desc.start.posterior = (k & 2) != 0 ? SUMI_POSTERIOR_SAMPLE : SUMI_POSTERIOR_MODE;
+        desc.references = (k & 4) != 0 ? &c->pixels[1] : NULL;
+        desc.reference_count = (k & 4) != 0;
+        model->info.start.is_reference = true;
+        const uint64_t once = edit_hash(engine, &desc);
+        const size_t ops = op_count(engine);
+        model->info.start.is_reference = false;
+        const uint64_t plain = edit_hash(engine, &desc);
+        const size_t plain_ops = op_count(engine);
+        desc.references = c->pixels;
+        desc.reference_count++;
+        CHECK(edit_hash(engine, &desc) == once);
+        CHECK(once != 0 && once != plain);
+        // the denoiser reads one more picture for 2 steps; the encoder's ops, dozens, are not there twice
+        CHECK(ops > plain_ops && ops + 20 < op_count(engine));
+    }
+    close_engine(engine);
+}
+
+TEST(given_latents_of_a_start_image_are_a_reference_too)
+{
+    static start_case s_case;
+    start_case* c = &s_case;
+    make_start(c);
+    OPEN_CROP(engine, model);
+    float latents[16 * 4 * 4];
+    sumi_encode_desc encode = sumi_encode_defaults(model);
+    encode.image = &c->pixels[0];
+    encode.width = encode.height = 32;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_encode(engine, &encode, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_latents(engine, job, latents, 16 * 4 * 4), SUMI_OK);
+    const sumi_image_item items[2] = {{.text = "make it red", .seed = 1}, {.text = "make it blue", .seed = 2}};
+    for (int k = 0; k < 2; k++) {
+        sumi_image_desc desc = crop_image(model, items, 0);
+        desc.item_count = 1 + k;
+        desc.start.image = &c->pixels[0];
+        desc.start.mask = &c->mask_pixels;
+        desc.start.mask_feather = -1; // with latents there are no pixels to keep
+        desc.start.strength = 1.0f;
+        const uint64_t want = edit_hash(engine, &desc);
+        desc.start.image = NULL;
+        desc.start.latents = latents;
+        CHECK(want != 0 && edit_hash(engine, &desc) == want);
+        model->info.start.is_reference = false;
+        CHECK(edit_hash(engine, &desc) != want);
+        model->info.start.is_reference = true;
+    }
+    close_engine(engine);
+}
+
+TEST(a_start_image_without_a_mask_is_no_reference)
+{
+    static start_case s_case;
+    start_case* c = &s_case;
+    make_start(c);
+    OPEN_CROP(engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 1};
+    sumi_image_desc desc = crop_image(model, &item, 0);
+    desc.start.image = &c->pixels[0];
+    desc.start.strength = 1.0f;
+    const uint64_t with = edit_hash(engine, &desc);
+    model->info.start.is_reference = false;
+    CHECK(with != 0 && edit_hash(engine, &desc) == with);
+    close_engine(engine);
+}
+
+// The edge of the mask lies in the middle of a latent, which stands for 8 pixels.
+TEST(a_mask_keeps_its_fractions_where_the_model_wants_them)
+{
+    static start_case s_case;
+    start_case* c = &s_case;
+    make_start(c);
+    OPEN_CROP(engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 1};
+    sumi_image_desc desc = crop_image(model, &item, 0);
+    desc.start.image = &c->pixels[0];
+    desc.start.mask = &c->mask_pixels;
+    desc.start.strength = 1.0f;
+    uint64_t hashes[2];
+    for (int k = 0; k < 2; k++) {
+        static const float s_want[2][4] = {{0.0f, 0.5f, 1.0f, 1.0f}, {0.0f, 0.0f, 1.0f, 1.0f}};
+        model->info.start.mask_filter = k == 0 ? SUMI_MASK_BILINEAR : SUMI_MASK_NEAREST;
+        hashes[k] = edit_hash(engine, &desc);
+        const sumi_plan_entry* entry = newest_plan(engine);
+        float mask[16];
+        engine->runner->functions->read(engine->runner, &entry->plan, entry->pipeline.mask, 0, mask, sizeof mask);
+        for (int i = 0; i < 16; i++) CHECK(mask[i] == s_want[k][i % 4]);
+    }
+    CHECK(hashes[0] != 0 && hashes[0] != hashes[1]);
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -184,5 +337,9 @@ int main(int argc, char** argv)
     RUN(as_many_references_as_a_model_takes);
     RUN(the_size_is_that_of_the_first_reference_as_it_is_cropped);
     RUN(prompts_go_with_any_references);
+    RUN(an_inpainted_image_is_its_own_first_reference);
+    RUN(given_latents_of_a_start_image_are_a_reference_too);
+    RUN(a_start_image_without_a_mask_is_no_reference);
+    RUN(a_mask_keeps_its_fractions_where_the_model_wants_them);
     TEST_END();
 }

@@ -179,8 +179,9 @@ TEST(image_and_mask_are_prepared_as_the_reference_does)
         CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &(sumi_pixels){image->data, w, h, 3 * w, 3}, nw, nh, rgb, NULL),
                      SUMI_OK);
         CHECK(memcmp(rgb, want->data, 3 * count) == 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, binary, latent, NULL),
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, binary, NULL),
                      SUMI_OK);
+        sumi_mask_to_latents(binary, nw, nh, &(sumi_latent_mask){latent, nw / 8, nh / 8, SUMI_MASK_NEAREST});
         CHECK(memcmp(binary, want_mask->data, count) == 0);
         int wrong = 0;
         for (size_t i = 0; i < count / 64; i++) wrong += latent[i] != (float)((const uint8_t*)want_latent->data)[i];
@@ -200,11 +201,10 @@ TEST(image_and_mask_are_prepared_as_the_reference_does)
             memset(four + 4 * i, grey[i], 3);
             four[4 * i + 3] = 255;
         }
-        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, again, NULL, NULL),
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, again, NULL),
                      SUMI_OK);
         CHECK(memcmp(binary, again, count) == 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL, NULL),
-                     SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL), SUMI_OK);
         CHECK(memcmp(binary, again, count) == 0);
         // A grey picture equals the RGB picture of equal channels.
         uint8_t* repeated = malloc(3 * count);
@@ -224,12 +224,66 @@ TEST(mask_threshold_and_luma_are_pillows)
     static const uint8_t s_rgb[] = {255, 0, 0, 0, 255, 0, 0, 219, 0, 0, 216, 0};
     static const uint8_t s_rgba[] = {255, 255, 255, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 255, 0, 3};
     uint8_t mask[4];
-    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_grey, 4, 1, 4, 1}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_grey, 4, 1, 4, 1}, 4, 1, mask, NULL), SUMI_OK);
     CHECK(memcmp(mask, (uint8_t[]){0, 1, 0, 1}, 4) == 0);
-    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_rgb, 4, 1, 12, 3}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_rgb, 4, 1, 12, 3}, 4, 1, mask, NULL), SUMI_OK);
     CHECK(memcmp(mask, (uint8_t[]){0, 1, 1, 0}, 4) == 0);
-    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_rgba, 4, 1, 16, 4}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &(sumi_pixels){s_rgba, 4, 1, 16, 4}, 4, 1, mask, NULL), SUMI_OK);
     CHECK(memcmp(mask, (uint8_t[]){1, 1, 0, 1}, 4) == 0);
+}
+
+// Bilinear as torch.nn.functional.interpolate: between the two pixels in the middle of the 16 that a latent stands for.
+TEST(masks_reach_latents_of_any_factor)
+{
+    enum { W = 64, H = 48, N = 16 };
+    uint8_t mask[W * H];
+    float nearest[W / N * (H / N)], linear[W / N * (H / N)];
+    for (int y = 0; y < H; y++) // repainted from row 24 and column 40 on: both edges lie between two middle pixels
+        for (int x = 0; x < W; x++) mask[y * W + x] = y >= 24 && x >= 40;
+    sumi_mask_to_latents(mask, W, H, &(sumi_latent_mask){nearest, W / N, H / N, SUMI_MASK_NEAREST});
+    sumi_mask_to_latents(mask, W, H, &(sumi_latent_mask){linear, W / N, H / N, SUMI_MASK_BILINEAR});
+    static const float s_rows[H / N] = {0.0f, 0.5f, 1.0f}, s_columns[W / N] = {0.0f, 0.0f, 0.5f, 1.0f};
+    for (int y = 0; y < H / N; y++)
+        for (int x = 0; x < W / N; x++) {
+            CHECK(linear[y * (W / N) + x] == s_rows[y] * s_columns[x]);
+            CHECK(nearest[y * (W / N) + x] == (float)mask[y * N * W + x * N]);
+        }
+    // One pixel per latent: the mask itself.
+    float same[W * H];
+    int wrong = 0;
+    sumi_mask_to_latents(mask, W, H, &(sumi_latent_mask){same, W, H, SUMI_MASK_BILINEAR});
+    for (int i = 0; i < W * H; i++) wrong += same[i] != (float)mask[i];
+    CHECK_NUMBER(wrong, 0);
+    // An odd factor has a pixel in its middle, and a ratio that is no integer any share.
+    float three[1], ratio[3];
+    static const uint8_t s_row[] = {0, 1, 0, 1};
+    sumi_mask_to_latents(s_row, 3, 1, &(sumi_latent_mask){three, 1, 1, SUMI_MASK_BILINEAR});
+    CHECK(three[0] == 1.0f);
+    sumi_mask_to_latents(s_row, 4, 1, &(sumi_latent_mask){ratio, 3, 1, SUMI_MASK_BILINEAR});
+    CHECK_NEAR((double)ratio[0], 1.0 / 6, 1e-6, 0); // at 1/6, 3/2 and 17/6
+    CHECK_NEAR((double)ratio[1], 0.5, 1e-6, 0);
+    CHECK_NEAR((double)ratio[2], 5.0 / 6, 1e-6, 0);
+}
+
+TEST(windows_share_the_pixels_of_their_picture)
+{
+    uint8_t data[7 * 40], rgb[3 * 4 * 3];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)i;
+    static const int32_t s_channels[] = {1, 3, 4};
+    for (int k = 0; k < 3; k++) {
+        const int32_t channels = s_channels[k];
+        const sumi_pixels whole = {data, 9, 7, 40, channels}, window = sumi_pixels_window(&whole, 2, 3, 4, 3);
+        CHECK(window.data == data + 3 * 40 + 2 * channels && window.width == 4 && window.height == 3);
+        CHECK(window.row_bytes == 40 && window.channel_count == channels);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &window, 4, 3, rgb, NULL), SUMI_OK);
+        int wrong = 0;
+        for (int y = 0; y < 3; y++)
+            for (int x = 0; x < 4; x++)
+                for (int c = 0; c < 3; c++)
+                    wrong +=
+                        rgb[(y * 4 + x) * 3 + c] != data[(y + 3) * 40 + (x + 2) * channels + (channels == 1 ? 0 : c)];
+        CHECK_NUMBER(wrong, 0);
+    }
 }
 
 TEST(pixels_refuse_hostile_sizes_and_say_why)
@@ -253,7 +307,6 @@ TEST(pixels_refuse_hostile_sizes_and_say_why)
         {s_data, 4, 4, 64, 5},
     };
     uint8_t out[64 * 3];
-    float latent[4];
     for (size_t i = 0; i < sizeof s_bad / sizeof *s_bad; i++) {
         sumi_error error = {0};
         CHECK_NUMBER(sumi_pixels_check(&s_bad[i], "the start image", &error), SUMI_INVALID_ARGUMENT);
@@ -262,7 +315,7 @@ TEST(pixels_refuse_hostile_sizes_and_say_why)
         CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &s_bad[i], 8, 8, out, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strlen(error.text) > 20);
         error = (sumi_error){0};
-        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &s_bad[i], 8, 8, out, latent, &error), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &s_bad[i], 8, 8, out, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strlen(error.text) > 20);
     }
     const sumi_pixels good = {s_data, 4, 4, 4, 1};
@@ -272,7 +325,7 @@ TEST(pixels_refuse_hostile_sizes_and_say_why)
         CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &good, s_sizes[i][0], s_sizes[i][1], out, &error),
                      SUMI_INVALID_ARGUMENT);
         CHECK(error.text[0] != 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, s_sizes[i][0], s_sizes[i][1], out, latent, NULL),
+        CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, s_sizes[i][0], s_sizes[i][1], out, NULL),
                      SUMI_INVALID_ARGUMENT);
         CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){s_data, 4, 4, 4, 1},
                                         &(sumi_resized_pixels){out, s_sizes[i][0], s_sizes[i][1], SUMI_FILTER_LANCZOS},
@@ -281,20 +334,20 @@ TEST(pixels_refuse_hostile_sizes_and_say_why)
     }
     CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, NULL, 8, 8, out, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &good, 8, 8, NULL, NULL), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, 8, 8, NULL, NULL, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, 8, 8, NULL, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){s_data, 4, 4, 4, 1},
                                     &(sumi_resized_pixels){NULL, 8, 8, SUMI_FILTER_LANCZOS}, NULL),
                  SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_resize(&s_heap, &(sumi_pixels){s_data, 4, 4, 4, 1},
                                     &(sumi_resized_pixels){out, 8, 8, (sumi_filter)9}, NULL),
                  SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, 7, 7, out, latent, NULL), SUMI_OK); // no latent pixel at all
+    CHECK_NUMBER(sumi_pixels_to_mask(&s_heap, &good, 7, 7, out, NULL), SUMI_OK);
+    sumi_mask_to_latents(out, 7, 7, &(sumi_latent_mask){.values = NULL}); // no latent pixel at all
 }
 
 TEST(pixels_survive_every_failing_allocation)
 {
     uint8_t data[40 * 30 * 4], out[3 * 16 * 16];
-    float latent[4];
     for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(i * 31);
     for (int what = 0; what < 7; what++) {
         long n = 0;
@@ -307,7 +360,7 @@ TEST(pixels_survive_every_failing_allocation)
             int32_t channels = what % 3 == 0 ? 1 : what % 3 == 1 ? 3 : 4;
             const sumi_pixels p = {data, 40, 30, 40 * channels, channels};
             if (what < 3) result = sumi_pixels_to_rgb(&heap, &p, 16, 16, out, &error);
-            else if (what < 6) result = sumi_pixels_to_mask(&heap, &p, 16, 16, out, latent, &error);
+            else if (what < 6) result = sumi_pixels_to_mask(&heap, &p, 16, 16, out, &error);
             else result = sumi_pixels_to_rgb(&heap, &p, 40, 6, out, &error);
             CHECK_NUMBER(f.held, 0);
             CHECK(result == SUMI_OK || (result == SUMI_OUT_OF_HOST_MEMORY && error.text[0] != 0));
@@ -385,6 +438,8 @@ int main(int argc, char** argv)
     RUN(distances_to_what_a_mask_keeps);
     RUN(image_and_mask_are_prepared_as_the_reference_does);
     RUN(mask_threshold_and_luma_are_pillows);
+    RUN(masks_reach_latents_of_any_factor);
+    RUN(windows_share_the_pixels_of_their_picture);
     RUN(pixels_refuse_hostile_sizes_and_say_why);
     RUN(pixels_survive_every_failing_allocation);
     RUN(unit_values_round_half_to_even);

@@ -84,6 +84,7 @@ sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset)
     desc.solver = values->solver;
     desc.shift = values->shift;
     desc.start.strength = values->strength;
+    desc.start.posterior = model->info.start.posterior;
     return desc;
 }
 

@@ -307,8 +307,19 @@ static sumi_result resolve_size(sumi_image_desc* desc, const sumi_references* re
     const sumi_network_info* info = &desc->model->info;
     if (desc->width == 0 && desc->height == 0 && info->max_references > 0) {
         const int32_t index = info->size_follows_last_reference ? references->count - 1 : 0;
+        const sumi_pixels* start = desc->start.image;
+        // A start image that is a reference is the first one.
+        const bool is_start = desc->start.mask != NULL && start != NULL && info->start.is_reference
+                           && (references->count == 0 || !info->size_follows_last_reference);
         sumi_picture_size size = {sumi_native_side(desc->model), sumi_native_side(desc->model)};
-        if (references->count > 0) size = references->list[index].sizes.autoencoder;
+        if (is_start) {
+            sumi_error why = {0};
+            const sumi_result result = sumi_network_start_size(
+                desc->model->network, (sumi_picture_size){start->width, start->height}, &size, &why);
+            if (result != SUMI_OK) return sumi_fail(error, result, "start.image: %s", why.text);
+        } else if (references->count > 0) {
+            size = references->list[index].sizes.autoencoder;
+        }
         desc->width = size.width;
         desc->height = size.height;
     }

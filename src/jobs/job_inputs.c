@@ -199,7 +199,8 @@ static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, m
 
 // Writes the mask in the latents' size, as the solver reads it, over one or more pieces. With *out_done the mask is
 // also in the workspace, where reserve_mask finds it.
-static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+static sumi_result write_latent_mask(sumi_engine* engine, const sumi_network_info* info, sumi_plan_job* job,
+                                     bool* out_done, sumi_error* error)
 {
     const sumi_job_request* request = &job->request;
     sumi_pixels picture = request->mask;
@@ -216,16 +217,17 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
     SUMI_TRY(reserve_mask(engine, job, &blocks, error));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
-    sumi_result result = sumi_pixels_to_mask(&temporary.heap, &picture, request->width, request->height, blocks.mask,
-                                             blocks.latent, error);
+    sumi_result result =
+        sumi_pixels_to_mask(&temporary.heap, &picture, request->width, request->height, blocks.mask, error);
     sumi_temporary_end(&temporary);
-    if (result == SUMI_OK) {
-        write_value(engine, job,
-                    &(sumi_value_part){.value = job->progress.entry->pipeline.mask,
-                                       .count = sumi_plan_job_latent_size(job) * sizeof(float)},
-                    blocks.latent);
-    }
-    return result;
+    SUMI_TRY(result);
+    const sumi_latent_mask to = {blocks.latent, request->latent_width, request->latent_height, info->start.mask_filter};
+    sumi_mask_to_latents(blocks.mask, request->width, request->height, &to);
+    write_value(engine, job,
+                &(sumi_value_part){.value = job->progress.entry->pipeline.mask,
+                                   .count = sumi_plan_job_latent_size(job) * sizeof(float)},
+                blocks.latent);
+    return SUMI_OK;
 }
 
 #define DISTANCE_PIXELS 500000 // pixels per piece: about two milliseconds
@@ -234,7 +236,8 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
 // (opacity), the distances downward, the distances upward, and the opacity. job->progress.mask_rows counts the rows of
 // both passes over the distances.
 
-static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+static sumi_result write_mask(sumi_engine* engine, const sumi_network_info* info, sumi_plan_job* job, bool* out_done,
+                              sumi_error* error)
 {
     sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(progress->entry != NULL && progress->phase == SUMI_PHASE_INPUT);
@@ -242,7 +245,7 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     *out_done = true;
     if (job->request.mask.data == NULL) return SUMI_OK;
     if (progress->mask_rows == 0) {
-        SUMI_TRY(write_latent_mask(engine, job, out_done, error));
+        SUMI_TRY(write_latent_mask(engine, info, job, out_done, error));
         if (!*out_done || opacity.id == 0) return SUMI_OK;
     }
     mask_blocks blocks;
@@ -350,7 +353,7 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
     if (progress->cursor == 0 && progress->moved_values == 0) write_ids_and_steps(engine, slot);
     if (progress->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
     else if (progress->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
-    else if (progress->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
+    else if (progress->cursor == 2) SUMI_TRY(write_mask(engine, &slot->model->info, job, &is_over, error));
     else
         SUMI_TRY(write_reference(engine, job, reference_piece / REFERENCE_STAGES,
                                  (reference_stage)(reference_piece % REFERENCE_STAGES), &is_over, error));

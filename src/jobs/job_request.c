@@ -302,6 +302,7 @@ sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_co
         p->starts_from_image = request->start_image.data != NULL;
         p->starts_from_latents = request->start_latents != NULL;
         p->inpaints = request->mask.data != NULL;
+        p->start_is_reference = p->inpaints && model->info.start.is_reference;
         p->composites = p->inpaints && p->starts_from_image && request->mask_feather >= 0;
         p->previews = request->preview_every > 0;
         p->caches_steps = request->step_cache_threshold > 0.0f;

@@ -84,6 +84,7 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, samples_posterior)                                                                                     \
     ONE(NUMBER, composites)                                                                                            \
     ONE(NUMBER, inpaints)                                                                                              \
+    ONE(NUMBER, start_is_reference)                                                                                    \
     ONE(NUMBER, previews)                                                                                              \
     ONE(NUMBER, caches_steps)                                                                                          \
     ONE(NUMBER, tile_latent)                                                                                           \

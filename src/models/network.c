@@ -329,7 +329,9 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
                                 .patch_size = properties.patch,
                                 .guidance_formula = recipe->guidance_formula,
                                 .guidance_off = recipe->guidance_off,
-                                .guidance_rule = recipe->guidance_rule};
+                                .guidance_rule = recipe->guidance_rule,
+                                .start = recipe->start};
+    SUMI_ASSERT(!info->start.is_reference || recipe->references.max_count > 0);
     memcpy(info->feature_width, properties.feature_width, sizeof info->feature_width);
     memcpy(info->is_pooled, properties.reads_pooled, sizeof info->is_pooled);
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
@@ -733,6 +735,20 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
         sizes.tokens = (seen->width / cell) * (seen->height / cell);
     }
     *out_sizes = sizes;
+    return SUMI_OK;
+}
+
+sumi_result sumi_network_start_size(const sumi_network* network, sumi_picture_size picture, sumi_picture_size* out_size,
+                                    sumi_error* error)
+{
+    const sumi_reference_rule* rule = &network->recipe->references;
+    const int64_t area = autoencoder_area(network);
+    if (rule->fit == SUMI_REFERENCE_RESIZED)
+        return sumi_picture_size_of_area(picture, area, rule->multiple, out_size, error);
+    sumi_picture_crop crop = {.left = 0};
+    SUMI_TRY(sumi_picture_crop_within(picture, &(sumi_crop_rule){.max_area = area, .multiple = rule->multiple}, &crop,
+                                      error));
+    *out_size = crop.size;
     return SUMI_OK;
 }
 

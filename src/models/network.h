@@ -28,6 +28,15 @@ typedef struct sumi_network_desc {
     bool without_vae_encoder;
 } sumi_network_desc;
 
+// How a job of the family uses a start image. All zero: as most families.
+typedef struct sumi_start_rule {
+    sumi_posterior posterior;     // what sumi_image_defaults chooses
+    sumi_mask_filter mask_filter; // how a mask gets the size of the latents
+    // With a mask, the start image is the first reference too, before the host program's. It is read as the start image
+    // is, resized and not cropped.
+    bool is_reference;
+} sumi_start_rule;
+
 typedef struct sumi_network_info {
     const char* family;                                // "z-image"
     const char* variant;                               // "turbo" or "base"
@@ -54,6 +63,7 @@ typedef struct sumi_network_info {
     sumi_guidance_formula guidance_formula;
     float guidance_off;               // the value of guidance that means no guidance
     sumi_guidance_rule guidance_rule; // the authors' own rule, never MODEL
+    sumi_start_rule start;
     // SUMI_PRESET_COUNT presets in pixels for this checkpoint; the first one is the authors'. Then the sizes that the
     // authors name, the best one first. Both live as long as the network.
     const sumi_preset_values* presets;
@@ -99,6 +109,9 @@ typedef struct sumi_reference_sizes {
 // SUMI_INVALID_ARGUMENT: the picture is too long and narrow, or too small.
 sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_picture_size picture,
                                          sumi_reference_sizes* out_sizes, sumi_error* error);
+// The size of an image without one whose start image is its first reference (sumi_start_rule). Fails as above.
+sumi_result sumi_network_start_size(const sumi_network* network, sumi_picture_size picture, sumi_picture_size* out_size,
+                                    sumi_error* error);
 
 // How many ids a text encoder reads for a prompt of this many tokens: one for each token, and those of padding.
 int32_t sumi_network_id_rows(const sumi_network* network, int32_t encoder, int32_t token_count);

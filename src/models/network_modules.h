@@ -123,7 +123,7 @@ typedef struct sumi_denoising {
     int32_t height, width; // of the latents
     const sumi_prompt_features* prompts;
     int32_t prompt_count;
-    const sumi_reference_latents* references; // all items read all of them
+    const sumi_reference_latents* references; // all items read all of them; up to SUMI_MAX_REFERENCE_LATENTS
     int32_t reference_count;
     int32_t evaluation_count;  // rows of times
     sumi_value times;          // [evaluations, 1]

@@ -113,6 +113,11 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "inpainting needs a start image");
     if (r->composites && !r->starts_from_image)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "compositing needs a start image");
+    if (r->start_is_reference && !r->starts_from_image && !r->starts_from_latents)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a start image that is a reference needs a start image");
+    if (r->start_is_reference && info->max_references == 0)
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "a start image cannot be a reference: this %s model takes none",
+                         info->family);
     if (r->starts_from_image && r->starts_from_latents)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a job starts from an image or from latents, not from both");
     if (r->previews && info->preview == NULL) {
@@ -239,7 +244,8 @@ typedef struct writer {
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
     sumi_text_picture pictures[SUMI_MAX_PROMPTS * SUMI_MAX_REFERENCES];
     sumi_value vision_rows[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
-    sumi_reference_latents references[SUMI_MAX_REFERENCES];
+    sumi_reference_latents references[SUMI_MAX_REFERENCE_LATENTS];
+    int32_t reference_count; // of those whose latents were written
     sumi_denoising denoising;
     sumi_evaluation evaluation_lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
@@ -373,12 +379,13 @@ static void write_references(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
     if (r->reference_count == 0) return;
-    SUMI_ASSERT(r->reference_count <= SUMI_MAX_REFERENCES && w->network->autoencoder != NULL);
+    SUMI_ASSERT(w->reference_count <= 1 && r->reference_count <= SUMI_MAX_REFERENCES
+                && w->network->autoencoder != NULL);
     const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
         const sumi_pipeline_reference* reference = &r->references[i];
-        sumi_reference_latents* into = &w->references[i];
+        sumi_reference_latents* into = &w->references[w->reference_count++];
         into->height = reference->height / w->info->vae_factor;
         into->width = reference->width / w->info->vae_factor;
         w->out->reference_pixels[i] =
@@ -390,8 +397,13 @@ static void write_references(writer* w)
         sumi_vae_posterior(&tiling, w->plan, moments, SUMI_NO_VALUE,
                            &(sumi_tile_source){into->latents, into->height, into->width});
     }
-    w->denoising.references = w->references;
-    w->denoising.reference_count = r->reference_count;
+}
+
+// Makes latents of the picture's size the next reference.
+static void add_reference(writer* w, sumi_value latents)
+{
+    w->references[w->reference_count++] =
+        (sumi_reference_latents){latents, w->out->latent_height, w->out->latent_width};
 }
 
 // Encodes the start image once, and computes clean latents for each item, with its own sample of the posterior.
@@ -423,6 +435,29 @@ static void write_start_image(writer* w, int32_t item_count)
         }
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = latents, .y = out->clean, .y_row = i * channels});
     }
+    if (!r->start_is_reference) return;
+    if (r->samples_posterior) { // a reference is the mode
+        latents = sumi_plan_value(w->plan, "reference_latents", SUMI_ELEMENT_FLOAT, channels, size);
+        sumi_vae_posterior(&tiling, w->plan, moments, SUMI_NO_VALUE,
+                           &(sumi_tile_source){latents, out->latent_height, out->latent_width});
+    }
+    add_reference(w, latents);
+}
+
+// The given latents of the start image, the same for every item.
+static void write_start_latents(writer* w)
+{
+    const sumi_pipeline_request* r = w->r;
+    const int32_t channels = w->info->latent_channels, size = w->out->latent_height * w->out->latent_width;
+    w->out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, r->item_count * channels, size);
+    if (!r->start_is_reference) return;
+    sumi_value latents = w->out->clean;
+    if (r->item_count > 1) {
+        latents = sumi_plan_value(w->plan, "reference_latents", SUMI_ELEMENT_FLOAT, channels, size);
+        sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = w->out->clean, .y = latents, .rows = channels});
+    }
+    add_reference(w, latents);
 }
 
 // Writes x and the other states of the solver. They begin as copies of x: rows that do not use a state multiply it by
@@ -435,7 +470,7 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
     out->x = sumi_plan_bound(w->plan, "x", SUMI_ELEMENT_FLOAT, rows, size);
     *solve =
         (sumi_plan_solve_args){.x = out->x, .row = solver_column(w, 0, true), .channels = w->info->latent_channels};
-    if (r->starts_from_latents) out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, rows, size);
+    if (r->starts_from_latents && !r->start_is_reference) write_start_latents(w);
     if (r->starts_from_image || r->starts_from_latents) {
         out->noise = sumi_plan_bound(w->plan, "noise", SUMI_ELEMENT_FLOAT, rows, size);
         sumi_plan_add_noise(w->plan, out->noise, out->clean, solver_column(w, SIGMA_COLUMN, false), out->x);
@@ -651,7 +686,11 @@ static void write_images(writer* w)
     sumi_pipeline* out = w->out;
     out->times = sumi_plan_bound(w->plan, "times", SUMI_ELEMENT_FLOAT, r->evaluation_count, 1);
     out->solver = sumi_plan_bound(w->plan, "solver", SUMI_ELEMENT_FLOAT, r->evaluation_count, SOLVER_COLUMNS);
+    if (r->start_is_reference && r->starts_from_image) write_start_image(w, r->item_count);
+    else if (r->start_is_reference) write_start_latents(w);
     write_references(w);
+    w->denoising.references = w->references;
+    w->denoising.reference_count = w->reference_count;
     w->denoising.height = out->latent_height;
     w->denoising.width = out->latent_width;
     w->denoising.prompts = w->features;
@@ -661,7 +700,7 @@ static void write_images(writer* w)
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
     write_changed_norms(w);
     w->network->recipe->denoiser->write_prepare(w->network->denoiser, w->plan, &w->denoising);
-    if (r->starts_from_image) write_start_image(w, r->item_count);
+    if (r->starts_from_image && !r->start_is_reference) write_start_image(w, r->item_count);
     sumi_plan_solve_args states;
     write_states(w, &states);
     write_denoising(w, &states);

@@ -78,13 +78,16 @@ typedef struct sumi_pipeline_request {
     bool samples_posterior;   // reads `eps` when it encodes; otherwise uses the mode
     // Blends with the re-noised start image outside of `mask`. Needs starts_from_image or starts_from_latents.
     bool inpaints;
+    // The start image is the first reference too, before `references`: the mode of its posterior, or the given latents.
+    // It is encoded once. Needs starts_from_image or starts_from_latents.
+    bool start_is_reference;
     // Puts the pictures over the start image, by `opacity`. Needs starts_from_image.
     bool composites;
     bool previews; // linear RGB of the estimate of the clean latents at every evaluation
     // Sections of SUMI_PIPELINE_FEWEST_CACHED or more evaluations have an alternative, which reuses most of the last
     // whole evaluation (block_residuals.h).
     bool caches_steps;
-    bool unused[3];
+    bool unused[2];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {

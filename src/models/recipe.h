@@ -108,6 +108,7 @@ typedef struct sumi_recipe {
     float (*time)(float sigma);
     int32_t max_side; // the most pixels along one side
     sumi_reference_rule references;
+    sumi_start_rule start;
     sumi_guidance_formula guidance_formula;
     float guidance_off; // the value of guidance that means no guidance
     sumi_guidance_rule guidance_rule;

@@ -53,7 +53,7 @@ static inline uint8_t luma(const uint8_t* rgb)
 
 // In the reference's order: resize, convert to grey, threshold.
 sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
-                                uint8_t* mask, float* latent_mask, sumi_error* error)
+                                uint8_t* mask, sumi_error* error)
 {
     SUMI_TRY(sumi_pixels_check(pixels, "the mask", error));
     SUMI_TRY(sumi_pixels_check_size(width, height, "the mask", error));
@@ -73,18 +73,40 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
         }
     }
     if (channels != 1) sumi_free(heap, resized);
-    if (result != SUMI_OK || latent_mask == NULL) return result;
+    return result;
+}
 
-    const int32_t latent_width = width / 8, latent_height = height / 8;
-    for (int32_t y = 0; y < latent_height; y++) {
-        // less than height, because y + 1 <= latent_height
-        int32_t from_y = (int32_t)((float)y * ((float)height / (float)latent_height));
-        for (int32_t x = 0; x < latent_width; x++) {
-            int32_t from_x = (int32_t)((float)x * ((float)width / (float)latent_width));
-            *latent_mask++ = mask[(size_t)from_y * (size_t)width + (size_t)from_x];
+// The two pixels between which an element of an axis of the latents lies, and the share of the second one.
+typedef struct place {
+    int32_t first, second;
+    float share;
+} place;
+
+static place place_of(int32_t i, int32_t count, int32_t pixel_count, sumi_mask_filter filter)
+{
+    const float scale = (float)pixel_count / (float)count;
+    // less than pixel_count, because i + 1 <= count
+    if (filter == SUMI_MASK_NEAREST) return (place){(int32_t)((float)i * scale), (int32_t)((float)i * scale), 0.0f};
+    const float at = scale * ((float)i + 0.5f) - 0.5f, from = at > 0.0f ? at : 0.0f;
+    const int32_t first = (int32_t)from, last = pixel_count - 1;
+    return (place){first, first < last ? first + 1 : last, from - (float)first};
+}
+
+void sumi_mask_to_latents(const uint8_t* mask, int32_t width, int32_t height, const sumi_latent_mask* latent_mask)
+{
+    const int32_t columns = latent_mask->width, rows = latent_mask->height;
+    SUMI_ASSERT(columns >= 0 && columns <= width && rows >= 0 && rows <= height);
+    float* to = latent_mask->values;
+    for (int32_t row = 0; row < rows; row++) {
+        const place y = place_of(row, rows, height, latent_mask->filter);
+        const uint8_t *above = mask + (size_t)y.first * (size_t)width, *below = mask + (size_t)y.second * (size_t)width;
+        for (int32_t column = 0; column < columns; column++) {
+            const place x = place_of(column, columns, width, latent_mask->filter);
+            const float upper = (1.0f - x.share) * above[x.first] + x.share * above[x.second],
+                        lower = (1.0f - x.share) * below[x.first] + x.share * below[x.second];
+            *to++ = (1.0f - y.share) * upper + y.share * lower;
         }
     }
-    return SUMI_OK;
 }
 
 uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_t height)

@@ -47,13 +47,26 @@ void sumi_rgba_to_format(const uint8_t* rgba, size_t pixel_count, sumi_format fo
 // ---- Masks of the region that is repainted (masks.c)
 
 // Converts a mask of the host program (white = repaint; 3 and 4 channels: luma as Pillow's mode "L") to width x height
-// bytes of 0 or 1 (1 if the resized value is >= 128, a threshold of 0.5). Also writes the mask at latent size (width /
-// 8 x height / 8, nearest) as floats 0 or 1 to latent_mask, which may be NULL. Reference: diffusers
+// bytes of 0 or 1 (1 if the resized value is >= 128, a threshold of 0.5). Reference: diffusers
 // VaeImageProcessor(do_binarize, do_convert_grayscale).
 sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
-                                uint8_t* mask, float* latent_mask, sumi_error* error);
+                                uint8_t* mask, sumi_error* error);
 // Bytes that sumi_pixels_to_mask allocates temporarily, without the weights of the resize filter.
 uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_t height);
+
+// How a mask gets the size of the latents, as torch.nn.functional.interpolate does it.
+typedef enum sumi_mask_filter {
+    SUMI_MASK_NEAREST = 0, // 0 or 1
+    // without antialiasing, align_corners false: fractions at the mask's edge
+    SUMI_MASK_BILINEAR = 1
+} sumi_mask_filter;
+typedef struct sumi_latent_mask {
+    float* values; // [height][width]: from 0 (kept) to 1 (repainted)
+    int32_t width, height;
+    sumi_mask_filter filter;
+} sumi_latent_mask;
+// `mask`: width x height bytes of 0 or 1; the latent mask is not larger.
+void sumi_mask_to_latents(const uint8_t* mask, int32_t width, int32_t height, const sumi_latent_mask* latent_mask);
 
 // For each pixel that a mask repaints, the distance to the nearest pixel that it keeps, in thirds of a pixel: 3 to a
 // direct neighbour, 4 to a diagonal one (chamfer distance, Borgefors 1986), at most SUMI_FAR. Kept pixels have 0. Two
