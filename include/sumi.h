@@ -1200,7 +1200,9 @@ struct sumi_lora_use {
 // Number      sumi_model_info.min_references to max_references; another number is SUMI_INVALID_ARGUMENT, and the log
 //             names the possible ones. Some models make no image without a reference.
 // Refused     On models that take none, references are SUMI_NOT_SUPPORTED. For image jobs they are so too if the model
-//             was opened without its VAE encoder. An image that is too long and narrow is SUMI_INVALID_ARGUMENT.
+//             was opened without its VAE encoder. An image that is too long and narrow, or too small for a model that
+//             enlarges none, is SUMI_INVALID_ARGUMENT.
+// Memory      If a job does not fit the memory and would with fewer references, its message says how many.
 // Size        If width and height of an image are both 0, the size follows from the references, by the rule of the
 //             model's authors: the aspect ratio is that of the first or of the last reference, depending on the model.
 //             Without references it is sumi_model_info.native_size along both sides, in whole multiples.

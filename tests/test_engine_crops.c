@@ -1,5 +1,5 @@
 // A model that crops its references and does not read them with its text, and whose start image is a reference too when
-// a mask is given: sizes and pixels, prompts, masks with fractions.
+// a mask is given: sizes and pixels, prompts, masks with fractions, and how many references fit the memory.
 #include "jobs/prompt.h"
 #include "reference_fixture.h"
 
@@ -329,6 +329,56 @@ TEST(a_mask_keeps_its_fractions_where_the_model_wants_them)
     close_engine(engine);
 }
 
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+TEST(a_job_that_does_not_fit_says_how_many_references_would)
+{
+    OPEN_CROP(engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_pixels pictures[5];
+    for (int i = 0; i < 5; i++) pictures[i] = crop_pictures()[3];
+    sumi_image_desc desc = crop_image(model, &item, 0);
+    desc.references = pictures;
+    uint64_t needed[6];
+    for (int32_t count = 0; count <= 5; count++) {
+        sumi_memory memory;
+        desc.reference_count = count;
+        desc.references = count > 0 ? pictures : NULL;
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+        needed[count] = memory.arena + memory.staging;
+        CHECK(count == 0 || needed[count] > needed[count - 1]);
+    }
+    for (int32_t count = 0; count <= 4; count++) {
+        char sentence[80];
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, needed[count]), SUMI_OK);
+        sumi_job job;
+        sumi_image image;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        if (count == 0) snprintf(sentence, sizeof sentence, "; not one of its 5 reference images fits");
+        else snprintf(sentence, sizeof sentence, "; %d of its 5 reference images would fit", (int)count);
+        const char* message = sumi_job_poll(engine, job).message;
+        if (strstr(message, sentence) == NULL) printf("  \"%s\" is not in \"%s\"\n", sentence, message);
+        CHECK(strstr(message, sentence) != NULL);
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_BUDGET_TOO_SMALL);
+        // and so does who asks before; the number that is needed stays that of the whole job
+        sumi_memory memory;
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
+        CHECK(strstr(s_host.log, sentence) != NULL);
+        CHECK_NUMBER(memory.needed, needed[5]);
+        // it is true
+        sumi_image_desc fewer = desc;
+        fewer.reference_count = count;
+        fewer.references = count > 0 ? pictures : NULL;
+        CHECK(edit_hash(engine, &fewer) != 0);
+    }
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, needed[0] / 2), SUMI_OK);
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
+    CHECK(strstr(s_host.log, "reference images") == NULL);
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -341,5 +391,6 @@ int main(int argc, char** argv)
     RUN(given_latents_of_a_start_image_are_a_reference_too);
     RUN(a_start_image_without_a_mask_is_no_reference);
     RUN(a_mask_keeps_its_fractions_where_the_model_wants_them);
+    RUN(a_job_that_does_not_fit_says_how_many_references_would);
     TEST_END();
 }

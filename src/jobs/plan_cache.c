@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include "plan/weight.h"
+#include <stdio.h>
 #include <string.h>
 
 // Slices that are whole ops are gathered up to this predicted time, because submitting one slice takes about 20 us of
@@ -129,9 +130,50 @@ static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_e
     return w->runner->functions->need(w->runner, &entry->plan, memory_limit, &entry->need, error);
 }
 
+// Whether the plan fits the memory limit in the form of the refused one, with the first `count` references only. Prompts
+// keep their lengths: where references are part of them, the answer errs to the safe side.
+static bool fits_with_references(const writing* w, const sumi_plan_entry* refused, int32_t count)
+{
+    sumi_plan_entry* entry = sumi_alloc_zero(w->heap, sizeof *entry);
+    if (entry == NULL) return false;
+    writing fewer = *w;
+    fewer.request.pipeline.reference_count = count;
+    memset(fewer.request.pipeline.shared_tokens, 0, sizeof fewer.request.pipeline.shared_tokens);
+    memcpy(entry->adapters, refused->adapters, sizeof entry->adapters);
+    memcpy(entry->text_adapters, refused->text_adapters, sizeof entry->text_adapters);
+    entry->lora_count = refused->lora_count;
+    sumi_error ignored = {0};
+    const bool fits = write_plan(&fewer, refused->tile_latent, entry, &ignored) == SUMI_OK
+                   && measure_need(&fewer, entry, &ignored) == SUMI_OK && entry->need.fits;
+    sumi_plan_end(&entry->plan);
+    sumi_free(w->heap, entry);
+    return fits;
+}
+
+#define HINT_BYTES 80
+
+// Writes how many references of a refused job would fit. "": it has none, or it does not fit without them either.
+static void write_reference_hint(const writing* w, const sumi_plan_entry* refused, char hint[HINT_BYTES])
+{
+    const int32_t count = w->request.pipeline.reference_count;
+    hint[0] = '\0';
+    if (count == 0 || w->request.pipeline.goal != SUMI_GOAL_IMAGES || !fits_with_references(w, refused, 0)) return;
+    int32_t most = 0, too_many = count; // halves the range between: a plan takes about a millisecond
+    while (too_many - most > 1) {
+        const int32_t middle = (most + too_many) / 2;
+        const bool fits = fits_with_references(w, refused, middle);
+        most = fits ? middle : most;
+        too_many = fits ? too_many : middle;
+    }
+    if (most == 0) snprintf(hint, HINT_BYTES, "; not one of its %d reference images fits", (int)count);
+    else snprintf(hint, HINT_BYTES, "; %d of its %d reference images would fit", (int)most, (int)count);
+}
+
 static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_ASSERT(!entry->need.fits);
+    char hint[HINT_BYTES];
+    write_reference_hint(w, entry, hint);
     const char* smaller =
         w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller image or batch";
     const unsigned long long needed = entry->need.device_bytes, memory_limit = w->request.memory_limit;
@@ -143,12 +185,12 @@ static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, s
     if (memory_limit != w->inputs.host_limit) {
         return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY,
                          "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device "
-                         "memory, or use %s",
-                         needed, how, memory_limit, smaller);
+                         "memory, or use %s%s",
+                         needed, how, memory_limit, smaller, hint);
     }
     return sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
-                     "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use %s", needed, how,
-                     memory_limit, smaller);
+                     "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use %s%s", needed, how,
+                     memory_limit, smaller, hint);
 }
 
 static sumi_result write_plan_and_measure(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
