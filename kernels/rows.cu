@@ -247,14 +247,14 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// y[r, c] = act(x[r, c]) * x[r, cols + c]   x [rows][2 cols]   y [rows][cols]
+// y[r, c] = act(x[r, c]) * x[r, cols + c]   x [rows][2 cols]   y [rows][ldy], of which cols are written
 // is_interleaved: the columns of x alternate in groups of eight: gate 0 .. 7, up 0 .. 7, gate 8 .. 15 and so on, as a
 // product with a weight of FORM_GATED writes them.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const __grid_constant__ sumi_gated_args args)
 {
     elementwise_thread thread = elementwise_thread_of(args.lanes_log2, args.row_begin);
     for (; thread.row < args.row_end; thread.row += thread.row_stride) {
-        const int64_t x_index = thread.row * 2 * args.cols, y_index = thread.row * args.cols;
+        const int64_t x_index = thread.row * 2 * args.cols, y_index = thread.row * args.ldy;
         if (args.is_vector) {
             for (int c = 8 * thread.lane; c < args.cols; c += 8 * thread.lanes) {
                 const bf16* gate = (const bf16*)args.x.data + x_index + (args.is_interleaved ? 2 * c : c);

@@ -90,7 +90,7 @@ typedef struct sumi_kronecker_add_args {
 } sumi_kronecker_add_args;
 typedef struct sumi_gated_args {
     sumi_rows_matrix x, y;
-    int32_t cols, row_begin, row_end, activation, lanes_log2, is_vector, is_interleaved, reserved;
+    int32_t cols, ldy, row_begin, row_end, activation, lanes_log2, is_vector, is_interleaved; // ldy: columns of y
 } sumi_gated_args;
 
 // y[y_row + r] = norm(x[x_row + r]) * (w or w + 1) * scale + shift   for r in [row_begin, row_end). w: floats; 0: none.

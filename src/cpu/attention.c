@@ -392,7 +392,7 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
     const sumi_op* op = run->op;
     attention_loop loop = {.run = run,
                            .qkv = sumi_cpu_value(run, op->in[0]),
-                           .y = sumi_cpu_value(run, op->out),
+                           .y = (float*)sumi_cpu_value(run, op->out) + op->u.attention.y_column,
                            .stride = sumi_cpu_cols(run, op->in[0]),
                            .y_stride = sumi_cpu_cols(run, op->out)};
     if (op->preparing_count > 0) {

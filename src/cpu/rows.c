@@ -323,20 +323,20 @@ static void gated(int32_t begin, int32_t end, int32_t worker_index, void* contex
     row_loop* loop = context;
     for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
         const float* x = loop->x + (int64_t)r * loop->x_cols;
-        loop->run->kernels->gated(loop->run->op->u.gated.activation, loop->y + (int64_t)r * loop->cols, x,
-                                  x + loop->cols, (size_t)loop->cols);
+        const int32_t half = loop->x_cols / 2;
+        loop->run->kernels->gated(loop->run->op->u.gated.activation, loop->y + (int64_t)r * loop->cols, x, x + half,
+                                  (size_t)half);
     }
 }
 
 sumi_result sumi_cpu_gated(sumi_cpu_run* run)
 {
-    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) == 2 * sumi_cpu_cols(run, run->op->out));
-    int32_t cols = sumi_cpu_cols(run, run->op->out);
+    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) <= 2 * sumi_cpu_cols(run, run->op->out));
     row_loop loop = {.run = run,
                      .x = sumi_cpu_value(run, run->op->in[0]),
-                     .y = sumi_cpu_value(run, run->op->out),
-                     .cols = cols,
-                     .x_cols = 2 * cols};
+                     .y = (float*)sumi_cpu_value(run, run->op->out) + run->op->u.gated.y_column,
+                     .cols = sumi_cpu_cols(run, run->op->out),
+                     .x_cols = sumi_cpu_cols(run, run->op->in[0])};
     over_rows(&loop, gated);
     return SUMI_OK;
 }

@@ -65,7 +65,7 @@ static bool is_attention_for_8bit(const sumi_plan* plan, const sumi_op* op)
         is_plain = is_plain && a->sequences[i].query_first == 0
                 && sumi_sequence_key_spans(&a->sequences[i]) == a->sequences[i].span_count;
     return is_plain && qkv->element == SUMI_ELEMENT_ACTIVATION
-        && (a->q_column | a->k_column | a->v_column | qkv->cols | out->cols) % 8 == 0;
+        && (a->q_column | a->k_column | a->v_column | a->y_column | qkv->cols | out->cols) % 8 == 0;
 }
 
 static bool takes_e4m3_attention(const sumi_plan* plan, const sumi_op* op)

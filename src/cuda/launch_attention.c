@@ -151,7 +151,8 @@ static requirements demands_of(const sumi_cuda_run* run)
         d.has_other_queries = d.has_other_queries || t.first_query > 0 || t.has_padding;
     }
     d.window = op->u.attention.window < longest ? sumi_max_int(0, op->u.attention.window) : 0;
-    int32_t columns = op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column;
+    int32_t columns =
+        op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | op->u.attention.y_column;
     d.is_aligned =
         (op->u.attention.dim | columns | sumi_cuda_cols(run, op->in[0]) | sumi_cuda_cols(run, op->out)) % 8 == 0;
     return d;
@@ -315,7 +316,7 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
     const sumi_op* op = run->op;
     int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0;
     sumi_attention_args args = {.qkv = sumi_cuda_value(run, op->in[0]),
-                                .out = sumi_cuda_value(run, op->out),
+                                .out = sumi_cuda_value(run, op->out) + 2 * (uint64_t)op->u.attention.y_column,
                                 .pitch = sumi_cuda_cols(run, op->in[0]),
                                 .out_pitch = sumi_cuda_cols(run, op->out),
                                 .q_column = op->u.attention.q_column,
@@ -445,7 +446,7 @@ static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, con
     map_part out = q;
     out.matrix = sumi_cuda_value(run, op->out);
     out.cols = sumi_cuda_cols(run, op->out);
-    out.column = 0;
+    out.column = op->u.attention.y_column;
     const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->in[0]);
     SUMI_TRY(is_e4m3 ? make_e4m3_map(run, &kv, maps->kv) : make_map(run, &kv, maps->kv));
     if (t->queries[s] == 0) return SUMI_OK; // this span has only keys

@@ -350,7 +350,7 @@ static sumi_gemm_epilogue epilogue_args_of(const sumi_cuda_run* run, sumi_value 
                             .gate_column = gate.column,
                             .gate_is_float = gate.is_float,
                             .ldy = cols,
-                            .column = op->u.linear.y_column,
+                            .column = is_fused ? (op + 1)->u.gated.y_column : op->u.linear.y_column,
                             .activation = (int32_t)op->u.linear.activation,
                             .is_float = element == 4,
                             .scale = op->u.linear.is_adapter_product ? op->u.linear.scale : 1.0f};

@@ -282,13 +282,16 @@ sumi_result sumi_cuda_gated(sumi_cuda_run* run)
     const sumi_op* op = run->op;
     if (sumi_cuda_is_fused_gated(run->plan, run->op_index)) return SUMI_OK; // the product wrote it
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_gated_args args = {
-        .x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    sumi_gated_args args = {.x = matrix_of(run, op->in[0]),
+                            .y = matrix_of(run, op->out),
+                            .cols = sumi_cuda_cols(run, op->in[0]) / 2,
+                            .ldy = sumi_cuda_cols(run, op->out)};
+    args.y.data += (uint64_t)op->u.gated.y_column * (args.y.is_float ? 4 : 2);
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.activation = (int32_t)op->u.gated.activation;
     args.is_interleaved = sumi_cuda_is_gated(run, op->in[0]);
-    args.is_vector = !args.x.is_float && !args.y.is_float && args.cols % 8 == 0;
+    args.is_vector = !args.x.is_float && !args.y.is_float && (args.cols | args.ldy | op->u.gated.y_column) % 8 == 0;
     args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
     return sumi_cuda_launch_args(run, "sumi_gated", elementwise_grid(run, rows.end - rows.begin, args.lanes_log2),
                                  &args);

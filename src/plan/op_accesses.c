@@ -125,10 +125,17 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
         reads_in_place(accesses, op->in[0], op->u.activate.row, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         writes(accesses, op->out, op->u.activate.row, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         break;
-    case SUMI_OP_GATED:
-        reads(accesses, op->in[0], 0, op->rows, 2 * out_cols, SUMI_ACCESS_NUMBER);
-        writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+    case SUMI_OP_GATED: {
+        const int32_t cols = sumi_plan_info(accesses->plan, op->in[0])->cols / 2;
+        reads(accesses, op->in[0], 0, op->rows, 2 * cols, SUMI_ACCESS_NUMBER);
+        add_access(accesses, (sumi_op_access){.value = op->out,
+                                              .rows = op->rows,
+                                              .column = op->u.gated.y_column,
+                                              .cols = cols,
+                                              .elements = SUMI_ACCESS_NUMBER,
+                                              .writes = true});
         break;
+    }
     case SUMI_OP_NORM_MODULATE:
         reads_in_place(accesses, op->in[0], op->u.norm.x_row, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         reads_bands(accesses, op->u.norm.scale, op->u.norm.bands, op->u.norm.band_count, out_cols);
@@ -225,7 +232,13 @@ static void list_attention(sumi_op_accesses* accesses, const sumi_op* op)
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
         for (int32_t i = sequence->query_first; i < sequence->query_first + sequence->query_spans; i++)
-            writes(accesses, op->out, sequence->span[i].begin, sequence->span[i].count, q, SUMI_ACCESS_NUMBER);
+            add_access(accesses, (sumi_op_access){.value = op->out,
+                                                  .row = sequence->span[i].begin,
+                                                  .rows = sequence->span[i].count,
+                                                  .column = op->u.attention.y_column,
+                                                  .cols = q,
+                                                  .elements = SUMI_ACCESS_NUMBER,
+                                                  .writes = true});
     }
 }
 

@@ -228,10 +228,11 @@ typedef struct sumi_op_activate {
     int32_t row;
 } sumi_op_activate;
 
-// GATED: out[r, j] = activation(x[r, j]) * x[r, cols + j] (SwiGLU, GeGLU).
-// in[0]: x [rows, 2 * cols]. out: [rows, cols].
+// GATED: out[r, y_column + j] = activation(x[r, j]) * x[r, cols + j] (SwiGLU, GeGLU).
+// in[0]: x [rows, 2 * cols]. out: [rows, y_column + cols or more]. in[1]: out, if the op does not write all its columns.
 typedef struct sumi_op_gated {
     sumi_activation activation;
+    int32_t y_column; // first column that is written in out
 } sumi_op_gated;
 
 // NORM_MODULATE: out[y_row + r] = norm(x[x_row + r]) * w * scale + shift, where w is the weight, or weight + 1 with
@@ -274,8 +275,8 @@ typedef struct sumi_op_qk_norm_rope {
 
 // ATTENTION: softmax(q k^T * scale + mask) v per head and sequence. Query head h uses head h / (q_heads / kv_heads) of
 // k and v.
-// in[0]: q, k and v in the columns of one matrix [rows, ..]. out: [rows, q_heads * dim]; row i is the result for the
-// query in row i of in[0].
+// in[0]: q, k and v in the columns of one matrix [rows, ..]. out: [rows, y_column + q_heads * dim or more]; row i has
+// the result for the query in row i of in[0], from y_column on. in[1]: out, if the op does not write all its columns.
 typedef struct sumi_op_attention {
     int32_t q_heads, kv_heads, dim;
     float scale;
@@ -285,6 +286,7 @@ typedef struct sumi_op_attention {
     int32_t sequence_count;
     int32_t query_block;                  // queries per work range; the order is: sequence, head, block
     int32_t q_column, k_column, v_column; // first columns of q, k and v in in[0]
+    int32_t y_column;                     // first column that is written in out
 } sumi_op_attention;
 
 // ROPE_TABLE: out[r, 2 p], out[r, 2 p + 1] = cos, sin of positions[r, axis] / divisor * theta^(-k / n). The pairs of

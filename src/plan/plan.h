@@ -336,6 +336,16 @@ sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value gate_a
 // act(x W_gate^T) * (x W_up^T). gate_up is a stacked weight: the rows of W_gate, then those of W_up.
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);
+// The same into the columns of y from y_column on; the others do not change. y has the rows of x.
+typedef struct sumi_plan_gated_args {
+    const char* label;
+    sumi_value x;
+    const sumi_weight* gate_up;
+    sumi_activation activation;
+    sumi_value y;
+    int32_t y_column;
+} sumi_plan_gated_args;
+void sumi_plan_linear_gated_into(sumi_plan* plan, const sumi_plan_gated_args* args);
 
 // norm(x) * weight * scale + shift, norm(x) * weight + bias, or SiLU(norm(x) * weight), of rows [x_row, x_row + rows)
 // of x.
@@ -394,6 +404,15 @@ typedef struct sumi_attention {
 } sumi_attention;
 // The columns of qkv are q, k and v, in this order.
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
+// The same into the columns of y from y_column on; the others do not change. y has the rows of qkv.
+typedef struct sumi_plan_attention_args {
+    const char* label;
+    sumi_value qkv;
+    const sumi_attention* attention;
+    sumi_value y;
+    int32_t y_column;
+} sumi_plan_attention_args;
+void sumi_plan_attention_into(sumi_plan* plan, const sumi_plan_attention_args* args);
 
 typedef struct sumi_plan_rope_args {
     sumi_value positions; // [rows, axes] int

@@ -310,8 +310,8 @@ static sumi_result check_shapes(const sumi_validator* v, const sumi_op* op)
     return op->out.id != 0 ? SUMI_OK : sumi_validate_op_breaks(v, op, op->out, "the op has no output");
 }
 
-// plan.h: if an op works in place, its output is also an input. ops.h says which kinds always do. So does a product
-// that does not write all rows or columns of its output.
+// plan.h: if an op works in place, its output is also an input. ops.h says which kinds always do. So do products, gates
+// and attention that do not write all rows or columns of their output.
 static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op* op)
 {
     // For kinds that always work in place: 1 + index of the input that is also the output.
@@ -326,6 +326,10 @@ static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op*
         is_input = op->in[1].id == op->out.id;
     } else if (op->kind == SUMI_OP_LINEAR && (op->rows < out->rows || op->weight->rows < out->cols)) {
         is_input = op->in[1].id == op->out.id || op->in[2].id == op->out.id;
+    } else if (op->kind == SUMI_OP_GATED && sumi_plan_info(v->plan, op->in[0])->cols / 2 < out->cols) {
+        is_input = op->in[1].id == op->out.id;
+    } else if (op->kind == SUMI_OP_ATTENTION && op->u.attention.q_heads * op->u.attention.dim < out->cols) {
+        is_input = op->in[1].id == op->out.id;
     } else if (op->kind == SUMI_OP_ACTIVATE && op->rows < out->rows) {
         is_input = op->in[0].id == op->out.id;
     }

@@ -230,15 +230,31 @@ sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation act
                                        .u.activate = {.activation = activation}});
 }
 
-sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value gate_and_up, sumi_activation activation)
+// Whether rows of `cols` columns fit into y from `column` on.
+static bool fits_columns(const sumi_plan* plan, sumi_value y, int32_t rows, int32_t column, int32_t cols)
 {
+    return sumi_plan_rows(plan, y) == rows && column >= 0 && cols <= sumi_plan_cols(plan, y) - column;
+}
+
+static sumi_value write_gated(sumi_plan* plan, const char* label, sumi_value gate_and_up, const sumi_op_gated* gated,
+                              sumi_value y)
+{
+    const int32_t rows = sumi_plan_rows(plan, gate_and_up), cols = sumi_plan_cols(plan, gate_and_up) / 2;
     if (sumi_plan_cols(plan, gate_and_up) % 2 != 0)
         sumi_plan_mismatch(plan, label, "a gated value has an even number of columns");
-    sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, gate_and_up),
-                                   sumi_plan_cols(plan, gate_and_up) / 2);
+    if (y.id == 0) y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, rows, cols);
+    if (!fits_columns(plan, y, rows, gated->y_column, cols))
+        sumi_plan_mismatch(plan, label, "the output is narrower than the gated value");
+    const bool is_whole = sumi_plan_cols(plan, y) == cols;
     return sumi_plan_add_op(
         plan, label,
-        &(sumi_op){.kind = SUMI_OP_GATED, .in = {gate_and_up}, .out = y, .u.gated = {.activation = activation}});
+        &(sumi_op){
+            .kind = SUMI_OP_GATED, .in = {gate_and_up, is_whole ? SUMI_NO_VALUE : y}, .out = y, .u.gated = *gated});
+}
+
+sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value gate_and_up, sumi_activation activation)
+{
+    return write_gated(plan, label, gate_and_up, &(sumi_op_gated){.activation = activation}, SUMI_NO_VALUE);
 }
 
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
@@ -247,6 +263,13 @@ sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value
     sumi_value gate_and_up =
         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = gate_up});
     return sumi_plan_gated(plan, label, gate_and_up, activation);
+}
+
+void sumi_plan_linear_gated_into(sumi_plan* plan, const sumi_plan_gated_args* args)
+{
+    sumi_value gate_and_up =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = args->label, .x = args->x, .weight = args->gate_up});
+    write_gated(plan, args->label, gate_and_up, &(sumi_op_gated){args->activation, args->y_column}, args->y);
 }
 
 // Copies the vector, then adds each change as a product with the constant 1.
@@ -377,8 +400,11 @@ void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args)
                                          .rope_row = args->rope_row}});
 }
 
-sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention)
+static sumi_value write_attention(sumi_plan* plan, const sumi_plan_attention_args* args)
 {
+    const char* label = args->label;
+    const sumi_value qkv = args->qkv;
+    const sumi_attention* attention = args->attention;
     int32_t q_heads = attention->q_heads, kv_heads = attention->kv_heads, dim = attention->dim;
     if (kv_heads < 1 || q_heads % kv_heads != 0 || sumi_plan_cols(plan, qkv) != (q_heads + 2 * kv_heads) * dim
         || attention->sequence_count < 1)
@@ -395,12 +421,16 @@ sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qk
                 sumi_plan_mismatch(plan, label, "a sequence leaves the matrix");
         }
     }
-    sumi_value y =
-        sumi_plan_value(plan, "attention", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, qkv), q_heads * dim);
+    const int32_t rows = sumi_plan_rows(plan, qkv), cols = q_heads * dim;
+    sumi_value y = args->y;
+    if (y.id == 0) y = sumi_plan_value(plan, "attention", SUMI_ELEMENT_ACTIVATION, rows, cols);
+    if (!fits_columns(plan, y, rows, args->y_column, cols))
+        sumi_plan_mismatch(plan, label, "the output is narrower than the heads");
+    const bool is_whole = sumi_plan_cols(plan, y) == cols;
     size_t bytes = sumi_plan_has_failed(plan) ? 0 : (size_t)attention->sequence_count * sizeof *attention->sequences;
     return sumi_plan_add_op(plan, label,
                             &(sumi_op){.kind = SUMI_OP_ATTENTION,
-                                       .in = {qkv},
+                                       .in = {qkv, is_whole ? SUMI_NO_VALUE : y},
                                        .out = y,
                                        .u.attention = {.q_heads = q_heads,
                                                        .kv_heads = kv_heads,
@@ -412,8 +442,16 @@ sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qk
                                                        .sequence_count = attention->sequence_count,
                                                        .query_block = QUERY_BLOCK,
                                                        .k_column = q_heads * dim,
-                                                       .v_column = (q_heads + kv_heads) * dim}});
+                                                       .v_column = (q_heads + kv_heads) * dim,
+                                                       .y_column = args->y_column}});
 }
+
+sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention)
+{
+    return write_attention(plan, &(sumi_plan_attention_args){.label = label, .qkv = qkv, .attention = attention});
+}
+
+void sumi_plan_attention_into(sumi_plan* plan, const sumi_plan_attention_args* args) { write_attention(plan, args); }
 
 sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args)
 {
