@@ -8,7 +8,8 @@
 //     tile (r / 128, c / 4)   512 factors:  (r % 32) * 16 + (r % 128) / 32 * 4 + c % 4
 static uint64_t scale_index(const sumi_decoding* decoding, int32_t row, int32_t column)
 {
-    const uint64_t r = (uint64_t)row, c = (uint64_t)column, pitch = (uint64_t)decoding->pitch;
+    const uint64_t r = (uint64_t)row + (uint64_t)decoding->first_block_row, c = (uint64_t)column,
+                   pitch = (uint64_t)decoding->pitch;
     if (!decoding->is_tiled) return r * pitch + c;
     return (r / 128 * (pitch / 4) + c / 4) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + c % 4;
 }

@@ -18,6 +18,7 @@ typedef struct sumi_decoding {
     const void* scales;
     sumi_dtype scale_dtype;
     int32_t block_rows, block_cols, pitch;
+    int32_t first_block_row; // the row of blocks to which the first of the elements belongs
     // The factors lie in tiles of 128 x 4, as cuBLAS reads them. `pitch` is then a multiple of 4:
     // https://docs.nvidia.com/cuda/cublas/#d-block-scaling-factors-layout
     bool is_tiled;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/platform.h"
 #include "models/adapter_change.h"
+#include "models/adapter_parts.h"
 #include "models/network_state.h"
 #include <stdio.h>
 #include <string.h>
@@ -105,6 +106,37 @@ static const char* first_name(const sumi_adapter_layer* layer)
     return "";
 }
 
+typedef sumi_result make_changes(const sumi_adapter_place* place, const sumi_adapter_layer* layer,
+                                 sumi_change_list* out, sumi_error* error);
+
+// Makes the changes of one group, for the layer as a whole, and adds them part by part.
+static sumi_result apply_group(sumi_adapter_file* file, const applied_layer* applied, make_changes* make,
+                               sumi_error* error)
+{
+    const sumi_weight_list* weights = &file->network->weights;
+    const sumi_adapter_target* first = applied->target;
+    SUMI_ASSERT(first->weight_index >= 0 && (size_t)first->weight_index < weights->count);
+    sumi_adapter_place place = {&file->memory, file->path, first, weights->weights[first->weight_index]};
+    sumi_change_list list = {.count = 0};
+    if (first->more_parts == 0) {
+        SUMI_TRY(make(&place, applied->layer, &list, error));
+        return add_changes(file, *applied, &list, error);
+    }
+    sumi_adapter_whole whole;
+    SUMI_TRY(sumi_adapter_join_parts(weights, first, &place, &whole, error));
+    place.target = &whole.target;
+    place.weight = &whole.weight;
+    SUMI_TRY(make(&place, applied->layer, &list, error));
+    for (int32_t i = 0, row = 0; i <= first->more_parts; row += first[i++].rows) {
+        applied_layer part = *applied;
+        part.target = place.target = &first[i];
+        sumi_change_list part_list;
+        SUMI_TRY(sumi_adapter_take_part(&place, &list, row, &part_list, error));
+        SUMI_TRY(add_changes(file, part, &part_list, error));
+    }
+    return SUMI_OK;
+}
+
 static sumi_result apply_layer(sumi_adapter_file* file, const sumi_adapter_layer* layer, sumi_error* error)
 {
     const sumi_network* network = file->network;
@@ -116,25 +148,15 @@ static sumi_result apply_layer(sumi_adapter_file* file, const sumi_adapter_layer
         sumi_adapter_add_unknown(&file->layers, first_name(layer));
         return SUMI_OK;
     }
-    SUMI_ASSERT(target->weight_index >= 0 && (size_t)target->weight_index < network->weights.count);
-    const sumi_adapter_place place = {&file->memory, file->path, target,
-                                      network->weights.weights[target->weight_index]};
     applied_layer applied = {.target = target, .layer = layer};
-    sumi_change_list list = {.count = 0};
     if (target->is_vector) {
         applied.group = GROUP_VECTOR;
-        SUMI_TRY(sumi_adapter_change_norm(&place, layer, &list, error));
-        return add_changes(file, applied, &list, error);
+        return apply_group(file, &applied, sumi_adapter_change_norm, error);
     }
-    if (layer->kind != SUMI_ADAPTER_NONE) {
-        SUMI_TRY(sumi_adapter_change_matrix(&place, layer, &list, error));
-        SUMI_TRY(add_changes(file, applied, &list, error));
-    }
+    if (layer->kind != SUMI_ADAPTER_NONE) SUMI_TRY(apply_group(file, &applied, sumi_adapter_change_matrix, error));
     if (layer->parts[SUMI_PART_BIAS_DIFF] == NULL && layer->parts[SUMI_PART_UP_BIAS] == NULL) return SUMI_OK;
-    list.count = 0;
     applied.group = GROUP_BIAS;
-    SUMI_TRY(sumi_adapter_change_bias(&place, layer, &list, error));
-    return add_changes(file, applied, &list, error);
+    return apply_group(file, &applied, sumi_adapter_change_bias, error);
 }
 
 // ---- Fused layers ---------------------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-// Memory that lives as long as the adapter; NULL after a failure.
-static void* reserve(sumi_adapter_memory* memory, size_t count, size_t element_bytes, sumi_error* error)
+void* sumi_adapter_memory_reserve(sumi_adapter_memory* memory, size_t count, size_t element_bytes, sumi_error* error)
 {
     if (sumi_grow(memory->heap, (void**)&memory->blocks, &memory->capacity, memory->count + 1, sizeof *memory->blocks,
                   error)
@@ -54,7 +53,7 @@ static sumi_result factor(sumi_adapter_memory* memory, const sumi_tensor* tensor
     out->tensors[0].mapping_bytes = tensor->mapping_bytes;
     if (tensor->dtype != SUMI_DTYPE_F8_E4M3 && tensor->dtype != SUMI_DTYPE_F8_E5M2) return SUMI_OK;
     const size_t count = (size_t)rows * (size_t)cols;
-    uint16_t* values = reserve(memory, count, sizeof *values, error);
+    uint16_t* values = sumi_adapter_memory_reserve(memory, count, sizeof *values, error);
     if (values == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     for (size_t i = 0; i < count; i++) {
         float value;
@@ -205,8 +204,8 @@ static sumi_result multiply_halves(sumi_adapter_memory* memory, const kronecker_
     const half_factor l1 = left_of(w1), l2 = left_of(w2), r1 = right_of(w1), r2 = right_of(w2);
     const int32_t rank = w1->inner * w2->inner, out = w1->rows * w2->rows, in = w1->cols * w2->cols;
     const char* name = (w2->full != NULL ? w2->full : w2->left)->name;
-    float *up = reserve(memory, (size_t)out * (size_t)rank, sizeof *up, error), *down = NULL;
-    if (up != NULL) down = reserve(memory, (size_t)rank * (size_t)in, sizeof *down, error);
+    float *up = sumi_adapter_memory_reserve(memory, (size_t)out * (size_t)rank, sizeof *up, error), *down = NULL;
+    if (up != NULL) down = sumi_adapter_memory_reserve(memory, (size_t)rank * (size_t)in, sizeof *down, error);
     if (down == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     const size_t count = half_values(&l1) + half_values(&l2) + half_values(&r1) + half_values(&r2);
     float* floats = sumi_alloc_array(memory->heap, count, sizeof *floats);
@@ -230,7 +229,7 @@ static sumi_result load_factor(sumi_adapter_memory* memory, const kronecker_fact
     if (f->full != NULL) return factor(memory, f->full, out, error);
     const half_factor left = left_of(f), right = right_of(f);
     const size_t count = half_values(&left) + half_values(&right);
-    float* product = reserve(memory, (size_t)f->rows * (size_t)f->cols, sizeof *product, error);
+    float* product = sumi_adapter_memory_reserve(memory, (size_t)f->rows * (size_t)f->cols, sizeof *product, error);
     if (product == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     float* floats = sumi_alloc_array(memory->heap, count, sizeof *floats);
     if (floats == NULL) return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter");
@@ -321,15 +320,15 @@ static sumi_result make_loha(sumi_adapter_memory* memory, const loha_factors* f,
     const size_t rows = (size_t)f->rows, cols = (size_t)f->cols;
     const int64_t values = (int64_t)f->rows * f->cols;
     if (rank >= values || rank * (f->rows + f->cols) > values) {
-        uint16_t* whole = reserve(memory, rows * cols, sizeof *whole, error);
+        uint16_t* whole = sumi_adapter_memory_reserve(memory, rows * cols, sizeof *whole, error);
         if (whole == NULL) return SUMI_OUT_OF_HOST_MEMORY;
         multiply_elements(f, products, whole);
         delta->kind = SUMI_DELTA_WHOLE;
         delta->up = matrix(f->name, whole, SUMI_DTYPE_BF16, f->rows, f->cols);
         return SUMI_OK;
     }
-    float *up = reserve(memory, rows * (size_t)rank, sizeof *up, error), *down = NULL;
-    if (up != NULL) down = reserve(memory, (size_t)rank * cols, sizeof *down, error);
+    float *up = sumi_adapter_memory_reserve(memory, rows * (size_t)rank, sizeof *up, error), *down = NULL;
+    if (up != NULL) down = sumi_adapter_memory_reserve(memory, (size_t)rank * cols, sizeof *down, error);
     if (down == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     multiply_pairs(f, up, down);
     delta->up = matrix(f->name, up, SUMI_DTYPE_F32, f->rows, (int32_t)rank);
@@ -536,32 +535,26 @@ static double sum_of_squares(const float* row, int32_t cols)
     return sum;
 }
 
-// Rows of a weight with other factors: the stacked tensors that have the rows, at the same place. False: they cannot
-// be told apart.
-static bool view_rows(const sumi_adapter_place* place, float* row_scales, sumi_weight* out)
+// The rows of the place with other factors: the stacked tensors that have the rows, where they lie. row_scales: the
+// factors, which are multiplied by those of the weight. False: the rows cannot be told apart.
+static bool view_rows(const sumi_adapter_place* place, float* row_scales, sumi_weight* out,
+                      sumi_decoding decodings[SUMI_WEIGHT_MAX_TENSORS])
 {
     const sumi_weight* weight = place->weight;
-    const int32_t begin = place->target->row_begin, end = begin + place->target->rows;
-    if (weight->change != NULL || !sumi_weight_is_dense(weight)) return false;
-    *out = (sumi_weight){.name = weight->name, .rows = end - begin, .cols = weight->cols, .index = -1};
-    int32_t first = 0;
-    for (int32_t p = 0; p < weight->tensor_count; first += weight->tensors[p++].rows) {
-        sumi_stacked_tensor tensor = weight->tensors[p];
-        const int32_t from = first > begin ? first : begin, to = first + tensor.rows < end ? first + tensor.rows : end,
-                      skipped = from - first;
-        if (from >= to) continue;
-        const uint64_t values = (uint64_t)skipped * (uint64_t)weight->cols;
-        if (values % (uint64_t)sumi_dtype_get(tensor.dtype)->block != 0) return false;
-        tensor.data = (const unsigned char*)tensor.data + sumi_dtype_bytes(tensor.dtype, values);
-        for (int32_t r = from; r < to; r++) {
-            float old = 1.0f;
-            if (tensor.row_scales != NULL)
-                memcpy(&old, (const unsigned char*)tensor.row_scales + (size_t)(r - first) * sizeof old, sizeof old);
-            row_scales[r - begin] *= old;
+    if (weight->change != NULL || !sumi_weight_is_dense(weight)
+        || !sumi_weight_take_rows(weight, place->target->row_begin, place->target->rows, out, decodings))
+        return false;
+    out->balance = NULL;
+    out->index = -1;
+    out->keeps_precision = false;
+    for (int32_t p = 0, row = 0; p < out->tensor_count; row += out->tensors[p++].rows) {
+        sumi_stacked_tensor* tensor = &out->tensors[p];
+        for (int32_t r = 0; r < tensor->rows && tensor->row_scales != NULL; r++) {
+            float old;
+            memcpy(&old, (const unsigned char*)tensor->row_scales + (size_t)r * sizeof old, sizeof old);
+            row_scales[row + r] *= old;
         }
-        tensor.row_scales = row_scales + (from - begin);
-        tensor.rows = to - from;
-        out->tensors[out->tensor_count++] = tensor;
+        tensor->row_scales = row_scales + row;
     }
     return true;
 }
@@ -571,8 +564,9 @@ static sumi_result scale_outputs(const decomposition* d, const sumi_delta* chang
                                  sumi_error* error)
 {
     const int32_t rows = d->place->target->rows, cols = d->place->target->cols, rank = change->up.cols;
-    float *scales = reserve(d->place->memory, (size_t)rows, sizeof *scales, error), *up = NULL;
-    if (scales != NULL) up = reserve(d->place->memory, (size_t)rows * (size_t)rank, sizeof *up, error);
+    float *scales = sumi_adapter_memory_reserve(d->place->memory, (size_t)rows, sizeof *scales, error), *up = NULL;
+    if (scales != NULL)
+        up = sumi_adapter_memory_reserve(d->place->memory, (size_t)rows * (size_t)rank, sizeof *up, error);
     if (up == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     for (int32_t r = 0; r < rows; r++) {
         read_rows(d, r, d->row, d->row + cols);
@@ -585,7 +579,11 @@ static sumi_result scale_outputs(const decomposition* d, const sumi_delta* chang
     }
     sumi_delta of_weight = change_of(d->place, SUMI_DELTA_WHOLE, 1.0f), of_change = *change;
     of_change.up = matrix(change->up.name, up, SUMI_DTYPE_F32, rows, rank);
-    if (!view_rows(d->place, scales, &of_weight.up)) return SUMI_INTERNAL; // can_scale_outputs() has tried it
+    sumi_decoding* decodings =
+        sumi_adapter_memory_reserve(d->place->memory, SUMI_WEIGHT_MAX_TENSORS, sizeof *decodings, error);
+    if (decodings == NULL) return SUMI_OUT_OF_HOST_MEMORY;
+    // can_scale_outputs() has tried it
+    if (!view_rows(d->place, scales, &of_weight.up, decodings)) return SUMI_INTERNAL;
     add_change(out, of_weight);
     add_change(out, of_change);
     return SUMI_OK;
@@ -594,7 +592,8 @@ static sumi_result scale_outputs(const decomposition* d, const sumi_delta* chang
 static bool can_scale_outputs(const sumi_adapter_place* place, const sumi_delta* change, float* row_scales)
 {
     sumi_weight ignored;
-    return change->kind == SUMI_DELTA_LOW_RANK && view_rows(place, row_scales, &ignored);
+    sumi_decoding decodings[SUMI_WEIGHT_MAX_TENSORS];
+    return change->kind == SUMI_DELTA_LOW_RANK && view_rows(place, row_scales, &ignored, decodings);
 }
 
 // Any other case: the difference from W as a whole matrix in bfloat16.
@@ -602,7 +601,7 @@ static sumi_result decompose_whole(const decomposition* d, bool is_by_input, sum
 {
     const int32_t rows = d->place->target->rows, cols = d->place->target->cols;
     float *weight = d->row, *changed = d->row + cols;
-    uint16_t* whole = reserve(d->place->memory, (size_t)rows * (size_t)cols, sizeof *whole, error);
+    uint16_t* whole = sumi_adapter_memory_reserve(d->place->memory, (size_t)rows * (size_t)cols, sizeof *whole, error);
     if (whole == NULL) return SUMI_OUT_OF_HOST_MEMORY;
     for (int32_t r = 0; r < rows && is_by_input; r++) {
         read_rows(d, r, weight, changed);

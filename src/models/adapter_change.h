@@ -25,6 +25,8 @@ typedef struct sumi_adapter_memory {
     void** blocks;
     size_t count, capacity;
 } sumi_adapter_memory;
+// Memory that lives as long as the adapter; NULL after a failure.
+void* sumi_adapter_memory_reserve(sumi_adapter_memory* memory, size_t count, size_t element_bytes, sumi_error* error);
 void sumi_adapter_memory_close(sumi_adapter_memory* memory); // accepts zeroed memory
 
 // The rows of a weight that a layer changes, as the model has them.
@@ -36,8 +38,9 @@ typedef struct sumi_adapter_place {
 } sumi_adapter_place;
 
 // The changes of one layer. None, if all differences are zero.
+#define SUMI_CHANGES_OF_LAYER 6 // two, each of them in up to three parts
 typedef struct sumi_change_list {
-    sumi_delta deltas[2];
+    sumi_delta deltas[SUMI_CHANGES_OF_LAYER];
     int32_t count;
 } sumi_change_list;
 

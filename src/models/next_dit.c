@@ -63,7 +63,6 @@ static bool dit_alias(const void* context, const char* canonical, int32_t which,
     return false;
 }
 
-// Binds q, k and v as one matrix, from three tensors or from one fused tensor.
 static void bind_qkv(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_block* block, const char* prefix)
 {
     int32_t q = model->heads * model->head_dim, kv = model->kv_heads * model->head_dim;
@@ -72,22 +71,8 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_bl
     const char* split[] = {sumi_bind_join(names[0], prefix, "attention.to_q"),
                            sumi_bind_join(names[1], prefix, "attention.to_k"),
                            sumi_bind_join(names[2], prefix, "attention.to_v")};
-    sumi_bind_join(names[3], prefix, "attention.qkv.weight");
-    bool is_fused = sumi_bind_find(binder, names[3]) != NULL;
-    sumi_bind_join(names[3], prefix, "attention.qkv");
-    if (!is_fused) {
-        sumi_bind_stack(binder, &block->qkv, &(sumi_module_stack){names[3], split, rows, 3}, model->dim);
-        sumi_bind_target(binder, &block->qkv, names[3], 0, q + 2 * kv);
-        return;
-    }
-    const char* fused = names[3];
-    bool adaptable = binder->adaptable;
-    // The fused matrix is a target of adapters as a whole, and so are its parts q, k and v.
-    binder->adaptable = false;
-    sumi_bind_matrix(binder, &block->qkv, fused, q + 2 * kv, model->dim);
-    binder->adaptable = adaptable;
-    sumi_bind_target(binder, &block->qkv, fused, 0, q + 2 * kv);
-    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) sumi_bind_target(binder, &block->qkv, split[i], row, rows[i]);
+    const char* fused = sumi_bind_join(names[3], prefix, "attention.qkv");
+    sumi_bind_fused(binder, &block->qkv, fused, &(sumi_module_stack){fused, split, rows, 3}, model->dim);
 }
 
 // table_index: of its modulation among the tables; -1: the block is not modulated.

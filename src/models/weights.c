@@ -302,24 +302,29 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
     }
 }
 
-static void add_target(sumi_binder* binder, const char* module, sumi_adapter_target target)
+// parts[0] gets the path.
+static void add_target(sumi_binder* binder, const char* module, const sumi_adapter_target* parts)
 {
     char folded[SUMI_NAME_BYTES];
     if (binder->result != SUMI_OK || !sumi_fold_path(module, strlen(module), folded, sizeof folded)) return;
     sumi_weight_list* list = binder->list;
-    target.path = copy_name(binder, folded);
+    const size_t count = (size_t)parts[0].more_parts + 1;
+    const char* path = copy_name(binder, folded);
     if (binder->result != SUMI_OK) return;
-    binder->result = sumi_grow(list->heap, (void**)&list->targets, &list->target_capacity, list->target_count + 1,
+    binder->result = sumi_grow(list->heap, (void**)&list->targets, &list->target_capacity, list->target_count + count,
                                sizeof *list->targets, binder->error);
-    if (binder->result == SUMI_OK) list->targets[list->target_count++] = target;
+    for (size_t i = 0; i < count && binder->result == SUMI_OK; i++) {
+        list->targets[list->target_count] = parts[i];
+        list->targets[list->target_count].encoder = binder->encoder;
+        list->targets[list->target_count++].path = i == 0 ? path : "";
+    }
 }
 
 // Registers a target under the module's own name and all its aliases.
-static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_target target)
+static void add_targets(sumi_binder* binder, const char* module, const sumi_adapter_target* parts)
 {
     if (!binder->adaptable || binder->result != SUMI_OK) return;
-    target.encoder = binder->encoder;
-    add_target(binder, module, target);
+    add_target(binder, module, parts);
     char name[SUMI_NAME_BYTES], alias[SUMI_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
     for (int32_t which = 0;
@@ -327,7 +332,7 @@ static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_ta
         size_t length = strlen(alias);
         if (length > 7 && strcmp(alias + length - 7, ".weight") == 0) {
             alias[length - 7] = 0;
-            add_target(binder, alias, target);
+            add_target(binder, alias, parts);
         }
     }
 }
@@ -337,8 +342,22 @@ void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char
 {
     SUMI_ASSERT(binder->result != SUMI_OK || (row_begin >= 0 && rows >= 0 && row_begin <= weight->rows - rows));
     add_targets(binder, module,
-                (sumi_adapter_target){
+                &(sumi_adapter_target){
                     .weight_index = weight->index, .row_begin = row_begin, .rows = rows, .cols = weight->cols});
+}
+
+void sumi_bind_target_parts(sumi_binder* binder, const char* module, const sumi_target_part* parts, int32_t count)
+{
+    SUMI_ASSERT(count >= 1 && count <= SUMI_MODULE_MAX_PARTS);
+    sumi_adapter_target targets[SUMI_MODULE_MAX_PARTS];
+    for (int32_t i = 0; i < count; i++) {
+        targets[i] = (sumi_adapter_target){.weight_index = parts[i].weight->index,
+                                           .row_begin = parts[i].row_begin,
+                                           .rows = parts[i].rows,
+                                           .cols = parts[i].weight->cols,
+                                           .more_parts = count - 1 - i};
+    }
+    add_targets(binder, module, targets);
 }
 
 // Rows and columns of a tensor as a matrix: the first dimension, and all others together.
@@ -363,7 +382,8 @@ static bool set_zeros(sumi_binder* binder, sumi_stacked_tensor* stacked, int32_t
     return stacked->data != NULL;
 }
 
-void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack, int32_t cols)
+// The tensors of a stack as a weight that is not in the list yet. False after a failure.
+static bool set_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack, int32_t cols)
 {
     const char* const* modules = stack->modules;
     const int32_t *rows = stack->rows, count = stack->count;
@@ -372,36 +392,98 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
         char name[SUMI_NAME_BYTES], required_shape[64];
         if (modules[i] == NULL) {
-            if (!set_zeros(binder, &weight->tensors[i], rows[i], cols)) return;
+            if (!set_zeros(binder, &weight->tensors[i], rows[i], cols)) return false;
             weight->rows += rows[i];
             continue;
         }
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
-        if (tensor == NULL) return;
-        if (!set_matrix_tensor(binder, &weight->tensors[i], tensor, rows[i])) return;
+        if (tensor == NULL || !set_matrix_tensor(binder, &weight->tensors[i], tensor, rows[i])) return false;
         int64_t have_rows, have_cols;
         const int64_t elements = weight->tensors[i].dtype == SUMI_DTYPE_CODES4 ? 2 : 1; // in one of the file
         if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols * elements != cols) {
             snprintf(required_shape, sizeof required_shape, "[%d, %d]", (int)rows[i], (int)cols);
             refuse_shape(binder, tensor, required_shape);
-            return;
+            return false;
         }
         weight->rows += rows[i];
     }
     weight->cols = cols;
     weight->tensor_count = count;
-    if (binder->result == SUMI_OK) add_weight(binder, weight, stack->label);
-    int32_t row = 0;
-    for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
-        if (modules[i] != NULL) sumi_bind_target(binder, weight, modules[i], row, rows[i]);
-        row += rows[i];
+    return binder->result == SUMI_OK;
+}
+
+void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const sumi_module_stack* stack, int32_t cols)
+{
+    if (set_stack(binder, weight, stack, cols)) add_weight(binder, weight, stack->label);
+    for (int32_t i = 0, row = 0; i < stack->count && binder->result == SUMI_OK; row += stack->rows[i++]) {
+        if (stack->modules[i] != NULL) sumi_bind_target(binder, weight, stack->modules[i], row, stack->rows[i]);
     }
 }
 
 void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t rows, int32_t cols)
 {
     sumi_bind_stack(binder, weight, &(sumi_module_stack){module, &module, &rows, 1}, cols);
+}
+
+// Copies the decodings of a part to memory that lives as long as the weights.
+static void keep_decodings(sumi_binder* binder, sumi_weight* weight)
+{
+    for (int32_t p = 0; p < weight->tensor_count && binder->result == SUMI_OK; p++) {
+        if (weight->tensors[p].decoding == NULL) continue;
+        sumi_decoding* copy = sumi_weight_list_reserve(binder->list, sizeof *copy);
+        if (copy == NULL) {
+            binder->result = sumi_out_of_memory(binder->error, sizeof *copy, "the scales of a weight");
+            return;
+        }
+        *copy = *weight->tensors[p].decoding;
+        weight->tensors[p].decoding = copy;
+    }
+}
+
+void sumi_bind_parts(sumi_binder* binder, const sumi_module_parts* parts, int32_t cols)
+{
+    SUMI_ASSERT(parts->count >= 1 && parts->count <= SUMI_MODULE_MAX_PARTS);
+    int32_t rows = 0;
+    for (int32_t i = 0; i < parts->count; i++) rows += parts->rows[i];
+    sumi_weight whole;
+    if (!set_stack(binder, &whole, &(sumi_module_stack){parts->module, &parts->module, &rows, 1}, cols)) return;
+    sumi_target_part targets[SUMI_MODULE_MAX_PARTS];
+    for (int32_t i = 0, row = 0; i < parts->count && binder->result == SUMI_OK; row += parts->rows[i++]) {
+        sumi_decoding decodings[SUMI_WEIGHT_MAX_TENSORS];
+        if (!sumi_weight_take_rows(&whole, row, parts->rows[i], parts->weights[i], decodings)) {
+            sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                           "%s: %s.weight is read in parts of %d and %d rows, which share blocks of the type %s; use a "
+                           "file with it in a floating point type",
+                           binder->component->path, parts->module, (int)row, (int)(rows - row),
+                           sumi_dtype_get(whole.tensors[0].dtype)->name);
+            return;
+        }
+        keep_decodings(binder, parts->weights[i]);
+        if (binder->result == SUMI_OK) add_weight(binder, parts->weights[i], parts->labels[i]);
+        targets[i] = (sumi_target_part){parts->weights[i], 0, parts->rows[i]};
+    }
+    if (binder->result == SUMI_OK) sumi_bind_target_parts(binder, parts->module, targets, parts->count);
+}
+
+void sumi_bind_fused(sumi_binder* binder, sumi_weight* weight, const char* fused, const sumi_module_stack* stack,
+                     int32_t cols)
+{
+    char name[SUMI_NAME_BYTES];
+    int32_t rows = 0;
+    for (int32_t i = 0; i < stack->count; i++) rows += stack->rows[i];
+    if (sumi_bind_find(binder, sumi_bind_join(name, fused, "weight")) == NULL) {
+        sumi_bind_stack(binder, weight, stack, cols);
+        sumi_bind_target(binder, weight, fused, 0, rows);
+        return;
+    }
+    const bool is_adaptable = binder->adaptable;
+    binder->adaptable = false; // registered below, under the names of the parts too
+    sumi_bind_stack(binder, weight, &(sumi_module_stack){stack->label, &fused, &rows, 1}, cols);
+    binder->adaptable = is_adaptable;
+    sumi_bind_target(binder, weight, fused, 0, rows);
+    for (int32_t i = 0, row = 0; i < stack->count; row += stack->rows[i++])
+        sumi_bind_target(binder, weight, stack->modules[i], row, stack->rows[i]);
 }
 
 void sumi_bind_linear(sumi_binder* binder, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
@@ -559,7 +641,7 @@ static void add_norm_target(sumi_binder* binder, const sumi_weight* weight, cons
     snprintf(module, sizeof module, "%.*s", (int)(length - 7), name);
     add_targets(
         binder, module,
-        (sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = weight->cols, .is_vector = true});
+        &(sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = weight->cols, .is_vector = true});
 }
 
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)

@@ -20,6 +20,8 @@ typedef struct sumi_adapter_target {
     int32_t weight_index, row_begin, rows, cols;
     int32_t encoder; // 0: of the denoiser; otherwise of this text encoder, counted from 1
     bool is_vector;  // the weight of a norm; otherwise rows of a matrix
+    // The rows of the module continue in so many of the following targets, which have no paths of their own.
+    int32_t more_parts;
 } sumi_adapter_target;
 
 typedef struct sumi_weight_list {
@@ -119,9 +121,29 @@ typedef struct sumi_change_names {
     float scale;
 } sumi_change_names;
 void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_change_names* names);
+// One module whose rows are several weights, which follow each other.
+typedef struct sumi_module_parts {
+    const char* module;
+    const char* const* labels; // of each weight
+    sumi_weight* const* weights;
+    const int32_t* rows;
+    int32_t count; // up to SUMI_MODULE_MAX_PARTS
+} sumi_module_parts;
+#define SUMI_MODULE_MAX_PARTS 3
+void sumi_bind_parts(sumi_binder* binder, const sumi_module_parts* parts, int32_t cols);
+// q, k and v, or other modules, as one matrix, from a tensor of their own each or from one fused tensor. Adapters may
+// name the modules and the fused one.
+void sumi_bind_fused(sumi_binder* binder, sumi_weight* weight, const char* fused, const sumi_module_stack* stack,
+                     int32_t cols);
 // Registers one more name for rows of a weight that adapters may use.
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
                       int32_t rows);
+// The same for a module whose rows are several ranges of rows, in this order.
+typedef struct sumi_target_part {
+    const sumi_weight* weight;
+    int32_t row_begin, rows;
+} sumi_target_part;
+void sumi_bind_target_parts(sumi_binder* binder, const char* module, const sumi_target_part* parts, int32_t count);
 // Checks that a number of config.json (0: not given) is the one that the tensors' shapes give.
 void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t config_value,
                      int32_t tensor_value);

@@ -28,6 +28,43 @@ bool sumi_weight_is_dense(const sumi_weight* weight)
     return is_dense;
 }
 
+// Moves the beginning of a stacked tensor to row `row`.
+static bool skip_rows(sumi_stacked_tensor* tensor, int32_t cols, int32_t row, sumi_decoding* decoding)
+{
+    const uint64_t elements = (uint64_t)row * (uint64_t)cols;
+    if (elements % (uint64_t)sumi_dtype_get(tensor->dtype)->block != 0) return false;
+    tensor->data = (const unsigned char*)tensor->data + sumi_dtype_bytes(tensor->dtype, elements);
+    if (tensor->row_scales != NULL)
+        tensor->row_scales = (const unsigned char*)tensor->row_scales + (size_t)row * sizeof(float);
+    if (tensor->decoding == NULL) return true;
+    *decoding = *tensor->decoding;
+    tensor->decoding = decoding;
+    if (decoding->scales == NULL) return true;
+    if (row % decoding->block_rows != 0) return false;
+    decoding->first_block_row += row / decoding->block_rows;
+    return true;
+}
+
+bool sumi_weight_take_rows(const sumi_weight* weight, int32_t begin, int32_t count, sumi_weight* out,
+                           sumi_decoding decodings[SUMI_WEIGHT_MAX_TENSORS])
+{
+    SUMI_ASSERT(begin >= 0 && count >= 1 && begin <= weight->rows - count);
+    SUMI_ASSERT(weight->change == NULL && sumi_weight_is_dense(weight));
+    *out = *weight;
+    out->rows = count;
+    out->tensor_count = 0;
+    for (int32_t p = 0, first = 0; p < weight->tensor_count; first += weight->tensors[p++].rows) {
+        sumi_stacked_tensor tensor = weight->tensors[p];
+        const int32_t from = begin > first ? begin - first : 0,
+                      to = begin + count - first < tensor.rows ? begin + count - first : tensor.rows;
+        if (from >= to) continue;
+        if (!skip_rows(&tensor, weight->cols, from, &decodings[out->tensor_count])) return false;
+        tensor.rows = to - from;
+        out->tensors[out->tensor_count++] = tensor;
+    }
+    return true;
+}
+
 // The address of element `index` of a stacked tensor, counted as if the tensor were dense. The element must begin a row
 // or a chunk.
 static const unsigned char* element_address(const sumi_stacked_tensor* tensor, uint64_t index)
