@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "base/numbers.h"
 #include "models/config.h"
+#include "models/joint_rows.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 #define EPS 1e-6f // epsilon of every norm, a constant of the reference and not of its config
 #define TIME_SCALE 1000.0f
 #define PERIOD 10000.0 // of the sinusoids of times and positions
-#define MAX_EVALUATIONS (2 * SUMI_MAX_ITEMS)
 
 // The most bytes for modulation tables of all evaluations. For 60 blocks of width 3072 they take 60 * 2 * 6 * 3072
 // elements per evaluation: 4.4 MB with bfloat16 activations (221 MB for 50 evaluations; 442 MB in float), 8.8 MB with
@@ -375,67 +375,6 @@ static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_d
 
 // ---- Positions of the rows of an evaluation list --------------------------------------------------------------------
 
-typedef struct layout {
-    int32_t count;                 // evaluations
-    int32_t height, width;         // of a target, in tokens
-    int32_t tokens;                // tokens of a target
-    int32_t reference_rows;        // rows of all references together
-    int32_t text_rows;             // rows of the texts of all evaluations
-    int32_t rows;                  // rows of the joint matrix
-    int32_t text[MAX_EVALUATIONS]; // text rows of each evaluation
-    // First rows in the joint matrix.
-    int32_t reference_begin[MAX_EVALUATIONS], text_begin[MAX_EVALUATIONS];
-    int32_t order[MAX_EVALUATIONS]; // the evaluations in the order of their references and texts in the joint matrix
-} layout;
-
-// Appends the references and the text of an evaluation to the joint matrix.
-static void append_evaluation(layout* l, int32_t index, int32_t evaluation, bool has_text_first)
-{
-    const int32_t text = l->text[evaluation];
-    l->order[index] = evaluation;
-    l->reference_begin[evaluation] = l->rows + (has_text_first ? text : 0);
-    l->text_begin[evaluation] = l->rows + (has_text_first ? 0 : l->reference_rows);
-    l->rows += l->reference_rows + text;
-    l->text_rows += text;
-}
-
-static bool is_first_of_item(const sumi_evaluation* list, int32_t evaluation)
-{
-    for (int32_t s = 0; s < evaluation; s++) {
-        if (list[s].item == list[evaluation].item) return false;
-    }
-    return true;
-}
-
-// The evaluations of an item follow each other, and every second one of them has its text first. So the values that
-// attention sums for an evaluation, and their order, depend only on its item, and not on the other items of the batch.
-static void lay_out(const sumi_denoising* job, const sumi_evaluation_list* evaluations, layout* l)
-{
-    const sumi_evaluation* list = evaluations->evaluations;
-    const int32_t count = evaluations->count;
-    SUMI_ASSERT(count >= 1 && count <= MAX_EVALUATIONS && job->height % 2 == 0 && job->width % 2 == 0);
-    *l = (layout){.count = count, .height = job->height / 2, .width = job->width / 2};
-    l->tokens = l->height * l->width;
-    for (int32_t i = 0; i < job->reference_count; i++)
-        l->reference_rows += job->references[i].height / 2 * (job->references[i].width / 2);
-    l->rows = count * l->tokens;
-    for (int32_t s = 0; s < count; s++) {
-        SUMI_ASSERT(list[s].prompt >= 0 && list[s].prompt < job->prompt_count);
-        l->text[s] = job->prompts[list[s].prompt].count[0];
-    }
-    int32_t appended = 0;
-    for (int32_t first = 0; first < count; first++) {
-        if (!is_first_of_item(list, first)) continue;
-        bool has_text_first = false;
-        for (int32_t s = first; s < count; s++) {
-            if (list[s].item != list[first].item) continue;
-            append_evaluation(l, appended++, s, has_text_first);
-            has_text_first = !has_text_first;
-        }
-    }
-    SUMI_ASSERT(appended == count);
-}
-
 // Writes frame, row and column, counted from the middle of the picture; an odd side has one more before the middle than
 // after it.
 static void fill_picture_positions(int32_t* position, int32_t frame, int32_t height, int32_t width)
@@ -464,8 +403,8 @@ static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_de
     const sumi_two_stream* model = memory;
     const int32_t count = list->count, slot = list->slot;
     two_stream_state* state = job->state;
-    layout l;
-    lay_out(job, list, &l);
+    sumi_joint_rows l;
+    sumi_joint_rows_lay_out(job, list, 2, &l);
     size_t bytes = (size_t)l.rows * 3 * sizeof(int32_t);
     int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
     if (positions == NULL) {
@@ -519,9 +458,9 @@ typedef struct stream {
     bool is_at_zero; // modulated by time 0
     sumi_value x;    // [rows, dim]
     int32_t rows;
-    run runs[MAX_EVALUATIONS];
+    run runs[SUMI_MAX_JOINT_EVALUATIONS];
     int32_t run_count;
-    sumi_value views[MAX_EVALUATIONS]; // views of x: the rows of each run
+    sumi_value views[SUMI_MAX_JOINT_EVALUATIONS]; // views of x: the rows of each run
     // Number of leading rows of x, the targets: the last block updates only these. 0: none.
     int32_t last_block_rows;
     sumi_value last_view;
@@ -532,13 +471,13 @@ typedef struct writer {
     sumi_plan* plan;
     const sumi_denoising* job;
     const two_stream_state* state;
-    layout layout;
+    sumi_joint_rows layout;
     sumi_value rope;
     sumi_value condition;            // without tables: the row of this evaluation
     sumi_block_residuals* residuals; // of the job, for this list of evaluations
     stream streams[3];               // image or targets, text, references
     int32_t stream_count;
-    sumi_sequence sequences[MAX_EVALUATIONS];
+    sumi_sequence sequences[SUMI_MAX_JOINT_EVALUATIONS];
 } writer;
 
 static void add_run(stream* s, int32_t joint_row, int32_t rows)
@@ -547,7 +486,7 @@ static void add_run(stream* s, int32_t joint_row, int32_t rows)
     if (before != NULL && before->joint_row + before->rows == joint_row) {
         before->rows += rows;
     } else {
-        SUMI_ASSERT(s->run_count < MAX_EVALUATIONS);
+        SUMI_ASSERT(s->run_count < SUMI_MAX_JOINT_EVALUATIONS);
         s->runs[s->run_count++] = (run){s->rows, joint_row, rows};
     }
     s->rows += rows;
@@ -556,7 +495,7 @@ static void add_run(stream* s, int32_t joint_row, int32_t rows)
 // Computes the rows of the streams and their positions in the joint matrix.
 static void plan_streams(writer* w)
 {
-    const layout* l = &w->layout;
+    const sumi_joint_rows* l = &w->layout;
     bool every_row = w->job->computes_unused_rows, has_reference_stream = w->state->has_zero && l->reference_rows > 0;
     stream *image = &w->streams[0], *text = &w->streams[1], *references = has_reference_stream ? &w->streams[2] : image;
     *image = (stream){.names = &s_image, .side = SUMI_TWO_STREAM_IMAGE};
@@ -568,10 +507,7 @@ static void plan_streams(writer* w)
         const int32_t s = l->order[i];
         if (l->reference_rows > 0) add_run(references, l->reference_begin[s], l->reference_rows);
         add_run(text, l->text_begin[s], l->text[s]);
-        int32_t beside = l->reference_rows > 0 && l->reference_begin[s] < l->text_begin[s] ? l->reference_begin[s]
-                                                                                           : l->text_begin[s];
-        w->sequences[s] = (sumi_sequence){
-            .span = {{s * l->tokens, l->tokens}, {beside, l->reference_rows + l->text[s]}}, .span_count = 2};
+        w->sequences[s] = sumi_joint_rows_sequence(l, s);
     }
     image->last_block_rows = every_row ? image->rows : l->count * l->tokens;
     text->last_block_rows =
@@ -603,9 +539,9 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
 {
     const sumi_two_stream* model = w->model;
     const sumi_denoising* job = w->job;
-    const layout* l = &w->layout;
+    const sumi_joint_rows* l = &w->layout;
     sumi_plan* plan = w->plan;
-    int32_t items[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS], targets = l->count * l->tokens;
+    int32_t items[SUMI_MAX_JOINT_EVALUATIONS], row_begin[SUMI_MAX_JOINT_EVALUATIONS], targets = l->count * l->tokens;
     for (int32_t s = 0; s < l->count; s++) {
         items[s] = list[s].item;
         row_begin[s] = s * l->tokens;
@@ -832,7 +768,7 @@ static sumi_value write_final(const writer* w, const stream* s, const char* norm
 static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sumi_evaluation* list)
 {
     const sumi_two_stream* model = w->model;
-    const layout* l = &w->layout;
+    const sumi_joint_rows* l = &w->layout;
     sumi_plan* plan = w->plan;
     sumi_plan_prefix(plan, "%s", "");
     plan_streams(w);
@@ -855,7 +791,7 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
     // the references are not modulated by time 0 here
     if (w->stream_count == 3 && w->job->computes_unused_rows)
         write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
-    int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
+    int32_t order[SUMI_MAX_JOINT_EVALUATIONS], row_begin[SUMI_MAX_JOINT_EVALUATIONS];
     for (int32_t s = 0; s < l->count; s++) {
         order[s] = s;
         row_begin[s] = s * l->tokens;
@@ -882,7 +818,7 @@ static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* pla
     w->state = state;
     w->rope = state->rope[list->slot];
     w->residuals = &job->residuals[list->slot];
-    lay_out(job, list, &w->layout);
+    sumi_joint_rows_lay_out(job, list, 2, &w->layout);
     sumi_value velocity = write_evaluation_with(w, latents, list->evaluations);
     sumi_free(plan->heap, w);
     return velocity;

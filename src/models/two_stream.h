@@ -8,18 +8,8 @@
 // Block, for either stream:  q, k, v = linear(ln(x) * (1 + s1) + b1), q and k normed and rotated;
 //                            x += g1 * linear(attention over both);   x += g2 * mlp(ln(x) * (1 + s2) + b2)
 //
-// Each stream is one matrix with the rows of all evaluations, so that its products run once. The image stream has the
-// targets of all evaluations, then the references (pictures that the network reads) of each evaluation. q, k and v of
-// all streams are rows of one joint matrix. A sequence of attention is two ranges of its rows: the target, and the
-// references together with the text. The two evaluations of a guided item lie side by side, the text of the second one
-// before its references, so that rows of the same stream of two neighbours are adjacent and go through a product
-// together. Of two guided items (t: targets, r: references, c: text, +: with the prompt, -: without):
-//
-//   | t0+ | t1+ | t0- | t1- | r0+ c0+ | c0- r0- | r1+ c1+ | c1- r1- |
-//
-// Without guidance every evaluation has its references first. Texts before them in every second item would make fewer
-// ranges of rows, n + 2 instead of 2 n + 1 for n items with three streams, but attention would sum the keys of such an
-// item in another order than for the item alone: its bits would depend on its place in the batch.
+// Each stream is one matrix with the rows of all evaluations, so that its products run once. q, k and v of all streams
+// are rows of one joint matrix, in the order of joint_rows.h.
 //
 // If references are modulated by time 0 (zero_cond_t), they are a separate stream, with the weights of the image.
 //

@@ -1,0 +1,62 @@
+#include "models/joint_rows.h"
+#include "base/assert.h"
+
+// Appends the references and the text of an evaluation to the joint matrix.
+static void append_evaluation(sumi_joint_rows* l, int32_t index, int32_t evaluation, bool has_text_first)
+{
+    const int32_t text = l->text[evaluation];
+    l->order[index] = evaluation;
+    l->reference_begin[evaluation] = l->rows + (has_text_first ? text : 0);
+    l->text_begin[evaluation] = l->rows + (has_text_first ? 0 : l->reference_rows);
+    l->rows += l->reference_rows + text;
+    l->text_rows += text;
+}
+
+static bool is_first_of_item(const sumi_evaluation* list, int32_t evaluation)
+{
+    for (int32_t s = 0; s < evaluation; s++) {
+        if (list[s].item == list[evaluation].item) return false;
+    }
+    return true;
+}
+
+// The evaluations of an item follow each other, and every second one of them has its text first. So the values that
+// attention sums for an evaluation, and their order, depend only on its item, and not on the other items of the batch.
+void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_list* evaluations, int32_t patch,
+                             sumi_joint_rows* l)
+{
+    const sumi_evaluation* list = evaluations->evaluations;
+    const int32_t count = evaluations->count;
+    SUMI_ASSERT(count >= 1 && count <= SUMI_MAX_JOINT_EVALUATIONS && job->height % patch == 0
+                && job->width % patch == 0);
+    *l = (sumi_joint_rows){.count = count, .height = job->height / patch, .width = job->width / patch};
+    l->tokens = l->height * l->width;
+    for (int32_t i = 0; i < job->reference_count; i++)
+        l->reference_rows += job->references[i].height / patch * (job->references[i].width / patch);
+    l->rows = count * l->tokens;
+    for (int32_t s = 0; s < count; s++) {
+        SUMI_ASSERT(list[s].prompt >= 0 && list[s].prompt < job->prompt_count);
+        l->text[s] = job->prompts[list[s].prompt].count[0];
+    }
+    int32_t appended = 0;
+    for (int32_t first = 0; first < count; first++) {
+        if (!is_first_of_item(list, first)) continue;
+        bool has_text_first = false;
+        for (int32_t s = first; s < count; s++) {
+            if (list[s].item != list[first].item) continue;
+            append_evaluation(l, appended++, s, has_text_first);
+            has_text_first = !has_text_first;
+        }
+    }
+    SUMI_ASSERT(appended == count);
+}
+
+sumi_sequence sumi_joint_rows_sequence(const sumi_joint_rows* l, int32_t s)
+{
+    SUMI_ASSERT(s >= 0 && s < l->count);
+    const int32_t beside =
+        l->reference_rows > 0 && l->reference_begin[s] < l->text_begin[s] ? l->reference_begin[s] : l->text_begin[s];
+    return (sumi_sequence){.span = {{s * l->tokens, l->tokens}, {beside, l->reference_rows + l->text[s]}},
+                           .span_count = 2,
+                           .query_spans = 2};
+}
