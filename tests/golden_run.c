@@ -23,7 +23,6 @@
 // is over its tolerance, when a case of a family that the library has was not run, and when nothing was compared; with
 // --skip-other-families nothing need be compared in a folder whose cases are all of other families.
 #include "cuda/cuda.h"
-#include "golden_flux_vae.h"
 #include "golden_support.h"
 #include "plan_runner.h"
 #include "pretend.h"
@@ -41,7 +40,7 @@ static const case_runner* find_runner(const char* family)
     static const case_runner s_runners[] = {{"z-image", run_z_image_case},
                                             {"qwen-image", run_qwen_image_case},
                                             {"newbie", run_newbie_case},
-                                            {"flux2-klein", run_flux_vae_alone}};
+                                            {"flux2-klein", run_flux2_klein_case}};
     for (size_t i = 0; i < sizeof s_runners / sizeof *s_runners; i++)
         if (strcmp(s_runners[i].family, family) == 0) return &s_runners[i];
     return NULL;

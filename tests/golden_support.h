@@ -139,5 +139,6 @@ array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t wid
 bool run_z_image_case(golden_case* c);
 bool run_qwen_image_case(golden_case* c);
 bool run_newbie_case(golden_case* c);
+bool run_flux2_klein_case(golden_case* c);
 void run_common(golden* g, const char* folder, const char* part); // "tokenizers", "rng", ...
 #endif

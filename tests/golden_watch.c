@@ -136,6 +136,7 @@ static array plain_product(plan_run* run, const sumi_op* op)
 static void take(plan_run* run, const watcher* w, watch* one, const sumi_op* op)
 {
     if ((one->kind == WATCH_COS || one->kind == WATCH_SIN) && op->kind != SUMI_OP_ROPE_TABLE) return;
+    if (one->kind == WATCH_PRODUCT && op->kind != SUMI_OP_LINEAR) return;
     array_free(&one->got);
     switch (one->kind) {
     case WATCH_Q: one->got = take_heads(run, w, op, 0, w->q_heads); return;

@@ -84,6 +84,22 @@ const synthetic_config synthetic_newbie = {
     .text_heads = 8, .text_kv_heads = 4, .text_head = 256,
     .pooled_width = 1024, .pooled_layers = 24, .pooled_hidden = 4096, .pooled_vocabulary = 250002,
     .vae_widths = {128, 256, 512, 512}, .vae_resnets = 2, .vae_groups = 32};
+
+const synthetic_config synthetic_klein_tiny = {
+    .family = SYNTHETIC_KLEIN, .dim = 128, .layers = 1, .singles = 2, .heads = 2,
+    .text_width = 64, .text_layers = 28, .text_hidden = 96, .vocabulary = 512,
+    .text_heads = 2, .text_kv_heads = 1, .text_head = 32,
+    .vae_widths = {32, 32, 64, 64}, .vae_resnets = 1, .vae_groups = 8};
+const synthetic_config synthetic_klein_mid = {
+    .family = SYNTHETIC_KLEIN, .dim = 1024, .layers = 2, .singles = 8, .heads = 8,
+    .text_width = 512, .text_layers = 28, .text_hidden = 1536, .vocabulary = 512,
+    .text_heads = 8, .text_kv_heads = 4, .text_head = 64,
+    .vae_widths = {64, 128, 256, 256}, .vae_resnets = 2, .vae_groups = 32};
+const synthetic_config synthetic_klein = {
+    .family = SYNTHETIC_KLEIN, .dim = 3072, .layers = 5, .singles = 20, .heads = 24,
+    .text_width = 2560, .text_layers = 36, .text_hidden = 9728, .vocabulary = 151936,
+    .text_heads = 32, .text_kv_heads = 8, .text_head = 128,
+    .vae_widths = {128, 256, 512, 512}, .vae_resnets = 2, .vae_groups = 32};
 // clang-format on
 
 static const struct {
@@ -127,7 +143,10 @@ const synthetic_config* synthetic_find(const char* name)
                   {"qwen-image", &synthetic_qwen_image},
                   {"newbie-tiny", &synthetic_newbie_tiny},
                   {"newbie-mid", &synthetic_newbie_mid},
-                  {"newbie", &synthetic_newbie}};
+                  {"newbie", &synthetic_newbie},
+                  {"klein-tiny", &synthetic_klein_tiny},
+                  {"klein-mid", &synthetic_klein_mid},
+                  {"klein", &synthetic_klein}};
     for (size_t i = 0; i < sizeof s_list / sizeof *s_list; i++) {
         if (strcmp(name, s_list[i].name) == 0) return s_list[i].config;
     }
@@ -135,10 +154,13 @@ const synthetic_config* synthetic_find(const char* name)
 }
 
 // For Z-Image these are the rows of the template's beginning and end; for Qwen-Image those of its end, because the
-// features of its beginning are dropped; for NewBie-image only <bos>, because texts begin with "<Prompt Start>".
+// features of its beginning are dropped; for NewBie-image only <bos>, because texts begin with "<Prompt Start>"; for
+// FLUX.2 [klein], where every prompt has 512 rows, the tokens of the template.
 int32_t synthetic_template_rows(const synthetic_config* config)
 {
-    return config->family == SYNTHETIC_QWEN_IMAGE ? 5 : config->family == SYNTHETIC_NEWBIE ? 1 : 19;
+    static const int32_t s_rows[] = {
+        [SYNTHETIC_Z_IMAGE] = 19, [SYNTHETIC_QWEN_IMAGE] = 5, [SYNTHETIC_NEWBIE] = 1, [SYNTHETIC_KLEIN] = 38};
+    return s_rows[config->family];
 }
 
 const char* synthetic_opening(const synthetic_config* config)

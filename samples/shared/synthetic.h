@@ -6,15 +6,23 @@
 #include <stdint.h>
 #include <sumi.h>
 
-typedef enum synthetic_family { SYNTHETIC_Z_IMAGE, SYNTHETIC_QWEN_IMAGE, SYNTHETIC_NEWBIE } synthetic_family;
+typedef enum synthetic_family {
+    SYNTHETIC_Z_IMAGE,
+    SYNTHETIC_QWEN_IMAGE,
+    SYNTHETIC_NEWBIE,
+    SYNTHETIC_KLEIN
+} synthetic_family;
 
 typedef struct synthetic_config {
     synthetic_family family;
     // The transformer. Its feed-forward has int(dim / 3 * 8) channels in Z-Image, as in the reference; 4 dim in
-    // Qwen-Image, which has no refiners; and 4 dim rounded up to a multiple of 256 in NewBie-image.
+    // Qwen-Image, which has no refiners; 4 dim rounded up to a multiple of 256 in NewBie-image; and 3 dim in FLUX.2
+    // [klein], whose layers are the double blocks.
     int32_t dim, layers, refiners, heads;
+    int32_t singles;  // single blocks of FLUX.2 [klein]
     int32_t kv_heads; // in NewBie-image; in the other families equal to heads
-    // The text encoder: Qwen3, Qwen2.5-VL or Gemma 3. text_width is also the width of the transformer's text input.
+    // The text encoder: Qwen3, Qwen2.5-VL or Gemma 3. text_width is also the width of the transformer's text input, and
+    // a third of it in FLUX.2 [klein].
     int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden, vocabulary;
     int32_t text_window; // tokens in the attention window of most layers of Gemma 3
     // The text tower of Jina CLIP, in NewBie-image; its heads have width 64.
@@ -37,11 +45,13 @@ typedef struct synthetic_config {
 } synthetic_config;
 
 // The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders, newbie 7 GB and 9 GB of
-// encoders.
+// encoders, klein (4B) 8 GB and 8 GB of its encoder.
 extern const synthetic_config synthetic_tiny, synthetic_mid, synthetic_z_image;
 extern const synthetic_config synthetic_qwen_image_tiny, synthetic_qwen_image_mid, synthetic_qwen_image;
 extern const synthetic_config synthetic_newbie_tiny, synthetic_newbie_mid, synthetic_newbie;
-// "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie";
+extern const synthetic_config synthetic_klein_tiny, synthetic_klein_mid, synthetic_klein;
+// "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie",
+// "klein-tiny", "klein-mid", "klein";
 // NULL: none of them
 const synthetic_config* synthetic_find(const char* name);
 // The names of weight formats in options. synthetic_weights returns false for another name.

@@ -29,7 +29,8 @@ typedef enum layer_kind {
     EMBEDDING,   // of tokens
     TOKEN,       // a single row
     ADAPTED,     // a LINEAR with the low-rank adapter that Jina CLIP's file stores beside the weight
-    ADAPTED_EMBEDDING
+    ADAPTED_EMBEDDING,
+    STATISTICS // means and variances of channels
 } layer_kind;
 
 typedef struct layer {
@@ -65,7 +66,8 @@ static const struct part {
                  {".bias", "o", 0.0f, 0.05f}},
     [ADAPTED_EMBEDDING] = {{ADAPTED_WEIGHT "original", "oi", 0.0f, 1.0f}, // its first factor has the rows of the table
                            {ADAPTED_WEIGHT "0.lora_A", "1or", 0.0f, 0.5f},
-                           {ADAPTED_WEIGHT "0.lora_B", "1ri", 0.0f, 0.2f}}};
+                           {ADAPTED_WEIGHT "0.lora_B", "1ri", 0.0f, 0.2f}},
+    [STATISTICS] = {{".running_mean", "o", 0.0f, 0.05f}, {".running_var", "o", 1.0f, 0.2f}}};
 
 static int64_t size_of(char letter, const layer* of)
 {
@@ -127,6 +129,11 @@ static void add(tensor_list* l, const layer* table, const char* format, ...)
 }
 
 static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+
+int32_t synthetic_vae_channels(const synthetic_config* config)
+{
+    return config->family == SYNTHETIC_KLEIN ? 32 : LATENTS;
+}
 
 // ---- Z-Image --------------------------------------------------------------------------------------------------------
 
@@ -197,12 +204,12 @@ static const layer* resnet(layer into[6], layer_kind norm, layer_kind conv, int3
 static void list_flux_vae(tensor_list* l, const synthetic_config* c)
 {
     static const char* const s_sides[] = {"encoder", "decoder"};
-    const int32_t *w = c->vae_widths, top = w[3];
-    const layer before[] = {{"encoder.conv_in", CONV, {w[0], 3, 3}}, {"decoder.conv_in", CONV, {top, LATENTS, 3}}, {0}};
+    const int32_t *w = c->vae_widths, top = w[3], latents = synthetic_vae_channels(c);
+    const layer before[] = {{"encoder.conv_in", CONV, {w[0], 3, 3}}, {"decoder.conv_in", CONV, {top, latents, 3}}, {0}};
     const layer attention[] = {
         {"group_norm", GROUP_NORM, {top}}, {"{to_q,to_k,to_v,to_out.0}", LINEAR, {top, top}}, {0}};
     const layer after[] = {{"encoder.conv_norm_out", GROUP_NORM, {top}},
-                           {"encoder.conv_out", CONV, {2 * LATENTS, top, 3}},
+                           {"encoder.conv_out", CONV, {2 * latents, top, 3}},
                            {"decoder.conv_norm_out", GROUP_NORM, {w[0]}},
                            {"decoder.conv_out", CONV, {3, w[0], 3}},
                            {0}};
@@ -225,6 +232,46 @@ static void list_flux_vae(tensor_list* l, const synthetic_config* c)
         add(l, resnet(block, GROUP_NORM, CONV, top, top), "%s.mid_block.resnets.1.", s_sides[side]);
     }
     add(l, after, "%s", "");
+}
+
+// ---- FLUX.2 [klein] -------------------------------------------------------------------------------------------------
+
+static void list_klein(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t dim = c->dim, hidden = 3 * dim, latents = 4 * synthetic_vae_channels(c);
+    const layer around[] = {{"x_embedder", MATRIX, {dim, latents}},
+                            {"context_embedder", MATRIX, {dim, 3 * c->text_width}},
+                            {"time_guidance_embed.timestep_embedder.linear_1", MATRIX, {dim, TIME_WIDTH}},
+                            {"time_guidance_embed.timestep_embedder.linear_2", MATRIX, {dim, dim}},
+                            {"double_stream_modulation_{img,txt}.linear", MATRIX, {6 * dim, dim}},
+                            {"single_stream_modulation.linear", MATRIX, {3 * dim, dim}},
+                            {"norm_out.linear", MATRIX, {2 * dim, dim}},
+                            {"proj_out", MATRIX, {latents, dim}},
+                            {0}};
+    const layer block[] = {{"attn.{to_q,to_k,to_v,to_out.0}", MATRIX, {dim, dim}},
+                           {"attn.{add_q_proj,add_k_proj,add_v_proj,to_add_out}", MATRIX, {dim, dim}},
+                           {"attn.{norm_q,norm_k,norm_added_q,norm_added_k}", NORM, {dim / c->heads}},
+                           {"{ff,ff_context}.linear_in", MATRIX, {2 * hidden, dim}},
+                           {"{ff,ff_context}.linear_out", MATRIX, {dim, hidden}},
+                           {0}};
+    const layer single[] = {{"attn.to_qkv_mlp_proj", MATRIX, {3 * dim + 2 * hidden, dim}},
+                            {"attn.to_out", MATRIX, {dim, dim + hidden}},
+                            {"attn.{norm_q,norm_k}", NORM, {dim / c->heads}},
+                            {0}};
+    add(l, around, "%s", "");
+    for (int32_t i = 0; i < c->layers; i++) add(l, block, "transformer_blocks.%d.", i);
+    for (int32_t i = 0; i < c->singles; i++) add(l, single, "single_transformer_blocks.%d.", i);
+}
+
+static void list_klein_vae(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t latents = synthetic_vae_channels(c);
+    const layer around[] = {{"quant_conv", CONV, {2 * latents, 2 * latents, 1}},
+                            {"post_quant_conv", CONV, {latents, latents, 1}},
+                            {"bn", STATISTICS, {4 * latents}},
+                            {0}};
+    list_flux_vae(l, c);
+    add(l, around, "%s", "");
 }
 
 // ---- Qwen-Image -----------------------------------------------------------------------------------------------------
@@ -417,7 +464,10 @@ static const struct file {
     [SYNTHETIC_NEWBIE] = {{"transformer/diffusion_pytorch_model.safetensors", list_newbie},
                           {"text_encoder/model.safetensors", list_gemma},
                           {"vae/diffusion_pytorch_model.safetensors", list_flux_vae},
-                          {"clip_model/model.safetensors", list_jina}}};
+                          {"clip_model/model.safetensors", list_jina}},
+    [SYNTHETIC_KLEIN] = {{"transformer/diffusion_pytorch_model.safetensors", list_klein},
+                         {"text_encoder/model.safetensors", list_qwen3},
+                         {"vae/diffusion_pytorch_model.safetensors", list_klein_vae}}};
 
 const char* tensor_list_path(const synthetic_config* config, int32_t part)
 {
@@ -456,8 +506,8 @@ int64_t tensor_elements(const listed_tensor* t)
 bool tensor_is_quantised(const listed_tensor* t)
 {
     static const char* const s_begins[] = {
-        "layers.",       "noise_refiner.",      "context_refiner.",     "transformer_blocks.",
-        "model.layers.", "model.embed_tokens.", "language_model.model."};
+        "layers.",       "noise_refiner.",      "context_refiner.",      "transformer_blocks.",
+        "model.layers.", "model.embed_tokens.", "language_model.model.", "single_transformer_blocks."};
     for (size_t i = 0; i < sizeof s_begins / sizeof *s_begins && t->rank == 2; i++) {
         if (strncmp(t->name, s_begins[i], strlen(s_begins[i])) == 0) return true;
     }

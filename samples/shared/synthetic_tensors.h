@@ -4,7 +4,7 @@
 #include "synthetic.h"
 #include <stddef.h>
 
-#define SYNTHETIC_LATENTS 16     // channels of latents
+#define SYNTHETIC_LATENTS 16     // channels of latents, but of FLUX.2 [klein]
 #define SYNTHETIC_ADAPTER_RANK 4 // of the adapters inside Jina CLIP
 
 typedef struct listed_tensor {
@@ -19,6 +19,8 @@ typedef struct tensor_list {
     size_t count, capacity;
     bool out_of_memory;
 } tensor_list;
+
+int32_t synthetic_vae_channels(const synthetic_config* config); // of the pictures that its VAE decodes
 
 #define SYNTHETIC_MAX_PARTS 4
 // Returns the path of a checkpoint's file of tensors, NULL after the last one.

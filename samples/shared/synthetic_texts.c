@@ -38,6 +38,18 @@ static void add(synthetic_texts* t, const char* format, ...)
 
 // ---- Configurations -------------------------------------------------------------------------------------------------
 
+static void add_qwen3(synthetic_texts* t, const synthetic_config* c)
+{
+    begin(t, "text_encoder/config.json");
+    add(t,
+        "{'architectures': ['Qwen3ForCausalLM'], 'model_type': 'qwen3', 'hidden_size': %d, 'num_hidden_layers': "
+        "%d, 'num_attention_heads': %d, 'num_key_value_heads': %d, 'head_dim': %d, 'intermediate_size': %d, "
+        "'rms_norm_eps': 1e-06, 'rope_theta': 1000000, 'rope_scaling': null, 'hidden_act': 'silu', "
+        "'attention_bias': false, 'tie_word_embeddings': true, 'use_sliding_window': false, "
+        "'max_position_embeddings': 40960, 'vocab_size': %d}\n",
+        c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden, c->vocabulary);
+}
+
 static void add_flux_vae(synthetic_texts* t, const synthetic_config* c)
 {
     begin(t, "vae/config.json");
@@ -66,15 +78,35 @@ static void add_z_image(synthetic_texts* t, const synthetic_config* c)
         "'rope_theta': 256.0, 't_scale': 1000.0}\n",
         head / 4, head * 3 / 8, head * 3 / 8, c->text_width, c->dim, LATENTS, c->heads, c->heads, c->layers,
         c->refiners);
-    begin(t, "text_encoder/config.json");
-    add(t,
-        "{'architectures': ['Qwen3ForCausalLM'], 'model_type': 'qwen3', 'hidden_size': %d, 'num_hidden_layers': "
-        "%d, 'num_attention_heads': %d, 'num_key_value_heads': %d, 'head_dim': %d, 'intermediate_size': %d, "
-        "'rms_norm_eps': 1e-06, 'rope_theta': 1000000, 'rope_scaling': null, 'hidden_act': 'silu', "
-        "'attention_bias': false, 'tie_word_embeddings': true, 'use_sliding_window': false, "
-        "'max_position_embeddings': 40960, 'vocab_size': %d}\n",
-        c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden, c->vocabulary);
+    add_qwen3(t, c);
     add_flux_vae(t, c);
+}
+
+static void add_klein(synthetic_texts* t, const synthetic_config* c)
+{
+    const int32_t head = c->dim / c->heads, latents = synthetic_vae_channels(c);
+    const int32_t* w = c->vae_widths;
+    begin(t, "model_index.json");
+    add(t, "{'_class_name': 'Flux2KleinPipeline', 'is_distilled': true}\n");
+    begin(t, "scheduler/scheduler_config.json");
+    add(t, "{'_class_name': 'FlowMatchEulerDiscreteScheduler', 'base_image_seq_len': 256, 'base_shift': 0.5, "
+           "'max_image_seq_len': 4096, 'max_shift': 1.15, 'num_train_timesteps': 1000, 'shift': 3.0, "
+           "'shift_terminal': null, 'time_shift_type': 'exponential', 'use_dynamic_shifting': true}\n");
+    begin(t, "transformer/config.json");
+    add(t,
+        "{'_class_name': 'Flux2Transformer2DModel', 'attention_head_dim': %d, 'axes_dims_rope': [%d, %d, %d, %d], "
+        "'eps': 1e-06, 'guidance_embeds': false, 'in_channels': %d, 'joint_attention_dim': %d, 'mlp_ratio': 3.0, "
+        "'num_attention_heads': %d, 'num_layers': %d, 'num_single_layers': %d, 'out_channels': null, 'patch_size': 1, "
+        "'rope_theta': 2000, 'timestep_guidance_channels': 256}\n",
+        head, head / 4, head / 4, head / 4, head / 4, 4 * latents, 3 * c->text_width, c->heads, c->layers, c->singles);
+    add_qwen3(t, c);
+    begin(t, "vae/config.json");
+    add(t,
+        "{'_class_name': 'AutoencoderKLFlux2', 'act_fn': 'silu', 'batch_norm_eps': 0.0001, 'batch_norm_momentum': 0.1, "
+        "'block_out_channels': [%d, %d, %d, %d], 'in_channels': 3, 'out_channels': 3, 'latent_channels': %d, "
+        "'layers_per_block': %d, 'norm_num_groups': %d, 'mid_block_add_attention': true, 'patch_size': [2, 2], "
+        "'sample_size': 1024, 'use_quant_conv': true, 'use_post_quant_conv': true, 'force_upcast': true}\n",
+        w[0], w[1], w[2], w[3], latents, c->vae_resnets, c->vae_groups);
 }
 
 // The sigma schedule and the statistics of the latents are those of the released files.
@@ -266,6 +298,7 @@ bool synthetic_texts_make(const synthetic_config* config, synthetic_texts* out)
     case SYNTHETIC_Z_IMAGE: add_z_image(out, config), add_byte_tokenizer(out, config); break;
     case SYNTHETIC_QWEN_IMAGE: add_qwen_image(out, config), add_byte_tokenizer(out, config); break;
     case SYNTHETIC_NEWBIE: add_newbie(out, config), add_letter_tokenizers(out); break;
+    case SYNTHETIC_KLEIN: add_klein(out, config), add_byte_tokenizer(out, config); break;
     }
     bool made = true;
     for (int32_t i = 0; i < out->count; i++) made = made && out->of[i].text;

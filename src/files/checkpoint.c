@@ -580,9 +580,11 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
 {
     sumi_file file = {0};
     checkpoint->author = (sumi_author_values){0};
+    checkpoint->is_distilled = false;
     sumi_result result =
         sumi_checkpoint_open_optional(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
-    if (result == SUMI_OK && file.data != NULL) {
+    checkpoint->has_model_index = result == SUMI_OK && file.data != NULL;
+    if (checkpoint->has_model_index) {
         sumi_json json;
         sumi_json_text key, text;
         sumi_json_begin(&json, file.data, (size_t)file.bytes, error);
@@ -593,6 +595,9 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
                 && sumi_json_string(&json, &text)) {
                 const size_t bytes = sumi_json_decode(&text, checkpoint->class_name, sizeof checkpoint->class_name - 1);
                 checkpoint->class_name[bytes < sizeof checkpoint->class_name ? bytes : 0] = '\0';
+            } else if (sumi_json_is(&key, "is_distilled")) {
+                checkpoint->is_distilled = sumi_json_peek(&json) == SUMI_JSON_TRUE;
+                sumi_json_skip(&json);
             } else if (sumi_json_is(&key, "sumi")) {
                 read_author_values(&json, &checkpoint->author);
             } else {

@@ -144,6 +144,8 @@ typedef struct sumi_checkpoint_desc {
 typedef struct sumi_checkpoint {
     sumi_component components[SUMI_COMPONENT_COUNT];
     char class_name[64]; // "_class_name" of model_index.json; "" if there is none
+    bool has_model_index;
+    bool is_distilled; // "is_distilled" of model_index.json is true
     sumi_author_values author;
     sumi_checkpoint_tokenizer tokenizers[SUMI_CHECKPOINT_ENCODERS];
     sumi_file processor; // preprocessor_config.json, well-formed; data is NULL if there is none

@@ -125,7 +125,7 @@ const sumi_recipe* sumi_recipe_get(int32_t index);
 // Whether this library was built without the recipes for a transformer that signatures.c knows.
 bool sumi_recipe_is_left_out(const char* network);
 
-extern const sumi_recipe sumi_recipe_z_image, sumi_recipe_newbie;
+extern const sumi_recipe sumi_recipe_z_image, sumi_recipe_newbie, sumi_recipe_flux2_klein;
 extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, sumi_recipe_qwen_image_edit_plus;
 
 // ---- Previews (preview_factors.c)

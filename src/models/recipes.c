@@ -15,6 +15,9 @@ static const sumi_recipe* const s_recipes[] = {
 #ifndef SUMI_WITHOUT_NEWBIE
     &sumi_recipe_newbie,
 #endif
+#ifndef SUMI_WITHOUT_FLUX2_KLEIN
+    &sumi_recipe_flux2_klein,
+#endif
 };
 
 // Their transformers, by the names in signatures.c.
@@ -27,6 +30,9 @@ static const char* const s_left_out[] = {
 #endif
 #ifdef SUMI_WITHOUT_NEWBIE
     "newbie-image",
+#endif
+#ifdef SUMI_WITHOUT_FLUX2_KLEIN
+    "flux2",
 #endif
     NULL};
 

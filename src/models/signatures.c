@@ -68,7 +68,10 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
 #define WHY_UNET_VAE                                                                                                   \
     "this is a VAE with 4 latent channels, as Stable Diffusion and SDXL have; use the one that was released with the " \
     "model"
-#define WHY_FLUX "this is a transformer of the Flux family, which is not supported"
+#define WHY_FLUX_1 "this is FLUX.1, which is not supported; FLUX.2 [klein] is: use FLUX.2-klein-4B"
+#define WHY_KLEIN_KV                                                                                                   \
+    "this is the variant of FLUX.2 [klein] that keeps keys and values of references, which is not supported; use "     \
+    "FLUX.2-klein-9B"
 
 static const sumi_signature s_signatures[] = {
     // ---- transformers
@@ -86,8 +89,10 @@ static const sumi_signature s_signatures[] = {
     TRANSFORMER("qwen-image", "transformer_blocks.0.img_mod.1.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "input_blocks.0.0.weight", "time_embed.0.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "time_embedding.linear_1.weight", "down_blocks.0.resnets.0.conv1.weight"),
-    REFUSED_TRANSFORMER("flux", WHY_FLUX, "double_blocks.0.img_attn.qkv.weight"),
-    REFUSED_CLASS("flux", WHY_FLUX, "FluxTransformer2DModel"),
+    TRANSFORMER("flux2", "double_stream_modulation_img.linear.weight", "single_stream_modulation.linear.weight"),
+    TRANSFORMER("flux2", "double_stream_modulation_img.lin.weight", "single_stream_modulation.lin.weight"),
+    REFUSED_TRANSFORMER("flux", WHY_FLUX_1, "double_blocks.0.img_attn.qkv.weight"),
+    REFUSED_CLASS("flux", WHY_FLUX_1, "FluxTransformer2DModel"),
 
     // ---- text encoders; Gemma 3 has the names of the others and more, so it comes first
     TEXT("gemma3", "language_model.model.layers.0.pre_feedforward_layernorm.weight",
@@ -192,11 +197,9 @@ const sumi_foreign_method* sumi_foreign_methods(size_t* out_count)
 
 const char* sumi_family_of_class(const char* class_name)
 {
-    static const char* const s_classes[][2] = {{"ZImage", "z-image"},
-                                               {"QwenImageLayered", "qwen-image-layered"},
-                                               {"QwenImage", "qwen-image"},
-                                               {"Newbie", "newbie-image"},
-                                               {"NewBie", "newbie-image"}};
+    static const char* const s_classes[][2] = {{"ZImage", "z-image"},       {"QwenImageLayered", "qwen-image-layered"},
+                                               {"QwenImage", "qwen-image"}, {"Flux2", "flux2"},
+                                               {"Newbie", "newbie-image"},  {"NewBie", "newbie-image"}};
     for (size_t i = 0; i < sizeof s_classes / sizeof *s_classes; i++) {
         if (strncmp(class_name, s_classes[i][0], strlen(s_classes[i][0])) == 0) return s_classes[i][1];
     }

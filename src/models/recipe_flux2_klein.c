@@ -1,0 +1,108 @@
+// FLUX.2 [klein], 4B and 9B, distilled and base: a transformer with double and single blocks, Qwen3 as text encoder, the
+// autoencoder of FLUX.2. References are rows of the transformer beside the target. How they compute:
+// docs/architectures/flux2-klein.md.
+#include "base/dtype.h"
+#include "models/autoencoders.h"
+#include "models/config.h"
+#include "models/flux_dit.h"
+#include "models/language_model.h"
+#include "models/recipe.h"
+#include <string.h>
+
+// ---- What the authors say -------------------------------------------------------------------------------------------
+
+// For pictures of 1024 x 1024, in the order of sumi_preset. Distilled: 4 steps, no guidance; the preset PREVIEW differs
+// in its size. Base: 50 steps with guidance 4. A second-order solver makes up for some of the steps that its preview
+// preset leaves out; FAST is for an adapter that was distilled like the other variant.
+#define EVERY_PRESET .guidance_end = 1.0f, .strength = 0.6f
+static const sumi_preset_values s_distilled_presets[SUMI_PRESET_COUNT] = {
+    [SUMI_PRESET_MODEL] = {1024, 1024, 4, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_PREVIEW] = {512, 512, 4, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_STANDARD] = {1024, 1024, 4, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_QUALITY] = {1024, 1024, 8, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_FAST] = {1024, 1024, 4, 1.0f, EVERY_PRESET},
+};
+static const sumi_preset_values s_base_presets[SUMI_PRESET_COUNT] = {
+    [SUMI_PRESET_MODEL] = {1024, 1024, 50, 4.0f, EVERY_PRESET},
+    [SUMI_PRESET_PREVIEW] = {768, 768, 16, 4.0f, EVERY_PRESET, .solver = SUMI_SOLVER_DPMPP_2M},
+    [SUMI_PRESET_STANDARD] = {1024, 1024, 28, 4.0f, EVERY_PRESET},
+    [SUMI_PRESET_QUALITY] = {1024, 1024, 50, 4.0f, EVERY_PRESET},
+    [SUMI_PRESET_FAST] = {1024, 1024, 4, 1.0f, EVERY_PRESET},
+};
+static const sumi_size s_sizes[] = {{1024, 1024}};
+
+static const sumi_variant s_distilled = {"distilled", 1024, s_distilled_presets, s_sizes, 1, NULL};
+static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, 1, NULL};
+static const sumi_variant* const s_variants[] = {&s_distilled, &s_base};
+
+// The authors' schedule is in no file: scheduler_config.json is that of another model. What it says of the class is
+// read, and refused if it is not the expected one.
+static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
+                                  const sumi_variant** variant, sumi_error* error)
+{
+    const sumi_file* scheduler = &checkpoint->scheduler;
+    sumi_sigma_rule ignored = sumi_scheduler_defaults();
+    SUMI_TRY(sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, &ignored, error));
+    *sigmas = (sumi_sigma_rule){.kind = SUMI_SHIFT_EMPIRICAL,
+                                .empirical = {.few = {8.73809524e-05, 1.89833333},
+                                              .many = {0.00016927, 0.45666666},
+                                              .few_steps = 10,
+                                              .many_steps = 200,
+                                              .max_tokens = 4300}};
+    // a folder without the mark is base; a single file does not show it
+    if (*variant == NULL) *variant = checkpoint->has_model_index && !checkpoint->is_distilled ? &s_base : &s_distilled;
+    return SUMI_OK;
+}
+
+// ---- Parts ----------------------------------------------------------------------------------------------------------
+
+static const sumi_language_model_settings s_qwen3 = {.name = "Qwen3",
+                                                     .tap_count = 3,
+                                                     .taps = {9, 18, 27},
+                                                     .has_qk_norm = true,
+                                                     .activation = SUMI_ACT_SILU,
+                                                     .theta = 1e6};
+
+static const sumi_flux_dit_settings s_transformer = {.axis_count = 4,
+                                                     .axis_share = {1, 1, 1, 1},
+                                                     .theta = 2000.0,
+                                                     .reference_frame = 10,
+                                                     .guidance_advice =
+                                                         "it is FLUX.2 [dev] or made of it: use FLUX.2-klein-4B"};
+
+// 1000 sigma, which the reference passes on in bfloat16: rounded, divided by 1000, and multiplied again.
+static float round_to_bf16(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
+static float klein_time(float sigma)
+{
+    return round_to_bf16(1000.0f * round_to_bf16(round_to_bf16(1000.0f * sigma) / 1000.0f));
+}
+
+// A text always has 512 rows: those of padding are read like the others.
+const sumi_recipe sumi_recipe_flux2_klein = {
+    .family = "flux2-klein",
+    .network = "flux2",
+    .variants = s_variants,
+    .variant_count = sizeof s_variants / sizeof *s_variants,
+    .variant_note = "it is taken for the distilled model (4 steps, no guidance); if it is a base model (50 steps, "
+                    "guidance 4), name the variant \"base\" (--variant base)",
+    .encoders = {{.module = &sumi_language_model_module,
+                  .settings = &s_qwen3,
+                  .network = "qwen3",
+                  .prompt =
+                      {
+                          .before = "<|im_start|>user\n",
+                          .after = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+                          .max_tokens = 512,
+                      }}},
+    .encoder_count = 1,
+    .denoiser = &sumi_flux_dit_module,
+    .denoiser_settings = &s_transformer,
+    .autoencoder = &sumi_flux_vae_module,
+    .time = klein_time,
+    .max_side = 4096,
+    .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE,
+    .guidance_off = 1.0f,
+    .guidance_rule = SUMI_GUIDANCE_PLAIN,
+    .preview = sumi_preview_flux,
+    .describe = describe_klein,
+};

@@ -1,0 +1,437 @@
+// The cases of the transformer with double and single blocks: one evaluation with everything inside it, the same
+// evaluation inside a batch and behind others, and with adapters.
+//
+// The reference's joint rows are text, target, references; the library's are target, references, text.
+#include "golden_flux_dit.h"
+#include "at_once.h"
+#include "golden_watch.h"
+#include "merged_weights.h"
+#include "models/flux_dit.h"
+#include "models/network_state.h"
+#include "plan_runner.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- One case's inputs ----------------------------------------------------------------------------------------------
+
+typedef struct dit_inputs {
+    array latents, references[SUMI_MAX_REFERENCES], text;
+    int32_t reference_count;
+    float time; // sigma
+} dit_inputs;
+
+static void free_inputs(dit_inputs* in)
+{
+    array_free(&in->latents);
+    array_free(&in->text);
+    for (int32_t i = 0; i < in->reference_count; i++) array_free(&in->references[i]);
+}
+
+static int32_t side(const array* planes, int32_t axis) { return (int32_t)planes->shape[axis]; }
+
+static bool take_inputs(golden_case* c, const golden_case* source, const sumi_flux_dit* model, dit_inputs* in)
+{
+    *in = (dit_inputs){.latents = input(source, "latent"), .text = input(source, "text")};
+    array t = input(source, "t");
+    bool good = in->latents.rank == 3 && in->latents.shape[0] == model->channels && in->text.rank == 2
+             && in->text.shape[1] == model->feature_width && t.count == 1;
+    in->time = good ? t.values[0] : 0;
+    for (int32_t i = 0; good && i < SUMI_MAX_REFERENCES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "ref.%d", (int)i);
+        in->references[i] = input(source, name);
+        if (in->references[i].values == NULL) break;
+        in->reference_count++;
+        good = in->references[i].rank == 3 && in->references[i].shape[0] == model->channels;
+    }
+    array_free(&t);
+    if (!good) case_fails(c, "the case lacks latent, text or t, or they do not fit the model");
+    return good;
+}
+
+// Another case's inputs, or this case's own. False after reporting; close the set of `out` unless it is this case's.
+static bool open_inputs(golden_case* c, golden_case* out)
+{
+    const char* name = json_text(c->json, "inputs_of");
+    char path[2400];
+    sumi_error error = {0};
+    *out = *c;
+    if (name == NULL) return true;
+    snprintf(path, sizeof path, "%s/%s.safetensors", c->folder, name);
+    sumi_tensor_set_init(&out->set, &c->g->heap, NULL);
+    if (sumi_tensor_set_open(&out->set, path, &error) == SUMI_OK) return true;
+    case_fails(c, "%s", error.text);
+    sumi_tensor_set_close(&out->set);
+    return false;
+}
+
+// ---- Running the module ---------------------------------------------------------------------------------------------
+
+// How the case's evaluation is run. It is the last of the section's repetitions.
+typedef struct dit_run {
+    const sumi_flux_dit* model;
+    const dit_inputs* in;
+    const sumi_evaluation* list;
+    int32_t list_count, item_count;
+    const int32_t* prompt_rows; // the leading rows of the case's text that each prompt has
+    int32_t prompt_count;
+    const float* times;
+    int32_t time_count;
+    const sumi_adapter_use* uses;
+    int32_t use_count;
+    bool whole;
+    watcher* w;
+    sumi_value x, text, times_value, references[SUMI_MAX_REFERENCES];
+    array velocities; // [list_count * channels, size]
+} dit_run;
+
+static void write_values(plan_run* run)
+{
+    dit_run* r = run->context;
+    const dit_inputs* in = r->in;
+    const int64_t size = in->latents.count;
+    for (int32_t i = 0; i < r->item_count; i++) { // item 0 is the case's; the others are other pictures
+        float* latents = calloc((size_t)size, sizeof *latents);
+        for (int64_t k = 0; k < size; k++)
+            latents[k] = in->latents.values[i == 0 ? k : size - 1 - k] * (i > 1 ? -1 : 1);
+        write_floats(run, r->x, (int64_t)i * in->latents.shape[0], latents, size);
+        free(latents);
+    }
+    write_floats(run, r->text, 0, in->text.values, in->text.count);
+    float* times = calloc((size_t)r->time_count, sizeof *times);
+    for (int32_t i = 0; i < r->time_count; i++) times[i] = 1000.0f * r->times[i];
+    write_floats(run, r->times_value, 0, times, r->time_count);
+    free(times);
+    for (int32_t i = 0; i < in->reference_count; i++)
+        write_floats(run, r->references[i], 0, in->references[i].values, in->references[i].count);
+}
+
+static void probe_values(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    dit_run* r = run->context;
+    if (r->w != NULL) watch_op(run, r->w, op, counter, before);
+}
+
+static bool run_dit(golden_case* c, dit_run* r)
+{
+    const sumi_denoiser_module* part = &sumi_flux_dit_module;
+    const dit_inputs* in = r->in;
+    const int32_t height = side(&in->latents, 1), width = side(&in->latents, 2), channels = r->model->channels;
+    sumi_plan plan;
+    sumi_error error = {0};
+    begin_plan(c, &plan);
+    sumi_plan_adapters(&plan, r->uses, r->use_count);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    r->x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, r->item_count * channels, height * width);
+    r->text = sumi_plan_bound(&plan, "features", SUMI_ELEMENT_ACTIVATION, side(&in->text, 0), side(&in->text, 1));
+    r->times_value = sumi_plan_bound(&plan, "times", SUMI_ELEMENT_FLOAT, r->time_count, 1);
+    sumi_prompt_features prompts[8];
+    sumi_reference_latents references[SUMI_MAX_REFERENCES];
+    for (int32_t p = 0; p < r->prompt_count; p++)
+        prompts[p] = (sumi_prompt_features){.value = {r->text}, .count = {r->prompt_rows[p]}};
+    for (int32_t i = 0; i < in->reference_count; i++) {
+        const int32_t h = side(&in->references[i], 1), w = side(&in->references[i], 2);
+        r->references[i] = sumi_plan_bound(&plan, "reference", SUMI_ELEMENT_FLOAT, channels, h * w);
+        references[i] = (sumi_reference_latents){r->references[i], h, w};
+    }
+    sumi_denoising job = {.height = height,
+                          .width = width,
+                          .prompts = prompts,
+                          .prompt_count = r->prompt_count,
+                          .references = references,
+                          .reference_count = in->reference_count,
+                          .evaluation_count = r->time_count,
+                          .times = r->times_value,
+                          .computes_unused_rows = r->whole,
+                          .state = calloc(1, part->state_bytes)};
+    part->write_prepare(r->model, &plan, &job);
+    part->write_layout(r->model, &plan, &job, &(sumi_evaluation_list){r->list, r->list_count, 1});
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, r->time_count, 0);
+    sumi_value v =
+        part->write_evaluation(r->model, &plan, &job, &(sumi_evaluation_list){r->list, r->list_count, 1}, r->x);
+    if (v.id != 0) plan.values[v.id - 1].bound = true;
+    free(job.state);
+    plan_run run = {.c = c, .write = write_values, .probe = probe_values, .context = r};
+    bool good = sumi_plan_finish(&plan, &error) == SUMI_OK;
+    if (!good) case_fails(c, "%s", error.text);
+    good = good && run_plan(&run, &plan);
+    array_free(&r->velocities);
+    if (good) r->velocities = read_array(&run, v);
+    end_plan(c, &plan);
+    return good;
+}
+
+// Evaluation `index` of the list against expect.out.
+static void compare_velocity(golden_case* c, const dit_run* r, int32_t index)
+{
+    const array* latents = &r->in->latents;
+    array out = array_make(r->velocities.values + index * latents->count, 3, latents->shape);
+    compare(c, "out", &out);
+    array_free(&out);
+}
+
+// ---- Inside ---------------------------------------------------------------------------------------------------------
+
+// The ops that make what the reference calls `name`. %d is the number of a block. rows: 'i' of the pictures, 't' of the
+// text, 'j' of both, in the library's order; ' ' others.
+typedef struct inside {
+    const char *name, *label;
+    watch_kind kind;
+    char rows;
+} inside;
+static const inside s_inside[] = {{"t_sinusoid", "time_embed.time_embed", WATCH_ROWS, ' '},
+                                  {"temb", "time_embed.linear_2", WATCH_ROWS, ' '},
+                                  {"mod_img", "double_stream_modulation_img", WATCH_PRODUCT, ' '},
+                                  {"mod_txt", "double_stream_modulation_txt", WATCH_PRODUCT, ' '},
+                                  {"mod_single", "single_stream_modulation", WATCH_PRODUCT, ' '},
+                                  {"x_embed", "x_embedder", WATCH_ROWS, 'i'},
+                                  {"text_embed", "context_embedder", WATCH_ROWS, 't'},
+                                  {"double.%d.q_normed", "transformer_blocks.%d.attn.qk_norm_rope", WATCH_Q, 'i'},
+                                  {"double.%d.attn_img", "transformer_blocks.%d.attn.to_out.0", WATCH_PRODUCT, 'i'},
+                                  {"double.%d.attn_txt", "transformer_blocks.%d.attn.to_add_out", WATCH_PRODUCT, 't'},
+                                  {"double.%d.ff_img", "transformer_blocks.%d.ff.linear_out", WATCH_PRODUCT, 'i'},
+                                  {"double.%d.img", "transformer_blocks.%d.ff.linear_out", WATCH_ROWS, 'i'},
+                                  {"double.%d.txt", "transformer_blocks.%d.ff_context.linear_out", WATCH_ROWS, 't'},
+                                  {"single.%d.branch", "single_transformer_blocks.%d.attn.to_out", WATCH_PRODUCT, 'j'},
+                                  {"single.%d.out", "single_transformer_blocks.%d.attn.to_out", WATCH_ROWS, 'j'},
+                                  {"rope_cos", "rope", WATCH_COS, 'j'},
+                                  {"rope_sin", "rope", WATCH_SIN, 'j'},
+                                  {"final", "norm_out", WATCH_ROWS, 'f'}};
+#define INSIDE_COUNT (sizeof s_inside / sizeof *s_inside)
+
+// Writes `pattern` with the number in place of %d.
+static void put_number(char* out, size_t bytes, const char* pattern, int number)
+{
+    const char* mark = strstr(pattern, "%d");
+    if (mark == NULL) snprintf(out, bytes, "%s", pattern);
+    else snprintf(out, bytes, "%.*s%d%s", (int)(mark - pattern), pattern, number, mark + 2);
+}
+
+// What a watch took, in the reference's order of rows.
+static void compare_inside(golden_case* c, const dit_inputs* in, char rows, watch* one)
+{
+    const int64_t text = in->text.shape[0], all = one->got.rank > 0 ? one->got.shape[0] : 0,
+                  tokens = in->latents.shape[1] * in->latents.shape[2];
+    int64_t pictures = tokens;
+    for (int32_t i = 0; i < in->reference_count; i++)
+        pictures += in->references[i].shape[1] * in->references[i].shape[2];
+    if (one->got.values == NULL) {
+        not_checked(c, one->expected, "no op of the plan made it");
+        return;
+    }
+    const int64_t width = all > 0 ? one->got.count / all : 0;
+    int64_t first = 0, count = all;
+    if (rows == 'i') count = pictures;
+    if (rows == 'f') count = tokens;
+    const bool is_good = rows == ' '
+                      || (rows == 'j'   ? all == pictures + text
+                          : rows == 't' ? all == text
+                                        : all >= count);
+    if (!is_good) {
+        case_fails(c, "%s: its ops made %lld rows", one->expected, (long long)all);
+        return;
+    }
+    array got = array_make(NULL, rows == 'f' ? 2 : one->got.rank, one->got.shape);
+    (void)first;
+    if (rows == 'f') { // the library computes the targets' rows only
+        array_free(&got);
+        got = array_make(NULL, 2, (const int64_t[]){pictures, width});
+    }
+    for (int64_t r = 0; r < count; r++) {
+        const int64_t to = rows == 'j' ? (r + text) % (pictures + text) : r;
+        memcpy(got.values + to * width, one->got.values + r * width, (size_t)width * sizeof(float));
+    }
+    if (rows == 'i') got.count = count * width, got.shape[0] = count;
+    if (rows == ' ' && all == 1) got.rank = 1, got.shape[0] = width;
+    if (rows == 'f' && pictures > tokens) compare_partly(c, one->expected, &got, tokens);
+    else compare(c, one->expected, &got);
+    array_free(&got);
+}
+
+// The whole evaluation with the rows that nothing reads, for its intermediates.
+static void run_inside(golden_case* c, dit_run* r)
+{
+    watcher* w = calloc(1, sizeof *w);
+    char rows[MAX_WATCHES];
+    w->q_heads = w->kv_heads = r->model->heads;
+    w->head_dim = r->model->head_dim;
+    for (size_t i = 0; i < INSIDE_COUNT; i++) {
+        const bool has_blocks = strstr(s_inside[i].name, "%d") != NULL;
+        const int32_t blocks = !has_blocks                                 ? 1
+                             : strncmp(s_inside[i].name, "double", 6) == 0 ? r->model->double_count
+                                                                           : r->model->single_count;
+        for (int32_t b = 0; b < blocks; b++) {
+            char name[64], label[96];
+            put_number(name, sizeof name, s_inside[i].name, (int)b);
+            put_number(label, sizeof label, s_inside[i].label, (int)b);
+            if (!has_expected(c, name)) continue;
+            rows[w->count] = s_inside[i].rows;
+            if (add_watch(w, name, s_inside[i].kind, "%s", label) == NULL) case_fails(c, "too many watches");
+        }
+    }
+    r->w = w;
+    r->whole = true;
+    if (run_dit(c, r)) compare_velocity(c, r, 0);
+    for (int i = 0; i < w->count; i++) {
+        if (c->by_op) compare_inside(c, r->in, rows[i], &w->list[i]);
+        array_free(&w->list[i].got);
+        free(w->list[i].before);
+    }
+    r->w = NULL;
+    r->whole = false;
+    free(w);
+}
+
+// ---- Kinds ----------------------------------------------------------------------------------------------------------
+
+// The case's evaluation among four others: other pictures, other prompts, its own twice.
+static void run_batch(golden_case* c, const dit_run* r)
+{
+    const int32_t text = side(&r->in->text, 0), rows[] = {text, (text + 1) / 2, 1};
+    static const sumi_evaluation s_list[] = {{0, 0}, {1, 0}, {0, 1}, {2, 2}, {0, 0}}, s_other = {0, 1};
+    dit_run batch = *r, alone = *r;
+    batch.velocities = alone.velocities = (array){0};
+    batch.list = s_list;
+    batch.list_count = 5;
+    batch.item_count = 3;
+    batch.prompt_rows = alone.prompt_rows = rows;
+    batch.prompt_count = alone.prompt_count = 3;
+    alone.list = &s_other;
+    if (run_dit(c, &batch) && run_dit(c, &alone)) {
+        compare_velocity(c, &batch, 0);
+        compare_velocity(c, &batch, 4);
+        double difference = 0, size = 0;
+        const int64_t count = alone.velocities.count;
+        for (int64_t i = 0; i < count; i++) {
+            double a = batch.velocities.values[2 * count + i], b = alone.velocities.values[i];
+            difference += (a - b) * (a - b);
+            size += b * b;
+        }
+        const double relative = sqrt(difference / size), tolerance = c->g->is_gpu ? 0.02 : 1e-5;
+        report(c, "a shorter prompt in the batch", relative, tolerance, relative <= tolerance);
+    }
+    array_free(&batch.velocities);
+    array_free(&alone.velocities);
+}
+
+static void run_dit_case(golden_case* c, const sumi_network* network)
+{
+    golden_case source;
+    dit_inputs in = {.reference_count = 0};
+    if (!open_inputs(c, &source)) return;
+    const sumi_flux_dit* model = network->denoiser;
+    if (take_inputs(c, &source, model, &in)) {
+        const sumi_evaluation list = {0, 0};
+        const int32_t text = side(&in.text, 0);
+        const float times[] = {0.9f, 0.25f, in.time};
+        dit_run r = {.model = model,
+                     .in = &in,
+                     .list = &list,
+                     .list_count = 1,
+                     .item_count = 1,
+                     .prompt_rows = &text,
+                     .prompt_count = 1,
+                     .times = &in.time,
+                     .time_count = 1};
+        run_inside(c, &r);
+        if (run_dit(c, &r)) compare_velocity(c, &r, 0);
+        run_batch(c, &r);
+        r.times = times; // as the last of three
+        r.time_count = 3;
+        if (run_dit(c, &r)) compare_velocity(c, &r, 0);
+        array_free(&r.velocities);
+    }
+    free_inputs(&in);
+    if (source.set.tensors != c->set.tensors) sumi_tensor_set_close(&source.set);
+}
+
+// merged.MODULE: the last rows of W with all adapters merged.
+static void compare_merged(golden_case* c, const sumi_network* network, const sumi_adapter_use* uses, int32_t use_count)
+{
+    for (size_t i = 0; i < c->set.count; i++) {
+        const char* name = expected_name(c, i);
+        char folded[SUMI_NAME_BYTES];
+        if (name == NULL || strncmp(name, "merged.", 7) != 0
+            || !sumi_fold_path(name + 7, strlen(name + 7), folded, sizeof folded))
+            continue;
+        for (size_t t = 0; t < network->weights.target_count; t++) {
+            const sumi_adapter_target* target = &network->weights.targets[t];
+            if (strcmp(target->path, folded) != 0) continue;
+            target += target->more_parts; // the last rows are those of the last part
+            const sumi_weight* weight = network->weights.weights[target->weight_index];
+            const int32_t rows =
+                c->set.tensors[i].shape[0] < target->rows ? (int32_t)c->set.tensors[i].shape[0] : target->rows;
+            array merged = array_make(NULL, 2, (const int64_t[]){rows, target->cols});
+            for (int32_t r = 0; r < rows; r++)
+                merged_row(weight, uses, use_count, target->row_begin + target->rows - rows + r,
+                           merged.values + (int64_t)r * target->cols);
+            compare(c, name, &merged);
+            array_free(&merged);
+            break;
+        }
+    }
+}
+
+static void run_adapter_case(golden_case* c, const sumi_network* network)
+{
+    enum { MAX_ADAPTERS = 8 };
+    const node* list = json_get(c->json, "adapters");
+    golden_case source;
+    dit_inputs in = {.reference_count = 0};
+    sumi_adapter_file* files[MAX_ADAPTERS] = {NULL};
+    sumi_adapter_use uses[MAX_ADAPTERS];
+    int32_t count = 0;
+    sumi_error error = {0};
+    if (list == NULL || !open_inputs(c, &source)) {
+        if (list == NULL) case_fails(c, "the case names no adapters");
+        return;
+    }
+    for (const node* n = list->first; n != NULL && count < MAX_ADAPTERS && error.result == SUMI_OK; n = n->next) {
+        char path[2400];
+        const char* file = json_text(n, "file");
+        join_path(path, sizeof path, c->folder, file != NULL ? file : "");
+        if (open_adapter_file(&c->g->heap, network, path, &error, &files[count]) != SUMI_OK) break;
+        uses[count] = (sumi_adapter_use){sumi_adapter_get(files[count]), (float)json_number(n, "strength", 1.0)};
+        count++;
+    }
+    if (error.result != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (take_inputs(c, &source, network->denoiser, &in)) {
+        const sumi_evaluation evaluation = {0, 0};
+        const int32_t text = side(&in.text, 0);
+        dit_run r = {.model = network->denoiser,
+                     .in = &in,
+                     .list = &evaluation,
+                     .list_count = 1,
+                     .item_count = 1,
+                     .prompt_rows = &text,
+                     .prompt_count = 1,
+                     .times = &in.time,
+                     .time_count = 1,
+                     .uses = uses,
+                     .use_count = count};
+        if (run_dit(c, &r)) compare_velocity(c, &r, 0);
+        array_free(&r.velocities);
+        if (!c->by_op) compare_merged(c, network, uses, count);
+    }
+    free_inputs(&in);
+    for (int32_t i = 0; i < count; i++) {
+        const sumi_adapter* adapter = sumi_adapter_get(files[i]);
+        for (int32_t d = 0; d < adapter->delta_count; d++)
+            runner_release_weights(c->g->runner,
+                                   (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
+        sumi_adapter_close(files[i]);
+    }
+    if (source.set.tensors != c->set.tensors) sumi_tensor_set_close(&source.set);
+}
+
+bool run_flux_dit_case(golden_case* c)
+{
+    const bool is_dit = strcmp(c->kind, "dit") == 0;
+    if (!is_dit && strcmp(c->kind, "adapter") != 0) return false;
+    const sumi_network* network = case_network(c, c->json);
+    if (network == NULL) return true;
+    if (is_dit) run_dit_case(c, network);
+    else run_adapter_case(c, network);
+    return true;
+}
