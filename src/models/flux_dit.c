@@ -787,7 +787,7 @@ static void write_double(flux_writer* w, int32_t index, bool only_targets)
     }
 }
 
-// Writes the hidden layer of a single block's MLP to the columns of `joined` behind those of attention.
+// Writes the hidden layer of a single block's MLP to the columns of `joined` after attention's.
 static void write_hidden(const flux_writer* w, const sumi_flux_single* block, sumi_value y, sumi_value joined)
 {
     const sumi_flux_dit* model = w->model;

@@ -1,4 +1,4 @@
-// A transformer whose first blocks have two streams, image rows and text rows with weights of their own, and whose other
+// A transformer whose first blocks have two streams, image rows and text rows with separate weights, and whose other
 // blocks have one stream of all rows, with attention and MLP side by side. Black Forest Labs 2024 (FLUX.1), 2025
 // (FLUX.2). Formulas: docs/architectures/flux2-klein.md, "Transformer".
 //

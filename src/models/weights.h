@@ -20,7 +20,7 @@ typedef struct sumi_adapter_target {
     int32_t weight_index, row_begin, rows, cols;
     int32_t encoder; // 0: of the denoiser; otherwise of this text encoder, counted from 1
     bool is_vector;  // the weight of a norm; otherwise rows of a matrix
-    // The rows of the module continue in so many of the following targets, which have no paths of their own.
+    // The rows of the module continue in this many of the following targets, which have no paths.
     int32_t more_parts;
 } sumi_adapter_target;
 
@@ -131,8 +131,8 @@ typedef struct sumi_module_parts {
 } sumi_module_parts;
 #define SUMI_MODULE_MAX_PARTS 3
 void sumi_bind_parts(sumi_binder* binder, const sumi_module_parts* parts, int32_t cols);
-// q, k and v, or other modules, as one matrix, from a tensor of their own each or from one fused tensor. Adapters may
-// name the modules and the fused one.
+// q, k and v, or other modules, as one matrix, from separate tensors or from a fused one. Adapters may name the modules
+// and the fused one.
 void sumi_bind_fused(sumi_binder* binder, sumi_weight* weight, const char* fused, const sumi_module_stack* stack,
                      int32_t cols);
 // Registers one more name for rows of a weight that adapters may use.

@@ -64,8 +64,8 @@ static inline bool sumi_stacked_tensor_is_plain(const sumi_stacked_tensor* tenso
 {
     return tensor->row_scales == NULL && tensor->rotation == 0 && tensor->decoding == NULL;
 }
-// The rows [begin, begin + count) of a weight without a change or chunks, in place. The stacked tensors that `out` gets
-// have no decoding of their own: `decodings` receives those of each of them that has one. False: the rows do not begin
+// The rows [begin, begin + count) of a weight without a change or chunks, in place. `decodings` receives the
+// decodings of the stacked tensors of `out`, which refer to them. False: the rows do not begin
 // with a block of elements or of factors.
 bool sumi_weight_take_rows(const sumi_weight* weight, int32_t begin, int32_t count, sumi_weight* out,
                            sumi_decoding decodings[SUMI_WEIGHT_MAX_TENSORS]);
