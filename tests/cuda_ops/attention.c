@@ -118,6 +118,33 @@ static void build_windows(scene* s, const op_case* c)
                                 .sequence_count = count};
     expect(s, sumi_plan_attention(&s->plan, "attention", qkv, &attention), c->bound);
 }
+// A gated product beside attention, in one value. m rows, n heads of k; d: columns of the gated product; a: the format of
+// its weights, 1: int8
+static void build_beside(scene* s, const op_case* c)
+{
+    const int dim = c->k, width = c->n * dim, depth = 192;
+    s->plan.weight_options.weights = c->a == 1 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_BF16;
+    const sumi_sequence list[] = {{{{0, c->m}, {0, 0}}, 1, 1, 0, 0}};
+    const sumi_attention attention = {.q_heads = c->n,
+                                      .kv_heads = c->n,
+                                      .dim = dim,
+                                      .scale = 1.0f / sqrtf((float)dim),
+                                      .sequences = list,
+                                      .sequence_count = 1};
+    sumi_value qkv = activations(s, c->m, 3 * width), x = activations(s, c->m, depth);
+    sumi_value joined = sumi_plan_value(&s->plan, "joined", SUMI_ELEMENT_ACTIVATION, c->m, width + c->d);
+    sumi_plan_linear_gated_into(
+        &s->plan, &(sumi_plan_gated_args){
+                      .label = "gated",
+                      .x = x,
+                      .gate_up = stacked_weight(s, 2 * c->d, depth, 2, c->dtype, 1.0f / sqrtf((float)depth), 0.0f),
+                      .activation = c->act,
+                      .y = joined,
+                      .y_column = width});
+    sumi_plan_attention_into(&s->plan, &(sumi_plan_attention_args){
+                                           .label = "attention", .qkv = qkv, .attention = &attention, .y = joined});
+    expect(s, joined, c->bound);
+}
 // Attention in 8 bits. e4m3: q, k, the probabilities and v are off by 2.5e-2 each. int8: q and k by 1e-2; the
 // result is off by 1.5e-2 at most, that of e4m3 by 5.5e-2.
 #define ATTENTION_8BIT 6.5e-2
@@ -239,5 +266,19 @@ static const op_case s_attention[] = {
     {"attention, text 8 of 4 heads of 256, 512", build_attention, 512, 8, 256, CAUSAL, 4, .bound = CHAINED},
     {"attention, a shared beginning, text 8 of 4 heads of 256, 480", build_attention, 480, 8, 256, CAUSAL | LATER, 4,
      .d = 30, .bound = CHAINED},
+    {"attention beside a gated product, 70 rows, heads of 33", build_beside, 70, 2, 33, .d = 51, .act = SUMI_ACT_SILU,
+     .bound = CHAINED},
+    {"attention beside a gated product, 100 rows, heads of 64", build_beside, 100, 3, 64, .d = 152,
+     .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"attention beside a gated product, 100 rows, heads of 80, gelu", build_beside, 100, 2, 80, .d = 88,
+     .act = SUMI_ACT_GELU_TANH, .bound = CHAINED},
+    {"attention beside a gated product, 5 rows, heads of 24", build_beside, 5, 2, 24, .d = 144, .act = SUMI_ACT_SILU,
+     .bound = CHAINED},
+    {"attention beside a gated product, 700 rows, heads of 128", build_beside, 700, 4, 128, .d = 1536,
+     .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"attention beside a gated product, 4608 rows, 24 heads of 128", build_beside, 4608, 24, 128, .d = 9216,
+     .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"attention beside a gated product, 700 rows, heads of 128, int8", build_beside, 700, 4, 128, 1, .d = 1536,
+     .act = SUMI_ACT_SILU, .bound = INT8},
 };
 CASE_TABLE(attention);
