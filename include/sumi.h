@@ -603,8 +603,8 @@ typedef struct sumi_image_item {
 
 typedef struct sumi_guidance {
     // The number on the model card, for sumi_model_info.guidance_formula. sumi_model_info.guidance_off means no
-    // guidance: the negative prompt is not used. A number above it runs each evaluation twice. A number below it is
-    // SUMI_INVALID_ARGUMENT.
+    // guidance: the negative prompt is not used. A number above it runs each evaluation twice, unless the model was
+    // distilled to ignore it (the log says so). A number below it is SUMI_INVALID_ARGUMENT.
     float scale;
     float begin, end; // guidance is on while begin <= 1 - sigma <= end; the end is the reference's cfg_truncation
     sumi_guidance_rule rule; // MODEL by default

@@ -77,7 +77,22 @@ TEST(signatures_tell_networks_and_refuse_by_name)
          "unet",
          "model.diffusion_model.",
          "SDXL"},
-        {{"double_blocks.0.img_attn.qkv.weight"}, 2, 8, SUMI_COMPONENT_TRANSFORMER, "flux", "", "Flux"},
+        {{"double_blocks.0.img_attn.qkv.weight"}, 2, 8, SUMI_COMPONENT_TRANSFORMER, "flux", "", "FLUX.1"},
+        {{"double_stream_modulation_img.linear.weight", "single_stream_modulation.linear.weight"},
+         2,
+         8,
+         SUMI_COMPONENT_TRANSFORMER,
+         "flux2",
+         "",
+         NULL},
+        {{"model.diffusion_model.double_stream_modulation_img.lin.weight",
+          "model.diffusion_model.single_stream_modulation.lin.weight"},
+         2,
+         8,
+         SUMI_COMPONENT_TRANSFORMER,
+         "flux2",
+         "model.diffusion_model.",
+         NULL},
         {{"text_encoders.qwen3_4b.transformer.model.embed_tokens.weight",
           "text_encoders.qwen3_4b.transformer.model.layers.0.self_attn.q_norm.weight"},
          2,
@@ -202,6 +217,7 @@ TEST(signatures_tell_networks_and_refuse_by_name)
     }
     CHECK_TEXT(sumi_family_of_class("QwenImageEditPlusPipeline"), "qwen-image");
     CHECK_TEXT(sumi_family_of_class("QwenImageLayeredPipeline"), "qwen-image-layered");
+    CHECK_TEXT(sumi_family_of_class("Flux2KleinPipeline"), "flux2");
     CHECK_TEXT(sumi_family_of_class("StableDiffusionXLPipeline"), "");
 }
 

@@ -47,7 +47,11 @@ static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* 
 }
 
 // Whether guidance is on. If it is off, negative prompts are not used.
-static bool is_guided(const sumi_image_desc* desc) { return desc->guidance.scale != desc->model->info.guidance_off; }
+static bool is_guided(const sumi_image_desc* desc)
+{
+    const sumi_network_info* info = &desc->model->info;
+    return !info->ignores_guidance && desc->guidance.scale != info->guidance_off;
+}
 
 // Refuses a model that lacks the parts which make an image of a text, and names all of them at once.
 static sumi_result check_components(const sumi_image_desc* desc, sumi_error* error)
@@ -354,16 +358,28 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
 
 static void log_unused_negative(const sumi_engine* engine, const sumi_image_desc* desc)
 {
+    const sumi_network_info* info = &desc->model->info;
+    char text[200];
+    if (info->ignores_guidance && desc->guidance.scale != info->guidance_off) {
+        snprintf(text, sizeof text,
+                 "guidance.scale %g and negative prompts are not used: this model was distilled to run without "
+                 "guidance (%g)",
+                 (double)desc->guidance.scale, (double)info->guidance_off);
+        sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+        return; // one warning per job
+    }
     for (int32_t i = 0; i < desc->item_count && !is_guided(desc); i++) {
         const sumi_image_item* item = &desc->items[i];
         if (item->negative_prompt == NULL && (item->negative_text == NULL || item->negative_text[0] == '\0')) continue;
-        char text[160];
         snprintf(text, sizeof text,
-                 "items[%d].%s is not used: guidance.scale is %g, which is off for this model; give a larger number",
+                 info->ignores_guidance
+                     ? "items[%d].%s is not used: this model was distilled to run without guidance (%g)"
+                     : "items[%d].%s is not used: guidance.scale is %g, which is off for this model; give a larger "
+                       "number",
                  (int)i, item->negative_prompt != NULL ? "negative_prompt" : "negative_text",
                  (double)desc->guidance.scale);
         sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
-        return; // one warning per job
+        return;
     }
 }
 
@@ -495,7 +511,7 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     request->width = desc->width;
     request->height = desc->height;
     request->step_count = desc->step_count;
-    request->guidance = desc->guidance.scale - info->guidance_off;
+    request->guidance = is_guided(desc) ? desc->guidance.scale - info->guidance_off : 0.0f;
     request->guidance_begin = desc->guidance.begin;
     request->guidance_end = desc->guidance.end;
     request->guidance_rule = guidance_rule_of(desc);

@@ -318,19 +318,22 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     SUMI_TRY(recipe->denoiser->bind(network->denoiser, settings, &binder, &config));
     const sumi_denoiser_properties properties = recipe->denoiser->properties(network->denoiser);
     sumi_network_info* info = &network->info;
-    *info = (sumi_network_info){.family = recipe->family,
-                                .variant = variant->name,
-                                .sigmas = sigmas,
-                                .sample_size = variant->sample_size,
-                                .latent_channels = properties.channels,
-                                .vae_factor = 8, // until the autoencoder gives its own factor
-                                .max_side = recipe->max_side,
-                                .text_encoder_count = recipe->encoder_count,
-                                .patch_size = properties.patch,
-                                .guidance_formula = recipe->guidance_formula,
-                                .guidance_off = recipe->guidance_off,
-                                .guidance_rule = recipe->guidance_rule,
-                                .start = recipe->start};
+    *info =
+        (sumi_network_info){.family = recipe->family,
+                            .variant = variant->name,
+                            .sigmas = sigmas,
+                            .sample_size = variant->sample_size,
+                            .latent_channels = properties.channels,
+                            .vae_factor = 8, // until the autoencoder gives its own factor
+                            .max_side = recipe->max_side,
+                            .text_encoder_count = recipe->encoder_count,
+                            .patch_size = properties.patch,
+                            .guidance_formula = recipe->guidance_formula,
+                            .guidance_off = recipe->guidance_off,
+                            .ignores_guidance = recipe->may_ignore_guidance
+                                             && variant->presets[SUMI_PRESET_MODEL].guidance == recipe->guidance_off,
+                            .guidance_rule = recipe->guidance_rule,
+                            .start = recipe->start};
     SUMI_ASSERT(!info->start.is_reference || recipe->references.max_count > 0);
     memcpy(info->feature_width, properties.feature_width, sizeof info->feature_width);
     memcpy(info->is_pooled, properties.reads_pooled, sizeof info->is_pooled);

@@ -62,6 +62,7 @@ typedef struct sumi_network_info {
     sumi_sigma_rule sigmas; // the authors' schedule
     sumi_guidance_formula guidance_formula;
     float guidance_off;               // the value of guidance that means no guidance
+    bool ignores_guidance;            // every other value is taken for that one
     sumi_guidance_rule guidance_rule; // the authors' own rule, never MODEL
     sumi_start_rule start;
     // SUMI_PRESET_COUNT presets in pixels for this checkpoint; the first one is the authors'. Then the sizes that the

@@ -111,6 +111,8 @@ typedef struct sumi_recipe {
     sumi_start_rule start;
     sumi_guidance_formula guidance_formula;
     float guidance_off; // the value of guidance that means no guidance
+    // Variants whose authors use no guidance run without it, whatever the number.
+    bool may_ignore_guidance;
     sumi_guidance_rule guidance_rule;
     const sumi_preview_factors* (*preview)(void);
     // Called before any module is bound. Finds the schedule in the checkpoint's files, and the variant if *variant is

@@ -41,6 +41,12 @@ static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_
                                   const sumi_variant** variant, sumi_error* error)
 {
     const sumi_file* scheduler = &checkpoint->scheduler;
+    if (strcmp(checkpoint->class_name, "Flux2KleinKVPipeline") == 0) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s: this is the model of FLUX.2 [klein] that keeps the keys and values of references between "
+                         "steps, which is not supported; use FLUX.2-klein-9B or FLUX.2-klein-4B",
+                         checkpoint->path);
+    }
     sumi_sigma_rule ignored = sumi_scheduler_defaults();
     SUMI_TRY(sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, &ignored, error));
     *sigmas = (sumi_sigma_rule){.kind = SUMI_SHIFT_EMPIRICAL,
@@ -108,6 +114,7 @@ const sumi_recipe sumi_recipe_flux2_klein = {
     .start = {.posterior = SUMI_POSTERIOR_MODE, .mask_filter = SUMI_MASK_BILINEAR, .is_reference = true},
     .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE,
     .guidance_off = 1.0f,
+    .may_ignore_guidance = true,
     .guidance_rule = SUMI_GUIDANCE_PLAIN,
     .preview = sumi_preview_flux,
     .describe = describe_klein,

@@ -69,9 +69,6 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
     "this is a VAE with 4 latent channels, as Stable Diffusion and SDXL have; use the one that was released with the " \
     "model"
 #define WHY_FLUX_1 "this is FLUX.1, which is not supported; FLUX.2 [klein] is: use FLUX.2-klein-4B"
-#define WHY_KLEIN_KV                                                                                                   \
-    "this is the variant of FLUX.2 [klein] that keeps keys and values of references, which is not supported; use "     \
-    "FLUX.2-klein-9B"
 
 static const sumi_signature s_signatures[] = {
     // ---- transformers
