@@ -115,6 +115,9 @@ typedef struct sumi_recipe {
     bool may_ignore_guidance;
     sumi_guidance_rule guidance_rule;
     const sumi_preview_factors* (*preview)(void);
+    // The licence of the released model whose sizes the checkpoint has, NULL if there is none. A NULL function: the
+    // sizes do not tell.
+    const char* (*licence)(const sumi_checkpoint* checkpoint);
     // Called before any module is bound. Finds the schedule in the checkpoint's files, and the variant if *variant is
     // NULL; otherwise the caller has given it.
     sumi_result (*describe)(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas, const sumi_variant** variant,

@@ -60,6 +60,20 @@ static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_
     return SUMI_OK;
 }
 
+// 4B has a width of 3072, 9B of 4096. The files of 9B may not be used commercially.
+static const char* klein_licence(const sumi_checkpoint* checkpoint)
+{
+    static const char* const s_names[] = {"context_embedder.weight", "txt_in.weight"};
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
+        const sumi_tensor* t = sumi_component_find(&checkpoint->components[SUMI_COMPONENT_TRANSFORMER], s_names[i]);
+        if (t == NULL || t->rank != 2) continue;
+        if (t->shape[0] == 3072 && t->shape[1] == 3 * 2560) return "apache-2.0";
+        if (t->shape[0] == 4096 && t->shape[1] == 3 * 4096)
+            return "FLUX Non-Commercial License: not for commercial use";
+    }
+    return NULL;
+}
+
 // ---- Parts ----------------------------------------------------------------------------------------------------------
 
 static const sumi_language_model_settings s_qwen3 = {.name = "Qwen3",
@@ -117,5 +131,6 @@ const sumi_recipe sumi_recipe_flux2_klein = {
     .may_ignore_guidance = true,
     .guidance_rule = SUMI_GUIDANCE_PLAIN,
     .preview = sumi_preview_flux,
+    .licence = klein_licence,
     .describe = describe_klein,
 };

@@ -131,11 +131,28 @@ static void print_next_dit(const sumi_component* part)
     printf("\n");
 }
 
+static void print_flux(const sumi_component* part)
+{
+    const long long width = either(dimension(part, "x_embedder.weight", 0), dimension(part, "img_in.weight", 0)),
+                    head = either(dimension(part, "transformer_blocks.0.attn.norm_q.weight", 0),
+                                  dimension(part, "double_blocks.0.img_attn.norm.query_norm.scale", 0));
+    printf("    network      %lld blocks of two streams and %lld of one, width %lld, %lld heads of %lld, feed-forward "
+           "%lld, captions %lld wide\n",
+           either(expected_count(part, "transformer_blocks."), expected_count(part, "double_blocks.")),
+           either(expected_count(part, "single_transformer_blocks."), expected_count(part, "single_blocks.")), width,
+           head ? width / head : 0, head,
+           either(dimension(part, "transformer_blocks.0.ff.linear_out.weight", 1),
+                  dimension(part, "double_blocks.0.img_mlp.2.weight", 1)),
+           either(dimension(part, "context_embedder.weight", 1), dimension(part, "txt_in.weight", 1)));
+}
+
 static void print_transformer(const inspection* in, const sumi_component* part)
 {
     const char* family = inspection_family(&in->checkpoint);
     if (strcmp(family, "z-image") == 0 || strcmp(family, "newbie-image") == 0) print_next_dit(part);
-    int32_t blocks = expected_count(part, "transformer_blocks.");
+    const bool is_flux = strcmp(sumi_component_network(part), "flux2") == 0;
+    if (is_flux) print_flux(part);
+    int32_t blocks = is_flux ? 0 : expected_count(part, "transformer_blocks.");
     if (blocks) {
         long long width = dimension(part, "img_in.weight", 0),
                   head = dimension(part, "transformer_blocks.0.attn.norm_q.weight", 0);
@@ -309,7 +326,7 @@ static void print_family(inspection* in)
 static void print_licence(const inspection* in)
 {
     licence found;
-    licence_find(in->path, &in->checkpoint, &found);
+    licence_find(in->path, &in->checkpoint, in->recipe, &found);
     if (!found.source[0]) return;
     printf("  %-14s %s", "licence", shown(found.id[0] ? found.id : found.name));
     if (found.id[0] && found.name[0]) printf(", %s", shown(found.name));

@@ -144,7 +144,7 @@ void inspect_checkpoint_json(inspection* in)
     json_text(&out, "variant", in->variant ? in->variant->name : NULL);
     json_bool(&out, "is_supported", in->recipe != NULL);
     licence found;
-    licence_find(in->path, &in->checkpoint, &found);
+    licence_find(in->path, &in->checkpoint, in->recipe, &found);
     if (found.source[0]) {
         json_begin_object(&out, "licence");
         json_text(&out, "id", found.id);

@@ -102,9 +102,13 @@ static bool find_metadata(const sumi_checkpoint* checkpoint, licence* out)
     return false;
 }
 
-void licence_find(const char* path, const sumi_checkpoint* checkpoint, licence* out)
+void licence_find(const char* path, const sumi_checkpoint* checkpoint, const sumi_recipe* recipe, licence* out)
 {
     *out = (licence){.id = ""};
     if (find_card(path, out) || find_metadata(checkpoint, out)) return;
     *out = (licence){.id = ""};
+    const char* released = recipe && recipe->licence ? recipe->licence(checkpoint) : NULL;
+    if (!released) return;
+    snprintf(out->id, sizeof out->id, "%s", released);
+    snprintf(out->source, sizeof out->source, "of the released model with these sizes: the files name none");
 }
