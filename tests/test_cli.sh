@@ -110,7 +110,7 @@ for name in %s %d-%d %3d %% % %0d %010d %i 100%; do
 done
 wrong "guidance that ends before it begins" 2 "lies behind" generate "${tiny[@]}" --guidance-begin 0.8 --guidance-end 0.2 -o "$folder/x.png"
 wrong "encode without anything" 2 "what to encode" encode --model "$model" -o "$folder/x"
-wrong "too many references" 2 "at most 8 references" generate "${tiny[@]}" --reference={a,b,c,d,e,f,g,h,i}.png -o "$folder/x.png"
+wrong "too many references" 2 "at most 10 references" generate "${tiny[@]}" --reference={a,b,c,d,e,f,g,h,i,j,k}.png -o "$folder/x.png"
 wrong "encode of a picture with a reference" 2 "give --prompt" encode --model "$model" --image b --reference a -o "$folder/x"
 wrong "encode of two things" 2 "one at a time" encode --model "$model" --prompt a --image b -o "$folder/x"
 wrong "inspect of nothing" 2 "give the PATH" inspect
