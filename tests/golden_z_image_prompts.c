@@ -1,4 +1,5 @@
-// Z-Image's prompts: text to ids, ids to features, through the text encoder layer by layer.
+// Prompts of Z-Image and of families with the same text encoder: text to ids, ids to features, through the text encoder
+// layer by layer.
 #include "at_once.h"
 #include "golden_z_image.h"
 #include "models/network_state.h"
@@ -20,8 +21,7 @@ bool tokenise_text(golden_case* c, sumi_network* network, const char* text, size
 }
 
 typedef struct text_job {
-    const int32_t* ids;
-    int32_t count;
+    int32_t* ids; // with those of padding
     watcher* w;
     array features;
 } text_job;
@@ -32,7 +32,7 @@ static void write_ids(plan_run* run)
     golden* g = run->c->g;
     const sumi_pipeline_rows* rows = &run->pipeline->ids[0][0];
     g->runner->functions->write(g->runner, run->plan, rows->value, (uint64_t)rows->row * 4, job->ids,
-                                (uint64_t)job->count * 4);
+                                (uint64_t)rows->count * 4);
 }
 
 static void probe_text(plan_run* run, const sumi_op* op, int32_t counter, bool before)
@@ -41,13 +41,15 @@ static void probe_text(plan_run* run, const sumi_op* op, int32_t counter, bool b
     if (job->w != NULL) watch_op(run, job->w, op, counter, before);
 }
 
-// Ids to features.
 array encode_text(golden_case* c, const sumi_network* network, const int32_t* ids, int32_t count, watcher* w)
 {
     sumi_plan plan;
     sumi_pipeline pipeline;
     sumi_error error = {0};
-    text_job job = {.ids = ids, .count = count, .w = w};
+    const int32_t rows = sumi_network_id_rows(network, 0, count);
+    text_job job = {.ids = calloc((size_t)rows + 1, sizeof *ids), .w = w};
+    memcpy(job.ids, ids, (size_t)count * sizeof *ids);
+    for (int32_t i = count; i < rows; i++) job.ids[i] = network->encoders[0].pad_id;
     sumi_pipeline_prompt prompt = {.token_count = {count}};
     sumi_pipeline_request request = {.goal = SUMI_GOAL_PROMPTS, .prompts = &prompt, .prompt_count = 1};
     begin_plan(c, &plan);
@@ -55,6 +57,7 @@ array encode_text(golden_case* c, const sumi_network* network, const int32_t* id
     if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) job.features = read_array(&run, pipeline.features[0][0].value);
     end_plan(c, &plan);
+    free(job.ids);
     return job.features;
 }
 
@@ -103,19 +106,10 @@ static void run_text(golden_case* c)
     }
 }
 
-static void run_encoder(golden_case* c)
+void watch_encoder(const golden_case* c, watcher* w)
 {
-    sumi_network* network = case_network(c, c->json);
-    array ids = input(c, "ids");
-    if (network == NULL || ids.values == NULL) {
-        array_free(&ids);
-        return;
-    }
-    int32_t* list = calloc((size_t)ids.count + 1, sizeof *list);
-    for (int64_t k = 0; k < ids.count; k++) list[k] = (int32_t)ids.values[k];
-    // heads are told by the stored shapes: [n, heads, head_dim]
-    watcher* w = calloc(1, sizeof *w);
     w->halves = true;
+    // heads are told by the stored shapes: [n, heads, head_dim]
     for (size_t i = 0; i < c->set.count; i++) {
         const char* name = expected_name(c, i);
         const sumi_tensor* tensor = &c->set.tensors[i];
@@ -141,16 +135,35 @@ static void run_encoder(golden_case* c)
                 add_watch(w, name, s_table[k].kind, "text.layers.%d.%s", layer, s_table[k].label);
         if (strcmp(name, "embedding") == 0) add_watch(w, name, WATCH_ROWS, "text.embed");
     }
-    array features = encode_text(c, network, list, (int32_t)ids.count, w);
-    compare_watches(c, w);
-    compare(c, "used_layer.out", &features);
+}
+
+void compare_ids_of_prompt(golden_case* c, sumi_network* network, const int32_t* ids, int32_t count)
+{
     token_list made;
     const node* prompt = json_get(c->json, "prompt");
     if (!c->by_op && prompt != NULL && prompt->type == NODE_TEXT
         && tokenise_text(c, network, prompt->text, prompt->text_bytes, &made)) {
-        bool same = made.count == ids.count && memcmp(made.ids, list, (size_t)ids.count * sizeof *list) == 0;
+        bool same = made.count == count && memcmp(made.ids, ids, (size_t)count * sizeof *ids) == 0;
         report(c, "ids of the prompt", same ? 0 : 1, 0, same);
     }
+}
+
+static void run_encoder(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    array ids = input(c, "ids");
+    if (network == NULL || ids.values == NULL) {
+        array_free(&ids);
+        return;
+    }
+    int32_t* list = calloc((size_t)ids.count + 1, sizeof *list);
+    for (int64_t k = 0; k < ids.count; k++) list[k] = (int32_t)ids.values[k];
+    watcher* w = calloc(1, sizeof *w);
+    watch_encoder(c, w);
+    array features = encode_text(c, network, list, (int32_t)ids.count, w);
+    compare_watches(c, w);
+    compare(c, "used_layer.out", &features);
+    compare_ids_of_prompt(c, network, list, (int32_t)ids.count);
     array_free(&features);
     array_free(&ids);
     free(list);
@@ -186,7 +199,7 @@ static bool same_ids(golden_case* c, sumi_tokenizer* tokenizer, const char* text
     return same;
 }
 
-static void run_tokenize(golden_case* c)
+void run_tokenize(golden_case* c)
 {
     sumi_network* network = case_network(c, c->json);
     sumi_file file = {0};
@@ -208,7 +221,7 @@ static void run_tokenize(golden_case* c)
         int prompts = 0;
         wrong = 0;
         list = json_get(c->json, "prompts");
-        const sumi_prompt_template around = sumi_recipe_z_image.encoders[0].prompt;
+        const sumi_prompt_template around = network->recipe->encoders[0].prompt;
         for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
             const node *prompt = json_get(n, "prompt"), *templated = json_get(n, "templated"),
                        *ids = json_get(n, "ids");
