@@ -372,6 +372,16 @@ TEST(a_job_that_does_not_fit_says_how_many_references_would)
         fewer.references = count > 0 ? pictures : NULL;
         CHECK(edit_hash(engine, &fewer) != 0);
     }
+    desc.reference_count = 1;
+    sumi_memory one;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, needed[0]), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &one), SUMI_BUDGET_TOO_SMALL);
+    CHECK(strstr(s_host.log, "; it would fit without its reference image") != NULL);
+    model->info.min_references = 1; // then that is no way out
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &one), SUMI_BUDGET_TOO_SMALL);
+    CHECK(strstr(s_host.log, "reference image") == NULL);
+    model->info.min_references = 0;
+    desc.reference_count = 5;
     CHECK_NUMBER(sumi_engine_set_memory_budget(engine, needed[0] / 2), SUMI_OK);
     sumi_memory memory;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);

@@ -152,7 +152,8 @@ static bool fits_with_references(const writing* w, const sumi_plan_entry* refuse
 
 #define HINT_BYTES 80
 
-// Writes how many references of a refused job would fit. "": it has none, or it does not fit without them either.
+// Writes how many references of a refused job would fit. "": it has none, it does not fit without them either, or the
+// model needs more than those that fit.
 static void write_reference_hint(const writing* w, const sumi_plan_entry* refused, char hint[HINT_BYTES])
 {
     const int32_t count = w->request.pipeline.reference_count;
@@ -165,7 +166,9 @@ static void write_reference_hint(const writing* w, const sumi_plan_entry* refuse
         most = fits ? middle : most;
         too_many = fits ? too_many : middle;
     }
-    if (most == 0) snprintf(hint, HINT_BYTES, "; not one of its %d reference images fits", (int)count);
+    if (most < w->request.model->info.min_references) return;
+    if (count == 1) snprintf(hint, HINT_BYTES, "; it would fit without its reference image");
+    else if (most == 0) snprintf(hint, HINT_BYTES, "; not one of its %d reference images fits", (int)count);
     else snprintf(hint, HINT_BYTES, "; %d of its %d reference images would fit", (int)most, (int)count);
 }
 
