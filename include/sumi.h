@@ -720,8 +720,8 @@ SUMI_API sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_i
 // Frees the memory of `count` images and zeroes the structs. Accepts NULL, and images in memory of the host program.
 SUMI_API void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count);
 
-// Copies the newest preview of an item into `into`: RGBA8, one pixel per latent (width / latent_factor x height /
-// latent_factor), an estimate of the clean image, by a linear map from latents to sRGB. `capacity` is in bytes.
+// Copies the newest preview of an item into `into`: RGBA8, an eighth of the image's size along each side (width / 8 x
+// height / 8), an estimate of the clean image, by a linear map from latents to sRGB. `capacity` is in bytes.
 // out_image->pixels is `into`. Free call. Failures: SUMI_WRONG_STATE before the first preview, SUMI_STALE_HANDLE,
 // SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into,
@@ -1403,10 +1403,10 @@ SUMI_API sumi_result sumi_import(sumi_engine* engine, const sumi_import_desc* de
 // streams of externals have ended, and therefore until the semaphores that these copies wait for are signalled.
 SUMI_API void sumi_external_release(sumi_external* external);
 
-// Writes the newest preview of an item to an external of the preview's size (width / latent_factor x height /
-// latent_factor) that was imported with takes_previews, in the external's format. Uses external, bottom_up, wait and
-// signal of `target`; `format` must be the external's, and everything else zero. Puts wait, copy and signal into the
-// external's stream and returns; sumi never waits for a preview. Like sumi_fetch_images, this is not a free call.
+// Writes the newest preview of an item to an external of the preview's size (width / 8 x height / 8) that was imported
+// with takes_previews, in the external's format. Uses external, bottom_up, wait and signal of `target`; `format` must
+// be the external's, and everything else zero. Puts wait, copy and signal into the external's stream and returns; sumi
+// never waits for a preview. Like sumi_fetch_images, this is not a free call.
 //
 // SUMI_BUSY means that the preview before it was not copied yet, because you have not signalled `wait`. The call did
 // nothing; call again in a later frame to show the preview that is the newest then. If you alternate between two or

@@ -22,6 +22,7 @@ TEST(network_opens_the_released_layout_and_says_what_it_is)
     CHECK_TEXT(info->variant, "turbo");
     CHECK_NUMBER(info->latent_channels, 16);
     CHECK_NUMBER(info->vae_factor, 8);
+    CHECK(info->packing == 1 && info->preview == sumi_preview_flux() && info->tile_latent == 128);
     CHECK_NUMBER(info->size_multiple, 16);
     CHECK_NUMBER(info->max_prompt_tokens, 512);
     CHECK_NUMBER(info->patch_size, 2);
@@ -362,6 +363,30 @@ TEST(every_failing_allocation_is_survived)
     CHECK(finished && n > 50);
 }
 
+TEST(tiles_are_halved_in_latents_of_the_autoencoder)
+{
+    // the tiles of a network with this side and packing, as they are tried
+    static const struct {
+        int32_t tile_latent, packing, tiles[6];
+    } s_cases[] = {{128, 1, {128, 64, 32, 16, 0}},
+                   {64, 2, {64, 32, 16, 8, 0}},
+                   {0, 1, {128, 64, 32, 16, 0}},
+                   {0, 2, {64, 32, 16, 8, 0}},
+                   {44, 1, {44, 16, 0}},
+                   {22, 2, {22, 8, 0}},
+                   {12, 1, {0}},
+                   {6, 2, {0}}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        const sumi_network_info info = {.tile_latent = s_cases[i].tile_latent, .packing = s_cases[i].packing};
+        int32_t tile = 0;
+        for (int k = 0; k == 0 || tile > 0; k++) {
+            tile = sumi_network_smaller_tile(&info, tile);
+            CHECK_NUMBER(tile, s_cases[i].tiles[k]);
+            CHECK_NUMBER(tile * info.packing % 4, 0);
+        }
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -375,6 +400,7 @@ int main(int argc, char** argv)
     RUN(network_opens_a_transformer_alone_and_refuses_what_it_lacks);
     RUN(network_refuses_what_is_not_a_model_it_runs);
     RUN(every_failing_allocation_is_survived);
+    RUN(tiles_are_halved_in_latents_of_the_autoencoder);
     end_networks();
     TEST_END();
 }

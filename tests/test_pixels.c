@@ -426,6 +426,7 @@ TEST(preview_factors_give_the_recorded_preview)
     free(rgb);
     sumi_tensor_set_close(&set);
     CHECK(sumi_preview_wan()->channel_count == 16 && sumi_preview_wan()->factors[7][1] == 0.1902f);
+    CHECK(sumi_preview_flux2()->channel_count == 32 && sumi_preview_flux2()->factors[8][0] == -0.3527f);
 }
 
 int main(int argc, char** argv)

@@ -378,9 +378,8 @@ int main(int argc, char** argv)
     g.desc.items = &item;
     g.desc.item_count = 1;
     g.desc.preview_every = 1;
-    const int32_t factor = sumi_model_get_info(model).latent_factor;
     make_screen(&g.host, g.desc.width, g.desc.height);
-    make_shown(&g.host, g.engine, g.desc.width / factor, g.desc.height / factor, true, &g.preview);
+    make_shown(&g.host, g.engine, g.desc.width / 8, g.desc.height / 8, true, &g.preview);
     make_shown(&g.host, g.engine, g.desc.width, g.desc.height, false, &g.picture);
     play(&g);
     const int status = compare(&g, argc == 4 ? argv[3] : NULL);

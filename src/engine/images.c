@@ -198,6 +198,11 @@ static sumi_result find_preview(const sumi_engine* engine, sumi_job handle, int3
     return item < 0 || item >= slot->u.plan_job.request.item_count ? SUMI_INVALID_ARGUMENT : SUMI_OK;
 }
 
+static sumi_size preview_size(const sumi_plan_job* job)
+{
+    return (sumi_size){job->request.width / SUMI_PREVIEW_FACTOR, job->request.height / SUMI_PREVIEW_FACTOR};
+}
+
 sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job handle, int32_t item, void* into, size_t capacity,
                              sumi_image* out_image)
 {
@@ -210,15 +215,16 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job handle, int32_t
     sumi_result result = find_preview(engine, handle, item, &slot);
     if (result == SUMI_OK) {
         const sumi_plan_job* job = &slot->u.plan_job;
-        const size_t bytes = (size_t)job->request.latent_height * (size_t)job->request.latent_width * 4;
+        const sumi_size size = preview_size(job);
+        const size_t bytes = (size_t)size.width * (size_t)size.height * 4;
         if (capacity < bytes) {
             result = SUMI_INVALID_ARGUMENT;
         } else {
             memcpy(into, job->products.previews[job->products.preview_front] + (size_t)item * bytes, bytes);
             *out_image = (sumi_image){.pixels = into,
-                                      .width = job->request.latent_width,
-                                      .height = job->request.latent_height,
-                                      .row_bytes = job->request.latent_width * 4,
+                                      .width = size.width,
+                                      .height = size.height,
+                                      .row_bytes = size.width * 4,
                                       .format = SUMI_FORMAT_RGBA8,
                                       .seed = job->request.items[item].seed,
                                       .step_count = slot->status.step};
@@ -260,7 +266,7 @@ static sumi_result show_preview(sumi_engine* engine, sumi_job handle, int32_t it
     sumi_result result = find_preview(engine, handle, item, &slot);
     if (result == SUMI_OK) {
         const sumi_plan_job* job = &slot->u.plan_job;
-        size = (sumi_size){job->request.latent_width, job->request.latent_height};
+        size = preview_size(job);
         if (size.width != external->import.width || size.height != external->import.height) {
             result = SUMI_INVALID_ARGUMENT;
         } else {

@@ -39,7 +39,7 @@ static void pack_products(sumi_packer* packer, sumi_plan_job* job)
     if (request->preview_every > 0) {
         for (int i = 0; i < 2; i++)
             job->products.previews[i] =
-                sumi_pack(packer, NULL, (uint64_t)request->item_count * sumi_plan_job_latent_size(job) * 4);
+                sumi_pack(packer, NULL, (uint64_t)request->item_count * sumi_plan_job_preview_size(job) * 4);
     }
     for (int32_t i = 0; i < request->item_count && request->goal == SUMI_GOAL_IMAGES; i++) {
         if (request->items[i].target.host_memory != NULL)
@@ -216,7 +216,7 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* sl
     sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(progress->batch_begin + progress->batch_count <= job->request.item_count);
     SUMI_ASSERT(job->request.preview_every > 0 && (products->preview_front == 0 || products->preview_front == 1));
-    const size_t size = sumi_plan_job_latent_size(job);
+    const size_t size = sumi_plan_job_preview_size(job);
     const uint64_t bytes = (uint64_t)progress->batch_count * 3 * size * sizeof(float);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
     const float* rgb = engine->workspace.values.data;

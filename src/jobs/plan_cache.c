@@ -99,11 +99,9 @@ typedef struct writing {
     sumi_plan_request request; // after sumi_plan_complete
 } writing;
 
-#define SMALLEST_TILE 16 // latents; most of a smaller tile would be overlap
-
 static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
-    SUMI_ASSERT(tile == 0 || tile >= SMALLEST_TILE);
+    SUMI_ASSERT(tile >= 0);
     const sumi_runner_functions* runner = w->runner->functions;
     sumi_pipeline_request pipeline = w->request.pipeline;
     pipeline.tile_latent = tile;
@@ -203,8 +201,8 @@ static sumi_result write_plan_and_measure(const writing* w, int32_t tile, sumi_p
 }
 
 // Writes a plan for the whole picture if it fits the memory limit, even if weights must be streamed, because the bits
-// are then the same. Otherwise writes a plan with the largest tiles that fit: the model's own tile, then halves of it,
-// down to the smallest. A prompt has no VAE, so only the first plan is tried.
+// are then the same. Otherwise writes a plan with the largest tiles that fit. A prompt has no VAE, so only the first
+// plan is tried.
 static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const sumi_network_info* info = &w->request.model->info;
@@ -217,10 +215,10 @@ static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, 
             (reference->height > reference->width ? reference->height : reference->width) / info->vae_factor;
         largest_side = reference_side > largest_side ? reference_side : largest_side;
     }
-    const int32_t model_tile = info->tile_latent > 0 ? info->tile_latent : 128;
-    const int32_t largest_tile = w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : model_tile;
     SUMI_TRY(write_plan_and_measure(w, 0, entry, error));
-    for (int32_t tile = largest_tile; tile >= SMALLEST_TILE && !entry->need.fits; tile = tile / 2 / 8 * 8) {
+    const bool may_tile = w->request.pipeline.goal != SUMI_GOAL_PROMPTS;
+    for (int32_t tile = may_tile ? sumi_network_smaller_tile(info, 0) : 0; tile > 0 && !entry->need.fits;
+         tile = sumi_network_smaller_tile(info, tile)) {
         if (tile >= largest_side) continue; // such a tile would cover the largest picture
         sumi_plan_end(&entry->plan);
         SUMI_TRY(write_plan_and_measure(w, tile, entry, error));

@@ -205,6 +205,11 @@ static inline size_t sumi_plan_job_latent_size(const sumi_plan_job* job)
 {
     return (size_t)job->request.latent_height * (size_t)job->request.latent_width;
 }
+// Pixels of a preview.
+static inline size_t sumi_plan_job_preview_size(const sumi_plan_job* job)
+{
+    return (size_t)(job->request.width / SUMI_PREVIEW_FACTOR) * (size_t)(job->request.height / SUMI_PREVIEW_FACTOR);
+}
 // Values of one item.
 static inline size_t sumi_plan_job_latent_values(const sumi_plan_job* job)
 {

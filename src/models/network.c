@@ -304,6 +304,23 @@ static void scale_presets(sumi_network* network)
     info->size_count = variant->size_count;
 }
 
+// What follows from the size of the denoiser's latents, which the autoencoder gives: pixels per latent along a side, and
+// the packing.
+static void set_latents(sumi_network* network, int32_t factor, int32_t packing)
+{
+    sumi_network_info* info = &network->info;
+    SUMI_ASSERT(factor >= 1 && packing >= 1 && 4 % packing == 0);
+    info->vae_factor = factor;
+    info->packing = packing;
+    info->size_multiple = info->patch_size * factor;
+    const int32_t tile_multiple = 4 / packing;
+    info->tile_latent = info->sample_size / factor / tile_multiple * tile_multiple;
+    const sumi_preview_factors* preview = network->recipe->preview();
+    const bool is_known =
+        preview->channel_count * packing * packing == info->latent_channels && factor == packing * SUMI_PREVIEW_FACTOR;
+    info->preview = is_known ? preview : NULL;
+}
+
 static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
@@ -324,7 +341,6 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
                             .sigmas = sigmas,
                             .sample_size = variant->sample_size,
                             .latent_channels = properties.channels,
-                            .vae_factor = 8, // until the autoencoder gives its own factor
                             .max_side = recipe->max_side,
                             .text_encoder_count = recipe->encoder_count,
                             .patch_size = properties.patch,
@@ -342,8 +358,6 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
         if (prompt->max_tokens > info->max_prompt_tokens) info->max_prompt_tokens = prompt->max_tokens;
         info->min_prompt_tokens[e] = prompt->dropped_feature_rows + 1;
     }
-    const sumi_preview_factors* preview = recipe->preview();
-    info->preview = preview->channel_count == properties.channels ? preview : NULL;
     if (properties.takes_references) {
         SUMI_ASSERT(recipe->references.min_count <= recipe->references.max_count
                     && recipe->references.max_count <= SUMI_MAX_REFERENCES);
@@ -352,11 +366,22 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
         info->size_follows_last_reference = recipe->references.size_follows_last;
     }
     info->prompts_read_references = recipe->encoders[0].prompt.picture != NULL;
-    info->size_multiple = properties.patch * info->vae_factor;
-    info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
+    // until the autoencoder gives its own
+    set_latents(network, recipe->latent_factor > 0 ? recipe->latent_factor : 8,
+                recipe->latent_packing > 0 ? recipe->latent_packing : 1);
     scale_presets(network);
     write_variant_note(network);
     return SUMI_OK;
+}
+
+#define SMALLEST_TILE 16 // latents of the autoencoder; most of a smaller tile would be overlap
+
+int32_t sumi_network_smaller_tile(const sumi_network_info* info, int32_t tile)
+{
+    // in latents of the autoencoder
+    const int32_t largest = info->tile_latent > 0 ? info->tile_latent * info->packing : 128,
+                  next = tile == 0 ? largest : tile * info->packing / 2 / 8 * 8;
+    return next >= SMALLEST_TILE ? next / info->packing : 0;
 }
 
 static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
@@ -377,13 +402,10 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
                          "%s: the VAE's latents have %d channels, the transformer's %d; they do not belong together",
                          component->path, (int)properties.channels, (int)info->latent_channels);
     }
-    info->vae_factor = properties.factor;
-    info->size_multiple = recipe->denoiser->properties(network->denoiser).patch * properties.factor;
     // otherwise the config gives nothing useful
-    if (properties.sample_size >= 4 * info->size_multiple && properties.sample_size <= info->max_side) {
+    if (properties.sample_size >= 4 * info->patch_size * properties.factor && properties.sample_size <= info->max_side)
         info->sample_size = properties.sample_size;
-        info->tile_latent = properties.sample_size / properties.factor / 4 * 4;
-    }
+    set_latents(network, properties.factor, properties.packing);
     scale_presets(network);
     info->has_vae_decoder = properties.has_decoder;
     info->has_vae_encoder = properties.has_encoder;

@@ -42,6 +42,7 @@ typedef struct sumi_network_info {
     const char* variant;                               // "turbo" or "base"
     int32_t latent_channels;                           // 16
     int32_t vae_factor;                                // pixels per latent: 8
+    int32_t packing;                                   // of the latents (vae_tiles.h): 1
     int32_t size_multiple;                             // width and height must be multiples of this: 16
     int32_t max_side;                                  // largest width or height
     int32_t max_prompt_tokens;                         // tokens beyond this number are cut off
@@ -76,13 +77,20 @@ typedef struct sumi_network_info {
     int32_t size_count;
     int32_t sample_size; // side of the pictures that the checkpoint was made for, in pixels: 1024
     // Side of a tile in tiled decoding, in latents: sample_size / vae_factor, as diffusers has it for the Flux
-    // autoencoder. Its tiles for Qwen-Image are smaller, 32 latents.
+    // autoencoder. Its tiles for Qwen-Image are smaller, 32 latents. tile_latent * packing is a multiple of 4.
     int32_t tile_latent;
     uint64_t weight_bytes; // of all weights in use, in the types of the files
     // The same for the denoiser only, and its number of values.
     uint64_t denoiser_bytes, denoiser_values;
-    const sumi_preview_factors* preview; // NULL: no factors are known for these latents
+    // NULL: no factors are known for these latents, or previews would not have the size that sumi.h promises
+    const sumi_preview_factors* preview;
 } sumi_network_info;
+
+#define SUMI_PREVIEW_FACTOR 8 // pixels of an image along a side for each of its preview
+
+// The sides of VAE tiles to try, in latents, the largest first: the model's own, then halves of it, down to the
+// smallest that is useful. tile: the side before it, 0 for the first one. Returns 0 after the last.
+int32_t sumi_network_smaller_tile(const sumi_network_info* info, int32_t tile);
 
 // Opening in steps, so that it fits into frames of the host program: begin, then step until *out_done. A step stops
 // soon after budget_us; one piece of work takes less than a few milliseconds. After a failure, or to cancel, close the

@@ -79,9 +79,9 @@ static sumi_result check_request_size(const sumi_network_info* info, const sumi_
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "the model was opened without a VAE %s; open it with vae_path",
                          encodes && !info->has_vae_encoder ? "encoder" : "decoder");
     }
-    if (r->tile_latent < 0 || r->tile_latent % 4 != 0) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of 4",
-                         (int)r->tile_latent);
+    if (r->tile_latent < 0 || r->tile_latent * info->packing % 4 != 0) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of %d",
+                         (int)r->tile_latent, 4 / (int)info->packing);
     }
     return SUMI_OK;
 }
@@ -583,7 +583,9 @@ static sumi_value write_step(writer* w, const sumi_plan_solve_args* states, bool
         sumi_plan_preview(w->plan, &(sumi_plan_preview_args){.x = w->out->x,
                                                              .v = v,
                                                              .sigma = solver_column(w, SIGMA_COLUMN, true),
-                                                             .channels = channels,
+                                                             .channels = w->info->preview->channel_count,
+                                                             .packing = w->info->packing,
+                                                             .width = w->out->latent_width * w->info->packing,
                                                              .factors = &w->info->preview->factors[0][0],
                                                              .bias = w->info->preview->bias,
                                                              .rgb = w->out->preview});
@@ -622,7 +624,7 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
     }
     if (r->previews) {
         w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
-                                          w->out->latent_height * w->out->latent_width);
+                                          r->height / SUMI_PREVIEW_FACTOR * (r->width / SUMI_PREVIEW_FACTOR));
     }
     if (has_alternatives(r)) make_kept(w);
     bool has_layout[2] = {false, false};

@@ -67,7 +67,7 @@ typedef struct sumi_pipeline_request {
     int32_t shared_tokens[SUMI_MAX_TEXT_ENCODERS];
     int32_t width, height;            // pixels, multiples of info.size_multiple
     int32_t evaluation_count;         // rows of the solver table, at least 1
-    int32_t tile_latent;              // side of a VAE tile in latents, a multiple of 4; 0: no tiles
+    int32_t tile_latent;              // side of a VAE tile in latents; * info.packing a multiple of 4; 0: no tiles
     sumi_guidance_rule guidance_rule; // MODEL: the network's own
     // for NORM_LIMIT: the norm of the guided prediction is at most this times the positive one's; 0: off
     float norm_limit;
@@ -122,7 +122,7 @@ typedef struct sumi_pipeline {
     sumi_value kept_x[2], kept_base[2], kept_history[2];
     sumi_value clean;    // out  float, same shape: the encoded start image. in with starts_from_latents
     sumi_value velocity; // (not bound; for tests) d x / d sigma after guidance
-    sumi_value preview;  // out  float [items * 3, h * w] in [-1, 1], new after every evaluation
+    sumi_value preview;  // out  float [items * 3, pixels of a preview] in [-1, 1], new after every evaluation
     sumi_value picture;  // out  activations [items * H * W, 3]: decoder output, nominal range [-1, 1]
     sumi_value bytes;    // out  bytes [items * H * W, 3]
     // out  int [1, 1]: number of values of the picture that are not finite; the plan sets it to zero first

@@ -104,6 +104,9 @@ typedef struct sumi_recipe {
     const void* denoiser_settings;
     const sumi_autoencoder_module* autoencoder;
     const void* autoencoder_settings;
+    // Pixels per latent along a side, and the packing of the latents (vae_tiles.h), for a model that is opened without
+    // an autoencoder. 0: 8 and 1.
+    int32_t latent_factor, latent_packing;
     // The time input of the network for a noise level.
     float (*time)(float sigma);
     int32_t max_side; // the most pixels along one side
@@ -135,9 +138,10 @@ extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, su
 
 // ---- Previews (preview_factors.c)
 
-// Linear factors from latents to colours, for previews without decoding. Other projects fitted them to pictures and
-// their latents; they are in common use.
+// Linear factors from latents of the autoencoder to colours, for previews without decoding. Other projects fitted them to
+// pictures and their latents; they are in common use.
 
-const sumi_preview_factors* sumi_preview_flux(void); // for the latents of the Flux autoencoder
-const sumi_preview_factors* sumi_preview_wan(void);  // for the latents of the Wan 2.1 autoencoder (Qwen-Image)
+const sumi_preview_factors* sumi_preview_flux(void);  // for the latents of the Flux.1 autoencoder
+const sumi_preview_factors* sumi_preview_flux2(void); // for the latents of the Flux.2 autoencoder, normalised, unpacked
+const sumi_preview_factors* sumi_preview_wan(void);   // for the latents of the Wan 2.1 autoencoder (Qwen-Image)
 #endif

@@ -32,7 +32,7 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
 // A window of a picture, which it shares the pixels with.
 sumi_pixels sumi_pixels_window(const sumi_pixels* pixels, int32_t left, int32_t top, int32_t width, int32_t height);
 
-// Linear preview of a latent: rgb = sum over c of factors[c] * latent[c] + bias, in [-1, 1].
+// Linear preview of the autoencoder's latents: rgb = sum over c of factors[c] * latent[c] + bias, in [-1, 1].
 typedef struct sumi_preview_factors {
     int32_t channel_count;
     const float (*factors)[3];

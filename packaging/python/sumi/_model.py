@@ -386,7 +386,7 @@ class Model(_Object):
             ]
 
         found_job = ImageJob(engine, job, fetch, (memories, held, loras, self))
-        found_job._preview_size = latent_size
+        found_job._preview_size = found.width // 8, found.height // 8
         found_job._latent_shape = (info.latent_channels, latent_size[1], latent_size[0])
         return found_job
 

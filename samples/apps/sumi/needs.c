@@ -7,8 +7,6 @@ const sumi_weight_format needs_formats[NEEDS_FORMATS] = {SUMI_WEIGHTS_BF16, SUMI
                                                          SUMI_WEIGHTS_INT4, SUMI_WEIGHTS_AS_STORED};
 const int32_t needs_card_gigabytes[NEEDS_CARDS] = {6, 8, 12, 16, 24};
 
-#define SMALLEST_TILE 16 // latents; as in jobs/plan_cache.c
-
 // ---- A card that is not there ---------------------------------------------------------------------------------------
 
 // The card of which the backend is asked: a GeForce 40 of the middle. Other cards differ in scratch memory only.
@@ -185,13 +183,12 @@ sumi_result needs_under_limits(sumi_heap* heap, const sumi_network* network, con
                                needs_of_limit* out, sumi_error* error)
 {
     const sumi_network_info* info = sumi_network_get_info(network);
-    const int32_t side = (job->width > job->height ? job->width : job->height) / info->vae_factor,
-                  largest = info->tile_latent > 0 ? info->tile_latent : 128;
+    const int32_t side = (job->width > job->height ? job->width : job->height) / info->vae_factor;
     bool all_fit = false;
     sumi_result result = SUMI_OK;
     for (int32_t i = 0; i < limit_count; i++) out[i] = (needs_of_limit){.fits = false};
-    for (int32_t tile = 0; result == SUMI_OK && !all_fit && (tile == 0 || tile >= SMALLEST_TILE);
-         tile = tile == 0 ? largest : tile / 2 / 8 * 8) {
+    for (int32_t tile = 0, tried = 0; result == SUMI_OK && !all_fit && (tried == 0 || tile > 0);
+         tried++, tile = sumi_network_smaller_tile(info, tile)) {
         if (tile >= side) continue; // it would cover the picture
         job_plan plan = {.scratch_bytes = 0};
         result = write_plan(heap, network, job, weights, tile, &plan, error);

@@ -87,8 +87,7 @@ void products_write_previews(void* context, sumi_job job, const sumi_job_status*
     generate_run* run = context;
     if (status->preview_version == run->preview_version) return;
     run->preview_version = status->preview_version;
-    int32_t factor = sumi_model_get_info(run->session.model).latent_factor;
-    size_t bytes = (size_t)(run->desc.width / factor) * (size_t)(run->desc.height / factor) * 4;
+    const size_t bytes = (size_t)(run->desc.width / 8) * (size_t)(run->desc.height / 8) * 4;
     if (!run->preview_pixels) run->preview_pixels = malloc(bytes);
     for (int32_t i = 0; run->preview_pixels && i < run->desc.item_count; i++) {
         sumi_image preview;

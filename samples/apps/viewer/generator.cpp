@@ -379,10 +379,8 @@ void Generator::look_at_job(double now)
     if (status.state >= SUMI_JOB_DONE || status.state == SUMI_JOB_NONE) return end_job(status, now);
     if (status.preview_version == preview_version_) return;
     auto preview = std::make_shared<Pixels>();
-    const int factor = model_info_.latent_factor;
     preview->channel_count = 4;
-    preview->bytes.resize((size_t)(running_->settings.width / factor) * (size_t)(running_->settings.height / factor)
-                          * 4);
+    preview->bytes.resize((size_t)(running_->settings.width / 8) * (size_t)(running_->settings.height / 8) * 4);
     sumi_image image = {};
     if (sumi_job_preview(engine_, job_, 0, preview->bytes.data(), preview->bytes.size(), &image) != SUMI_OK) return;
     preview_version_ = status.preview_version;

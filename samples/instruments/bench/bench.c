@@ -573,7 +573,9 @@ static bool sustain_encode(bench* b, int32_t side, double seconds, double* out_f
                            int32_t* out_count)
 {
     static double s_work_time[MAX_JOBS];
-    const size_t most = (size_t)sumi_model_get_info(b->model).latent_channels * (size_t)(side / 8) * (size_t)(side / 8);
+    const sumi_model_info info = sumi_model_get_info(b->model);
+    const size_t latent_side = (size_t)(side / info.latent_factor),
+                 most = (size_t)info.latent_channels * latent_side * latent_side;
     int32_t count = 0;
     const sumi_pixels picture = {
         .data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
@@ -895,8 +897,12 @@ static bool save(bench* b, const char* path)
             e == 0 ? "features" : "features.1", features->features, 2, {features->token_count, features->width}};
     }
     if (b->has_picture) {
-        tensors[count++] = (synthetic_tensor){
-            "latents", b->latents, 3, {sumi_model_get_info(b->model).latent_channels, b->height / 8, b->width / 8}};
+        const sumi_model_info info = sumi_model_get_info(b->model);
+        tensors[count++] =
+            (synthetic_tensor){"latents",
+                               b->latents,
+                               3,
+                               {info.latent_channels, b->height / info.latent_factor, b->width / info.latent_factor}};
         tensors[count++] = (synthetic_tensor){"picture", b->picture, 3, {b->height, b->width, 3}};
     }
     if (!synthetic_save(path, tensors, count)) return false;
@@ -1095,7 +1101,7 @@ static bool run(bench* b)
         size_t more = (size_t)b->sizes[i] * (size_t)b->sizes[i];
         if (more > pixels) pixels = more;
     }
-    b->latent_count = 16 * (pixels / 64);
+    b->latent_count = 32 * (pixels / 64); // as many as any model has: 128 channels at a sixteenth of the size
     b->latents = malloc(b->latent_count * sizeof(float));
     b->picture = malloc(pixels * 3 * sizeof(float));
     b->reference = malloc((size_t)REFERENCE_SIDE * REFERENCE_SIDE * 3);

@@ -834,14 +834,14 @@ namespace Sumi
         private readonly Model model;
         private readonly List<LoraUse> loras; // closing a model or an adapter cancels: they stay until the job has ended
 
-        internal ImageJob(Model model, Native.sumi_job id, int width, int height, int latentFactor, List<LoraUse> loras) : base(model.Owner, id)
+        internal ImageJob(Model model, Native.sumi_job id, int width, int height, List<LoraUse> loras) : base(model.Owner, id)
         {
             this.model = model;
             this.loras = loras;
             Width = width;
             Height = height;
-            PreviewWidth = width / latentFactor;
-            PreviewHeight = height / latentFactor;
+            PreviewWidth = width / 8;
+            PreviewHeight = height / 8;
         }
 
         public override Picture Fetch()
@@ -1013,7 +1013,7 @@ namespace Sumi
                     Owner.Check(Native.sumi_image_size(ref desc, out size));
                     Native.sumi_job job;
                     Owner.Check(Native.sumi_submit_images(Owner, ref desc, out job));
-                    return new ImageJob(this, job, size.width, size.height, Native.sumi_model_get_info(Pointer).latent_factor, new List<LoraUse>(request.Loras));
+                    return new ImageJob(this, job, size.width, size.height, new List<LoraUse>(request.Loras));
                 }
         }
 

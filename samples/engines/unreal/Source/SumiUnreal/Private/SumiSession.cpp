@@ -190,9 +190,8 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Me
     sumi_size Size; // of 0 x 0 too
     const sumi_result Result = sumi_image_size(&Desc, &Size);
     if (Result != SUMI_OK) return Result;
-    const int32_t Factor = sumi_model_get_info(Model).latent_factor;
-    Preview.Width = Size.width / Factor;
-    Preview.Height = Size.height / Factor;
+    Preview.Width = Size.width / 8;
+    Preview.Height = Size.height / 8;
     Preview.Rgba.resize(static_cast<size_t>(Preview.Width) * static_cast<size_t>(Preview.Height) * 4);
     SeenPreview = 0;
     return sumi_submit_images(Engine, &Desc, &Job);
