@@ -175,6 +175,7 @@ TEST(signatures_tell_networks_and_refuse_by_name)
          "",
          "mmproj"},
         {{"vae.decoder.conv_in.weight"}, 4, 16, SUMI_COMPONENT_VAE, "flux-vae", "vae.", NULL},
+        {{"decoder.conv_in.weight", "decoder.post_quant_conv.weight"}, 4, 32, SUMI_COMPONENT_VAE, "flux-vae", "", NULL},
         {{"first_stage_model.decoder.conv_in.weight"},
          4,
          4,
