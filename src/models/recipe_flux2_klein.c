@@ -117,6 +117,8 @@ const sumi_recipe sumi_recipe_flux2_klein = {
     .denoiser = &sumi_flux_dit_module,
     .denoiser_settings = &s_transformer,
     .autoencoder = &sumi_flux_vae_module,
+    .latent_factor = 16,
+    .latent_packing = 2,
     .time = klein_time,
     .max_side = 4096,
     .references = {.max_count = 10,
@@ -130,7 +132,7 @@ const sumi_recipe sumi_recipe_flux2_klein = {
     .guidance_off = 1.0f,
     .may_ignore_guidance = true,
     .guidance_rule = SUMI_GUIDANCE_PLAIN,
-    .preview = sumi_preview_flux,
+    .preview = sumi_preview_flux2,
     .licence = klein_licence,
     .describe = describe_klein,
 };
