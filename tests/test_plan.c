@@ -633,7 +633,7 @@ TEST(plan_refuses_packings_and_patches_that_do_not_fit)
         const sumi_patch_layout layout = {4, 6, 8, wrong == 11 ? 0 : wrong == 12 ? 2 : 1, 1, s_items, s_begins, true};
         sumi_plan_patchify(&plan, latents, &layout, rows);
         sumi_plan_posterior(
-            &plan, &(sumi_plan_posterior_args){.moments = sumi_plan_value(&plan, "plain", SUMI_ELEMENT_FLOAT, 24, 16),
+            &plan, &(sumi_plan_posterior_args){.moments = sumi_plan_bound(&plan, "plain", SUMI_ELEMENT_FLOAT, 24, 16),
                                                .channels = 8,
                                                .width = 99,
                                                .statistics = same,

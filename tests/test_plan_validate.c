@@ -585,7 +585,7 @@ TEST(validate_catches_every_break)
 static void write_latents(sumi_plan* plan)
 {
     static const int32_t s_items[] = {0}, s_begins[] = {0};
-    static const float s_factors[4] = {1.0f};
+    static const float s_factors[9] = {1.0f};
     const sumi_patch_layout layout = {4, 6, 8, 2, 1, s_items, s_begins, true};
     sumi_plan_begin(plan, &s_heap, 4);
     sumi_plan_section(plan, SUMI_SECTION_PREPARE, 1, 0);
@@ -607,7 +607,7 @@ static void write_latents(sumi_plan* plan)
                                                       .packing = 2,
                                                       .width = 12,
                                                       .factors = &s_factors[0],
-                                                      .bias = &s_factors[1],
+                                                      .bias = &s_factors[6],
                                                       .rgb = rgb});
     sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents,
                                                        .channels = 2,
