@@ -283,6 +283,102 @@ TEST(prompts_are_templated_and_cut_at_512_tokens)
     sumi_network_close(network);
 }
 
+// An autoencoder whose latents are packed, of as many channels as the denoiser of z-image has. Its networks make zeros.
+static sumi_value make_zeros(sumi_plan* plan, int32_t rows, int32_t cols)
+{
+    const sumi_value zeros = sumi_plan_value(plan, "zeros", SUMI_ELEMENT_ACTIVATION, rows, cols);
+    sumi_plan_fill_rows(plan, zeros, NULL, &(sumi_span){0, rows}, 1);
+    return zeros;
+}
+static sumi_value decode_zeros(const void* model, sumi_plan* plan, sumi_value x, int32_t height, int32_t width)
+{
+    (void)model, (void)x;
+    return make_zeros(plan, 64 * height * width, 3);
+}
+static sumi_value encode_zeros(const void* model, sumi_plan* plan, sumi_value x, int32_t height, int32_t width)
+{
+    (void)model, (void)x;
+    return make_zeros(plan, height / 8 * (width / 8), 8);
+}
+static sumi_vae_tiling tiling_of_packs(const void* model)
+{
+    static const float s_scale = 2.0f, s_shift = 0.5f;
+    return (sumi_vae_tiling){.rule = {3, 4},
+                             .channels = 4,
+                             .factor = 8,
+                             .packing = 2,
+                             .statistics = {&s_scale, &s_shift, 1},
+                             .model = model,
+                             .decode = decode_zeros,
+                             .encode = encode_zeros};
+}
+
+static const sumi_op* op_of(const sumi_plan* plan, sumi_op_kind kind)
+{
+    for (size_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].kind == kind) return &plan->ops[i];
+    return NULL;
+}
+
+// The latents of a job are half as large on either side, its preview and the tiles of the autoencoder are not.
+TEST(packed_latents_go_through_a_job)
+{
+    static const float s_factors[4][3] = {{1.0f}};
+    static const sumi_preview_factors s_preview = {4, s_factors, {0.0f}};
+    static const sumi_autoencoder_module s_module = {.tiling = tiling_of_packs};
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    sumi_recipe recipe = *network->recipe;
+    const sumi_recipe* own_recipe = network->recipe;
+    recipe.autoencoder = &s_module;
+    network->recipe = &recipe;
+    network->info.packing = 2;
+    network->info.vae_factor = 16;
+    network->info.size_multiple = 32;
+    network->info.preview = &s_preview;
+    sumi_pipeline_prompt prompt = {.token_count = {9}};
+    sumi_pipeline_item items[2] = {{0, -1}, {0, -1}};
+    for (int32_t tile = 0; tile <= 3; tile++) {
+        const sumi_pipeline_request r = {.prompts = &prompt,
+                                         .prompt_count = 1,
+                                         .items = items,
+                                         .item_count = 2,
+                                         .width = 64,
+                                         .height = 96,
+                                         .evaluation_count = 2,
+                                         .tile_latent = tile,
+                                         .starts_from_image = true,
+                                         .samples_posterior = true,
+                                         .previews = true};
+        sumi_plan plan;
+        sumi_pipeline pipeline;
+        sumi_error error = {0};
+        sumi_plan_begin(&plan, &s_heap, 4);
+        const sumi_result result = sumi_pipeline_write(network, &r, &plan, &pipeline, &error);
+        if (tile % 2 != 0) {
+            CHECK(result == SUMI_INVALID_ARGUMENT && strstr(error.text, "not a multiple of 2") != NULL);
+        } else if (result == SUMI_OK) {
+            CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
+            CHECK(pipeline.latent_height == 6 && pipeline.latent_width == 4);
+            CHECK(sumi_plan_info(&plan, pipeline.x)->rows == 32 && sumi_plan_info(&plan, pipeline.x)->cols == 24);
+            CHECK(sumi_plan_info(&plan, pipeline.eps)->cols == 24);
+            CHECK(sumi_plan_info(&plan, pipeline.preview)->rows == 6);
+            CHECK(sumi_plan_info(&plan, pipeline.preview)->cols == 96);
+            const sumi_op *preview = op_of(&plan, SUMI_OP_PREVIEW), *posterior = op_of(&plan, SUMI_OP_POSTERIOR),
+                          *in = op_of(&plan, SUMI_OP_LATENT_IN);
+            CHECK(preview->u.preview.packing == 2 && preview->u.preview.width == 8);
+            CHECK(posterior->u.posterior.packing == 2 && posterior->u.posterior.width == 8);
+            CHECK(in->u.latent_in.packing == 2 && in->u.latent_in.height == 12 && in->u.latent_in.width == 8);
+            CHECK_NUMBER(in->u.latent_in.tile_height, tile == 0 ? 12 : 4);
+        }
+        CHECK(tile % 2 != 0 || result == SUMI_OK);
+        if (tile % 2 == 0) CHECK_TEXT(error.text, "");
+        sumi_plan_end(&plan);
+    }
+    network->recipe = own_recipe;
+    sumi_network_close(network);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -294,6 +390,7 @@ int main(int argc, char** argv)
     RUN(tiles_bound_the_memory_of_decoding);
     RUN(requests_that_make_no_sense_are_refused);
     RUN(prompts_are_templated_and_cut_at_512_tokens);
+    RUN(packed_latents_go_through_a_job);
     end_networks();
     TEST_END();
 }

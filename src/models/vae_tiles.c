@@ -63,7 +63,7 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const ti
     if (w->columns > MAX_TILES_ACROSS || w->rows > MAX_TILES_ACROSS) {
         sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT,
                   "the image would need %d by %d VAE tiles; use tiles of at least %d latents", (int)w->columns,
-                  (int)w->rows, 8);
+                  (int)w->rows, 8 / (int)tiling->packing);
         return;
     }
     for (int32_t r = 0; r < w->rows; r++) {
