@@ -329,6 +329,32 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     sumi_plan_end(&small.plan);
 }
 
+// The scales of a value in 8 bits lie behind its last row, which a view of fewer rows does not know.
+TEST(a_value_that_is_read_by_a_view_stays_in_16_bits)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    const sumi_weight weights[2] = {make_weight("all", 512, 256, NULL, SUMI_DTYPE_BF16),
+                                    make_weight("some", 512, 256, NULL, SUMI_DTYPE_BF16)};
+    for (int32_t views = 0; views < 2; views++) {
+        sumi_plan plan;
+        begin_plan_for_90(&plan, &heap);
+        plan.weight_options.weights = SUMI_WEIGHTS_FP8;
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256);
+        sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .eps = 1e-5f});
+        sumi_value some = sumi_plan_view(&plan, "some", n, (sumi_span){0, 20}, (sumi_span){0, 256});
+        (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "all", .x = n, .weight = &weights[0]});
+        (void)sumi_plan_linear(&plan,
+                               &(sumi_plan_linear_args){.label = "some", .x = views ? some : n, .weight = &weights[1]});
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK((plan.ops[1].marks & plan.ops[2].marks & SUMI_DEVICE_OP_8BIT) != 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, views ? 0 : SUMI_DEVICE_VALUE_QUANTISED);
+        sumi_plan_end(&plan);
+    }
+}
+
 // The factors of a Kronecker product are not in 8 bits: `down` is a bfloat16 matrix, `up` a vector of floats. What they
 // give is added to interleaved columns. The adapter reads the norm's value through a view, so the value is in bfloat16.
 TEST(a_kronecker_product_keeps_its_forms)
@@ -551,6 +577,7 @@ int main(int argc, char** argv)
     RUN(text_encoders_have_a_format_of_their_own);
     RUN(a_norm_balances_what_it_writes_for_balanced_products_alone);
     RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
+    RUN(a_value_that_is_read_by_a_view_stays_in_16_bits);
     RUN(a_kronecker_product_keeps_its_forms);
     RUN(attention_in_8_bits_has_its_conditions);
     RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);

@@ -143,9 +143,11 @@ static void mark_quantised_values(sumi_plan* plan)
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
             const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_DEVICE_OP_8BIT) != 0
                                  && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows
+                                 && sumi_plan_info(plan, op->in[0])->base.id == 0
                                  && writer_operands(plan, op->in[0]) == operands;
             const sumi_weight* balance = is_product ? balance_of_op(plan, op) : NULL;
-            // also if it is read through a view, as rows of another length
+            // Also if it is read through a view: rows of another length, or fewer rows, whose scales would be looked
+            // for behind the view's last row.
             const bool is_unquantised = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
             if (op->in[k].id > 0)
                 plan->values[sumi_device_base_id(plan, op->in[k]) - 1].marks |= is_unquantised ? OTHER

@@ -339,16 +339,18 @@ static void build_8bit_block(scene* s, const op_case* c)
                c->bound);
         return;
     }
-    if (what == 2) { // two readers of one norm
+    if (what == 2 || what == 4) { // two readers of one norm; 4: the second reads its first rows, by a view
+        const sumi_span rows = {0, c->m - 10}, cols = {0, c->k};
         expect(s,
                sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "first",
                                                             .x = n,
                                                             .weight = matrix_weight(s, c->n, c->k, c->dtype)}),
                c->bound);
         expect(s,
-               sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "second",
-                                                            .x = n,
-                                                            .weight = matrix_weight(s, 2 * c->n, c->k, c->dtype)}),
+               sumi_plan_linear(
+                   p, &(sumi_plan_linear_args){.label = "second",
+                                               .x = what == 4 ? sumi_plan_view(p, "first rows", n, rows, cols) : n,
+                                               .weight = matrix_weight(s, 2 * c->n, c->k, c->dtype)}),
                c->bound);
         return;
     }
@@ -473,6 +475,7 @@ static const op_case s_fp8[] = {
     {"fp8, norm and feed-forward with adapters", build_8bit_block, 130, 96, 128, 1, 1, .bound = 2 * FP8},
     {"fp8, norm and feed-forward with LoKr", build_8bit_block, 130, 96, 128, 1, -8, .bound = 2 * FP8},
     {"fp8, two readers", build_8bit_block, 77, 112, 144, 2, .bound = FP8},
+    {"fp8, two readers, one of some rows", build_8bit_block, 77, 256, 144, 4, .bound = FP8},
     {"fp8, a precise reader", build_8bit_block, 77, 112, 144, 3, .bound = FP8},
     {"fp8, shapes that are no multiple of 16", build_8bit_block, 50, 36, 52, 1, .bound = 2 * FP8},
     {"fp8, of e4m3 files", build_8bit_block, 130, 96, 128, 0, .dtype = SUMI_DTYPE_F8_E4M3, .bound = FP8},
@@ -489,6 +492,7 @@ static const op_case s_fp8[] = {
 CASE_TABLE(fp8);
 static const op_case s_int8[] = {
     {"int8, norm and qkv 130x96x256", build_8bit_block, 130, 96, 256, IN_INT8, .bound = INT8},
+    {"int8, two readers, one of some rows", build_8bit_block, 77, 256, 272, IN_INT8 | 4, .bound = INT8},
     {"int8, a block filled up, 130x96x272", build_8bit_block, 130, 96, 272, IN_INT8, .bound = INT8},
     {"int8, rows that would not be shorter, 130x96x128", build_8bit_block, 130, 96, 128, IN_INT8, .bound = INT8},
     {"int8, norm and feed-forward 130x272x256", build_8bit_block, 130, 272, 256, IN_INT8 | 1, .bound = 2 * INT8},
