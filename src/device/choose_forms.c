@@ -147,7 +147,7 @@ static void mark_quantised_values(sumi_plan* plan)
                                  && writer_operands(plan, op->in[0]) == operands;
             const sumi_weight* balance = is_product ? balance_of_op(plan, op) : NULL;
             // Also if it is read through a view: rows of another length, or fewer rows, whose scales would be looked
-            // for behind the view's last row.
+            // for after the view's last row.
             const bool is_unquantised = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
             if (op->in[k].id > 0)
                 plan->values[sumi_device_base_id(plan, op->in[k]) - 1].marks |= is_unquantised ? OTHER

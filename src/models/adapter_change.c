@@ -536,7 +536,7 @@ static double sum_of_squares(const float* row, int32_t cols)
 }
 
 // The rows of the place with other factors: the stacked tensors that have the rows, where they lie. row_scales: the
-// factors, which are multiplied by those of the weight. False: the rows cannot be told apart.
+// factors, which are multiplied by the weight's. False: the rows cannot be told apart.
 static bool view_rows(const sumi_adapter_place* place, float* row_scales, sumi_weight* out,
                       sumi_decoding decodings[SUMI_WEIGHT_MAX_TENSORS])
 {

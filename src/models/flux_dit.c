@@ -18,7 +18,7 @@ enum { SHARED_IMAGE, SHARED_TEXT, SHARED_SINGLE }; // in the order of sumi_flux_
 
 // ---- Names ----------------------------------------------------------------------------------------------------------
 
-// Maps names of diffusers to those of the authors' files. %d is the number of a block.
+// Maps names of diffusers to the names in the authors' files. %d is the number of a block.
 typedef struct name_pair {
     const char *diffusers, *original;
 } name_pair;

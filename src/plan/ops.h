@@ -327,7 +327,7 @@ typedef struct sumi_op_finish_modulation {
 // UNPATCHIFY: the inverse of PATCHIFY, multiplied by `sign`. Sequence i becomes latent i.
 //     in[0]: rows [.., patch^2 * channels]. out: [sequence_count * channels, height * width].
 // A row has all channels of the patch's upper left pixel, then of the upper right, lower left and lower right pixel.
-// With by_channel it has the pixels of the first channel, then those of the next.
+// With by_channel it has all pixels of the first channel, then of the next.
 typedef struct sumi_op_patch {
     int32_t height, width, channels; // of a latent
     int32_t patch;
