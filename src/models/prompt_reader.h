@@ -41,8 +41,9 @@ sumi_result sumi_prompt_reader_begin(sumi_prompt_reader* reader, const sumi_netw
 // Does about `work`, counted as by sumi_tokenizer_run_step, whatever the text is. *out_done: the ids are complete.
 // After a failure the text is abandoned. Failures: SUMI_TEXT_INVALID, SUMI_FILE_MALFORMED, SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_prompt_reader_step(sumi_prompt_reader* reader, uint64_t work, bool* out_done, sumi_error* error);
-// Of the text that is done. count: tokens, padding not counted in. cut: the tokens beyond the limits of the encoder and of the transformer, which are ids that
-// were cut off and rows of features that are dropped; SUMI_MAX_CUT_TOKENS means this many or more.
+// Of the text that is done. count: its tokens, without padding. cut: the tokens beyond the limits of the encoder and of
+// the transformer, which are ids that were cut off and rows of features that are dropped; SUMI_MAX_CUT_TOKENS means this
+// many or more.
 int32_t sumi_prompt_reader_count(const sumi_prompt_reader* reader);
 int32_t sumi_prompt_reader_cut(const sumi_prompt_reader* reader);
 uint64_t sumi_prompt_reader_work(const sumi_prompt_reader* reader); // done since begin
