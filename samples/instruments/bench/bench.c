@@ -5,6 +5,8 @@
 //     bench --synthetic qwen-image --backend cuda --report --sizes 1024,1328 --steps 4     57 GB of weights, in 64 MB too
 //     bench --synthetic newbie --backend cuda --report --sizes 1024 --steps 4 --guided-steps 28     16 GB, two text encoders
 //     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
+//     bench --synthetic klein --backend cuda --report --sizes 1024,768,512     FLUX.2 [klein]: 14 GB in use, 4 steps
+//     bench --synthetic klein --references 1 --backend cuda --report --sizes 1024     with a picture to refer to
 //     bench --synthetic z-image --stored q4_k --weights as-stored --backend cuda --report     as a GGUF file has it
 //     bench --model models/Z-Image-Turbo            a real one
 //     bench --write DIR --synthetic mid             only writes the checkpoint
@@ -23,6 +25,10 @@
 // submit to done, "first" there the time of the first prompt of that length, for which a plan is made; "from its saved
 // form" is sumi_prompt_load of what sumi_prompt_save gave.
 //
+// Every prompt of FLUX.2 [klein] has 512 rows; --tokens says how many of them are tokens, the others are padding. Its
+// report also has the picture with its text, and under a memory budget a job whose prompt is stored: what is streamed
+// for that one belongs to the transformer or the VAE.
+//
 // With --blocks N the transformer of a synthetic checkpoint is cut to N blocks. "forward" is then scaled to the blocks
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
 // prompts are given as random features.
@@ -40,7 +46,9 @@
 #define MAX_RUNS 64
 #define MAX_PROMPT 4096
 #define NAME_BYTES 128 // of a row of the report
-#define MAX_REFERENCES 3
+#define MAX_REFERENCES 10
+#define KLEIN_ROWS 512 // of every prompt of FLUX.2 [klein]
+#define BY_FAMILY -1   // a number that the family of the checkpoint decides
 #define REFERENCE_SIDE 1024
 
 typedef struct bench {
@@ -122,6 +130,11 @@ static bool is_qwen_image(const bench* b)
 
 static bool is_newbie(const bench* b) { return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_NEWBIE; }
 
+// Its references are rows beside the text: prompts know nothing of them.
+static bool is_klein(const bench* b) { return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_KLEIN; }
+
+static int32_t most_references(const bench* b) { return is_qwen_image(b) ? 3 : is_klein(b) ? MAX_REFERENCES : 0; }
+
 static bool open_model(bench* b)
 {
     sumi_engine_desc ed = sumi_engine_defaults();
@@ -140,7 +153,7 @@ static bool open_model(bench* b)
     md.text_weights = b->text_weights;
     md.attention = b->attention;
     md.without_text_encoder = b->prompt_path != NULL || b->without_text;
-    md.without_vae_encoder = !is_qwen_image(b);
+    md.without_vae_encoder = !is_qwen_image(b) && !is_klein(b);
     sumi_job job;
     return check(b, sumi_submit_model(b->engine, &md, &job), "loading the model")
         && wait_for(b, job, "loading the model")
@@ -171,7 +184,9 @@ static bool load_prompt(bench* b)
 static bool make_prompt(bench* b, int32_t tokens)
 {
     char json[1024], others[512] = "";
-    const int32_t width = b->synthetic.text_width, pooled = b->synthetic.pooled_width;
+    if (is_klein(b)) tokens = KLEIN_ROWS;
+    const int32_t reference_count = is_klein(b) ? 0 : b->reference_count;
+    const int32_t width = (is_klein(b) ? 3 : 1) * b->synthetic.text_width, pooled = b->synthetic.pooled_width;
     const uint64_t token_bytes = (uint64_t)tokens * (uint64_t)width * 4;
     const uint64_t picture_bytes = (uint64_t)REFERENCE_SIDE * REFERENCE_SIDE * 3;
     const uint64_t feature_bytes = token_bytes + (uint64_t)pooled * 4;
@@ -180,7 +195,7 @@ static bool make_prompt(bench* b, int32_t tokens)
         used +=
             (size_t)sprintf(others, ",\"features.1\":{\"dtype\":\"F32\",\"shape\":[1,%d],\"data_offsets\":[%llu,%llu]}",
                             pooled, (unsigned long long)token_bytes, (unsigned long long)feature_bytes);
-    for (int32_t i = 0; i < b->reference_count; i++)
+    for (int32_t i = 0; i < reference_count; i++)
         used += (size_t)sprintf(
             others + used, ",\"reference.%d\":{\"dtype\":\"U8\",\"shape\":[%d,%d,3],\"data_offsets\":[%llu,%llu]}", i,
             REFERENCE_SIDE, REFERENCE_SIDE, (unsigned long long)(feature_bytes + (uint64_t)i * picture_bytes),
@@ -190,7 +205,7 @@ static bool make_prompt(bench* b, int32_t tokens)
         "{\"__metadata__\":{\"sumi_prompt\":\"1\",\"family\":\"%s\",\"token_count\":\"%d\"},"
         "\"features\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%llu]}%s}",
         sumi_model_get_info(b->model).family, tokens, tokens, width, (unsigned long long)token_bytes, others);
-    const size_t bytes = 8 + length + feature_bytes + (uint64_t)b->reference_count * picture_bytes;
+    const size_t bytes = 8 + length + feature_bytes + (uint64_t)reference_count * picture_bytes;
     unsigned char* data = malloc(bytes);
     if (!data) return check(b, SUMI_OUT_OF_HOST_MEMORY, "making a prompt");
     for (int i = 0; i < 8; i++) data[i] = (unsigned char)((uint64_t)length >> 8 * i);
@@ -201,7 +216,7 @@ static bool make_prompt(bench* b, int32_t tokens)
         const float value = ((float)(state * 0x2545F4914F6CDD1Du >> 40) / 8388608.0f - 1.0f) * 1.7320508f;
         memcpy(data + 8 + length + i, &value, 4);
     }
-    for (int32_t i = 0; i < b->reference_count; i++)
+    for (int32_t i = 0; i < reference_count; i++)
         memcpy(data + 8 + length + feature_bytes + (uint64_t)i * picture_bytes, b->reference, picture_bytes);
     sumi_prompt* prompt;
     const bool made = check(b, sumi_prompt_load(b->model, data, bytes, &prompt), "making a prompt");
@@ -212,8 +227,8 @@ static bool make_prompt(bench* b, int32_t tokens)
     return true;
 }
 
-// A text that becomes `tokens` rows of features with the synthetic tokenizer, pictures apart; about as many words
-// otherwise.
+// A text that becomes `tokens` rows of features with the synthetic tokenizer, pictures and padding apart; about as many
+// words otherwise.
 static void make_text(bench* b, int32_t tokens)
 {
     static const char s_words[] = SYNTHETIC_WORDS;
@@ -225,13 +240,37 @@ static void make_text(bench* b, int32_t tokens)
     b->text[begun + count] = 0;
 }
 
+// The tokens of the text that make_text makes.
+static int32_t text_tokens(const bench* b, int32_t tokens)
+{
+    const int32_t least = synthetic_template_rows(&b->synthetic) + 1;
+    return tokens < least ? least : tokens > KLEIN_ROWS ? KLEIN_ROWS : tokens;
+}
+
+// "text, 128 tokens"; of FLUX.2 [klein] "text, 128 tokens in 512 rows".
+static void name_text(const bench* b, char name[NAME_BYTES], int32_t tokens)
+{
+    const int32_t rows = sumi_prompt_get_info(b->prompt).encoders[0].token_count;
+    if (is_klein(b)) snprintf(name, NAME_BYTES, "text, %d tokens in %d rows", text_tokens(b, tokens), rows);
+    else snprintf(name, NAME_BYTES, "text, %d tokens", rows);
+}
+
 // ---- Measuring ------------------------------------------------------------------------------------------------------
+
+// The pictures that the job refers to. A prompt that was encoded with its own keeps them.
+static void set_references(const bench* b, sumi_image_desc* desc, bool has_text)
+{
+    if (b->reference_count == 0 || !(has_text || is_klein(b))) return;
+    desc->references = b->references;
+    desc->reference_count = b->reference_count;
+}
 
 static bool encode_text(bench* b, double* out_seconds, double* out_work_seconds)
 {
     sumi_prompt_desc desc = sumi_prompt_defaults(b->model);
     desc.text = b->text;
-    if (b->reference_count > 0) desc.references = b->references, desc.reference_count = b->reference_count;
+    if (b->reference_count > 0 && !is_klein(b))
+        desc.references = b->references, desc.reference_count = b->reference_count;
     sumi_job job;
     double began = now();
     if (!check(b, sumi_submit_prompt(b->engine, &desc, &job), "encoding the prompt")
@@ -295,7 +334,7 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
     desc.solver = SUMI_SOLVER_EULER; // one evaluation a step
     desc.targets = &target;
     desc.profile = profile;
-    if (has_text && b->reference_count > 0) desc.references = b->references, desc.reference_count = b->reference_count;
+    set_references(b, &desc, has_text);
     sumi_job job;
     double began = now();
     if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making a picture")
@@ -322,7 +361,7 @@ static void print_row(const char* name, double* seconds, int32_t count, double f
 {
     qsort(seconds, (size_t)count, sizeof *seconds, compare_doubles);
     double median = count % 2 ? seconds[count / 2] : 0.5 * (seconds[count / 2 - 1] + seconds[count / 2]);
-    printf("| %-22s | %10.1f | %10.1f | %8.2f | %8.1f |\n", name, 1e3 * median, 1e3 * seconds[0], 1e-9 * flops,
+    printf("| %-28s | %10.1f | %10.1f | %8.2f | %8.1f |\n", name, 1e3 * median, 1e3 * seconds[0], 1e-9 * flops,
            1e-9 * flops / median);
 }
 
@@ -334,14 +373,14 @@ static bool print_table(bench* b)
         if ((has_text_encoder(b) && !measure_text(b, &text[i])) || !measure_image(b, false, &forward[i], &decode[i]))
             return false;
     }
-    char names[3][32];
-    snprintf(names[0], sizeof names[0], "text, %d tokens", sumi_prompt_get_info(b->prompt).encoders[0].token_count);
+    char names[3][NAME_BYTES];
+    name_text(b, names[0], b->tokens);
     snprintf(names[1], sizeof names[1], "forward, %dx%d", b->width, b->height);
     snprintf(names[2], sizeof names[2], "decode, %dx%d", b->width, b->height);
     sumi_engine_info info = sumi_engine_get_info(b->engine);
     printf("%s; median and best of %d\n\n", info.device, b->runs);
-    printf("| %-22s | %10s | %10s | %8s | %8s "
-           "|\n|------------------------|-----------:|-----------:|---------:|---------:|\n",
+    printf("| %-28s | %10s | %10s | %8s | %8s "
+           "|\n|------------------------------|-----------:|-----------:|---------:|---------:|\n",
            "stage", "median ms", "best ms", "GFLOP", "GFLOP/s");
     if (has_text_encoder(b)) print_row(names[0], text, b->runs, b->flops_text);
     print_row(names[1], forward, b->runs, b->flops_forward);
@@ -401,8 +440,7 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
         desc.solver = SUMI_SOLVER_EULER;
         desc.guidance.end = 1.0f;
     }
-    if (w->has_text && b->reference_count > 0)
-        desc.references = b->references, desc.reference_count = b->reference_count;
+    set_references(b, &desc, w->has_text);
     return desc;
 }
 
@@ -574,8 +612,7 @@ static bool sustain_encode(bench* b, int32_t side, double seconds, double* out_f
 {
     static double s_work_time[MAX_JOBS];
     const sumi_model_info info = sumi_model_get_info(b->model);
-    const size_t latent_side = (size_t)(side / info.latent_factor),
-                 most = (size_t)info.latent_channels * latent_side * latent_side;
+    const size_t along = (size_t)(side / info.latent_factor), most = (size_t)info.latent_channels * along * along;
     int32_t count = 0;
     const sumi_pixels picture = {
         .data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
@@ -675,14 +712,15 @@ static bool report_size(bench* b, int32_t side)
     report_row(name, last.decode, first.decode, b->flops_decode);
     snprintf(name, sizeof name, "picture of %d steps, %dx%d", b->steps, side, side);
     report_row(name, last.picture, first.picture, 0.0);
-    if (is_qwen_image(b) && (!report_spread(b, &one) || !report_encode(b, side))) return false;
+    if ((is_qwen_image(b) || is_klein(b)) && (!report_spread(b, &one) || !report_encode(b, side))) return false;
     if (b->guided_steps > 0 && !report_guided(b, side)) return false;
     if (b->backend == SUMI_BACKEND_CUDA && !b->is_short
         && (!report_idle(b, side, false) || !report_idle(b, side, true)))
         return false;
-    if (b->memory_budget && has_text_encoder(b)) { // then the text encoder's weights come again for every picture
+    // Under a budget the text encoder's weights come again for every picture.
+    if ((b->memory_budget || is_klein(b)) && has_text_encoder(b)) {
         if (!sustain(b, &with_text, b->seconds, &first, &last, &count)) return false;
-        snprintf(name, sizeof name, "the same with its text, %dx%d", side, side);
+        snprintf(name, sizeof name, "picture of %d steps with its text, %dx%d", b->steps, side, side);
         report_row(name, last.picture, first.picture, 0.0);
     }
     snprintf(name, sizeof name, "host CPU time per step, %dx%d", side, side);
@@ -706,16 +744,17 @@ static bool report_batch(bench* b, int32_t side)
     return true;
 }
 
-static bool report_memory(const bench* b, int32_t side, int32_t items)
+static bool report_memory(const bench* b, int32_t side, int32_t items, bool has_text)
 {
     sumi_image_item list[MAX_BATCH];
-    const work w = {.side = side, .steps = b->steps, .items = items, .has_text = has_text_encoder(b)};
+    const work w = {.side = side, .steps = b->steps, .items = items, .has_text = has_text};
     sumi_image_desc desc = describe(b, &w, list);
     sumi_memory memory;
     if (!check(b, sumi_image_memory(b->engine, &desc, &memory), "asking for the memory")) return false;
-    printf("| %4d x %-4d | %8d | %10.0f | %11.0f | %10.1f | %10.1f | %10.1f |\n", side, side, items,
-           1e-6 * (double)memory.weights, 1e-6 * (double)memory.streamed, 1e-6 * (double)memory.arena,
-           1e-6 * (double)memory.staging, 1e-6 * (double)memory.images);
+    printf("| %4d x %-4d%s | %8d | %10.0f | %11.0f | %10.1f | %10.1f | %10.1f |\n", side, side,
+           has_text_encoder(b) && !has_text ? ", its prompt stored" : "", items, 1e-6 * (double)memory.weights,
+           1e-6 * (double)memory.streamed, 1e-6 * (double)memory.arena, 1e-6 * (double)memory.staging,
+           1e-6 * (double)memory.images);
     return true;
 }
 
@@ -732,7 +771,7 @@ static bool report_ops(bench* b, int32_t side)
     sumi_image_desc desc = describe(b, &one, items);
     if (has_text_encoder(b)) {
         items[0] = (sumi_image_item){.text = b->text, .seed = 7};
-        if (b->reference_count > 0) desc.references = b->references, desc.reference_count = b->reference_count;
+        set_references(b, &desc, true);
     }
     desc.profile = true;
     int32_t count = 0;
@@ -757,7 +796,7 @@ static bool report_ops(bench* b, int32_t side)
 }
 
 // A host that keeps encoded prompts needs no encoder for them.
-static bool report_saved_prompt(bench* b, int32_t rows)
+static bool report_saved_prompt(bench* b)
 {
     enum { TIMES = 9 };
     char name[NAME_BYTES];
@@ -775,7 +814,8 @@ static bool report_saved_prompt(bench* b, int32_t rows)
     }
     free(data);
     if (!done) return false;
-    snprintf(name, sizeof name, "the same from its saved form, %d tokens", rows);
+    snprintf(name, sizeof name, "the same from its saved form, %d %s",
+             sumi_prompt_get_info(b->prompt).encoders[0].token_count, is_klein(b) ? "rows" : "tokens");
     const double first = seconds[0];
     report_row(name, median_of(seconds, TIMES), first, 0.0);
     return true;
@@ -787,9 +827,10 @@ static bool print_report(bench* b)
     const int32_t texts[2] = {b->tokens, 512};
     text_times times;
     sumi_engine_info info = sumi_engine_get_info(b->engine);
-    printf("%s; %s weights, %s of text; captions of %d tokens; medians of jobs back to back for %.3g s\n", info.device,
-           synthetic_weights_name(b->weights), synthetic_weights_name(sumi_model_get_info(b->model).text_weights),
-           b->tokens, b->seconds);
+    printf("%s; %s weights, %s of text; captions of %d tokens%s; medians of jobs back to back for %.3g s\n",
+           info.device, synthetic_weights_name(b->weights),
+           synthetic_weights_name(sumi_model_get_info(b->model).text_weights), b->tokens,
+           is_klein(b) ? ", padded to 512 rows" : "", b->seconds);
     if (b->blocks > 0)
         printf("the transformer has %d of its %d blocks: \"forward\" is scaled to all, everything else is not\n",
                b->blocks, b->whole_blocks);
@@ -799,15 +840,14 @@ static bool print_report(bench* b)
            "what", "sustained", "first ms", "TFLOP/s");
     for (int32_t i = 0; i < 2 && has_text_encoder(b); i++) {
         if (!sustain_text(b, texts[i], b->seconds / 4, &times)) return false;
-        const int32_t rows = sumi_prompt_get_info(b->prompt).encoders[0].token_count;
-        if (b->reference_count > 0)
+        if (b->reference_count > 0 && !is_klein(b))
             snprintf(name, sizeof name, "text with %d picture%s, %d rows", b->reference_count,
-                     b->reference_count > 1 ? "s" : "", rows);
-        else snprintf(name, sizeof name, "text, %d tokens", rows);
+                     b->reference_count > 1 ? "s" : "", sumi_prompt_get_info(b->prompt).encoders[0].token_count);
+        else name_text(b, name, texts[i]);
         report_row(name, times.work, times.work, 0.0);
         strncat(name, ", wall", sizeof name - strlen(name) - 1);
         report_row(name, times.wall, times.first, 0.0);
-        if (!report_saved_prompt(b, rows)) return false;
+        if (!report_saved_prompt(b)) return false;
     }
     // the captions of the rows below
     if (has_text_encoder(b) && !sustain_text(b, b->tokens, 0.0, &times)) return false;
@@ -819,9 +859,11 @@ static bool print_report(bench* b)
     printf("\n| a job of    | pictures | weights MB | streamed MB |   arena MB | staging MB |  images MB "
            "|\n|-------------|---------:|-----------:|------------:|-----------:|-----------:|-----------:|\n");
     for (int32_t i = 0; i < b->size_count; i++) {
-        if (!report_memory(b, b->sizes[i], 1)) return false;
+        if (!report_memory(b, b->sizes[i], 1, has_text_encoder(b))
+            || (b->memory_budget && has_text_encoder(b) && !report_memory(b, b->sizes[i], 1, false)))
+            return false;
     }
-    if (b->batch > 1 && !report_memory(b, b->sizes[0], b->batch)) return false;
+    if (b->batch > 1 && !report_memory(b, b->sizes[0], b->batch, has_text_encoder(b))) return false;
     info = sumi_engine_get_info(b->engine);
     printf("\nheld now, MB: weights %.0f, arena %.1f, images %.1f, staging %.1f; host memory at most %.1f\n",
            1e-6 * (double)info.held_bytes[SUMI_MEMORY_WEIGHTS], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_ARENA],
@@ -931,6 +973,14 @@ static bool answer(bench* b, const char* line)
                    "{\"forward\": %.9f, \"decode\": %.9f, \"picture\": %.9f, \"cpu_per_step\": %.9f, \"jobs\": %d}\n",
                    warm.forward, warm.decode, warm.picture, warm.cpu_per_step, count)
                    > 0;
+    w = (work){.items = 1, .has_text = true};
+    if (sscanf(line, "draw %d %d %lf", &w.side, &w.steps, &first) == 3 && w.steps > 0 && has_text_encoder(b))
+        return sustain(b, &w, first, &cold, &warm, &count)
+            && printf("{\"forward\": %.9f, \"decode\": %.9f, \"picture\": %.9f, \"jobs\": %d}\n", warm.forward,
+                      warm.decode, warm.picture, count)
+                   > 0;
+    if (sscanf(line, "refer %d", &count) == 1 && is_klein(b) && count >= 0 && count <= most_references(b))
+        return b->reference_count = count, printf("{}\n") > 0;
     w = (work){.items = 1, .is_guided = true};
     if (sscanf(line, "guided %d %d %lf", &w.side, &w.steps, &first) == 3 && w.steps > 0)
         return sustain(b, &w, first, &cold, &warm, &count)
@@ -941,7 +991,7 @@ static bool answer(bench* b, const char* line)
         return sustain_text(b, w.items, first, &times)
             && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", times.wall, times.work, times.count) > 0;
     if (sscanf(line, "sustain_encode %d %lf", &w.items, &first) == 2 && w.items >= 16 && w.items <= 4096
-        && w.items % 16 == 0 && is_qwen_image(b))
+        && w.items % 16 == 0 && (is_qwen_image(b) || is_klein(b)))
         return sustain_encode(b, w.items, first, &cold.forward, &second, &count)
             && printf("{\"work\": %.9f, \"jobs\": %d}\n", second, count) > 0;
     if (strcmp(line, "text") == 0) return measure_text(b, &first) && printf("{\"text\": %.9f}\n", first) > 0;
@@ -960,8 +1010,9 @@ static bool answer(bench* b, const char* line)
     if (strncmp(line, "save ", 5) == 0) return save(b, line + 5) && printf("{}\n") > 0;
     fprintf(stderr,
             "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS "
-            "SECONDS, guided SIDE STEPS SECONDS, sustain_text TOKENS SECONDS, sustain_encode SIDE SECONDS (of "
-            "Qwen-Image)\n",
+            "SECONDS, draw SIDE STEPS SECONDS (with the text), guided SIDE STEPS SECONDS, sustain_text TOKENS SECONDS, "
+            "sustain_encode SIDE SECONDS (of Qwen-Image and klein), refer COUNT (of klein: pictures that the jobs "
+            "after it refer to)\n",
             line);
     return false;
 }
@@ -985,12 +1036,13 @@ static int usage(void)
 {
     fprintf(
         stderr,
-        "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid] | --model PATH] "
+        "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid]|klein[-tiny|-mid] | "
+        "--model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32] [--as CARD]\n"
         "             [--write DIR] [--serve [--encoded-prompt FILE]] [--weights " SYNTHETIC_WEIGHTS
         "] [--text-weights FORMAT] [--attention bf16|8bit] [--slice US]\n"
-        "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
+        "       bench --synthetic qwen-image[-tiny|-mid]|klein[-tiny|-mid] [--references N] ...\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
         "] ...\n"
         "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N] [--batch N] [--seconds N] "
@@ -999,9 +1051,10 @@ static int usage(void)
         "writes the checkpoint\n"
         "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n"
         "  --as 8.9[,MULTIPROCESSORS]: on this GPU with the kernels that are for such a card (tests/gpu.md)\n"
-        "  --references: an edit model, whose prompts refer to N pictures of 1024 x 1024: 1 for Qwen-Image-Edit, 2 or "
-        "3 "
-        "for Edit-Plus\n"
+        "  --references: pictures refer to N others of 1024 x 1024; with Qwen-Image an edit model, 1 for "
+        "Qwen-Image-Edit, 2 or 3 for Edit-Plus; with klein up to 10\n"
+        "  --tokens of klein are so many of a prompt's 512 rows\n"
+        "  --steps is 8, with klein 4\n"
         "  --blocks cuts the transformer to N blocks and scales the forward; --short leaves out the idle share\n"
         "  --stored: what the blocks' matrices are stored as, and the text encoder's; --outliers: 20 channels before "
         "their products are 15 to 40 times as large as the others\n"
@@ -1081,6 +1134,12 @@ static bool read_arguments(bench* b, int argc, char** argv)
         } else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;
         else return false;
     }
+    if (b->steps == BY_FAMILY) b->steps = is_klein(b) ? 4 : 8; // the authors' number
+    if (is_klein(b) && (b->blocks != 0 || b->outliers || b->guided_steps != 0)) {
+        fprintf(stderr, "bench: klein has two kinds of blocks, no norms with weights and no guidance: leave out "
+                        "--blocks, --outliers and --guided-steps\n");
+        return false;
+    }
     bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % 16 == 0
               && b->height % 16 == 0;
     bool report = b->steps > 0 && b->steps <= 1000 && b->batch > 0 && b->batch <= MAX_BATCH && b->seconds >= 0.0;
@@ -1088,8 +1147,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
     const bool parts =
         (is_synthetic || (b->blocks == 0 && !b->without_text && b->reference_count == 0 && !b->stored && !b->outliers))
         && b->blocks >= 0 && b->blocks <= b->synthetic.layers && b->reference_count >= 0
-        && b->reference_count <= (is_qwen_image(b) ? MAX_REFERENCES : 0) && b->guided_steps >= 0
-        && b->guided_steps <= 1000;
+        && b->reference_count <= most_references(b) && b->guided_steps >= 0 && b->guided_steps <= 1000;
     return (is_synthetic || b->model_path) && parts && sizes && report && b->runs >= 1 && b->runs <= MAX_RUNS
         && b->threads >= 0 && b->tokens > 0 && b->tokens <= MAX_PROMPT && (b->serves || !b->prompt_path);
 }
@@ -1108,7 +1166,7 @@ static bool run(bench* b)
     if (!b->latents || !b->picture || !b->reference) return check(b, SUMI_OUT_OF_HOST_MEMORY, "starting");
     for (size_t i = 0; i < (size_t)REFERENCE_SIDE * REFERENCE_SIDE * 3; i++) // speckled, with a slope
         b->reference[i] = (unsigned char)(i / (REFERENCE_SIDE * 24) + (i * 2654435761u >> 13) % 128);
-    for (int32_t i = 0; i < b->reference_count; i++)
+    for (int32_t i = 0; i < MAX_REFERENCES; i++)
         b->references[i] =
             (sumi_pixels){.data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
     make_text(b, b->tokens);
@@ -1129,7 +1187,7 @@ int main(int argc, char** argv)
                         .height = 512,
                         .tokens = 128,
                         .runs = 5,
-                        .steps = 8,
+                        .steps = BY_FAMILY,
                         .batch = 4,
                         .seconds = 8.0,
                         .slice_us = -1,
