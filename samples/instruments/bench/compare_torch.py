@@ -21,11 +21,15 @@ encoder compiled by layer, q, k and v one product, gate and up another, each for
 
     ... --synthetic qwen-image[-tiny|-mid]
     ... --synthetic newbie[-tiny|-mid] [--steps 28]
+    ... --synthetic klein[-tiny|-mid]
 
-The same for Qwen-Image (torch_qwen_image.py) and NewBie-image (torch_newbie.py), in all three forms. On a GPU both sides
+The same for Qwen-Image (torch_qwen_image.py), NewBie-image (torch_newbie.py) and FLUX.2 [klein] (torch_flux2.py), in all three forms. On a GPU both sides
 of Qwen-Image hold 57 GB of weights at once: it wants an H200, or --blocks. Text with a picture and encoding are in that table too. That
 of NewBie-image has PyTorch both compiled and eager, sumi in bfloat16 and fp8, and pictures of --steps steps of Euler with
-guidance, away from the empty prompt.
+guidance, away from the empty prompt. Prompts of FLUX.2 [klein] have 512 rows, of which --tokens are tokens and the others
+padding; on a GPU sumi is in bfloat16, in int8, and in int8 with attention in 8 bits there, and the picture is one with its
+prompt. PyTorch computes all rows of the last block, of which sumi leaves out those that nothing reads, 0.4 % of a forward
+without references and 2 % with one.
 
 How far one prediction of the transformer, at the released sizes with random weights, is from PyTorch's in float32 (TF32
 off): PyTorch in bfloat16, PyTorch with the blocks' products in e4m3 with a scale per row of weights and of activations,
@@ -57,6 +61,16 @@ def is_qwen_image(args):
 
 def is_newbie(args):
     return args.synthetic.startswith("newbie")
+
+
+def is_klein(args):
+    return args.synthetic.startswith("klein")
+
+
+def latent_shape(args, side=None):
+    """Channels, rows and columns of a picture's latents."""
+    width, height = (side, side) if side else (args.width, args.height)
+    return (128, height // 16, width // 16) if is_klein(args) else (16, height // 8, width // 8)
 
 
 # ---- The networks in PyTorch ------------------------------------------------------------------------------------------------------------
@@ -537,28 +551,55 @@ def newbie_networks(model, what):
     return found
 
 
+def klein_networks(model, what):
+    """Of a checkpoint, what a worker needs."""
+    import types
+
+    import torch
+    import torch_flux2 as f
+
+    found = types.SimpleNamespace(template_rows=f.TEMPLATE_ROWS)
+    if what == "text":
+        text = f.Text(*load_part(model / "text_encoder"))
+        unused = [name for name in text.w if name.startswith("model.layers.") and int(name.split(".")[2]) >= f.TAPS[-1]]
+        for name in unused:
+            del text.w[name]
+        tokenizer = json.loads((model / "tokenizer/tokenizer.json").read_text())
+        found.tokenise = lambda text: f.tokenise(tokenizer, text)
+        found.encode_text = lambda ids: text(torch.tensor(ids[0]), ids[1])
+    else:
+        found.transformer = f.Transformer(*load_part(model / "transformer"))
+        found.decode = f.Autoencoder(*load_part(model / "vae")).decode
+    return found
+
+
+def networks_of(args, model):
+    """Of the families whose networks have a file of their own."""
+    makes = qwen_networks if is_qwen_image(args) else newbie_networks if is_newbie(args) else klein_networks if is_klein(args) else None
+    return makes(model, args.worker) if makes else None
+
+
 def worker(args):
     import torch
 
     torch.set_num_threads(args.threads)
-    width, height = args.width, args.height
     model = Path(args.model)
     results = {}
     with torch.inference_mode():
-        networks = (qwen_networks if is_qwen_image(args) else newbie_networks)(model, args.worker) if is_qwen_image(args) or is_newbie(args) else None
+        networks = networks_of(args, model)
         if args.worker == "text":
             length = max(args.tokens - (networks.template_rows if networks else TEMPLATE_TOKENS), 1)
             text = (WORDS * (length // len(WORDS) + 1))[:length]
             encoder = networks.encode_text if networks else Qwen3(model / "text_encoder")
             ids = networks.tokenise(text) if networks else tokenise(model, text)
-            ids = ids if is_newbie(args) else torch.tensor(ids)  # a list for each encoder there
+            ids = ids if is_newbie(args) or is_klein(args) else torch.tensor(ids)  # a list for each encoder; and how many are not padding
         else:
             transformer, decoder = (networks.transformer, networks.decode) if networks else (ZImage(model / "transformer"), Decoder(model / "vae"))
             from safetensors.torch import load_file
 
             saved = load_file(args.features)
             features = [saved[name] for name in FEATURES if name in saved]
-            noise = torch.randn((16, height // 8, width // 8), generator=torch.Generator("cpu").manual_seed(SEED))
+            noise = torch.randn(latent_shape(args), generator=torch.Generator("cpu").manual_seed(SEED))
 
         def measure():
             began = time.perf_counter()
@@ -567,7 +608,7 @@ def worker(args):
                 results.update(zip(FEATURES, made if isinstance(made, tuple) else (made,)))
                 return {"text": time.perf_counter() - began}
             # From sigma 1 to 0 in one step of Euler.
-            results["latents"] = noise - transformer(noise, 1.0, *features) if is_qwen_image(args) else noise + transformer(noise, 0.0, *features)
+            results["latents"] = noise - transformer(noise, 1.0, *features) if is_qwen_image(args) or is_klein(args) else noise + transformer(noise, 0.0, *features)
             middle = time.perf_counter()
             results["picture"] = (decoder(results["latents"]) * 0.5 + 0.5).permute(1, 2, 0).contiguous()
             return {"forward": middle - began, "decode": time.perf_counter() - middle}
@@ -626,7 +667,7 @@ def compare(args, model, folder, what, keys):
     sizes = ["--size", f"{args.width}x{args.height}", "--tokens", str(args.tokens), "--threads", str(args.threads)]
     prompt = ["--encoded-prompt", features + ".prompt"] if what == "image" else []  # as a shipped host: no text encoder in this process
     # what lies in the folder is what bench makes of the name: by the name it knows how its template counts
-    source = ["--model", str(model)] if not (is_qwen_image(args) or is_newbie(args)) else ["--synthetic", args.synthetic, "--model", str(model)]
+    source = ["--model", str(model)] if not (is_qwen_image(args) or is_newbie(args) or is_klein(args)) else ["--synthetic", args.synthetic, "--model", str(model)]
     ours = Side("bench", [args.bench, *source, "--serve", *prompt, *sizes])
     ours.ask(what)  # warm, as the other side is
     theirs = Side("PyTorch", [sys.executable, __file__, args.bench, "--worker", what, "--synthetic", args.synthetic, "--features", features, "--model", str(model), *sizes])
@@ -923,6 +964,77 @@ def compare_gpu_newbie(args):
         print(f"| {stage} | {1e3 * a:.2f} | {1e3 * b:.2f} | {1e3 * c:.2f} | {1e3 * d:.2f} | {a / c:.2f} | {b / c:.2f} | {a / d:.2f} | {100 * spread:.1f} % |")
 
 
+def compare_gpu_klein(args):
+    """As compare_gpu, with sumi in three forms. Prompts have the rows of the reference, whatever is in them; the picture is made with its prompt, in one go."""
+    import torch
+    import torch_flux2 as f
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not torch.cuda.is_available():
+        sys.exit("compare_torch: PyTorch finds no GPU here")
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.cache_size_limit = 64
+    torch.backends.cudnn.benchmark = True
+    sides = [int(s) for s in args.sizes.split(",")]
+    first, tokens = sides[0], min(max(args.tokens, f.TEMPLATE_ROWS + 1), f.ROWS)  # a prompt has at least one word
+    kinds = {"bf16": ("bf16", "bf16"), "int8": ("int8", "bf16"), "int8, 8-bit attention": ("int8", "8bit")}
+    ours = {kind: Side("bench", [args.bench, "--synthetic", args.synthetic, "--backend", "cuda", "--serve", "--tokens", str(tokens), "--weights", weights, "--attention", attention, "--size", f"{first}x{first}"]) for kind, (weights, attention) in kinds.items()}
+    theirs, mine = {}, {}
+
+    def keep(into, key, seconds):
+        into.setdefault(key, []).append(seconds)
+
+    attention = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
+        transformer, text, autoencoder = f.random_networks(f.SIZES, "cuda", torch.bfloat16)
+        f.compile_parts()
+        decode = torch.compile(autoencoder.decode, dynamic=False)
+        normal = lambda *shape: torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        features, ids = normal(f.ROWS, f.SIZES["transformer"]["joint_attention_dim"]), torch.randint(0, f.SIZES["text"]["vocab_size"], (f.ROWS,), device="cuda")
+        latents = {side: normal(*latent_shape(args, side)) for side in sides}
+        refers = (normal(*latent_shape(args, 1024)),)
+        encode = lambda: text(ids, tokens)
+        step, decoding = (lambda: transformer(latents[first], 0.5, features)), (lambda: decode(latents[first]))
+        names = {"text": f"text, {tokens} tokens in {f.ROWS} rows", "decode": f"decode, {first}x{first}", "picture": f"picture of {args.steps} steps with prompt and decode, {first}x{first}"}
+        forward = {side: f"forward, {side}x{side}" for side in sides}
+        referring = f"forward with a reference of 1024x1024, {first}x{first}"
+        jobs = {names["text"]: [("work", encode)], forward[first]: [("work", step)], names["decode"]: [("work", decoding)]}
+        jobs |= {forward[side]: [("work", lambda side=side: transformer(latents[side], 0.5, features))] for side in sides[1:]}
+        jobs[referring] = [("work", lambda: transformer(latents[first], 0.5, features, refers))]
+        jobs[names["picture"]] = [("text", encode), *[("forward", step)] * args.steps, ("decode", decoding)]
+        for calls in jobs.values():  # compiles
+            timed(calls, 0.0)
+        jobs = with_graphs(jobs)
+        for _ in range(args.rounds):
+            for key, calls in jobs.items():
+                measured = timed(calls, args.seconds if key == names["picture"] else args.seconds / 2)
+                keep(theirs, key, measured["picture" if key == names["picture"] else "work"])
+            for kind, bench in ours.items():
+                into = mine.setdefault(kind, {})
+                keep(into, names["text"], bench.ask(f"sustain_text {tokens} {args.seconds / 2}")["work"])
+                for side in sides:
+                    got = bench.ask(f"sustain {side} {args.steps} 1 {args.seconds / 2}")
+                    keep(into, forward[side], got["forward"])
+                    if side == first:
+                        keep(into, names["decode"], got["decode"])
+                bench.ask("refer 1")
+                keep(into, referring, bench.ask(f"sustain {first} {args.steps} 1 {args.seconds / 2}")["forward"])
+                bench.ask("refer 0")
+                keep(into, names["picture"], bench.ask(f"draw {first} {args.steps} {args.seconds}")["picture"])
+        peak = torch.cuda.max_memory_allocated() * 1e-6
+    about = ours["bf16"].about["device"]
+    for bench in ours.values():
+        bench.close()
+    print(f"{torch.cuda.get_device_name()}; sumi: {about}; torch {torch.__version__}, bfloat16, compiled, CUDA graphs, at most {peak:.0f} MB; {args.rounds} rounds of {args.seconds:g} s a picture in turns, half of it for the rest.")
+    print(f"Prompts of {f.ROWS} rows, {tokens} of them tokens. The picture: PyTorch's from device event to device event, sumi's from submit to fetch.\n")
+    print(f"| stage, ms | {' | '.join('sumi, ' + kind for kind in kinds)} | PyTorch | {' | '.join(kind + ' / PyTorch' for kind in kinds)} | spread of the rounds |")
+    print("|---|" + "---:|" * (2 * len(kinds) + 2))
+    for key, values in theirs.items():
+        times = [statistics.median(mine[kind][key]) for kind in kinds]
+        other = statistics.median(values)
+        spread = max(max(one) / min(one) for one in (values, *(mine[kind][key] for kind in kinds))) - 1.0
+        print(f"| {key} | {' | '.join(f'{1e3 * a:.2f}' for a in times)} | {1e3 * other:.2f} | {' | '.join(f'{a / other:.2f}' for a in times)} | {100 * spread:.1f} % |")
+
+
 def print_gpu_table(args, about, peak, mine, theirs):
     import torch
 
@@ -939,7 +1051,7 @@ def print_gpu_table(args, about, peak, mine, theirs):
 
 
 def write_case(args, folder, model, tensors, tolerance):
-    """A golden case of one prediction, as in tests/golden/z-image and tests/golden/qwen-image.
+    """A golden case of one prediction, as in tests/golden/z-image and beside it.
 
     Its tolerance is wide: compare_accuracy judges the errors that golden_run prints."""
     from safetensors.torch import save_file
@@ -948,10 +1060,12 @@ def write_case(args, folder, model, tensors, tolerance):
     cases.mkdir()
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, cases / "prediction.safetensors")
     case = {"family": "z-image", "kind": "dit", "case": "prediction", "model": str(Path(model).resolve())}
-    if is_qwen_image(args) or is_newbie(args):  # by the name of a folder beside the cases
+    if is_qwen_image(args) or is_newbie(args) or is_klein(args):  # by the name of a folder beside the cases
         if not (Path(folder) / "model").exists():
             (Path(folder) / "model").symlink_to(Path(model).resolve())
-        case |= {"family": "newbie" if is_newbie(args) else "qwen-image", "model": "model"}
+        case |= {"family": "newbie", "model": "model"} if is_newbie(args) else {"family": "qwen-image", "model": "model"}
+        if is_klein(args):
+            case |= {"family": "flux2-klein", "model": "../model"}
     expected = next(name for name in tensors if name.startswith("expect."))
     case["tensors"] = {expected: {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
     (cases / "prediction.json").write_text(json.dumps(case))
@@ -1030,6 +1144,35 @@ def newbie_predictions_of_torch(args, model):
     return tensors, errors
 
 
+def klein_predictions_of_torch(args, model):
+    """As predictions_of_torch."""
+    import torch
+    import torch_flux2 as f
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    device = "cuda" if args.backend == "cuda" else "cpu"
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    with torch.inference_mode():
+        network = f.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
+        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
+        latents, features = normal(*latent_shape(args)), normal(f.ROWS, network.c["joint_attention_dim"])
+        references = [normal(*latent_shape(args)) for _ in range(args.references)]
+        t = 0.5
+        with sdpa_kernel(SDPBackend.MATH):
+            want = network(latents.float(), t, features.float(), [z.float() for z in references])
+        errors = {"PyTorch, bf16": relative_error(network(latents, t, features, references), want)}
+        network.product = lambda x, w, name: product_by_rows(x, w[name + ".weight"])
+        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features, references), want)
+        tensors = {"input.latent": latents, "input.text": features, "input.t": torch.tensor([t]), "expect.out": want}
+        tensors |= {f"input.ref.{i}": z for i, z in enumerate(references)}
+        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
+    del network, latents, features, references, want
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return tensors, errors
+
+
 def predictions_of_torch(args, model):
     """What the prediction is made of, and its errors by PyTorch. What it has on the GPU is given back."""
     import torch
@@ -1061,7 +1204,8 @@ def predictions_of_torch(args, model):
 def compare_accuracy(args, model, folder):
     import torch
 
-    tensors, errors = (qwen_predictions_of_torch if is_qwen_image(args) else newbie_predictions_of_torch if is_newbie(args) else predictions_of_torch)(args, model)
+    predict = qwen_predictions_of_torch if is_qwen_image(args) else newbie_predictions_of_torch if is_newbie(args) else klein_predictions_of_torch if is_klein(args) else predictions_of_torch
+    tensors, errors = predict(args, model)
     write_case(args, folder, model, tensors, 1.0)
     half, quarter = errors["PyTorch, bf16"], errors["PyTorch, fp8 by rows"]
     if args.backend == "cpu":
@@ -1079,7 +1223,10 @@ def compare_accuracy(args, model, folder):
         rows += [("sumi, int4", ["--int4"], 18 * half)]
         rows += [("sumi, int4, portable kernels", ["--int4", "--portable"], 18 * half)]
     where = torch.cuda.get_device_name() if args.backend == "cuda" else "processor"
-    what = f"{args.size}, {args.tokens} caption tokens, {args.model or args.synthetic}{', outliers' if args.outliers else ''}"
+    text_rows = "512 text rows" if is_klein(args) else f"{args.tokens} caption tokens"
+    if args.references:
+        text_rows += f", {args.references} references of {args.size}"
+    what = f"{args.size}, {text_rows}, {args.model or args.synthetic}{', outliers' if args.outliers else ''}"
     print(f"{where}; one prediction, {what}; torch {torch.__version__}\n")
     print("| off from PyTorch in float32 | rel. L2 | at most |\n|---|---:|---:|")
     for name, error in errors.items():
@@ -1098,7 +1245,7 @@ def compare_accuracy(args, model, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="the built bench program")
-    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie"], help="mid; on a GPU z-image")
+    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie", "klein-tiny", "klein-mid", "klein"], help="mid; on a GPU z-image")
     parser.add_argument("--accuracy", metavar="GOLDEN_RUN", help="compare errors instead of times, with this program")
     parser.add_argument("--folder", help="where checkpoints that are made here go for the time being")
     parser.add_argument("--model", help="a checkpoint that bench --write made, instead of a new one")
@@ -1110,7 +1257,7 @@ def main():
     parser.add_argument("--outliers", action="store_true", help="20 channels before a block's products are 15 to 40 times as large as the others")
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--sizes", default="1024,768,512", help="sides of the pictures on a GPU")
-    parser.add_argument("--steps", type=int, default=8, help="of a picture on a GPU")
+    parser.add_argument("--steps", type=int, help="of a picture on a GPU; 8, of klein 4")
     parser.add_argument("--seconds", type=float, default=6.0, help="per measurement on a GPU")
     parser.add_argument("--rounds", type=int, default=2, help="turns on a GPU")
     parser.add_argument("--weights", default="bf16", choices=["bf16", "fp8", "int8", "int4", "as-stored"], help="sumi's on a GPU")
@@ -1118,16 +1265,24 @@ def main():
     parser.add_argument("--torch-weights", default="bf16", choices=["bf16", "fp8"], help="PyTorch's of Z-Image on a GPU; fp8: e4m3 products with scales of rows")
     parser.add_argument("--batch", type=int, default=1, help="pictures of Z-Image that both sides compute at once on a GPU")
     parser.add_argument("--blocks", type=int, default=0, help="cuts Qwen-Image's transformer to so many of its 60 blocks on both sides, for a GPU that does not hold 114 GB")
+    parser.add_argument("--references", type=int, default=0, choices=range(11), metavar="N", help="with --accuracy of klein: the prediction has so many of the picture's size to refer to")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--features", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.width, args.height = (int(n) for n in args.size.split("x"))
     args.threads = args.threads or len(os.sched_getaffinity(0))
     args.synthetic = args.synthetic or ("z-image" if args.backend == "cuda" else "mid")
+    args.steps = args.steps or (4 if is_klein(args) else 8)
+    if args.references and not (args.accuracy and is_klein(args)):
+        sys.exit("compare_torch: --references goes with --accuracy and --synthetic klein; leave it out: the table of times on a GPU has a forward with a reference in any case")
+    if args.backend == "cuda" and args.synthetic in ("klein-tiny", "klein-mid") and not args.accuracy:
+        sys.exit(f"compare_torch: on a GPU PyTorch has the released sizes: give --synthetic klein instead of {args.synthetic}")
+    if is_klein(args) and args.outliers:
+        sys.exit("compare_torch: klein has no norms with weights before its products: leave out --outliers")
     if args.worker:
         return worker(args)
     if args.backend == "cuda" and not args.accuracy:
-        return (compare_gpu_qwen if is_qwen_image(args) else compare_gpu_newbie if is_newbie(args) else compare_gpu)(args)
+        return (compare_gpu_qwen if is_qwen_image(args) else compare_gpu_newbie if is_newbie(args) else compare_gpu_klein if is_klein(args) else compare_gpu)(args)
 
     load = os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="sumi-compare-", dir=args.folder))
@@ -1143,8 +1298,8 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
 
     processor = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
-    encoder, family = ("Qwen2.5-VL", "Qwen-Image") if is_qwen_image(args) else ("Gemma 3 and Jina CLIP", "NewBie-image") if is_newbie(args) else ("Qwen3", "Z-Image")
-    names = {"text": f"{encoder} encode, {args.tokens} tokens", "forward": f"{family} forward, {args.size}", "decode": f"VAE decode, {args.size}"}
+    encoder, family = ("Qwen2.5-VL", "Qwen-Image") if is_qwen_image(args) else ("Gemma 3 and Jina CLIP", "NewBie-image") if is_newbie(args) else ("Qwen3", "FLUX.2 [klein]" if is_klein(args) else "Z-Image")
+    names = {"text": f"{encoder} encode, {args.tokens} tokens{' in 512 rows' if is_klein(args) else ''}", "forward": f"{family} forward, {args.size}", "decode": f"VAE decode, {args.size}"}
     checkpoint = args.model or f"synthetic {args.synthetic}, {'float32' if args.float32 else 'bfloat16'} weights"
     print(f"{processor}, {args.threads} threads; {checkpoint}; medians of {args.runs} calls in turns.")
     if load > 0.5:

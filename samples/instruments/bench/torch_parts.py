@@ -1,4 +1,4 @@
-"""What torch_qwen_image.py and torch_newbie.py are both made of. w: a dictionary of weights; everything computes in the type of x."""
+"""What torch_qwen_image.py, torch_newbie.py and torch_flux2.py are made of. w: a dictionary of weights; everything computes in the type of x."""
 import torch
 import torch.nn.functional as F
 
