@@ -266,6 +266,13 @@ if [ -x "$bin/bench" ]; then # wants POSIX
         check "bench, $family" bench --synthetic $family && check "bench's table, $family" grep -qE '^\| text, 40 tokens +\|' "$out" && check "bench decodes, $family" grep -qE '^\| decode, 64x64 ' "$out"
         check "bench writes, $family" "$bin/bench" --synthetic $family --write "$folder/$family" && check "bench, $family in a folder" bench --synthetic $family --model "$folder/$family"
     done
+    check "bench, klein-tiny" bench --synthetic klein-tiny && check "bench's table says what rows of klein are" grep -qE '^\| text, 40 tokens in 512 rows +\|' "$out"
+    # A job with a picture to refer to takes more memory than one without: that is known before it computes.
+    wrong "bench refers to pictures" 'not one of its 1 reference images fits' "$bin/bench" --synthetic klein-tiny --without-text-encoder --memory-budget 20 --size 64x64 --serve < <(printf 'image\nrefer 1\nimage\n')
+    check "and makes one without" grep -q '^{"forward": [0-9.]*, "decode": ' "$out"
+    wrong "bench refers to ten pictures at most" '^bench: no command "refer 11"' "$bin/bench" --synthetic klein-tiny --without-text-encoder --serve <<<'refer 11'
+    wrong "bench has no guided steps of klein" '^bench: klein has two kinds of blocks, .* leave out' bench --synthetic klein-tiny --guided-steps 2
+    wrong "bench has at most ten references" '^usage: bench' bench --synthetic klein-tiny --references 11
     check "bench's report" "$bin/bench" --synthetic newbie-tiny --report --sizes 64 --steps 2 --guided-steps 2 --batch 2 --tokens 40 --seconds 0
     cp "$out" "$folder/report"
     for row in 'text, 40 tokens' 'text, 512 tokens, wall' 'the same from its saved form, 512 tokens' 'forward, 64x64' 'guided step, 64x64' 'guided picture of 2 steps, 64x64' 'one of a batch of 2, 64x64'; do
