@@ -37,6 +37,8 @@
 #   newbie     the same of NewBie-image: 1024, 4 steps, a picture of 28 steps with guidance. bench: as it comes, fp8, then
 #              under budgets of 16, 8 and 6 GB (BENCH_BUDGETS). torch: sumi in bf16 and fp8 beside PyTorch compiled and
 #              eager, 45 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
+#   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, then in int8 under a budget of 6 GB (BENCH_BUDGETS): what its row "its prompt stored" says is streamed
+#              belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one; a checkpoint of 16 GB
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. JOBS=8 programs of ops,
 # golden and tests run beside each other. The last line is "N passed, N failed, N skipped" of all programs.
@@ -105,13 +107,13 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,39p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,41p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | cards | interop | neighbour | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
+        ops | golden | tests | cards | interop | neighbour | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie | klein) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -388,6 +390,7 @@ fi
 synthetic=z-image sizes=1024,768,512 steps=8
 if has qwen; then synthetic=qwen-image sizes=1024,1328,2512 steps=4; fi
 if has newbie; then synthetic=newbie sizes=1024 steps=4; fi
+if has klein; then synthetic=klein sizes=1024,768,512 steps=4; fi
 if has bench && has newbie; then
     bench_newbie() { # name, options of bench
         local name=$1; shift
@@ -403,6 +406,15 @@ elif has bench; then
     if has qwen; then
         WITHOUT_COUNTS=1 run 'bench edit' "$bin/bench" --synthetic $synthetic --references 1 --backend cuda --report --sizes 1024 --steps $steps --batch 1 --seconds "${BENCH_SECONDS:-8}"
         cat "$log/bench_edit.txt"
+    fi
+    if has klein; then
+        bench_klein() { # name, options of bench
+            local name=$1; shift
+            WITHOUT_COUNTS=1 run "$name" "$bin/bench" --synthetic klein --backend cuda --report --short --sizes 1024 --steps $steps --batch 1 --seconds "${BENCH_SECONDS:-8}" "$@"
+            cat "$log/${name// /_}.txt"
+        }
+        bench_klein 'bench reference' --references 1
+        for budget in ${BENCH_BUDGETS:-6000}; do bench_klein "bench $budget MB" --weights int8 --memory-budget "$budget"; done
     fi
 fi
 if has start; then
@@ -425,9 +437,14 @@ if has torch; then
 fi
 
 if has accuracy; then
-    run 'accuracy at full size' python3 samples/instruments/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
-        --synthetic $synthetic --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" $(has outliers && echo --outliers) --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
-    cat "$log/accuracy_at_full_size.txt"
+    accuracy() { # name, options of compare_torch
+        local name=$1; shift
+        run "$name" python3 samples/instruments/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
+            --synthetic $synthetic --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" "$@" --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
+        cat "$log/${name// /_}.txt"
+    }
+    accuracy 'accuracy at full size' $(has outliers && echo --outliers)
+    if has klein; then accuracy 'accuracy with a reference' --references 1; fi
 fi
 
 if has quality; then
