@@ -987,27 +987,28 @@ def compare_gpu_klein(args):
     with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
         transformer, text, autoencoder = f.random_networks(f.SIZES, "cuda", torch.bfloat16)
         f.compile_parts()
-        decode = torch.compile(autoencoder.decode, dynamic=False)
+        decode, encode = (torch.compile(part, dynamic=False) for part in (autoencoder.decode, autoencoder.encode))
         normal = lambda *shape: torch.randn(shape, device="cuda", dtype=torch.bfloat16)
         features, ids = normal(f.ROWS, f.SIZES["transformer"]["joint_attention_dim"]), torch.randint(0, f.SIZES["text"]["vocab_size"], (f.ROWS,), device="cuda")
         latents = {side: normal(*latent_shape(args, side)) for side in sides}
-        refers = (normal(*latent_shape(args, 1024)),)
-        encode = lambda: text(ids, tokens)
-        step, decoding = (lambda: transformer(latents[first], 0.5, features)), (lambda: decode(latents[first]))
+        refers, seen = (normal(*latent_shape(args, 1024)),), normal(3, 1024, 1024)
+        reading, seeing, decoding = (lambda: text(ids, tokens)), (lambda: encode(seen)), (lambda: decode(latents[first]))
+        step, referring_step = (lambda: transformer(latents[first], 0.5, features)), (lambda: transformer(latents[first], 0.5, features, refers))
         names = {"text": f"text, {tokens} tokens in {f.ROWS} rows", "decode": f"decode, {first}x{first}", "picture": f"picture of {args.steps} steps with prompt and decode, {first}x{first}"}
         forward = {side: f"forward, {side}x{side}" for side in sides}
-        referring = f"forward with a reference of 1024x1024, {first}x{first}"
-        jobs = {names["text"]: [("work", encode)], forward[first]: [("work", step)], names["decode"]: [("work", decoding)]}
+        referring, pictures = f"forward with a reference of 1024x1024, {first}x{first}", (names["picture"], names["picture"] + ", with a reference")
+        jobs = {names["text"]: [("work", reading)], forward[first]: [("work", step)], names["decode"]: [("work", decoding)]}
         jobs |= {forward[side]: [("work", lambda side=side: transformer(latents[side], 0.5, features))] for side in sides[1:]}
-        jobs[referring] = [("work", lambda: transformer(latents[first], 0.5, features, refers))]
-        jobs[names["picture"]] = [("text", encode), *[("forward", step)] * args.steps, ("decode", decoding)]
+        jobs[referring] = [("work", referring_step)]
+        jobs[pictures[0]] = [("text", reading), *[("forward", step)] * args.steps, ("decode", decoding)]
+        jobs[pictures[1]] = [("text", reading), ("encode", seeing), *[("forward", referring_step)] * args.steps, ("decode", decoding)]
         for calls in jobs.values():  # compiles
             timed(calls, 0.0)
         jobs = with_graphs(jobs)
         for _ in range(args.rounds):
             for key, calls in jobs.items():
-                measured = timed(calls, args.seconds if key == names["picture"] else args.seconds / 2)
-                keep(theirs, key, measured["picture" if key == names["picture"] else "work"])
+                measured = timed(calls, args.seconds if key in pictures else args.seconds / 2)
+                keep(theirs, key, measured["picture" if key in pictures else "work"])
             for kind, bench in ours.items():
                 into = mine.setdefault(kind, {})
                 keep(into, names["text"], bench.ask(f"sustain_text {tokens} {args.seconds / 2}")["work"])
@@ -1018,8 +1019,9 @@ def compare_gpu_klein(args):
                         keep(into, names["decode"], got["decode"])
                 bench.ask("refer 1")
                 keep(into, referring, bench.ask(f"sustain {first} {args.steps} 1 {args.seconds / 2}")["forward"])
+                keep(into, pictures[1], bench.ask(f"draw {first} {args.steps} {args.seconds}")["picture"])
                 bench.ask("refer 0")
-                keep(into, names["picture"], bench.ask(f"draw {first} {args.steps} {args.seconds}")["picture"])
+                keep(into, pictures[0], bench.ask(f"draw {first} {args.steps} {args.seconds}")["picture"])
         peak = torch.cuda.max_memory_allocated() * 1e-6
     about = ours["bf16"].about["device"]
     for bench in ours.values():
