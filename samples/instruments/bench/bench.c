@@ -405,7 +405,9 @@ typedef struct work {
     bool has_text; // the prompt is encoded by the job
     // As the authors have it. The negative prompt is the empty text in NewBie-image, else the prompt itself.
     bool is_guided;
+    sumi_pixels canvas; // what an image to image begins with, at CANVAS_STRENGTH; without data: noise
 } work;
+#define CANVAS_STRENGTH 0.6f
 typedef struct sample {
     double forward, decode, picture, cpu_per_step;
 } sample; // seconds; picture: of the whole job
@@ -440,6 +442,7 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
         desc.solver = SUMI_SOLVER_EULER;
         desc.guidance.end = 1.0f;
     }
+    if (w->canvas.data) desc.start.image = &w->canvas, desc.start.strength = CANVAS_STRENGTH;
     set_references(b, &desc, w->has_text);
     return desc;
 }
@@ -722,6 +725,15 @@ static bool report_size(bench* b, int32_t side)
         if (!sustain(b, &with_text, b->seconds, &first, &last, &count)) return false;
         snprintf(name, sizeof name, "picture of %d steps with its text, %dx%d", b->steps, side, side);
         report_row(name, last.picture, first.picture, 0.0);
+    }
+    if (is_klein(b) && side <= REFERENCE_SIDE) { // as a painting program draws over its canvas
+        work over = one;
+        over.canvas = (sumi_pixels){.data = b->reference, .width = side, .height = side, .channel_count = 3};
+        sample over_first, over_last;
+        if (!sustain(b, &over, b->seconds, &over_first, &over_last, &count)) return false;
+        snprintf(name, sizeof name, "image to image at %.1f of %d steps, %dx%d", (double)CANVAS_STRENGTH, b->steps,
+                 side, side);
+        report_row(name, over_last.picture, over_first.picture, 0.0);
     }
     snprintf(name, sizeof name, "host CPU time per step, %dx%d", side, side);
     report_row(name, last.cpu_per_step, first.cpu_per_step, 0.0);
