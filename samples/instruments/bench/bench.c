@@ -723,7 +723,7 @@ static bool report_size(bench* b, int32_t side)
     // Under a budget the text encoder's weights come again for every picture.
     if ((b->memory_budget || is_klein(b)) && has_text_encoder(b)) {
         if (!sustain(b, &with_text, b->seconds, &first, &last, &count)) return false;
-        snprintf(name, sizeof name, "picture of %d steps with its text, %dx%d", b->steps, side, side);
+        snprintf(name, sizeof name, "picture of %d steps, text in, %dx%d", b->steps, side, side);
         report_row(name, last.picture, first.picture, 0.0);
     }
     if (is_klein(b) && side <= REFERENCE_SIDE) { // as a painting program draws over its canvas
@@ -731,8 +731,8 @@ static bool report_size(bench* b, int32_t side)
         over.canvas = (sumi_pixels){.data = b->reference, .width = side, .height = side, .channel_count = 3};
         sample over_first, over_last;
         if (!sustain(b, &over, b->seconds, &over_first, &over_last, &count)) return false;
-        snprintf(name, sizeof name, "image to image at %.1f of %d steps, %dx%d", (double)CANVAS_STRENGTH, b->steps,
-                 side, side);
+        snprintf(name, sizeof name, "from a canvas, %.1f of %d steps, %dx%d", (double)CANVAS_STRENGTH, b->steps, side,
+                 side);
         report_row(name, over_last.picture, over_first.picture, 0.0);
     }
     snprintf(name, sizeof name, "host CPU time per step, %dx%d", side, side);
@@ -763,8 +763,9 @@ static bool report_memory(const bench* b, int32_t side, int32_t items, bool has_
     sumi_image_desc desc = describe(b, &w, list);
     sumi_memory memory;
     if (!check(b, sumi_image_memory(b->engine, &desc, &memory), "asking for the memory")) return false;
-    printf("| %4d x %-4d%s | %8d | %10.0f | %11.0f | %10.1f | %10.1f | %10.1f |\n", side, side,
-           has_text_encoder(b) && !has_text ? ", its prompt stored" : "", items, 1e-6 * (double)memory.weights,
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%d x %d%s", side, side, has_text_encoder(b) && !has_text ? ", prompt stored" : "");
+    printf("| %-26s | %8d | %10.0f | %11.0f | %10.1f | %10.1f | %10.1f |\n", name, items, 1e-6 * (double)memory.weights,
            1e-6 * (double)memory.streamed, 1e-6 * (double)memory.arena, 1e-6 * (double)memory.staging,
            1e-6 * (double)memory.images);
     return true;
@@ -868,8 +869,10 @@ static bool print_report(bench* b)
     }
     if (b->batch > 1 && !report_batch(b, b->sizes[0])) return false;
     if (b->memory_budget) printf("\nmemory budget %.0f MB\n", 1e-6 * (double)b->memory_budget);
-    printf("\n| a job of    | pictures | weights MB | streamed MB |   arena MB | staging MB |  images MB "
-           "|\n|-------------|---------:|-----------:|------------:|-----------:|-----------:|-----------:|\n");
+    printf(
+        "\n| a job of                   | pictures | weights MB | streamed MB |   arena MB | staging MB |  images MB "
+        "|\n|----------------------------|---------:|-----------:|------------:|-----------:|-----------:|-----------:|"
+        "\n");
     for (int32_t i = 0; i < b->size_count; i++) {
         if (!report_memory(b, b->sizes[i], 1, has_text_encoder(b))
             || (b->memory_budget && has_text_encoder(b) && !report_memory(b, b->sizes[i], 1, false)))
