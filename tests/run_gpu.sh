@@ -37,7 +37,7 @@
 #   newbie     the same of NewBie-image: 1024, 4 steps, a picture of 28 steps with guidance. bench: as it comes, fp8, then
 #              under budgets of 16, 8 and 6 GB (BENCH_BUDGETS). torch: sumi in bf16 and fp8 beside PyTorch compiled and
 #              eager, 45 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
-#   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, then in int8 under a budget of 6 GB (BENCH_BUDGETS): what its row "its prompt stored" says is streamed
+#   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, then in int8 under a budget of 6 GB (BENCH_BUDGETS): what its row "prompt stored" says is streamed
 #              belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one; a checkpoint of 16 GB
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. JOBS=8 programs of ops,
