@@ -9,7 +9,7 @@
 #include "sampling/reuse.h"
 
 #define STEPS 14
-#define HUGE 10.0f
+#define LARGE_CHANGE 10.0f
 #define MOST 9 // of STEPS evaluations
 
 // The changes that whole evaluations measure, one after another, over and over; counts the measurements.
@@ -41,7 +41,7 @@ static sumi_image_desc cached_image(sumi_model* model)
     sumi_image_desc desc = small_image(model, &s_guided);
     desc.step_count = STEPS;
     desc.guidance.scale = 2.0f;
-    desc.step_cache = HUGE;
+    desc.step_cache = LARGE_CHANGE;
     desc.shift = 1.0f;
     return desc;
 }
@@ -97,7 +97,7 @@ TEST(decisions_depend_on_the_numbers_alone)
             if (engine == NULL) return;
             fake_complete_after(variant % 2 == 0 ? 0 : 3);
             sumi_image_desc desc = cached_image(model);
-            desc.step_cache = list == 0 ? HUGE : 0.3f;
+            desc.step_cache = list == 0 ? LARGE_CHANGE : 0.3f;
             desc.preview_every = variant % 5 == 1;
             const uint32_t budgets[] = {0, 1, 200, 5000};
             const counts got = draw_counts(engine, &desc, &p, variant % 6 == 5 ? 0 : budgets[variant % 4]);

@@ -4,9 +4,9 @@
 #include <math.h>
 
 #define STEPS 14
-#define TINY 1e-7f // nothing changes as little as that
-#define HUGE 10.0f // everything does
-#define SOME 0.04f // some of the steps of smooth_image do
+#define TINY 1e-7f         // nothing changes as little as that
+#define LARGE_CHANGE 10.0f // everything does
+#define SOME 0.04f         // some of the steps of smooth_image do
 
 // ---- The rule -------------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ TEST(nothing_is_reused_below_the_threshold_and_the_most_above_it)
             CHECK_NUMBER(none.evaluations, STEPS);
             CHECK_NUMBER(none.reused, 0);
             CHECK(none.hash == off.hash && off.hash != 0);
-            desc.step_cache = HUGE;
+            desc.step_cache = LARGE_CHANGE;
             const counts most = draw_counts(engine, &desc);
             CHECK_NUMBER(most.evaluations, STEPS);
             CHECK_NUMBER(most.reused, most_reused(STEPS, true));
@@ -139,7 +139,7 @@ TEST(the_first_and_the_last_step_are_whole)
 {
     OPEN(engine, model);
     sumi_image_desc desc = long_image(model, &s_guided);
-    desc.step_cache = HUGE;
+    desc.step_cache = LARGE_CHANGE;
     for (int32_t steps = 1; steps < 8; steps++) {
         desc.step_count = steps;
         const counts got = draw_counts(engine, &desc);
@@ -248,7 +248,7 @@ TEST(the_memory_is_counted_and_kept_within)
     desc.guidance.scale = 2.0f;
     sumi_memory plain, cached;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &plain), SUMI_OK);
-    desc.step_cache = HUGE;
+    desc.step_cache = LARGE_CHANGE;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &cached), SUMI_OK);
     CHECK(cached.arena >= plain.arena);
     const counts free_counts = draw_counts(engine, &desc);
@@ -281,7 +281,7 @@ TEST(pauses_change_no_bit)
     for (size_t s = 0; s < sizeof s_solvers / sizeof *s_solvers; s++) {
         sumi_image_desc desc = s == 0 ? smooth_image(model, &s_guided) : long_image(model, &s_guided);
         desc.solver = s_solvers[s];
-        desc.step_cache = s == 0 ? SOME : HUGE;
+        desc.step_cache = s == 0 ? SOME : LARGE_CHANGE;
         desc.guidance.scale = 2.0f;
         desc.guidance.end = s == 1 ? 0.5f : 1.0f;
         const counts want = draw_counts(engine, &desc);
@@ -315,7 +315,7 @@ TEST(a_job_that_reuses_may_be_paused_again_and_again)
     OPEN_WITH(200, engine, model);
     sumi_image_desc desc = smooth_image(model, &s_guided);
     desc.guidance.scale = 2.0f;
-    desc.step_cache = HUGE;
+    desc.step_cache = LARGE_CHANGE;
     const counts want = draw_counts(engine, &desc);
     int pauses = 0;
     for (int period = 1; period < 30; period += 3) {
@@ -346,7 +346,7 @@ TEST(progress_grows_and_a_job_may_be_cancelled_anywhere)
 {
     OPEN_WITH(100, engine, model);
     sumi_image_desc desc = long_image(model, &s_guided);
-    desc.step_cache = HUGE;
+    desc.step_cache = LARGE_CHANGE;
     bool is_over = false;
     for (int updates = 1; !is_over; updates += 13) {
         sumi_job job;
@@ -373,7 +373,7 @@ TEST(deadlines_leave_out_steps_of_jobs_that_reuse)
 {
     OPEN(engine, model);
     sumi_image_desc desc = long_image(model, &s_guided);
-    desc.step_cache = HUGE;
+    desc.step_cache = LARGE_CHANGE;
     desc.step_count = 200;
     desc.deadline_ms = 100000;
     counts got = draw_counts(engine, &desc);
@@ -394,7 +394,7 @@ TEST(the_nth_allocation_of_a_job_may_fail)
     for (bool has_failed = true; has_failed && t_errors == 0; n++) {
         OPEN(engine, model);
         sumi_image_desc desc = long_image(model, &s_guided);
-        desc.step_cache = HUGE;
+        desc.step_cache = LARGE_CHANGE;
         atomic_store(&s_host.fail_at, s_host.count + n);
         sumi_image image;
         const sumi_result result = draw(engine, &desc, &image);
