@@ -191,7 +191,7 @@ if is_windows then system_libraries = is_visual_studio and {} or { "m" } end
 
 -- With --shared-tests the library is shared and shows all of its functions, for the tests look inside. The loader finds what a test puts in the place of a function, and the function itself by the name
 -- that --wrap would give it.
-local replaceable = { "sumi_clock_ns", "sumi_sleep_us", "sumi_cpu_detect", "sumi_cpu_count" }
+local replaceable = { "sumi_clock_ns", "sumi_sleep_us", "sumi_sleep_slack_us", "sumi_cpu_detect", "sumi_cpu_count" }
 local shares_tests = _OPTIONS["shared-tests"]
 if shares_tests and is_windows then error("--shared-tests is for a machine with a GPU under Linux", 0) end
 
@@ -577,6 +577,7 @@ local function test_program(name, sources)
         if uses_fake_clock then
             replace "sumi_clock_ns"
             replace "sumi_sleep_us"
+            replace "sumi_sleep_slack_us"
         end
         if uses_fake_processors then replace "sumi_cpu_count" end
         if cuda and uses_fake_cuda(sources) then

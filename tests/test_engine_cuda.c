@@ -381,6 +381,7 @@ TEST(slices_follow_the_budgets_of_updates)
 TEST(waiting_sleeps_by_predictions)
 {
     fake_reset();
+    fake_clock_begin(1000);
     sumi_model* model;
     sumi_engine* engine = cuda_engine(0, &model);
     if (engine == NULL) return;
@@ -388,7 +389,6 @@ TEST(waiting_sleeps_by_predictions)
     desc.step_count = 40;
     static const fake_clock s_clock = {sumi_clock_ns, fake_clock_pass_ns}; // the one that the library sleeps by
     fake_use_clock(&s_clock);
-    fake_clock_begin(1000);
     fake_kernels_take(100);
     static const double s_measured[] = {0.1, 0.09, 0.07}; // less than it takes: gaps between slices are in none
     for (size_t i = 0; i < sizeof s_measured / sizeof s_measured[0]; i++) {

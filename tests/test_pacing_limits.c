@@ -144,7 +144,7 @@ TEST(a_device_ends_after_what_was_submitted)
 
 TEST(threads_sleep_until_half_of_the_work_has_ended)
 {
-    const double slack_us = SUMI_SLEEP_SLACK_US;
+    const double slack_us = sumi_sleep_slack_us();
     const struct {
         const char* what;
         int32_t count;

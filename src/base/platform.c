@@ -44,6 +44,8 @@ uint64_t sumi_clock_ns(void)
 
 void sumi_sleep_us(uint32_t microseconds) { Sleep((microseconds + 999) / 1000); }
 
+uint32_t sumi_sleep_slack_us(void) { return 16000; } // one tick of the system clock
+
 int32_t sumi_cpu_count(void)
 {
     SYSTEM_INFO info;
@@ -63,6 +65,8 @@ void sumi_sleep_us(uint32_t microseconds)
     struct timespec time = {(time_t)(microseconds / 1000000u), (long)(microseconds % 1000000u) * 1000};
     nanosleep(&time, NULL);
 }
+
+uint32_t sumi_sleep_slack_us(void) { return 300; } // 50 was seen on a quiet machine
 
 int32_t sumi_cpu_count(void)
 {

@@ -7,12 +7,8 @@
 
 uint64_t sumi_clock_ns(void); // monotonic
 void sumi_sleep_us(uint32_t microseconds);
-#if defined(_WIN32)
-#define SUMI_SLEEP_SLACK_US 16000 // a sleep may take this much longer: one tick of the system clock
-#else
-#define SUMI_SLEEP_SLACK_US 300 // a sleep may take this much longer; 50 was seen on a quiet machine
-#endif
-int32_t sumi_cpu_count(void); // logical processors that this process may use, at least 1
+uint32_t sumi_sleep_slack_us(void); // a sleep may take this much longer
+int32_t sumi_cpu_count(void);       // logical processors that this process may use, at least 1
 
 typedef struct sumi_cpu_features {
     bool avx2_fma_f16c; // AVX2, FMA and F16C together, and the OS saves their registers

@@ -629,7 +629,7 @@ static sumi_rates guess_rates(const sumi_cuda_device* device)
 static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    const bool sleeps_for_all = cuda->device.owns_compute && SUMI_SLEEP_SLACK_US < 1000;
+    const bool sleeps_for_all = cuda->device.owns_compute && sumi_sleep_slack_us() < 1000;
     for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         SUMI_CU(driver, cuEventCreate(&cuda->flights[i].arrival, CU_EVENT_DEFAULT), "making an event");
         SUMI_CU(driver, cuEventCreate(&cuda->flights[i].begin, CU_EVENT_DEFAULT), "making an event");

@@ -24,7 +24,7 @@ double sumi_device_time_sleep_us(sumi_device_time* time, const sumi_in_flight* i
     // the slices after it are still to come. This correction is made once: if the slice has not ended then, the
     // predictions are wrong.
     const double certain_us = 0.5 * (in_flight->pending_us - in_flight->oldest_us);
-    if (predicted_us >= SUMI_SLEEP_SLACK_US || certain_us < predicted_us
+    if (predicted_us >= sumi_sleep_slack_us() || certain_us < predicted_us
         || in_flight->oldest_submitted_ns == time->late_slice_ns)
         return predicted_us;
     time->late_slice_ns = in_flight->oldest_submitted_ns;
