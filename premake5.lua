@@ -98,21 +98,28 @@ local function left_out_families()
     return left_out
 end
 
-local function any_includes(patterns, headers) -- as they stand behind #include: "x.h" with its quotes
+local function any_contains(patterns, words)
     for _, pattern in ipairs(patterns) do
         for _, source in ipairs(os.matchfiles(pattern)) do
             local text = source:match("%.c$") and read_file(source) or ""
-            for _, header in ipairs(headers) do
-                if text:find("#include " .. header, 1, true) then return true end
+            for _, word in ipairs(words) do
+                if text:find(word, 1, true) then return true end
             end
         end
     end
     return false
 end
 
--- Windows goes without the programs that ask for these.
+local function any_includes(patterns, headers) -- as they stand behind #include: "x.h" with its quotes
+    local lines = {}
+    for _, header in ipairs(headers) do table.insert(lines, "#include " .. header) end
+    return any_contains(patterns, lines)
+end
+
+-- Windows goes without the programs that ask for these, unless they ask for something else there.
 local function is_left_out(patterns)
-    return is_windows and any_includes(patterns, { "<dlfcn.h>", "<pthread.h>", "<unistd.h>", "<sys/", '"fake_cuda.h"' })
+    if not is_windows or any_contains(patterns, { "defined(_WIN32)" }) then return false end
+    return any_includes(patterns, { "<dlfcn.h>", "<pthread.h>", "<unistd.h>", "<sys/" })
 end
 
 workspace "sumi"
@@ -505,20 +512,28 @@ local function listed_tests(pattern)
     return sources
 end
 
-if cuda and not is_windows and not _OPTIONS["fuzz"] then
+-- The driver that needs no GPU. Under Windows the two libraries are a DLL and one whose exports are the first one's.
+local has_fake_cuda = cuda and not is_visual_studio and not _OPTIONS["fuzz"]
+if has_fake_cuda then
     c_project "fake_cuda"
         kind "SharedLib"
-        targetname "fake_cuda"
+        targetname(is_windows and "nvcuda" or "fake_cuda")
         products("fake", "fake_cuda")
         use_cuda()
-        buildoptions { "-fPIC" }
-        linkoptions { "-Wl,-soname,libcuda.so.1" }
         files { "tests/fake_cuda/*.h", "tests/fake_cuda/*.c" }
-        links { "pthread" }
+        if not is_windows then
+            buildoptions { "-fPIC" }
+            linkoptions { "-Wl,-soname,libcuda.so.1" }
+            links { "pthread" }
+        end
         for _, name in ipairs(all_configurations) do
+            local folder = path.getabsolute(build .. "/" .. name .. "/fake")
             filter("configurations:" .. name)
-                postbuildcommands { "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcuda.so.1'",
-                                    "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libnvidia-ml.so.1'" }
+                if is_windows then
+                    postbuildcommands { "@$(CC) -shared -o '" .. folder .. "/nvml.dll' '" .. path.getabsolute "tests/fake_cuda/nvml.def" .. "'" }
+                else
+                    postbuildcommands { "ln -sf libfake_cuda.so '" .. folder .. "/libcuda.so.1'", "ln -sf libfake_cuda.so '" .. folder .. "/libnvidia-ml.so.1'" }
+                end
         end
         filter {}
 end
@@ -558,7 +573,8 @@ if cuda and not is_windows and not _OPTIONS["fuzz"] then
         filter {}
 end
 
--- A test that includes fake_cuda.h is linked with a CUDA driver that needs no GPU: its soname is libcuda.so.1, and so the backend finds it instead of a real one.
+-- A test that includes fake_cuda.h is linked with a CUDA driver that needs no GPU: its soname is libcuda.so.1, and so the backend finds it instead of a real one. Under Windows it is called nvcuda.dll and has to
+-- be in the system's folder, as the real one (tests/run_windows.sh).
 local function uses_fake_cuda(sources) return any_includes(sources, { '"fake_cuda.h"' }) end
 
 -- The library's calls of a function go to the test's.
@@ -580,7 +596,7 @@ local function test_program(name, sources)
             replace "sumi_sleep_slack_us"
         end
         if uses_fake_processors then replace "sumi_cpu_count" end
-        if cuda and uses_fake_cuda(sources) then
+        if has_fake_cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }
             links { "fake_cuda" }
             if not shares_tests then -- which are for a machine with a GPU
@@ -588,7 +604,7 @@ local function test_program(name, sources)
                 files { "tests/unpacked_once.c" }
                 use_library(zlib)
             end
-            for _, configuration_name in ipairs(all_configurations) do
+            for _, configuration_name in ipairs(is_windows and {} or all_configurations) do
                 filter("configurations:" .. configuration_name)
                     linkoptions { "-Wl,--disable-new-dtags,-rpath," .. path.getabsolute(build .. "/" .. configuration_name .. "/fake") } -- before LD_LIBRARY_PATH: a real driver may be there
             end

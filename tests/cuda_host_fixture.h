@@ -1,14 +1,13 @@
 // What the tests of the CUDA backend inside a host program share: the host program's own CUDA, which is the driver,
-// looked up at run time; memory that is counted and may fail; an engine that makes an image in one call. Everything
-// goes through the public header. Without a GPU everything is skipped.
+// looked up at run time; memory that is counted and may fail; an engine that makes an image in one call. All that is
+// tested goes through the public header. Without a GPU everything is skipped.
 #ifndef CUDA_HOST_FIXTURE_H
 #define CUDA_HOST_FIXTURE_H
+#include "base/platform.h"
+#include "system.h"
 #include "test.h"
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sumi.h>
-#include <time.h>
 
 #define TINY "tests/golden/z-image/model"
 
@@ -81,10 +80,14 @@ static inline const char* open_driver(void) // NULL: the driver is open
         {"cuMemcpyDtoHAsync_v2", &s_cu.copy_to_host},
         {"cuMemsetD8_v2", &s_cu.fill},
     };
-    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+#if defined(_WIN32)
+    void* library = sumi_library_open("nvcuda.dll");
+#else
+    void* library = sumi_library_open("libcuda.so.1");
+#endif
     if (library == NULL) return "there is no NVIDIA driver here";
     for (size_t i = 0; i < sizeof s_entries / sizeof *s_entries; i++) {
-        void* symbol = dlsym(library, s_entries[i].name);
+        sumi_library_function* symbol = sumi_library_symbol(library, s_entries[i].name);
         if (symbol == NULL) return "the NVIDIA driver lacks an entry that this test needs";
         memcpy(s_entries[i].into, &symbol, sizeof symbol);
     }
@@ -93,19 +96,14 @@ static inline const char* open_driver(void) // NULL: the driver is open
     return NULL;
 }
 
-static inline double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
+static inline double now_ms(void) { return 1e-6 * (double)system_clock_ns(); }
 
 // ---- The host program's memory --------------------------------------------------------------------------------------
 
 #define MAX_BLOCKS 8192
 
 typedef struct host {
-    pthread_mutex_t lock;
+    sumi_mutex lock;
     long count, live, fail_at, wrong, without_context;          // of device memory and pinned memory; fail_at 0: none
     uint64_t live_bytes, peak_bytes, on_device, peak_on_device; // on the device: weights and arena
     struct {
@@ -130,7 +128,7 @@ static inline uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memo
     host* h = user_data;
     context_handle current = NULL;
     uint64_t address = 0;
-    pthread_mutex_lock(&h->lock);
+    sumi_mutex_lock(&h->lock);
     h->without_context += s_cu.context_get(&current) != 0 || current == NULL;
     if (++h->count != h->fail_at) {
         if (kind == SUMI_MEMORY_STAGING) {
@@ -156,7 +154,7 @@ static inline uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memo
     }
     if (h->on_device > h->peak_on_device) h->peak_on_device = h->on_device;
     if (h->live_bytes > h->peak_bytes) h->peak_bytes = h->live_bytes;
-    pthread_mutex_unlock(&h->lock);
+    sumi_mutex_unlock(&h->lock);
     return address;
 }
 
@@ -164,7 +162,7 @@ static inline void device_release(uint64_t address, size_t bytes, sumi_memory_ki
 {
     host* h = user_data;
     context_handle current = NULL;
-    pthread_mutex_lock(&h->lock);
+    sumi_mutex_lock(&h->lock);
     h->without_context += s_cu.context_get(&current) != 0 || current == NULL;
     int i = 0;
     while (i < MAX_BLOCKS && h->blocks[i].address != address) i++;
@@ -178,12 +176,12 @@ static inline void device_release(uint64_t address, size_t bytes, sumi_memory_ki
         h->wrong +=
             (kind == SUMI_MEMORY_STAGING ? s_cu.release_pinned((void*)(uintptr_t)address) : s_cu.release(address)) != 0;
     }
-    pthread_mutex_unlock(&h->lock);
+    sumi_mutex_unlock(&h->lock);
 }
 
 static inline void* host_allocate(size_t bytes, size_t alignment, void* user_data)
 {
-    void* memory = aligned_alloc(alignment, bytes);
+    void* memory = system_allocate(bytes, alignment);
     if (memory != NULL) atomic_fetch_add(&((host*)user_data)->host_live, 1);
     return memory;
 }
@@ -192,7 +190,7 @@ static inline void host_release(void* memory, size_t bytes, void* user_data)
 {
     (void)bytes;
     atomic_fetch_sub(&((host*)user_data)->host_live, 1);
-    free(memory);
+    system_release(memory);
 }
 
 static inline void host_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
@@ -391,7 +389,7 @@ TEST(a_host_with_a_gpu)
 // compare with the picture.
 #define HOST_TEST_BEGIN(argc, argv)                                                                                    \
     TEST_BEGIN(argc, argv);                                                                                            \
-    pthread_mutex_init(&s_host.lock, NULL);                                                                            \
+    (void)sumi_mutex_init(&s_host.lock);                                                                               \
     const char* filter = t_filter;                                                                                     \
     t_filter = NULL;                                                                                                   \
     RUN(a_host_with_a_gpu);                                                                                            \

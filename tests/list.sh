@@ -3,7 +3,7 @@
 # The table is checked first. What is wrong with it goes to stderr, nothing is printed then, and the exit code is 1.
 set -uo pipefail
 cd "$(dirname "$0")"
-known_builds=' gcc full avx2 portable clang asan tsan fuzz windows gpu gpu-alone '
+known_builds=' gcc full avx2 portable clang asan tsan fuzz windows windows-cuda gpu gpu-alone '
 timed_builds=' gcc full avx2 portable clang asan tsan fuzz ' # those of run.sh
 most_seconds=1200                                            # of a CPU, for all that run.sh runs: 600 s on two cores
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The library, its tests and the command line for Windows: cross-compiled with MinGW-w64, warnings as errors, and run under Wine. The last line is "N passed, N failed, N skipped".
 #
-#   tests/run_windows.sh LIBRARIES [build/gcc/release]
+#   tests/run_windows.sh LIBRARIES [build/gcc/release]          without a GPU's driver
+#   tests/run_windows.sh cuda LIBRARIES [build/gcc/release]     the CUDA backend, on the driver that needs no GPU (tests/fake_cuda) as nvcuda.dll
 #
 # LIBRARIES/include and LIBRARIES/lib hold utf8proc, libspng and zlib for MinGW, static; MSYS2's packages mingw-w64-x86_64-libutf8proc, -libspng and -zlib have them under mingw64/.
 # The second folder is a build for this machine, whose pictures those from Windows are held against, bit for bit; its compiled kernels (KERNELS: their folder, build/kernels) go into
@@ -9,21 +10,23 @@
 # Not part of tests/run.sh. What each program printed is in build/windows/log. JOBS: compilers at once.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+mode=cpu
+if [ "${1:-}" = cuda ]; then mode=cuda; shift; fi
 libraries=${1:-} native=${2:-build/gcc/release}
 passed=0 failed=0 skipped=0
 finish() { echo "took $SECONDS s"; echo "$passed passed, $failed failed, $skipped skipped"; [ "$failed" -eq 0 ]; exit; }
 skip() { echo "skipped: $1"; skipped=$((skipped + 1)); }
 tools=x86_64-w64-mingw32
 command -v $tools-gcc >/dev/null || { skip "there is no $tools-gcc"; finish; }
-wine=$(command -v wine64 || command -v wine || command -v /usr/lib/wine/wine64) || { skip "there is no Wine"; finish; }
+wine=$(command -v wine64 || command -v /usr/lib/wine/wine64 || command -v wine) || { skip "there is no Wine"; finish; }
 premake=$(command -v premake5 || command -v premake4) || { skip "there is no Premake"; finish; }
-[ -e "$libraries/include/utf8proc.h" ] && [ -e "$libraries/include/spng.h" ] || { skip "say where utf8proc, libspng and zlib for MinGW are: tests/run_windows.sh LIBRARIES"; finish; }
+[ -e "$libraries/include/utf8proc.h" ] && [ -e "$libraries/include/spng.h" ] || { skip "say where utf8proc, libspng and zlib for MinGW are: tests/run_windows.sh [cuda] LIBRARIES"; finish; }
 
 out=build/windows
 bin=$out/release/bin
 rm -rf $out/log $out/scratch
 mkdir -p $out/log $out/scratch
-export WINEPREFIX=$PWD/$out/wine WINEDEBUG=-all
+export WINEPREFIX=$PWD/$out/wine_$mode WINEDEBUG=-all # a Windows without the driver, and one with it
 
 # Believes the exit code, and the counts if there are any.
 check() { # what, command ...
@@ -45,15 +48,49 @@ run() { timeout -k 10 600 "$wine" "$bin/$1.exe" "${@:2}"; }
 
 # ---- Building -------------------------------------------------------------------------------------------------------------------------
 configure() { "$premake" --file=premake5.lua --os=windows --build="$1" --libraries="$libraries" --kernels="${KERNELS:-build/kernels}" "${@:2}" gmake; } # folder, options ...
-build_in() { make -k -C "$1" CC=$tools-gcc AR=$tools-ar config=release -j"${JOBS:-$(nproc)}" "${@:2}"; }                                            # folder, programs ...
-check "makefiles" configure $out || finish
+build_in() { make -k -C "$1" CC="$(command -v ccache) $tools-gcc" AR=$tools-ar config=release -j"${JOBS:-$(nproc)}" "${@:2}"; }                                            # folder, programs ...
+check "makefiles" configure $out --shared || finish
 check "everything compiles" build_in $out
+no_cuda=$(grep -a '^CUDA backend: left out' $out/log/makefiles.txt)
+[ -z "$no_cuda" ] || skip "$no_cuda"
+[ $mode = cpu ] || [ -z "$no_cuda" ] || finish
+
+rows=$(tests/list.sh windows) && cuda_rows=$(tests/list.sh windows-cuda) || check "tests/list.txt" false || finish
+run_rows() { # rows of tests/list.sh
+    local file arguments name
+    while read -r _ file _ arguments; do
+        name=$(basename "${file%.c}")
+        case $file in
+            test_*.c) check "$name" run "$name" $arguments ;;
+            golden/*) check "golden_run $name" run golden_run $arguments "tests/$file" ;;
+        esac
+    done <<<"$1"
+}
+run hello >/dev/null 2>&1 # the first start makes Wine's folders
+
+# ---- The CUDA backend -----------------------------------------------------------------------------------------------------------------
+if [ $mode = cuda ]; then
+    # Where the driver's own installer puts it. The library looks nowhere else.
+    cp $out/release/fake/nvcuda.dll $out/release/fake/nvml.dll "$WINEPREFIX/drive_c/windows/system32/"
+    run_rows "$cuda_rows"
+    # The same calls of the driver in the same order, and the same results for the host program.
+    calls() { mkdir -p $out/scratch/$1 && SUMI_CALLS=$out/scratch/$1 "${@:2}"; } # folder, command ...
+    if [ -x "$native/bin/test_cuda_calls" ]; then
+        check "calls of the driver" calls calls run test_cuda_calls
+        check "calls of the driver here" calls calls_here "$native/bin/test_cuda_calls"
+        for file in $out/scratch/calls_here/*.txt; do
+            check "calls: $(basename "$file" .txt), $(wc -l <"$file") lines, as here" cmp $out/scratch/calls/"$(basename "$file")" "$file"
+        done
+    else
+        skip "there is no $native/bin/test_cuda_calls to compare with"
+    fi
+    finish
+fi
+
 # One archive with utf8proc and zlib inside, and a host that links it and nothing else.
 one=$out/one/release/lib/libsumi.a
 check "one archive: makefiles" configure $out/one --bundle && check "one archive" build_in $out/one sumi \
     && check "a host links one archive" $tools-gcc -std=c11 tests/consumer/host.c -Iinclude $one -lm -static -o $bin/host.exe
-no_cuda=$(grep -a '^CUDA backend: left out' $out/log/makefiles.txt)
-[ -z "$no_cuda" ] || skip "$no_cuda"
 
 # Visual Studio's projects can only be read here.
 if [ "$(basename "$premake")" = premake5 ]; then
@@ -68,18 +105,10 @@ else
 fi
 
 # ---- Running --------------------------------------------------------------------------------------------------------------------------
-run hello >/dev/null 2>&1 # the first start makes Wine's folders
-rows=$(tests/list.sh windows) || check "tests/list.txt" false
-while read -r _ file _ arguments; do
-    name=$(basename "${file%.c}")
-    case $file in
-        test_*.c) check "$name" run "$name" $arguments ;;
-        golden/*) check "golden_run $name" run golden_run $arguments "tests/$file" ;;
-    esac
-done <<<"$rows"
-# The others ask for POSIX, most of them for the driver that needs no GPU (tests/fake_cuda), or for a GPU.
+run_rows "$rows"
+# The others ask for POSIX or for a GPU.
 for source in tests/test_*.c; do
-    grep -q "^windows $(basename "$source")" <<<"$rows" || skip "$(basename "$source" .c): not for Windows (tests/list.txt)"
+    grep -qE "^windows(-cuda)? $(basename "$source") " <<<"$rows"$'\n'"$cuda_rows" || skip "$(basename "$source" .c): not for Windows (tests/list.txt)"
 done
 # Wine starts a program like any other, and takes this machine's paths: the command line's test cannot tell.
 printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$wine" "$PWD/$bin/sumi.exe" >$bin/sumi

@@ -11,6 +11,7 @@
 #include "cuda/cuda.h"
 #include "fake_cuda.h"
 #include "plan_runner.h"
+#include "system.h"
 #include "test.h"
 
 // ---- A small model --------------------------------------------------------------------------------------------------
@@ -109,14 +110,14 @@ static inline void* allocate_for_setup(size_t bytes, size_t alignment, void* use
 {
     runner_setup* setup = user_data;
     if (setup->failing_allocation > 0 && --setup->failing_allocation == 0) return NULL;
-    return aligned_alloc(alignment, bytes);
+    return system_allocate(bytes, alignment);
 }
 
 static inline void free_for_setup(void* memory, size_t bytes, void* user_data)
 {
     (void)bytes;
     (void)user_data;
-    free(memory);
+    system_release(memory);
 }
 
 // The heap and the workers, without a runner.

@@ -26,8 +26,7 @@ static void gate(void* user_data) // on a thread of the driver: the stream waits
 {
     (void)user_data;
     atomic_store(&s_gate_reached, true);
-    const struct timespec a_moment = {.tv_nsec = 1000000};
-    for (int i = 0; i < 120000 && !atomic_load(&s_gate_opens); i++) nanosleep(&a_moment, NULL);
+    for (int i = 0; i < 120000 && !atomic_load(&s_gate_opens); i++) system_sleep_us(1000);
     atomic_store(&s_gate_gave_up, !atomic_load(&s_gate_opens)); // somebody who should have opened it waits for it
 }
 

@@ -6,6 +6,7 @@
 #include "device/device_memory.h"
 #include "device/mapped.h"
 #include "fake_cuda.h"
+#include "system.h"
 #include <stdlib.h>
 
 #define CHUNK 8192
@@ -36,7 +37,7 @@ static void open_place(place* p)
     sumi_device_mapped_init(&p->mapped, &p->heap, &p->port.port);
     p->mapped.chunk_bytes = CHUNK;
     p->file_bytes = 16 * CHUNK - 1000; // no multiple of a page
-    p->file = aligned_alloc(CHUNK, 16 * CHUNK);
+    p->file = system_allocate(16 * CHUNK, CHUNK);
     uint32_t seed = 7;
     for (size_t i = 0; i < p->file_bytes; i++)
         p->file[i] = (unsigned char)((seed = seed * 1664525u + 1013904223u) >> 24);
@@ -51,7 +52,7 @@ static void close_place(place* p)
     CHECK_NUMBER(atomic_load(&p->heap.allocated_bytes), 0);
     CHECK_NUMBER(fake_held(), 0);
     CHECK_NUMBER(fake_violations(), 0);
-    free(p->file);
+    system_release(p->file);
 }
 
 static sumi_stacked_tensor part_at(const place* p, size_t offset, int32_t rows)

@@ -114,7 +114,7 @@ static void open_mapped(mapped_place* p, bool can_lock)
     fake_reset();
     fake_lock_read_only(can_lock);
     memset(p, 0, sizeof *p);
-    p->file = aligned_alloc(4096, bytes);
+    p->file = system_allocate(bytes, 4096);
     for (size_t i = 0; i < bytes; i++) p->file[i] = (unsigned char)(i * 2654435761u >> 13);
     open_setup(&p->setup);
     sumi_workers_destroy(p->setup.workers);
@@ -159,7 +159,7 @@ static void close_mapped(mapped_place* p)
     plan_release(p->setup.runner, &p->plan);
     sumi_plan_end(&p->plan);
     close_setup(&p->setup);
-    free(p->file);
+    system_release(p->file);
 }
 
 // By one worker, only in calls without a budget, and only where the driver locks read-only memory.

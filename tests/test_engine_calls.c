@@ -3,9 +3,11 @@
 #include "base/platform.h"
 #include "engine_fixture.h"
 #include "jobs/engine_state.h"
+#if !defined(_WIN32)
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#endif
 
 // ---- Out of callbacks -----------------------------------------------------------------------------------------------
 
@@ -228,6 +230,9 @@ TEST(a_cancel_completes_in_a_pause)
 
 // ---- After a fork ---------------------------------------------------------------------------------------------------
 
+#if defined(_WIN32)
+TEST(a_child_after_a_fork_is_refused) { SKIP("Windows has no fork"); }
+#else
 // The child's calls; 0: all were refused, and none hung.
 static int call_in_child(sumi_engine* engine, sumi_model* model, sumi_job job)
 {
@@ -275,7 +280,7 @@ static void check_fork(sumi_pump pump, int32_t threads)
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     const volatile unsigned char* page = engine->callers.process.page;
 #if defined(__linux__)
-    CHECK(page != NULL); // no call asks the system for the process's id
+    CHECK(page != NULL);                                         // no call asks the system for the process's id
 #endif
     for (int i = 0; i < 20; i++) {                               // in the middle of slices, where locks are held
         engine->callers.process.page = i % 2 == 0 ? page : NULL; // as on a system without such pages
@@ -301,6 +306,7 @@ TEST(a_child_after_a_fork_is_refused)
     check_fork(SUMI_PUMP_THREAD, 1);
     check_fork(SUMI_PUMP_UPDATE, 2);
 }
+#endif
 
 int main(int argc, char** argv)
 {

@@ -3,8 +3,6 @@
 #include "base/platform.h"
 #include "engine_fixture.h"
 #include "fake_processors.h"
-#include <pthread.h>
-#include <sched.h>
 
 // ---- Poll, cancel, preview, info from anywhere ----------------------------------------------------------------------
 
@@ -157,7 +155,7 @@ static sumi_engine* threaded_engine(sumi_model** out_model)
 
 // What the completion was told, in order.
 typedef struct told {
-    pthread_mutex_t lock;
+    sumi_mutex lock;
     sumi_engine* engine;
     int count, refused, seen;
     struct {
@@ -170,7 +168,7 @@ typedef struct told {
 static void note_ended(sumi_job job, sumi_job_state state, void* job_user_data, void* user_data)
 {
     told* t = user_data;
-    pthread_mutex_lock(&t->lock);
+    sumi_mutex_lock(&t->lock);
     if (t->count < TOLD) {
         t->list[t->count].job = job;
         t->list[t->count].state = state;
@@ -181,22 +179,23 @@ static void note_ended(sumi_job job, sumi_job_state state, void* job_user_data, 
     const sumi_job_status status = sumi_job_poll(t->engine, job);
     t->seen += status.state == SUMI_JOB_NONE || (status.state == state && status.user_data == job_user_data);
     t->refused += sumi_job_wait(t->engine, job, 0) == SUMI_WRONG_STATE;
-    pthread_mutex_unlock(&t->lock);
+    sumi_mutex_unlock(&t->lock);
 }
 
 static int times_told(told* t, sumi_job job, sumi_job_state state, const void* user_data)
 {
     int count = 0;
-    pthread_mutex_lock(&t->lock);
+    sumi_mutex_lock(&t->lock);
     for (int i = 0; i < t->count; i++)
         count += t->list[i].job.id == job.id && t->list[i].state == state && t->list[i].user_data == user_data;
-    pthread_mutex_unlock(&t->lock);
+    sumi_mutex_unlock(&t->lock);
     return count;
 }
 
 static void check_completion(sumi_pump pump)
 {
-    told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    told t = {0};
+    CHECK(sumi_mutex_init(&t.lock));
     char marks[6];
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
@@ -234,7 +233,7 @@ static void check_completion(sumi_pump pump)
            || times_told(&t, jobs[1], SUMI_JOB_FAILED, &marks[1]) == 0
            || times_told(&t, jobs[2], SUMI_JOB_CANCELLED, &marks[2]) == 0) {
         if (pump == SUMI_PUMP_UPDATE) sumi_engine_update(t.engine, 0);
-        sched_yield();
+        sumi_sleep_us(1);
     }
     CHECK_NUMBER(times_told(&t, jobs[0], SUMI_JOB_DONE, &marks[0]), 1);
     CHECK_NUMBER(times_told(&t, jobs[1], SUMI_JOB_FAILED, &marks[1]), 1);

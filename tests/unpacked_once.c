@@ -3,7 +3,7 @@
 // inflate() comes here (premake5.lua). What was unpacked before, from the same bytes, is copied; everything else is
 // zlib's, damaged images included. inflate() allocates nothing where it has room for all, so allocations that fail on
 // purpose are the same ones.
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -15,21 +15,19 @@ typedef struct unpacked {
     unsigned char data[]; // packed, then unpacked
 } unpacked;
 
-static pthread_mutex_t s_mutex = PTHREAD_MUTEX_INITIALIZER; // kernels are also loaded by several threads
-static unpacked* s_first;
+// Kernels are also loaded by several threads. Images are put before the first and never taken out.
+static _Atomic(unpacked*) s_first;
 
 int __real_inflate(z_stream* stream, int flush);
 int __wrap_inflate(z_stream* stream, int flush);
 
 static const unpacked* find(const unsigned char* packed, size_t packed_bytes, size_t bytes)
 {
-    pthread_mutex_lock(&s_mutex);
-    const unpacked* found = s_first;
+    const unpacked* found = atomic_load(&s_first);
     while (found != NULL
            && (found->packed_bytes != packed_bytes || found->bytes != bytes
                || memcmp(found->data, packed, packed_bytes) != 0))
         found = found->next;
-    pthread_mutex_unlock(&s_mutex);
     return found;
 }
 
@@ -42,10 +40,8 @@ static void keep(const unsigned char* packed, const unsigned char* data, const z
     new_one->check = stream->adler;
     memcpy(new_one->data, packed, stream->total_in);
     memcpy(new_one->data + stream->total_in, data, stream->total_out);
-    pthread_mutex_lock(&s_mutex);
-    new_one->next = s_first;
-    s_first = new_one;
-    pthread_mutex_unlock(&s_mutex);
+    new_one->next = atomic_load(&s_first);
+    while (!atomic_compare_exchange_weak(&s_first, &new_one->next, new_one)) {}
 }
 
 int __wrap_inflate(z_stream* stream, int flush)

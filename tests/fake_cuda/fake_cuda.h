@@ -155,6 +155,11 @@ int fake_graph_pieces(void);
 // Records of events with CU_EVENT_BLOCKING_SYNC, each of which wakes a thread of a real driver.
 int fake_wakes(void);
 const char* fake_last_kernel(void); // "" at first
+// Sets a function that is told every call from now on: a line with its entry, what it was given and made and its result,
+// then an indented line for each piece of work that it submitted. Objects are named by their kind and a number, which
+// begins at 1 again. Not in it: what was given to cuGetErrorName and cuGetErrorString, and what calls return besides
+// their result. It must not call the driver. NULL: none, as after fake_reset().
+void fake_on_call(void (*hook)(const char* line, void* user_data), void* user_data);
 // Sets a function that is called when a kernel runs (not when it is submitted), with its parameters as in its parameter
 // space. NULL: none. It must not call the driver. fake_reset removes it.
 void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data),

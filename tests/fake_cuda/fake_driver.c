@@ -1,14 +1,11 @@
 // The driver's entries.
-#define _POSIX_C_SOURCE 200809L
-#define _DEFAULT_SOURCE // madvise
 #include "cards.h"
 #include "fake_state.h"
+#include "fake_system.h"
 #include <cudaTypedefs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
 // ---- Entering -------------------------------------------------------------------------------------------------------
 
@@ -31,6 +28,7 @@ enum {
 
 static CUresult leave(CUresult result)
 {
+    fake_log_result(result);
     fake_unlock();
     return result;
 }
@@ -44,6 +42,7 @@ static CUresult enter(const char* name, unsigned rules)
     }
     if (entry == NULL) abort(); // an entry that is not in the table
     entry->calls++;
+    fake_log_call(name);
     if (fake.call_ns > 0) fake_pass_ns((uint64_t)fake.call_ns);
     if (fake.fail_name != NULL && fake.fail_nth > 0 && strcmp(fake.fail_name, name) == 0 && --fake.fail_nth == 0) {
         fake.has_failed = true;
@@ -84,7 +83,10 @@ CUresult fake_enter_library(const char* name) { return enter(name, IN_CONTEXT | 
         }                                                                                                              \
     } while (0)
 #define NEED_ALIVE(handle, kind, name)                                                                                 \
-    NEED(fake_is_alive((handle), (kind)), "%s: a handle that is dead or of another kind", name)
+    do {                                                                                                               \
+        fake_log_handle((handle), (kind));                                                                             \
+        NEED(fake_is_alive((handle), (kind)), "%s: a handle that is dead or of another kind", name);                   \
+    } while (0)
 #define NEED_STREAM(stream, name)                                                                                      \
     do {                                                                                                               \
         NEED((stream) != NULL, "%s: the NULL stream", name);                                                           \
@@ -183,6 +185,7 @@ static unsigned max_shared(void) { return (unsigned)(card_shared_kib(fake.capabi
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device)
 {
     ENTER("cuDeviceGetAttribute", ANYWHERE);
+    fake_log_add(" %d of %d", (int)attribute, (int)device);
     NEED(is_device(device), "cuDeviceGetAttribute: no such device");
     const bool is_hopper = fake.capability == 90;
     switch ((int)attribute) {
@@ -241,6 +244,7 @@ CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice device)
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device)
 {
     ENTER("cuDevicePrimaryCtxRetain", ANYWHERE);
+    fake_log_add(" %d", (int)device);
     NEED(is_device(device), "cuDevicePrimaryCtxRetain: no such device");
     if (fake.primary[device] == NULL) {
         fake.primary[device] = fake_make(sizeof(fake_context), FAKE_CONTEXT);
@@ -313,6 +317,7 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned c
 {
     ENTER("cuModuleLoadDataEx", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
     const image_target target = read_image_target(image);
+    fake_log_add(" %s %d%s", target.is_binary ? "machine code" : "PTX", target.capability, target.is_exact ? "a" : "");
     if ((target.is_binary && !fake.takes_binaries) || !image_runs_on(target, fake.capability))
         return leave(CUDA_ERROR_NO_BINARY_FOR_GPU);
     fake_module* module = fake_make(sizeof *module, FAKE_MODULE);
@@ -362,7 +367,7 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState handle, void** out, size_t* out_byte
     NEED_ALIVE(handle, FAKE_LINK, "cuLinkComplete");
     while (fake.links_allowed == 0) { // as long as a real one compiles, other threads may call
         fake_unlock();
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        fake_system_sleep_ns(50000);
         fake_lock();
     }
     if (fake.links_allowed > 0) fake.links_allowed--;
@@ -395,6 +400,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 CUresult CUDAAPI cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name)
 {
     ENTER("cuModuleGetFunction", IN_CONTEXT | FORBIDDEN_IN_CAPTURE);
+    fake_log_add(" %s", name);
     NEED_ALIVE(handle, FAKE_MODULE, "cuModuleGetFunction");
     fake_module* module = (fake_module*)handle;
     for (int i = 0; i < module->function_count; i++) {
@@ -436,6 +442,7 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
     ENTER("cuFuncSetAttribute", IN_CONTEXT);
     fake_function* function = find_function(handle);
     NEED(function != NULL, "cuFuncSetAttribute: no such function");
+    fake_log_add(" %s %d %d", function->name, (int)attribute, value);
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
         if (value < 0 || (unsigned)value + function->static_shared > max_shared())
             return leave(CUDA_ERROR_INVALID_VALUE);
@@ -488,6 +495,7 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
     for (int i = 0; i < 3 && function->module->has_text; i++)
         NEED(grid[i] % function->cluster[i] == 0, "%s: a grid of %u x %u x %u, not whole clusters", name, grid[0],
              grid[1], grid[2]);
+    fake_log_add(" shared %u", shared_bytes);
     const unsigned allowed = function->opted_in > 0 ? function->opted_in : 49152 - function->static_shared;
     NEED(shared_bytes <= allowed, "%s: %u bytes of dynamic shared memory, %u are allowed", name, shared_bytes, allowed);
     NEED(parameters != NULL || function->parameter_count == 0, "%s: no parameters", name);
@@ -539,6 +547,9 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType ty
     const uint64_t element_bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8                                            ? 1
                                  : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_INT32 ? 4
                                                                                                                     : 2;
+    fake_log_address(address);
+    for (cuuint32_t i = 0; i < rank && i < 5; i++)
+        fake_log_add(" %llux%u", (unsigned long long)dims[i], (unsigned)box[i]);
     NEED((uintptr_t)map % 64 == 0, "cuTensorMapEncodeTiled: the map is not aligned to 64 bytes");
     NEED(rank >= 1 && rank <= 5, "cuTensorMapEncodeTiled: rank %u", rank);
     NEED((uintptr_t)address % 16 == 0, "cuTensorMapEncodeTiled: the address is not aligned to 16 bytes");
@@ -588,14 +599,6 @@ static uint64_t byte_limit(void)
     return limit > kept ? limit - kept : 0;
 }
 
-// Filling gigabytes in pages of 4 KiB takes three times as long.
-static void use_large_pages(unsigned char* memory, size_t bytes)
-{
-    const uintptr_t page = (uintptr_t)2 << 20, begin = ((uintptr_t)memory + page - 1) / page * page;
-    const uintptr_t end = ((uintptr_t)memory + bytes) / page * page;
-    if (begin < end) (void)madvise((void*)begin, end - begin, MADV_HUGEPAGE);
-}
-
 static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 {
     *out = NULL;
@@ -608,10 +611,8 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
     const uint64_t limit = byte_limit();
     if (kind == FAKE_DEVICE_BLOCK && (bytes > limit || fake.device_block_bytes > limit - bytes))
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    unsigned char* memory = NULL;
-    if (posix_memalign((void**)&memory, kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes) != 0)
-        return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    use_large_pages(memory, bytes);
+    unsigned char* memory = fake_system_allocate(kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes);
+    if (memory == NULL) return leave(CUDA_ERROR_OUT_OF_MEMORY);
     memset(memory, fake.fill_byte, bytes);
     fake_make_block(kind, memory, bytes);
     fake.block_bytes += bytes;
@@ -938,7 +939,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
     fake_copy_nodes(&nodes, &((fake_graph*)handle)->nodes);
     for (fake_node *node = nodes.first, *next; node != NULL; node = next) {
         next = node->next;
-        fake_submit((fake_stream*)stream_handle, node);
+        fake_submit_again((fake_stream*)stream_handle, node);
     }
     return leave(CUDA_SUCCESS);
 }
@@ -1381,6 +1382,8 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** out, int version, 
                                      CUdriverProcAddressQueryResult* status)
 {
     fake_lock();
+    fake_log_call("cuGetProcAddress");
+    fake_log_add(" %s %d", name, version);
     *out = NULL;
     *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (fake.old_lookup) return leave(CUDA_ERROR_NOT_SUPPORTED);
@@ -1486,7 +1489,7 @@ void fake_host_release(void* object)
         fake.freed[slot].bytes = block->bytes;
         fake.block_bytes -= block->bytes;
         fake.device_block_bytes -= block->bytes;
-        free(block->memory);
+        fake_system_release(block->memory, block->bytes);
         fake_unmake(block);
         fake_unlock();
         return;

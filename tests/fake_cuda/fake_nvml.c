@@ -1,5 +1,4 @@
-// The management library of the fake driver (libnvidia-ml.so.1): it knows the devices by their uuids, and one clock.
-#define _POSIX_C_SOURCE 200809L
+// The management library of the fake driver (libnvidia-ml.so.1, nvml.dll): it knows the devices by their uuids, and one clock.
 #include "fake_state.h"
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,14 +1,11 @@
 // Memory and semaphores that graphics APIs share. A file descriptor is known by the file that it is of, so that copies of
 // a descriptor are the same thing, as for the real driver.
-#define _POSIX_C_SOURCE 200809L
 #include "fake_state.h"
+#include "fake_system.h"
 #include <cudaTypedefs.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define ENTER(name)                                                                                                    \
     do {                                                                                                               \
@@ -25,6 +22,7 @@
 
 static CUresult leave(CUresult result)
 {
+    fake_log_result(result);
     fake_unlock();
     return result;
 }
@@ -46,28 +44,23 @@ static int make_shared(int type, uint64_t bytes, bool is_dedicated)
 int fake_shared_memory(int type, uint64_t bytes, bool is_dedicated) { return make_shared(type, bytes, is_dedicated); }
 int fake_shared_semaphore(int type) { return make_shared(type, 0, false); }
 
-static unsigned long long file_of(int descriptor)
-{
-    struct stat status;
-    return fstat(descriptor, &status) == 0 ? (unsigned long long)status.st_ino : 0;
-}
-
 int fake_shared_descriptor(int number)
 {
     fake_shared* shared = &fake.shared[number - 1];
     if (shared->file == 0) { // it stays open, so that no other file gets its number
-        char name[] = "/tmp/fake_shared_XXXXXX";
-        shared->descriptor = mkstemp(name);
-        if (shared->descriptor < 0) abort();
-        unlink(name);
-        shared->file = file_of(shared->descriptor);
+        shared->descriptor = fake_system_file_begin();
+        shared->file = fake_system_file_of(shared->descriptor);
     }
-    const int copy = dup(shared->descriptor);
-    if (copy < 0) abort();
-    return copy;
+    return fake_system_file_copy(shared->descriptor);
 }
 
-void* fake_shared_handle(int shared) { return &fake.shared[shared - 1]; }
+void* fake_shared_handle(int number)
+{
+    fake_shared* shared = &fake.shared[number - 1];
+    if (shared->handle == NULL) shared->handle = fake_system_handle_begin();
+    return shared->handle;
+}
+
 const unsigned char* fake_shared_bytes(int shared) { return fake.shared[shared - 1].memory; }
 uint64_t fake_shared_value(int shared) { return fake.shared[shared - 1].value; }
 int fake_shared_imports(int shared) { return fake.shared[shared - 1].imports; }
@@ -86,7 +79,9 @@ void fake_shared_release(int shared)
     fake_lock();
     if (fake.shared[shared - 1].imports > 0) fake_violation("shared memory or a semaphore goes that CUDA has");
     free(fake.shared[shared - 1].memory);
-    if (fake.shared[shared - 1].file != 0) close(fake.shared[shared - 1].descriptor);
+    if (fake.shared[shared - 1].file != 0) fake_system_file_close(fake.shared[shared - 1].descriptor);
+    void* handle = fake.shared[shared - 1].handle;
+    if (handle != NULL && !fake_system_handle_end(handle)) fake_violation("a handle of the host program was closed");
     fake.shared[shared - 1] = (fake_shared){.is_used = false};
     fake_unlock();
 }
@@ -95,10 +90,11 @@ void fake_shared_release(int shared)
 
 static fake_shared* find_shared(bool has_descriptor, int descriptor, const void* handle)
 {
-    const unsigned long long file = has_descriptor ? file_of(descriptor) : 0;
+    const unsigned long long file = has_descriptor ? fake_system_file_of(descriptor) : 0;
     for (int i = 0; i < FAKE_MOST_SHARED; i++) {
         fake_shared* shared = &fake.shared[i];
-        if (shared->is_used && (has_descriptor ? file != 0 && shared->file == file : handle == (void*)shared))
+        if (!shared->is_used) continue;
+        if (has_descriptor ? file != 0 && shared->file == file : handle != NULL && shared->handle == handle)
             return shared;
     }
     return NULL;
@@ -115,12 +111,14 @@ CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERN
          "cuImportExternalMemory: a resource of Direct3D is dedicated");
     NEED(has_descriptor || desc->handle.win32.name == NULL, "cuImportExternalMemory: a name");
     fake_shared* shared = find_shared(has_descriptor, desc->handle.fd, desc->handle.win32.handle);
+    fake_log_add(" type %d of %llu bytes, flags %u", (int)desc->type, (unsigned long long)desc->size, desc->flags);
     if (shared == NULL) return leave(CUDA_ERROR_UNKNOWN); // as the real driver says of invalid handles
+    fake_log_add(", shared %d", (int)(shared - fake.shared) + 1);
     if (shared->type != (int)desc->type || shared->memory == NULL) return leave(CUDA_ERROR_INVALID_HANDLE);
     if (shared->bytes != desc->size
         || (!is_resource && shared->is_dedicated != (desc->flags == CUDA_EXTERNAL_MEMORY_DEDICATED)))
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (has_descriptor) close(desc->handle.fd);
+    if (has_descriptor) fake_system_file_close(desc->handle.fd);
     fake_import* import = fake_make(sizeof *import, FAKE_EXTERNAL_MEMORY);
     import->shared = shared;
     import->is_dedicated = desc->flags == CUDA_EXTERNAL_MEMORY_DEDICATED;
@@ -219,9 +217,11 @@ CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore* out, const CUDA_
                              || desc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
     NEED(desc->flags == 0, "cuImportExternalSemaphore: flags");
     fake_shared* shared = find_shared(has_descriptor, desc->handle.fd, desc->handle.win32.handle);
+    fake_log_add(" type %d", (int)desc->type);
     if (shared == NULL) return leave(CUDA_ERROR_UNKNOWN);
+    fake_log_add(", shared %d", (int)(shared - fake.shared) + 1);
     if (shared->type != (int)desc->type || shared->memory != NULL) return leave(CUDA_ERROR_INVALID_HANDLE);
-    if (has_descriptor) close(desc->handle.fd);
+    if (has_descriptor) fake_system_file_close(desc->handle.fd);
     fake_import* import = fake_make(sizeof *import, FAKE_SEMAPHORE);
     import->shared = shared;
     shared->imports++;

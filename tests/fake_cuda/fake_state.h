@@ -30,6 +30,7 @@ typedef struct fake_object {
     struct fake_object *previous, *next;
     struct fake_object* next_in_bucket;
     fake_kind kind;
+    int number; // of its kind, from 1 on, in the order in which they were made
 } fake_object;
 
 typedef struct fake_context {
@@ -120,6 +121,7 @@ typedef struct fake_shared {
     int type;                // of a CUDA handle
     unsigned long long file; // what its file descriptors are of; 0: it has none
     int descriptor;          // the first of them
+    void* handle;            // of Windows; NULL: it was not asked for
     unsigned char* memory;   // NULL: a semaphore
     size_t bytes;
     uint64_t value;
@@ -193,6 +195,9 @@ typedef struct fake_world {
     void* launch_user;
     void (*on_signal)(int shared, void* user_data);
     void* signal_user;
+    void (*on_call)(const char* line, void* user_data);
+    void* call_user;
+    int made_count[FAKE_KIND_COUNT];
     // the device
     double clock_ms, host_ends_ms; // host_ends_ms: of the newest kernel of the host program
     double delay_ms;               // of each empty kernel
@@ -222,7 +227,7 @@ uint64_t fake_now_ns(void);
 void fake_pass_ns(uint64_t ns);
 void fake_lock(void);
 void fake_unlock(void);
-void fake_violation(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void fake_violation(const char* format, ...) __attribute__((format(gnu_printf, 1, 2)));
 
 void* fake_make(size_t bytes, fake_kind kind); // zeroed
 bool fake_is_alive(const void* handle, fake_kind kind);
@@ -240,9 +245,20 @@ void fake_copy_nodes(fake_list* to, const fake_list* from);
 void fake_free_nodes(fake_list* list);
 // into its capture, or its queue; the stream takes the node over
 void fake_submit(fake_stream* stream, fake_node* node);
+void fake_submit_again(fake_stream* stream, fake_node* node); // of a graph: not for the log
 void fake_drain(fake_stream* stream);     // up to a wait for a shared semaphore that was not signalled
 void fake_drain_event(fake_event* event); // does what is before its newest record
 void fake_drain_all(void);
+
+// The log of calls (fake_log.c), if the test wants one. Between fake_log_call and fake_log_result the others add to the
+// lines of the call.
+void fake_log_call(const char* name);
+void fake_log_result(CUresult result);
+void fake_log_add(const char* format, ...) __attribute__((format(gnu_printf, 1, 2)));
+void fake_log_object(const char* before, const void* handle); // that is alive
+void fake_log_handle(const void* handle, fake_kind kind);     // that may be dead or of another kind
+void fake_log_address(const void* memory);
+void fake_log_node(const fake_node* node, bool is_captured);
 
 // PTX: the functions of a module. False: newer than the driver, or no PTX.
 bool fake_read_ptx(fake_module* module, const char* text, int newest);

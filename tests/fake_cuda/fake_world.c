@@ -1,33 +1,24 @@
 // The fake device: what is alive, what streams have to do, and what a test asks about it.
-#define _POSIX_C_SOURCE 200809L
 #include "fake_state.h"
-#include <pthread.h>
+#include "fake_system.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 fake_world fake;
-static pthread_mutex_t s_lock = PTHREAD_MUTEX_INITIALIZER;
 
-uint64_t fake_now_ns(void)
-{
-    struct timespec now;
-    if (fake.clock != NULL) return fake.clock->now_ns();
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+uint64_t fake_now_ns(void) { return fake.clock != NULL ? fake.clock->now_ns() : fake_system_now_ns(); }
 
 void fake_pass_ns(uint64_t ns)
 {
     if (ns == 0) return;
     if (fake.clock != NULL) fake.clock->pass_ns(ns);
-    else nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
+    else fake_system_sleep_ns(ns);
 }
 
-void fake_lock(void) { pthread_mutex_lock(&s_lock); }
-void fake_unlock(void) { pthread_mutex_unlock(&s_lock); }
+void fake_lock(void) { fake_system_lock(); }
+void fake_unlock(void) { fake_system_unlock(); }
 
 void fake_violation(const char* format, ...)
 {
@@ -53,6 +44,7 @@ void* fake_make(size_t bytes, fake_kind kind)
     fake_object* object = calloc(1, bytes);
     if (object == NULL) abort();
     object->kind = kind;
+    object->number = ++fake.made_count[kind];
     object->next = fake.alive;
     if (fake.alive != NULL) fake.alive->previous = object;
     fake.alive = object;
@@ -60,6 +52,7 @@ void* fake_make(size_t bytes, fake_kind kind)
     object->next_in_bucket = *bucket;
     *bucket = object;
     fake.alive_count[kind]++;
+    fake_log_object(" makes ", object);
     return object;
 }
 
@@ -88,6 +81,7 @@ fake_block* fake_make_block(fake_kind kind, unsigned char* memory, size_t bytes)
     fake_block* block = fake_make(sizeof *block, kind);
     block->memory = memory;
     block->bytes = bytes;
+    fake_log_add(" of %llu bytes", (unsigned long long)bytes);
     if (fake.block_count == fake.block_capacity) {
         fake.block_capacity = fake.block_capacity == 0 ? 64 : 2 * fake.block_capacity;
         fake.blocks = realloc(fake.blocks, (size_t)fake.block_capacity * sizeof *fake.blocks);
@@ -103,6 +97,7 @@ fake_block* fake_make_block(fake_kind kind, unsigned char* memory, size_t bytes)
 void fake_unmake(void* handle)
 {
     fake_object* object = handle;
+    fake_log_object(" ends ", object);
     fake_object** link = bucket_of(object);
     while (*link != object) link = &(*link)->next_in_bucket;
     *link = object->next_in_bucket;
@@ -128,7 +123,7 @@ void fake_free_block(fake_block* block)
     fake.freed[slot].bytes = block->bytes;
     fake.block_bytes -= block->bytes;
     if (block->object.kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes -= block->bytes;
-    free(block->memory);
+    fake_system_release(block->memory, block->bytes);
     fake_unmake(block);
 }
 
@@ -347,6 +342,12 @@ void fake_drain_all(void)
 
 void fake_submit(fake_stream* stream, fake_node* node)
 {
+    fake_log_node(node, stream->capture != NULL);
+    fake_submit_again(stream, node);
+}
+
+void fake_submit_again(fake_stream* stream, fake_node* node)
+{
     if (stream->capture != NULL) {
         fake_append(&stream->capture->nodes, node);
         return;
@@ -380,6 +381,7 @@ static void set_defaults(void)
     fake.last_kernel[0] = 0;
     fake.on_launch = NULL;
     fake.on_signal = NULL;
+    fake.on_call = NULL;
     fake.kernel_ms = NULL;
     fake.host_ends_ms = fake.delay_ms = 0.0;
     fake.freed_count = 0;
