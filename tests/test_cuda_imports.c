@@ -6,8 +6,13 @@
 #include "fake_cuda.h"
 #include "kernels/pictures.h"
 #include <cuda.h>
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
 #include <fcntl.h>
 #include <unistd.h>
+#endif
 
 enum { WIDTH = 48, HEIGHT = 32 };
 
@@ -52,14 +57,44 @@ static void look_at_pixels(int shared, void* user_data)
     s->byte = *s->pixels;
 }
 
+// How Vulkan's objects are shared. A handle stays the host program's, whatever becomes of the import:
+// fake_shared_release() checks that nobody has closed it.
+#if defined(_WIN32)
+enum {
+    HAS_DESCRIPTORS = 0,
+    MEMORY_TYPE = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32,
+    TIMELINE_TYPE = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32
+};
+static bool is_open(int descriptor) { return descriptor < 0; }
+static void close_descriptor(int descriptor) { (void)descriptor; }
+static int count_open(void)
+{
+    DWORD count = 0;
+    CHECK(GetProcessHandleCount(GetCurrentProcess(), &count));
+    return (int)count;
+}
+#else
+enum {
+    HAS_DESCRIPTORS = 1,
+    MEMORY_TYPE = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+    TIMELINE_TYPE = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
+};
 static bool is_open(int descriptor) { return fcntl(descriptor, F_GETFD) != -1; }
+static void close_descriptor(int descriptor) { close(descriptor); }
+static int count_open(void) // if those that are open have no gaps; a new one takes the first gap
+{
+    const int lowest = open("/dev/null", O_RDONLY);
+    close(lowest);
+    return lowest;
+}
+#endif
 
 static sumi_import_desc semaphore_desc(sumi_external_kind kind, int shared, bool uses_descriptor)
 {
     sumi_import_desc desc = sumi_import_defaults();
     desc.kind = kind;
     desc.device_uuid = s_uuid;
-    if (uses_descriptor) desc.fd = fake_shared_descriptor(shared);
+    if (uses_descriptor && HAS_DESCRIPTORS) desc.fd = fake_shared_descriptor(shared);
     else desc.handle = fake_shared_handle(shared);
     return desc;
 }
@@ -85,7 +120,7 @@ static sumi_external* import(sumi_engine* engine, const sumi_import_desc* desc)
 // A timeline semaphore of Vulkan.
 static int make_timeline(sumi_engine* engine, sumi_external** out_external)
 {
-    const int shared = fake_shared_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
+    const int shared = fake_shared_semaphore(TIMELINE_TYPE);
     const sumi_import_desc desc = semaphore_desc(SUMI_EXTERNAL_VULKAN_TIMELINE, shared, true);
     *out_external = import(engine, &desc);
     return shared;
@@ -95,7 +130,7 @@ static int make_timeline(sumi_engine* engine, sumi_external** out_external)
 static int make_image(sumi_engine* engine, int width, int height, bool takes_previews, sumi_external** out_external)
 {
     const uint64_t bytes = (uint64_t)width * (uint64_t)height * 4 + 1024;
-    const int shared = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, bytes, false);
+    const int shared = fake_shared_memory(MEMORY_TYPE, bytes, false);
     sumi_import_desc desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, shared, true, bytes);
     desc.is_image = true;
     desc.width = width;
@@ -177,6 +212,7 @@ TEST(every_kind_gets_its_image_between_wait_and_signal)
     written w = {0};
     fake_on_launch(write_picture, &w);
     for (size_t k = 0; k < sizeof s_kinds / sizeof *s_kinds; k++) {
+        if (s_kinds[k].type == 1 && !HAS_DESCRIPTORS) continue;
         for (int format = 0; format < 5; format++) {
             for (int is_image = 0; is_image < 2; is_image++) {
                 const bool is_three = format == SUMI_FORMAT_RGB8 || format == SUMI_FORMAT_RGB32F;
@@ -194,7 +230,7 @@ TEST(every_kind_gets_its_image_between_wait_and_signal)
                     sumi_external* none = (sumi_external*)engine;
                     CHECK_NUMBER(sumi_import(engine, &desc, &none), SUMI_NOT_SUPPORTED);
                     CHECK(none == NULL && (desc.fd < 0 || is_open(desc.fd)));
-                    if (desc.fd >= 0) close(desc.fd);
+                    if (desc.fd >= 0) close_descriptor(desc.fd);
                     fake_shared_release(memory);
                     continue;
                 }
@@ -447,7 +483,7 @@ TEST(previews_have_the_format_of_the_external)
     const int signals = make_timeline(engine, &signal);
     for (int format = 0; format < 5; format++) {
         const uint64_t bytes = (uint64_t)PIXELS * (uint64_t)s_pixel_bytes[format];
-        const int memory = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, bytes, false);
+        const int memory = fake_shared_memory(MEMORY_TYPE, bytes, false);
         sumi_import_desc import_desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, memory, true, bytes);
         import_desc.width = WIDTH / 8, import_desc.height = HEIGHT / 8;
         import_desc.format = (sumi_format)format;
@@ -496,9 +532,9 @@ TEST(imports_that_cannot_be_are_refused)
     static const uint8_t s_other_uuid[16] = {9}, s_other_luid[8] = {9};
     static char s_not_a_handle[8];
     const uint64_t bytes = WIDTH * HEIGHT * 4;
-    const int memory = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, bytes, false),
+    const int memory = fake_shared_memory(MEMORY_TYPE, bytes, false),
               heap = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP, bytes, false),
-              timeline = fake_shared_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
+              timeline = fake_shared_semaphore(TIMELINE_TYPE);
     // Each begins as memory that can be imported.
 #define BAD(change, expected, text)                                                                                    \
     do {                                                                                                               \
@@ -511,17 +547,17 @@ TEST(imports_that_cannot_be_are_refused)
         if (strstr(s_host.log, text) == NULL) printf("  " #change ": %s\n", s_host.log);                               \
         CHECK(none == NULL && strstr(s_host.log, text) != NULL);                                                       \
         CHECK(is_open(descriptor)); /* it stays the host program's */                                                  \
-        close(descriptor);                                                                                             \
+        close_descriptor(descriptor);                                                                                  \
     } while (0)
     BAD(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED, "sumi_import_defaults");
     BAD(d.kind = SUMI_EXTERNAL_NONE, SUMI_INVALID_ARGUMENT, "kind is 0");
     BAD(d.kind = (sumi_external_kind)8, SUMI_INVALID_ARGUMENT, "kind is 8");
     BAD(d.kind = (sumi_external_kind)25, SUMI_INVALID_ARGUMENT, "kind is 25");
-    BAD(d.fd = -1, SUMI_INVALID_ARGUMENT, "give fd");
-    BAD(d.handle = s_not_a_handle, SUMI_INVALID_ARGUMENT, "one of the two");
-    BAD(d.kind = SUMI_EXTERNAL_D3D12_HEAP, SUMI_INVALID_ARGUMENT, "Direct3D has handle");
+    BAD((d.fd = -1, d.handle = NULL), SUMI_INVALID_ARGUMENT, "give fd");
+    BAD((d.handle = s_not_a_handle, d.fd = d.fd < 0 ? 3 : d.fd), SUMI_INVALID_ARGUMENT, "one of the two");
+    BAD((d.kind = SUMI_EXTERNAL_D3D12_HEAP, d.handle = NULL), SUMI_INVALID_ARGUMENT, "Direct3D has handle");
     BAD((d.kind = SUMI_EXTERNAL_GL_TEXTURE), SUMI_INVALID_ARGUMENT, "OpenGL has gl_name");
-    BAD((d.kind = SUMI_EXTERNAL_GL_BUFFER, d.fd = -1), SUMI_INVALID_ARGUMENT, "gl_name is 0");
+    BAD((d.kind = SUMI_EXTERNAL_GL_BUFFER, d.fd = -1, d.handle = NULL), SUMI_INVALID_ARGUMENT, "gl_name is 0");
     BAD(d.device_uuid = NULL, SUMI_INVALID_ARGUMENT, "give one of the two");
     BAD(d.device_uuid = s_other_uuid, SUMI_INVALID_ARGUMENT,
         "device_uuid is 09000000000000000000000000000000, but the engine's GPU is 000102030405060708090a0b0c0d0e0f");
@@ -539,10 +575,10 @@ TEST(imports_that_cannot_be_are_refused)
     BAD(d.offset = 1, SUMI_INVALID_ARGUMENT, "from byte 1 on");
     BAD(d.offset = INT64_MAX, SUMI_INVALID_ARGUMENT, "memory_bytes");
     BAD(d.offset = UINT64_MAX, SUMI_INVALID_ARGUMENT, "more than any memory has");
-    BAD((d.kind = SUMI_EXTERNAL_GL_BUFFER, d.fd = -1, d.gl_name = 1, d.offset = UINT64_MAX - 64), SUMI_INVALID_ARGUMENT,
-        "more than any memory has");
-    BAD((d.kind = SUMI_EXTERNAL_GL_TEXTURE, d.fd = -1, d.gl_name = 1, d.offset = 64), SUMI_INVALID_ARGUMENT,
-        "begins at 0");
+    BAD((d.kind = SUMI_EXTERNAL_GL_BUFFER, d.fd = -1, d.handle = NULL, d.gl_name = 1, d.offset = UINT64_MAX - 64),
+        SUMI_INVALID_ARGUMENT, "more than any memory has");
+    BAD((d.kind = SUMI_EXTERNAL_GL_TEXTURE, d.fd = -1, d.handle = NULL, d.gl_name = 1, d.offset = 64),
+        SUMI_INVALID_ARGUMENT, "begins at 0");
     BAD(d.row_bytes = 193, SUMI_INVALID_ARGUMENT, "take 6175 bytes");
     BAD(d.memory_bytes = bytes + 1, SUMI_INVALID_ARGUMENT, "as the memory was allocated"); // the driver's word
     BAD(d.is_dedicated = true, SUMI_INVALID_ARGUMENT, "is_dedicated");
@@ -558,10 +594,11 @@ TEST(imports_that_cannot_be_are_refused)
         "does not share");
 #undef BAD
     sumi_import_desc desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, memory, true, bytes);
-    close(desc.fd);
+    if (HAS_DESCRIPTORS) close_descriptor(desc.fd);
+    else desc.fd = 3, desc.handle = NULL;
     sumi_external* external = (sumi_external*)engine;
     CHECK_NUMBER(sumi_import(engine, &desc, &external), SUMI_INVALID_ARGUMENT); // a closed descriptor
-    CHECK(external == NULL && strstr(s_host.log, "not open") != NULL);
+    CHECK(external == NULL && strstr(s_host.log, HAS_DESCRIPTORS ? "not open" : "give handle") != NULL);
     CHECK_NUMBER(sumi_import(engine, NULL, &external), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_import(engine, &desc, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_import(NULL, &desc, &external), SUMI_INVALID_ARGUMENT);
@@ -769,7 +806,7 @@ TEST(the_nth_call_may_fail)
         const int waits = make_timeline(engine, &wait);
         const int signalled[2] = {make_timeline(engine, &signals[0]), make_timeline(engine, &signals[1])};
         for (int i = 0; i < 2; i++) {
-            memory[i] = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, bytes, false);
+            memory[i] = fake_shared_memory(MEMORY_TYPE, bytes, false);
             sumi_import_desc desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, memory[i], true, bytes);
             desc.is_image = s_entries[e].is_image;
             desc.takes_previews = true;
@@ -971,14 +1008,17 @@ TEST(many_imports_leave_nothing)
     sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     const uint64_t bytes = WIDTH * HEIGHT * 4;
-    const int memory = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, bytes, false),
-              timeline = fake_shared_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
+    const int memory = fake_shared_memory(MEMORY_TYPE, bytes, false), timeline = fake_shared_semaphore(TIMELINE_TYPE);
     const sumi_engine_info before = sumi_engine_get_info(engine);
     const long held = fake_held();
-    close(fake_shared_descriptor(memory)); // their first ones stay open
-    close(fake_shared_descriptor(timeline));
-    const int lowest = open("/dev/null", O_RDONLY);
-    close(lowest);
+    if (HAS_DESCRIPTORS) { // their first ones stay open
+        close_descriptor(fake_shared_descriptor(memory));
+        close_descriptor(fake_shared_descriptor(timeline));
+    } else {
+        (void)fake_shared_handle(memory);
+        (void)fake_shared_handle(timeline);
+    }
+    const int open_before = count_open();
     for (int i = 0; i < 200; i++) {
         sumi_import_desc desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, memory, true, bytes);
         desc.is_image = i % 2 == 0;
@@ -995,9 +1035,7 @@ TEST(many_imports_leave_nothing)
     const sumi_engine_info after = sumi_engine_get_info(engine);
     CHECK(memcmp(after.held_bytes, before.held_bytes, sizeof after.held_bytes) == 0
           && after.host_bytes == before.host_bytes);
-    const int descriptor = open("/dev/null", O_RDONLY);
-    CHECK_NUMBER(descriptor, lowest); // every descriptor was closed
-    close(descriptor);
+    CHECK_NUMBER(count_open(), open_before); // every descriptor was closed
     close_cuda(engine);
     fake_shared_release(memory);
     fake_shared_release(timeline);

@@ -355,9 +355,14 @@ static sumi_result copy_descriptor(const sumi_import_desc* desc, int32_t* out_co
     if (desc->fd < 0) return SUMI_OK;
     *out_copy = sumi_descriptor_copy(desc->fd);
     if (*out_copy >= 0) return SUMI_OK;
+#if defined(_WIN32)
+    return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                     "fd is %d, but Windows shares no file descriptors: set it to -1 and give handle", (int)desc->fd);
+#else
     return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                      "fd is %d, which is not open or cannot be copied: give a new one, as every import takes its own",
                      (int)desc->fd);
+#endif
 }
 
 // Maps the whole memory, as CUDA recommends where several parts of it may be mapped. A part would have to begin and end
