@@ -5,6 +5,7 @@
 #include "files_fixture.h"
 #if defined(_WIN32)
 #include <windows.h>
+#include <winioctl.h>
 #else
 #if defined(__linux__)
 #include <sys/inotify.h>
@@ -33,6 +34,17 @@ static wchar_t* prefixed(const char* path)
 static void make_folder(const char* path) { CHECK(CreateDirectoryW(prefixed(path), NULL)); }
 static void remove_path(const char* path) { CHECK(DeleteFileW(prefixed(path)) || RemoveDirectoryW(prefixed(path))); }
 
+static bool make_sparse_file(const char* path, uint64_t bytes)
+{
+    const HANDLE file = CreateFileW(prefixed(path), GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
+    DWORD written = 0;
+    (void)DeviceIoControl(file, FSCTL_SET_SPARSE, NULL, 0, NULL, 0, &written, NULL); // Wine's files are so anyway
+    const bool is_made = SetFilePointerEx(file, (LARGE_INTEGER){.QuadPart = (LONGLONG)bytes - 1}, NULL, FILE_BEGIN)
+                      && WriteFile(file, "M", 1, &written, NULL) && written == 1;
+    CloseHandle(file);
+    return is_made;
+}
+
 static void make_file(const char* path)
 {
     DWORD written;
@@ -44,6 +56,12 @@ static void make_file(const char* path)
 static void make_folder(const char* path) { CHECK(mkdir(path, 0700) == 0); }
 static void remove_path(const char* path) { CHECK(remove(path) == 0); }
 static void make_file(const char* path) { write_file(path, "{}", 2); }
+static bool make_sparse_file(const char* path, uint64_t bytes)
+{
+    FILE* file = fopen(path, "wb");
+    const bool is_made = file != NULL && fseeko(file, (off_t)bytes - 1, SEEK_SET) == 0 && fputc('M', file) == 'M';
+    return file != NULL && fclose(file) == 0 && is_made;
+}
 #endif
 
 static void check_is_file(const char* path)
@@ -89,6 +107,47 @@ TEST(paths_may_be_long)
     }
 }
 
+// Names in the scripts of players' accounts and of asset stores; the last one has a character of two UTF-16 units.
+TEST(names_may_be_in_any_script)
+{
+    static const char* const s_names[] = {"Модель", "模型 夜", "モデル", "модель\xcc\x88", "\xf0\x9f\x8e\xa8 art"};
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
+        char path[500];
+        snprintf(path, sizeof path, "%s", scratch(s_names[i], ""));
+        CHECK(sumi_file_is_folder(NULL, path));
+        snprintf(path, sizeof path, "%s", scratch(s_names[i], s_names[i]));
+        make_file(path);
+        check_is_file(path);
+        remove_path(path);
+        CHECK(!sumi_file_exists(NULL, path));
+    }
+}
+
+// As large as checkpoints are. The file has no blocks but the last one.
+TEST(a_file_of_20_gigabytes_is_mapped)
+{
+    const uint64_t bytes = (uint64_t)20 << 30;
+    char path[500];
+    snprintf(path, sizeof path, "%s", scratch("large", "file"));
+    if (!make_sparse_file(path, bytes)) {
+        (void)system_remove(path);
+        SKIP("the folder for scratch files does not take a sparse file of 20 GiB");
+    }
+    sumi_error error = {0};
+    for (int i = 0; i < 3; i++) { // closed, it takes no addresses
+        sumi_mapping mapping;
+        CHECK_NUMBER(sumi_mapping_open(&mapping, path, &error), SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK(mapping.bytes == bytes);
+        if (mapping.data != NULL) {
+            const unsigned char* data = mapping.data;
+            CHECK(data[0] == 0 && data[bytes / 2] == 0 && data[bytes - 1] == 77);
+        }
+        sumi_mapping_close(&mapping);
+    }
+    remove_path(path);
+}
+
 static void check_refused(const char* path, sumi_result wanted, const char* words)
 {
     sumi_file file;
@@ -118,6 +177,89 @@ TEST(folders_and_devices_are_no_files)
 }
 
 #if defined(_WIN32)
+static HANDLE open_beside(const char* path, DWORD access, DWORD share)
+{
+    return CreateFileW(prefixed(path), access, share, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
+}
+
+// Another program writes the file, or reads it and lets nobody else.
+TEST(files_in_use_are_refused_or_shared)
+{
+    char path[500];
+    snprintf(path, sizeof path, "%s", scratch("use", "file"));
+    make_file(path);
+    static const struct {
+        DWORD access, share;
+        bool is_shared;
+    } s_uses[] = {{GENERIC_READ, 0, false},
+                  {GENERIC_WRITE, FILE_SHARE_READ, false},
+                  {GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, false},
+                  {GENERIC_READ, FILE_SHARE_READ, true},
+                  {GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, true}};
+    for (size_t i = 0; i < sizeof s_uses / sizeof *s_uses; i++) {
+        const HANDLE beside = open_beside(path, s_uses[i].access, s_uses[i].share);
+        CHECK(beside != INVALID_HANDLE_VALUE);
+        if (s_uses[i].is_shared) check_is_file(path);
+        else check_refused(path, SUMI_FILE_READ_FAILED, "another program has it open");
+        CHECK(sumi_file_exists(NULL, path) && sumi_path_is_file(path));
+        CloseHandle(beside);
+    }
+    check_is_file(path);
+    remove_path(path);
+}
+
+// While sumi has a file mapped, others may read it. They may move and delete it, or the system refuses that; they cannot
+// change what sumi reads.
+TEST(a_mapped_file_keeps_its_content)
+{
+    char path[500], moved[500];
+    snprintf(path, sizeof path, "%s", scratch("mapped", "file"));
+    snprintf(moved, sizeof moved, "%s", scratch("mapped", "moved"));
+    make_file(path);
+    sumi_file file;
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_file_open(&file, &s_heap, NULL, path, &error), SUMI_OK);
+    check_is_file(path);
+    const HANDLE beside = open_beside(path, GENERIC_READ, FILE_SHARE_READ);
+    CHECK(beside != INVALID_HANDLE_VALUE);
+    CloseHandle(beside);
+    wchar_t to[4096];
+    wcscpy(to, prefixed(moved));
+    const bool is_moved = MoveFileW(prefixed(path), to);
+    const bool is_deleted = DeleteFileW(prefixed(is_moved ? moved : path));
+    printf("  a mapped file %s be moved and %s be deleted\n", is_moved ? "can" : "cannot",
+           is_deleted ? "can" : "cannot");
+    CHECK(file.bytes == 2 && memcmp(file.data, "{}", 2) == 0);
+    sumi_file_close(&file);
+    if (!is_deleted) remove_path(is_moved ? moved : path);
+}
+
+// "\\?\" before an absolute path, whose backslashes and length then are the caller's business; shares.
+TEST(prefixes_and_shares_are_left_alone)
+{
+    char path[500], other[600];
+    snprintf(path, sizeof path, "%s", scratch("prefix", "file"));
+    make_file(path);
+    for (char* at = path; *at != 0; at++)
+        if (*at == '/') *at = '\\';
+    static const char* const s_prefixes[] = {"\\\\?\\", "\\\\.\\"};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(other, sizeof other, "%s%s", s_prefixes[i], path);
+        check_is_file(other);
+        CHECK(sumi_path_is_file(other));
+        snprintf(other, sizeof other, "%s%s.not", s_prefixes[i], path);
+        check_refused(other, SUMI_FILE_NOT_FOUND, "no such file");
+    }
+    check_refused("\\\\no-such-server.invalid\\share\\file", SUMI_FILE_NOT_FOUND, "no such file");
+    snprintf(other, sizeof other, "\\\\localhost\\%c$%s", path[0], path + 2);
+    wchar_t wide[700];
+    const bool has_share = MultiByteToWideChar(CP_UTF8, 0, other, -1, wide, 700) > 0
+                        && GetFileAttributesW(wide) != INVALID_FILE_ATTRIBUTES;
+    if (has_share) check_is_file(other);
+    remove_path(path);
+    if (!has_share) SKIP("this system shares no drive with itself, so shares were not tried (prefixes were)");
+}
+
 TEST(every_path_of_a_model_may_be_no_file) { SKIP("Windows has neither FIFOs nor sockets in folders"); }
 TEST(a_pipe_is_not_opened_at_all) { SKIP("Windows has no FIFOs in folders"); }
 TEST(adapters_and_given_paths_may_be_no_files) { SKIP("Windows has neither FIFOs nor sockets in folders"); }
@@ -334,6 +476,13 @@ int main(int argc, char** argv)
     s_engine = open_engine(&desc, NULL);
     scratch("", "");
     RUN(paths_may_be_long);
+    RUN(names_may_be_in_any_script);
+    RUN(a_file_of_20_gigabytes_is_mapped);
+#if defined(_WIN32)
+    RUN(files_in_use_are_refused_or_shared);
+    RUN(a_mapped_file_keeps_its_content);
+    RUN(prefixes_and_shares_are_left_alone);
+#endif
     RUN(folders_and_devices_are_no_files);
     RUN(every_path_of_a_model_may_be_no_file);
     RUN(adapters_and_given_paths_may_be_no_files);

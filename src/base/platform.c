@@ -449,6 +449,14 @@ static sumi_result fail_to_open(const char* path, DWORD reason, sumi_error* erro
         return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                          "%s: its folder is a file, or a symbolic link to something that does not exist", path);
     if (is_missing) return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file; check the path", path);
+    if (reason == ERROR_SHARING_VIOLATION || reason == ERROR_LOCK_VIOLATION)
+        return sumi_fail(error, SUMI_FILE_READ_FAILED,
+                         "%s: another program has it open, to write it or without sharing it: wait until it is "
+                         "written, or close it there",
+                         path);
+    if (reason == ERROR_ACCESS_DENIED)
+        return sumi_fail(error, SUMI_FILE_READ_FAILED,
+                         "%s: cannot be opened for reading, because its permissions forbid it; check the path", path);
     return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be opened for reading (Windows error %lu)", path,
                      (unsigned long)reason);
 }
