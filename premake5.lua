@@ -116,10 +116,11 @@ local function any_includes(patterns, headers) -- as they stand behind #include:
     return any_contains(patterns, lines)
 end
 
--- Windows goes without the programs that ask for these, unless they ask for something else there.
+-- Windows goes without the programs that ask for these, unless they ask for something else there. MinGW-w64 has POSIX' threads.
 local function is_left_out(patterns)
-    if not is_windows or any_contains(patterns, { "defined(_WIN32)" }) then return false end
-    return any_includes(patterns, { "<dlfcn.h>", "<pthread.h>", "<unistd.h>", "<sys/" })
+    if not is_windows then return false end
+    if is_visual_studio and any_includes(patterns, { "<pthread.h>" }) then return true end
+    return not any_contains(patterns, { "defined(_WIN32)" }) and any_includes(patterns, { "<dlfcn.h>", "<unistd.h>", "<sys/" })
 end
 
 workspace "sumi"
@@ -213,6 +214,7 @@ local function link_sumi()
         link_library(webp)
     end
     links(system_libraries)
+    if not cuda and not is_windows then links { "dl" } end -- opens NVML, a driver or EGL; before glibc 2.34
 end
 
 local function program(name)
@@ -469,10 +471,9 @@ if not _OPTIONS["fuzz"] then
                 end
                 if name == "vulkan" then
                     if vulkan ~= "" then includedirs { vulkan } end
-                    if not cuda then links { "dl" } end
                 end
                 if name == "d3d12" then links { "d3d12", "dxgi" } end
-                if (name == "pacing" or name == "sumi") and not cuda and not is_windows then links { "dl" } end -- open EGL and the driver, or NVML, by themselves; before glibc 2.34
+                if is_windows and any_includes({ folder .. "/*.c" }, { "<pthread.h>" }) then links { "pthread" } end
                 files { folder .. "/*.h", folder .. "/*.c" }
         end
     end

@@ -1,7 +1,7 @@
 // A plug-in that opens the shared library by its name. Nothing of sumi is linked: types come from the header, functions
 // from the library.
 #include "cookbook.h"
-#include <dlfcn.h>
+#include "system.h"
 #include <string.h>
 
 // [excerpt by_name]
@@ -30,7 +30,7 @@ static bool find_functions(void* library, sumi_functions* f)
         {"sumi_generate", &f->generate},
     };
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void* symbol = dlsym(library, entries[i].name); // Windows: GetProcAddress
+        void* symbol = system_library_find(library, entries[i].name); // dlsym or GetProcAddress
         if (!symbol) return fprintf(stderr, "cookbook: the library has no %s\n", entries[i].name), false;
         memcpy(entries[i].into, &symbol, sizeof symbol);
         // Before anything else is called: structs are passed by value, and may be larger in another version.
@@ -59,10 +59,10 @@ static sumi_result draw(const recipe_host* host, const sumi_functions* f)
 
 sumi_result recipe_by_name(const recipe_host* host)
 {
-    void* library = dlopen(host->files[0], RTLD_NOW | RTLD_LOCAL);
-    if (!library) return fprintf(stderr, "cookbook: %s\n", dlerror()), SUMI_FILE_NOT_FOUND;
+    void* library = system_library_open(host->files[0]);
+    if (!library) return fprintf(stderr, "cookbook: %s cannot be opened\n", host->files[0]), SUMI_FILE_NOT_FOUND;
     sumi_functions f;
     const sumi_result result = find_functions(library, &f) ? draw(host, &f) : SUMI_VERSION_MISMATCH;
-    dlclose(library);
+    system_library_close(library);
     return result;
 }

@@ -1,7 +1,7 @@
 // A picture that stays on the GPU: it is written to memory of the host's, and an event says when. The host owns the
 // CUDA context; sumi works in it.
 #include "cookbook.h"
-#include <dlfcn.h>
+#include "system.h"
 #include <string.h>
 
 // Of the driver, found by name, so that the cookbook starts on machines without it. Returns are CUresult: 0 is success.
@@ -62,10 +62,14 @@ static bool open_gpu(gpu* g)
         {"cuMemFreeHost", &g->call.free_locked},
         {"cuMemcpyDtoHAsync_v2", &g->call.copy},
     };
-    g->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+#if defined(_WIN32)
+    g->library = system_library_open("nvcuda.dll");
+#else
+    g->library = system_library_open("libcuda.so.1");
+#endif
     if (!g->library) return false;
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void* symbol = dlsym(g->library, entries[i].name);
+        void* symbol = system_library_find(g->library, entries[i].name);
         if (!symbol) return false;
         memcpy(entries[i].into, &symbol, sizeof symbol);
     }
@@ -84,7 +88,7 @@ static void close_gpu(gpu* g)
     if (g->stream) g->call.stream_destroy(g->stream);
     if (g->is_current) g->call.context_pop(&(struct CUctx_st*){NULL});
     if (g->context) g->call.release(g->device);
-    if (g->library) dlclose(g->library);
+    system_library_close(g->library);
 }
 
 static sumi_result draw(const recipe_host* host, gpu* g, sumi_engine* engine, sumi_model* model)

@@ -1,31 +1,13 @@
 #include "nvml.h"
+#include "system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#include <windows.h>
 #define LIBRARY "nvml.dll"
-
-static void* open_library(void) { return (void*)LoadLibraryA(LIBRARY); }
-static void close_library(void* library) { FreeLibrary((HMODULE)library); }
-static void find_entry(void* library, const char* name, void* entry)
-{
-    const FARPROC found = GetProcAddress((HMODULE)library, name);
-    memcpy(entry, &found, sizeof found);
-}
 #else
-#include <dlfcn.h>
 #define LIBRARY "libnvidia-ml.so.1"
-
-static void* open_library(void) { return dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL); }
-static void close_library(void* library) { dlclose(library); }
-static void find_entry(void* library, const char* name, void* entry)
-{
-    void* found = dlsym(library, name);
-    memcpy(entry, &found, sizeof found);
-}
 #endif
 
 // As in nvml.h; every function returns 0 when it succeeds.
@@ -61,9 +43,8 @@ static bool find_entries(nvml_card* card)
     };
     bool has_all = true;
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void* found;
-        find_entry(card->library, entries[i].name, entries[i].entry);
-        memcpy(&found, entries[i].entry, sizeof found);
+        void* found = system_library_find(card->library, entries[i].name);
+        memcpy(entries[i].entry, &found, sizeof found);
         has_all = has_all && found;
     }
     return has_all;
@@ -84,11 +65,11 @@ nvml_card* nvml_open(const uint8_t uuid[16], const char** out_why)
     nvml_card* card = calloc(1, sizeof *card);
     *out_why = "there is no memory";
     if (!card) return NULL;
-    card->library = open_library();
+    card->library = system_library_open(LIBRARY);
     *out_why = "there is no " LIBRARY;
     if (!card->library) return free(card), NULL;
     *out_why = "this " LIBRARY " lacks a function or does not start";
-    if (!find_entries(card) || card->init() != 0) return close_library(card->library), free(card), NULL;
+    if (!find_entries(card) || card->init() != 0) return system_library_close(card->library), free(card), NULL;
     write_uuid(uuid, name);
     *out_why = LIBRARY " does not know this card";
     if (card->by_uuid(name, &card->device) == 0) return card;
@@ -100,7 +81,7 @@ void nvml_close(nvml_card* card)
 {
     if (!card) return;
     card->shutdown();
-    close_library(card->library);
+    system_library_close(card->library);
     free(card);
 }
 

@@ -18,6 +18,7 @@
 #include <wchar.h>
 #else
 #include <dirent.h>
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -101,6 +102,39 @@ uint64_t system_clock_ns(void)
     const uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart),
                    rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
     return whole * 1000000000u + rest * 1000000000u / (uint64_t)frequency.QuadPart;
+}
+
+double system_processor_seconds(void)
+{
+    FILETIME begin, end, kernel, user;
+    if (!GetProcessTimes(GetCurrentProcess(), &begin, &end, &kernel, &user)) return 0.0;
+    const uint64_t units = ((uint64_t)kernel.dwHighDateTime << 32) + kernel.dwLowDateTime
+                         + ((uint64_t)user.dwHighDateTime << 32) + user.dwLowDateTime;
+    return 1e-7 * (double)units;
+}
+
+// The system's folder is the only one in which drivers are looked for, so that nobody can plant one.
+void* system_library_open(const char* name)
+{
+    wchar_t wide[WIDE_PATH];
+    const bool is_path = strchr(name, '/') != NULL || strchr(name, '\\') != NULL;
+    if (!widen(name, wide)) return NULL;
+    for (wchar_t* at = wide; *at != 0; at++)
+        if (*at == L'/') *at = L'\\';
+    return (void*)LoadLibraryExW(wide, NULL, is_path ? 0 : LOAD_LIBRARY_SEARCH_SYSTEM32);
+}
+
+void* system_library_find(void* library, const char* name)
+{
+    const FARPROC function = GetProcAddress((HMODULE)library, name);
+    void* symbol;
+    memcpy(&symbol, &function, sizeof symbol);
+    return symbol;
+}
+
+void system_library_close(void* library)
+{
+    if (library) FreeLibrary((HMODULE)library);
 }
 
 void system_sleep_us(uint32_t microseconds) { Sleep((microseconds + 999) / 1000); }
@@ -237,6 +271,20 @@ uint64_t system_clock_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+double system_processor_seconds(void)
+{
+    struct timespec time;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) != 0) return 0.0;
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+void* system_library_open(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
+void* system_library_find(void* library, const char* name) { return dlsym(library, name); }
+void system_library_close(void* library)
+{
+    if (library) dlclose(library);
 }
 
 void system_sleep_us(uint32_t microseconds)

@@ -25,7 +25,8 @@ char** system_begin(int argc, char** argv);
 void* system_allocate(size_t bytes, size_t alignment); // NULL: no memory
 void system_release(void* memory);                     // accepts NULL
 
-uint64_t system_clock_ns(void); // steady; the clock of sumi_trace_span
+uint64_t system_clock_ns(void);        // steady; the clock of sumi_trace_span
+double system_processor_seconds(void); // that this process has computed so far, on all processors
 void system_sleep_us(uint32_t microseconds);
 uint32_t system_random(void); // another number at every call, as a default seed; not for secrets
 
@@ -46,6 +47,12 @@ bool system_make_scratch(char* path, size_t capacity, const char* name);
 char** system_list(const char* path, int* out_count);
 void system_free_list(char** names, int count);
 const char* system_file_name(const char* path); // the name after the last separator
+
+// Opens a library that other code may use, too: one of the system's by its name, such as a driver, or another one by a
+// path with a separator in it. NULL: not found.
+void* system_library_open(const char* name);
+void* system_library_find(void* library, const char* name); // a function; NULL: the library has none of this name
+void system_library_close(void* library);                   // accepts NULL
 
 bool system_is_terminal(FILE* stream); // a terminal that understands escape sequences
 #endif

@@ -35,13 +35,12 @@
 #include "pretend.h"
 #include "synthetic.h"
 #include "synthetic_blocks.h"
+#include "system.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sumi.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MAX_RUNS 64
 #define MAX_PROMPT 4096
@@ -80,12 +79,7 @@ typedef struct bench {
     char detail[512];
 } bench;
 
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
+static double now(void) { return 1e-9 * (double)system_clock_ns(); }
 
 // The most memory this process ever had resident, mapped weights included. 0 where the system does not tell.
 static double peak_megabytes(void)
@@ -412,13 +406,6 @@ typedef struct sample {
     double forward, decode, picture, cpu_per_step;
 } sample; // seconds; picture: of the whole job
 
-static double processor_seconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item items[MAX_BATCH])
 {
     for (int32_t i = 0; i < w->items; i++) {
@@ -476,7 +463,7 @@ static bool run_work(bench* b, const work* w, step_times* times, sample* out)
     sumi_image_desc desc = describe(b, w, items);
     sumi_image images[MAX_BATCH];
     sumi_job job;
-    double began = now(), busy = processor_seconds();
+    double began = now(), busy = system_processor_seconds();
     if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making pictures")) return false;
     if (times) watch_steps(b, job, times);
     if (!wait_for(b, job, "making pictures")) return false;
@@ -484,7 +471,7 @@ static bool run_work(bench* b, const work* w, step_times* times, sample* out)
     if (!check(b, sumi_fetch_images(b->engine, job, images, MAX_BATCH), "fetching the pictures")) return false;
     *out = (sample){(double)status.stage_seconds[SUMI_STAGE_DENOISE] / w->steps,
                     (double)status.stage_seconds[SUMI_STAGE_DECODE] / w->items, now() - began,
-                    (processor_seconds() - busy) / w->steps};
+                    (system_processor_seconds() - busy) / w->steps};
     sumi_images_release(b->engine, images, w->items);
     return true;
 }
@@ -1223,7 +1210,14 @@ int main(int argc, char** argv)
         config.outliers = s_b.outliers;
         s_b.whole_blocks = config.layers;
         if (s_b.blocks > 0) config.layers = s_b.blocks;
+#if defined(_WIN32)
+        if (s_b.write_path) {
+            fprintf(stderr, "bench: --write is not on Windows: write the checkpoint on Linux and copy it\n");
+            return 2;
+        }
+#else
         if (s_b.write_path) return synthetic_write(s_b.write_path, &config) ? 0 : 1;
+#endif
         s_b.files = synthetic_open(&config);
         if (!s_b.files) return 1;
         s_b.model_path = SYNTHETIC_PATH;
