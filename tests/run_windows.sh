@@ -7,7 +7,7 @@
 # LIBRARIES/include and LIBRARIES/lib hold utf8proc, libspng and zlib for MinGW, static; MSYS2's packages mingw-w64-x86_64-libutf8proc, -libspng and -zlib have them under mingw64/.
 # The second folder is a build for this machine, whose pictures those from Windows are held against, bit for bit; its compiled kernels (KERNELS: their folder, build/kernels) go into
 # the CUDA backend for Windows, which is left out without them. Debian: gcc-mingw-w64-x86-64, wine.
-# Not part of tests/run.sh. What each program printed is in build/windows/log. JOBS: compilers at once.
+# Not part of tests/run.sh. What each program printed is in build/windows/log_cpu and log_cuda. JOBS: compilers at once.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 mode=cpu
@@ -24,14 +24,15 @@ premake=$(command -v premake5 || command -v premake4) || { skip "there is no Pre
 
 out=build/windows
 bin=$out/release/bin
-rm -rf $out/log $out/scratch
-mkdir -p $out/log $out/scratch
+logs=$out/log_$mode
+rm -rf $logs $out/scratch
+mkdir -p $logs $out/scratch
 export WINEPREFIX=$PWD/$out/wine_$mode WINEDEBUG=-all # a Windows without the driver, and one with it
 
 # Believes the exit code, and the counts if there are any. What it printed is in the file $log.
 check() { # what, command ...
     local what=$1 counts; shift
-    log=$out/log/$(tr ' /' -- <<<"$what").txt
+    log=$logs/$(tr ' /' -- <<<"$what").txt
     if "$@" >"$log" 2>&1; then
         counts=$(grep -aoE '[0-9]+ passed, [0-9]+ failed.*' "$log" | tail -n 1 | tr -d '\r')
         passed=$((passed + 1))
@@ -51,7 +52,7 @@ configure() { "$premake" --file=premake5.lua --os=windows --build="$1" --librari
 build_in() { make -k -C "$1" CC=$tools-gcc AR=$tools-ar config=release -j"${JOBS:-$(nproc)}" "${@:2}"; }                                            # folder, programs ...
 check "makefiles" configure $out --shared || finish
 check "everything compiles" build_in $out
-no_cuda=$(grep -a '^CUDA backend: left out' $out/log/makefiles.txt)
+no_cuda=$(grep -a '^CUDA backend: left out' $logs/makefiles.txt)
 [ -z "$no_cuda" ] || skip "$no_cuda"
 [ $mode = cpu ] || [ -z "$no_cuda" ] || finish
 
@@ -92,6 +93,7 @@ fi
 
 # One archive with utf8proc and zlib inside, and a host that links it and nothing else.
 one=$out/one/release/lib/libsumi.a
+rm -f $one # one that was left without them by a step that failed would count as done
 check "one archive: makefiles" configure $out/one --bundle && check "one archive" build_in $out/one sumi \
     && check "a host links one archive" $tools-gcc -std=c11 tests/consumer/host.c -Iinclude $one -lm -static -o $bin/host.exe
 
@@ -149,8 +151,10 @@ for source in tests/test_*.c; do
     grep -qE "^windows(-cuda)? $(basename "$source") " <<<"$rows"$'\n'"$cuda_rows" || skip "$(basename "$source" .c): not for Windows (tests/list.txt)"
 done
 # Wine starts a program like any other, and takes this machine's paths: the command line's test cannot tell.
-printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$wine" "$PWD/$bin/sumi.exe" >$bin/sumi
-chmod +x $bin/sumi
+for program in sumi cli_support; do
+    printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$wine" "$PWD/$bin/$program.exe" >$bin/$program
+    chmod +x $bin/$program
+done
 check "test_cli" timeout -k 10 900 tests/test_cli.sh $out/release
 if [ -x "$native/bin/hello" ] && [ -x "$native/bin/sumi" ]; then
     # Every picture is drawn by both, and the files are the same.
@@ -181,7 +185,7 @@ if [ -x "$native/bin/hello" ] && [ -x "$native/bin/sumi" ]; then
     host_here() { cc -std=c11 tests/consumer/host.c -Iinclude "$native/lib/libsumi.a" -lutf8proc -lz -lm -lpthread -ldl -o $out/scratch/host && $out/scratch/host samples/demo_model >$out/scratch/host_here.txt; }
     check "a host of one archive draws" run host samples/demo_model
     check "it draws here" host_here
-    check "its picture is the same" grep -qaxF "$(cat $out/scratch/host_here.txt)" <(tr -d '\r' <$out/log/a-host-of-one-archive-draws.txt)
+    check "its picture is the same" grep -qaxF "$(cat $out/scratch/host_here.txt)" <(tr -d '\r' <$logs/a-host-of-one-archive-draws.txt)
     if [ -n "$has_visual_studio_host" ]; then
         check "a host of Visual Studio's ABI draws, and no console is made" run windows_host samples/demo_model $out/scratch/windows_host.txt
         check "it prints nothing" test ! -s "$log"

@@ -486,17 +486,22 @@ TEST(an_encoded_prompt_without_the_jobs_adapters_is_reported)
     remove_text_adapter(&file);
 }
 
+#if defined(_WIN32)
+#define INK "ink '1'.safetensors" // names have no quotation marks there
+#else
+#define INK "ink \"1\".safetensors"
+#endif
 TEST(saved_prompts_tell_their_adapters)
 {
     OPEN(engine, model);
-    const text_adapter file = make_text_adapter("ink \"1\".safetensors", 0.5f, true);
+    const text_adapter file = make_text_adapter(INK, 0.5f, true);
     sumi_lora* lora = read_lora_at(engine, model, file.path);
     sumi_prompt *made =
                     encode_adapted(engine, model, &(sumi_lora_use){.lora = lora, .scale = 1.0f, .text_scale = -0.75f}),
                 *loaded = NULL,
                 *plain =
                     encode_adapted(engine, model, &(sumi_lora_use){.lora = lora, .scale = 1.0f, .without_text = true});
-    CHECK_TEXT(sumi_prompt_get_info(made).adapters, "ink \"1\".safetensors:-0.75");
+    CHECK_TEXT(sumi_prompt_get_info(made).adapters, INK ":-0.75");
     CHECK_TEXT(sumi_prompt_get_info(plain).adapters, "");
     CHECK(sumi_prompt_get_info(NULL).adapters == NULL);
     sumi_lora_release(lora); // the prompt needs it no more
@@ -504,7 +509,7 @@ TEST(saved_prompts_tell_their_adapters)
     const size_t bytes = sumi_prompt_save(made, saved, sizeof saved);
     CHECK(bytes > 0 && bytes < sizeof saved);
     CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
-    CHECK_TEXT(sumi_prompt_get_info(loaded).adapters, "ink \"1\".safetensors:-0.75");
+    CHECK_TEXT(sumi_prompt_get_info(loaded).adapters, INK ":-0.75");
     CHECK_NUMBER(sumi_prompt_save(loaded, again, sizeof again), bytes);
     CHECK(memcmp(saved, again, bytes) == 0);
     sumi_prompt_release(made), sumi_prompt_release(loaded), sumi_prompt_release(plain);
