@@ -15,6 +15,7 @@
 //     cli_support screen Xvfb_screen0 OUT.png                             a virtual screen's memory as a picture; prints "1440x900, 5311 colours"
 #include "files/json.h"
 #include "picture.h"
+#include "system.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -316,6 +317,7 @@ static int merge(const char* to, char** parts, int count)
 
 int main(int argc, char** argv)
 {
+    argv = system_begin(argc, argv);
     if (argc > 3 && strcmp(argv[1], "merge") == 0) return merge(argv[2], argv + 3, argc - 3);
     if (argc == 8 && strcmp(argv[1], "part") == 0) return write_part(argv + 2);
     if (argc == 5 && strcmp(argv[1], "paint") == 0) return paint(argv + 2);

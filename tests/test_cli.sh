@@ -231,8 +231,10 @@ for guidance in 0 3; do # of Z-Image, where 0 is none; 1 is none on the scale of
     cli inspect --json "$folder/g.png"; expect_text "inspect --json has the same" "\"guidance\": $guidance,$" "$out"; expect_text "and the classic scale" "\"cfg_scale\": $((guidance + 1)),?$" "$out"
     cli inspect "$folder/g.png"; expect_text "inspect has the same" "^  guidance +$guidance$" "$out"; expect_text "and the classic scale" "^  CFG scale +$((guidance + 1)), the scale in which 1 is no guidance$" "$out"
 done
-cli inspect tests/picture_files/webui.jpg; expect_text "another program's scale" "^  CFG scale +[0-9.]+, the scale" "$out"
-if grep -q "^  guidance" "$out"; then fail "another program's file does not say the model's own number" "$(cat "$out")"; else ok; fi
+if "$support" format tests/picture_files/plain.jpg >/dev/null 2>&1; then
+    cli inspect tests/picture_files/webui.jpg; expect_text "another program's scale" "^  CFG scale +[0-9.]+, the scale" "$out"
+    if grep -q "^  guidance" "$out"; then fail "another program's file does not say the model's own number" "$(cat "$out")"; else ok; fi
+fi
 cli generate "${tiny[@]}" --negative "a cat" -o "$folder/d.png"; expect_text "a negative prompt without guidance is told" "no effect" "$err"
 cli generate "${tiny[@]}" --seed 7 --batch 2 -o "$folder/batch.png"
 expect_code "a batch" 0; expect_same "a batch begins with its seed" "$folder/a.png" "$folder/batch-0.png"; expect_file "a batch" "$folder/batch-1.png"; expect_no_file "a batch" "$folder/batch.png"
@@ -820,12 +822,17 @@ if [ "$(uname -s)" = Linux ]; then
         timeout 20 "$sumi" "$@" >"$out" 2>"$err" </dev/null; code=$?
         expect_code "$what" 1; expect_text "$what" "$pattern" "$err"
     }
-    piped "a FIFO in the place of a shard" "00002-of-00003.safetensors: is a pipe, not a regular file" generate --model "$folder/fifo" --prompt x -o "$folder/x.png"
-    piped "inspect with a FIFO" "00002-of-00003.safetensors: is a pipe" inspect "$folder/fifo"
-    piped "inspect a FIFO" "a pipe: is a pipe" inspect "$folder/a pipe"
-    piped "tokenize with a FIFO" "a pipe: is a pipe" tokenize "$folder/a pipe"
-    piped "a FIFO in the place of an adapter" "a pipe: is a pipe" generate "${tiny[@]}" --lora "$folder/a pipe" -o "$folder/x.png"
-    piped "a FIFO in the place of noise" "a pipe: is a pipe" generate "${tiny[@]}" --noise "$folder/a pipe" -o "$folder/x.png"
+    piped "a FIFO in the place of a shard" "00002-of-00003.safetensors: is a (device or a )?pipe, not a regular file" generate --model "$folder/fifo" --prompt x -o "$folder/x.png"
+    piped "inspect with a FIFO" "00002-of-00003.safetensors: is a (device or a )?pipe" inspect "$folder/fifo"
+    piped "inspect a FIFO" "a pipe: is a (device or a )?pipe" inspect "$folder/a pipe"
+    piped "tokenize with a FIFO" "a pipe: is a (device or a )?pipe" tokenize "$folder/a pipe"
+    piped "a FIFO in the place of an adapter" "a pipe: is a (device or a )?pipe" generate "${tiny[@]}" --lora "$folder/a pipe" -o "$folder/x.png"
+    piped "a FIFO in the place of noise" "a pipe: is a (device or a )?pipe" generate "${tiny[@]}" --noise "$folder/a pipe" -o "$folder/x.png"
+fi
+if [ "$(uname -s)" = Linux ] && [ -e "$sumi.exe" ]; then
+    echo "skip: links to nothing, a picture out of a pipe, file names of control characters: Windows has none"
+    skipped=$((skipped + 1))
+elif [ "$(uname -s)" = Linux ]; then
     rm "$shard"; ln -s nowhere "$shard"
     piped "a link to nothing in the place of a shard" "00002-of-00003.safetensors: is a symbolic link to something that does not exist" generate --model "$folder/fifo" --prompt x -o "$folder/x.png"
     rm -r "$folder/fifo/text_encoder"; ln -s nowhere "$folder/fifo/text_encoder"
@@ -854,11 +861,13 @@ cli info --model "$folder/$evil"; expect_code "info with a path of control chara
 expect_support "an adapter's names" merge "$folder/evil-lora.safetensors" "$json=$golden/lora/lora_kohya.safetensors"
 cli inspect --tensors "$folder/evil-lora.safetensors"; harmless "inspect an adapter"; expect_text "inspect an adapter shows them" "$shown" "$out"
 cli generate "${tiny[@]}" --lora "$folder/evil-lora.safetensors" -o "$folder/x.png"; expect_code "generate with an adapter's names" 1; harmless "an adapter"
-cp -r "$model" "$folder/$evil"; chmod -R u+w "$folder/$evil"
-cli inspect --tensors "$folder/$evil"; expect_code "inspect a folder of control characters" 0; harmless "inspect a folder"
-cli generate --model "$folder/$evil" "${tiny[@]:2}" --verbose -o "$folder/$evil.png"; expect_code "generate into a name of control characters" 0; harmless "generate --verbose"
-truncate -s -100 "$folder/$evil/text_encoder/model-00002-of-00003.safetensors"
-cli inspect "$folder/$evil"; expect_code "inspect a file cut short" 1; harmless "inspect a file cut short"
+if [ ! -e "$sumi.exe" ]; then
+    cp -r "$model" "$folder/$evil"; chmod -R u+w "$folder/$evil"
+    cli inspect --tensors "$folder/$evil"; expect_code "inspect a folder of control characters" 0; harmless "inspect a folder"
+    cli generate --model "$folder/$evil" "${tiny[@]:2}" --verbose -o "$folder/$evil.png"; expect_code "generate into a name of control characters" 0; harmless "generate --verbose"
+    truncate -s -100 "$folder/$evil/text_encoder/model-00002-of-00003.safetensors"
+    cli inspect "$folder/$evil"; expect_code "inspect a file cut short" 1; harmless "inspect a file cut short"
+fi
 
 ids=$(printf '"a cat"\n"\\u4e00\\u53ea"\n""\n' | "$sumi" tokenize "$model" 2>"$err"); code=$?
 expect_code "tokenize" 0
