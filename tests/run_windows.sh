@@ -67,6 +67,9 @@ run_rows() { # rows of tests/list.sh
         esac
     done <<<"$1"
 }
+dll=$out/release/plugin/sumi.dll
+host_of_dll() { $tools-gcc -std=c11 tests/consumer/host.c -Iinclude "${dll%/*}/libsumi.a" -o $bin/host_of_dll.exe && cp $dll $bin/; }
+check "a host links sumi.dll by MinGW-w64's import library" host_of_dll
 run hello >/dev/null 2>&1 # the first start makes Wine's folders
 
 # ---- The CUDA backend -----------------------------------------------------------------------------------------------------------------
@@ -76,6 +79,7 @@ if [ $mode = cuda ]; then
     run_rows "$cuda_rows"
     info_of_fake() { run sumi info | grep -a '^cuda .*Fake 0'; }
     check "the command line sees the GPU" info_of_fake
+    check "sumi.dll draws with the driver" run host_of_dll samples/demo_model cuda
     check "an image stays in memory of the host's context" run cookbook device_memory samples/demo_model "a red house" $out/scratch/device.png
     # The same calls of the driver in the same order, and the same results for the host program.
     calls() { mkdir -p $out/scratch/$1 && SUMI_CALLS=$out/scratch/$1 "${@:2}"; } # folder, command ...
@@ -98,7 +102,6 @@ check "one archive: makefiles" configure $out/one --bundle && check "one archive
     && check "a host links one archive" $tools-gcc -std=c11 tests/consumer/host.c -Iinclude $one -lm -static -o $bin/host.exe
 
 # ---- sumi.dll -------------------------------------------------------------------------------------------------------------------------
-dll=$out/release/plugin/sumi.dll
 dll_part() { $tools-objdump -p $dll | tr -d '\r' | sed -n "$1"; } # part
 imports_of_system() { # the driver is opened when an engine wants it
     local names; names=$(dll_part 's/^[[:space:]]*DLL Name: //p')
@@ -122,7 +125,7 @@ visual_studio_host() {
     import_library $to/sumi.lib sumi.dll $(cat $to/shown.txt) \
         && import_library $to/kernel32.lib KERNEL32.dll $(sed -n 's/.*__stdcall \([A-Za-z]*\)(.*/\1/p' $source) \
         && clang --target=x86_64-pc-windows-msvc -std=c11 -O1 -Wall -Wextra -Werror -ffreestanding -fno-builtin -mno-stack-arg-probe -Iinclude -c $source -o $to/windows_host.obj \
-        && lld-link /nologo /subsystem:windows /entry:mainCRTStartup /nodefaultlib $to/windows_host.obj $to/sumi.lib $to/kernel32.lib "/out:$bin/windows_host.exe" && cp $dll $bin/
+        && lld-link /nologo /subsystem:windows /entry:mainCRTStartup /nodefaultlib $to/windows_host.obj $to/sumi.lib $to/kernel32.lib "/out:$bin/windows_host.exe"
 }
 if command -v lld-link >/dev/null && command -v clang >/dev/null; then
     has_visual_studio_host=1
@@ -185,6 +188,7 @@ if [ -x "$native/bin/hello" ] && [ -x "$native/bin/sumi" ]; then
     host_here() { cc -std=c11 tests/consumer/host.c -Iinclude "$native/lib/libsumi.a" -lutf8proc -lz -lm -lpthread -ldl -o $out/scratch/host && $out/scratch/host samples/demo_model >$out/scratch/host_here.txt; }
     check "a host of one archive draws" run host samples/demo_model
     check "it draws here" host_here
+    check "a host of sumi.dll draws the same" grep -qaxF "$(cat $out/scratch/host_here.txt)" <(run host_of_dll samples/demo_model | tr -d '\r')
     check "its picture is the same" grep -qaxF "$(cat $out/scratch/host_here.txt)" <(tr -d '\r' <$logs/a-host-of-one-archive-draws.txt)
     if [ -n "$has_visual_studio_host" ]; then
         check "a host of Visual Studio's ABI draws, and no console is made" run windows_host samples/demo_model $out/scratch/windows_host.txt
@@ -207,5 +211,6 @@ check "sumi bench measures" run sumi bench --backend cpu --network tiny --sizes 
 if [ -z "$no_cuda" ]; then
     no_driver() { run sumi info | grep -a '^cuda  *not available.*nvcuda\.dll'; }
     check "without a driver the CUDA backend says so" no_driver
+    check "sumi.dll needs the driver for it" eval '! run host_of_dll samples/demo_model cuda'
 fi
 finish
