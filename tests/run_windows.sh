@@ -70,6 +70,12 @@ run_rows() { # rows of tests/list.sh
 dll=$out/release/plugin/sumi.dll
 host_of_dll() { $tools-gcc -std=c11 tests/consumer/host.c -Iinclude "${dll%/*}/libsumi.a" -o $bin/host_of_dll.exe && cp $dll $bin/; }
 check "a host links sumi.dll by MinGW-w64's import library" host_of_dll
+# Wine's server ends when no program runs, and one that starts at that moment may not find it: of thousands of starts one ended without a word. So it stays until this script ends.
+server=$(command -v wineserver || command -v /usr/lib/wine/wineserver)
+if [ -n "$server" ]; then
+    trap '"$server" -k' EXIT
+    "$server" -p
+fi
 run hello >/dev/null 2>&1 # the first start makes Wine's folders
 
 # ---- The CUDA backend -----------------------------------------------------------------------------------------------------------------
