@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 
 NONLINEAR = numpy.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], numpy.float32)
-BLOCKS = ("layers.", "noise_refiner.", "context_refiner.", "transformer_blocks.")  # where names of matrices begin
+BLOCKS = ("layers.", "noise_refiner.", "context_refiner.", "transformer_blocks.", "single_transformer_blocks.", "double_blocks.", "single_blocks.")  # where names of matrices begin
 
 
 def divided(a, b):
