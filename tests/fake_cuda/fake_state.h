@@ -5,6 +5,13 @@
 #include <cuda.h>
 #include <stddef.h>
 
+// As SYSTEM_PRINTF of samples/shared/system.h.
+#if defined(__MINGW32__) && !defined(__clang__)
+#define FAKE_PRINTF __attribute__((format(gnu_printf, 1, 2)))
+#else
+#define FAKE_PRINTF __attribute__((format(printf, 1, 2)))
+#endif
+
 typedef enum fake_kind {
     FAKE_CONTEXT,
     FAKE_STREAM,
@@ -227,7 +234,7 @@ uint64_t fake_now_ns(void);
 void fake_pass_ns(uint64_t ns);
 void fake_lock(void);
 void fake_unlock(void);
-void fake_violation(const char* format, ...) __attribute__((format(gnu_printf, 1, 2)));
+void fake_violation(const char* format, ...) FAKE_PRINTF;
 
 void* fake_make(size_t bytes, fake_kind kind); // zeroed
 bool fake_is_alive(const void* handle, fake_kind kind);
@@ -254,7 +261,7 @@ void fake_drain_all(void);
 // lines of the call.
 void fake_log_call(const char* name);
 void fake_log_result(CUresult result);
-void fake_log_add(const char* format, ...) __attribute__((format(gnu_printf, 1, 2)));
+void fake_log_add(const char* format, ...) FAKE_PRINTF;
 void fake_log_object(const char* before, const void* handle); // that is alive
 void fake_log_handle(const void* handle, fake_kind kind);     // that may be dead or of another kind
 void fake_log_address(const void* memory);
