@@ -115,11 +115,9 @@ static void probe_values(plan_run* run, const sumi_op* op, int32_t counter, bool
 
 static bool run_dit(golden_case* c, dit_run* r)
 {
-    const sumi_denoiser_module* part = &sumi_flux_dit_module;
     const dit_inputs* in = r->in;
     const int32_t height = side(&in->latents, 1), width = side(&in->latents, 2), channels = r->model->channels;
     sumi_plan plan;
-    sumi_error error = {0};
     begin_plan(c, &plan);
     sumi_plan_adapters(&plan, r->uses, r->use_count);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
@@ -143,23 +141,10 @@ static bool run_dit(golden_case* c, dit_run* r)
                           .reference_count = in->reference_count,
                           .evaluation_count = r->time_count,
                           .times = r->times_value,
-                          .computes_unused_rows = r->whole,
-                          .state = calloc(1, part->state_bytes)};
-    part->write_prepare(r->model, &plan, &job);
-    part->write_layout(r->model, &plan, &job, &(sumi_evaluation_list){r->list, r->list_count, 1});
-    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, r->time_count, 0);
-    sumi_value v =
-        part->write_evaluation(r->model, &plan, &job, &(sumi_evaluation_list){r->list, r->list_count, 1}, r->x);
-    if (v.id != 0) plan.values[v.id - 1].bound = true;
-    free(job.state);
+                          .computes_unused_rows = r->whole};
     plan_run run = {.c = c, .write = write_values, .probe = probe_values, .context = r};
-    bool good = sumi_plan_finish(&plan, &error) == SUMI_OK;
-    if (!good) case_fails(c, "%s", error.text);
-    good = good && run_plan(&run, &plan);
-    array_free(&r->velocities);
-    if (good) r->velocities = read_array(&run, v);
-    end_plan(c, &plan);
-    return good;
+    const sumi_evaluation_list list = {r->list, r->list_count, 1};
+    return run_denoiser(&run, &sumi_flux_dit_module, r->model, &plan, &job, &list, r->x, &r->velocities);
 }
 
 // Evaluation `index` of the list against expect.out.

@@ -658,3 +658,24 @@ array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t wid
     array_free(&rows);
     return planes;
 }
+
+bool run_denoiser(plan_run* run, const sumi_denoiser_module* module, const void* model, sumi_plan* plan,
+                  sumi_denoising* job, const sumi_evaluation_list* list, sumi_value x, array* out)
+{
+    golden_case* c = run->c;
+    sumi_error error = {0};
+    job->state = calloc(1, module->state_bytes);
+    module->write_prepare(model, plan, job);
+    module->write_layout(model, plan, job, list);
+    sumi_plan_section(plan, SUMI_SECTION_DENOISE, job->evaluation_count, 0);
+    sumi_value v = module->write_evaluation(model, plan, job, list, x);
+    if (v.id != 0) plan->values[v.id - 1].bound = true;
+    free(job->state);
+    bool good = sumi_plan_finish(plan, &error) == SUMI_OK;
+    if (!good) case_fails(c, "%s", error.text);
+    good = good && run_plan(run, plan);
+    array_free(out);
+    if (good) *out = read_array(run, v);
+    end_plan(c, plan);
+    return good;
+}

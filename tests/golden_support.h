@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "cpu/cpu.h"
 #include "files/tensors.h"
+#include "models/network_modules.h"
 #include "models/pipeline.h"
 #include "text/tokenizer.h"
 #include <stdio.h>
@@ -132,6 +133,10 @@ bool run_plan(plan_run* run, sumi_plan* plan);
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count);
 float* read_floats(plan_run* run, sumi_value value); // the whole value; the caller frees it
 array read_array(plan_run* run, sumi_value value);   // [rows, cols]
+// Writes what a denoiser computes for the list, in every evaluation of the job, after the inputs that the plan has so
+// far; runs and ends the plan. *out is replaced by the velocities. False after reporting.
+bool run_denoiser(plan_run* run, const sumi_denoiser_module* module, const void* model, sumi_plan* plan,
+                  sumi_denoising* job, const sumi_evaluation_list* list, sumi_value x, array* out);
 array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width); // [h * w, c] -> [c, h, w]
 
 // ---- Families and common data ---------------------------------------------------------------------------------------
