@@ -257,6 +257,12 @@ static void find_flux_sizes(sumi_flux_dit* model, sumi_binder* b, const config_v
     model->time_hidden = sumi_bind_size(b, time_in, 0);
     model->time_width = sumi_bind_size(b, time_in, 1);
     if (b->result != SUMI_OK) return;
+    if (model->has_biases && !model->has_block_modulation) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: a transformer with biases whose blocks share their modulation is not supported",
+                       b->component->path);
+        return;
+    }
     model->patch = 1;
     model->theta = c->theta;
     model->heads = model->dim / model->head_dim;
@@ -807,7 +813,8 @@ static void write_hidden(const flux_writer* w, const sumi_flux_single* block, su
                                           .bias = bias_of(model, &block->mlp_in_bias),
                                           .activation = model->is_gated ? SUMI_ACT_NONE : SUMI_ACT_GELU_TANH});
     if (model->is_gated) hidden = sumi_plan_gated(w->plan, "mlp_in", hidden, SUMI_ACT_SILU);
-    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = hidden, .y = joined, .y_column = model->dim});
+    sumi_plan_copy_rows(
+        w->plan, &(sumi_plan_copy_args){.x = hidden, .y = joined, .writes_some_columns = true, .y_column = model->dim});
 }
 
 static void write_single(flux_writer* w, int32_t index, bool only_targets)
