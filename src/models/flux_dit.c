@@ -596,38 +596,7 @@ static void write_flux_inputs(flux_writer* w, sumi_value latents, const sumi_eva
     const sumi_denoising* job = w->job;
     const sumi_joint_rows* l = &w->layout;
     sumi_plan* plan = w->plan;
-    int32_t items[SUMI_MAX_JOINT_EVALUATIONS], row_begin[SUMI_MAX_JOINT_EVALUATIONS];
-    for (int32_t s = 0; s < l->count; s++) {
-        items[s] = list[s].item;
-        row_begin[s] = s * l->tokens;
-    }
-    sumi_value patches = sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, w->target_rows + l->reference_rows,
-                                         model->patch * model->patch * model->channels);
-    sumi_plan_patchify(plan, latents,
-                       &(sumi_patch_layout){.height = job->height,
-                                            .width = job->width,
-                                            .channels = model->channels,
-                                            .patch = model->patch,
-                                            .sequence_count = l->count,
-                                            .items = items,
-                                            .row_begin = row_begin,
-                                            .by_channel = true},
-                       patches);
-    for (int32_t i = 0, row = w->target_rows; i < job->reference_count; i++) {
-        const sumi_reference_latents* r = &job->references[i];
-        const int32_t first = 0;
-        sumi_plan_patchify(plan, r->latents,
-                           &(sumi_patch_layout){.height = r->height,
-                                                .width = r->width,
-                                                .channels = model->channels,
-                                                .patch = model->patch,
-                                                .sequence_count = 1,
-                                                .items = &first,
-                                                .row_begin = &row,
-                                                .by_channel = true},
-                           patches);
-        row += r->height / model->patch * (r->width / model->patch);
-    }
+    const sumi_value patches = sumi_joint_rows_patches(l, plan, job, latents, model->channels);
     sumi_plan_linear_args in = {.label = "x_embedder",
                                 .x = patches,
                                 .rows = w->target_rows,
@@ -868,7 +837,6 @@ static void write_flux_blocks(flux_writer* w)
 static sumi_value write_flux_evaluation_with(flux_writer* w, sumi_value latents, const sumi_evaluation* list)
 {
     const sumi_flux_dit* model = w->model;
-    const sumi_joint_rows* l = &w->layout;
     sumi_plan* plan = w->plan;
     sumi_plan_prefix(plan, "%s", "");
     plan_runs(w);
@@ -893,21 +861,7 @@ static sumi_value write_flux_evaluation_with(flux_writer* w, sumi_value latents,
                                                         .x = z,
                                                         .weight = &model->final_linear,
                                                         .bias = bias_of(model, &model->final_linear_bias)});
-    int32_t order[SUMI_MAX_JOINT_EVALUATIONS], row_begin[SUMI_MAX_JOINT_EVALUATIONS];
-    for (int32_t s = 0; s < l->count; s++) {
-        order[s] = s;
-        row_begin[s] = s * l->tokens;
-    }
-    return sumi_plan_unpatchify(plan, out,
-                                &(sumi_patch_layout){.height = w->job->height,
-                                                     .width = w->job->width,
-                                                     .channels = model->channels,
-                                                     .patch = model->patch,
-                                                     .sequence_count = l->count,
-                                                     .items = order,
-                                                     .row_begin = row_begin,
-                                                     .by_channel = true},
-                                1.0f);
+    return sumi_joint_rows_latents(&w->layout, plan, w->job, out, model->channels);
 }
 
 static sumi_value write_flux_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,

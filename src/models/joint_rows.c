@@ -29,13 +29,14 @@ void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_li
     const int32_t count = evaluations->count;
     SUMI_ASSERT(count >= 1 && count <= SUMI_MAX_JOINT_EVALUATIONS && job->height % patch == 0
                 && job->width % patch == 0);
-    *l = (sumi_joint_rows){.count = count, .height = job->height / patch, .width = job->width / patch};
+    *l = (sumi_joint_rows){.count = count, .height = job->height / patch, .width = job->width / patch, .patch = patch};
     l->tokens = l->height * l->width;
     for (int32_t i = 0; i < job->reference_count; i++)
         l->reference_rows += job->references[i].height / patch * (job->references[i].width / patch);
     l->rows = count * l->tokens;
     for (int32_t s = 0; s < count; s++) {
         SUMI_ASSERT(list[s].prompt >= 0 && list[s].prompt < job->prompt_count);
+        l->item[s] = list[s].item;
         l->text[s] = job->prompts[list[s].prompt].count[0];
     }
     int32_t appended = 0;
@@ -49,6 +50,42 @@ void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_li
         }
     }
     SUMI_ASSERT(appended == count);
+}
+
+// The latents of the job's size: number items[s] of them for evaluation s.
+static sumi_patch_layout target_layout(const sumi_joint_rows* l, const sumi_denoising* job, int32_t channels,
+                                       const int32_t* items, int32_t row_begin[SUMI_MAX_JOINT_EVALUATIONS])
+{
+    for (int32_t s = 0; s < l->count; s++) row_begin[s] = s * l->tokens;
+    return (sumi_patch_layout){job->height, job->width, channels, l->patch, l->count, items, row_begin, true};
+}
+
+sumi_value sumi_joint_rows_patches(const sumi_joint_rows* l, sumi_plan* plan, const sumi_denoising* job,
+                                   sumi_value latents, int32_t channels)
+{
+    const int32_t targets = l->count * l->tokens;
+    int32_t row_begin[SUMI_MAX_JOINT_EVALUATIONS];
+    const sumi_patch_layout layout = target_layout(l, job, channels, l->item, row_begin);
+    sumi_value patches = sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, targets + l->reference_rows,
+                                         l->patch * l->patch * channels);
+    sumi_plan_patchify(plan, latents, &layout, patches);
+    for (int32_t i = 0, row = targets; i < job->reference_count; i++) {
+        const sumi_reference_latents* r = &job->references[i];
+        const int32_t first = 0;
+        const sumi_patch_layout reference = {r->height, r->width, channels, l->patch, 1, &first, &row, true};
+        sumi_plan_patchify(plan, r->latents, &reference, patches);
+        row += r->height / l->patch * (r->width / l->patch);
+    }
+    return patches;
+}
+
+sumi_value sumi_joint_rows_latents(const sumi_joint_rows* l, sumi_plan* plan, const sumi_denoising* job,
+                                   sumi_value patches, int32_t channels)
+{
+    int32_t items[SUMI_MAX_JOINT_EVALUATIONS], row_begin[SUMI_MAX_JOINT_EVALUATIONS];
+    for (int32_t s = 0; s < l->count; s++) items[s] = s;
+    const sumi_patch_layout layout = target_layout(l, job, channels, items, row_begin);
+    return sumi_plan_unpatchify(plan, patches, &layout, 1.0f);
 }
 
 sumi_sequence sumi_joint_rows_sequence(const sumi_joint_rows* l, int32_t s)

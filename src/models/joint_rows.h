@@ -21,10 +21,12 @@
 typedef struct sumi_joint_rows {
     int32_t count;                            // evaluations
     int32_t height, width;                    // of a target, in tokens
+    int32_t patch;                            // latents along the side of a token
     int32_t tokens;                           // tokens of a target
     int32_t reference_rows;                   // rows of all references together
     int32_t text_rows;                        // rows of the texts of all evaluations
     int32_t rows;                             // rows of the joint matrix
+    int32_t item[SUMI_MAX_JOINT_EVALUATIONS]; // whose latents each evaluation reads
     int32_t text[SUMI_MAX_JOINT_EVALUATIONS]; // text rows of each evaluation
     // First rows in the joint matrix. The target of evaluation s begins at s * tokens.
     int32_t reference_begin[SUMI_MAX_JOINT_EVALUATIONS], text_begin[SUMI_MAX_JOINT_EVALUATIONS];
@@ -32,9 +34,15 @@ typedef struct sumi_joint_rows {
     int32_t order[SUMI_MAX_JOINT_EVALUATIONS];
 } sumi_joint_rows;
 
-// patch: latents along the side of a token.
 void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_list* list, int32_t patch,
                              sumi_joint_rows* out);
+// The patches of all targets, in the order of the evaluations, then of all references, which are the same for every
+// evaluation: [count * tokens + reference_rows, patch * patch * channels].
+sumi_value sumi_joint_rows_patches(const sumi_joint_rows* rows, sumi_plan* plan, const sumi_denoising* job,
+                                   sumi_value latents, int32_t channels);
+// The inverse, of targets only: rows of patches -> [count * channels, height * width] of the latents.
+sumi_value sumi_joint_rows_latents(const sumi_joint_rows* rows, sumi_plan* plan, const sumi_denoising* job,
+                                   sumi_value patches, int32_t channels);
 // All rows of evaluation s, with its target first.
 sumi_sequence sumi_joint_rows_sequence(const sumi_joint_rows* rows, int32_t s);
 #endif

@@ -541,22 +541,8 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
     const sumi_denoising* job = w->job;
     const sumi_joint_rows* l = &w->layout;
     sumi_plan* plan = w->plan;
-    int32_t items[SUMI_MAX_JOINT_EVALUATIONS], row_begin[SUMI_MAX_JOINT_EVALUATIONS], targets = l->count * l->tokens;
-    for (int32_t s = 0; s < l->count; s++) {
-        items[s] = list[s].item;
-        row_begin[s] = s * l->tokens;
-    }
-    sumi_value patches =
-        sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, targets + l->reference_rows, 4 * model->channels);
-    sumi_patch_layout target_patches = {job->height, job->width, model->channels, 2, l->count, items, row_begin, true};
-    sumi_plan_patchify(plan, latents, &target_patches, patches);
-    for (int32_t i = 0, row = targets; i < job->reference_count; i++) {
-        const sumi_reference_latents* r = &job->references[i];
-        const int32_t first = 0;
-        sumi_patch_layout reference = {r->height, r->width, model->channels, 2, 1, &first, &row, true};
-        sumi_plan_patchify(plan, r->latents, &reference, patches);
-        row += r->height / 2 * (r->width / 2);
-    }
+    const int32_t targets = l->count * l->tokens;
+    const sumi_value patches = sumi_joint_rows_patches(l, plan, job, latents, model->channels);
     sumi_plan_linear_args in = {.label = "img_in",
                                 .x = patches,
                                 .weight = &model->image_in,
@@ -791,15 +777,7 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
     // the references are not modulated by time 0 here
     if (w->stream_count == 3 && w->job->computes_unused_rows)
         write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
-    int32_t order[SUMI_MAX_JOINT_EVALUATIONS], row_begin[SUMI_MAX_JOINT_EVALUATIONS];
-    for (int32_t s = 0; s < l->count; s++) {
-        order[s] = s;
-        row_begin[s] = s * l->tokens;
-    }
-    return sumi_plan_unpatchify(
-        plan, out,
-        &(sumi_patch_layout){w->job->height, w->job->width, model->channels, 2, l->count, order, row_begin, true},
-        1.0f);
+    return sumi_joint_rows_latents(l, plan, w->job, out, model->channels);
 }
 
 static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,
