@@ -27,6 +27,7 @@ NOT_BOUND = {
     "simple calls: a job that is waited for does the same, and can be cancelled": "sumi_open_model sumi_generate",
     "it would keep other threads out of the engine; Job.wait polls": "sumi_job_wait",
     "images are written to memory of Python": "sumi_images_release",
+    "Prompt.save calls sumi_prompt_save_as": "sumi_prompt_save",
     "services in Python would take the GIL in every slice": (
         "sumi_engine_desc.allocator sumi_engine_desc.device_allocator sumi_engine_desc.files sumi_engine_desc.tasks "
         "sumi_engine_desc.completion sumi_engine_desc.tracer"

@@ -1,12 +1,14 @@
 // Encoded prompts: made by a job, or read from bytes that sumi_prompt_save wrote.
 //
-// The bytes are a safetensors file: tensor "features" [tokens, width] (of a second encoder: "features.1"); tensors of
-// bytes "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with; metadata with
-// the version of the format, the family, the number of tokens and the adapters that the prompt was encoded with. Reading trusts nothing: sizes, types, names and
-// metadata are all checked.
+// The bytes are a safetensors file: tensor "features" [tokens, width] (of a second encoder: "features.1"), in float32,
+// bfloat16 or int8; for int8 also "features.row_scale" and "features.column_scale" (base/rows_int8.h); tensors of bytes
+// "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with; metadata with the
+// version of the format, the family, the number of tokens and the adapters that the prompt was encoded with. Reading
+// trusts nothing: sizes, types, names and metadata are all checked.
 #include "base/assert.h"
 #include "base/dtype.h"
 #include "base/result.h"
+#include "base/rows_int8.h"
 #include "engine/calls.h"
 #include "files/tensors.h"
 #include "jobs/engine_state.h"
@@ -20,7 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMAT_VERSION "1"
+#define FORMAT_VERSION "1"         // features in float32, as version 0.1 of sumi reads them
+#define FORMAT_VERSION_SMALLER "2" // features in other types
 #define MAX_TOKENS 65536
 
 sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
@@ -39,6 +42,9 @@ sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
 }
 
 static const char* const s_tensor_names[SUMI_MAX_TEXT_ENCODERS] = {"features", "features.1"};
+static const char* const s_row_scale_names[SUMI_MAX_TEXT_ENCODERS] = {"features.row_scale", "features.1.row_scale"};
+static const char* const s_column_scale_names[SUMI_MAX_TEXT_ENCODERS] = {"features.column_scale",
+                                                                         "features.1.column_scale"};
 
 #define REFERENCE_NAME_BYTES 24
 static void reference_name(int32_t index, char* into)
@@ -46,48 +52,162 @@ static void reference_name(int32_t index, char* into)
     snprintf(into, REFERENCE_NAME_BYTES, "reference.%d", (int)index);
 }
 
-size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity)
+// ---- Saving ---------------------------------------------------------------------------------------------------------
+
+// The tensors of a file; those without data are converted into it.
+typedef struct saved_tensors {
+    sumi_tensor tensors[3 * SUMI_MAX_TEXT_ENCODERS + SUMI_MAX_REFERENCES];
+    char reference_names[SUMI_MAX_REFERENCES][REFERENCE_NAME_BYTES];
+    size_t count;
+} saved_tensors;
+
+static sumi_tensor* add_tensor(saved_tensors* saved, const char* name, sumi_dtype dtype, int64_t rows, int64_t cols)
 {
-    if (prompt == NULL) return 0;
-    sumi_tensor tensors[SUMI_MAX_TEXT_ENCODERS + SUMI_MAX_REFERENCES];
-    char names[SUMI_MAX_REFERENCES][REFERENCE_NAME_BYTES];
-    memset(tensors, 0, sizeof tensors);
-    for (int32_t e = 0; e < prompt->encoder_count; e++) {
-        sumi_tensor* tensor = &tensors[e];
-        tensor->name = s_tensor_names[e];
-        tensor->dtype = SUMI_DTYPE_F32;
-        tensor->rank = 2;
-        tensor->shape[0] = prompt->token_count[e];
-        tensor->shape[1] = prompt->width[e];
-        tensor->data = prompt->features[e];
-        tensor->bytes = (uint64_t)prompt->token_count[e] * (uint64_t)prompt->width[e] * sizeof(float);
-        tensor->file_index = -1;
-    }
+    sumi_tensor* tensor = &saved->tensors[saved->count++];
+    *tensor = (sumi_tensor){.name = name, .dtype = dtype, .rank = 2, .shape = {rows, cols}, .file_index = -1};
+    tensor->bytes = sumi_dtype_bytes(dtype, (uint64_t)rows * (uint64_t)cols);
+    return tensor;
+}
+
+static void add_features(saved_tensors* saved, const sumi_prompt* prompt, int32_t encoder, sumi_prompt_format format)
+{
+    const int64_t rows = prompt->token_count[encoder], cols = prompt->width[encoder];
+    const sumi_dtype dtype = format == SUMI_PROMPT_F32  ? SUMI_DTYPE_F32
+                           : format == SUMI_PROMPT_BF16 ? SUMI_DTYPE_BF16
+                                                        : SUMI_DTYPE_I8;
+    sumi_tensor* tensor = add_tensor(saved, s_tensor_names[encoder], dtype, rows, cols);
+    if (format == SUMI_PROMPT_F32) tensor->data = prompt->features[encoder];
+    if (format != SUMI_PROMPT_INT8) return;
+    add_tensor(saved, s_row_scale_names[encoder], SUMI_DTYPE_BF16, rows, (int64_t)sumi_int8_groups((size_t)cols));
+    add_tensor(saved, s_column_scale_names[encoder], SUMI_DTYPE_BF16, 1, cols);
+}
+
+static void add_references(saved_tensors* saved, const sumi_prompt* prompt)
+{
     for (int32_t i = 0; i < prompt->reference_count; i++) {
         const sumi_picture_size size = prompt->reference_sizes[i];
-        sumi_tensor* tensor = &tensors[prompt->encoder_count + i];
-        reference_name(i, names[i]);
-        tensor->name = names[i];
-        tensor->dtype = SUMI_DTYPE_U8;
+        reference_name(i, saved->reference_names[i]);
+        sumi_tensor* tensor = add_tensor(saved, saved->reference_names[i], SUMI_DTYPE_U8, size.height, size.width);
         tensor->rank = 3;
-        tensor->shape[0] = size.height;
-        tensor->shape[1] = size.width;
         tensor->shape[2] = 3;
+        tensor->bytes *= 3;
         tensor->data = prompt->references[i];
-        tensor->bytes = (uint64_t)size.height * (uint64_t)size.width * 3;
-        tensor->file_index = -1;
     }
+}
+
+// Rounds to nearest even. Features are finite; those above the largest bfloat16 value become that.
+static void convert_to_bf16(const float* from, size_t count, unsigned char* into)
+{
+    uint16_t halves[4096];
+    for (size_t done = 0, piece; done < count; done += piece) {
+        piece = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
+        sumi_floats_to_bf16(from + done, halves, piece);
+        for (size_t i = 0; i < piece; i++) halves[i] = (uint16_t)(halves[i] - ((halves[i] & 0x7fff) == 0x7f80));
+        memcpy(into + done * sizeof *halves, halves, piece * sizeof *halves);
+    }
+}
+
+// Writes the features of all encoders to `at`, where the first of the tensors begins.
+static void convert_features(const sumi_prompt* prompt, const saved_tensors* saved, unsigned char* at)
+{
+    const sumi_tensor* tensor = saved->tensors;
+    for (int32_t e = 0; e < prompt->encoder_count; e++) {
+        const size_t rows = (size_t)prompt->token_count[e], cols = (size_t)prompt->width[e];
+        if (tensor->dtype == SUMI_DTYPE_BF16) {
+            convert_to_bf16(prompt->features[e], rows * cols, at);
+            at += tensor++->bytes;
+            continue;
+        }
+        SUMI_ASSERT(tensor->dtype == SUMI_DTYPE_I8);
+        unsigned char *row_scales = at + tensor[0].bytes, *column_scales = row_scales + tensor[1].bytes;
+        sumi_rows_to_int8(prompt->features[e], &(sumi_int8_rows){rows, cols, at, row_scales, column_scales});
+        at = column_scales + tensor[2].bytes;
+        tensor += 3;
+    }
+}
+
+static size_t refuse_format(sumi_engine* engine, int format)
+{
+    sumi_error error = {0};
+    if (sumi_call_begin(engine, "sumi_prompt_save_as") != SUMI_OK) return 0;
+    (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_prompt_save_as: format is %d: no such format", format);
+    (void)sumi_call_end(engine, error.result, &error);
+    return 0;
+}
+
+size_t sumi_prompt_save_as(const sumi_prompt* prompt, sumi_prompt_format format, void* into, size_t capacity)
+{
+    if (prompt == NULL) return 0;
+    if ((int)format < 0 || (int)format > SUMI_PROMPT_INT8) return refuse_format(prompt->engine, (int)format);
+    saved_tensors saved;
+    saved.count = 0;
+    for (int32_t e = 0; e < prompt->encoder_count; e++) add_features(&saved, prompt, e, format);
+    add_references(&saved, prompt);
+    uint64_t data_bytes = 0;
+    for (size_t i = 0; i < saved.count; i++) data_bytes += saved.tensors[i].bytes;
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", (int)prompt->token_count[0]);
-    const sumi_metadata metadata[] = {{"sumi_prompt", FORMAT_VERSION},
-                                      {"family", prompt->family},
-                                      {"token_count", tokens},
-                                      {"adapters", prompt->adapters}}; // the last one: not if there are none
+    const sumi_metadata metadata[] = {
+        {"sumi_prompt", format == SUMI_PROMPT_F32 ? FORMAT_VERSION : FORMAT_VERSION_SMALLER},
+        {"family", prompt->family},
+        {"token_count", tokens},
+        {"adapters", prompt->adapters}}; // the last one: not if there are none
     const size_t metadata_count = prompt->adapters[0] != '\0' ? 4 : 3;
-    const size_t count = (size_t)prompt->encoder_count + (size_t)prompt->reference_count;
-    uint64_t bytes =
-        sumi_safetensors_write(tensors, count, metadata, metadata_count, into, into != NULL ? capacity : 0);
-    return bytes <= SIZE_MAX ? (size_t)bytes : 0;
+    if (into == NULL) capacity = 0;
+    const uint64_t bytes = sumi_safetensors_write(saved.tensors, saved.count, metadata, metadata_count, into, capacity);
+    if (bytes > SIZE_MAX) return 0;
+    if (bytes <= capacity && format != SUMI_PROMPT_F32)
+        convert_features(prompt, &saved, (unsigned char*)into + (bytes - data_bytes));
+    return (size_t)bytes;
+}
+
+size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity)
+{
+    return sumi_prompt_save_as(prompt, SUMI_PROMPT_F32, into, capacity);
+}
+
+// ---- Loading --------------------------------------------------------------------------------------------------------
+
+static bool is_bf16_matrix(const sumi_tensor* tensor, int64_t rows, int64_t cols)
+{
+    return tensor->dtype == SUMI_DTYPE_BF16 && tensor->rank == 2 && tensor->shape[0] == rows
+        && tensor->shape[1] == cols;
+}
+
+// Whether int8 features have their scales, and others none.
+static sumi_result check_scales(const sumi_tensor_set* set, int32_t encoder, const sumi_tensor* features,
+                                sumi_error* error)
+{
+    const int64_t rows = features->shape[0], cols = features->shape[1],
+                  groups = (int64_t)sumi_int8_groups((size_t)cols);
+    const struct {
+        const char* name;
+        int64_t rows, cols;
+    } scales[] = {{s_row_scale_names[encoder], rows, groups}, {s_column_scale_names[encoder], 1, cols}};
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        const sumi_tensor* tensor = sumi_tensor_find(set, scales[i].name);
+        if (features->dtype != SUMI_DTYPE_I8) {
+            if (tensor == NULL) continue;
+            return sumi_fail(error, SUMI_FILE_MALFORMED,
+                             "the saved prompt has a tensor \"%s\", but its features are not int8: save it again",
+                             scales[i].name);
+        }
+        if (tensor == NULL)
+            return sumi_fail(error, SUMI_FILE_MALFORMED,
+                             "the saved prompt's features are int8, but it has no tensor \"%s\": save it again",
+                             scales[i].name);
+        if (!is_bf16_matrix(tensor, scales[i].rows, scales[i].cols)) {
+            return sumi_fail(error, SUMI_FILE_MALFORMED,
+                             "the saved prompt's tensor \"%s\" is not a bfloat16 matrix of %lld x %lld: save it again",
+                             scales[i].name, (long long)scales[i].rows, (long long)scales[i].cols);
+        }
+    }
+    return SUMI_OK;
+}
+
+static bool is_feature_type(sumi_dtype dtype)
+{
+    return dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_BF16 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_I8;
 }
 
 static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* set, int32_t* token_count,
@@ -100,10 +220,10 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
     if (version == NULL || family == NULL || tokens == NULL)
         return sumi_fail(error, SUMI_FILE_MALFORMED,
                          "these bytes are safetensors, but not a prompt saved by sumi_prompt_save");
-    if (strcmp(version, FORMAT_VERSION) != 0) {
+    if (strcmp(version, FORMAT_VERSION) != 0 && strcmp(version, FORMAT_VERSION_SMALLER) != 0) {
         return sumi_fail(error, SUMI_FILE_MALFORMED,
-                         "the saved prompt has format %.16s, this version reads %s: encode it again", version,
-                         FORMAT_VERSION);
+                         "the saved prompt has format %.16s, this version reads %s and %s: encode it again", version,
+                         FORMAT_VERSION, FORMAT_VERSION_SMALLER);
     }
     if (strcmp(family, info->family) != 0) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
@@ -122,10 +242,11 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
         const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[e]);
         if (tensor == NULL)
             return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt has no tensor \"%s\"", s_tensor_names[e]);
-        if (tensor->dtype != SUMI_DTYPE_F32 || tensor->rank != 2 || tensor->shape[0] < 1
+        if (!is_feature_type(tensor->dtype) || tensor->rank != 2 || tensor->shape[0] < 1
             || tensor->shape[0] > (info->is_pooled[e] ? 1 : MAX_TOKENS)) {
             return sumi_fail(error, SUMI_FILE_MALFORMED,
-                             "the saved prompt's tensor \"%s\" is not a float32 matrix of 1 to %d rows",
+                             "the saved prompt's tensor \"%s\" is not a matrix of 1 to %d rows in float32, bfloat16, "
+                             "float16 or int8",
                              s_tensor_names[e], info->is_pooled[e] ? 1 : MAX_TOKENS);
         }
         if (tensor->shape[1] != info->feature_width[e]) {
@@ -134,6 +255,7 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
                 "the saved prompt is %lld wide, this model's features are %d: it was encoded by another text encoder",
                 (long long)tensor->shape[1], (int)info->feature_width[e]);
         }
+        SUMI_TRY(check_scales(set, e, tensor, error));
         token_count[e] = (int32_t)tensor->shape[0];
     }
     char count[16];
@@ -183,25 +305,46 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
     return SUMI_OK;
 }
 
-// Copies floats. Returns the index of the first one that is NaN or infinite; `count`: there is none. The host program
-// calls this inside a frame, so each block is checked while it is still in the first-level cache, without a branch per
-// value.
-static size_t copy_finite(const void* from, float* into, size_t count)
+// Returns the index of the first value that is NaN or infinite; `count`: there is none. Has no branch per value.
+static size_t first_not_finite(const float* values, size_t count)
+{
+    int32_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bad += (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    size_t first = bad == 0 ? count : 0;
+    while (first < count && isfinite(values[first])) first++;
+    return first;
+}
+
+// Reads the features of a text encoder as float32. Returns the index of the first value that is NaN or infinite, or the
+// number of values. The host program calls this inside a frame, so each block is checked while it is still in the
+// first-level cache.
+static size_t read_saved(const sumi_tensor_set* set, int32_t encoder, float* into)
 {
     enum { BLOCK = 4096 };
-    for (size_t block_begin = 0; block_begin < count; block_begin += BLOCK) {
-        const size_t block_end = count - block_begin < BLOCK ? count : block_begin + BLOCK;
-        memcpy(into + block_begin, (const unsigned char*)from + block_begin * sizeof *into,
-               (block_end - block_begin) * sizeof *into);
-        int32_t bad = 0;
-        for (size_t i = block_begin; i < block_end; i++) {
-            uint32_t bits;
-            memcpy(&bits, &into[i], sizeof bits);
-            bad += (bits & 0x7f800000u) == 0x7f800000u;
+    const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[encoder]);
+    const unsigned char* from = tensor->data;
+    const size_t cols = (size_t)tensor->shape[1], count = (size_t)tensor->shape[0] * cols;
+    const bool is_int8 = tensor->dtype == SUMI_DTYPE_I8;
+    const unsigned char *row_scales = NULL, *column_scales = NULL;
+    if (is_int8) {
+        row_scales = sumi_tensor_find(set, s_row_scale_names[encoder])->data;
+        column_scales = sumi_tensor_find(set, s_column_scale_names[encoder])->data;
+    }
+    const size_t bytes = (size_t)sumi_dtype_bytes(tensor->dtype, 1), block = is_int8 ? cols : BLOCK;
+    for (size_t begin = 0, piece; begin < count; begin += piece) {
+        piece = count - begin < block ? count - begin : block;
+        if (is_int8) {
+            sumi_row_from_int8(cols, from + begin, row_scales, column_scales, into + begin);
+            row_scales += 2 * sumi_int8_groups(cols);
+        } else {
+            sumi_dtype_to_float(tensor->dtype, from + begin * bytes, into + begin, piece);
         }
-        for (size_t i = block_begin; bad > 0; i++) {
-            if (!isfinite(into[i])) return i;
-        }
+        const size_t bad = first_not_finite(into + begin, piece);
+        if (bad < piece) return begin + bad;
     }
     return count;
 }
@@ -231,9 +374,8 @@ static sumi_result load_prompt(sumi_model* model, const void* data, size_t bytes
         memcpy(prompt->references[i], tensor->data, (size_t)tensor->bytes);
     }
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
-        const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[e]);
         const size_t count = (size_t)prompt->token_count[e] * (size_t)prompt->width[e];
-        const size_t bad = copy_finite(tensor->data, prompt->features[e], count);
+        const size_t bad = read_saved(set, e, prompt->features[e]);
         if (bad < count) {
             sumi_prompt_free(prompt);
             return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds NaN or infinity at value %zu", bad);

@@ -130,7 +130,8 @@ sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_
 //
 // Returns the bytes needed and writes only if capacity suffices. Tensors are written in the given order; names and
 // metadata are escaped. Plain dtypes only, because GGUF's block types have no name in this format. Each tensor's bytes
-// must match its shape.
+// must match its shape. Those of a tensor without data (NULL) are left to the caller. The tensors are the end of the
+// file, without gaps.
 uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata,
                                 size_t metadata_count, void* into, uint64_t capacity);
 #endif

@@ -1,6 +1,6 @@
 // Any bytes as a safetensors file. What is accepted must lie inside of the file, cover it exactly, be found by name and
 // survive being written again. What is found to be quantised is decoded, at the ends of its rows and columns.
-// Seeds: tests/golden/common/files/safetensors/valid tests/golden/common/files/safetensors/malformed tests/golden/common/files/int8 tests/golden/common/files/quantised
+// Seeds: tests/golden/common/files/safetensors/valid tests/golden/common/files/safetensors/malformed tests/golden/common/files/int8 tests/golden/common/files/quantised tests/golden/z-image/prompts
 #include "files/tensor_scaling.h"
 #include "files/tensors.h"
 #include <stdlib.h>

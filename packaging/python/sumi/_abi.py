@@ -183,6 +183,12 @@ class MemoryKind(IntEnum):
     STAGING = 3
 
 
+class PromptFormat(IntEnum):
+    F32 = 0
+    BF16 = 1
+    INT8 = 2
+
+
 class ExternalKind(IntEnum):
     NONE = 0
     GL_TEXTURE = 1
@@ -1287,6 +1293,7 @@ FUNCTIONS: Dict[str, Tuple[Optional[Any], Sequence[Any]]] = {
     "sumi_fetch_prompt": (c_int32, (c_void_p, sumi_job, POINTER(c_void_p),)),
     "sumi_prompt_get_info": (sumi_prompt_info, (c_void_p,)),
     "sumi_prompt_save": (c_size_t, (c_void_p, c_void_p, c_size_t,)),
+    "sumi_prompt_save_as": (c_size_t, (c_void_p, c_int32, c_void_p, c_size_t,)),
     "sumi_prompt_load": (c_int32, (c_void_p, c_void_p, c_size_t, POINTER(c_void_p),)),
     "sumi_prompt_release": (None, (c_void_p,)),
     "sumi_lora_defaults": (sumi_lora_desc, (c_void_p,)),
