@@ -317,12 +317,17 @@ def check_adapters_and_encoded_prompts():
     raises(sumi.CallerError, sumi.Result.STALE_HANDLE, "the lora is closed", model.generate, "a cat", loras=[lora], **SMALL)
     with model.encode_prompt("a cat") as prompt:
         data = prompt.save()
+        smaller = [prompt.save(format) for format in (sumi.PromptFormat.BF16, sumi.PromptFormat.INT8)]
+        assert len(data) > len(smaller[0]) > len(smaller[1]) > 0 and data == prompt.save(sumi.PromptFormat.F32)
         assert prompt.reference_count == 0
         if numpy is not None:
             assert prompt.features[0].ndim == 2 and prompt.features[0].any()
     again = model.load_prompt(data)
     images = model.generate([again, again], seed=[3, 4], **SMALL)
     assert bytes_of(images[0]) == CAT and bytes_of(images[1]) != CAT
+    for data in smaller:
+        near = bytes_of(model.generate(model.load_prompt(data), seed=3, **SMALL)[0])
+        assert max(abs(a - b) for a, b in zip(near, CAT)) < 16
     assert bytes_of(model.generate("a cat", negative=again, seed=3, guidance=2.0, **SMALL)[0]) == bytes_of(model.generate("a cat", negative="a cat", seed=3, guidance=2.0, **SMALL)[0])
 
 

@@ -66,7 +66,7 @@ internal static class UnityBindings
     {
         { typeof(Result), "" }, { typeof(LogLevel), "LOG_" }, { typeof(Stage), "STAGE_" }, { typeof(Backend), "BACKEND_" }, { typeof(Pump), "PUMP_" },
         { typeof(JobState), "JOB_" }, { typeof(WeightFormat), "WEIGHTS_" }, { typeof(Preset), "PRESET_" }, { typeof(Solver), "SOLVER_" }, { typeof(GuidanceFormula), "GUIDANCE_" }, { typeof(GuidanceRule), "GUIDANCE_" }, { typeof(NoiseSource), "NOISE_" },
-        { typeof(Posterior), "POSTERIOR_" }, { typeof(Format), "FORMAT_" }, { typeof(AttentionFormat), "ATTENTION_" }, { typeof(ExternalKind), "EXTERNAL_" }
+        { typeof(Posterior), "POSTERIOR_" }, { typeof(PromptFormat), "PROMPT_" }, { typeof(Format), "FORMAT_" }, { typeof(AttentionFormat), "ATTENTION_" }, { typeof(ExternalKind), "EXTERNAL_" }
     };
 
     private static Type[] Structs() { return typeof(Native).GetNestedTypes().Where(type => type.IsValueType).ToArray(); }
@@ -252,6 +252,9 @@ internal static class UnityBindings
             {
                 Check(prompt.TokenCount > 4, "a prompt has tokens");
                 saved = prompt.Save();
+                byte[] half = prompt.Save(PromptFormat.Bf16), quarter = prompt.Save(PromptFormat.Int8);
+                Check(prompt.Save(PromptFormat.F32).SequenceEqual(saved) && half.Length < saved.Length && quarter.Length < half.Length && quarter.Length > 0, "smaller formats take fewer bytes");
+                using (Prompt near = model.LoadPrompt(quarter)) Check(near.TokenCount == prompt.TokenCount, "a prompt in 8 bits is read");
             }
             using (Prompt prompt = model.LoadPrompt(saved))
             using (ImageJob job = model.Generate(new ImageRequest(model) { Prompt = null, EncodedPrompt = prompt, Seed = 7 }))

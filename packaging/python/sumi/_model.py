@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, AsyncIterator, Callable, List, Optional, Sequence, Tuple, Union
 
 from . import _abi, _buffers
-from ._abi import Format, GuidanceRule, Memory, ModelInfo, NoiseSource, Preset, Result, Solver
+from ._abi import Format, GuidanceRule, Memory, ModelInfo, NoiseSource, Preset, PromptFormat, Result, Solver
 from ._engine import Engine, Job, _fetch_object, _pause, path_bytes, text_bytes
 from ._library import library
 from ._png import encode_png
@@ -65,12 +65,13 @@ class Prompt(_Object):
 
     _kind = "prompt"
 
-    def save(self) -> bytes:
-        """For a file; Model.load_prompt reads it."""
+    def save(self, format: PromptFormat = PromptFormat.F32) -> bytes:
+        """For a file; Model.load_prompt reads it. BF16 takes half the bytes of F32, INT8 about a quarter."""
+        format = PromptFormat(format)
         with self.engine._inside():
-            size = library.sumi_prompt_save(self._alive(), None, 0)
+            size = library.sumi_prompt_save_as(self._alive(), format, None, 0)
             into = ctypes.create_string_buffer(size)
-            library.sumi_prompt_save(self._alive(), into, size)
+            library.sumi_prompt_save_as(self._alive(), format, into, size)
             return into.raw
 
     @property

@@ -32,6 +32,7 @@ namespace Sumi
     public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }
     public enum NoiseSource { TorchCpu = 0, TorchCuda = 1, Given = 2 }
     public enum Posterior { Sample = 0, Mode = 1 }
+    public enum PromptFormat { F32 = 0, Bf16 = 1, Int8 = 2 }
     public enum ExternalKind
     {
         None = 0, GlTexture = 1, GlBuffer = 2, VulkanMemory = 3, D3d12Resource = 4, D3d12Heap = 5, D3d11Resource = 6, D3d11Texture = 7,
@@ -257,6 +258,7 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_prompt(EngineHandle engine, sumi_job job, out IntPtr out_prompt);
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_prompt_info sumi_prompt_get_info(IntPtr prompt);
         [DllImport(Library, CallingConvention = Convention)] public static extern UIntPtr sumi_prompt_save(IntPtr prompt, byte[] into, UIntPtr capacity);
+        [DllImport(Library, CallingConvention = Convention)] public static extern UIntPtr sumi_prompt_save_as(IntPtr prompt, PromptFormat format, byte[] into, UIntPtr capacity);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_prompt_load(IntPtr model, byte[] data, UIntPtr bytes, out IntPtr out_prompt);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_prompt_release(IntPtr prompt);
 
