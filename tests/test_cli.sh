@@ -479,6 +479,17 @@ wrong "a dump that is kept" 2 "dump.safetensors is there already" generate "${ti
 cli encode --model "$model" --prompt "a red fox" -o "$folder/fox.safetensors"; expect_code "encode a prompt" 0; expect_file "encode a prompt" "$folder/fox.safetensors"
 cli generate --model "$model" --encoded-prompt "$folder/fox.safetensors" --size 64x48 --steps 2 --seed 7 -o "$folder/p.png"
 expect_code "a saved prompt" 0; expect_support "a saved prompt makes the same picture" pictures "$folder/p.png" "$folder/a.png" 0
+for format in bf16 int8; do
+    cli encode --model "$model" --prompt "a red fox" --format $format -o "$folder/fox.$format"; expect_code "encode as $format" 0
+    cli generate --model "$model" --encoded-prompt "$folder/fox.$format" --size 64x48 --steps 2 --seed 7 -o "$folder/p.png"
+    expect_code "a prompt saved as $format" 0; expect_support "a prompt saved as $format makes nearly the same picture" pictures "$folder/p.png" "$folder/a.png" 1
+done
+cli encode --model "$model" --prompt "a red fox" --format f32 -o "$folder/fox.f32"; expect_same "f32 is the default" "$folder/fox.f32" "$folder/fox.safetensors"
+[ "$("$support" shape "$folder/fox.bf16" features)" = "$("$support" shape "$folder/fox.f32" features)" ] && [ $(($(wc -c <"$folder/fox.int8") * 2)) -lt "$(wc -c <"$folder/fox.f32")" ] && ok || fail "smaller formats of a prompt"
+wrong "an unknown format of a prompt" 2 "f32\|bf16\|int8" encode --model "$model" --prompt a --format fp8 -o "$folder/x"
+wrong "a format without a prompt" 2 "give --prompt TEXT" encode --model "$model" --image "$folder/a.png" --format bf16 -o "$folder/x"
+head -c 2000 "$folder/fox.int8" >"$folder/cut.int8"
+wrong "a cut prompt" 1 "cut.int8" generate --model "$model" --encoded-prompt "$folder/cut.int8" -o "$folder/x.png"
 wrong "guidance with a saved prompt needs a saved negative" 2 "--negative-file" generate --model "$model" --encoded-prompt "$folder/fox.safetensors" --guidance 3 -o "$folder/q.png"
 cli generate --model "$model" --encoded-prompt "$folder/fox.safetensors" --negative-file "$folder/fox.safetensors" --guidance 3 --size 64x48 --steps 2 -o "$folder/q.png"; expect_code "a saved negative" 0
 cli encode --model "$model" --image "$folder/a.png" -o "$folder/latents.safetensors"; expect_code "encode a picture" 0

@@ -16,7 +16,7 @@ typedef struct encode_args {
     session_args session;
     const char *prompt, *image, *output;
     text_list references, loras;
-    int32_t size[2], posterior, fit;
+    int32_t size[2], posterior, fit, format;
     uint64_t seed;
 } encode_args;
 
@@ -32,6 +32,8 @@ static int check_args(const cli_command* command, const encode_args* args)
         return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
     if (args->loras.count > 0 && !args->prompt)
         return args_wrong(command, "--lora changes how a prompt is encoded: give --prompt TEXT");
+    if (args->format >= 0 && !args->prompt)
+        return args_wrong(command, "--format is how the features of a prompt are saved: give --prompt TEXT");
     if (!args->output || !args->output[0]) return args_wrong(command, "say where it goes: -o file.safetensors");
     return loras_check(command, &args->loras);
 }
@@ -64,10 +66,11 @@ static int encode_prompt(cli_session* session, const encode_args* args, const pi
     if (code != EXIT_OK) return code;
     result = sumi_fetch_prompt(session->engine, job, &prompt);
     if (result != SUMI_OK) return session_fail(session, result, "encoding the prompt");
-    size_t bytes = sumi_prompt_save(prompt, NULL, 0);
+    const sumi_prompt_format format = args->format < 0 ? SUMI_PROMPT_F32 : (sumi_prompt_format)args->format;
+    size_t bytes = sumi_prompt_save_as(prompt, format, NULL, 0);
     void* data = malloc(bytes ? bytes : 1);
     if (!data) return session_fail(session, SUMI_OUT_OF_HOST_MEMORY, "saving the prompt");
-    sumi_prompt_save(prompt, data, bytes);
+    sumi_prompt_save_as(prompt, format, data, bytes);
     char message[FILES_MESSAGE_BYTES];
     bool written = file_write(args->output, data, bytes, message);
     free(data);
@@ -127,7 +130,7 @@ static int encode_image(const cli_command* command, cli_session* session, const 
 
 int encode_main(int argc, char** argv)
 {
-    encode_args args = {.posterior = -1};
+    encode_args args = {.posterior = -1, .format = -1};
     const cli_option options[] = {
         MODEL_OPTIONS(&args.session),
         {"--prompt", OPTION_TEXT, &args.prompt, "TEXT",
@@ -137,6 +140,10 @@ int encode_main(int argc, char** argv)
          "file",
          0, 0},
         {"--lora", OPTION_TEXTS, &args.loras, LORA_FORM, LORA_HELP, 0, 0},
+        {"--format", OPTION_CHOICE, &args.format, "f32|bf16|int8",
+         "how a prompt's features are saved: as they are, the default; in half the bytes, which changes no image of a "
+         "GPU; or in about a quarter, with 3 times bf16's error",
+         0, 0},
         {"--image", OPTION_TEXT, &args.image, "FILE", "encode this picture, for generate --latents", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "FILE", "where it goes, a safetensors file", 0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH", "resize the picture to this first", 0, 0},
@@ -154,6 +161,7 @@ int encode_main(int argc, char** argv)
         .examples =
             "  sumi encode --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk\" -o lighthouse.safetensors\n"
             "  sumi generate --model models/Z-Image-Turbo --encoded-prompt lighthouse.safetensors -o lighthouse.png\n"
+            "  sumi encode --model models/FLUX.2-klein-4B --prompt \"a fox\" --format bf16 -o fox.safetensors\n"
             "  sumi encode --model models/Z-Image-Turbo --prompt \"a fox\" --lora ink.safetensors:1:0.5 -o "
             "fox.safetensors\n"
             "  sumi encode --model models/Z-Image-Turbo --image lighthouse.png -o latents.safetensors\n",
