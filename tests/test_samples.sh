@@ -61,6 +61,12 @@ check "prompt_cache encodes" "$bin/prompt_cache" encode $model "$prompt" "$folde
 mkdir "$folder/shipped"
 cp -r $model/model_index.json $model/transformer $model/vae $model/scheduler "$folder/shipped" # what a game ships
 check "prompt_cache draws without the text encoder" "$bin/prompt_cache" draw "$folder/shipped" "$folder/house.prompt" "$folder/cached.png" && same "prompt_cache's picture" "$folder/cached.png" "$folder/model.png"
+for format in bf16 int8; do
+    check "prompt_cache encodes as $format" "$bin/prompt_cache" encode $model "$prompt" "$folder/house.$format" $format
+    check "prompt_cache draws from $format" "$bin/prompt_cache" draw "$folder/shipped" "$folder/house.$format" "$folder/cached.png" && check "prompt_cache's picture from $format" "$support" pictures "$folder/cached.png" "$folder/model.png" 16
+    check "$format takes fewer bytes" test $(($(wc -c <"$folder/house.$format") * 10)) -lt $(($(wc -c <"$folder/house.prompt") * 6))
+done
+wrong "prompt_cache knows its formats" "bf16.int8" "$bin/prompt_cache" encode $model "$prompt" "$folder/x.prompt" fp8
 head -c 100 "$folder/house.prompt" >"$folder/cut.prompt"
 wrong "prompt_cache refuses a cut file" "prompt_cache: " "$bin/prompt_cache" draw "$folder/shipped" "$folder/cut.prompt" "$folder/x.png"
 

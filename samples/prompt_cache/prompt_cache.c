@@ -1,6 +1,6 @@
 // Prompts encoded once, at home, and shipped with the game: the player's machine needs no text encoder, which is a
 // third of a checkpoint.
-//     prompt_cache encode MODEL "a lighthouse at dusk, ink wash" lighthouse.prompt
+//     prompt_cache encode MODEL "a lighthouse at dusk, ink wash" lighthouse.prompt [f32|bf16|int8]
 //     prompt_cache draw MODEL lighthouse.prompt out.png                             MODEL may lack text encoder and tokenizer
 #include "picture.h"
 #include <stdio.h>
@@ -21,7 +21,8 @@ static sumi_result load_model(sumi_engine* engine, const char* path, bool withou
 }
 
 // These return NULL, or a sentence that says what is wrong.
-static const char* encode(sumi_engine* engine, sumi_model* model, const char* text, const char* path)
+static const char* encode(sumi_engine* engine, sumi_model* model, const char* text, sumi_prompt_format format,
+                          const char* path)
 {
     // [excerpt prompt_save]
     sumi_prompt_desc desc = sumi_prompt_defaults(model);
@@ -33,10 +34,11 @@ static const char* encode(sumi_engine* engine, sumi_model* model, const char* te
     if (result == SUMI_OK) result = sumi_fetch_prompt(engine, job, &prompt);
     if (result != SUMI_OK) return sumi_result_text(result);
     // a safetensors image: portable between machines and backends
-    const size_t bytes = sumi_prompt_save(prompt, NULL, 0);
+    const size_t bytes = sumi_prompt_save_as(prompt, format, NULL, 0); // SUMI_PROMPT_BF16: half of SUMI_PROMPT_F32
     void* data = malloc(bytes);
     FILE* file = data ? fopen(path, "wb") : NULL;
-    bool is_written = file && sumi_prompt_save(prompt, data, bytes) == bytes && fwrite(data, 1, bytes, file) == bytes;
+    bool is_written = file && sumi_prompt_save_as(prompt, format, data, bytes) == bytes;
+    if (is_written) is_written = fwrite(data, 1, bytes, file) == bytes;
     // [end]
     if (file) is_written = fclose(file) == 0 && is_written;
     free(data);
@@ -86,12 +88,27 @@ static const char* draw(sumi_engine* engine, sumi_model* model, const char* prom
              : s_message;
 }
 
+static bool read_format(const char* name, sumi_prompt_format* out_format)
+{
+    static const char* const s_names[] = {"f32", "bf16", "int8"}; // in the order of sumi_prompt_format
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(name, s_names[i]) != 0) continue;
+        *out_format = (sumi_prompt_format)i;
+        return true;
+    }
+    return false;
+}
+
 int main(int argc, char** argv)
 {
-    const bool encodes = argc == 5 && strcmp(argv[1], "encode") == 0, draws = argc == 5 && strcmp(argv[1], "draw") == 0;
-    if (!encodes && !draws)
-        return fprintf(stderr, "usage: prompt_cache encode MODEL PROMPT FILE | prompt_cache draw MODEL FILE out.png\n"),
-               2;
+    sumi_prompt_format format = SUMI_PROMPT_F32;
+    const bool encodes = (argc == 5 || (argc == 6 && read_format(argv[5], &format))) && strcmp(argv[1], "encode") == 0,
+               draws = argc == 5 && strcmp(argv[1], "draw") == 0;
+    if (!encodes && !draws) {
+        fprintf(stderr, "usage: prompt_cache encode MODEL PROMPT FILE [f32|bf16|int8]\n"
+                        "       prompt_cache draw MODEL FILE out.png\n");
+        return 2;
+    }
     sumi_engine_desc ed = sumi_engine_defaults();
     ed.cpu_thread_count = 0;
     sumi_engine* engine;
@@ -99,7 +116,7 @@ int main(int argc, char** argv)
     sumi_result result = sumi_engine_create(&ed, &engine);
     if (result == SUMI_OK) result = load_model(engine, argv[2], draws, &model);
     const char* wrong = result != SUMI_OK ? sumi_result_text(result)
-                      : encodes           ? encode(engine, model, argv[3], argv[4])
+                      : encodes           ? encode(engine, model, argv[3], format, argv[4])
                                           : draw(engine, model, argv[3], argv[4]);
     if (wrong) fprintf(stderr, "prompt_cache: %s\n", wrong);
     sumi_engine_destroy(engine);
