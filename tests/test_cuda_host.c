@@ -1,5 +1,5 @@
 // How the CUDA backend draws inside a host, on a GPU: the same bits at any pace, in any memory and for every family,
-// and the demo model's picture.
+// the demo model's picture, and prompts that were saved in bfloat16.
 #include "base/file.h"
 #include "cuda_host_fixture.h"
 #include <sumi.h>
@@ -12,6 +12,7 @@
     } while (0)
 #define QWEN_IMAGE "tests/golden/qwen-image/model"
 #define NEWBIE "tests/golden/newbie/model"
+#define KLEIN "tests/golden/flux2-klein/model"
 
 // ---- The host's memory ----------------------------------------------------------------------------------------------
 
@@ -477,6 +478,78 @@ TEST(weights_in_8_bits_draw_nearly_the_same_image)
     free(whole);
 }
 
+// ---- Saved prompts --------------------------------------------------------------------------------------------------
+
+// The caller frees it.
+static unsigned char* save_prompt(const sumi_prompt* prompt, sumi_prompt_format format, size_t* out_bytes)
+{
+    *out_bytes = sumi_prompt_save_as(prompt, format, NULL, 0);
+    unsigned char* saved = malloc(*out_bytes + 1);
+    CHECK_NUMBER(sumi_prompt_save_as(prompt, format, saved, *out_bytes), *out_bytes);
+    return saved;
+}
+
+static uint64_t draw_prompt(sumi_engine* engine, sumi_model* model, const sumi_prompt* prompt)
+{
+    const sumi_image_item item = {.prompt = prompt, .seed = 7};
+    sumi_image_desc desc = picture(model);
+    desc.items = &item;
+    desc.item_count = 1;
+    desc.guidance.scale = sumi_model_get_info(model).guidance_off;
+    return draw_hash(engine, &desc, 0);
+}
+
+static void check_bf16_prompts(const char* path)
+{
+    const sumi_engine_desc ed = gpu_desc();
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, path, &model);
+    if (engine == NULL) return;
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = "a red fox";
+    sumi_job job;
+    sumi_prompt *whole = NULL, *loaded = NULL, *finer = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(finish(engine, job, 1000), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &whole), SUMI_OK);
+    size_t bytes;
+    unsigned char* saved = save_prompt(whole, SUMI_PROMPT_BF16, &bytes);
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+    free(saved);
+    const sumi_prompt_encoder a = sumi_prompt_get_info(whole).encoders[0], b = sumi_prompt_get_info(loaded).encoders[0];
+    const size_t count = (size_t)a.token_count * (size_t)a.width;
+    CHECK(count > 0 && memcmp(a.features, b.features, count * sizeof(float)) == 0);
+    const uint64_t hash = draw_prompt(engine, model, whole);
+    CHECK(hash != 0 && draw_prompt(engine, model, loaded) == hash);
+    sumi_prompt_release(loaded);
+    // features with bits that bfloat16 has not, as a CPU encodes them
+    saved = save_prompt(whole, SUMI_PROMPT_F32, &bytes);
+    for (size_t i = 0; i < count; i++) {
+        unsigned char* value = saved + bytes - 4 * (count - i); // little endian
+        value[0] = (unsigned char)(i * 0x37), value[1] = (unsigned char)(i * 0x9e);
+    }
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &finer), SUMI_OK);
+    free(saved);
+    saved = save_prompt(finer, SUMI_PROMPT_BF16, &bytes);
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+    free(saved);
+    CHECK(memcmp(sumi_prompt_get_info(finer).encoders[0].features, sumi_prompt_get_info(loaded).encoders[0].features,
+                 count * sizeof(float))
+          != 0);
+    const uint64_t of_finer = draw_prompt(engine, model, finer);
+    CHECK(of_finer != 0 && of_finer != hash && draw_prompt(engine, model, loaded) == of_finer);
+    sumi_prompt_release(whole), sumi_prompt_release(loaded), sumi_prompt_release(finer);
+    close_engine(engine);
+}
+
+// What a GPU encodes is bfloat16 already, and it rounds all features that it is given.
+TEST(prompts_saved_in_bfloat16_draw_the_same_bits)
+{
+    check_bf16_prompts(TINY);
+    check_bf16_prompts(KLEIN);
+    check_bf16_prompts(NEWBIE); // two text encoders
+}
+
 int main(int argc, char** argv)
 {
     HOST_TEST_BEGIN(argc, argv);
@@ -492,6 +565,7 @@ int main(int argc, char** argv)
     RUN(the_demo_models_image_is_the_cpus);
     RUN(step_caching_draws_nearly_the_same_image);
     RUN(weights_in_8_bits_draw_nearly_the_same_image);
+    RUN(prompts_saved_in_bfloat16_draw_the_same_bits);
     tell_times();
     TEST_END();
 }
