@@ -171,6 +171,14 @@ bool system_can_write(const char* path)
         && ((attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 || (attributes & FILE_ATTRIBUTE_READONLY) == 0);
 }
 
+uint64_t system_changed_ns(const char* path)
+{
+    wchar_t wide[WIDE_PATH];
+    WIN32_FILE_ATTRIBUTE_DATA facts;
+    if (!widen(path, wide) || !GetFileAttributesExW(wide, GetFileExInfoStandard, &facts)) return 0;
+    return 100 * ((uint64_t)facts.ftLastWriteTime.dwHighDateTime << 32 | facts.ftLastWriteTime.dwLowDateTime);
+}
+
 // To create a link takes a privilege there, and moving a file to its path replaces the link.
 bool system_resolve_link(const char* path, char* into, size_t capacity)
 {
@@ -315,6 +323,13 @@ system_kind system_look_at(const char* path)
 bool system_can_write(const char* path)
 {
     return access(path, system_look_at(path) == SYSTEM_FOLDER ? W_OK | X_OK : W_OK) == 0;
+}
+
+uint64_t system_changed_ns(const char* path)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0) return 0;
+    return (uint64_t)facts.st_mtim.tv_sec * 1000000000u + (uint64_t)facts.st_mtim.tv_nsec;
 }
 
 #define MAX_LINKS 40 // in a row; more are a circle, as in the kernel

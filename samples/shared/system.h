@@ -35,6 +35,8 @@ FILE* system_open(const char* path, const char* mode); // as fopen; NULL and err
 typedef enum system_kind { SYSTEM_NOTHING, SYSTEM_FILE, SYSTEM_FOLDER, SYSTEM_OTHER } system_kind;
 system_kind system_look_at(const char* path);
 bool system_can_write(const char* path); // to a file, or new files to a folder
+// When a file was last written, to compare it with other files and with the same one later; 0: there is no such file.
+uint64_t system_changed_ns(const char* path);
 // Writes the path of the file that a symbolic link stands for, also when it does not exist yet; any other path as it is,
 // and on Windows every path. Returns false for links in a circle and for paths that are too long.
 bool system_resolve_link(const char* path, char* into, size_t capacity);
