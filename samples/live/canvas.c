@@ -5,6 +5,11 @@
 
 #define LOOK_SECONDS 0.01 // between two looks into the folder
 
+static bool join(char path[1200], const char* folder, const char* name)
+{
+    return (size_t)snprintf(path, 1200, "%s/%s", folder, name) < 1200;
+}
+
 // ---- A script -------------------------------------------------------------------------------------------------------
 
 // Frame `number` of a brush stroke: one more dab of paint on the frames before, at first on white paper. The brush stays
@@ -32,26 +37,26 @@ static bool read_frames(canvas* c, const char* folder, char* message)
     c->frames = calloc((size_t)count + 1, sizeof *c->frames);
     bool is_read = c->frames != NULL || picture_fail(message, "no memory for %d frames", count);
     for (int i = 0; i < count && is_read; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        if (!picture_is_one(path)) continue;
+        if (!join(path, folder, names[i]) || !picture_is_one(path)) continue;
         is_read = picture_read(path, 3, &c->frames[c->frame_count], message);
         c->frame_count += is_read;
     }
     system_free_list(names, count);
-    return is_read && (c->frame_count > 0 || picture_fail(message, "%s has no PNG, JPEG or WebP file in it", folder));
+    return is_read
+        && (c->frame_count > 0
+            || picture_fail(message, "%s has no PNG, JPEG or WebP file in it: put the frames there", folder));
 }
 
-bool canvas_open_script(canvas* c, const char* frames, sumi_size size, char* message)
+bool canvas_open_script(canvas* c, const char* frames, char* message)
 {
     if (system_look_at(frames) == SYSTEM_FOLDER) return read_frames(c, frames, message);
     char* end;
     const long count = strtol(frames, &end, 10);
     if (end == frames || *end != '\0' || count < 1 || count > 1000000)
-        return picture_fail(message, "%s is neither a folder nor a number of frames", frames);
+        return picture_fail(message, "--script %s is neither a folder nor a number of frames from 1 to 1000000",
+                            frames);
     c->frame_count = (int32_t)count;
-    c->drawn = malloc((size_t)size.width * (size_t)size.height * 3);
-    c->pixels = (sumi_pixels){c->drawn, size.width, size.height, 0, 3};
-    return c->drawn != NULL || picture_fail(message, "no memory for a canvas of %dx%d", size.width, size.height);
+    return true;
 }
 
 static int32_t take_script(canvas* c, double now, double* out_came)
@@ -72,58 +77,109 @@ static int32_t take_script(canvas* c, double now, double* out_came)
 
 // ---- A folder -------------------------------------------------------------------------------------------------------
 
+bool canvas_has_picture(const char* folder)
+{
+    char path[1200];
+    int count = 0;
+    char** names = system_list(folder, &count);
+    bool is_found = false;
+    for (int i = 0; i < count && !is_found; i++) is_found = join(path, folder, names[i]) && picture_is_one(path);
+    system_free_list(names, count);
+    return is_found;
+}
+
 bool canvas_open_folder(canvas* c, const char* folder, char* message)
 {
     c->folder = folder;
-    return system_look_at(folder) == SYSTEM_FOLDER || picture_fail(message, "%s is no folder", folder);
+    return system_look_at(folder) == SYSTEM_FOLDER
+        || picture_fail(message, "there is no folder %s: create it, or name another one", folder);
 }
 
-// The newest file, by the time when it was written; of several the last name. Returns false if it was taken before.
-static bool find_newest(const canvas* c, char path[1200], uint64_t* out_changed_ns)
+static void forget_files(canvas* c)
 {
-    int count = 0;
+    system_free_list(c->names, c->file_count);
+    free(c->files);
+    c->names = NULL, c->files = NULL, c->file_count = 0;
+}
+
+// Compares the folder with the last look. Both lists are sorted by name.
+static void look(canvas* c)
+{
+    int count = 0, before = 0;
     char** names = system_list(c->folder, &count);
-    char at[1200];
-    *out_changed_ns = 0;
-    for (int i = 0; i < count; i++) {
-        if (c->left_out && strncmp(names[i], c->left_out, strlen(c->left_out)) == 0) continue;
-        if ((size_t)snprintf(at, sizeof at, "%s/%s", c->folder, names[i]) >= sizeof at) continue;
-        const uint64_t changed_ns = system_look_at(at) == SYSTEM_FILE ? system_changed_ns(at) : 0;
-        if (changed_ns == 0 || changed_ns < *out_changed_ns) continue;
-        *out_changed_ns = changed_ns;
-        strcpy(path, at);
+    canvas_file* files = calloc((size_t)count + 1, sizeof *files);
+    if (!files) {
+        system_free_list(names, count);
+        return; // until the next look
     }
-    system_free_list(names, count);
-    return *out_changed_ns > c->changed_ns || (*out_changed_ns == c->changed_ns && strcmp(path, c->path) != 0);
+    for (int i = 0; i < count; i++) {
+        char path[1200];
+        const bool is_file = join(path, c->folder, names[i]) && system_look_at(path) == SYSTEM_FILE;
+        const uint64_t changed_ns = is_file ? system_changed_ns(path) : 0;
+        while (before < c->file_count && strcmp(c->files[before].name, names[i]) < 0) before++;
+        const bool is_known = before < c->file_count && strcmp(c->files[before].name, names[i]) == 0
+                           && c->files[before].changed_ns == changed_ns;
+        files[i] = is_known ? c->files[before] : (canvas_file){.changed_ns = changed_ns, .is_taken = changed_ns == 0};
+        files[i].name = names[i];
+        // By name and time, for a folder may have several paths.
+        if (c->result && changed_ns == c->result_changed_ns && strcmp(names[i], system_file_name(c->result)) == 0)
+            files[i].is_taken = true;
+    }
+    forget_files(c);
+    c->names = names, c->files = files, c->file_count = count;
+}
+
+static canvas_file* find_newest(const canvas* c)
+{
+    canvas_file* newest = NULL;
+    for (int i = 0; i < c->file_count; i++) {
+        canvas_file* file = &c->files[i];
+        if (!file->is_taken && (!newest || file->changed_ns >= newest->changed_ns)) newest = file;
+    }
+    return newest;
 }
 
 static int32_t take_newest_file(canvas* c, double now, double* out_came)
 {
-    char path[1200] = "", message[PICTURE_MESSAGE_BYTES];
-    uint64_t changed_ns;
     if (now < c->next_look) return 0;
     c->next_look = now + LOOK_SECONDS;
-    if (!find_newest(c, path, &changed_ns)) return 0;
+    look(c);
+    canvas_file* newest = find_newest(c);
+    char path[1200], message[PICTURE_MESSAGE_BYTES];
     picture_file file;
-    const bool is_read = picture_read(path, 3, &file, message);
-    // It may be half written. So it is tried again, and left alone if it has not changed since.
-    const bool is_same = changed_ns == c->tried_ns && strcmp(path, c->tried) == 0;
-    if (!is_read && is_same) fprintf(stderr, "live: %s\n", message);
-    c->tried_ns = changed_ns;
-    strcpy(c->tried, path);
-    if (!is_read && !is_same) return 0;
-    c->changed_ns = changed_ns;
-    strcpy(c->path, path);
-    if (!is_read) return 0;
-    picture_free(&c->file);
-    c->file = file;
+    if (!newest || !join(path, c->folder, newest->name)) return 0;
+    if (!picture_read(path, 3, &file, message)) {
+        // Another program may be writing it. If so, it changes, or can be read at the next look.
+        newest->is_taken = ++newest->tries > 1;
+        if (newest->is_taken) fprintf(stderr, "live: %s\n", message);
+        return 0;
+    }
+    int32_t count = 0;
+    const uint64_t changed_ns = newest->changed_ns;
+    for (int i = 0; i < c->file_count; i++) { // those that are older have lost
+        if (c->files[i].is_taken || c->files[i].changed_ns > changed_ns) continue;
+        c->files[i].is_taken = true;
+        count++;
+    }
+    if (c->taken == 0) count = 1; // what was there before is no change
+    picture_free(&c->newest);
+    c->newest = file;
     c->pixels = (sumi_pixels){file.pixels, file.width, file.height, 0, file.channel_count};
-    c->taken++;
+    c->taken += count;
     *out_came = now;
-    return 1;
+    return count;
 }
 
 // ---- Both -----------------------------------------------------------------------------------------------------------
+
+bool canvas_begin(canvas* c, sumi_size size, double now)
+{
+    c->begin = now;
+    if (c->folder || c->frames) return true;
+    c->drawn = malloc((size_t)size.width * (size_t)size.height * 3);
+    c->pixels = (sumi_pixels){c->drawn, size.width, size.height, 0, 3};
+    return c->drawn != NULL;
+}
 
 int32_t canvas_take(canvas* c, double now, double* out_came)
 {
@@ -137,6 +193,7 @@ void canvas_close(canvas* c)
     for (int32_t i = 0; c->frames && i < c->frame_count; i++) picture_free(&c->frames[i]);
     free(c->frames);
     free(c->drawn);
-    picture_free(&c->file);
+    forget_files(c);
+    picture_free(&c->newest);
     *c = (canvas){0};
 }
