@@ -159,6 +159,26 @@ wrong "edit wants an edit model" "takes no reference images" "$bin/edit" $model 
 wrong "edit wants a picture" "^edit: .*no/such.png" "$bin/edit" "$folder/edit" no/such.png "the hat" "$folder/x.png"
 wrong "edit says what is wrong with an adapter" "no/such.safetensors" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/x.png" no/such.safetensors
 
+# Live painting: a picture comes into the folder that is watched, and what was drawn from it is there, until the program is told to end.
+tiny=tests/golden/flux2-klein/model
+mkdir "$folder/frames"
+watch_once() {
+    local rc
+    "$bin/live" $tiny --prompt "$prompt" --size 64x64 --frames "$folder/frames" --watch --out "$folder/frames/live.png" &
+    cp "$folder/model.png" "$folder/frames/.part"
+    mv "$folder/frames/.part" "$folder/frames/frame.png"
+    for _ in $(seq 1200); do { kill -0 $! 2>/dev/null && [ ! -e "$folder/frames/live.png" ]; } || break; sleep 0.05; done
+    kill -TERM $!
+    wait $!
+    rc=$?
+    [ $rc -eq 0 ] && [ -e "$folder/frames/live.png" ]
+}
+if check "live" watch_once; then
+    check "live counts one input" grep -q '^1 inputs: 1 submitted, 0 replaced' "$out"
+    check "the command line, from the same picture" "$bin/sumi" generate --quiet --model $tiny --prompt "$prompt" --seed 7 --size 64x64 --image "$folder/model.png" --strength 0.6 -o "$folder/live-cli.png"
+    same "live's picture" "$folder/frames/live.png" "$folder/live-cli.png"
+fi
+
 # Before anything is installed or built. What it draws is tried by hand (packaging/README.md).
 quick=samples/quickstart.sh
 check "the quick start's help" $quick --help && check "it tells how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"

@@ -36,6 +36,7 @@ static void cancel(painter* p, drawing* d, bool had_begun)
 
 static void cancel_older(painter* p)
 {
+    // [excerpt live_cancel]
     for (int32_t i = p->drawing_count - 1; i >= 0; i--) {
         drawing* d = &p->drawings[i];
         const sumi_job_status status = sumi_job_poll(p->engine, d->job);
@@ -48,6 +49,7 @@ static void cancel_older(painter* p)
         cancel(p, d, older.has_begun);
         p->one_gave_way = p->one_gave_way || older.has_begun;
     }
+    // [end]
 }
 
 bool painter_can_submit(const painter* p) { return p->drawing_count < PAINTER_DRAWINGS; }
