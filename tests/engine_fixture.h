@@ -153,11 +153,19 @@ static inline uint64_t hash_image(const sumi_image* image)
     return image->pixels != NULL ? hash_bytes(image->pixels, (size_t)image->row_bytes * (size_t)image->height) : 0;
 }
 
+// Values of an image's latents.
+static inline size_t latent_count(const sumi_image_desc* desc)
+{
+    const sumi_model_info info = sumi_model_get_info(desc->model);
+    return (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor)
+         * (size_t)(desc->height / info.latent_factor);
+}
+
 // A hash of the pixels and the latents of a finished job; 0 after a failure.
 static inline uint64_t fetch_hash(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
 {
     uint64_t hash = 0;
-    size_t count = (size_t)16 * (size_t)(desc->width / 8) * (size_t)(desc->height / 8);
+    const size_t count = latent_count(desc);
     float* latents = malloc(count * sizeof *latents);
     for (int32_t i = 0; i < desc->item_count; i++) {
         if (sumi_job_latents(engine, job, i, latents, count) == SUMI_OK)

@@ -73,19 +73,22 @@ static inline void t_check_texts(void)
 
 #define TEST(name) static void test_##name(void)
 #define TEST_BEGIN(argc, argv) t_begin(argc, argv)
-#define RUN(name)                                                                                                      \
+#define RUN(name) RUN_AS(#name, test_##name())
+// A test under another name, for a test that runs several times.
+#define RUN_AS(name_of_test, call)                                                                                     \
     do {                                                                                                               \
-        if (t_lists) printf("%s\n", #name);                                                                            \
-        t_matching += t_wanted && strstr(#name, t_wanted);                                                             \
-        if (t_lists || (t_filter && !strstr(#name, t_filter)) || t_leaves_out(#name)) break;                           \
+        const char* t_name = (name_of_test);                                                                           \
+        if (t_lists) printf("%s\n", t_name);                                                                           \
+        t_matching += t_wanted && strstr(t_name, t_wanted);                                                            \
+        if (t_lists || (t_filter && !strstr(t_name, t_filter)) || t_leaves_out(t_name)) break;                         \
         t_errors = 0;                                                                                                  \
         t_skip_now = false;                                                                                            \
         const double t_began = t_seconds();                                                                            \
-        test_##name();                                                                                                 \
+        call;                                                                                                          \
         const double t_taken = t_seconds() - t_began;                                                                  \
-        if (t_taken >= 5.0) printf("%s took %.0f s\n", #name, t_taken);                                                \
+        if (t_taken >= 5.0) printf("%s took %.0f s\n", t_name, t_taken);                                               \
         if (t_skip_now && !t_errors) t_skipped++;                                                                      \
-        else if (t_errors) t_failed++, printf("FAILED: %s\n", #name);                                                  \
+        else if (t_errors) t_failed++, printf("FAILED: %s\n", t_name);                                                 \
         else t_passed++;                                                                                               \
     } while (0)
 #define TEST_END()                                                                                                     \

@@ -16,14 +16,13 @@ typedef struct edit_case {
     sumi_size want;
 } edit_case;
 
-// The parts of all edit models lie in one folder, the pipeline in another one. variant: NULL or as in sumi_model_desc.
-static sumi_model* load_edit(sumi_engine* engine, const edit_case* c, const char* variant)
+// The parts of all edit models lie in one folder, the pipeline in another one.
+static sumi_model* load_edit(sumi_engine* engine, const edit_case* c)
 {
     char folder[256];
     snprintf(folder, sizeof folder, EDIT_FOLDER "%s", c->folder);
     sumi_model_desc desc = sumi_model_defaults();
     desc.path = folder;
-    desc.variant = variant;
     desc.transformer_path = EDIT_FOLDER "model/transformer";
     desc.text_encoder_path = EDIT_FOLDER "model/text_encoder";
     desc.vae_path = EDIT_FOLDER "model/vae";
@@ -76,7 +75,7 @@ static void* case_tensor(sumi_tensor_set* set, const char* name, int64_t* out_fi
 
 static void run_edit_case(sumi_engine* engine, const edit_case* c)
 {
-    sumi_model* model = load_edit(engine, c, NULL);
+    sumi_model* model = load_edit(engine, c);
     if (model == NULL) return;
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
@@ -229,7 +228,7 @@ TEST(a_step_cache_serves_edit_models_with_guidance_and_batches)
         const sumi_engine_desc ed = host_desc(&s_host);
         sumi_engine* engine = NULL;
         CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
-        sumi_model* model = engine != NULL ? load_edit(engine, &s_cases[c], NULL) : NULL;
+        sumi_model* model = engine != NULL ? load_edit(engine, &s_cases[c]) : NULL;
         if (model == NULL) return;
         sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
         desc.items = items;
@@ -246,107 +245,23 @@ TEST(a_step_cache_serves_edit_models_with_guidance_and_batches)
         CHECK(whole != 0 && reused[0] + reused[1] + reused[2] == 0);
         desc.step_cache = 1e-7f; // nothing changes as little as that
         CHECK(draw_reused(engine, &desc, reused) == whole && reused[0] + reused[1] + reused[2] == 0);
-        bool has_differed = false;
-        for (float step_cache = 0.0006f; step_cache < 0.002f; step_cache *= 1.15f) {
+        int differing = 0; // thresholds with which they decided differently: two of them suffice
+        for (float step_cache = 0.0006f; step_cache < 0.002f && differing < 2; step_cache *= 1.15f) {
             desc.step_cache = step_cache;
             CHECK(draw_reused(engine, &desc, reused) == draw_one_by_one(engine, desc, alone));
             CHECK(memcmp(reused, alone, sizeof reused) == 0);
-            const bool differs = reused[0] != reused[1] || reused[1] != reused[2];
-            if (differs && !has_differed)
-                printf("  %s: %d, %d and %d of %d reused with %g\n", s_cases[c].name, (int)reused[0], (int)reused[1],
-                       (int)reused[2], CACHE_STEPS, (double)step_cache);
-            has_differed = has_differed || differs;
+            if (reused[0] == reused[1] && reused[1] == reused[2]) continue;
+            printf("  %s: %d, %d and %d of %d reused with %g\n", s_cases[c].name, (int)reused[0], (int)reused[1],
+                   (int)reused[2], CACHE_STEPS, (double)step_cache);
+            differing++;
         }
-        CHECK(has_differed);
+        CHECK_NUMBER(differing, 2);
         desc.step_cache = 10.0f; // everything does: whole are the first two, each fourth after them, and the last
         const uint64_t cached = draw_reused(engine, &desc, most);
         CHECK(cached != whole && most[0] == 7 && most[1] == 7 && most[2] == 7);
         // The references are not forgotten between the evaluations.
         desc.references = edit_pictures() + 1;
         CHECK(draw_reused(engine, &desc, most) != cached);
-        close_engine(engine);
-    }
-}
-
-// ---- Batches --------------------------------------------------------------------------------------------------------
-
-#define BATCH_ITEMS 4
-
-// Draws; writes a hash of the latents and pixels of each image, 0 after a failure.
-static void draw_apart(sumi_engine* engine, const sumi_image_desc* desc, uint64_t* out_hashes)
-{
-    sumi_image images[BATCH_ITEMS];
-    sumi_size size = {0};
-    sumi_job job;
-    memset(out_hashes, 0, (size_t)desc->item_count * sizeof *out_hashes);
-    CHECK_NUMBER(sumi_image_size(desc, &size), SUMI_OK);
-    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
-    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-    const size_t count = (size_t)16 * (size_t)(size.width / 8) * (size_t)(size.height / 8);
-    float* latents = malloc(count * sizeof *latents);
-    for (int32_t i = 0; i < desc->item_count; i++) {
-        CHECK_NUMBER(sumi_job_latents(engine, job, i, latents, count), SUMI_OK);
-        out_hashes[i] = hash_bytes(latents, count * sizeof *latents);
-    }
-    free(latents);
-    const sumi_result result = sumi_fetch_images(engine, job, images, BATCH_ITEMS);
-    CHECK_NUMBER(result, SUMI_OK);
-    for (int32_t i = 0; i < desc->item_count; i++)
-        out_hashes[i] = result == SUMI_OK ? out_hashes[i] * 31 + hash_image(&images[i]) : 0;
-    if (result == SUMI_OK) sumi_images_release(engine, images, desc->item_count);
-}
-
-// At every place of batches of even and odd size. References are rows among those of the image, or of their own in
-// 2511. Guidance evaluates an item once, twice, or once in the first half of the steps and then twice.
-TEST(a_batch_of_edits_equals_single_images)
-{
-    static const struct {
-        int which; // of s_cases
-        const char* variant;
-    } s_models[] = {{0, NULL}, {1, NULL}, {1, "edit-2511"}};
-    static const struct {
-        float guidance, begin;
-    } s_settings[] = {{1.0f, 0.0f}, {4.0f, 0.0f}, {4.0f, 0.5f}};
-    const sumi_image_item items[BATCH_ITEMS] = {{.text = "make the sky green", .seed = 7},
-                                                {.text = "a hat", .negative_text = "grey, and out of focus", .seed = 8},
-                                                {.text = "take the dog away", .negative_text = "red", .seed = 9},
-                                                {.text = "at night, with many stars", .seed = 10}};
-    for (size_t m = 0; m < sizeof s_models / sizeof *s_models; m++) {
-        const edit_case* c = &s_cases[s_models[m].which];
-        memset(&s_host, 0, sizeof s_host);
-        const sumi_engine_desc ed = host_desc(&s_host);
-        sumi_engine* engine = NULL;
-        CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
-        sumi_model* model = engine != NULL ? load_edit(engine, c, s_models[m].variant) : NULL;
-        if (model == NULL) return;
-        for (size_t k = 0; k < sizeof s_settings / sizeof *s_settings; k++) {
-            sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
-            desc.references = edit_pictures();
-            desc.reference_count = c->picture_count;
-            desc.width = 64, desc.height = 48; // the CPU backend sums products of fewer than 8 tokens in another way
-            desc.step_count = 2;
-            desc.guidance.scale = s_settings[k].guidance;
-            desc.guidance.begin = s_settings[k].begin;
-            uint64_t alone[BATCH_ITEMS], batch[BATCH_ITEMS];
-            for (int32_t i = 0; i < BATCH_ITEMS; i++) {
-                desc.items = &items[i];
-                desc.item_count = 1;
-                draw_apart(engine, &desc, &alone[i]);
-                for (int32_t other = 0; other < i; other++) CHECK(alone[other] != alone[i]);
-            }
-            desc.items = items;
-            for (int32_t count = 2; count <= BATCH_ITEMS; count++) {
-                desc.item_count = count;
-                draw_apart(engine, &desc, batch);
-                for (int32_t i = 0; i < count; i++) {
-                    if (batch[i] != alone[i])
-                        printf("  %s, guidance %g from %g: image %d of %d is not the one alone\n",
-                               sumi_model_get_info(model).variant, (double)desc.guidance.scale,
-                               (double)desc.guidance.begin, (int)i, (int)count);
-                    CHECK(batch[i] != 0 && batch[i] == alone[i]);
-                }
-            }
-        }
         close_engine(engine);
     }
 }
@@ -685,7 +600,6 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(edit_models_draw_what_the_published_pipelines_do);
     RUN(a_step_cache_serves_edit_models_with_guidance_and_batches);
-    RUN(a_batch_of_edits_equals_single_images);
     RUN(an_encoded_prompt_keeps_its_references);
     RUN(damaged_references_of_saved_prompts_are_refused);
     RUN(references_that_cannot_be_are_refused);

@@ -1,46 +1,21 @@
-// FLUX.2 [klein] through the public functions: the tiny checkpoint from opening to pictures. References are rows of its
-// transformer, guidance is that of the variant, and texts always have 512 rows.
+// What FLUX.2 [klein] alone has, through the public functions, with the tiny checkpoint: guidance is that of the variant,
+// texts always have 512 rows, and references give the size of the picture. What holds for every family is in
+// test_families.c and test_family_jobs.c.
 #include "family_fixture.h"
 
-#define KLEIN "tests/golden/flux2-klein/"
-#define KLEIN_MODEL KLEIN "model"
-#define ITEM(words, number) ((sumi_image_item){.text = (words), .seed = (number)})
-
-static sumi_engine* open_klein(sumi_model** out_model) { return open_family(KLEIN_MODEL, 2000, out_model); }
-
 // The base model has the files of the distilled one here: who opens it says which it is.
-static sumi_model* load_base(sumi_engine* engine)
-{
-    sumi_model_desc desc = sumi_model_defaults();
-    desc.path = KLEIN_MODEL;
-    desc.variant = "base";
-    return load_model_of(engine, &desc);
-}
-
-static sumi_pixels s_pictures[2];
-static void make_pictures(void)
-{
-    static uint8_t s_bytes[2][100 * 90 * 3];
-    for (size_t i = 0; i < sizeof s_bytes[0]; i++) {
-        s_bytes[0][i] = (uint8_t)(i * 7);
-        s_bytes[1][i] = (uint8_t)(i / 300 * 3 + i % 3 * 60);
-    }
-    s_pictures[0] = (sumi_pixels){s_bytes[0], 100, 90, 0, 3};
-    s_pictures[1] = (sumi_pixels){s_bytes[1], 80, 96, 0, 3};
-}
+static sumi_model* load_base(sumi_engine* engine) { return load_family(engine, find_family("flux2-klein-base")); }
 
 // ---- What the model says --------------------------------------------------------------------------------------------
 
 TEST(facts_and_presets_are_the_authors)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
+    OPEN_ROW("flux2-klein", engine, model);
     const sumi_model_info info = sumi_model_get_info(model);
     CHECK_TEXT(info.family, "flux2-klein");
     CHECK_TEXT(info.variant, "distilled");
     CHECK_TEXT(info.negative_text, "");
     CHECK(!info.uses_guidance && info.has_text_encoder && info.has_vae_encoder && info.takes_references);
-    CHECK(info.min_references == 0 && info.max_references == 10);
     CHECK(info.guidance == 1.0f && info.guidance_off == 1.0f);
     CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_NEGATIVE);
     CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_PLAIN);
@@ -48,6 +23,9 @@ TEST(facts_and_presets_are_the_authors)
     const sumi_image_desc own = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     CHECK_NUMBER(own.step_count, 4);
     CHECK(own.guidance.scale == 1.0f);
+    sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
+    CHECK_NUMBER(sumi_prompt_get_info(prompt).encoders[0].token_count, 512);
+    sumi_prompt_release(prompt);
 
     sumi_model* base = load_base(engine);
     CHECK(base != NULL);
@@ -79,8 +57,8 @@ TEST(the_distilled_model_ignores_guidance_and_says_so)
     sumi_engine_desc desc_of_engine = host_desc(&s_host);
     desc_of_engine.log = (sumi_log){count_warnings, NULL};
     sumi_engine* engine = open_engine(&desc_of_engine, NULL);
-    sumi_model* model = load_model_at(engine, KLEIN_MODEL);
-    sumi_image_item item = ITEM("a red fox", 7);
+    sumi_model* model = load_family(engine, find_family("flux2-klein"));
+    sumi_image_item item = {.text = "a red fox", .seed = 7};
     sumi_image_desc desc = small_image(model, &item);
     s_warnings = 0;
     const uint64_t plain = draw_hash(engine, &desc);
@@ -95,135 +73,30 @@ TEST(the_distilled_model_ignores_guidance_and_says_so)
     CHECK(s_warnings == 3 && strstr(s_warning, "items[0].negative_text is not used: this model") != NULL);
 
     desc = small_image(load_base(engine), &item);
-    const uint64_t four = draw_hash(engine, &desc);
-    item.negative_text = NULL;
-    const uint64_t empty = draw_hash(engine, &desc);
     desc.guidance.scale = 1.0f;
-    CHECK(four != 0 && empty != 0 && four != empty && empty != plain);
     CHECK(draw_hash(engine, &desc) == plain); // the same weights, and no guidance
     close_engine(engine);
 }
 
-// ---- Same bits ------------------------------------------------------------------------------------------------------
+// ---- References -----------------------------------------------------------------------------------------------------
 
-TEST(a_batch_with_references_equals_single_images)
+TEST(the_first_reference_gives_the_size)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
-    make_pictures();
-    const sumi_image_item items[2] = {ITEM("a red fox", 1), ITEM("一只橘猫坐在窗台上，看着外面的雨", 2)};
-    for (int32_t references = 0; references <= 2; references++) {
-        sumi_image_desc desc = small_image(model, items);
-        // Products of four rows, as 32 x 32 pixels have, add in another order than those of more on CPUs with AVX2.
-        desc.width = desc.height = 48;
-        desc.references = references > 0 ? s_pictures : NULL;
-        desc.reference_count = references;
-        desc.item_count = 2;
-        sumi_image batch[2], single;
-        CHECK_NUMBER(draw(engine, &desc, batch), SUMI_OK);
-        desc.item_count = 1;
-        for (int i = 0; i < 2; i++) {
-            desc.items = &items[i];
-            CHECK_NUMBER(draw(engine, &desc, &single), SUMI_OK);
-            CHECK(hash_image(&single) != 0 && hash_image(&single) == hash_image(&batch[i]));
-            sumi_images_release(engine, &single, 1);
-        }
-        CHECK(hash_image(&batch[0]) != hash_image(&batch[1]));
-        sumi_images_release(engine, batch, 2);
-    }
-    close_engine(engine);
-}
-
-TEST(the_order_of_references_counts_and_the_first_one_gives_the_size)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
-    make_pictures();
-    const sumi_image_item item = ITEM("swap them", 3);
+    static const uint8_t s_bytes[100 * 96 * 3];
+    static const sumi_pixels s_pictures[3] = {
+        {s_bytes, 100, 90, 0, 3}, {s_bytes, 80, 96, 0, 3}, {s_bytes, 100, 90, 0, 3}};
+    OPEN_ROW("flux2-klein", engine, model);
+    const sumi_image_item item = {.text = "swap them", .seed = 3};
     sumi_image_desc desc = small_image(model, &item);
     desc.references = s_pictures;
     desc.reference_count = 2;
-    const uint64_t first = draw_hash(engine, &desc);
     desc.width = desc.height = 0;
     sumi_size size;
     CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
     CHECK(size.width == 96 && size.height == 80); // cropped to multiples of 16
-    const sumi_pixels swapped[2] = {s_pictures[1], s_pictures[0]};
-    desc.references = swapped;
+    desc.references = s_pictures + 1;
     CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
     CHECK(size.width == 80 && size.height == 96);
-    desc.width = desc.height = 32;
-    const uint64_t second = draw_hash(engine, &desc);
-    CHECK(first != 0 && second != 0 && first != second);
-    close_engine(engine);
-}
-
-// The same network draws with any number of references, so a prompt belongs to none of them.
-TEST(saved_prompts_give_the_image_of_their_text_with_any_references)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
-    make_pictures();
-    const sumi_image_item of_text = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_image(model, &of_text);
-    sumi_prompt* prompt = save_and_load(model, encode_prompt(engine, model, "a red fox"));
-    const sumi_prompt_info info = sumi_prompt_get_info(prompt);
-    CHECK_NUMBER(info.encoders[0].token_count, 512);
-    const sumi_image_item of_prompt = {.prompt = prompt, .seed = 7};
-    for (int32_t references = 0; references <= 2; references++) {
-        desc.references = references > 0 ? s_pictures : NULL;
-        desc.reference_count = references;
-        desc.items = &of_text;
-        const uint64_t expected = draw_hash(engine, &desc);
-        desc.items = &of_prompt;
-        CHECK(expected != 0 && draw_hash(engine, &desc) == expected);
-    }
-    sumi_prompt_release(prompt);
-    close_engine(engine);
-}
-
-TEST(an_adapter_is_read_and_released_between_images)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
-    static const char* const s_files[] = {
-        KLEIN "lora/lora_peft.safetensors",     KLEIN "lora/lora_kohya.safetensors",
-        KLEIN "lora/lora_original.safetensors", KLEIN "lora/lora_comfy.safetensors",
-        KLEIN "lora/lora_expanded.safetensors", KLEIN "lora/lokr_original.safetensors"};
-    const sumi_image_item item = ITEM("a red fox", 7);
-    check_adapters(engine, small_image(model, &item), s_files, sizeof s_files / sizeof *s_files);
-    close_engine(engine);
-}
-
-TEST(a_job_holds_what_was_known_of_it)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
-    make_pictures();
-    const sumi_image_item item = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_image(model, &item);
-    sumi_memory none, two;
-    const uint64_t bare = check_memory(engine, &desc, &none);
-    desc.references = s_pictures;
-    desc.reference_count = 2;
-    CHECK(check_memory(engine, &desc, &two) != bare);
-    CHECK(two.arena > none.arena);
-    close_engine(engine);
-}
-
-// A step cache skips steps of the base model; a distilled one has none to skip.
-TEST(a_step_cache_saves_steps_of_the_base_model)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
-    sumi_model* base = load_base(engine);
-    const sumi_image_item item = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_image(base, &item);
-    desc.step_count = 12;
-    const uint64_t whole = draw_hash(engine, &desc);
-    desc.step_cache = 10.0f;
-    const uint64_t cached = draw_hash(engine, &desc);
-    CHECK(whole != 0 && cached != 0 && whole != cached);
     close_engine(engine);
 }
 
@@ -231,25 +104,18 @@ TEST(a_step_cache_saves_steps_of_the_base_model)
 
 TEST(components_that_the_family_lacks_are_refused)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_klein(&model);
-    sumi_model_desc desc = sumi_model_defaults();
-    desc.path = KLEIN_MODEL;
-    desc.text_encoder_2_path = KLEIN_MODEL "/text_encoder";
+    OPEN_ROW("flux2-klein", engine, model);
+    sumi_model_desc desc = family_desc(s_family);
+    desc.text_encoder_2_path = FAMILY_FOLDER("flux2-klein") "model/text_encoder";
     sumi_job job;
-    if (sumi_submit_model(engine, &desc, &job) == SUMI_OK) {
+    sumi_model* none = NULL;
+    sumi_result result = sumi_submit_model(engine, &desc, &job);
+    if (result == SUMI_OK) {
         sumi_job_wait(engine, job, SUMI_FOREVER);
-        CHECK(sumi_job_poll(engine, job).result != SUMI_OK);
-        sumi_job_discard(engine, job);
+        result = sumi_fetch_model(engine, job, &none);
     }
-    const sumi_image_item item = ITEM("a red fox", 7);
-    sumi_image_desc image = small_image(model, &item);
-    sumi_pixels many[11];
-    make_pictures();
-    for (int i = 0; i < 11; i++) many[i] = s_pictures[i % 2];
-    image.references = many;
-    image.reference_count = 11;
-    CHECK_NUMBER(sumi_submit_images(engine, &image, &job), SUMI_INVALID_ARGUMENT);
+    CHECK(result != SUMI_OK && none == NULL);
+    CHECK(model != NULL);
     close_engine(engine);
 }
 
@@ -258,12 +124,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(facts_and_presets_are_the_authors);
     RUN(the_distilled_model_ignores_guidance_and_says_so);
-    RUN(a_batch_with_references_equals_single_images);
-    RUN(the_order_of_references_counts_and_the_first_one_gives_the_size);
-    RUN(saved_prompts_give_the_image_of_their_text_with_any_references);
-    RUN(an_adapter_is_read_and_released_between_images);
-    RUN(a_job_holds_what_was_known_of_it);
-    RUN(a_step_cache_saves_steps_of_the_base_model);
+    RUN(the_first_reference_gives_the_size);
     RUN(components_that_the_family_lacks_are_refused);
     TEST_END();
 }

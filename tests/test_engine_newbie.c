@@ -1,5 +1,6 @@
-// NewBie-image through the public functions: a model of two text encoders, one of which gives one row per prompt, from
-// opening to pictures. Modulation differs from prompt to prompt here.
+// What NewBie-image alone has, through the public functions: two text encoders, one of which gives one row per prompt,
+// so that modulation differs from prompt to prompt. What holds for every family is in test_families.c and
+// test_family_jobs.c.
 #include "family_fixture.h"
 #include "files/json.h"
 #include "files/tensors.h"
@@ -7,7 +8,6 @@
 #include "jobs/prompt.h"
 
 #define NEWBIE "tests/golden/newbie/"
-#define NEWBIE_MODEL NEWBIE "model"
 #define MARK "<Prompt Start>"
 #define PLAIN                                                                                                          \
     "You are an assistant designed to generate high-quality anime images with the highest degree of image-text "       \
@@ -15,8 +15,6 @@
 #define MARKUP                                                                                                         \
     "You are an assistant designed to generate high-quality anime images based on xml format prompts. " MARK " "
 #define ITEM(words, number) ((sumi_image_item){.text = (words), .negative_text = "blurry", .seed = (number)})
-
-static sumi_engine* open_newbie(sumi_model** out_model) { return open_family(NEWBIE_MODEL, 2000, out_model); }
 
 // A small guided picture of four steps.
 static sumi_image_desc small_newbie(sumi_model* model, const sumi_image_item* item)
@@ -31,8 +29,7 @@ static sumi_image_desc small_newbie(sumi_model* model, const sumi_image_item* it
 
 TEST(facts_and_presets_are_the_authors)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     const sumi_model_info info = sumi_model_get_info(model);
     CHECK_TEXT(info.family, "newbie-image");
     CHECK_TEXT(info.variant, "exp0.1");
@@ -138,8 +135,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
 
 TEST(pipelines_give_the_references_latents)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) check_pipeline(engine, model, &s_cases[i]);
     close_engine(engine);
 }
@@ -163,8 +159,7 @@ TEST(the_first_encoder_alone_reads_the_words_in_front)
                    {" \n <n>fox</n>", MARKUP " \n <n>fox</n>"},
                    {"a <n>fox</n>", PLAIN "a <n>fox</n>"},
                    {" ", PLAIN " "}};
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     for (size_t i = 0; i < sizeof s_texts / sizeof *s_texts; i++) {
         char cleared[128], own[160];
         snprintf(cleared, sizeof cleared, MARK "%s", s_texts[i].text);
@@ -223,8 +218,7 @@ static char* text_of_case(const char* path, const char* member)
 // 1403 tokens for one encoder and 1466 for the other, of which each reads 512: the job says what is lost.
 TEST(a_text_that_is_too_long_is_cut_as_by_the_reference)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     golden g;
     sumi_error error = {0};
     sumi_heap_init(&g.heap, NULL);
@@ -264,48 +258,6 @@ TEST(a_text_that_is_too_long_is_cut_as_by_the_reference)
     close_engine(engine);
 }
 
-TEST(saved_prompts_give_the_image_of_their_text_with_or_without_encoders)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
-    sumi_model_desc without = sumi_model_defaults();
-    without.path = NEWBIE_MODEL;
-    without.without_text_encoder = true;
-    sumi_job job;
-    sumi_model* bare = load_model_of(engine, &without);
-    CHECK(bare != NULL);
-    CHECK(!sumi_model_get_info(bare).has_text_encoder);
-    CHECK(sumi_model_get_info(bare).weight_bytes < sumi_model_get_info(model).weight_bytes);
-
-    const sumi_image_item of_text = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_newbie(model, &of_text);
-    const uint64_t expected = draw_hash(engine, &desc);
-    sumi_prompt *positive = save_and_load(model, encode_prompt(engine, model, "a red fox")),
-                *negative = save_and_load(bare, encode_prompt(engine, model, "blurry"));
-    const sumi_prompt_info info = sumi_prompt_get_info(positive);
-    CHECK_NUMBER(info.encoder_count, 2);
-    CHECK(info.encoders[0].width == 32 && info.encoders[0].token_count > 10);
-    CHECK(info.encoders[1].width == 128 && info.encoders[1].token_count == 1);
-    const sumi_image_item of_prompts = {.prompt = positive, .negative_prompt = negative, .seed = 7};
-    sumi_model* const models[] = {model, bare};
-    for (int i = 0; i < 2; i++) {
-        desc = small_newbie(models[i], &of_prompts);
-        CHECK(expected != 0 && draw_hash(engine, &desc) == expected);
-    }
-    // one handle, one text
-    const sumi_image_item mixed = {.prompt = positive, .negative_text = "blurry", .seed = 7};
-    desc = small_newbie(model, &mixed);
-    CHECK(draw_hash(engine, &desc) == expected);
-    // texts need the encoders
-    desc = small_newbie(bare, &of_text);
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_NOT_SUPPORTED);
-    desc = small_newbie(bare, &mixed);
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_NOT_SUPPORTED);
-    sumi_prompt_release(positive);
-    sumi_prompt_release(negative);
-    close_engine(engine);
-}
-
 // The saved bytes with other rows of one encoder.
 static sumi_result load_with_rows(sumi_model* model, int32_t encoder, int32_t rows, int32_t width)
 {
@@ -335,8 +287,7 @@ static sumi_result load_with_rows(sumi_model* model, int32_t encoder, int32_t ro
 
 TEST(prompts_that_do_not_fit_are_refused)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     CHECK_NUMBER(load_with_rows(model, 1, 1, 128), SUMI_OK);
     CHECK_NUMBER(load_with_rows(model, 1, 2, 128), SUMI_FILE_MALFORMED); // pooled is one row
     CHECK(strstr(s_host.log, "features.1") != NULL);
@@ -344,70 +295,14 @@ TEST(prompts_that_do_not_fit_are_refused)
     CHECK_NUMBER(load_with_rows(model, 1, 1, 127), SUMI_TENSOR_MISMATCH);
     CHECK_NUMBER(load_with_rows(model, 0, 12, 33), SUMI_TENSOR_MISMATCH);
     CHECK_NUMBER(load_with_rows(model, 0, 11, 32), SUMI_FILE_MALFORMED); // another number than it says
-    // other families, both ways
-    sumi_model* z_image = load_model(engine);
-    sumi_prompt *theirs = encode_prompt(engine, z_image, "a red fox"),
-                *ours = encode_prompt(engine, model, "a red fox"), *none = NULL;
-    sumi_image_item item = {.prompt = theirs, .negative_text = ""};
-    sumi_image_desc desc = small_newbie(model, &item);
-    sumi_job job;
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
-    CHECK(strstr(s_host.log, "z-image") != NULL && strstr(s_host.log, "newbie-image") != NULL);
-    desc = small_image(z_image, &item);
-    item.prompt = ours;
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
-    for (int i = 0; i < 2; i++) {
-        size_t bytes;
-        void* saved = save_prompt(i == 0 ? ours : theirs, &bytes);
-        CHECK_NUMBER(sumi_prompt_load(i == 0 ? z_image : model, saved, bytes, &none), SUMI_TENSOR_MISMATCH);
-        CHECK(none == NULL);
-        free(saved);
-    }
-    sumi_prompt_release(theirs);
-    sumi_prompt_release(ours);
     close_engine(engine);
 }
 
 // ---- Same bits ------------------------------------------------------------------------------------------------------
 
-static const sumi_image_item s_items[4] = {
-    {.text = "a red fox", .negative_text = "blurry", .seed = 1},
-    {.text = "<n>一只橘猫</n>坐在窗台上，看着外面的雨，超清，4K", .negative_text = "低画质，扭曲", .seed = 2},
-    {.text = "", .negative_text = "blurry", .seed = 3},
-    {.text = "a red fox", .negative_text = "a red fox", .seed = 4}};
-
-TEST(a_batch_equals_single_images)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
-    sumi_image_desc desc = small_newbie(model, s_items);
-    for (int guided = 0; guided < 3; guided++) { // not at all, at the beginning, always
-        desc.guidance.scale = guided > 0 ? 4.0f : 1.0f;
-        desc.guidance.end = guided > 1 ? 1.0f : 0.25f;
-        for (int32_t first = 0; first < 3; first++) { // who stands beside whom
-            desc.items = s_items + first;
-            desc.item_count = 4 - first;
-            sumi_image batch[4];
-            CHECK_NUMBER(draw(engine, &desc, batch), SUMI_OK);
-            desc.item_count = 1;
-            for (int32_t i = 0; i < 4 - first; i++) {
-                desc.items = &s_items[first + i];
-                sumi_image single;
-                CHECK_NUMBER(draw(engine, &desc, &single), SUMI_OK);
-                CHECK(hash_image(&single) != 0 && hash_image(&single) == hash_image(&batch[i]));
-                sumi_images_release(engine, &single, 1);
-            }
-            CHECK(hash_image(&batch[0]) != hash_image(&batch[1]));
-            sumi_images_release(engine, batch, 4 - first);
-        }
-    }
-    close_engine(engine);
-}
-
 TEST(handles_give_the_bits_of_texts_under_every_solver)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     sumi_prompt *positive = encode_prompt(engine, model, "a red fox"),
                 *negative = encode_prompt(engine, model, "blurry");
     const sumi_image_item items[2] = {ITEM("a red fox", 7),
@@ -428,8 +323,7 @@ TEST(handles_give_the_bits_of_texts_under_every_solver)
 
 TEST(guidance_counts_at_the_beginning_alone)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     sumi_image_item item = ITEM("a red fox", 7);
     sumi_image_desc desc = small_newbie(model, &item);
     CHECK(desc.guidance.end == 0.25f);
@@ -465,10 +359,12 @@ TEST(guidance_counts_at_the_beginning_alone)
 // The pooled row changes every layer's modulation: a picture depends on it even where the tokens are the same.
 TEST(an_image_depends_on_both_encoders)
 {
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
+    OPEN_ROW("newbie", engine, model);
     sumi_prompt *fox = encode_prompt(engine, model, "a red fox"), *owl = encode_prompt(engine, model, "a grey owl"),
                 *mixed = encode_prompt(engine, model, "a red fox");
+    const sumi_prompt_info info = sumi_prompt_get_info(fox);
+    CHECK(info.encoders[0].width == 32 && info.encoders[0].token_count > 10);
+    CHECK(info.encoders[1].width == 128 && info.encoders[1].token_count == 1);
     memcpy(mixed->features[1], owl->features[1], (size_t)owl->width[1] * sizeof(float));
     sumi_image_item items[3] = {{.prompt = fox, .seed = 7}, {.prompt = owl, .seed = 7}, {.prompt = mixed, .seed = 7}};
     sumi_image_desc desc = small_newbie(model, items);
@@ -484,212 +380,6 @@ TEST(an_image_depends_on_both_encoders)
     close_engine(engine);
 }
 
-// ---- Pictures to begin with, previews, adapters ---------------------------------------------------------------------
-
-TEST(a_start_image_its_latents_and_a_mask)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
-    uint8_t pixels[50 * 30], white[50 * 30];
-    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 7);
-    memset(white, 255, sizeof white);
-    memset(white, 0, sizeof white / 2);
-    const sumi_pixels start = {pixels, 50, 30, 0, 1}, mask = {white, 50, 30, 0, 1};
-    sumi_encode_desc encode = sumi_encode_defaults(model);
-    encode.image = &start;
-    encode.width = 48;
-    encode.height = 32;
-    sumi_job job;
-    float latents[16 * 6 * 4];
-    CHECK_NUMBER(sumi_submit_encode(engine, &encode, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    CHECK_NUMBER(sumi_fetch_latents(engine, job, latents, 16 * 6 * 4), SUMI_OK);
-    const sumi_image_item item = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_newbie(model, &item);
-    const uint64_t of_noise = draw_hash(engine, &desc);
-    desc.start.image = &start;
-    desc.start.posterior = SUMI_POSTERIOR_MODE;
-    desc.start.strength = 0.5f;
-    const uint64_t of_picture = draw_hash(engine, &desc);
-    desc.start.strength = 0.75f;
-    const uint64_t stronger = draw_hash(engine, &desc);
-    desc.start.strength = 0.5f;
-    desc.start.image = NULL;
-    desc.start.latents = latents;
-    CHECK(of_picture != 0 && of_picture == draw_hash(engine, &desc));
-    CHECK(of_picture != of_noise && of_picture != stronger && stronger != 0);
-    // what is black stays: the upper latents are those of the start
-    desc.start.mask = &mask;
-    desc.start.strength = 1.0f;
-    float got[16 * 6 * 4];
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    CHECK_NUMBER(sumi_job_latents(engine, job, 0, got, 16 * 6 * 4), SUMI_OK);
-    sumi_job_discard(engine, job);
-    for (int c = 0; c < 16; c++) {
-        CHECK(memcmp(got + c * 24, latents + c * 24, 6 * sizeof(float)) == 0);
-        CHECK(memcmp(got + c * 24 + 18, latents + c * 24 + 18, 6 * sizeof(float)) != 0);
-    }
-    close_engine(engine);
-}
-
-TEST(previews_come_and_change_nothing)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_family(NEWBIE_MODEL, 100, &model);
-    const sumi_image_item item = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_newbie(model, &item);
-    const uint64_t plain = draw_hash(engine, &desc);
-    desc.preview_every = 1;
-    sumi_job job;
-    uint8_t small[6 * 4 * 4];
-    sumi_image preview;
-    uint32_t versions = 0;
-    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
-        sumi_engine_update(engine, 1);
-        versions = sumi_job_poll(engine, job).preview_version;
-        if (versions > 0) CHECK_NUMBER(sumi_job_preview(engine, job, 0, small, sizeof small, &preview), SUMI_OK);
-    }
-    CHECK(versions >= 3 && preview.width == 6 && preview.height == 4);
-    CHECK(plain != 0 && fetch_hash(engine, job, &desc) == plain);
-    close_engine(engine);
-}
-
-TEST(an_adapter_is_read_and_released_between_images)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
-    const sumi_image_item item = ITEM("a red fox", 7);
-    sumi_image_desc desc = small_newbie(model, &item);
-    static const char* const s_files[] = {NEWBIE "adapters/lora_peft", NEWBIE "adapters/lokr_low"};
-    check_adapters(engine, desc, s_files, 2);
-    close_engine(engine);
-}
-
-// ---- Jobs and memory ------------------------------------------------------------------------------------------------
-
-TEST(memory_is_known_beforehand_and_a_warm_job_takes_none)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_newbie(&model);
-    sumi_image_desc desc = small_newbie(model, s_items);
-    desc.item_count = 3;
-    desc.preview_every = 1;
-    sumi_memory memory;
-    const uint64_t first = check_memory(engine, &desc, &memory);
-    // a budget of exactly this suffices, and changes no bits
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, memory.arena + memory.staging), SUMI_OK);
-    CHECK(draw_hash(engine, &desc) == first);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1000), SUMI_OK);
-    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
-    sumi_image images[3];
-    CHECK_NUMBER(draw(engine, &desc, images), SUMI_BUDGET_TOO_SMALL);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
-    CHECK(draw_hash(engine, &desc) == first);
-    close_engine(engine);
-}
-
-TEST(an_image_can_be_cancelled_after_every_slice)
-{
-    sumi_model* model;
-    sumi_engine* engine = open_family(NEWBIE_MODEL, 100, &model);
-    sumi_image_desc desc = small_newbie(model, s_items);
-    desc.item_count = 2;
-    desc.step_count = 2;
-    const uint64_t whole = draw_hash(engine, &desc);
-    bool seen[8] = {false};
-    int slices = 0;
-    for (bool is_done = false; !is_done && t_errors == 0; slices++) {
-        sumi_job job;
-        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-        for (int i = 0; i < slices; i++) sumi_engine_update(engine, 1);
-        const sumi_job_status before = sumi_job_poll(engine, job);
-        is_done = before.state >= SUMI_JOB_DONE;
-        seen[before.stage] = true;
-        give_up(engine, job, true);
-        if (slices % 40 == 0) CHECK(draw_hash(engine, &desc) == whole);
-    }
-    CHECK(seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_DENOISE] && seen[SUMI_STAGE_DECODE]);
-    CHECK(whole != 0 && draw_hash(engine, &desc) == whole);
-    printf("  cancelled after each of %d slices\n", slices);
-    close_engine(engine);
-}
-
-static bool is_expected(sumi_result result) { return result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY; }
-
-// A whole life in which allocation n fails: model, prompt, saved and loaded, an adapter, a batch of a text and a
-// handle.
-static bool live_with_failure(long long n)
-{
-    memset(&s_host, 0, sizeof s_host);
-    atomic_store(&s_host.fail_at, n);
-    sumi_engine_desc desc = host_desc(&s_host);
-    desc.job_capacity = 2;
-    sumi_engine* engine = NULL;
-    sumi_job job;
-    CHECK(is_expected(sumi_engine_create(&desc, &engine)));
-    sumi_model* model = NULL;
-    for (int attempt = 0; attempt < 2 && engine != NULL && model == NULL; attempt++) {
-        sumi_model_desc md = sumi_model_defaults();
-        md.path = NEWBIE_MODEL;
-        if (sumi_submit_model(engine, &md, &job) != SUMI_OK) continue;
-        sumi_job_wait(engine, job, SUMI_FOREVER);
-        CHECK(is_expected(sumi_fetch_model(engine, job, &model)));
-    }
-    CHECK(engine == NULL || model != NULL);
-    if (model != NULL) {
-        sumi_prompt_desc pd = sumi_prompt_defaults(model);
-        sumi_prompt *prompt = NULL, *loaded = NULL;
-        pd.text = "<n>fox</n>";
-        if (sumi_submit_prompt(engine, &pd, &job) == SUMI_OK) {
-            sumi_job_wait(engine, job, SUMI_FOREVER);
-            CHECK(is_expected(sumi_fetch_prompt(engine, job, &prompt)));
-        }
-        if (prompt != NULL) {
-            size_t bytes;
-            void* saved = save_prompt(prompt, &bytes);
-            CHECK(is_expected(sumi_prompt_load(model, saved, bytes, &loaded)));
-            free(saved);
-        }
-        sumi_lora* lora = NULL;
-        sumi_lora_desc ld = sumi_lora_defaults(model);
-        ld.path = NEWBIE "adapters/lora_peft";
-        if (sumi_submit_lora(engine, &ld, &job) == SUMI_OK) {
-            sumi_job_wait(engine, job, SUMI_FOREVER);
-            CHECK(is_expected(sumi_fetch_lora(engine, job, &lora)));
-        }
-        const sumi_lora_use use = {.lora = lora, .scale = 0.5f};
-        const sumi_image_item items[2] = {ITEM("a red fox", 1),
-                                          {.text = loaded == NULL ? "fox" : NULL, .prompt = loaded}};
-        sumi_image_desc id = small_newbie(model, items);
-        id.item_count = 2;
-        id.step_count = 1;
-        id.loras = &use;
-        id.lora_count = lora != NULL;
-        sumi_memory memory;
-        CHECK(is_expected(sumi_image_memory(engine, &id, &memory)));
-        sumi_image images[2];
-        const sumi_result result = draw(engine, &id, images);
-        CHECK(is_expected(result));
-        if (result == SUMI_OK) sumi_images_release(engine, images, 2);
-        sumi_lora_release(lora);
-        sumi_prompt_release(prompt);
-        sumi_prompt_release(loaded);
-    }
-    close_engine(engine);
-    return atomic_load(&s_host.count) >= n;
-}
-
-TEST(the_nth_allocation_may_fail)
-{
-    long long n = 1;
-    while (live_with_failure(n) && t_errors == 0) n++;
-    if (t_errors != 0) printf("  at allocation %lld: %s\n", n, s_host.log);
-    printf("  %lld allocations failed, one after the other\n", n - 1);
-    CHECK(n > 200);
-}
-
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -697,17 +387,9 @@ int main(int argc, char** argv)
     RUN(pipelines_give_the_references_latents);
     RUN(the_first_encoder_alone_reads_the_words_in_front);
     RUN(a_text_that_is_too_long_is_cut_as_by_the_reference);
-    RUN(saved_prompts_give_the_image_of_their_text_with_or_without_encoders);
     RUN(prompts_that_do_not_fit_are_refused);
-    RUN(a_batch_equals_single_images);
     RUN(handles_give_the_bits_of_texts_under_every_solver);
     RUN(guidance_counts_at_the_beginning_alone);
     RUN(an_image_depends_on_both_encoders);
-    RUN(a_start_image_its_latents_and_a_mask);
-    RUN(previews_come_and_change_nothing);
-    RUN(an_adapter_is_read_and_released_between_images);
-    RUN(memory_is_known_beforehand_and_a_warm_job_takes_none);
-    RUN(an_image_can_be_cancelled_after_every_slice);
-    RUN(the_nth_allocation_may_fail);
     TEST_END();
 }

@@ -1,11 +1,5 @@
 // Jobs that are paused: queued ones, and running ones at every moment, while others run in between.
-#include "engine_fixture.h"
-
-static uint64_t hash_now(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
-{
-    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-    return fetch_hash(engine, job, desc);
-}
+#include "pause_fixture.h"
 
 TEST(a_queued_job_is_passed_over)
 {
@@ -34,33 +28,6 @@ TEST(a_queued_job_is_passed_over)
     CHECK_NUMBER(sumi_job_pause(NULL, jobs[0], true), SUMI_INVALID_ARGUMENT);
     sumi_model_close(model);
     close_engine(engine);
-}
-
-static int s_kept; // pauses behind a step, which a job goes on from
-
-// Draws the picture with a pause after so many updates, and another picture meanwhile. False: it was over before.
-static bool draw_with_pause(sumi_engine* engine, const sumi_image_desc* desc, const sumi_image_desc* other, int updates,
-                            uint64_t want, uint64_t want_other)
-{
-    sumi_job job, beside;
-    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
-    for (int i = 0; i < updates; i++) sumi_engine_update(engine, 1);
-    const sumi_job_status before = sumi_job_poll(engine, job);
-    const bool is_running = before.state < SUMI_JOB_DONE;
-    CHECK_NUMBER(sumi_job_pause(engine, job, true), is_running ? SUMI_OK : SUMI_WRONG_STATE);
-    CHECK(sumi_job_poll(engine, job).paused == is_running);
-    CHECK_NUMBER(sumi_submit_images(engine, other, &beside), SUMI_OK);
-    CHECK(hash_now(engine, beside, other) == want_other);
-    const sumi_job_status paused = sumi_job_poll(engine, job);
-    CHECK(paused.progress >= before.progress && paused.step >= before.step);
-    s_kept += paused.state == SUMI_JOB_QUEUED && before.step > 0;
-    if (paused.state == SUMI_JOB_QUEUED) CHECK(paused.paused && paused.stage == SUMI_STAGE_WAIT);
-    else CHECK(paused.state == SUMI_JOB_DONE && !paused.paused); // it was at its end
-    CHECK_NUMBER(sumi_job_pause(engine, job, false), paused.state == SUMI_JOB_QUEUED ? SUMI_OK : SUMI_WRONG_STATE);
-    const bool is_same = hash_now(engine, job, desc) == want;
-    if (!is_same) printf("  other bits after a pause behind %d updates\n", updates);
-    CHECK(is_same);
-    return is_running;
 }
 
 // How many of the smallest updates the job takes here; faster machines need fewer.
@@ -99,9 +66,10 @@ TEST(a_running_job_gives_way_and_keeps_its_bits)
         int updates = 0;
         // behind nearly every update for the first solver, at a dozen moments for the others
         const int count = count_updates(engine, &desc, want), distance = 1 + count / (s == 0 ? 50 : 12);
-        s_kept = 0;
-        while (draw_with_pause(engine, &desc, &other, updates, want, want_other) && t_errors == 0) updates += distance;
-        CHECK(s_kept > 0);
+        const paused_drawing drawing = {engine, &desc, &other, want, want_other};
+        int kept = 0;
+        while (draw_with_pause(&drawing, updates, &kept) && t_errors == 0) updates += distance;
+        CHECK(kept > 0);
     }
     sumi_model_close(model);
     close_engine(engine);

@@ -101,37 +101,29 @@ static int32_t most_reused(int32_t count, bool ends)
 
 TEST(nothing_is_reused_below_the_threshold_and_the_most_above_it)
 {
-    static const char* const s_paths[] = {MODEL_PATH, "tests/golden/qwen-image/model", "tests/golden/newbie/model"};
-    for (size_t m = 0; m < sizeof s_paths / sizeof *s_paths; m++) {
-        memset(&s_host, 0, sizeof s_host);
-        sumi_engine_desc ed = host_desc(&s_host);
-        sumi_engine* engine = open_engine(&ed, NULL);
-        sumi_model* model = engine != NULL ? load_model_at(engine, s_paths[m]) : NULL;
-        CHECK(model != NULL);
-        if (model == NULL) continue;
-        for (int guided = 0; guided < 2; guided++) {
-            sumi_image_desc desc = long_image(model, &s_guided);
-            desc.solver = SUMI_SOLVER_EULER;
-            desc.guidance.scale = sumi_model_get_info(model).guidance_off + (guided ? 2.0f : 0.0f);
-            desc.guidance.begin = 0.0f;
-            desc.guidance.end = 1.0f;
-            const counts off = draw_counts(engine, &desc);
-            CHECK_NUMBER(off.evaluations, STEPS);
-            CHECK_NUMBER(off.reused, 0);
-            desc.step_cache = TINY;
-            const counts none = draw_counts(engine, &desc);
-            CHECK_NUMBER(none.evaluations, STEPS);
-            CHECK_NUMBER(none.reused, 0);
-            CHECK(none.hash == off.hash && off.hash != 0);
-            desc.step_cache = LARGE_CHANGE;
-            const counts most = draw_counts(engine, &desc);
-            CHECK_NUMBER(most.evaluations, STEPS);
-            CHECK_NUMBER(most.reused, most_reused(STEPS, true));
-            CHECK(most.hash != off.hash && most.hash != 0);
-            CHECK(draw_counts(engine, &desc).hash == most.hash);
-        }
-        close_engine(engine);
+    OPEN(engine, model);
+    for (int guided = 0; guided < 2; guided++) {
+        sumi_image_desc desc = long_image(model, &s_guided);
+        desc.solver = SUMI_SOLVER_EULER;
+        desc.guidance.scale = sumi_model_get_info(model).guidance_off + (guided ? 2.0f : 0.0f);
+        desc.guidance.begin = 0.0f;
+        desc.guidance.end = 1.0f;
+        const counts off = draw_counts(engine, &desc);
+        CHECK_NUMBER(off.evaluations, STEPS);
+        CHECK_NUMBER(off.reused, 0);
+        desc.step_cache = TINY;
+        const counts none = draw_counts(engine, &desc);
+        CHECK_NUMBER(none.evaluations, STEPS);
+        CHECK_NUMBER(none.reused, 0);
+        CHECK(none.hash == off.hash && off.hash != 0);
+        desc.step_cache = LARGE_CHANGE;
+        const counts most = draw_counts(engine, &desc);
+        CHECK_NUMBER(most.evaluations, STEPS);
+        CHECK_NUMBER(most.reused, most_reused(STEPS, true));
+        CHECK(most.hash != off.hash && most.hash != 0);
+        CHECK(draw_counts(engine, &desc).hash == most.hash);
     }
+    close_engine(engine);
 }
 
 // Solvers of several evaluations in a step, a change of guidance, few steps, a start image.
