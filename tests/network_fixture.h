@@ -2,8 +2,7 @@
 // the CPU.
 #ifndef NETWORK_FIXTURE_H
 #define NETWORK_FIXTURE_H
-#include "at_once.h"
-#include "cpu/cpu.h"
+#include "cpu_runner.h"
 #include "files/tensors.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
@@ -11,14 +10,8 @@
 #include "plan/validate.h"
 #include "sampling/schedule.h"
 #include "system.h"
-#include "test.h"
-#include <stdatomic.h>
 
 #define GOLDEN "tests/golden/z-image/"
-static sumi_heap s_heap;
-static sumi_workers* s_workers;
-static sumi_runner* s_runner;
-
 // ---- Helpers --------------------------------------------------------------------------------------------------------
 
 static inline sumi_result open_all(sumi_heap* heap, const sumi_network_desc* desc, sumi_error* error,
@@ -191,24 +184,9 @@ static inline double distance(const float* a, const float* b, size_t count)
     return sqrt(difference / (size > 0 ? size : 1));
 }
 
-// A heap, a worker and a CPU's runner for all tests of a program.
-static inline bool begin_networks(void)
-{
-    sumi_heap_init(&s_heap, NULL);
-    sumi_error error = {0};
-    if (sumi_workers_create(&s_heap, NULL, 1, &error, &s_workers) != SUMI_OK
-        || sumi_cpu_create(&s_heap, s_workers, SUMI_CPU_AUTO, &error, &s_runner) != SUMI_OK) {
-        printf("%s\n", error.text);
-        return false;
-    }
-    return true;
-}
-
-// Whatever the library still holds by then is a failure.
+// In place of end_cpu.
 static inline void end_networks(void)
 {
-    s_runner->functions->destroy(s_runner);
-    sumi_workers_destroy(s_workers);
     if (s_folder[0] != 0) {
         static const char* const s_files[] = {"vae/ae.safetensors",
                                               "vae/config.json",
@@ -243,11 +221,7 @@ static inline void end_networks(void)
         for (size_t i = 0; i < sizeof s_files / sizeof *s_files; i++) system_remove(scratch(s_files[i]));
         system_remove(s_folder);
     }
-    if (atomic_load(&s_heap.allocated_bytes) != 0) {
-        printf("%s: the library still holds %llu bytes\n", t_program,
-               (unsigned long long)atomic_load(&s_heap.allocated_bytes));
-        t_failed++;
-    }
+    end_cpu();
 }
 
 // ---- Plans ----------------------------------------------------------------------------------------------------------

@@ -531,7 +531,7 @@ TEST(text_encoders_change_as_denoisers_do)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    if (!begin_networks()) return 1;
+    if (!begin_cpu(1)) return 1;
     RUN(factors_and_differences_give_the_latents_of_changed_weights);
     RUN(dora_gives_the_latents_of_weights_with_its_norms);
     RUN(biases_change_where_the_product_has_a_gate_or_an_activation);

@@ -821,7 +821,7 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    if (!begin_networks()) return 1;
+    if (!begin_cpu(1)) return 1;
     RUN(adapter_names_of_every_program_are_understood);
     RUN(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales);
     RUN(adapter_config_beside_the_file_gives_scales);

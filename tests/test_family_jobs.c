@@ -83,7 +83,7 @@ static int measure_stages(sumi_engine* engine, sumi_job job, stage_updates stage
 
 // Of the updates of a job: the begin and the middle of every stage, and some evenly apart. Of one network,
 // test_engine_faults.c and test_engine_pause.c take nearly every one.
-enum { EVEN_MOMENTS = 10, MOST_MOMENTS = EVEN_MOMENTS + 2 * SUMI_STAGE_COUNT };
+enum { EVEN_MOMENTS = 6, MOST_MOMENTS = EVEN_MOMENTS + 2 * SUMI_STAGE_COUNT };
 static int choose_moments(const stage_updates stages[SUMI_STAGE_COUNT], int updates, int out_moments[MOST_MOMENTS])
 {
     int count = 0;
@@ -218,7 +218,7 @@ static void use_model(sumi_engine* engine, sumi_model* model)
     sumi_prompt_release(loaded);
 }
 
-// Of those of a job every fourth one, beginning elsewhere in each family, and of the hundreds of opening its files two
+// Of those of a job every fifth one, beginning elsewhere in each family, and of the hundreds of opening its files two
 // dozen. test_engine_faults.c lets every single one fail.
 TEST(the_nth_allocation_may_fail)
 {
@@ -236,9 +236,9 @@ TEST(the_nth_allocation_may_fail)
         if (n > files && model != NULL) use_model(engine, model);
         has_failed = n <= files || atomic_load(&s_host.count) >= before + n;
         close_engine(engine);
-        if (n > files) n += 4;
+        if (n > files) n += 5;
         else if (n + 1 + files / 24 <= files) n += 1 + files / 24;
-        else n = files + 1 + (s_family - s_families) % 4;
+        else n = files + 1 + (s_family - s_families) % 5;
     }
     printf("  %s: %d allocations failed, one after the other\n", s_family->name, failures);
     CHECK(failures > 50);

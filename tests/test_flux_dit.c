@@ -1,12 +1,9 @@
 // What files of a flux transformer may say, each in a small random one: modulation of each block, biases, MLPs with a
 // gate or GELU, three or four axes, numbers of blocks. A plain loop in double computes the same. The numbers of released
 // families are golden_run's business.
-#include "at_once.h"
-#include "cpu/cpu.h"
+#include "cpu_runner.h"
 #include "files/tensors.h"
 #include "models/flux_dit.h"
-#include "plan_runner.h"
-#include "test.h"
 #include <math.h>
 
 enum {
@@ -27,10 +24,6 @@ enum {
     MAX_TENSORS = 256
 };
 #define THETA 500.0
-
-static sumi_heap s_heap;
-static sumi_workers* s_workers;
-static sumi_runner* s_runner;
 
 typedef struct options {
     const char* name;
@@ -507,18 +500,9 @@ TEST(what_is_not_there_is_refused)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_error error = {0};
-    sumi_heap own;
-    sumi_heap_init(&s_heap, NULL);
-    sumi_heap_init(&own, NULL);
-    if (sumi_workers_create(&own, NULL, 0, &error, &s_workers) != SUMI_OK
-        || sumi_cpu_create(&own, s_workers, SUMI_CPU_AUTO, &error, &s_runner) != SUMI_OK) {
-        printf("%s\n", error.text);
-        return 1;
-    }
+    if (!begin_cpu(0)) return 1;
     RUN(every_option_computes_what_plain_loops_do);
     RUN(what_is_not_there_is_refused);
-    s_runner->functions->destroy(s_runner);
-    sumi_workers_destroy(s_workers);
+    end_cpu();
     TEST_END();
 }

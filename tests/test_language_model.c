@@ -1,12 +1,9 @@
 // A language model as a text encoder, on a small random one: features after several layers, layers that are missing or
 // not read, padding, configs. A plain loop in double computes the same. The numbers of released families are
 // golden_run's business.
-#include "at_once.h"
-#include "cpu/cpu.h"
+#include "cpu_runner.h"
 #include "files/tensors.h"
 #include "models/language_model.h"
-#include "plan_runner.h"
-#include "test.h"
 #include <math.h>
 
 enum {
@@ -21,10 +18,6 @@ enum {
     MAX_ROWS = 40
 };
 static const double s_theta = 1000.0;
-
-static sumi_heap s_heap;
-static sumi_workers* s_workers;
-static sumi_runner* s_runner;
 
 // ---- The file -------------------------------------------------------------------------------------------------------
 
@@ -427,15 +420,7 @@ TEST(configs_of_all_versions_are_read)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_error error = {0};
-    sumi_heap own;
-    sumi_heap_init(&s_heap, NULL);
-    sumi_heap_init(&own, NULL);
-    if (sumi_workers_create(&own, NULL, 0, &error, &s_workers) != SUMI_OK
-        || sumi_cpu_create(&own, s_workers, SUMI_CPU_AUTO, &error, &s_runner) != SUMI_OK) {
-        printf("%s\n", error.text);
-        return 1;
-    }
+    if (!begin_cpu(0)) return 1;
     make_values();
     RUN(features_after_several_layers_stand_side_by_side);
     RUN(one_tap_ends_the_network);
@@ -444,7 +429,6 @@ int main(int argc, char** argv)
     RUN(padding_has_features_of_the_tokens_before_it);
     RUN(padded_prompts_of_a_batch_equal_single_ones);
     RUN(configs_of_all_versions_are_read);
-    s_runner->functions->destroy(s_runner);
-    sumi_workers_destroy(s_workers);
+    end_cpu();
     TEST_END();
 }

@@ -480,7 +480,7 @@ TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    if (!begin_networks()) return 1;
+    if (!begin_cpu(1)) return 1;
     RUN(lokr_factors_become_the_change_that_they_describe);
     RUN(files_of_a_trainer_are_read_whole);
     RUN(lokr_and_changed_norms_give_the_image_of_merged_weights);

@@ -390,7 +390,7 @@ TEST(tiles_are_halved_in_latents_of_the_autoencoder)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    if (!begin_networks()) return 1;
+    if (!begin_cpu(1)) return 1;
     RUN(network_opens_the_released_layout_and_says_what_it_is);
     RUN(schedulers_of_all_families_become_rules);
     RUN(schedulers_that_are_not_these_are_refused);

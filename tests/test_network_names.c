@@ -291,7 +291,7 @@ TEST(every_missing_or_misshapen_tensor_of_the_text_encoder_is_named)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    if (!begin_networks()) return 1;
+    if (!begin_cpu(1)) return 1;
     RUN(vae_with_ldm_names_decodes_and_encodes_the_same);
     RUN(vae_without_config_is_held_to_the_released_groups);
     RUN(text_encoder_opens_with_bare_and_with_llama_cpp_names);

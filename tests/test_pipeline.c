@@ -382,7 +382,7 @@ TEST(packed_latents_go_through_a_job)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    if (!begin_networks()) return 1;
+    if (!begin_cpu(1)) return 1;
     RUN(batch_equals_single_jobs_and_slices_change_nothing);
     RUN(evaluations_reuse_the_residual_of_earlier_ones);
     RUN(solvers_run_and_previews_change_nothing);

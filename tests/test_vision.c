@@ -1,21 +1,14 @@
 // Pictures in flight into a prompt: the rules of sizes, the ops that cut a picture into patches and put rows in
 // order, the vision tower's files and its plan at the released size. The tower's numbers are golden_run's business.
-#include "at_once.h"
-#include "cpu/cpu.h"
+#include "cpu_runner.h"
 #include "failing.h"
 #include "models/qwen_vision.h"
 #include "models/signatures.h"
 #include "pictures/picture_sizes.h"
-#include "plan_runner.h"
 #include "system.h"
-#include "test.h"
 
 #define TEXT_ENCODER "tests/golden/qwen-image/model/text_encoder"
 #define PROCESSOR "tests/golden/qwen-image/model-edit/processor/preprocessor_config.json"
-
-static sumi_heap s_heap;
-static sumi_workers* s_workers;
-static sumi_runner* s_runner;
 
 // ---- Sizes ----------------------------------------------------------------------------------------------------------
 
@@ -693,15 +686,7 @@ TEST(every_failing_allocation_is_survived)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_error error = {0};
-    sumi_heap heap; // of the runner: what the tests hold is counted apart
-    sumi_heap_init(&heap, NULL);
-    sumi_heap_init(&s_heap, NULL);
-    if (sumi_workers_create(&heap, NULL, 2, &error, &s_workers) != SUMI_OK
-        || sumi_cpu_create(&heap, s_workers, SUMI_CPU_AUTO, &error, &s_runner) != SUMI_OK) {
-        printf("%s\n", error.text);
-        return 1;
-    }
+    if (!begin_cpu(2)) return 1;
     RUN(sizes_are_those_of_the_pipelines);
     RUN(sizes_round_halves_to_even_and_stay_within_their_areas);
     RUN(sizes_refuse_what_is_no_image_and_say_why);
@@ -720,7 +705,6 @@ int main(int argc, char** argv)
     RUN(an_image_of_broken_cells_is_refused);
     RUN(windows_hold_every_cell_once);
     RUN(every_failing_allocation_is_survived);
-    s_runner->functions->destroy(s_runner);
-    sumi_workers_destroy(s_workers);
+    end_cpu();
     TEST_END();
 }

@@ -1,14 +1,11 @@
 // The text tower of Jina CLIP: its files under every name, the adapter in them, prompts in a batch. The numbers of
 // every stage are golden_run's business.
-#include "at_once.h"
-#include "cpu/cpu.h"
+#include "cpu_runner.h"
 #include "failing.h"
 #include "files/tensors.h"
 #include "models/signatures.h"
 #include "models/xlm_roberta.h"
-#include "plan_runner.h"
 #include "system.h"
-#include "test.h"
 #include <stdatomic.h>
 
 #define GOLDEN "tests/golden/newbie/"
@@ -18,9 +15,6 @@
 
 static const sumi_xlm_roberta_settings s_settings = {
     .name = "Jina CLIP", .head_dim = 64, .eps = 1e-5f, .theta = 20000.0};
-static sumi_heap s_heap;
-static sumi_workers* s_workers;
-static sumi_runner* s_runner;
 
 // ---- A tower, bound -------------------------------------------------------------------------------------------------
 
@@ -518,15 +512,7 @@ TEST(every_failing_allocation_is_survived)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_error error = {0};
-    sumi_heap own;
-    sumi_heap_init(&s_heap, NULL);
-    sumi_heap_init(&own, NULL);
-    if (!read_golden() || sumi_workers_create(&own, NULL, 0, &error, &s_workers) != SUMI_OK
-        || sumi_cpu_create(&own, s_workers, SUMI_CPU_AUTO, &error, &s_runner) != SUMI_OK) {
-        printf("%s\n", error.text);
-        return 1;
-    }
+    if (!begin_cpu(0) || !read_golden()) return 1;
     RUN(released_files_bind_with_their_adapter);
     RUN(plain_names_have_no_adapter);
     RUN(alpha_scales_the_adapter);
@@ -538,7 +524,6 @@ int main(int argc, char** argv)
     RUN(a_batch_of_prompts_equals_single_prompts);
     RUN(positions_and_later_tokens_matter);
     RUN(every_failing_allocation_is_survived);
-    s_runner->functions->destroy(s_runner);
-    sumi_workers_destroy(s_workers);
+    end_cpu();
     TEST_END();
 }
