@@ -4,7 +4,7 @@
 // The reference's joint rows are text, target, references; the library's are target, references, text.
 #include "golden_flux_dit.h"
 #include "at_once.h"
-#include "golden_watch.h"
+#include "golden_denoiser.h"
 #include "merged_weights.h"
 #include "models/flux_dit.h"
 #include "models/network_state.h"
@@ -68,36 +68,11 @@ static bool open_inputs(golden_case* c, golden_case* out)
 
 // ---- Running the module ---------------------------------------------------------------------------------------------
 
-// How the case's evaluation is run. It is the last of the section's repetitions.
-typedef struct dit_run {
-    const sumi_flux_dit* model;
-    const dit_inputs* in;
-    const sumi_evaluation* list;
-    int32_t list_count, item_count;
-    const int32_t* prompt_rows; // the leading rows of the case's text that each prompt has
-    int32_t prompt_count;
-    const float* times;
-    int32_t time_count;
-    const sumi_adapter_use* uses;
-    int32_t use_count;
-    bool whole;
-    watcher* w;
-    sumi_value x, text, times_value, references[SUMI_MAX_REFERENCES];
-    array velocities; // [list_count * channels, size]
-} dit_run;
-
 static void write_values(plan_run* run)
 {
-    dit_run* r = run->context;
+    denoiser_run* r = run->context;
     const dit_inputs* in = r->in;
-    const int64_t size = in->latents.count;
-    for (int32_t i = 0; i < r->item_count; i++) { // item 0 is the case's; the others are other pictures
-        float* latents = calloc((size_t)size, sizeof *latents);
-        for (int64_t k = 0; k < size; k++)
-            latents[k] = in->latents.values[i == 0 ? k : size - 1 - k] * (i > 1 ? -1 : 1);
-        write_floats(run, r->x, (int64_t)i * in->latents.shape[0], latents, size);
-        free(latents);
-    }
+    write_items(run, r, in->latents.values, in->latents.shape[0], in->latents.count / in->latents.shape[0]);
     write_floats(run, r->text, 0, in->text.values, in->text.count);
     float* times = calloc((size_t)r->time_count, sizeof *times);
     for (int32_t i = 0; i < r->time_count; i++) times[i] = 1000.0f * r->times[i];
@@ -107,16 +82,10 @@ static void write_values(plan_run* run)
         write_floats(run, r->references[i], 0, in->references[i].values, in->references[i].count);
 }
 
-static void probe_values(plan_run* run, const sumi_op* op, int32_t counter, bool before)
-{
-    dit_run* r = run->context;
-    if (r->w != NULL) watch_op(run, r->w, op, counter, before);
-}
-
-static bool run_dit(golden_case* c, dit_run* r)
+static bool run_dit(golden_case* c, denoiser_run* r)
 {
     const dit_inputs* in = r->in;
-    const int32_t height = side(&in->latents, 1), width = side(&in->latents, 2), channels = r->model->channels;
+    const int32_t height = side(&in->latents, 1), width = side(&in->latents, 2), channels = side(&in->latents, 0);
     sumi_plan plan;
     begin_plan(c, &plan);
     sumi_plan_adapters(&plan, r->uses, r->use_count);
@@ -142,15 +111,15 @@ static bool run_dit(golden_case* c, dit_run* r)
                           .evaluation_count = r->time_count,
                           .times = r->times_value,
                           .computes_unused_rows = r->whole};
-    plan_run run = {.c = c, .write = write_values, .probe = probe_values, .context = r};
+    plan_run run = {.c = c, .write = write_values, .probe = probe_denoiser, .context = r};
     const sumi_evaluation_list list = {r->list, r->list_count, 1};
     return run_denoiser(&run, &sumi_flux_dit_module, r->model, &plan, &job, &list, r->x, &r->velocities);
 }
 
 // Evaluation `index` of the list against expect.out.
-static void compare_velocity(golden_case* c, const dit_run* r, int32_t index)
+static void compare_velocity(golden_case* c, const denoiser_run* r, int32_t index)
 {
-    const array* latents = &r->in->latents;
+    const array* latents = &((const dit_inputs*)r->in)->latents;
     array out = array_make(r->velocities.values + index * latents->count, 3, latents->shape);
     compare(c, "out", &out);
     array_free(&out);
@@ -235,17 +204,18 @@ static void compare_inside(golden_case* c, const dit_inputs* in, char rows, watc
 }
 
 // The whole evaluation with the rows that nothing reads, for its intermediates.
-static void run_inside(golden_case* c, dit_run* r)
+static void run_inside(golden_case* c, denoiser_run* r)
 {
+    const sumi_flux_dit* model = r->model;
     watcher* w = calloc(1, sizeof *w);
     char rows[MAX_WATCHES];
-    w->q_heads = w->kv_heads = r->model->heads;
-    w->head_dim = r->model->head_dim;
+    w->q_heads = w->kv_heads = model->heads;
+    w->head_dim = model->head_dim;
     for (size_t i = 0; i < INSIDE_COUNT; i++) {
         const bool has_blocks = strstr(s_inside[i].name, "%d") != NULL;
         const int32_t blocks = !has_blocks                                 ? 1
-                             : strncmp(s_inside[i].name, "double", 6) == 0 ? r->model->double_count
-                                                                           : r->model->single_count;
+                             : strncmp(s_inside[i].name, "double", 6) == 0 ? model->double_count
+                                                                           : model->single_count;
         for (int32_t b = 0; b < blocks; b++) {
             char name[64], label[96];
             put_number(name, sizeof name, s_inside[i].name, (int)b);
@@ -270,36 +240,6 @@ static void run_inside(golden_case* c, dit_run* r)
 
 // ---- Kinds ----------------------------------------------------------------------------------------------------------
 
-// The case's evaluation among four others: other pictures, other prompts, its own twice.
-static void run_batch(golden_case* c, const dit_run* r)
-{
-    const int32_t text = side(&r->in->text, 0), rows[] = {text, (text + 1) / 2, 1};
-    static const sumi_evaluation s_list[] = {{0, 0}, {1, 0}, {0, 1}, {2, 2}, {0, 0}}, s_other = {0, 1};
-    dit_run batch = *r, alone = *r;
-    batch.velocities = alone.velocities = (array){0};
-    batch.list = s_list;
-    batch.list_count = 5;
-    batch.item_count = 3;
-    batch.prompt_rows = alone.prompt_rows = rows;
-    batch.prompt_count = alone.prompt_count = 3;
-    alone.list = &s_other;
-    if (run_dit(c, &batch) && run_dit(c, &alone)) {
-        compare_velocity(c, &batch, 0);
-        compare_velocity(c, &batch, 4);
-        double difference = 0, size = 0;
-        const int64_t count = alone.velocities.count;
-        for (int64_t i = 0; i < count; i++) {
-            double a = batch.velocities.values[2 * count + i], b = alone.velocities.values[i];
-            difference += (a - b) * (a - b);
-            size += b * b;
-        }
-        const double relative = sqrt(difference / size), tolerance = c->g->is_gpu ? 0.02 : 1e-5;
-        report(c, "a shorter prompt in the batch", relative, tolerance, relative <= tolerance);
-    }
-    array_free(&batch.velocities);
-    array_free(&alone.velocities);
-}
-
 static void run_dit_case(golden_case* c, const sumi_network* network)
 {
     golden_case source;
@@ -310,18 +250,20 @@ static void run_dit_case(golden_case* c, const sumi_network* network)
         const sumi_evaluation list = {0, 0};
         const int32_t text = side(&in.text, 0);
         const float times[] = {0.9f, 0.25f, in.time};
-        dit_run r = {.model = model,
-                     .in = &in,
-                     .list = &list,
-                     .list_count = 1,
-                     .item_count = 1,
-                     .prompt_rows = &text,
-                     .prompt_count = 1,
-                     .times = &in.time,
-                     .time_count = 1};
+        denoiser_run r = {.model = model,
+                          .in = &in,
+                          .run = run_dit,
+                          .compare = compare_velocity,
+                          .list = &list,
+                          .list_count = 1,
+                          .item_count = 1,
+                          .prompt_rows = &text,
+                          .prompt_count = 1,
+                          .times = &in.time,
+                          .time_count = 1};
         run_inside(c, &r);
         if (run_dit(c, &r)) compare_velocity(c, &r, 0);
-        run_batch(c, &r);
+        run_in_batch(c, &r, text);
         r.times = times; // as the last of three
         r.time_count = 3;
         if (run_dit(c, &r)) compare_velocity(c, &r, 0);
@@ -384,17 +326,19 @@ static void run_adapter_case(golden_case* c, const sumi_network* network)
     else if (take_inputs(c, &source, network->denoiser, &in)) {
         const sumi_evaluation evaluation = {0, 0};
         const int32_t text = side(&in.text, 0);
-        dit_run r = {.model = network->denoiser,
-                     .in = &in,
-                     .list = &evaluation,
-                     .list_count = 1,
-                     .item_count = 1,
-                     .prompt_rows = &text,
-                     .prompt_count = 1,
-                     .times = &in.time,
-                     .time_count = 1,
-                     .uses = uses,
-                     .use_count = count};
+        denoiser_run r = {.model = network->denoiser,
+                          .in = &in,
+                          .run = run_dit,
+                          .compare = compare_velocity,
+                          .list = &evaluation,
+                          .list_count = 1,
+                          .item_count = 1,
+                          .prompt_rows = &text,
+                          .prompt_count = 1,
+                          .times = &in.time,
+                          .time_count = 1,
+                          .uses = uses,
+                          .use_count = count};
         if (run_dit(c, &r)) compare_velocity(c, &r, 0);
         array_free(&r.velocities);
         if (!c->by_op) compare_merged(c, network, uses, count);

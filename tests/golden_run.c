@@ -37,10 +37,9 @@ typedef struct case_runner {
 
 static const case_runner* find_runner(const char* family)
 {
-    static const case_runner s_runners[] = {{"z-image", run_z_image_case},
-                                            {"qwen-image", run_qwen_image_case},
-                                            {"newbie", run_newbie_case},
-                                            {"flux2-klein", run_flux2_klein_case}};
+#define GOLDEN_RUNNER(name, folder) {folder, run_##name##_case},
+    static const case_runner s_runners[] = {GOLDEN_FAMILIES(GOLDEN_RUNNER)};
+#undef GOLDEN_RUNNER
     for (size_t i = 0; i < sizeof s_runners / sizeof *s_runners; i++)
         if (strcmp(s_runners[i].family, family) == 0) return &s_runners[i];
     return NULL;

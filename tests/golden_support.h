@@ -4,6 +4,7 @@
 #define GOLDEN_SUPPORT_H
 #include "base/file.h"
 #include "cpu/cpu.h"
+#include "families.h"
 #include "files/tensors.h"
 #include "models/network_modules.h"
 #include "models/pipeline.h"
@@ -140,10 +141,9 @@ bool run_denoiser(plan_run* run, const sumi_denoiser_module* module, const void*
 array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width); // [h * w, c] -> [c, h, w]
 
 // ---- Families and common data ---------------------------------------------------------------------------------------
-// These return false if the kind is not known.
-bool run_z_image_case(golden_case* c);
-bool run_qwen_image_case(golden_case* c);
-bool run_newbie_case(golden_case* c);
-bool run_flux2_klein_case(golden_case* c);
+// run_NAME_case of every family of families.h. False if the kind is not known.
+#define GOLDEN_RUNNER(name, folder) bool run_##name##_case(golden_case* c);
+GOLDEN_FAMILIES(GOLDEN_RUNNER)
+#undef GOLDEN_RUNNER
 void run_common(golden* g, const char* folder, const char* part); // "tokenizers", "rng", ...
 #endif

@@ -1,7 +1,7 @@
 // The cases of the two-stream transformer (models/two_stream.h): one evaluation with everything inside it, the same
 // evaluation inside a batch and behind others, and the tables of positions and times at the released sizes.
+#include "golden_denoiser.h"
 #include "golden_qwen_image.h"
-#include "golden_watch.h"
 #include "models/two_stream.h"
 #include "plan_runner.h"
 #include <math.h>
@@ -76,46 +76,18 @@ static bool take_inputs(golden_case* c, int32_t channels, dit_inputs* in)
 
 // ---- Running the part -----------------------------------------------------------------------------------------------
 
-// How the case's evaluation is run. It is the first of the list and the last of the section's repetitions.
-typedef struct dit_run {
-    const sumi_two_stream* model;
-    const dit_inputs* in;
-    const sumi_evaluation* list;
-    int32_t list_count, item_count;
-    const int32_t* prompt_rows; // the leading rows of the case's text that each prompt has
-    int32_t prompt_count;
-    const float* times;
-    int32_t time_count;
-    bool whole;
-    watcher* w;
-    sumi_value x, text, times_value, references[SUMI_MAX_REFERENCES], out;
-    array velocities; // [list_count * channels, size]
-} dit_run;
-
 static void write_values(plan_run* run)
 {
-    dit_run* r = run->context;
+    denoiser_run* r = run->context;
     const dit_inputs* in = r->in;
-    int64_t size = (int64_t)in->channels * latent_size(in->grids[0]);
-    for (int32_t i = 0; i < r->item_count; i++) { // item 0 is the case's; the others are other pictures
-        float* latents = calloc((size_t)size, sizeof *latents);
-        for (int64_t k = 0; k < size; k++) latents[k] = in->latents[0][i == 0 ? k : size - 1 - k] * (i > 1 ? -1 : 1);
-        write_floats(run, r->x, (int64_t)i * in->channels, latents, size);
-        free(latents);
-    }
+    write_items(run, r, in->latents[0], in->channels, latent_size(in->grids[0]));
     write_floats(run, r->text, 0, in->text.values, (int64_t)in->text_rows * in->text.shape[1]);
     write_floats(run, r->times_value, 0, r->times, r->time_count);
     for (int32_t i = 1; i < in->picture_count; i++)
         write_floats(run, r->references[i - 1], 0, in->latents[i], (int64_t)in->channels * latent_size(in->grids[i]));
 }
 
-static void probe_values(plan_run* run, const sumi_op* op, int32_t counter, bool before)
-{
-    dit_run* r = run->context;
-    if (r->w != NULL) watch_op(run, r->w, op, counter, before);
-}
-
-static bool run_dit(golden_case* c, dit_run* r)
+static bool run_dit(golden_case* c, denoiser_run* r)
 {
     const dit_inputs* in = r->in;
     sumi_plan plan;
@@ -144,13 +116,13 @@ static bool run_dit(golden_case* c, dit_run* r)
                           .evaluation_count = r->time_count,
                           .times = r->times_value,
                           .computes_unused_rows = r->whole};
-    plan_run run = {.c = c, .write = write_values, .probe = probe_values, .context = r};
+    plan_run run = {.c = c, .write = write_values, .probe = probe_denoiser, .context = r};
     const sumi_evaluation_list list = {r->list, r->list_count, 1};
     return run_denoiser(&run, &sumi_two_stream_module, r->model, &plan, &job, &list, r->x, &r->velocities);
 }
 
 // Evaluation `index` of the list as packed rows, against the target's rows of expect.out.
-static void compare_velocity(golden_case* c, const dit_run* r, int32_t index)
+static void compare_velocity(golden_case* c, const denoiser_run* r, int32_t index)
 {
     const dit_inputs* in = r->in;
     int64_t size = (int64_t)in->channels * latent_size(in->grids[0]);
@@ -230,11 +202,12 @@ static void compare_inside(golden_case* c, const dit_inputs* in, const inside* o
 }
 
 // The whole evaluation with the rows that nothing reads, for its intermediates.
-static void run_inside(golden_case* c, const sumi_two_stream* model, dit_run* r)
+static void run_inside(golden_case* c, const sumi_two_stream* model, denoiser_run* r)
 {
+    const dit_inputs* in = r->in;
     watcher* w = calloc(1, sizeof *w);
     watch *main[INSIDE_COUNT] = {NULL}, *references[INSIDE_COUNT] = {NULL};
-    bool is_split = model->zero_cond && r->in->picture_count > 1;
+    bool is_split = model->zero_cond && in->picture_count > 1;
     w->q_heads = w->kv_heads = model->heads;
     w->head_dim = model->head_dim;
     for (size_t i = 0; i < INSIDE_COUNT; i++) {
@@ -251,7 +224,7 @@ static void run_inside(golden_case* c, const sumi_two_stream* model, dit_run* r)
     r->whole = true;
     if (run_dit(c, r)) compare_velocity(c, r, 0);
     for (size_t i = 0; i < INSIDE_COUNT && c->by_op; i++)
-        if (main[i] != NULL) compare_inside(c, r->in, &s_inside[i], main[i], references[i]);
+        if (main[i] != NULL) compare_inside(c, in, &s_inside[i], main[i], references[i]);
     for (int i = 0; i < w->count; i++) {
         array_free(&w->list[i].got);
         free(w->list[i].before);
@@ -263,41 +236,10 @@ static void run_inside(golden_case* c, const sumi_two_stream* model, dit_run* r)
 
 // ---- Kinds ----------------------------------------------------------------------------------------------------------
 
-// The case's evaluation among four others: other pictures, other prompts, its own twice.
-static void run_batch(golden_case* c, dit_run* r)
-{
-    const int32_t rows[] = {r->in->text_rows, (r->in->text_rows + 1) / 2, 1};
-    static const sumi_evaluation s_list[] = {{0, 0}, {1, 0}, {0, 1}, {2, 2}, {0, 0}};
-    dit_run batch = *r, alone = *r;
-    static const sumi_evaluation s_other = {0, 1};
-    batch.velocities = alone.velocities = (array){0};
-    batch.list = s_list;
-    batch.list_count = 5;
-    batch.item_count = 3;
-    batch.prompt_rows = alone.prompt_rows = rows;
-    batch.prompt_count = alone.prompt_count = 3;
-    alone.list = &s_other;
-    if (run_dit(c, &batch) && run_dit(c, &alone)) {
-        compare_velocity(c, &batch, 0);
-        compare_velocity(c, &batch, 4);
-        double difference = 0, size = 0;
-        const int64_t count = alone.velocities.count;
-        for (int64_t i = 0; i < count; i++) {
-            double a = batch.velocities.values[2 * count + i], b = alone.velocities.values[i];
-            difference += (a - b) * (a - b);
-            size += b * b;
-        }
-        const double relative = sqrt(difference / size), tolerance = c->g->is_gpu ? 0.02 : 1e-5;
-        report(c, "a shorter prompt in the batch", relative, tolerance, relative <= tolerance);
-    }
-    array_free(&batch.velocities);
-    array_free(&alone.velocities);
-}
-
 // The case's evaluation as the last of three, with modulation from tables and made by each evaluation.
-static void run_steps(golden_case* c, const sumi_two_stream* model, dit_run* r)
+static void run_steps(golden_case* c, const sumi_two_stream* model, denoiser_run* r)
 {
-    const float times[] = {0.9f, 0.25f, r->in->time};
+    const float times[] = {0.9f, 0.25f, ((const dit_inputs*)r->in)->time};
     sumi_two_stream without_tables = *model;
     without_tables.table_bytes = 0;
     r->times = times;
@@ -326,18 +268,20 @@ static void run_dit_case(golden_case* c)
     }
     if (good && take_inputs(c, model.channels, &in)) {
         const sumi_evaluation list = {0, 0};
-        dit_run r = {.model = &model,
-                     .in = &in,
-                     .list = &list,
-                     .list_count = 1,
-                     .item_count = 1,
-                     .prompt_rows = &in.text_rows,
-                     .prompt_count = 1,
-                     .times = &in.time,
-                     .time_count = 1};
+        denoiser_run r = {.model = &model,
+                          .in = &in,
+                          .run = run_dit,
+                          .compare = compare_velocity,
+                          .list = &list,
+                          .list_count = 1,
+                          .item_count = 1,
+                          .prompt_rows = &in.text_rows,
+                          .prompt_count = 1,
+                          .times = &in.time,
+                          .time_count = 1};
         run_inside(c, &model, &r);
         if (run_dit(c, &r)) compare_velocity(c, &r, 0);
-        run_batch(c, &r);
+        run_in_batch(c, &r, in.text_rows);
         run_steps(c, &model, &r);
         array_free(&r.velocities);
     }
