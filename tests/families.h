@@ -141,4 +141,13 @@ static const family_row s_families[] = {
      .max_references = 10},
 };
 enum { FAMILY_COUNT = sizeof s_families / sizeof *s_families };
+
+// The next row whose networks no row before it has: variants and edit models draw with those of others. `row` NULL: the
+// first one. NULL: there is none left.
+static inline const family_row* next_network(const family_row* row)
+{
+    row = row == NULL ? s_families : row + 1;
+    while (row < s_families + FAMILY_COUNT && (row->is_variant || row->prompts_read_references)) row++;
+    return row < s_families + FAMILY_COUNT ? row : NULL;
+}
 #endif

@@ -5,6 +5,7 @@
 #include "at_once.h"
 #include "cuda_fixture.h"
 #include "fake_cuda.h"
+#include "families.h"
 #include "models/network_state.h"
 
 #include "../samples/apps/sumi/needs.c"
@@ -74,8 +75,6 @@ static void compare(sumi_engine* engine, sumi_model* model, sumi_weight_format w
 
 TEST(needs_are_what_an_engine_says)
 {
-    static const char* const s_models[] = {"tests/golden/z-image-wide/model", "tests/golden/qwen-image-wide/model",
-                                           "tests/golden/newbie-wide/model"};
     int32_t streamed = 0, tiled = 0;
     fake_reset();
     fake_devices(1, 89);
@@ -84,9 +83,9 @@ TEST(needs_are_what_an_engine_says)
     sumi_engine* engine = NULL;
     CHECK_NUMBER(sumi_engine_create(&desc, &engine), SUMI_OK);
     if (engine == NULL) return;
-    for (size_t m = 0; m < sizeof s_models / sizeof *s_models; m++) {
+    for (const family_row* row = next_network(NULL); row != NULL; row = next_network(row)) {
         for (int32_t f = 0; f < NEEDS_FORMATS; f++) {
-            sumi_model* model = open_model(engine, s_models[m], needs_formats[f]);
+            sumi_model* model = open_model(engine, row->wide.path, needs_formats[f]);
             if (model == NULL) continue;
             compare(engine, model, needs_formats[f], f % 2 == 0 ? 64 : 256, &streamed, &tiled);
             CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
