@@ -46,8 +46,8 @@ static inline float* add(maker* m, const char* diffusers, const char* other, con
     }
     float* data = m->data + m->used;
     const float scale = rank < m->layer_rank ? 0.2f : m->gain / sqrtf((float)count / (float)shape[0]);
-    for (size_t i = 0; i < count && !m->skips_data; i++)
-        data[i] = scale * next_random(m) + (strstr(diffusers, m->norm) != NULL ? 1.0f : 0.0f);
+    const float middle = strstr(diffusers, m->norm) != NULL ? 1.0f : 0.0f;
+    for (size_t i = 0; i < count && !m->skips_data; i++) data[i] = scale * next_random(m) + middle;
     tensor.data = data;
     tensor.bytes = count * sizeof(float);
     m->used += count;
