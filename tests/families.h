@@ -1,7 +1,7 @@
-// The one list of the families of models: every test that looks the same for all of them loops over it, and a row is all
-// that a new family needs to take part. test_families.c and test_family_jobs.c draw with every row; other tests take
-// the checkpoints from here. A row says what such a test cannot ask the model; test_families.c compares it with what
-// the model says of itself.
+// The one list of the families of models: every test that looks the same for all of them loops over it, and a row is
+// all that a new family needs to take part. test_families.c and test_family_jobs.c draw with every row; other tests
+// take the checkpoints from here. A row says what such a test cannot ask the model; test_families.c compares it with
+// what the model says of itself.
 //
 // A family has several rows where references, guidance or prompts of its variants differ. No row has a tolerance: what
 // these tests compare are bits. Numbers with tolerances are cases of golden_run.
@@ -46,8 +46,8 @@ typedef struct family_row {
     const char* adapters[8]; // of the tiny checkpoint, in every dialect; the first one changes its transformer
     int32_t text_encoder_count;
     int32_t min_references, max_references;
-    // Area in pixels to which references are resized here, for published areas cost a tiny model seconds. 0: the rule of
-    // the family resizes nothing that is as small as the pictures of the tests.
+    // Area in pixels to which references are resized here, for published areas cost a tiny model seconds. 0: the rule
+    // of the family resizes nothing that is as small as the pictures of the tests.
     int32_t reference_area;
     bool prompts_read_references; // an encoded prompt belongs to the references that it was encoded with
     bool ignores_guidance;        // the authors distilled it: neither guidance nor a negative text changes a picture

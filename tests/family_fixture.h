@@ -9,7 +9,7 @@
 
 static const family_row* s_family; // whose turn it is
 
-// Runs a test for every row for which the condition holds. A name on the command line may be a row's as well as a test's.
+// Runs a test for every row for which the condition holds. A text on the command line may be a row's name, too.
 #define RUN_FOR_ROWS(test, condition)                                                                                  \
     for (s_family = s_families; s_family < s_families + FAMILY_COUNT; s_family++) {                                    \
         char label[128];                                                                                               \
@@ -77,8 +77,8 @@ static inline sumi_engine* open_family_with(uint32_t slice_us, sumi_model** out_
     s_family = find_family(name);                                                                                      \
     OPEN_FAMILY(engine, model)
 
-// Two photographs of odd sizes, the first of which has alpha and room between its rows. No family refuses pictures of 64
-// pixels along a side as too small.
+// Two photographs of odd sizes, the first of which has alpha and room between its rows. No family refuses pictures of
+// 64 pixels along a side as too small.
 static inline const sumi_pixels* family_pictures(void)
 {
     static uint8_t s_data[2][64 * 80 * 4];

@@ -1,5 +1,5 @@
-// One evaluation of a denoiser in a golden case, by itself, in a batch and behind others: what the cases of transformers
-// share.
+// One evaluation of a denoiser in a golden case, by itself, in a batch and after others: what the cases of
+// transformers share.
 #ifndef GOLDEN_DENOISER_H
 #define GOLDEN_DENOISER_H
 #include "golden_support.h"

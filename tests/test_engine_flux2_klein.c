@@ -1,6 +1,6 @@
-// What FLUX.2 [klein] alone has, through the public functions, with the tiny checkpoint: guidance is that of the variant,
-// texts always have 512 rows, and references give the size of the picture. What holds for every family is in
-// test_families.c and test_family_jobs.c.
+// What FLUX.2 [klein] alone has, through the public functions, with the tiny checkpoint: guidance depends on the
+// variant, texts always have 512 rows, and the first reference gives the size of the picture. What holds for every
+// family is in test_families.c and test_family_jobs.c.
 #include "family_fixture.h"
 
 // The base model has the files of the distilled one here: who opens it says which it is.

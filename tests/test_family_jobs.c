@@ -1,5 +1,5 @@
-// What holds for the jobs of every family of models (families.h): their memory is known, they may be cancelled and paused
-// at any moment, and every allocation may fail. That pictures have the same bits is in test_families.c.
+// What holds for the jobs of every family of models (families.h): their memory is known, they may be cancelled and
+// paused at any moment, and every allocation may fail. That pictures have the same bits is in test_families.c.
 #include "family_fixture.h"
 #include "pause_fixture.h"
 
@@ -176,8 +176,8 @@ static bool has_loaded(sumi_engine* engine, sumi_model** out_model)
     return adapt_family(s_family, *out_model) != NULL;
 }
 
-// A prompt that is saved and loaded, an adapter, a batch of a text and a handle, with references where they may be. Ends
-// at the first failure.
+// A prompt that is saved and loaded, an adapter, a batch of a text and a handle, with references where they may be.
+// Ends at the first failure.
 static void use_model(sumi_engine* engine, sumi_model* model)
 {
     sumi_prompt *prompt = NULL, *loaded = NULL;

@@ -126,7 +126,8 @@ static inline void check_refused_by(const sumi_autoencoder_module* module, const
     unbind(&b);
 }
 
-// A file that lacks a tensor (left_out) is refused with its name, and so is one with a tensor of another shape (doubled).
+// A file that lacks a tensor (left_out) is refused with its name, and one with a tensor of another shape (doubled) is
+// refused, too.
 static inline void check_damage(const sumi_autoencoder_module* module, const maker* m, const char* config)
 {
     bound b = {.module = module};
