@@ -442,6 +442,96 @@ test_edit() {
     quit
 }
 
+# ---- A model that draws and edits -----------------------------------------------------------------------------------------------------------
+# FLUX.2 [klein] takes 0 to 10 pictures to edit. They are small, and the first one has another shape than the others.
+equals_klein() { # what, model, arguments of sumi generate
+    local text
+    if text=$("$build/bin/sumi" generate --model "$2" --backend "$backend" --seed 7 -o "$folder/same.png" "${@:3}" 2>&1 && "$support" pictures "$(last_saved)" "$folder/same.png" 0 2>&1); then ok
+    else fail "$1" "$text"; fi
+}
+test_klein() {
+    local klein=tests/golden/flux2-klein base=$folder/klein-base pictures=() references=() i first description="a yellow moon above a purple cat at night, watercolour"
+    mkdir "$base"
+    cp -r $klein/model/. $klein/model-base/. "$base"
+    make_place
+    for i in 0 1 2 3 4 5 6 7 8 9 10; do
+        "$support" part "tests/pictures/$([ $((i % 2)) = 0 ] && echo cat || echo house).png" $((i * 16)) $((i * 8)) $((i == 0 ? 96 : 64)) 64 "$folder/picture-$i.png"
+        pictures+=("$folder/picture-$i.png")
+    done
+    begin klein 760x560 $klein/model "${pictures[@]}"
+    await "a model opens that draws and edits" "ready model" || finish
+    await "it takes ten pictures to edit" "references 10" || finish
+    await "the eleventh one is refused by a sentence" "failure This model edits at most 10 pictures at once" || finish
+    focus
+    if [[ "$(where negative)" != *[0-9]* ]] && [ "$(happened 'start ')" -eq 0 ]; then ok; else fail "a distilled model has no negative prompt, and none of them is one to start from" "$(cat "$report")"; fi
+    click close-banner
+    no_overlap "nothing lies over anything else with ten pictures"
+    # The fourth one to the first place: the others move on.
+    set -- $(where reference-3) $(where reference-0)
+    xdotool mousemove "$1" "$2"; frames 3; xdotool mousedown 1; frames 3; xdotool mousemove $((($1 + $3) / 2)) "$4"; frames 3; xdotool mousemove "$3" "$4"; frames 3; xdotool mouseup 1
+    await "a drag changes their order" "reference 3 to 0"
+    [ -z "${KLEIN_SCREENSHOT:-}" ] || { frames 5; look "$KLEIN_SCREENSHOT" >/dev/null; }
+    click go
+    await "the size follows from the first one" "generate 7 64x64 4 $description$" || finish
+    await "a picture is made of ten" "done 7" || finish
+    hold ctrl s
+    await "and saved" "saved"
+    for i in 3 0 1 2 4 5 6 7 8 9; do references+=(--reference "$folder/picture-$i.png"); done
+    equals_klein "it is the command line's, in their order" $klein/model --prompt "$description" "${references[@]}"
+    if "$support" parameters "$(last_saved)" | grep -q "References: 10"; then ok; else fail "the file tells how many" "$("$support" parameters "$(last_saved)")"; fi
+
+    open_model "$folder/place/samples/demo_edit_model"
+    await "the chooser lists the folder" "folder $folder/place/samples/demo_edit_model"
+    click chooser-open
+    await "a model opens that takes three" "ready demo_edit_model" || finish
+    set_to steps 1
+    click go
+    await "the first three are used, and the prompt stays" "generate 7 [0-9x]* 1 $description$"
+    await "a picture is made" "done 7" 2
+    hold ctrl s
+    await "and saved" "saved" 2
+    if [ "$(happened 'references')" -eq 10 ] && "$support" parameters "$(last_saved)" | grep -q "References: 3"; then ok; else fail "the file tells how many" "$("$support" parameters "$(last_saved)")"; fi
+    quit
+
+    # From a text alone, from that picture, and both from and to it.
+    begin klein_base 760x560 "$base"
+    await "a model opens that was not distilled" "ready klein-base" || finish
+    focus
+    click prompt
+    set_to width 64
+    set_to height 96
+    set_to steps 2
+    set_to guidance 3
+    click go
+    await "a picture is made from a text" "done 7" || finish
+    hold ctrl s
+    await "and saved" "saved"
+    first=$(last_saved)
+    equals_klein "it is the command line's" "$base" --prompt "$description" --size 64x96 --steps 2 --guidance 3
+    tool use
+    await "it is the one to edit" "edits 64x96"
+    click go
+    await "an edited picture is made" "generate 7 64x96 2 $description$" 2
+    await "and done" "done 7" 2
+    click use-as-1
+    tool use
+    await "the next one is started from it, too" "start 64x96"
+    click go
+    await "a picture is made of both" "done 7" 3
+    hold ctrl s
+    await "and saved" "saved" 2
+    "$build/bin/sumi" generate --quiet --model "$base" --backend "$backend" --seed 7 -o "$folder/second.png" --prompt "$description" --steps 2 --guidance 3 --reference "$first"
+    equals_klein "it is the command line's" "$base" --prompt "$description" --steps 2 --guidance 3 --reference "$first" --image "$folder/second.png" --strength "$("$support" parameters "$(last_saved)" | sed -n 's/.*Denoising strength: \([0-9.]*\).*/\1/p')"
+    click entry-2
+    tool use-settings
+    await "the settings of a picture from a text have no picture to edit" "references 0"
+    click entry-1
+    tool use-settings
+    await "those of an edited one have it" "references 1" 2
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
 # ---- The menu of models -----------------------------------------------------------------------------------------------------------------
 # A folder with both demo models, as they lie beside the sources. The one that edits is the tiny one of the golden data, which is as small as pictures need to be here.
 make_place() {

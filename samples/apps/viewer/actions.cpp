@@ -17,7 +17,10 @@ void generate(Viewer& viewer)
     viewer.canvas = Canvas::PICTURE;
     viewer.watches = true;
     end_compare(viewer);
-    add_to_queue(viewer, current_settings(viewer), viewer.picture_count);
+    Settings settings = current_settings(viewer);
+    const sumi_size size = settings.has_size_of_references() ? viewer.generator.size_of(settings) : sumi_size{};
+    if (size.width > 0) settings.width = size.width, settings.height = size.height;
+    add_to_queue(viewer, settings, viewer.picture_count);
     if (!viewer.keeps_seed) roll_seed(viewer);
 }
 
@@ -35,6 +38,7 @@ void open_model(Viewer& viewer, const std::string& path)
     skip_running(viewer);
     viewer.queue.jobs.clear(); // its adapters and numbers are for the model that is closed now
     viewer.prompt_before = unwrapped(viewer.prompt);
+    if (viewer.generator.is_ready()) viewer.was_instruction = prompt_instructs(viewer);
     viewer.generator.open(path);
 }
 
@@ -65,11 +69,14 @@ static void take_model(Viewer& viewer)
     find_adapters_beside(viewer, viewer.form_model);
     apply_preset(viewer, SUMI_PRESET_MODEL);
     if (viewer.start) fit_size(viewer, viewer.start->width, viewer.start->height);
-    const bool edits = takes_references(viewer);
-    if (edits != viewer.form_edits) exchange_prompt(viewer);
-    viewer.form_edits = edits;
+    const bool instructs = prompt_instructs(viewer), edits = takes_references(viewer);
+    if (instructs != viewer.was_instruction) exchange_prompt(viewer);
+    viewer.was_instruction = instructs;
     viewer.use = edits ? Use::EDIT : Use::START;
-    if (edits) edit_screen(viewer);
+    if (edits && !generator.draws()) edit_screen(viewer);
+    const size_t used = used_references(viewer);
+    if (edits && viewer.references.size() > used)
+        viewer.status = "This model edits at most " + std::to_string(used) + " pictures at once: the others are not used";
 }
 
 void take_news(Viewer& viewer)
@@ -91,6 +98,11 @@ void take_news(Viewer& viewer)
     take_adapters(viewer);
     take_arrived(viewer);
     advance_queue(viewer);
+    if (viewer.wants_size && generator.is_ready() && generator.can_tell_size()) {
+        viewer.wants_size = false;
+        const Settings settings = current_settings(viewer);
+        viewer.followed_size = settings.has_size_of_references() ? generator.size_of(settings) : sumi_size{};
+    }
     // A plan is written for the answer: not for every step of a slider's way.
     if (viewer.wants_memory && generator.is_ready() && !generator.is_generating()
         && viewer.now - viewer.settings_changed > 0.25) {

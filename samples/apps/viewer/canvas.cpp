@@ -87,7 +87,7 @@ static void draw_progress(const Viewer& viewer, const Area& area, float progress
 // the form meanwhile.
 static const Texture* find_source(Viewer& viewer, const Settings& s)
 {
-    const SharedPixels source = s.references.empty() ? s.start : s.references.front();
+    const SharedPixels source = s.start || s.references.empty() ? s.start : s.references.front();
     if (!source) return nullptr;
     if (viewer.shown && viewer.shown->pixels == source) return &viewer.display.texture();
     if (viewer.start == source) return &viewer.start_texture;
@@ -106,7 +106,7 @@ static void draw_running(Viewer& viewer, const Area& room)
     const Texture* source = viewer.has_preview ? nullptr : find_source(viewer, s);
     if (viewer.has_preview && viewer.source) viewer.source.reset(), viewer.source_texture.clear();
     // A picture to edit stays as it was; one to start from has the shape in which the model sees it.
-    const bool has_own_shape = source && !s.references.empty();
+    const bool has_own_shape = source && !s.start;
     const Area area = has_own_shape ? fit(room, (float)source->width(), (float)source->height())
                                     : fit(room, (float)s.width, (float)s.height);
     draw_ground(viewer, area, viewer.has_preview || source);

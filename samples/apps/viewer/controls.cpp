@@ -60,7 +60,7 @@ static void draw_prompt(Viewer& viewer)
     else if (!is_text) draw_xml_text(viewer, height);
     viewer.has_focus = is_text && ImGui::IsItemActive();
     mark(viewer, "prompt");
-    const bool edits = takes_references(viewer);
+    const bool edits = prompt_instructs(viewer);
     if (is_text && !viewer.prompt[0])
         placeholder(edits ? "An instruction: make the moon red" : "What is to be seen: a moon above a cat");
     if (!viewer.has_focus)
@@ -72,6 +72,7 @@ static void draw_prompt(Viewer& viewer)
 static void draw_negative(Viewer& viewer)
 {
     bool changed = false;
+    if (viewer.generator.is_ready() && viewer.generator.ignores_guidance()) return;
     const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);
@@ -85,12 +86,13 @@ static void draw_negative(Viewer& viewer)
     if (changed) form_changed(viewer);
 }
 
-static const char* stage_name(sumi_stage stage, bool reads_references)
+static const char* stage_name(sumi_stage stage, size_t reference_count)
 {
     static const char* const names[] = {
         "Waiting",   "Loading",  "Preparing", "Reading the prompt",    "Reading the picture",
         "Denoising", "Decoding", "Finishing", "Compiling for this GPU"};
-    if (stage == SUMI_STAGE_TEXT && reads_references) return "Reading pictures and prompt";
+    if (stage == SUMI_STAGE_TEXT && reference_count > 0) return "Reading pictures and prompt";
+    if (stage == SUMI_STAGE_IMAGE && reference_count > 1) return "Reading the pictures";
     return names[stage];
 }
 
@@ -117,7 +119,7 @@ static void draw_progress(Viewer& viewer)
         snprintf(text, sizeof text, "Denoising %d / %d", status.step, status.step_count);
     else if (status.stage == SUMI_STAGE_COMPILE)
         snprintf(text, sizeof text, "Compiling for this GPU, once: %d / %d", status.step, status.step_count);
-    else snprintf(text, sizeof text, "%s", stage_name(status.stage, !generator.running().references.empty()));
+    else snprintf(text, sizeof text, "%s", stage_name(status.stage, generator.running().references.size()));
     if (seconds >= 60.0) snprintf(left, sizeof left, "%.0f min left", seconds / 60.0);
     else if (seconds >= 0.0) snprintf(left, sizeof left, seconds < 10.0 ? "%.1f s left" : "%.0f s left", seconds);
     const float pad = viewer.theme(10), y = corner.y + 0.5f * (size.y - ImGui::GetTextLineHeight());

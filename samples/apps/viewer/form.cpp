@@ -15,7 +15,7 @@ static void put_text(char* into, size_t capacity, const std::string& text)
 void form_changed(Viewer& viewer)
 {
     viewer.settings_changed = viewer.now;
-    viewer.wants_memory = true;
+    viewer.wants_memory = viewer.wants_size = true;
 }
 
 void apply_preset(Viewer& viewer, sumi_preset preset)
@@ -100,11 +100,11 @@ Settings current_settings(const Viewer& viewer)
     settings.seed = viewer.seed;
     settings.adapters = adapters_in_use(viewer);
     settings.start = viewer.start;
-    if (takes_references(viewer))
-        for (const auto& each : viewer.references) settings.references.push_back(each->pixels);
+    for (size_t i = 0; i < used_references(viewer); i++) settings.references.push_back(viewer.references[i]->pixels);
     if (viewer.start && viewer.mask.has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask.pixels);
     if (settings.mask) settings.strength = 1.0f; // what is painted over is to be forgotten
     if (!can_reuse_steps(viewer)) settings.step_cache = 0.0f;
+    if (viewer.generator.ignores_guidance()) settings.guidance = settings.guidance_off; // what is saved tells it
     return settings;
 }
 
@@ -148,9 +148,10 @@ void apply_settings(Viewer& viewer, const Product& product)
     put_text(viewer.negative, sizeof viewer.negative, s.negative);
     viewer.seed = s.seed;
     viewer.form = s;
-    viewer.form.start.reset(); // the pictures that come in stay as they are
+    viewer.form.start.reset(); // the one that is there stays, and what was painted over it
     viewer.form.mask.reset();
     viewer.form.references.clear();
+    if (takes_references(viewer)) restore_references(viewer, s.references); // the prompt speaks of them
     viewer.form.adapters.clear();
     restore_adapters(viewer, s.adapters);
     form_changed(viewer);
@@ -181,8 +182,13 @@ void apply_parameters(Viewer& viewer, const std::string& text)
     if (read.strength > 0.0f) form.strength = std::min(read.strength, 1.0f);
     viewer.status = "Took the settings";
     if (read.loras) viewer.status += std::string("; it was made with the LoRA ") + read.loras;
+    if (read.reference_count == 1) viewer.status += "; it was edited, and the file does not hold the picture before";
+    if (read.reference_count > 1)
+        viewer.status += "; it was made of " + std::to_string(read.reference_count) + " pictures, which the file does not hold";
     // Made from a text alone: it is not what the next picture starts from.
     if (read.strength < 0.0f && viewer.start && viewer.start == viewer.offered) drop_start(viewer);
+    if (read.strength < 0.0f && read.reference_count == 0 && viewer.generator.draws())
+        drop_reference(viewer, viewer.offered);
     form_changed(viewer);
     viewer.report.event(viewer.now, "restored %llu", (unsigned long long)viewer.seed);
     free(strings);

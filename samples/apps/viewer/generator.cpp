@@ -1,6 +1,7 @@
 #include "generator.h"
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 extern "C" {
 #include "parameters.h"
@@ -136,12 +137,17 @@ void Generator::begin_open()
         });
 }
 
+bool Generator::ignores_guidance() const
+{
+    return model_info_.variant && strcmp(model_info_.variant, "distilled") == 0 && !model_info_.uses_guidance;
+}
+
 Settings Generator::defaults(sumi_preset preset) const
 {
     const sumi_image_desc& desc = presets_[preset];
     Settings settings;
     settings.preset = preset;
-    settings.follows_references = desc.width == 0;
+    settings.follows_references = model_info_.takes_references;
     settings.width = desc.width > 0 ? desc.width : model_info_.native_size;
     settings.height = desc.height > 0 ? desc.height : model_info_.native_size;
     settings.step_count = desc.step_count;
@@ -195,7 +201,7 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     for (const SharedPixels& each : s.references) request->references.push_back(pixels_of(*each));
     desc.references = s.references.empty() ? nullptr : request->references.data();
     desc.reference_count = (int32_t)s.references.size();
-    if (s.follows_references && !s.references.empty()) desc.width = desc.height = 0;
+    if (s.has_size_of_references()) desc.width = desc.height = 0;
     if (s.start) {
         request->start = pixels_of(*s.start);
         desc.start.image = &request->start;
@@ -206,6 +212,16 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
         desc.start.mask = &request->mask;
     }
     return request;
+}
+
+sumi_size Generator::size_of(const Settings& settings)
+{
+    sumi_size size = {};
+    if (!can_tell_size()) return size;
+    const std::shared_ptr<Request> request = make_request(settings);
+    if (sumi_image_size(&request->desc, &size) == SUMI_OK) return size;
+    take_log(); // of what is no failure yet
+    return {};
 }
 
 void Generator::generate(const Settings& settings)

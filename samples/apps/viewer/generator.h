@@ -49,7 +49,9 @@ struct Settings {
     std::vector<AdapterUse> adapters;
     SharedPixels start, mask;             // image to image, inpainting
     std::vector<SharedPixels> references; // of edit models: what the prompt speaks of
-    bool follows_references = false;      // where there are some, the size is not width x height but follows from them
+    // Where there are some and no picture to start from, the size is not width x height but follows from them.
+    bool follows_references = false;
+    bool has_size_of_references() const { return follows_references && !references.empty() && !start; }
 };
 
 struct Product {
@@ -97,10 +99,19 @@ class Generator {
     bool is_reading_adapters() const { return adapter_job_.id != 0 || (model_ && !wanted_adapters_.empty()); }
     bool is_ready() const { return model_ != nullptr && !is_opening(); }
     const sumi_model_info& model_info() const { return model_info_; }
+    // Draws a picture from a text, and takes no pictures to edit or can do without: models that are made for editing
+    // alone have no size of their own in their presets.
+    bool draws() const { return presets_[SUMI_PRESET_MODEL].width > 0; }
+    // Guidance is not used whatever its number is. The library's log says so, its sumi_model_info does not: it is what
+    // a variant of this name was distilled for.
+    bool ignores_guidance() const;
     const char* negative_text() const { return model_info_.negative_text ? model_info_.negative_text : ""; } // its own
     const std::string& model_path() const { return model_path_; }
     const std::string& model_name() const { return model_name_; }
     const Settings& running() const { return (running_ ? running_ : wanted_)->settings; } // while is_generating()
+    bool can_tell_size() const { return model_ && !is_lent_; }
+    // The size that the settings' picture will have; zero if the settings are refused, which the picture will be told.
+    sumi_size size_of(const Settings& settings);
     // the preset's numbers for this model; all zero without one
     Settings defaults(sumi_preset preset) const;
     sumi_job_status status() const; // of the job at hand

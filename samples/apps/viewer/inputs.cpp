@@ -1,4 +1,4 @@
-// Pictures that come in: to edit, to start from, and the mask.
+// Pictures that come in: to start from, and the mask. Those to edit are in references.cpp.
 #include "viewer.h"
 #include <algorithm>
 
@@ -27,69 +27,7 @@ void drop_start(Viewer& viewer)
     viewer.report.event(viewer.now, "no start");
 }
 
-// ---- Pictures to edit -----------------------------------------------------------------------------------------------
-
-bool takes_references(const Viewer& viewer)
-{
-    return viewer.generator.is_ready() && viewer.generator.model_info().takes_references;
-}
-
-static std::unique_ptr<Reference> make_reference(SharedPixels pixels)
-{
-    auto reference = std::make_unique<Reference>();
-    reference->pixels = std::move(pixels);
-    const Pixels& from = *reference->pixels;
-    reference->texture.upload(from.bytes.data(), from.width, from.height, from.channel_count);
-    return reference;
-}
-
-static void references_changed(Viewer& viewer)
-{
-    form_changed(viewer);
-    viewer.report.event(viewer.now, "references %d", (int)viewer.references.size());
-}
-
-void use_as_reference(Viewer& viewer, SharedPixels pixels)
-{
-    const size_t most = (size_t)std::max(0, viewer.generator.model_info().max_references);
-    if (most == 1) viewer.references.clear();
-    if (viewer.references.size() >= most)
-        return complain(viewer, "This model edits at most " + std::to_string(most)
-                                    + " pictures at once: a click on one removes it.");
-    viewer.references.push_back(make_reference(std::move(pixels)));
-    viewer.use = Use::EDIT;
-    references_changed(viewer);
-}
-
-bool is_reference(const Viewer& viewer, const SharedPixels& pixels)
-{
-    return std::any_of(viewer.references.begin(), viewer.references.end(),
-                       [&](const std::unique_ptr<Reference>& each) { return each->pixels == pixels; });
-}
-
-void edit_picture(Viewer& viewer, SharedPixels pixels)
-{
-    if (viewer.references.empty()) viewer.references.emplace_back();
-    viewer.references[0] = make_reference(std::move(pixels));
-    viewer.references[0]->was_shown = true;
-    references_changed(viewer);
-    viewer.report.event(viewer.now, "edits %dx%d", viewer.references[0]->pixels->width,
-                        viewer.references[0]->pixels->height);
-}
-
-// One picture is on the screen, and a model that edits was chosen: it is what the prompt will speak of. Pictures that
-// somebody has brought for that stay.
-void edit_screen(Viewer& viewer)
-{
-    const bool starts = viewer.canvas == Canvas::START && viewer.start && !viewer.mask.has_paint;
-    const SharedPixels pixels = starts ? viewer.start : viewer.shown ? viewer.shown->pixels : nullptr;
-    const bool has_own =
-        viewer.references.size() > 1 || (viewer.references.size() == 1 && !viewer.references[0]->was_shown);
-    if (!pixels || has_own || !viewer.arrived.empty()) return;
-    edit_picture(viewer, pixels);
-    if (starts) drop_start(viewer); // it would be edited and started from
-    viewer.status = "The picture on the screen is the one to edit";
-}
+// ---- The picture that is shown --------------------------------------------------------------------------------------
 
 bool edits_shown(const Viewer& viewer) { return viewer.use == Use::EDIT && takes_references(viewer); }
 
@@ -107,11 +45,7 @@ void use_shown(Viewer& viewer)
     else use_as_start(viewer, viewer.shown->pixels, true);
 }
 
-static void drop_reference(Viewer& viewer, size_t index)
-{
-    viewer.references.erase(viewer.references.begin() + (std::ptrdiff_t)index);
-    references_changed(viewer);
-}
+// ---- From files -----------------------------------------------------------------------------------------------------
 
 void take_arrived(Viewer& viewer)
 {
@@ -125,9 +59,9 @@ void take_arrived(Viewer& viewer)
             viewer.canvas = Canvas::START;
             continue;
         }
-        if (picture.purpose == Purpose::REFERENCE || (picture.purpose == Purpose::MODEL && edits))
-            use_as_reference(viewer, picture.pixels);
-        else use_as_start(viewer, picture.pixels, false);
+        if (picture.purpose == Purpose::REFERENCE || (picture.purpose == Purpose::MODEL && edits)) {
+            if (!use_as_reference(viewer, picture.pixels)) continue;
+        } else use_as_start(viewer, picture.pixels, false);
         viewer.offer = picture.parameters;
         viewer.offer_name = picture.name;
         viewer.offered = picture.pixels;
@@ -137,8 +71,7 @@ void take_arrived(Viewer& viewer)
 
 // ---- The panel ------------------------------------------------------------------------------------------------------
 
-// A frame with a sentence in it, where a picture would be.
-static void draw_place(const Viewer& viewer, float width, float height, const char* text)
+void draw_place(const Viewer& viewer, float width, float height, const char* text)
 {
     const ImVec2 corner = ImGui::GetCursorScreenPos(), size = ImGui::CalcTextSize(text);
     ImDrawList* list = ImGui::GetWindowDrawList();
@@ -149,8 +82,7 @@ static void draw_place(const Viewer& viewer, float width, float height, const ch
     ImGui::Dummy(ImVec2(width, height));
 }
 
-// The middle square of a picture, at a corner.
-static void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of, ImVec2 corner, float side)
+void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of, ImVec2 corner, float side)
 {
     const float width = (float)of.width, height = (float)of.height, shorter = std::min(width, height);
     const ImVec2 low(0.5f - 0.5f * shorter / width, 0.5f - 0.5f * shorter / height);
@@ -158,59 +90,11 @@ static void draw_square(const Viewer& viewer, const Texture& texture, const Pixe
                                                 ImVec2(1.0f - low.x, 1.0f - low.y), IM_COL32_WHITE, viewer.theme(4));
 }
 
-// In the order in which the prompt counts them. A click removes one.
-static void draw_references(Viewer& viewer)
-{
-    const sumi_model_info& info = viewer.generator.model_info();
-    const float side = viewer.theme(62), gap = ImGui::GetStyle().ItemSpacing.x;
-    size_t removed = viewer.references.size();
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    for (size_t i = 0; i < viewer.references.size(); i++) {
-        const Reference& reference = *viewer.references[i];
-        const ImVec2 corner = ImGui::GetCursorScreenPos(), end(corner.x + side, corner.y + side);
-        ImGui::PushID((int)i);
-        if (ImGui::InvisibleButton("reference", ImVec2(side, side))) removed = i;
-        char name[32], number[24];
-        snprintf(name, sizeof name, "reference-%zu", i);
-        snprintf(number, sizeof number, "%zu", i + 1);
-        mark(viewer, name);
-        const bool is_hot = ImGui::IsItemHovered();
-        hint("Remove it");
-        draw_square(viewer, reference.texture, *reference.pixels, corner, side);
-        if (is_hot) list->AddRectFilled(corner, end, IM_COL32(10, 11, 14, 150), viewer.theme(4));
-        const float a = viewer.theme(4), badge = viewer.theme(18);
-        const char* text = is_hot ? "\u00d7" : number;
-        const ImVec2 size = ImGui::CalcTextSize(text);
-        list->AddRectFilled(ImVec2(corner.x + a, corner.y + a), ImVec2(corner.x + a + badge, corner.y + a + badge),
-                            is_hot ? colour::SEAL : IM_COL32(10, 11, 14, 190), viewer.theme(4));
-        list->AddText(ImVec2(corner.x + a + 0.5f * (badge - size.x), corner.y + a + 0.5f * (badge - size.y)),
-                      colour::TEXT, text);
-        ImGui::PopID();
-        ImGui::SameLine(0.0f, gap);
-    }
-    const int room = info.max_references - (int)viewer.references.size();
-    if (room > 0) {
-        char text[64];
-        if (viewer.references.empty() && info.max_references == 1) snprintf(text, sizeof text, "Drop a picture here");
-        else if (viewer.references.empty()) snprintf(text, sizeof text, "Drop up to %d pictures", info.max_references);
-        else snprintf(text, sizeof text, "%d more", room);
-        const float button = viewer.theme(78);
-        draw_place(viewer, ImGui::GetContentRegionAvail().x - button - gap, side, text);
-        ImGui::SameLine(0.0f, gap);
-        if (ImGui::Button("Choose...", ImVec2(button, side))) open_chooser(viewer, Purpose::REFERENCE);
-        mark(viewer, "choose-reference");
-        hint("A PNG, JPEG or WebP file to edit");
-    } else {
-        ImGui::NewLine();
-    }
-    if (removed < viewer.references.size()) drop_reference(viewer, removed);
-}
-
 // What pictures are for that come in: a model may take some to edit and one to start from.
 static void draw_use(Viewer& viewer)
 {
     char edit[32] = "Edit", start[32] = "Start from";
-    if (!viewer.references.empty()) snprintf(edit, sizeof edit, "Edit (%zu)", viewer.references.size());
+    if (used_references(viewer) > 0) snprintf(edit, sizeof edit, "Edit (%zu)", used_references(viewer));
     if (viewer.start) snprintf(start, sizeof start, "Start from (1)");
     const char* const uses[] = {edit, start};
     int use = (int)viewer.use;

@@ -88,17 +88,24 @@ static bool draw_size(Viewer& viewer)
 {
     const sumi_model_info& info = viewer.generator.model_info();
     Settings& form = viewer.form;
-    const int width = form.width, height = form.height;
     bool changed = false;
+    const bool can_follow = used_references(viewer) > 0 && !viewer.start;
     if (takes_references(viewer)) {
         label(viewer, "");
         ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(viewer.theme(3), viewer.theme(3)));
+        ImGui::BeginDisabled(!can_follow);
         changed |= ImGui::Checkbox("by the pictures to edit", &form.follows_references);
+        ImGui::EndDisabled();
         ImGui::PopStyleVar();
         mark(viewer, "follows");
-        hint("The size follows from the pictures to edit, by the rule of the model's authors");
+        hint(viewer.start ? "Where there is a picture to start from, the size does not follow from those to edit"
+                          : "The size follows from the pictures to edit, where there are some, by the rule of the "
+                            "model's authors");
     }
-    const bool follows = form.follows_references && takes_references(viewer) && !viewer.references.empty();
+    const int width = form.width, height = form.height;
+    const bool follows = form.follows_references && can_follow;
+    const bool shows_followed = follows && viewer.followed_size.width > 0;
+    if (shows_followed) form.width = viewer.followed_size.width, form.height = viewer.followed_size.height;
     label(viewer, "Size");
     ImGui::BeginDisabled(follows);
     const float cross = ImGui::CalcTextSize("\u00d7").x, gap = ImGui::GetStyle().ItemInnerSpacing.x;
@@ -117,6 +124,7 @@ static bool draw_size(Viewer& viewer)
     ImGui::SameLine(0.0f, gap);
     changed |= draw_aspects(viewer, aspect);
     ImGui::EndDisabled();
+    if (shows_followed) form.width = width, form.height = height;
     if (form.width != width || form.height != height)
         viewer.report.event(viewer.now, "size %dx%d", form.width, form.height);
     return changed;
@@ -178,6 +186,25 @@ static void draw_seed(Viewer& viewer)
     hint("Another seed (Ctrl+R)");
 }
 
+static bool draw_guidance(Viewer& viewer)
+{
+    Settings& form = viewer.form;
+    const bool is_ignored = viewer.generator.ignores_guidance();
+    float off = form.guidance_off, *guidance = is_ignored ? &off : &form.guidance;
+    label(viewer, "Guidance");
+    ImGui::BeginDisabled(is_ignored);
+    const bool changed = slider("##guidance", guidance, form.guidance_off, 10.0f,
+                                is_ignored                       ? "not with this model"
+                                : *guidance > form.guidance_off ? "%.1f"
+                                                                 : "off");
+    ImGui::EndDisabled();
+    mark(viewer, "guidance");
+    hint(is_ignored ? "This model was distilled to run without guidance and without a negative prompt"
+                    : "How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the "
+                      "network in each step; models like Turbo are made to run without.");
+    return changed;
+}
+
 void draw_numbers(Viewer& viewer)
 {
     static const char* const presets[] = {"Default", "Preview", "Standard", "Quality", "Fast"};
@@ -192,12 +219,7 @@ void draw_numbers(Viewer& viewer)
     changed |= slider("##steps", &form.step_count, 1, 100, "%d", true);
     mark(viewer, "steps");
     hint("Denoising steps: more take longer. The presets set what the model was made for.");
-    label(viewer, "Guidance");
-    changed |= slider("##guidance", &form.guidance, form.guidance_off, 10.0f,
-                      form.guidance > form.guidance_off ? "%.1f" : "off");
-    mark(viewer, "guidance");
-    hint("How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the network in each "
-         "step; models like Turbo are made to run without.");
+    changed |= draw_guidance(viewer);
     draw_seed(viewer);
     label(viewer, "Pictures");
     slider("##count", &viewer.picture_count, 1, 64, "%d", true);

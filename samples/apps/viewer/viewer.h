@@ -83,13 +83,13 @@ struct Viewer {
 
     // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in theme.h.
     char prompt[4096] = "a yellow moon above a purple cat at night, watercolour", negative[4096] = "";
-    std::string kept_prompt;   // for models of the other kind: a description for those that draw, else an instruction
+    std::string kept_prompt;   // of the other kind: descriptions of pictures are one, instructions to edit some the other
     std::string prompt_before; // what was there when a model was chosen
     PromptKind prompt_kind = PromptKind::TEXT;
     XmlForm xml;
     Settings form;
     std::string form_model;  // the path of the model that the form's numbers are for
-    bool form_edits = false; // it takes pictures to edit
+    bool was_instruction = false; // the prompt was, when another model was chosen: see prompt_instructs()
     uint64_t seed = 0;       // of the next picture
     bool keeps_seed = false; // otherwise every picture has another one
     int picture_count = 1;   // that Generate makes
@@ -131,7 +131,8 @@ struct Viewer {
     bool saves_all = false, shows_help = false, shows_graphs = false, focuses_strip = false, scrolls_strip = false,
          leaves_text = false, focuses_tools = false, presses_line = false; // presses_line: Enter, in a menu
     double now = 0.0, settings_changed = 0.0;
-    bool wants_memory = false;
+    bool wants_memory = false, wants_size = false;
+    sumi_size followed_size = {}; // of the next picture, where it follows from the pictures to edit; zero: not known
     uint64_t random_state;
 
     Worker files; // last, so that it ends first: its tasks use the members above
@@ -174,16 +175,28 @@ bool find_adapters(Viewer& viewer, Settings& settings); // false: some are being
 // ---- inputs.cpp: pictures that come in ------------------------------------------------------------------------------
 void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size); // its size, or one that the model likes
 void drop_start(Viewer& viewer);
-bool takes_references(const Viewer& viewer);                // the model that is open
-void use_as_reference(Viewer& viewer, SharedPixels pixels); // takes the place of the last one where only one is taken
-void edit_picture(Viewer& viewer, SharedPixels pixels);     // as picture 1, in the place of the one that is there
-void edit_screen(Viewer& viewer);                           // what is there when a model that edits has been opened
-bool is_reference(const Viewer& viewer, const SharedPixels& pixels);
 bool can_use_shown(const Viewer& viewer);
 bool edits_shown(const Viewer& viewer); // and starts from no picture
 void use_shown(Viewer& viewer);         // edits the picture that is shown, or starts from it
 void take_arrived(Viewer& viewer);      // once per frame
+// A frame with a sentence in it, where a picture would be.
+void draw_place(const Viewer& viewer, float width, float height, const char* text);
+// The middle square of a picture, at a corner.
+void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of, ImVec2 corner, float side);
 void draw_inputs(Viewer& viewer);
+
+// ---- references.cpp: pictures to edit -------------------------------------------------------------------------------
+bool takes_references(const Viewer& viewer);   // the model that is open
+size_t used_references(const Viewer& viewer);  // as many as the model takes of those that are there: the first ones
+bool prompt_instructs(const Viewer& viewer);   // it says how to edit pictures; otherwise it describes one
+// Takes the place of the last one where only one is taken. False: there are as many as the model takes, which was told.
+bool use_as_reference(Viewer& viewer, SharedPixels pixels);
+void edit_picture(Viewer& viewer, SharedPixels pixels); // as picture 1, in the place of the one that is there
+void edit_screen(Viewer& viewer);                       // what is there when a model that only edits has been opened
+void restore_references(Viewer& viewer, const std::vector<SharedPixels>& pictures); // instead of those that are there
+void drop_reference(Viewer& viewer, const SharedPixels& pixels);                    // nothing happens if it is none
+bool is_reference(const Viewer& viewer, const SharedPixels& pixels);
+void draw_references(Viewer& viewer);
 
 // ---- files.cpp ------------------------------------------------------------------------------------------------------
 void save(Viewer& viewer, std::shared_ptr<Product> product, std::function<void()> then = nullptr);
