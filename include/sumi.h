@@ -425,14 +425,14 @@ typedef struct sumi_model_info {
     float guidance_off; // the number that means no guidance: 0 or 1
     sumi_guidance_formula guidance_formula;
     sumi_guidance_rule guidance_rule; // what SUMI_GUIDANCE_MODEL stands for
+    bool ignores_guidance;            // distilled to run without: guidance.scale and negative prompts are not used
     const char* negative_text;        // the authors' negative prompt, for items without one; "": the empty text
     int32_t size_multiple;            // width and height are multiples of this many pixels
     int32_t max_size;                 // most pixels along one side
     int32_t native_size;              // side in pixels of the images that the model was trained for
     const sumi_size* sizes;           // sizes that the authors name, their default first; valid while the model lives
     int32_t size_count;
-    int32_t latent_channels;   // channels of latents
-    int32_t latent_factor;     // pixels per latent along a side
+    int32_t latent_channels, latent_factor; // channels of latents; pixels per latent along a side
     int32_t max_prompt_tokens; // longer prompts are cut, as in the reference code: sumi_job_status.cut_tokens
     uint64_t weight_bytes;     // in the files, of the components in use
     int32_t min_references, max_references; // reference images per job; both 0: the model takes none
@@ -604,7 +604,7 @@ typedef struct sumi_image_item {
 typedef struct sumi_guidance {
     // The number on the model card, for sumi_model_info.guidance_formula. sumi_model_info.guidance_off means no
     // guidance: the negative prompt is not used. A number above it runs each evaluation twice, unless the model was
-    // distilled to ignore it (the log says so). A number below it is SUMI_INVALID_ARGUMENT.
+    // distilled to ignore it (ignores_guidance). A number below it is SUMI_INVALID_ARGUMENT.
     float scale;
     float begin, end; // guidance is on while begin <= 1 - sigma <= end; the end is the reference's cfg_truncation
     sumi_guidance_rule rule; // MODEL by default

@@ -41,7 +41,7 @@ TEST(defaults_follow_the_model_and_the_preset)
     CHECK_TEXT(info.variant, "turbo");
     CHECK(info.has_text_encoder && info.has_vae_encoder && !info.takes_references);
     CHECK_NUMBER(info.size_multiple, 16);
-    CHECK(info.guidance == 0.0f && info.guidance_off == 0.0f && !info.uses_guidance);
+    CHECK(info.guidance == 0.0f && info.guidance_off == 0.0f && !info.uses_guidance && !info.ignores_guidance);
     CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_POSITIVE);
     CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_NORM_LIMIT);
     CHECK_TEXT(info.negative_text, "");

@@ -16,7 +16,7 @@ TEST(facts_and_presets_are_the_authors)
     CHECK_TEXT(info.variant, "distilled");
     CHECK_TEXT(info.negative_text, "");
     CHECK(!info.uses_guidance && info.has_text_encoder && info.has_vae_encoder && info.takes_references);
-    CHECK(info.guidance == 1.0f && info.guidance_off == 1.0f);
+    CHECK(info.guidance == 1.0f && info.guidance_off == 1.0f && info.ignores_guidance);
     CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_NEGATIVE);
     CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_PLAIN);
     CHECK_NUMBER(info.size_multiple, 16);
@@ -33,7 +33,8 @@ TEST(facts_and_presets_are_the_authors)
         const sumi_model_info of_base = sumi_model_get_info(base);
         const sumi_image_desc desc = sumi_image_defaults(base, SUMI_PRESET_MODEL);
         CHECK_TEXT(of_base.variant, "base");
-        CHECK(of_base.uses_guidance && of_base.guidance == 4.0f && desc.guidance.scale == 4.0f);
+        CHECK(of_base.uses_guidance && !of_base.ignores_guidance && of_base.guidance == 4.0f
+              && desc.guidance.scale == 4.0f);
         CHECK_NUMBER(desc.step_count, 50);
     }
     close_engine(engine);

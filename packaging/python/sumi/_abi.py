@@ -428,6 +428,7 @@ sumi_model_info._fields_ = [
     ("guidance_off", c_float),
     ("guidance_formula", c_int32),
     ("guidance_rule", c_int32),
+    ("ignores_guidance", c_bool),
     ("negative_text", c_char_p),
     ("size_multiple", c_int32),
     ("max_size", c_int32),
@@ -797,6 +798,7 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_model_info, "guidance_off", 24, 4),
     (sumi_model_info, "guidance_formula", 28, 4),
     (sumi_model_info, "guidance_rule", 32, 4),
+    (sumi_model_info, "ignores_guidance", 36, 1),
     (sumi_model_info, "negative_text", 40, 8),
     (sumi_model_info, "size_multiple", 48, 4),
     (sumi_model_info, "max_size", 52, 4),
@@ -1143,6 +1145,7 @@ class ModelInfo:
     guidance_off: float
     guidance_formula: GuidanceFormula
     guidance_rule: GuidanceRule
+    ignores_guidance: bool
     negative_text: str
     size_multiple: int
     max_size: int
@@ -1171,6 +1174,7 @@ class ModelInfo:
             guidance_off=raw.guidance_off,
             guidance_formula=GuidanceFormula(raw.guidance_formula),
             guidance_rule=GuidanceRule(raw.guidance_rule),
+            ignores_guidance=raw.ignores_guidance,
             negative_text=(raw.negative_text or b"").decode(),
             size_multiple=raw.size_multiple,
             max_size=raw.max_size,

@@ -391,7 +391,8 @@ static int make_desc(generate_run* run)
     desc->lora_count = args->loras.count;
     set_pictures(run);
     set_numbers(args, desc);
-    if (args->encoded_prompts.count > 0 && desc->guidance.scale != info.guidance_off && !args->negative_file)
+    if (args->encoded_prompts.count > 0 && desc->guidance.scale != info.guidance_off && !args->negative_file
+        && !info.ignores_guidance)
         return args_wrong(
             run->command,
             "guidance with --encoded-prompt needs --negative-file FILE (sumi encode --prompt \"%s\" makes "
@@ -402,6 +403,7 @@ static int make_desc(generate_run* run)
         fprintf(stderr, "sumi: --preset fast is for models that were distilled to few steps; with this one it needs an "
                         "adapter that makes it so: --lora FILE\n");
     const bool has_negative = args->negative || args->negative_file;
+    if (info.ignores_guidance) return EXIT_OK; // the library's log says what is not used
     if (!info.uses_guidance && args->guidance >= 0.0f && desc->guidance.scale != info.guidance_off
         && (!has_negative || args->guidance == 1.0f) && !args->session.quiet)
         fprintf(stderr,

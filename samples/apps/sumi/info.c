@@ -154,7 +154,8 @@ static void print_guidance(const sumi_model_info* info)
     static const char* const s_rules[] = {"", "nothing (plain)", "shortened to a norm limit (norm-limit)",
                                           "each token as long as without guidance (norm-rescale)"};
     printf("  %-14s %s; off: %g; the authors' number: %g%s\n", "guidance", s_formulas[info->guidance_formula],
-           (double)info->guidance_off, (double)info->guidance, info->uses_guidance ? "" : ", off");
+           (double)info->guidance_off, (double)info->guidance,
+           info->ignores_guidance ? ", off; every other number is taken for it" : info->uses_guidance ? "" : ", off");
     printf("  %-14s %s\n", "guidance rule", s_rules[info->guidance_rule]);
     printf("  %-14s \"%s\"\n", "negative text", shown(info->negative_text));
 }
@@ -308,6 +309,7 @@ static void print_model_json(sumi_model* model, const char* path, const needs_jo
     json_number(&out, "guidance", (double)info.guidance);
     json_number(&out, "guidance_off", (double)info.guidance_off);
     json_bool(&out, "uses_guidance", info.uses_guidance);
+    json_bool(&out, "ignores_guidance", info.ignores_guidance);
     json_text(&out, "guidance_rule", s_rules[info.guidance_rule]);
     json_text(&out, "negative_text", info.negative_text);
     json_integer(&out, "max_prompt_tokens", info.max_prompt_tokens);

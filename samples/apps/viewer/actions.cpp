@@ -76,7 +76,8 @@ static void take_model(Viewer& viewer)
     if (edits && !generator.draws()) edit_screen(viewer);
     const size_t used = used_references(viewer);
     if (edits && viewer.references.size() > used)
-        viewer.status = "This model edits at most " + std::to_string(used) + " pictures at once: the others are not used";
+        viewer.status =
+            "This model edits at most " + std::to_string(used) + " pictures at once: the others are not used";
 }
 
 void take_news(Viewer& viewer)

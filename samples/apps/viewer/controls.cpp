@@ -72,7 +72,7 @@ static void draw_prompt(Viewer& viewer)
 static void draw_negative(Viewer& viewer)
 {
     bool changed = false;
-    if (viewer.generator.is_ready() && viewer.generator.ignores_guidance()) return;
+    if (viewer.generator.model_info().ignores_guidance) return;
     const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);

@@ -104,7 +104,7 @@ Settings current_settings(const Viewer& viewer)
     if (viewer.start && viewer.mask.has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask.pixels);
     if (settings.mask) settings.strength = 1.0f; // what is painted over is to be forgotten
     if (!can_reuse_steps(viewer)) settings.step_cache = 0.0f;
-    if (viewer.generator.ignores_guidance()) settings.guidance = settings.guidance_off; // what is saved tells it
+    if (viewer.generator.model_info().ignores_guidance) settings.guidance = settings.guidance_off; // what is saved tells it
     return settings;
 }
 
@@ -184,7 +184,8 @@ void apply_parameters(Viewer& viewer, const std::string& text)
     if (read.loras) viewer.status += std::string("; it was made with the LoRA ") + read.loras;
     if (read.reference_count == 1) viewer.status += "; it was edited, and the file does not hold the picture before";
     if (read.reference_count > 1)
-        viewer.status += "; it was made of " + std::to_string(read.reference_count) + " pictures, which the file does not hold";
+        viewer.status +=
+            "; it was made of " + std::to_string(read.reference_count) + " pictures, which the file does not hold";
     // Made from a text alone: it is not what the next picture starts from.
     if (read.strength < 0.0f && viewer.start && viewer.start == viewer.offered) drop_start(viewer);
     if (read.strength < 0.0f && read.reference_count == 0 && viewer.generator.draws())

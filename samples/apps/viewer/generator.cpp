@@ -1,7 +1,6 @@
 #include "generator.h"
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 extern "C" {
 #include "parameters.h"
@@ -135,11 +134,6 @@ void Generator::begin_open()
             model_name_ = answer->name;
             was_opened_ = true;
         });
-}
-
-bool Generator::ignores_guidance() const
-{
-    return model_info_.variant && strcmp(model_info_.variant, "distilled") == 0 && !model_info_.uses_guidance;
 }
 
 Settings Generator::defaults(sumi_preset preset) const

@@ -102,9 +102,6 @@ class Generator {
     // Draws a picture from a text, and takes no pictures to edit or can do without: models that are made for editing
     // alone have no size of their own in their presets.
     bool draws() const { return presets_[SUMI_PRESET_MODEL].width > 0; }
-    // Guidance is not used whatever its number is. The library's log says so, its sumi_model_info does not: it is what
-    // a variant of this name was distilled for.
-    bool ignores_guidance() const;
     const char* negative_text() const { return model_info_.negative_text ? model_info_.negative_text : ""; } // its own
     const std::string& model_path() const { return model_path_; }
     const std::string& model_name() const { return model_name_; }

@@ -189,19 +189,13 @@ static void draw_seed(Viewer& viewer)
 static bool draw_guidance(Viewer& viewer)
 {
     Settings& form = viewer.form;
-    const bool is_ignored = viewer.generator.ignores_guidance();
-    float off = form.guidance_off, *guidance = is_ignored ? &off : &form.guidance;
+    if (viewer.generator.model_info().ignores_guidance) return false;
     label(viewer, "Guidance");
-    ImGui::BeginDisabled(is_ignored);
-    const bool changed = slider("##guidance", guidance, form.guidance_off, 10.0f,
-                                is_ignored                       ? "not with this model"
-                                : *guidance > form.guidance_off ? "%.1f"
-                                                                 : "off");
-    ImGui::EndDisabled();
+    const bool changed = slider("##guidance", &form.guidance, form.guidance_off, 10.0f,
+                                form.guidance > form.guidance_off ? "%.1f" : "off");
     mark(viewer, "guidance");
-    hint(is_ignored ? "This model was distilled to run without guidance and without a negative prompt"
-                    : "How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the "
-                      "network in each step; models like Turbo are made to run without.");
+    hint("How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the network in each "
+         "step; models like Turbo are made to run without.");
     return changed;
 }
 

@@ -40,8 +40,8 @@ bool use_as_reference(Viewer& viewer, SharedPixels pixels)
     const size_t most = (size_t)std::max(0, viewer.generator.model_info().max_references);
     if (most == 1) viewer.references.clear();
     if (viewer.references.size() >= most) {
-        complain(viewer, "This model edits at most " + std::to_string(most)
-                             + " pictures at once: a click on one removes it.");
+        complain(viewer,
+                 "This model edits at most " + std::to_string(most) + " pictures at once: a click on one removes it.");
         return false;
     }
     viewer.references.push_back(make_reference(std::move(pixels)));
@@ -86,9 +86,8 @@ void restore_references(Viewer& viewer, const std::vector<SharedPixels>& picture
     std::swap(before, viewer.references);
     bool is_same = before.size() == pictures.size();
     for (const SharedPixels& pixels : pictures) {
-        auto at = std::find_if(before.begin(), before.end(), [&](const std::unique_ptr<Reference>& each) {
-            return each && each->pixels == pixels;
-        });
+        auto at = std::find_if(before.begin(), before.end(),
+                               [&](const std::unique_ptr<Reference>& each) { return each && each->pixels == pixels; });
         is_same = is_same && at != before.end() && at - before.begin() == (std::ptrdiff_t)viewer.references.size();
         // its texture is there already
         viewer.references.push_back(at != before.end() ? std::move(*at) : make_reference(pixels));
@@ -176,8 +175,7 @@ static void draw_tile(Viewer& viewer, size_t index, float side, Changes& changes
     if (is_used)
         snprintf(text, sizeof text, "Picture %zu, %d \u00d7 %d. A click removes it, a drag moves it.", index + 1,
                  reference.pixels->width, reference.pixels->height);
-    else
-        snprintf(text, sizeof text, "Not used: this model takes %zu. A click removes it, a drag moves it.", used);
+    else snprintf(text, sizeof text, "Not used: this model takes %zu. A click removes it, a drag moves it.", used);
     if (is_hot) hint(text);
     draw_square(viewer, reference.texture, *reference.pixels, corner, side);
     const int veil = !is_used || is_dragged ? 190 : is_hot ? 150 : 0;
@@ -195,7 +193,8 @@ static void draw_adder(Viewer& viewer, float side, int room)
     const bool is_hot = ImGui::IsItemHovered();
     mark(viewer, "choose-reference");
     char text[128];
-    snprintf(text, sizeof text, "Drop a picture on the window, or click to choose a file. %d more can be edited.", room);
+    snprintf(text, sizeof text, "Drop a picture on the window, or click to choose a file. %d more can be edited.",
+             room);
     hint(text);
     ImDrawList* list = ImGui::GetWindowDrawList();
     if (is_hot) list->AddRectFilled(corner, end, ImGui::GetColorU32(colour::FIELD_HOT), viewer.theme(4));

@@ -83,16 +83,16 @@ struct Viewer {
 
     // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in theme.h.
     char prompt[4096] = "a yellow moon above a purple cat at night, watercolour", negative[4096] = "";
-    std::string kept_prompt;   // of the other kind: descriptions of pictures are one, instructions to edit some the other
+    std::string kept_prompt; // of the other kind: descriptions of pictures are one, instructions to edit some the other
     std::string prompt_before; // what was there when a model was chosen
     PromptKind prompt_kind = PromptKind::TEXT;
     XmlForm xml;
     Settings form;
-    std::string form_model;  // the path of the model that the form's numbers are for
+    std::string form_model;       // the path of the model that the form's numbers are for
     bool was_instruction = false; // the prompt was, when another model was chosen: see prompt_instructs()
-    uint64_t seed = 0;       // of the next picture
-    bool keeps_seed = false; // otherwise every picture has another one
-    int picture_count = 1;   // that Generate makes
+    uint64_t seed = 0;            // of the next picture
+    bool keeps_seed = false;      // otherwise every picture has another one
+    int picture_count = 1;        // that Generate makes
     std::vector<AdapterEntry> adapters;
     float budget_ms = 8.0f;
     bool wants_focus = true, has_focus = false; // of the prompts
@@ -186,9 +186,9 @@ void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of,
 void draw_inputs(Viewer& viewer);
 
 // ---- references.cpp: pictures to edit -------------------------------------------------------------------------------
-bool takes_references(const Viewer& viewer);   // the model that is open
-size_t used_references(const Viewer& viewer);  // as many as the model takes of those that are there: the first ones
-bool prompt_instructs(const Viewer& viewer);   // it says how to edit pictures; otherwise it describes one
+bool takes_references(const Viewer& viewer);  // the model that is open
+size_t used_references(const Viewer& viewer); // as many as the model takes of those that are there: the first ones
+bool prompt_instructs(const Viewer& viewer);  // it says how to edit pictures; otherwise it describes one
 // Takes the place of the last one where only one is taken. False: there are as many as the model takes, which was told.
 bool use_as_reference(Viewer& viewer, SharedPixels pixels);
 void edit_picture(Viewer& viewer, SharedPixels pixels); // as picture 1, in the place of the one that is there

@@ -66,6 +66,7 @@ namespace Sumi
     {
         public string Family, Variant;
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
+        public bool IgnoresGuidance; // distilled to run without: ImageRequest.Guidance and Negative are not used
         public int MinReferences, MaxReferences; // of a picture; both 0: the model takes none
         public WeightFormat Weights, TextWeights; // as asked for; of Auto on a GPU what it stands for there
         public AttentionFormat Attention; // likewise
@@ -935,7 +936,7 @@ namespace Sumi
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
                         NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
                         Guidance = info.guidance, GuidanceOff = info.guidance_off, GuidanceFormula = info.guidance_formula,
-                        GuidanceRule = info.guidance_rule, NegativeText = Utf8.From(info.negative_text)
+                        GuidanceRule = info.guidance_rule, IgnoresGuidance = info.ignores_guidance != 0, NegativeText = Utf8.From(info.negative_text)
                     };
                 }
             }

@@ -130,6 +130,7 @@ namespace Sumi
             public float guidance, guidance_off;
             public GuidanceFormula guidance_formula;
             public GuidanceRule guidance_rule;
+            public byte ignores_guidance;
             public IntPtr negative_text;
             public int size_multiple, max_size, native_size;
             public IntPtr sizes;
