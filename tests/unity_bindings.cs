@@ -354,7 +354,7 @@ internal static class UnityBindings
 
     private static Picture Draw(Model model, ImageRequest request) { using (ImageJob job = model.Generate(request)) return job.Wait(); }
 
-    private static void EditModelsTakeReferences(string path)
+    private static void EditModelsTakeReferences(string path, string klein)
     {
         string sentence;
         using (Engine engine = MakeEngine())
@@ -387,6 +387,7 @@ internal static class UnityBindings
             asked = one();
             asked.References[0] = high;
             Check(!Draw(model, asked).Pixels.SequenceEqual(own.Pixels), "another reference, another picture");
+            Check(!info.IgnoresGuidance, "it takes guidance");
             using (Prompt prompt = model.Encode("the hat", wide).Wait())
             using (Prompt negative = model.Encode(" ", wide).Wait())
             {
@@ -398,6 +399,22 @@ internal static class UnityBindings
             Check(Refused(() => model.Generate(asked), out sentence) == Result.InvalidArgument && sentence.Contains("3"), "too many references: " + sentence);
             asked.References[1] = null;
             Check(Throws<ArgumentException>(() => model.Generate(asked), "no picture").Contains("Pixels"), "a reference that is none is refused here");
+            using (ModelJob also = engine.LoadModel(klein))
+            using (Model draws = also.Wait())
+            {
+                Check(draws.Info.MaxReferences == 10 && draws.Info.IgnoresGuidance && !draws.Info.UsesGuidance, "a model that takes ten, and no guidance");
+                Func<Picture[], byte[]> of = pictures =>
+                {
+                    var several = new ImageRequest(draws) { Prompt = "the hat", Seed = 7, Width = 64, Height = 64, Steps = 1 };
+                    several.References.AddRange(pictures);
+                    return Draw(draws, several).Pixels;
+                };
+                wide = Shades(96, 64, 0); // it takes none below 64 pixels
+                high = Shades(64, 96, 90);
+                byte[] ordered = of(new[] { wide, high });
+                Check(!ordered.SequenceEqual(of(new[] { high, wide })) && !ordered.SequenceEqual(of(new[] { wide })), "all of them count, and their order");
+                Check(Refused(() => of(Enumerable.Repeat(wide, 11).ToArray()), out sentence) == Result.InvalidArgument && sentence.Contains("10"), "eleven are too many: " + sentence);
+            }
             Check(Refused(() => { using (ModelJob wrong = engine.LoadModel(path, variant: "edit-1")) wrong.Wait(); }, out sentence) == Result.InvalidArgument && sentence.Contains("edit-2511"), "an unknown variant: " + sentence);
         }
         var component = new SumiGenerator { modelPath = path, backend = Backend.Cpu, variant = "edit-2511", preset = Preset.Fast, budgetMilliseconds = 1000, steps = 1, width = 64, height = 64 };
@@ -409,6 +426,9 @@ internal static class UnityBindings
         while (component.IsBusy) component.Tell("Update");
         Check(made != null && made.width == 64 && component.Model.Info.Variant == "edit-2511", "the component takes references");
         byte[] plain = made.Shown;
+        component.Generate("the hat", 7, Shades(64, 32, 0), Shades(32, 64, 90));
+        while (component.IsBusy) component.Tell("Update");
+        Check(!made.Shown.SequenceEqual(plain), "several of them, too");
         component.guidance = 2;
         component.Generate("the hat", 7, Shades(64, 32, 0));
         while (component.IsBusy) component.Tell("Update");
@@ -485,6 +505,13 @@ internal static class UnityBindings
         request.Prompt = "a fox";
         request.References[0] = first;
         Check(Draw(generator.Model, request).Pixels.SequenceEqual(second.Pixels), "the second edit is of the first one's picture");
+        editor.Edit("the hat of picture 2", second);
+        run();
+        request.Prompt = "the hat of picture 2";
+        request.References.Add(second);
+        Check(Draw(generator.Model, request).Pixels.SequenceEqual(editor.Current.Pixels), "an edit with another picture beside it");
+        editor.Undo();
+        request.Prompt = "a fox";
 
         editor.Edit("x");
         editor.Edit("y");
@@ -888,9 +915,9 @@ internal static class UnityBindings
             Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
             return failed > 0 ? 1 : 0;
         }
-        if (arguments.Length != 5)
+        if (arguments.Length != 6)
         {
-            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | missing | session NAME MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL");
+            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | missing | session NAME MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL KLEIN");
             return 2;
         }
         modelPath = arguments[0];
@@ -900,7 +927,7 @@ internal static class UnityBindings
         Run("layout", LayoutIsThatOfC);
         Run("pictures", PicturesAreTheCommandLines);
         Run("options", () => RequestsHaveOptions(modelPath));
-        Run("edit models", () => EditModelsTakeReferences(arguments[4]));
+        Run("edit models", () => EditModelsTakeReferences(arguments[4], arguments[5]));
         Run("edits by words", () => ThePictureEditorEditsByWords(arguments[4]));
         Run("failures", FailuresAreSentences);
         Run("prompts in XML", PromptsInXml);

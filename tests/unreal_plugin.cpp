@@ -1,4 +1,4 @@
-// A game that uses the Unreal plug-in, with stand-ins for the engine (unreal_stand_ins). usage: unreal_plugin MODEL
+// A game that uses the Unreal plug-in, with stand-ins for the engine (unreal_stand_ins). usage: unreal_plugin MODEL KLEIN
 // The last line is "unreal_plugin: N passed, N failed, N skipped".
 #include "Containers/Ticker.h"
 #include "Engine/Engine.h"
@@ -47,9 +47,14 @@ struct FGame {
     }
     USumiGenerateImage* Ask(int32 Size, UTexture2D* Reference = nullptr, UTexture2D* Into = nullptr, int64 Seed = 7)
     {
-        GEngine->World = World;
         TArray<UTexture2D*> References;
         if (Reference) References.Add(Reference);
+        return AskOf(References, Size, Into, Seed);
+    }
+    USumiGenerateImage* AskOf(const TArray<UTexture2D*>& References, int32 Size, UTexture2D* Into = nullptr,
+                              int64 Seed = 7)
+    {
+        GEngine->World = World;
         return USumiGenerateImage::GenerateImage(World, TEXT("a red house"), Seed, References, ESumiPreset::Model,
                                                  TEXT(""), Size, Size, 4, 0.0f, Into);
     }
@@ -243,6 +248,37 @@ static void ReferencesNameWhatIsInTheWay()
     Check(Fails(TEXT("no texture")), "a texture without mips");
 }
 
+static void SeveralReferencesKeepTheirOrder(const TCHAR* Klein)
+{
+    const FString Model = GetMutableDefault<USumiSettings>()->ModelPath;
+    GetMutableDefault<USumiSettings>()->ModelPath = Klein;
+    FGame Game;
+    UTexture2D* const Dark = UTexture2D::CreateTransient(96, 64, PF_R8G8B8A8);
+    UTexture2D* const Blue = UTexture2D::CreateTransient(64, 96, PF_B8G8R8A8);
+    for (size_t i = 0; i < Blue->Data.Mips[0].BulkData.Bytes.size(); i += 4) Blue->Data.Mips[0].BulkData.Bytes[i] = 255;
+    const auto Draw = [&](std::initializer_list<UTexture2D*> Textures) {
+        TArray<UTexture2D*> References;
+        for (UTexture2D* Each : Textures) References.Add(Each);
+        FEnding End;
+        USumiGenerateImage* Action = Game.AskOf(References, 64);
+        Listen(Action, End);
+        Action->Activate();
+        PlayUntil(End);
+        StandIn::Destroy(Action);
+        return End;
+    };
+    const FEnding Both = Draw({Dark, Blue}), Turned = Draw({Blue, Dark}), One = Draw({Dark});
+    Check(Both.Completed == 1 && Turned.Completed == 1 && One.Completed == 1, "a node takes several references");
+    if (Both.Completed + Turned.Completed + One.Completed == 3)
+        Check(Both.Texture->Shown != Turned.Texture->Shown && Both.Texture->Shown != One.Texture->Shown,
+              "all of them count, and their order");
+    const FEnding Many = Draw({Dark, Dark, Dark, Dark, Dark, Dark, Dark, Dark, Dark, Dark, Dark});
+    Check(Many.Failures == 1 && Many.Trouble.Contains(TEXT("10")), "more than the model takes are a sentence");
+    Check(Draw({Dark, nullptr}).Trouble.Contains(TEXT("no texture")), "an empty place among them is one, too");
+    Game.End();
+    GetMutableDefault<USumiSettings>()->ModelPath = Model;
+}
+
 static void ANodeOutlivesItsBlueprint()
 {
     FGame Game;
@@ -409,7 +445,7 @@ static void BuffersThatCannotBeMadeLeaveNothing()
 
 extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
 {
-    if (Count != 2) return std::printf("usage: unreal_plugin MODEL\n"), 2;
+    if (Count != 3) return std::printf("usage: unreal_plugin MODEL KLEIN\n"), 2;
     GetMutableDefault<USumiSettings>()->ModelPath = UTF8_TO_TCHAR(Arguments[1]);
     GetMutableDefault<USumiSettings>()->FrameBudget = 0.001f; // one slice in each frame, however fast the machine is
     GEngine = NewObject<UEngine>();
@@ -419,6 +455,7 @@ extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
     NothingIsToldWhileTheGameInstanceEnds();
     TexturesStay();
     ReferencesNameWhatIsInTheWay();
+    SeveralReferencesKeepTheirOrder(UTF8_TO_TCHAR(Arguments[2]));
     ANodeOutlivesItsBlueprint();
     GameInstancesShareASession();
     MessagesReachTheLog(UTF8_TO_TCHAR(Arguments[1]));

@@ -1,5 +1,5 @@
 // The Unreal sample's session without Unreal, as a game's module uses it: of the C library it uses types alone.
-// usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL
+// usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL KLEIN
 // PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last
 // line is "unreal_session: N passed, N failed, N skipped".
 #include "SumiSession.h"
@@ -195,6 +195,30 @@ static void EditModelsTakeReferences(const char* Model)
           "a reference without pixels is refused");
 }
 
+static void SeveralReferencesKeepTheirOrder(const char* Model)
+{
+    auto Session = sumi::Session::Open(Model, Processor);
+    const sumi::Picture Wide = Shades(96, 64, 0), High = Shades(64, 96, 90);
+    sumi::Request Wish;
+    Wish.Prompt = "the hat of picture 1 on the cat of picture 2";
+    Wish.Steps = 1;
+    Wish.bPreviews = false;
+    Wish.Width = Wish.Height = 64;
+    Wish.References = {Wide, High};
+    const Ending Both = Ask(*Session, Wish);
+    Check(Session->GetModelInfo().max_references == 10 && Session->GetModelInfo().ignores_guidance, "what the model takes");
+    Wish.References = {High, Wide};
+    const Ending Turned = Ask(*Session, Wish);
+    Wish.References = {Wide};
+    const Ending One = Ask(*Session, Wish);
+    Check(Both.Dones == 1 && Turned.Dones == 1 && Both.Picture.Rgba != Turned.Picture.Rgba
+              && Both.Picture.Rgba != One.Picture.Rgba,
+          "all of them count, and their order");
+    Wish.References.assign(11, Wide);
+    const Ending Many = Ask(*Session, Wish);
+    Check(Many.Failures == 1 && Many.Sentence.find("10") != std::string::npos, "more than it takes are a sentence");
+}
+
 // Listeners that ask again and call everything else while the session closes, with one request running and many
 // waiting.
 static void ClosingRefuses(const char* Model)
@@ -351,8 +375,8 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
         std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
         return Failed > 0;
     }
-    if (Count != 4)
-        return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL | refuses HEADER LIBRARY\n"), 2;
+    if (Count != 5)
+        return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL KLEIN | refuses HEADER LIBRARY\n"), 2;
     PromptsInXml();
     sumi::Request Wish;
     Wish.Prompt = "a red house on the grass";
@@ -446,6 +470,7 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
     AttachmentsEndFirst(Arguments[1]);
     StepsAreReused(Arguments[1]);
     EditModelsTakeReferences(Arguments[3]);
+    SeveralReferencesKeepTheirOrder(Arguments[4]);
     std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
     return Failed > 0;
 }

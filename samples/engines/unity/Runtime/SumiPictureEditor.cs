@@ -3,6 +3,7 @@
 //
 //     editor.Edit("make the house blue");
 //     editor.Edit("turn it into night"); // follows when the first is done
+//     editor.Edit("the cat wears the hat of picture 2", SumiGenerator.PictureOf(hat)); // with models that take several pictures
 using System.Collections.Generic;
 using UnityEngine;
 
@@ -21,16 +22,28 @@ namespace Sumi
 
         public Picture Current { get { return pictures.Count > 0 ? pictures[pictures.Count - 1] : null; } } // what the next edit begins with
         public bool CanUndo { get { return pictures.Count > 1; } }
-        public bool IsBusy { get { return words.Count > 0 || isWorking; } }
+        public bool IsBusy { get { return wishes.Count > 0 || isWorking; } }
+
+        private struct Wish
+        {
+            public string Words;
+            public Picture[] Others;
+        }
 
         private readonly List<Picture> pictures = new List<Picture>();
-        private readonly Queue<string> words = new Queue<string>();
+        private readonly Queue<Wish> wishes = new Queue<Wish>();
         private bool isWorking;
 
         // Queues an edit. If one fails or is cancelled, those behind it are dropped, for they were meant for its picture.
         public void Edit(string what)
         {
-            words.Enqueue(what);
+            Edit(what, new Picture[0]);
+        }
+
+        // The same with others that the words speak of. The picture to edit is picture 1 and they are picture 2 and so on; without a picture to edit they begin with 1. ModelInfo.MaxReferences says how many a model takes.
+        public void Edit(string what, params Picture[] others)
+        {
+            wishes.Enqueue(new Wish { Words = what, Others = others ?? new Picture[0] });
         }
 
         // Cancels the edits that are under way; without any, goes back to the picture before the last edit.
@@ -38,7 +51,7 @@ namespace Sumi
         {
             if (IsBusy)
             {
-                words.Clear();
+                wishes.Clear();
                 if (isWorking && generator != null) generator.Cancel();
                 return;
             }
@@ -69,18 +82,21 @@ namespace Sumi
                 generator.Done -= Take;
                 if (isWorking) generator.Cancel();
             }
-            words.Clear();
+            wishes.Clear();
             isWorking = false;
         }
 
         private void Update()
         {
             if (generator != null && generator.IsBusy) return;
-            if (isWorking || generator == null) words.Clear(); // it ended without a picture, and the generator told why; or it is destroyed
-            isWorking = words.Count > 0;
+            if (isWorking || generator == null) wishes.Clear(); // it ended without a picture, and the generator told why; or it is destroyed
+            isWorking = wishes.Count > 0;
             if (!isWorking) return;
-            if (Current != null) generator.Generate(words.Dequeue(), (ulong)seed, Current);
-            else generator.Generate(words.Dequeue(), (ulong)seed);
+            Wish wish = wishes.Dequeue();
+            var references = new List<Picture>();
+            if (Current != null) references.Add(Current);
+            references.AddRange(wish.Others);
+            generator.Generate(wish.Words, (ulong)seed, references.ToArray());
         }
 
         private void Take(Texture2D made)

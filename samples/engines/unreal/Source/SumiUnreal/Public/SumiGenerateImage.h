@@ -21,9 +21,10 @@ class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
     GENERATED_BODY()
 
   public:
-    // Sizes of 0 are the preset's; otherwise multiples of 16. References are for edit models: textures whose pixels the
-    // processor can read (BGRA8 or RGBA8, uncompressed, from a file or made at run time; On Failed names the setting
-    // that is in the way). The size of 0 then follows from them. An empty negative prompt is the model's own. Step
+    // Sizes of 0 are the preset's; otherwise multiples of 16. References are for edit models: textures in the order in
+    // which the prompt counts them from 1, whose pixels the processor can read (BGRA8 or RGBA8, uncompressed, from a
+    // file or made at run time; On Failed names the setting that is in the way). The size of 0 then follows from them.
+    // An empty negative prompt is the model's own. Step
     // Cache saves time where there are 20 steps or more: the largest change over which evaluations are reused, such as
     // 0.08; 0 is off. Into is a texture that this node made before: the picture is written into it, and what shows it
     // shows the new one. Where it has another size, and when it is empty, a new texture is made.
