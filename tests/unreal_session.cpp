@@ -206,7 +206,8 @@ static void SeveralReferencesKeepTheirOrder(const char* Model)
     Wish.Width = Wish.Height = 64;
     Wish.References = {Wide, High};
     const Ending Both = Ask(*Session, Wish);
-    Check(Session->GetModelInfo().max_references == 10 && Session->GetModelInfo().ignores_guidance, "what the model takes");
+    Check(Session->GetModelInfo().max_references == 10 && Session->GetModelInfo().ignores_guidance,
+          "what the model takes");
     Wish.References = {High, Wide};
     const Ending Turned = Ask(*Session, Wish);
     Wish.References = {Wide};

@@ -155,7 +155,9 @@ static void print_guidance(const sumi_model_info* info)
                                           "each token as long as without guidance (norm-rescale)"};
     printf("  %-14s %s; off: %g; the authors' number: %g%s\n", "guidance", s_formulas[info->guidance_formula],
            (double)info->guidance_off, (double)info->guidance,
-           info->ignores_guidance ? ", off; every other number is taken for it" : info->uses_guidance ? "" : ", off");
+           info->ignores_guidance ? ", off; every other number is taken for it"
+           : info->uses_guidance  ? ""
+                                  : ", off");
     printf("  %-14s %s\n", "guidance rule", s_rules[info->guidance_rule]);
     printf("  %-14s \"%s\"\n", "negative text", shown(info->negative_text));
 }

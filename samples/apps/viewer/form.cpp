@@ -104,7 +104,8 @@ Settings current_settings(const Viewer& viewer)
     if (viewer.start && viewer.mask.has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask.pixels);
     if (settings.mask) settings.strength = 1.0f; // what is painted over is to be forgotten
     if (!can_reuse_steps(viewer)) settings.step_cache = 0.0f;
-    if (viewer.generator.model_info().ignores_guidance) settings.guidance = settings.guidance_off; // what is saved tells it
+    if (viewer.generator.model_info().ignores_guidance)
+        settings.guidance = settings.guidance_off; // what is saved tells it
     return settings;
 }
 
