@@ -128,6 +128,67 @@ TEST(schedulers_that_are_not_these_are_refused)
     }
 }
 
+// What diffusers 0.42.1 makes of these files for 4 steps and 4096 tokens, in Flux2KleinPipeline.
+TEST(kleins_shift_stands_still_where_its_file_says_so)
+{
+    static const struct {
+        const char* json;
+        float sigmas[4];
+        const char* refused; // NULL: not
+    } s_cases[] = {
+        {"{\"use_dynamic_shifting\": true, \"shift\": 7, \"base_shift\": 0.1, \"max_image_seq_len\": 9}",
+         {1.0f, 0.9673840403556824f, 0.908143937587738f, 0.7671999335289001f},
+         NULL},
+        {"{\"use_dynamic_shifting\": false, \"shift\": 3.0, \"base_shift\": 0.5}", {1.0f, 0.9f, 0.75f, 0.5f}, NULL},
+        {"{\"use_dynamic_shifting\": false, \"shift\": 1.5}",
+         {1.0f, 0.8181818127632141f, 0.6f, 0.3333333432674408f},
+         NULL},
+        {"{\"use_dynamic_shifting\": false}", {1.0f, 0.75f, 0.5f, 0.25f}, NULL},
+        {"{\"use_dynamic_shifting\": true, \"shift_terminal\": 0.02}",
+         {1.0f, 0.8626991510391235f, 0.6133208274841309f, 0.019999980926513672f},
+         NULL},
+        {"{\"use_dynamic_shifting\": true, \"time_shift_type\": \"linear\"}",
+         {1.0f, 0.8729923367500305f, 0.6961575746536255f, 0.4330187439918518f},
+         NULL},
+        // not as diffusers, which takes it for false: the authors' schedule is in no file, and a file that does not say
+        // that it is another one does not replace it
+        {"{\"shift\": 3.0}", {1.0f, 0.9673840403556824f, 0.908143937587738f, 0.7671999335289001f}, NULL},
+        {"{\"use_dynamic_shifting\": false, \"shift\": 0}", {0}, "shift is 0"},
+        {"{\"use_dynamic_shifting\": false, \"shift\": -2.5}", {0}, "shift is -2.5"},
+        {"{\"use_dynamic_shifting\": false, \"shift\": \"3\"}", {0}, "expected a number"},
+        {"{\"use_dynamic_shifting\": \"no\"}", {0}, "expected true or false"},
+        {"{\"use_dynamic_shifting\": true, \"shift_terminal\": 1}", {0}, "terminal sigma is 1"},
+        {"{\"_class_name\": \"EulerDiscreteScheduler\"}", {0}, "EulerDiscreteScheduler"},
+        {"{\"use_dynamic_shifting\": ", {0}, "scheduler_config.json"},
+    };
+    system_make_folder(scratch("klein"));
+    system_make_folder(scratch("klein/scheduler"));
+    write_file(scratch("klein/model_index.json"), "{\"is_distilled\": true}", 22);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        write_file(scratch("klein/scheduler/scheduler_config.json"), s_cases[i].json, strlen(s_cases[i].json));
+        const sumi_network_desc desc = {.path = scratch("klein"),
+                                        .transformer_path = "tests/golden/flux2-klein/model/transformer",
+                                        .vae_path = "tests/golden/flux2-klein/model/vae",
+                                        .without_text_encoder = true};
+        sumi_error error = {0};
+        sumi_network* network = NULL;
+        const sumi_result result = open_all(&s_heap, &desc, &error, &network);
+        CHECK((result == SUMI_OK) == (s_cases[i].refused == NULL));
+        if (s_cases[i].refused != NULL) {
+            CHECK(strstr(error.text, s_cases[i].refused) != NULL
+                  && strstr(error.text, "scheduler_config.json") != NULL);
+            continue;
+        }
+        CHECK_TEXT(error.text, "");
+        if (network == NULL) continue;
+        float sigmas[5];
+        CHECK_NUMBER(sumi_schedule_write(&sumi_network_get_info(network)->sigmas, 4096, 4, sigmas, &error), SUMI_OK);
+        for (int k = 0; k < 4; k++) CHECK_NEAR((double)sigmas[k], (double)s_cases[i].sigmas[k], 3e-7, 0);
+        CHECK(sigmas[4] == 0.0f);
+        sumi_network_close(network);
+    }
+}
+
 TEST(presets_are_what_the_authors_say)
 {
     for (int is_base = 0; is_base < 2; is_base++) {
@@ -394,6 +455,7 @@ int main(int argc, char** argv)
     RUN(network_opens_the_released_layout_and_says_what_it_is);
     RUN(schedulers_of_all_families_become_rules);
     RUN(schedulers_that_are_not_these_are_refused);
+    RUN(kleins_shift_stands_still_where_its_file_says_so);
     RUN(presets_are_what_the_authors_say);
     RUN(network_opens_within_its_budget_and_can_be_cancelled_at_every_step);
     RUN(network_opens_parts_given_one_by_one);

@@ -35,8 +35,9 @@ static const sumi_variant s_distilled = {"distilled", 1024, s_distilled_presets,
 static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, 1, NULL};
 static const sumi_variant* const s_variants[] = {&s_distilled, &s_base};
 
-// The authors' schedule is in no file: scheduler_config.json is that of another model. What it says of the class is
-// read, and refused if it is not the expected one.
+// The numbers of the authors' schedule are in no file: scheduler_config.json says that the shift moves, and its own
+// numbers for that are those of another model. A file that says that it does not move has the static shift in it, as for
+// the reference.
 static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
                                   const sumi_variant** variant, sumi_error* error)
 {
@@ -47,17 +48,16 @@ static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_
                          "steps, which is not supported; use FLUX.2-klein-9B or FLUX.2-klein-4B",
                          checkpoint->path);
     }
-    sumi_sigma_rule ignored = sumi_scheduler_defaults();
-    SUMI_TRY(sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, &ignored, error));
-    *sigmas = (sumi_sigma_rule){.kind = SUMI_SHIFT_EMPIRICAL,
-                                .empirical = {.few = {8.73809524e-05, 1.89833333},
-                                              .many = {0.00016927, 0.45666666},
-                                              .few_steps = 10,
-                                              .many_steps = 200,
-                                              .max_tokens = 4300}};
+    *sigmas = sumi_scheduler_defaults();
+    sigmas->kind = SUMI_SHIFT_EMPIRICAL;
+    sigmas->empirical.few = (sumi_shift_line){8.73809524e-05, 1.89833333};
+    sigmas->empirical.many = (sumi_shift_line){0.00016927, 0.45666666};
+    sigmas->empirical.few_steps = 10;
+    sigmas->empirical.many_steps = 200;
+    sigmas->empirical.max_tokens = 4300;
     // a folder without the mark is base; a single file does not show it
     if (*variant == NULL) *variant = checkpoint->has_model_index && !checkpoint->is_distilled ? &s_base : &s_distilled;
-    return SUMI_OK;
+    return sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error);
 }
 
 // 4B has a width of 3072, 9B of 4096. The files of 9B may not be used commercially.
