@@ -897,6 +897,13 @@ wrong "info of a size that is no multiple" 2 "makes multiples of 16 up to 4096" 
 cli info --model "$model" --size 256x256; expect_code "info --size" 0; expect_text "info --size says what it is" "^  memory in GB +computed, not measured: 256x256, a prompt of 128 tokens, without guidance$" "$out"
 for format in bf16 fp8 int8 int4 as-stored; do expect_text "info --size has a row of $format" "^  $format +[0-9.]+ +[0-9.]+ +fits +fits +fits +fits +fits$" "$out"; done
 cli info --model "$folder/edit" --size 256x256 --json; expect_code "info --size --json" 0; expect_support "info --size --json" json "$out"; expect_text "it has the same for programs" '"other_bytes": [0-9]+' "$out"; expect_text "an edit has a reference" '"references": 1,' "$out"
+klein=tests/golden/flux2-klein/model
+cli info --model "$klein" --size 256x256; expect_text "a model that needs no reference is asked about with one" "without guidance, one reference of this size$" "$out"
+cli info --model "$klein" --size 256x256 --references 0; expect_text "info without references" "128 tokens, without guidance$" "$out"
+cli info --model "$klein" --size 256x256 --references 3 --json; expect_code "info with references" 0; expect_text "info with references" '"references": 3,' "$out"
+wrong "info with too many references" 2 "takes at most 3" info --model "$folder/edit" --size 256x256 --references 4
+wrong "info with references of a model without" 2 "takes none" info --model "$model" --size 256x256 --references 1
+wrong "info with references and no size" 2 "give --size WxH too" info --model "$klein" --references 1
 wrong "info of what is not there" 1 "no/such" info --model no/such
 wrong "info of a part alone" 2 "give --model" info --vae "$model/vae"
 cli inspect "$folder/edit"; expect_text "inspect knows the family" "family +qwen-image-edit-plus" "$out"

@@ -208,9 +208,12 @@ static void print_card(const needs_of_limit* card)
 
 static void print_needs(const needs_job* job, const needs_row* rows)
 {
+    char references[48] = "";
+    if (job->reference_count == 1) snprintf(references, sizeof references, ", one reference of this size");
+    if (job->reference_count > 1)
+        snprintf(references, sizeof references, ", %d references of this size", job->reference_count);
     printf("  %-14s computed, not measured: %dx%d, a prompt of %d tokens, %s guidance%s\n", "memory in GB", job->width,
-           job->height, job->token_count[0], job->is_guided ? "with" : "without",
-           job->reference_count > 0 ? ", one reference of this size" : "");
+           job->height, job->token_count[0], job->is_guided ? "with" : "without", references);
     printf("  %-14s %8s %8s ", "weights", "weights", "other");
     for (int32_t c = 0; c < NEEDS_CARDS; c++) printf(" %5d GB  ", needs_card_gigabytes[c]);
     printf("\n");
@@ -322,11 +325,19 @@ static void print_model_json(sumi_model* model, const char* path, const needs_jo
     json_end_object(&out);
 }
 
-// Computes what an image of this size takes. Prints why it cannot.
-static int compute_needs(const cli_command* command, const sumi_model* model, const int32_t size[2], needs_job* job,
+// The image whose memory is asked for.
+typedef struct asked_image {
+    int32_t size[2];         // 0 x 0: none
+    int32_t reference_count; // USUAL: what needs_usual_job takes
+} asked_image;
+#define USUAL (-1)
+
+// Computes what an image takes. Prints why it cannot.
+static int compute_needs(const cli_command* command, const sumi_model* model, const asked_image* asked, needs_job* job,
                          needs_row* rows)
 {
     const sumi_network_info* network = &model->info;
+    const int32_t* size = asked->size;
     const int32_t multiple = network->size_multiple;
     if (size[0] % multiple || size[1] % multiple || size[0] > network->max_side || size[1] > network->max_side)
         return args_wrong(command, "--size %dx%d: this model makes multiples of %d up to %d", size[0], size[1],
@@ -335,6 +346,12 @@ static int compute_needs(const cli_command* command, const sumi_model* model, co
     sumi_error error = {0};
     sumi_heap_init(&heap, NULL);
     *job = needs_usual_job(model->network, size[0], size[1]);
+    if (asked->reference_count != USUAL && job->reference_count == 0 && asked->reference_count > 0)
+        return args_wrong(command, "--references %d: this model takes none", asked->reference_count);
+    if (asked->reference_count > network->max_references)
+        return args_wrong(command, "--references %d: this model takes at most %d", asked->reference_count,
+                          network->max_references);
+    if (asked->reference_count != USUAL) job->reference_count = asked->reference_count;
     const sumi_result result = needs_compute(&heap, model->network, job, rows, &error);
     if (result == SUMI_OK) return EXIT_OK;
     fprintf(stderr, "sumi: computing the memory of %dx%d failed: %s\n", size[0], size[1],
@@ -343,7 +360,7 @@ static int compute_needs(const cli_command* command, const sumi_model* model, co
 }
 
 // Opens the model with the CPU backend, which copies no weights: only headers are read.
-static int describe_model(const cli_command* command, session_args* args, const int32_t size[2], bool is_json)
+static int describe_model(const cli_command* command, session_args* args, const asked_image* asked, bool is_json)
 {
     cli_session session = {0};
     args->backend = SUMI_BACKEND_CPU;
@@ -354,8 +371,8 @@ static int describe_model(const cli_command* command, session_args* args, const 
     const char* path = args->model ? args->model : args->transformer;
     needs_job job;
     needs_row rows[NEEDS_FORMATS];
-    const bool has_size = size[0] > 0;
-    if (code == EXIT_OK && has_size) code = compute_needs(command, session.model, size, &job, rows);
+    const bool has_size = asked->size[0] > 0;
+    if (code == EXIT_OK && has_size) code = compute_needs(command, session.model, asked, &job, rows);
     if (code == EXIT_OK && is_json) print_model_json(session.model, path, has_size ? &job : NULL, rows);
     else if (code == EXIT_OK) print_model(session.model, path);
     if (code == EXIT_OK && has_size && !is_json) print_needs(&job, rows);
@@ -366,14 +383,18 @@ static int describe_model(const cli_command* command, session_args* args, const 
 int info_main(int argc, char** argv)
 {
     session_args model = {0};
-    int32_t size[2] = {0, 0};
+    asked_image asked = {.reference_count = USUAL};
     bool is_json = false;
     const cli_option options[] = {
         MODEL_OPTIONS(&model),
-        {"--size", OPTION_SIZE, size, "WxH",
+        {"--size", OPTION_SIZE, asked.size, "WxH",
          "with a model: also print what an image of this size takes of cards of 6 to 24 GB in each format of weights, "
          "computed without a GPU",
          0, 0},
+        {"--references", OPTION_COUNT, &asked.reference_count, "N",
+         "with --size: the image has so many references, as large as itself; one is the default of a model that takes "
+         "any",
+         0, SUMI_MAX_REFERENCES},
         {"--json", OPTION_FLAG, &is_json, NULL, "print JSON, for other programs", 0, 0},
     };
     const cli_command command = {
@@ -389,8 +410,11 @@ int info_main(int argc, char** argv)
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
-    if (model.model || model.transformer) return describe_model(&command, &model, size, is_json);
-    if (size[0] > 0) return args_wrong(&command, "--size is of an image that a model makes: give --model PATH too");
+    if (asked.reference_count != USUAL && asked.size[0] == 0)
+        return args_wrong(&command, "--references is of an image: give --size WxH too");
+    if (model.model || model.transformer) return describe_model(&command, &model, &asked, is_json);
+    if (asked.size[0] > 0)
+        return args_wrong(&command, "--size is of an image that a model makes: give --model PATH too");
     for (size_t i = 0; i < command.option_count; i++) {
         if (options[i].kind == OPTION_TEXT && *(const char**)options[i].value)
             return args_wrong(&command, "%s is a part of a model: give --model PATH too", options[i].name);

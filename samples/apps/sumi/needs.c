@@ -36,6 +36,12 @@ static void arrange(const sumi_runner* runner, sumi_plan* plan)
 
 // ---- The plan -------------------------------------------------------------------------------------------------------
 
+// A model that was opened with all that its references need.
+static bool takes_references(const sumi_network_info* info)
+{
+    return info->max_references > 0 && info->has_vae_encoder && (info->has_vision || !info->prompts_read_references);
+}
+
 needs_job needs_usual_job(const sumi_network* network, int32_t width, int32_t height)
 {
     const sumi_network_info* info = sumi_network_get_info(network);
@@ -43,7 +49,7 @@ needs_job needs_usual_job(const sumi_network* network, int32_t width, int32_t he
     needs_job job = {.width = width,
                      .height = height,
                      .preset = *preset,
-                     .reference_count = info->max_references > 0 && info->has_vae_encoder && info->has_vision,
+                     .reference_count = takes_references(info),
                      .is_guided = preset->guidance != info->guidance_off};
     for (int32_t e = 0; e < info->text_encoder_count; e++) {
         const int32_t least = info->min_prompt_tokens[e];
@@ -91,20 +97,25 @@ static sumi_result write_plan(sumi_heap* heap, const sumi_network* network, cons
 {
     const sumi_network_info* info = sumi_network_get_info(network);
     sumi_pipeline_prompt prompts[2] = {{.unused = {false}}};
-    sumi_pipeline_reference reference = {0};
+    sumi_pipeline_reference references[SUMI_MAX_REFERENCES];
     sumi_reference_sizes sizes = {.tokens = 0};
     if (job->reference_count > 0) {
         SUMI_TRY(sumi_network_reference_sizes(network, (sumi_picture_size){job->width, job->height}, &sizes, error));
-        reference = (sumi_pipeline_reference){sizes.vision.width, sizes.vision.height, sizes.autoencoder.width,
-                                              sizes.autoencoder.height};
+        for (int32_t r = 0; r < job->reference_count; r++) {
+            references[r] = (sumi_pipeline_reference){sizes.vision.width, sizes.vision.height, sizes.autoencoder.width,
+                                                      sizes.autoencoder.height};
+        }
     }
+    // how many rows of the first text encoder's prompt are pictures
+    const int32_t picture_rows = job->reference_count * sizes.tokens;
     for (int32_t i = 0; i < 2; i++) {
         sumi_pipeline_prompt* prompt = &prompts[i];
         prompt->has_features = !info->has_text_encoder;
-        if (job->reference_count > 0) prompt->reference_row[0] = info->min_prompt_tokens[0] - 1;
+        for (int32_t r = 0; r < job->reference_count; r++)
+            prompt->reference_row[r] = info->min_prompt_tokens[0] - 1 + r * sizes.tokens;
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
             const int32_t count =
-                (i == 0 ? job->token_count[e] : job->negative_token_count[e]) + (e == 0 ? sizes.tokens : 0);
+                (i == 0 ? job->token_count[e] : job->negative_token_count[e]) + (e == 0 ? picture_rows : 0);
             prompt->token_count[e] = prompt->has_features ? sumi_network_feature_rows(network, e, count) : count;
         }
     }
@@ -118,7 +129,7 @@ static sumi_result write_plan(sumi_heap* heap, const sumi_network* network, cons
                                      .prompt_count = is_guided ? 2 : 1,
                                      .items = &item,
                                      .item_count = 1,
-                                     .references = &reference,
+                                     .references = references,
                                      .reference_count = job->reference_count,
                                      .guided = is_guided ? solved->guided : NULL,
                                      .has_base = solved->has_base,

@@ -16,7 +16,7 @@ extern const int32_t needs_card_gigabytes[NEEDS_CARDS]; // in units of 2^30 byte
 typedef struct needs_job {
     int32_t width, height; // pixels
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS], negative_token_count[SUMI_MAX_TEXT_ENCODERS];
-    int32_t reference_count;   // 0 or 1, a picture as large as the image
+    int32_t reference_count;   // up to the model's number; pictures as large as the image
     sumi_preset_values preset; // steps, solver, shift and guidance
     bool is_guided;
 } needs_job;
