@@ -441,6 +441,23 @@ static void keep_decodings(sumi_binder* binder, sumi_weight* weight)
     }
 }
 
+// Of a matrix that is read in parts, which would have to be cut inside of a block.
+static void refuse_cut(sumi_binder* binder, const char* module, const sumi_stacked_tensor* whole, int32_t row)
+{
+    char name[SUMI_NAME_BYTES], reason[96];
+    const sumi_tensor* tensor = sumi_bind_find(binder, sumi_bind_join(name, module, "weight"));
+    if (whole->decoding != NULL && whole->decoding->block_rows > 1)
+        snprintf(reason, sizeof reason, "%d rows share a factor", (int)whole->decoding->block_rows);
+    else
+        snprintf(reason, sizeof reason, "blocks of the type %s hold more than a row",
+                 sumi_dtype_get(whole->dtype)->name);
+    sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                   "%s: the first %d and the other %d rows of tensor %s are read apart, and %s there; use a file that "
+                   "has it in a floating point type, or with one factor for the tensor or for each row",
+                   binder->component->path, (int)row, (int)(whole->rows - row), tensor != NULL ? tensor->name : name,
+                   reason);
+}
+
 void sumi_bind_parts(sumi_binder* binder, const sumi_module_parts* parts, int32_t cols)
 {
     SUMI_ASSERT(parts->count >= 1 && parts->count <= SUMI_MODULE_MAX_PARTS);
@@ -452,11 +469,7 @@ void sumi_bind_parts(sumi_binder* binder, const sumi_module_parts* parts, int32_
     for (int32_t i = 0, row = 0; i < parts->count && binder->result == SUMI_OK; row += parts->rows[i++]) {
         sumi_decoding decodings[SUMI_WEIGHT_MAX_TENSORS];
         if (!sumi_weight_take_rows(&whole, row, parts->rows[i], parts->weights[i], decodings)) {
-            sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
-                           "%s: %s.weight is read in parts of %d and %d rows, which share blocks of the type %s; use a "
-                           "file with it in a floating point type",
-                           binder->component->path, parts->module, (int)row, (int)(rows - row),
-                           sumi_dtype_get(whole.tensors[0].dtype)->name);
+            refuse_cut(binder, parts->module, &whole.tensors[0], row);
             return;
         }
         keep_decodings(binder, parts->weights[i]);
