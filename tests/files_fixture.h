@@ -10,7 +10,9 @@
 
 #define WIDTH 48
 #define HEIGHT 32
+#ifndef LATENTS // a family with other latents than 16 at an eighth of the size defines it first
 #define LATENTS ((size_t)16 * (WIDTH / 8) * (HEIGHT / 8))
+#endif
 
 static sumi_heap s_heap;
 static sumi_engine* s_engine;
@@ -77,7 +79,8 @@ typedef struct bag {
     size_t count;
 } bag;
 
-static bag s_bags[2];
+#define BAGS 3
+static bag s_bags[BAGS]; // 0: a file's tensors, 1: their values in a twin, 2: what a writer makes of them on its way
 
 static inline bag* empty_bag(int which)
 {
@@ -88,6 +91,11 @@ static inline bag* empty_bag(int which)
     }
     b->count = 0;
     return b;
+}
+
+static inline void empty_bags(void)
+{
+    for (int i = 0; i < BAGS; i++) empty_bag(i);
 }
 
 static inline void put(bag* b, const char* name, sumi_dtype dtype, const sumi_tensor* shape, const void* data,
@@ -157,8 +165,10 @@ static inline uint32_t gguf_type(sumi_dtype dtype)
     switch (dtype) {
     case SUMI_DTYPE_F32: return 0;
     case SUMI_DTYPE_F16: return 1;
+    case SUMI_DTYPE_Q4_0: return 2;
     case SUMI_DTYPE_Q8_0: return 8;
     case SUMI_DTYPE_Q4_K: return 12;
+    case SUMI_DTYPE_Q6_K: return 14;
     case SUMI_DTYPE_IQ4_NL: return 20;
     case SUMI_DTYPE_IQ3_S: return 21;
     case SUMI_DTYPE_BF16: return 30;
@@ -226,6 +236,48 @@ static inline void quantise_q8_0(const float* x, unsigned char* block)
     for (int i = 0; i < 32; i++) {
         const float q = d > 0.0f ? rintf(x[i] / d) : 0.0f;
         block[2 + i] = (unsigned char)(int8_t)(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
+    }
+}
+
+// The value of the largest magnitude is -8 d.
+static inline void quantise_q4_0(const float* x, unsigned char* block)
+{
+    float most = 0.0f;
+    for (int i = 0; i < 32; i++) most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
+    const uint16_t bits = float_to_f16(most / -8.0f);
+    const float d = sumi_f16_to_float(bits);
+    memset(block, 0, 18);
+    append(block, 0, bits, 2);
+    for (int i = 0; i < 32; i++) {
+        const float q = d != 0.0f ? fminf(fmaxf(rintf(x[i] / d), -8.0f), 7.0f) + 8.0f : 8.0f;
+        block[2 + i % 16] |= (unsigned char)((int)q << (i / 16 * 4));
+    }
+}
+
+// 256 values: sixteen runs of 16, each with a scale of eight bits. The largest magnitude of a run is -32 of its steps.
+static inline void quantise_q6_k(const float* x, unsigned char* block)
+{
+    float steps[16], most = 0.0f;
+    for (int j = 0; j < 16; j++) {
+        float peak = 0.0f;
+        for (int i = 0; i < 16; i++) peak = fabsf(x[16 * j + i]) > fabsf(peak) ? x[16 * j + i] : peak;
+        steps[j] = peak / -32.0f;
+        most = fmaxf(most, fabsf(steps[j]));
+    }
+    const uint16_t bits = float_to_f16(most / 127.0f);
+    const float d = sumi_f16_to_float(bits);
+    memset(block, 0, 210);
+    append(block, 208, bits, 2);
+    for (int j = 0; j < 16; j++) {
+        const float scale = d > 0.0f ? rintf(steps[j] / d) : 0.0f;
+        block[192 + j] = (unsigned char)(int8_t)scale;
+        for (int i = 0; i < 16; i++) {
+            const int at = 16 * j + i, half = at / 128, run = at / 32 % 4, place = at % 32;
+            const float step = d * scale;
+            const int q = step != 0.0f ? (int)fminf(fmaxf(rintf(x[at] / step), -32.0f), 31.0f) + 32 : 32;
+            block[64 * half + run % 2 * 32 + place] |= (unsigned char)((q & 15) << (run / 2 * 4));
+            block[128 + 32 * half + place] |= (unsigned char)(q >> 4 << (2 * run));
+        }
     }
 }
 
@@ -309,6 +361,8 @@ static inline void* stored_as(sumi_dtype dtype, const float* x, size_t count, ui
         case SUMI_DTYPE_F8_E4M3: at[0] = float_to_e4m3(x[i]); break;
         case SUMI_DTYPE_F8_E5M2: at[0] = float_to_e5m2(x[i]); break;
         case SUMI_DTYPE_Q8_0: quantise_q8_0(x + i, at); break;
+        case SUMI_DTYPE_Q4_0: quantise_q4_0(x + i, at); break;
+        case SUMI_DTYPE_Q6_K: quantise_q6_k(x + i, at); break;
         case SUMI_DTYPE_Q4_K: quantise_q4_k(x + i, at); break;
         case SUMI_DTYPE_IQ4_NL: quantise_iq4_nl(x + i, at); break;
         default: CHECK(!"a type that these files have");
@@ -521,6 +575,69 @@ static inline void write_int8(bag* b, bag* twin, bool is_rotated, const char* pa
         else put(twin, t->name, t->dtype, t, t->data, t->bytes);
     }
     write_tensors(b, path, NULL);
+    write_tensors(twin, twin_path, NULL);
+}
+
+// Where cuBLAS has the factor of a block: tiles of 128 rows x 4 blocks, 512 bytes each.
+static inline size_t tiled_at(size_t row, size_t block, size_t pitch)
+{
+    return (row / 128 * (pitch / 4) + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
+}
+
+// Every linear layer whose rows have whole blocks as ComfyUI's nvfp4: a factor in e4m3 for each 16 of a row, in tiles,
+// and one in float32 for all; and its values in a twin.
+static inline void write_nvfp4(const bag* b, bag* twin, const char* path, const char* twin_path)
+{
+    static const float s_values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    static const char s_said[] = "{\"format\": \"nvfp4\"}";
+    bag* packed = empty_bag(2);
+    for (size_t i = 0; i < b->count; i++) {
+        const sumi_tensor* t = &b->tensors[i];
+        char name[256];
+        if (!s_is_linear(t) || t->shape[1] % 16 != 0) {
+            put(packed, t->name, t->dtype, t, t->data, t->bytes);
+            put(twin, t->name, t->dtype, t, t->data, t->bytes);
+            continue;
+        }
+        const size_t count = value_count(t), cols = (size_t)t->shape[1];
+        const size_t rows = (size_t)(t->shape[0] + 127) / 128 * 128, pitch = (cols / 16 + 3) / 4 * 4;
+        float *x = malloc(count * sizeof *x), most = 0.0f;
+        unsigned char *codes = calloc(count / 2, 1), *scales = calloc(rows * pitch, 1);
+        sumi_dtype_to_float(t->dtype, t->data, x, count);
+        for (size_t k = 0; k < count; k++) most = fmaxf(most, fabsf(x[k]));
+        const float second = most / (6.0f * 448.0f);
+        for (size_t block = 0; block < count / 16; block++) {
+            float* at = x + 16 * block;
+            float peak = 0.0f;
+            for (int k = 0; k < 16; k++) peak = fmaxf(peak, fabsf(at[k]));
+            const uint8_t bits = float_to_e4m3(second > 0.0f ? peak / 6.0f / second : 0.0f);
+            const float scale = e4m3_to_float(bits);
+            scales[tiled_at(block / (cols / 16), block % (cols / 16), pitch)] = bits;
+            for (size_t k = 0; k < 16; k++) {
+                int best = 0;
+                for (int c = 1; c < 16; c++) {
+                    if (fabsf(at[k] - second * scale * s_values[c]) < fabsf(at[k] - second * scale * s_values[best]))
+                        best = c;
+                }
+                codes[(16 * block + k) / 2] |= (unsigned char)(best << (k % 2 == 0 ? 4 : 0));
+                at[k] = s_values[best] * scale * second;
+            }
+        }
+        put(packed, t->name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 2, .shape = {t->shape[0], t->shape[1] / 2}}, codes,
+            count / 2);
+        put(twin, t->name, SUMI_DTYPE_F32, t, x, count * sizeof *x);
+        const int layer = (int)strlen(t->name) - 7;
+        snprintf(name, sizeof name, "%.*s.weight_scale", layer, t->name);
+        put(packed, name, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 2, .shape = {(int64_t)rows, (int64_t)pitch}},
+            scales, rows * pitch);
+        snprintf(name, sizeof name, "%.*s.weight_scale_2", layer, t->name);
+        put(packed, name, SUMI_DTYPE_F32, NULL, &second, sizeof second);
+        snprintf(name, sizeof name, "%.*s.comfy_quant", layer, t->name);
+        put(packed, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {sizeof s_said - 1}}, s_said,
+            sizeof s_said - 1);
+        free(x), free(codes), free(scales);
+    }
+    write_tensors(packed, path, NULL);
     write_tensors(twin, twin_path, NULL);
 }
 

@@ -271,7 +271,7 @@ static inline void end_newbie(void)
 {
     sumi_engine_destroy(s_engine);
     CHECK_NUMBER(s_files_host.live, 0);
-    for (int i = 0; i < 2; i++) empty_bag(i);
+    empty_bags();
     if (s_folder[0] != 0) remove_folder(s_folder);
 }
 

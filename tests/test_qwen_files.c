@@ -703,7 +703,7 @@ int main(int argc, char** argv)
     RUN(int8_is_understood_rotated_and_not);
     RUN(other_quantisations_are_refused_by_name);
     sumi_engine_destroy(s_engine);
-    for (int i = 0; i < 2; i++) empty_bag(i);
+    empty_bags();
     if (s_folder[0] != 0) remove_folder(s_folder);
     TEST_END();
 }

@@ -145,63 +145,6 @@ TEST(gguf_types_that_are_not_read_are_refused_where_they_are_used)
 
 // ---- Formats that are decoded ---------------------------------------------------------------------------------------
 
-static bool has_rows_of_16(const sumi_tensor* t) { return is_linear(t) && t->shape[1] % 16 == 0; }
-
-// Every linear layer as ComfyUI's nvfp4 with the same scale for all blocks, so that their order in tiles does not matter
-// (test_weights has that), and its values in a twin.
-static void write_nvfp4(const bag* b, bag* twin, const char* path, const char* twin_path)
-{
-    static const float s_values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    static const char s_said[] = "{\"format\": \"nvfp4\"}";
-    static unsigned char s_scales[1 << 16];
-    static bag s_packed;
-    memset(s_scales, 0x38, sizeof s_scales); // 1 in e4m3
-    s_packed.count = 0;
-    for (size_t i = 0; i < b->count; i++) {
-        const sumi_tensor* t = &b->tensors[i];
-        char name[256];
-        if (!has_rows_of_16(t)) {
-            put(&s_packed, t->name, t->dtype, t, t->data, t->bytes);
-            put(twin, t->name, t->dtype, t, t->data, t->bytes);
-            continue;
-        }
-        const size_t count = value_count(t);
-        float *x = malloc(count * sizeof *x), most = 0.0f;
-        unsigned char* codes = calloc(count / 2, 1);
-        sumi_dtype_to_float(t->dtype, t->data, x, count);
-        for (size_t k = 0; k < count; k++) most = fmaxf(most, fabsf(x[k]));
-        const float second = most / 6.0f;
-        for (size_t k = 0; k < count; k++) {
-            int best = 0;
-            for (int c = 1; c < 16; c++)
-                if (fabsf(x[k] - second * s_values[c]) < fabsf(x[k] - second * s_values[best])) best = c;
-            codes[k / 2] |= (unsigned char)(best << (k % 2 == 0 ? 4 : 0));
-            x[k] = s_values[best] * second;
-        }
-        const int64_t rows = (t->shape[0] + 127) / 128 * 128, blocks = (t->shape[1] / 16 + 3) / 4 * 4;
-        CHECK((size_t)(rows * blocks) <= sizeof s_scales);
-        put(&s_packed, t->name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 2, .shape = {t->shape[0], t->shape[1] / 2}},
-            codes, count / 2);
-        put(twin, t->name, SUMI_DTYPE_F32, t, x, count * sizeof *x);
-        const int layer = (int)strlen(t->name) - 7;
-        snprintf(name, sizeof name, "%.*s.weight_scale", layer, t->name);
-        put(&s_packed, name, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 2, .shape = {rows, blocks}}, s_scales,
-            (uint64_t)(rows * blocks));
-        snprintf(name, sizeof name, "%.*s.weight_scale_2", layer, t->name);
-        put(&s_packed, name, SUMI_DTYPE_F32, NULL, &second, sizeof second);
-        snprintf(name, sizeof name, "%.*s.comfy_quant", layer, t->name);
-        put(&s_packed, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {sizeof s_said - 1}}, s_said,
-            sizeof s_said - 1);
-        free(x), free(codes);
-    }
-    write_tensors(&s_packed, path, NULL);
-    write_tensors(twin, twin_path, NULL);
-    for (size_t i = 0; i < s_packed.count; i++) {
-        free((void*)(uintptr_t)s_packed.tensors[i].name);
-        free((void*)(uintptr_t)s_packed.tensors[i].data);
-    }
-}
-
 TEST(formats_of_four_bits_draw_what_their_values_do)
 {
     for (int part = 0; part < PART_COUNT; part++) {
@@ -490,7 +433,7 @@ int main(int argc, char** argv)
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);
     sumi_engine_destroy(s_engine);
-    for (int i = 0; i < 2; i++) empty_bag(i);
+    empty_bags();
     if (s_folder[0] != 0) remove_folder(s_folder);
     TEST_END();
 }
