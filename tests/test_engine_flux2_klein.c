@@ -101,6 +101,34 @@ TEST(the_first_reference_gives_the_size)
     close_engine(engine);
 }
 
+// As the reference makes them of a picture to inpaint: shrunk to 1024 x 1024 pixels, then cut down to multiples of 16.
+TEST(the_picture_that_is_repainted_gives_the_size)
+{
+    static const int32_t s_sizes[][4] = {{1308, 2252, 768, 1328},  {1958, 978, 1440, 720},   {1440, 900, 1280, 800},
+                                         {1920, 1080, 1360, 768},  {3000, 2000, 1248, 832},  {4032, 3024, 1168, 880},
+                                         {1025, 1024, 1024, 1008}, {1024, 1024, 1024, 1024}, {70, 54, 64, 48}};
+    OPEN_ROW("flux2-klein", engine, model);
+    uint8_t* white = calloc((size_t)4032 * 3024, 3);
+    const sumi_image_item item = {.text = "a robot", .seed = 3};
+    sumi_image_desc desc = small_image(model, &item);
+    for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
+        const int32_t* s = s_sizes[i];
+        const sumi_pixels picture = {white, s[0], s[1], 0, 3}, mask = {white, 16, 16, 0, 1};
+        sumi_size size = {0, 0};
+        desc.start.image = &picture;
+        desc.start.mask = &mask;
+        desc.width = desc.height = 0;
+        CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+        CHECK_NUMBER(size.width, s[2]);
+        CHECK_NUMBER(size.height, s[3]);
+        desc.width = 2048, desc.height = 1536; // a size that is given counts more
+        CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+        CHECK(size.width == 2048 && size.height == 1536);
+    }
+    free(white);
+    close_engine(engine);
+}
+
 // ---- What is refused ------------------------------------------------------------------------------------------------
 
 TEST(components_that_the_family_lacks_are_refused)
@@ -126,6 +154,7 @@ int main(int argc, char** argv)
     RUN(facts_and_presets_are_the_authors);
     RUN(the_distilled_model_ignores_guidance_and_says_so);
     RUN(the_first_reference_gives_the_size);
+    RUN(the_picture_that_is_repainted_gives_the_size);
     RUN(components_that_the_family_lacks_are_refused);
     TEST_END();
 }
