@@ -1,12 +1,16 @@
 // What sumi info --size prints (samples/apps/sumi/needs.c) against what an engine on the fake driver says of the same
-// job: the bytes are equal, for every family, in every format of weights, with and without a memory limit.
+// job: the bytes are equal, for every family, in every format of weights, with and without a memory limit. And what the
+// samples do with it: the format that they ask for under a budget (samples/shared/budget_weights.h).
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "at_once.h"
+#include "budget_weights.h"
 #include "cuda_fixture.h"
 #include "fake_cuda.h"
 #include "families.h"
 #include "models/network_state.h"
+#include "synthetic.h"
+#include "synthetic_blocks.h"
 
 #include "../samples/apps/sumi/needs.c"
 
@@ -139,11 +143,110 @@ TEST(needs_of_cards_grow_less_with_the_card)
     close_cuda(engine);
 }
 
+// ---- What a program asks for under a budget -------------------------------------------------------------------------
+
+TEST(budgets_below_the_transformer_in_bfloat16_mean_fewer_bits)
+{
+    enum { KLEIN = 3875544576 / 1000 }; // thousands of values of FLUX.2 [klein]: 7.75 GB in bfloat16
+    static const struct {
+        double budget_gb, bits; // of a value in the file
+        sumi_weight_format weights;
+        const char* says;
+    } s_cases[] = {
+        {0.0, 16.0, SUMI_WEIGHTS_AUTO, NULL},
+        {8.0, 16.0, SUMI_WEIGHTS_AUTO, NULL},
+        {7.752, 16.0, SUMI_WEIGHTS_AUTO, NULL},
+        {7.75, 16.0, SUMI_WEIGHTS_INT8, "held in int8"},
+        {6.0, 16.0, SUMI_WEIGHTS_INT8, "7.8 GB"},
+        {6.0, 16.0, SUMI_WEIGHTS_INT8, "6.0 GB"},
+        {6.0, 32.0, SUMI_WEIGHTS_INT8, "--weights bf16"},
+        {2.0, 16.0, SUMI_WEIGHTS_INT8, "in int8"},
+        {8.0, 4.5, SUMI_WEIGHTS_AUTO, NULL},
+        {6.0, 4.5, SUMI_WEIGHTS_AS_STORED, "as their file has them"},
+        {6.0, 8.5, SUMI_WEIGHTS_AS_STORED, "stay"},
+        {6.0, 10.1, SUMI_WEIGHTS_INT8, "int8"},
+    };
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        char text[BUDGET_WEIGHTS_TEXT_BYTES];
+        const budget_weights_desc desc = {.budget_bytes = (uint64_t)(1e9 * s_cases[i].budget_gb),
+                                          .values = 1000 * (uint64_t)KLEIN,
+                                          .bytes = (uint64_t)(125.0 * s_cases[i].bits * KLEIN)};
+        CHECK_NUMBER(budget_weights(&desc, text), s_cases[i].weights);
+        if (s_cases[i].says == NULL) CHECK_TEXT(text, "");
+        else CHECK(strstr(text, s_cases[i].says) != NULL);
+    }
+    char text[BUDGET_WEIGHTS_TEXT_BYTES];
+    CHECK_NUMBER(budget_weights(&(budget_weights_desc){.budget_bytes = 1}, text), SUMI_WEIGHTS_AUTO); // not counted
+}
+
+// What sumi counts in files, and bench in the list of its tensors.
+TEST(the_transformer_is_counted_in_files_and_in_lists)
+{
+    static const char* const s_configs[] = {"tiny", "qwen-image-tiny", "newbie-tiny", "klein-tiny"};
+    uint64_t values, bytes;
+    for (size_t i = 0; i < sizeof s_configs / sizeof *s_configs; i++) {
+        synthetic_config config = *synthetic_find(s_configs[i]);
+        uint64_t listed_values, listed_bytes;
+        CHECK(config.dim > 0);
+        synthetic_count_transformer(&config, &listed_values, &listed_bytes);
+        CHECK(listed_values > 0 && listed_bytes == 2 * listed_values);
+        config.stored = synthetic_type_find("q8_0");
+        synthetic_count_transformer(&config, &values, &bytes);
+        CHECK(values == listed_values && bytes < listed_bytes);
+    }
+    needs_count_transformer(
+        &(sumi_network_desc){.path = "tests/golden/flux2-klein/model", .without_text_encoder = true}, &values, &bytes);
+    CHECK(values > 0 && bytes == 2 * values); // bfloat16
+    needs_count_transformer(&(sumi_network_desc){.path = "tests/golden/no-model", .without_text_encoder = true},
+                            &values, &bytes);
+    CHECK(values == 0 && bytes == 0);
+}
+
+// The goal of `bench --synthetic klein --memory-budget 6000`: with the prompt encoded before, nothing is streamed.
+TEST(klein_streams_nothing_under_a_budget_of_6_gb)
+{
+    const uint64_t limit = 6000000000u;
+    synthetic_files* files = synthetic_open(&synthetic_klein);
+    const sumi_files services = synthetic_services(files);
+    const sumi_network_desc desc = {.path = SYNTHETIC_PATH, .without_text_encoder = true};
+    sumi_heap heap;
+    sumi_error error = {0};
+    sumi_network* network = NULL;
+    uint64_t values, bytes;
+    char text[BUDGET_WEIGHTS_TEXT_BYTES];
+    sumi_heap_init(&heap, NULL);
+    CHECK_NUMBER(sumi_network_open_begin(&heap, &services, &desc, &error, &network), SUMI_OK);
+    for (bool done = false; !done;) {
+        float progress;
+        if (sumi_network_open_step(network, UINT32_MAX, &done, &progress, &error) != SUMI_OK) break;
+    }
+    CHECK_TEXT(error.text, "");
+    synthetic_count_transformer(&synthetic_klein, &values, &bytes);
+    CHECK_NUMBER(values, network->info.denoiser_values);
+    CHECK_NUMBER(bytes, network->info.denoiser_bytes);
+    const sumi_weight_format weights =
+        budget_weights(&(budget_weights_desc){.budget_bytes = limit, .values = values, .bytes = bytes}, text);
+    needs_job job = needs_usual_job(network, 1024, 1024);
+    job.reference_count = 0;
+    needs_of_limit needs;
+    CHECK_NUMBER(needs_under_limits(&heap, network, &job, SUMI_WEIGHTS_BF16, &limit, 1, &needs, &error), SUMI_OK);
+    CHECK(needs.fits && needs.step_bytes > 2000000000u);
+    CHECK_NUMBER(needs_under_limits(&heap, network, &job, weights, &limit, 1, &needs, &error), SUMI_OK);
+    printf("  %.2f GB of weights, %.2f of other memory\n", 1e-9 * (double)needs.weight_bytes,
+           1e-9 * (double)needs.other_bytes);
+    CHECK(needs.fits && needs.streamed_bytes == 0);
+    sumi_network_close(network);
+    synthetic_close(files);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(needs_are_what_an_engine_says);
     RUN(needs_of_cards_grow_less_with_the_card);
+    RUN(budgets_below_the_transformer_in_bfloat16_mean_fewer_bits);
+    RUN(the_transformer_is_counted_in_files_and_in_lists);
+    RUN(klein_streams_nothing_under_a_budget_of_6_gb);
     TEST_END();
 }
 #else

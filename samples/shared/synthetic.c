@@ -692,6 +692,25 @@ void synthetic_count(const synthetic_config* config, uint64_t* out_matrices, uin
     }
 }
 
+void synthetic_count_transformer(const synthetic_config* config, uint64_t* out_values, uint64_t* out_bytes)
+{
+    const sources all = {
+        .of = {{.type = base_type(config)}, {.type = synthetic_type_find("q8_0")}, {.type = config->stored}},
+        .count = config->stored ? SOURCE_COUNT : 1};
+    *out_values = *out_bytes = 0;
+    for (int32_t part = 0; tensor_list_path(config, part); part++) {
+        if (strncmp(tensor_list_path(config, part), "transformer/", strlen("transformer/")) != 0) continue;
+        tensor_list l = tensor_list_make(config, part);
+        for (size_t k = 0; k < l.count; k++) {
+            const synthetic_type* type = all.of[source_of(&all, &l.tensors[k])].type;
+            const uint64_t values = (uint64_t)tensor_elements(&l.tensors[k]);
+            *out_values += values;
+            *out_bytes += values / (uint64_t)type->block * (uint64_t)type->block_bytes;
+        }
+        tensor_list_free(&l);
+    }
+}
+
 static bool store_texts(synthetic_files* files, const synthetic_config* config)
 {
     synthetic_texts texts;

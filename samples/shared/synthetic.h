@@ -62,6 +62,8 @@ const char* synthetic_weights_name(sumi_weight_format weights); // "bf16" for AU
 // Counts the elements of the checkpoint: of the matrices that formats of weights quantise, and of all other tensors but
 // the table of token embeddings.
 void synthetic_count(const synthetic_config* config, uint64_t* out_matrices, uint64_t* out_others);
+// Counts the transformer's elements, and their bytes in its file.
+void synthetic_count_transformer(const synthetic_config* config, uint64_t* out_values, uint64_t* out_bytes);
 
 // Returns the rows of features that the template adds to every prompt. Every byte of SYNTHETIC_WORDS is one more row,
 // because the tokenizer has no merges. Each reference image of a prompt adds further rows.

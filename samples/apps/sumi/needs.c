@@ -229,3 +229,23 @@ sumi_result needs_compute(sumi_heap* heap, const sumi_network* network, const ne
     }
     return SUMI_OK;
 }
+
+// ---- The transformer ------------------------------------------------------------------------------------------------
+
+void needs_count_transformer(const sumi_network_desc* desc, uint64_t* out_values, uint64_t* out_bytes)
+{
+    sumi_heap heap;
+    sumi_error error = {0};
+    sumi_network* network = NULL;
+    float progress;
+    sumi_heap_init(&heap, NULL);
+    *out_values = *out_bytes = 0;
+    sumi_result result = sumi_network_open_begin(&heap, NULL, desc, &error, &network);
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_network_open_step(network, UINT32_MAX, &done, &progress, &error);
+    if (result == SUMI_OK) {
+        *out_values = sumi_network_get_info(network)->denoiser_values;
+        *out_bytes = sumi_network_get_info(network)->denoiser_bytes;
+    }
+    sumi_network_close(network);
+}

@@ -44,4 +44,8 @@ sumi_result needs_under_limits(sumi_heap* heap, const sumi_network* network, con
                                needs_of_limit* out, sumi_error* error);
 sumi_result needs_compute(sumi_heap* heap, const sumi_network* network, const needs_job* job,
                           needs_row out_rows[NEEDS_FORMATS], sumi_error* error);
+
+// Counts the transformer's numbers, and what they take in its files, whose headers it reads. Where that fails both are
+// 0, and opening the model tells why.
+void needs_count_transformer(const sumi_network_desc* desc, uint64_t* out_values, uint64_t* out_bytes);
 #endif

@@ -1,5 +1,7 @@
 #include "session.h"
+#include "budget_weights.h"
 #include "files.h"
+#include "needs.h"
 #include "system.h"
 #include <signal.h>
 #include <stdio.h>
@@ -218,6 +220,30 @@ int session_run(cli_session* session, sumi_job job, const char* doing, session_s
     return code;
 }
 
+// The format that was asked for; without one, what suits the memory budget on a GPU.
+static sumi_weight_format choose_weights(cli_session* session)
+{
+    const session_args* args = session->args;
+    const bool is_gpu = sumi_engine_get_info(session->engine).compute_capability > 0;
+    if (args->weights != SUMI_WEIGHTS_AUTO || args->memory_budget_bytes == 0 || !is_gpu)
+        return (sumi_weight_format)args->weights;
+    char text[BUDGET_WEIGHTS_TEXT_BYTES];
+    budget_weights_desc desc = {.budget_bytes = args->memory_budget_bytes};
+    const sumi_network_desc network = {.path = args->model,
+                                       .transformer_path = args->transformer,
+                                       .vae_path = args->vae,
+                                       .variant = args->variant,
+                                       .without_text_encoder = true,
+                                       .without_vae_encoder = true};
+    needs_count_transformer(&network, &desc.values, &desc.bytes);
+    const sumi_weight_format weights = budget_weights(&desc, text);
+    if (text[0] != 0 && !args->quiet) {
+        progress_clear(&session->progress);
+        fprintf(stderr, "sumi: %s\n", text);
+    }
+    return weights;
+}
+
 int session_load_model(cli_session* session, bool without_text_encoder, bool without_vae_encoder)
 {
     const session_args* args = session->args;
@@ -232,7 +258,7 @@ int session_load_model(cli_session* session, bool without_text_encoder, bool wit
     desc.vision_path = args->vision;
     desc.processor_path = args->processor;
     desc.variant = args->variant;
-    desc.weights = (sumi_weight_format)args->weights;
+    desc.weights = choose_weights(session);
     desc.text_weights = (sumi_weight_format)args->text_weights;
     desc.attention = (sumi_attention_format)args->attention;
     desc.without_text_encoder = without_text_encoder;

@@ -47,7 +47,9 @@ typedef struct session_args {
      "what a GPU computes the transformer's attention in; auto: bf16", 0, 0},                                \
     {"--threads", OPTION_COUNT, &(args)->thread_count, "N", "threads of the CPU backend; 0, the default: every core", 0, 1024},              \
     {"--memory-budget", OPTION_BYTES, &(args)->memory_budget_bytes, "BYTES",                                                                 \
-     "most memory for intermediate values, as in 500M or 2G; a short budget decodes the picture in tiles", 0, 0},                            \
+     "most memory for intermediate values, as in 500M or 2G, on a GPU with the weights; a short budget decodes the picture in tiles. Without " \
+     "--weights, a transformer that exceeds it in bf16 has int8 on a GPU, or what its file has in 10 bits or less",                           \
+     0, 0},                                                                                                                                  \
     {"--quiet", OPTION_FLAG, &(args)->quiet, NULL, "no progress, no summary; only failures are told", 0, 0},                                 \
     {"--verbose", OPTION_FLAG, &(args)->verbose, NULL, "the library's log, down to details", 0, 0}
 // clang-format on

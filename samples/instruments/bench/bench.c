@@ -32,6 +32,7 @@
 // With --blocks N the transformer of a synthetic checkpoint is cut to N blocks. "forward" is then scaled to the blocks
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
 // prompts are given as random features.
+#include "budget_weights.h"
 #include "pretend.h"
 #include "synthetic.h"
 #include "synthetic_blocks.h"
@@ -128,6 +129,17 @@ static bool is_newbie(const bench* b) { return b->synthetic.dim > 0 && b->synthe
 static bool is_klein(const bench* b) { return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_KLEIN; }
 
 static int32_t most_references(const bench* b) { return is_qwen_image(b) ? 3 : is_klein(b) ? MAX_REFERENCES : 0; }
+
+// Where no format was asked for, what suits the memory budget on a GPU, as sumi does.
+static void choose_weights(bench* b, const synthetic_config* config)
+{
+    char text[BUDGET_WEIGHTS_TEXT_BYTES];
+    budget_weights_desc desc = {.budget_bytes = b->memory_budget};
+    if (b->backend != SUMI_BACKEND_CUDA || b->weights != SUMI_WEIGHTS_AUTO) return;
+    synthetic_count_transformer(config, &desc.values, &desc.bytes);
+    b->weights = budget_weights(&desc, text);
+    if (text[0]) fprintf(stderr, "bench: %s\n", text);
+}
 
 static bool open_model(bench* b)
 {
@@ -1057,6 +1069,9 @@ static int usage(void)
         "Qwen-Image-Edit, 2 or 3 for Edit-Plus; with klein up to 10\n"
         "  --tokens of klein are so many of a prompt's 512 rows\n"
         "  --steps is 8, with klein 4\n"
+        "  --weights: without it and with a --memory-budget that a synthetic transformer exceeds in bfloat16, a GPU "
+        "has "
+        "int8, or what --stored says\n"
         "  --blocks cuts the transformer to N blocks and scales the forward; --short leaves out the idle share\n"
         "  --stored: what the blocks' matrices are stored as, and the text encoder's; --outliers: 20 channels before "
         "their products are 15 to 40 times as large as the others\n"
@@ -1202,6 +1217,7 @@ int main(int argc, char** argv)
     }
     if (!read_arguments(&s_b, argc, argv)) return usage();
     if (s_b.size_count == 0) read_sizes(&s_b, "1024,768,512");
+    if (s_b.synthetic.dim > 0 && s_b.model_path) choose_weights(&s_b, &s_b.synthetic);
     if (s_b.synthetic.dim > 0 && !s_b.model_path) {
         synthetic_config config = s_b.synthetic;
         config.float32 = s_b.float32;
@@ -1218,6 +1234,7 @@ int main(int argc, char** argv)
 #else
         if (s_b.write_path) return synthetic_write(s_b.write_path, &config) ? 0 : 1;
 #endif
+        choose_weights(&s_b, &config);
         s_b.files = synthetic_open(&config);
         if (!s_b.files) return 1;
         s_b.model_path = SYNTHETIC_PATH;
