@@ -437,6 +437,167 @@ TEST(norms_may_be_called_weights)
     CHECK(draw_file(&desc, &got) && is_same(&got, plain_drawing(SINGLE_FILE)));
 }
 
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+// Two factors of a change: B A, or the Kronecker product of w1 and w2. Rows of the change are cut and swapped by rows of
+// the first one.
+typedef struct change {
+    const char* module; // of the authors
+    int64_t rows, cols; // of the first factor
+    int64_t other_rows, other_cols;
+} change;
+
+typedef struct dialect {
+    const char* prefix;
+    bool is_authors;     // names of the authors, not of diffusers
+    bool is_flat;        // with _ in place of dots
+    const char* first;   // the first factor's name
+    const char* second;  // the second one's
+    const char* to_rank; // the name of a number that is the rank, so that the scale is 1; NULL: none
+} dialect;
+
+#define LORA_DIALECTS 4
+static const dialect s_dialects[] = {
+    {"diffusion_model.", true, false, "lora_B.weight", "lora_A.weight", NULL}, // ai-toolkit, ComfyUI
+    {"base_model.model.", true, false, "lora_B.weight", "lora_A.weight", NULL},
+    {"lora_unet_", true, true, "lora_up.weight", "lora_down.weight", "alpha"}, // kohya: with modulations, too
+    {"transformer.", false, false, "lora_B.weight", "lora_A.weight", NULL},    // PEFT, which diffusers saves
+    {"diffusion_model.", true, false, "lokr_w1", "lokr_w2", NULL},
+    {"lycoris_", false, true, "lokr_w1", "lokr_w2", NULL},
+    {"", false, false, "lokr_w1", "lokr_w2", NULL}};
+
+static void put_factor(bag* out, const dialect* d, const char* module, const char* factor, int64_t rows, int64_t cols,
+                       const float* x)
+{
+    char name[256], flat[192];
+    snprintf(flat, sizeof flat, "%s", module);
+    for (char* at = flat; d->is_flat && *at != 0; at++) *at = *at == '.' ? '_' : *at;
+    snprintf(name, sizeof name, "%s%s.%s", d->prefix, flat, factor);
+    put(out, name, SUMI_DTYPE_F32, &(sumi_tensor){.rank = 2, .shape = {rows, cols}}, x,
+        (uint64_t)(rows * cols) * sizeof *x);
+}
+
+static void put_change(bag* out, const dialect* d, const char* module, const change* c, const float* first,
+                       const float* second)
+{
+    put_factor(out, d, module, d->first, c->rows, c->cols, first);
+    put_factor(out, d, module, d->second, c->other_rows, c->other_cols, second);
+    if (d->to_rank != NULL) put_factor(out, d, module, d->to_rank, 1, 1, &(float){(float)c->cols});
+}
+
+static void put_change_as_diffusers(bag* out, const dialect* d, const change* c, const float* first,
+                                    const float* second)
+{
+    static const char* const s_thirds[] = {"to_q", "to_k", "to_v"};
+    const size_t count = (size_t)(c->rows * c->cols);
+    char module[160];
+    if (strstr(c->module, "qkv") != NULL) {
+        for (int i = 0; i < 3; i++) {
+            change third = *c;
+            third.rows /= 3;
+            snprintf(module, sizeof module, "transformer_blocks.0.attn.%s", s_thirds[i]);
+            put_change(out, d, module, &third, first + (size_t)i * count / 3, second);
+        }
+    } else if (strstr(c->module, "adaLN") != NULL) { // shift, scale -> scale, shift
+        float* swapped = malloc(count * sizeof *swapped);
+        memcpy(swapped, first + count / 2, count / 2 * sizeof *first);
+        memcpy(swapped + count / 2, first, count / 2 * sizeof *first);
+        put_change(out, d, "norm_out.linear", c, swapped, second);
+        free(swapped);
+    } else {
+        for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
+            of_block(s_names[i][0], c->module, module, sizeof module);
+            if (strcmp(module, c->module) != 0) continue;
+            put_change(out, d, of_block(s_names[i][1], c->module, module, sizeof module), c, first, second);
+        }
+    }
+}
+
+// The same changes in every dialect of a kind.
+static void write_adapter(const dialect* d, const char* path)
+{
+    static const change s_changes[2][6] = {{{"double_blocks.0.img_attn.qkv", 96, 2, 2, 32},
+                                            {"single_blocks.0.linear1", 288, 2, 2, 32},
+                                            {"final_layer.adaLN_modulation.1", 64, 2, 2, 32},
+                                            {"double_stream_modulation_img.lin", 192, 2, 2, 32},
+                                            {"single_stream_modulation.lin", 96, 2, 2, 32},
+                                            {"time_in.in_layer", 32, 2, 2, 256}},
+                                           {{"double_blocks.0.img_attn.qkv", 3, 2, 32, 16},
+                                            {"single_blocks.0.linear1", 2, 2, 144, 16},
+                                            {"final_layer.adaLN_modulation.1", 2, 2, 32, 16},
+                                            {"double_stream_modulation_img.lin", 2, 2, 96, 16},
+                                            {"single_stream_modulation.lin", 2, 2, 48, 16},
+                                            {"time_in.in_layer", 2, 2, 16, 128}}};
+    const bool is_kronecker = strncmp(d->first, "lokr", 4) == 0;
+    bag* out = empty_bag(2);
+    uint64_t state = 1;
+    for (size_t i = 0; i < 6; i++) {
+        const change* c = &s_changes[is_kronecker][i];
+        const size_t counts[2] = {(size_t)(c->rows * c->cols), (size_t)(c->other_rows * c->other_cols)};
+        float* x[2];
+        for (int k = 0; k < 2; k++) {
+            x[k] = malloc(counts[k] * sizeof **x);
+            for (size_t j = 0; j < counts[k]; j++) {
+                state = state * 6364136223846793005u + 1442695040888963407u;
+                x[k][j] = 0.5f * ((float)(state >> 40) / (float)(1 << 23) - 1.0f);
+            }
+        }
+        if (d->is_authors) put_change(out, d, c->module, c, x[0], x[1]);
+        else put_change_as_diffusers(out, d, c, x[0], x[1]);
+        free(x[0]), free(x[1]);
+    }
+    write_tensors(out, path, NULL);
+}
+
+static bool draw_adapted(const char* transformer, const dialect* d, drawing* out)
+{
+    memset(out, 0, sizeof *out);
+    const char* path = scratch("adapters", "adapter.safetensors");
+    write_adapter(d, path);
+    const sumi_model_desc model_desc = desc_of(transformer);
+    sumi_model* model = open_model(&model_desc);
+    CHECK(model != NULL);
+    sumi_lora* lora = model != NULL ? read_lora_at(s_engine, model, path) : NULL;
+    CHECK(lora != NULL);
+    if (lora == NULL) printf("  %s%s: %s\n", d->prefix, d->first, s_files_host.log);
+    bool good = false;
+    if (lora != NULL) {
+        const sumi_image_item item = {.text = "a red fox", .seed = 7};
+        const sumi_lora_use use = {.lora = lora, .scale = 1.0f};
+        sumi_image_desc image = small_image(model, &item);
+        image.width = WIDTH;
+        image.height = HEIGHT;
+        image.loras = &use;
+        image.lora_count = 1;
+        good = draw_desc(&image, out);
+    }
+    sumi_lora_release(lora);
+    sumi_model_close(model);
+    return good;
+}
+
+// Fused q, k and v are cut, and the halves of the final modulation swapped, where the names and the model have different
+// layouts, and nowhere else. golden_run compares diffusers' layout with the reference.
+TEST(adapters_of_every_dialect_change_either_layout_alike)
+{
+    write_tensors(take_klein(SINGLE_FILE, ""), scratch("adapters", "authors.safetensors"), NULL);
+    write_as_diffusers(&s_bags[0], "", scratch("adapters", "diffusers.safetensors"));
+    drawing want[2], got;
+    for (int i = 0; i < (int)(sizeof s_dialects / sizeof *s_dialects); i++) {
+        const dialect* d = &s_dialects[i];
+        drawing* first = &want[i >= LORA_DIALECTS];
+        if (i == 0 || i == LORA_DIALECTS) {
+            CHECK(draw_adapted(scratch("adapters", "authors.safetensors"), d, first));
+            CHECK(distance(first, plain_drawing(SINGLE_FILE)) > 0.1);
+        }
+        const char* layout = d->is_authors ? "diffusers.safetensors" : "authors.safetensors";
+        CHECK(draw_adapted(scratch("adapters", layout), d, &got));
+        const double off = distance(&got, first);
+        if (off > 1e-5) printf("  %s..%s: %g from the authors' names\n", d->prefix, d->first, off);
+        CHECK(off <= 1e-5);
+    }
+}
+
 // ---- What is refused ------------------------------------------------------------------------------------------------
 
 static void check_refused(const sumi_model_desc* desc, const char* const* says)
@@ -582,6 +743,7 @@ int main(int argc, char** argv)
     RUN(fp8_files_of_the_authors_and_of_comfyui_draw_what_their_values_do);
     RUN(int8_and_nvfp4_files_draw_what_their_values_do);
     RUN(norms_may_be_called_weights);
+    RUN(adapters_of_every_dialect_change_either_layout_alike);
     RUN(what_is_not_read_is_refused_with_what_to_do);
     RUN(a_tokenizer_without_the_token_of_padding_is_refused);
     RUN(a_gpu_draws_in_every_format_what_the_cpu_draws);
