@@ -37,8 +37,9 @@
 #   newbie     the same of NewBie-image: 1024, 4 steps, a picture of 28 steps with guidance. bench: as it comes, fp8, then
 #              under budgets of 16, 8 and 6 GB (BENCH_BUDGETS). torch: sumi in bf16 and fp8 beside PyTorch compiled and
 #              eager, 45 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
-#   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, then in int8 under a budget of 6 GB (BENCH_BUDGETS): what its row "prompt stored" says is streamed
-#              belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one; a checkpoint of 16 GB
+#   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, then under a budget of 6 GB (BENCH_BUDGETS), for which bench chooses int8: what its row "prompt stored" says is
+#              streamed belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one, a checkpoint of
+#              16 GB; and klein-mid, whose layers are narrower
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. JOBS=8 programs of ops,
 # golden and tests run beside each other. The last line is "N passed, N failed, N skipped" of all programs.
@@ -107,7 +108,7 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,41p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,42p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
@@ -399,7 +400,7 @@ if has bench && has newbie; then
     }
     bench_newbie bench
     bench_newbie 'bench fp8' --weights fp8
-    for budget in ${BENCH_BUDGETS:-16000 8000 6000}; do bench_newbie "bench $budget MB" --memory-budget "$budget"; done
+    for budget in ${BENCH_BUDGETS:-16000 8000 6000}; do bench_newbie "bench $budget MB" --weights bf16 --memory-budget "$budget"; done
 elif has bench; then
     WITHOUT_COUNTS=1 run bench "$bin/bench" --synthetic $synthetic --backend cuda --report --sizes "${BENCH_SIZES:-$sizes}" --steps $steps --seconds "${BENCH_SECONDS:-8}"
     cat "$log/bench.txt"
@@ -414,7 +415,7 @@ elif has bench; then
             cat "$log/${name// /_}.txt"
         }
         bench_klein 'bench reference' --references 1
-        for budget in ${BENCH_BUDGETS:-6000}; do bench_klein "bench $budget MB" --weights int8 --memory-budget "$budget"; done
+        for budget in ${BENCH_BUDGETS:-6000}; do bench_klein "bench $budget MB" --memory-budget "$budget"; done
     fi
 fi
 if has start; then
@@ -444,7 +445,10 @@ if has accuracy; then
         cat "$log/${name// /_}.txt"
     }
     accuracy 'accuracy at full size' $(has outliers && echo --outliers)
-    if has klein; then accuracy 'accuracy with a reference' --references 1; fi
+    if has klein; then
+        accuracy 'accuracy with a reference' --references 1
+        accuracy 'accuracy of klein-mid' --synthetic klein-mid --size 256x256 --references 1 # in every format, some seconds
+    fi
 fi
 
 if has quality; then
