@@ -767,19 +767,24 @@ g = b"GGUF" + struct.pack("<IQQ", 3, 1, len(keys))
 for k, v in keys.items(): g += text(k) + (struct.pack("<II", 4, 32) if v is None else struct.pack("<I", 8) + text(v))
 g += text("decoder.conv_in.weight") + struct.pack("<I4QIQ", 4, 1, 1, 1, 1, 0, 0)
 open(sys.argv[2] + "/g.gguf", "wb").write(g + bytes(-len(g) % 32) + bytes(32))
-for name, width, captions in ("4b", 3072, 7680), ("9b", 4096, 12288), ("5b", 3584, 7680): # only what the sizes are read of; the values are a hole in the file
+for name, width, captions in ("4b", 3072, 7680), ("9b", 4096, 12288), ("9b-nvfp4", 4096, 12288), ("5b", 3584, 7680): # only what the sizes are read of; the values are a hole in the file
     h = {"double_stream_modulation_img.lin.weight": [1, 1], "single_stream_modulation.lin.weight": [1, 1], "txt_in.weight": [width, captions]}
+    if name == "9b-nvfp4": h.update({"txt_in.weight": [width, captions // 2], "txt_in.weight_scale": [width, captions // 16]}) # by a program that the file does not name
     used = 0
-    for k, v in h.items(): h[k] = {"dtype": "BF16", "shape": v, "data_offsets": [used, used := used + 2 * v[0] * v[1]]}
+    for k, v in h.items():
+        kind, size = ("F8_E4M3", 1) if "scale" in k else ("U8", 1) if len(h) == 4 and "txt_in" in k else ("BF16", 2)
+        h[k] = {"dtype": kind, "shape": v, "data_offsets": [used, used := used + size * v[0] * v[1]]}
     t = json.dumps(h).encode(); f = open(sys.argv[2] + f"/{name}.safetensors", "wb"); f.write(struct.pack("<Q", len(t)) + t); f.truncate(8 + len(t) + used)
 END
     cli inspect "$folder/meta/st.safetensors"; expect_text "a licence in safetensors" "^  licence +openrail\\+\\+ \\(modelspec.license of .*st.safetensors\\)$" "$out"
     cli inspect "$folder/meta/g.gguf"; expect_text "a licence in GGUF" "^  licence +apache-2.0, there \\(general.license of .*g.gguf\\)$" "$out"
     cli inspect "$folder/meta/4b.safetensors"; expect_text "the licence of a model by its sizes" "^  licence +apache-2.0 \\(of the released model with these sizes: the files name none\\)$" "$out"
     cli inspect "$folder/meta/9b.safetensors"; expect_text "the licence of a larger model" "^  licence +FLUX Non-Commercial License: not for commercial use \\(of the released" "$out"
+    cli inspect "$folder/meta/9b-nvfp4.safetensors"; expect_text "the licence of packed weights" "^  licence +FLUX Non-Commercial License: not for commercial use \\(of the released" "$out"
+    expect_text "the width of packed weights" "captions 12288 wide$" "$out"
     cli inspect "$folder/meta/5b.safetensors"; if grep -q "^  licence" "$out"; then fail "no licence of unknown sizes" "$(cat "$out")"; else ok; fi
 else
-    echo "skip: licences in metadata: there is no python3"; skipped=$((skipped + 5))
+    echo "skip: licences in metadata: there is no python3"; skipped=$((skipped + 7))
 fi
 
 # ---- What a single file does not say ----------------------------------------------------------------------------------------------------

@@ -378,6 +378,11 @@ TEST(nvfp4_is_read_in_the_order_of_its_program)
                      i < 2 ? SUMI_OK : SUMI_NOT_SUPPORTED);
         if (i < 2) CHECK(got.packed == 2 && got.decoding.high_first == (i == 1) && !got.decoding.is_tiled);
         else CHECK(strstr(error.text, "nvfp4") != NULL && strstr(error.text, "l.weight") != NULL);
+        CHECK_NUMBER(sumi_tensor_find_size(&s.component, "l.weight", 1), 64); // whether the order is known or not
+        CHECK_NUMBER(sumi_tensor_find_size(&s.component, "l.weight", 0), 4);
+        CHECK_NUMBER(sumi_tensor_find_size(&s.component, "l.weight_scale", 1), 4);
+        CHECK_NUMBER(sumi_tensor_find_size(&s.component, "l.weight", 2), 0);
+        CHECK_NUMBER(sumi_tensor_find_size(&s.component, "none", 0), 0);
         sumi_tensor_set_close(&s.set);
     }
 }

@@ -560,3 +560,14 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
     if (is_narrow(w.weight->dtype) && is_named) SUMI_TRY(check_neighbours(&w));
     return w.column_scale != NULL ? use_column_scale(&w) : SUMI_OK;
 }
+
+int64_t sumi_tensor_find_size(const sumi_component* component, const char* name, int32_t axis)
+{
+    const sumi_tensor* tensor = sumi_component_find(component, name);
+    sumi_tensor_scaling scaling;
+    sumi_error ignored;
+    if (tensor == NULL || axis < 0 || axis >= tensor->rank) return 0;
+    const sumi_result result = sumi_tensor_find_scaling(component, name, &scaling, &ignored);
+    const int64_t packed = result == SUMI_OK ? scaling.packed : tensor->dtype == SUMI_DTYPE_U8 ? 2 : 1;
+    return axis + 1 == tensor->rank ? tensor->shape[axis] * packed : tensor->shape[axis];
+}

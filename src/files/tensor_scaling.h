@@ -34,6 +34,9 @@ typedef struct sumi_tensor_scaling {
 // message names the tensor and the format.
 sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char* name, sumi_tensor_scaling* out,
                                      sumi_error* error);
+// Elements of a stored tensor along an axis, each 4-bit code counted, for descriptions of files: also of a quantisation
+// that fails above. 0: there is no such tensor, or no such axis.
+int64_t sumi_tensor_find_size(const sumi_component* component, const char* name, int32_t axis);
 // Whether everything beside the component's quantised weights is known. If it is, one pass over the names has said so for
 // all weights (sumi_component.knows_neighbours); otherwise each weight is examined when it is used.
 bool sumi_tensor_neighbours_are_known(const sumi_component* component);

@@ -2,6 +2,7 @@
 // autoencoder of FLUX.2. References are rows of the transformer beside the target. How they compute:
 // docs/architectures/flux2-klein.md.
 #include "base/dtype.h"
+#include "files/tensor_scaling.h"
 #include "models/autoencoders.h"
 #include "models/config.h"
 #include "models/flux_dit.h"
@@ -64,12 +65,12 @@ static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_
 static const char* klein_licence(const sumi_checkpoint* checkpoint)
 {
     static const char* const s_names[] = {"context_embedder.weight", "txt_in.weight"};
+    const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
     for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
-        const sumi_tensor* t = sumi_component_find(&checkpoint->components[SUMI_COMPONENT_TRANSFORMER], s_names[i]);
-        if (t == NULL || t->rank != 2) continue;
-        if (t->shape[0] == 3072 && t->shape[1] == 3 * 2560) return "apache-2.0";
-        if (t->shape[0] == 4096 && t->shape[1] == 3 * 4096)
-            return "FLUX Non-Commercial License: not for commercial use";
+        const int64_t width = sumi_tensor_find_size(transformer, s_names[i], 0),
+                      feature_width = sumi_tensor_find_size(transformer, s_names[i], 1);
+        if (width == 3072 && feature_width == 3 * 2560) return "apache-2.0";
+        if (width == 4096 && feature_width == 3 * 4096) return "FLUX Non-Commercial License: not for commercial use";
     }
     return NULL;
 }

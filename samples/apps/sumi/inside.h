@@ -11,6 +11,7 @@
 #include "engine/desc_checks.h"
 #include "files/checkpoint.h"
 #include "files/json.h"
+#include "files/tensor_scaling.h"
 #include "files/tensors.h"
 #include "jobs/objects.h"
 #include "models/adapter_layers.h"

@@ -60,8 +60,7 @@ static void print_files(const sumi_tensor_set* set)
 
 static long long dimension(const sumi_component* part, const char* name, int32_t axis)
 {
-    const sumi_tensor* tensor = sumi_component_find(part, name);
-    return tensor && axis < tensor->rank ? (long long)tensor->shape[axis] : 0;
+    return (long long)sumi_tensor_find_size(part, name, axis);
 }
 
 static long long either(long long a, long long b) { return a ? a : b; }
