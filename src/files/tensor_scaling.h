@@ -35,7 +35,7 @@ typedef struct sumi_tensor_scaling {
 sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char* name, sumi_tensor_scaling* out,
                                      sumi_error* error);
 // Elements of a stored tensor along an axis, each 4-bit code counted, for descriptions of files: also of a quantisation
-// that fails above. 0: there is no such tensor, or no such axis.
+// that fails above. 0: the component lacks the tensor, or the tensor the axis.
 int64_t sumi_tensor_find_size(const sumi_component* component, const char* name, int32_t axis);
 // Whether everything beside the component's quantised weights is known. If it is, one pass over the names has said so for
 // all weights (sumi_component.knows_neighbours); otherwise each weight is examined when it is used.
