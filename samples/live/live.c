@@ -285,7 +285,7 @@ int main(int argc, char** argv)
     if (!check_options(&o)) return 2;
     if (o.watches && !o.out) o.out = "live.png";
     if (!o.painter.model) o.painter.model = o.synthetic ? SYNTHETIC_PATH : "samples/demo_model";
-    o.painter.has_thread = o.watches;
+    o.painter.has_thread = true; // the loop here looks at inputs and pictures, and never waits for a slice
     signal(SIGINT, stop);
     signal(SIGTERM, stop);
 
