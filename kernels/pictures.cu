@@ -6,18 +6,20 @@
 SUMI_DEVICE int64_t thread_index() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 SUMI_DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
-// y = byte / 255 * 2 - 1
+// y = (byte / 255 * 2 - 1) * fourth byte / 255, if there is a fourth one
 extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     sumi_pixels_in(const __grid_constant__ sumi_pixels_in_args args)
 {
     const uint8_t* bytes =
-        (const uint8_t*)args.bytes + (args.per_item ? *(const int32_t*)args.counter * args.item_rows * 3 : 0);
+        (const uint8_t*)args.bytes + (args.per_item ? *(const int32_t*)args.counter * args.item_rows * args.cols : 0);
     const int64_t begin = (int64_t)args.row_begin * 3, end = (int64_t)args.row_end * 3;
     for (int64_t i = begin + thread_index(); i < end; i += thread_count()) {
         const int row = (int)(i / 3), channel = (int)(i - (int64_t)row * 3);
         const int64_t pixel =
             (int64_t)(args.top + row / args.width) * args.picture_width + args.left + row % args.width;
-        ((bf16*)args.y)[i] = __float2bfloat16_rn((float)bytes[pixel * 3 + channel] / 255.0f * 2.0f - 1.0f);
+        const float opacity = args.cols == 4 ? (float)bytes[pixel * 4 + 3] / 255.0f : 1.0f;
+        ((bf16*)args.y)[i] =
+            __float2bfloat16_rn(((float)bytes[pixel * args.cols + channel] / 255.0f * 2.0f - 1.0f) * opacity);
     }
 }
 

@@ -9,13 +9,13 @@
 
 enum { SUMI_PICTURES_THREADS = 256, SUMI_PICTURES_VALUES = 8 }; // values per thread
 
-// sumi_pixels_in: bytes [..][picture_width][3] -> bf16 [rows][3], for rows (pixels) [row_begin, row_end) of a tile of
+// sumi_pixels_in: bytes [..][picture_width][cols], 3 or 4 of them -> bf16 [rows][3], for rows (pixels) [row_begin, row_end) of a tile of
 // `width` columns that begins at pixel (top, left) of the image. Grid ceil(rows * 3 / 256).
 typedef struct sumi_pixels_in_args {
     uint64_t bytes, y, counter;
     // per_item 1: the image of item `counter` begins counter * item_rows pixels after the first image
     int64_t item_rows;
-    int32_t width, top, left, picture_width, row_begin, row_end, per_item, reserved;
+    int32_t width, top, left, picture_width, row_begin, row_end, per_item, cols;
 } sumi_pixels_in_args;
 
 // sumi_patches_in: bytes [..][width][3] -> bf16 [rows][3 * frames * patch^2], for rows [row_begin, row_end). A cell is

@@ -1,4 +1,5 @@
 #include "golden_qwen_image.h"
+#include "golden_control.h"
 
 bool run_qwen_image_case(golden_case* c)
 {
@@ -8,5 +9,6 @@ bool run_qwen_image_case(golden_case* c)
     is_known = run_qwen_vae_case(c) || is_known;
     is_known = run_qwen_prompt_case(c) || is_known;
     is_known = run_qwen_pipeline_case(c) || is_known;
+    is_known = run_control_case(c) || is_known;
     return is_known;
 }

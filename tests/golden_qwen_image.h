@@ -37,5 +37,7 @@ typedef struct encode_job {
 } encode_job;
 void encode_prompts(golden_case* c, const sumi_network* network, encode_job* job);
 void free_encoded(encode_job* job);
+// Reads a scheduler's file, whose path begins at the case, over the rule. False after reporting.
+bool read_case_rule(golden_case* c, const char* path, sumi_sigma_rule* rule);
 void write_prompt_ids(plan_run* run, const case_prompt* prompts, int32_t prompt_count);
 #endif

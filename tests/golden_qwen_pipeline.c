@@ -43,13 +43,12 @@ static array unpack(const array* tokens, int64_t height, int64_t width)
 
 // ---- Schedules ------------------------------------------------------------------------------------------------------
 
-// The network's own rule, or that of the case's "scheduler" over it. False after reporting.
-static bool read_rule(golden_case* c, const char* file_name, sumi_sigma_rule* rule)
+bool read_case_rule(golden_case* c, const char* file_name, sumi_sigma_rule* rule)
 {
     char path[2400];
     sumi_file file = {0};
     sumi_error error = {0};
-    snprintf(path, sizeof path, "%.2000s/../%.300s", c->folder, file_name);
+    join_path(path, sizeof path, c->folder, file_name);
     bool good = sumi_file_open(&file, &c->g->heap, NULL, path, &error) == SUMI_OK
              && sumi_scheduler_read(file.data, (size_t)file.bytes, path, rule, &error) == SUMI_OK;
     if (!good) case_fails(c, "%s", error.text);
@@ -70,8 +69,8 @@ static void run_schedule(golden_case* c)
         sumi_sigma_rule rule = sumi_scheduler_defaults();
         const bool is_stock = strcmp(tag, "stock") == 0, has_end = strcmp(what, "sigmas") == 0;
         // an adapter's overrides are read over the model's own
-        if (!read_rule(c, "model/scheduler/scheduler_config.json", &rule)
-            || (!is_stock && !read_rule(c, "scheduler_lightning.json", &rule)))
+        if (!read_case_rule(c, "../model/scheduler/scheduler_config.json", &rule)
+            || (!is_stock && !read_case_rule(c, "../scheduler_lightning.json", &rule)))
             return;
         array got = array_make(NULL, 1, (const int64_t[]){steps + 1});
         sumi_error error = {0};
@@ -481,7 +480,9 @@ static bool make_schedule(golden_case* c, pipe_job* j)
     const sumi_network_info* info = &j->network->info;
     sumi_sigma_rule rule = info->sigmas;
     const char* scheduler = json_text(c->json, "scheduler");
-    if (scheduler != NULL && !read_rule(c, scheduler, &rule)) return false;
+    char path[400];
+    snprintf(path, sizeof path, "../%.300s", scheduler != NULL ? scheduler : "");
+    if (scheduler != NULL && !read_case_rule(c, path, &rule)) return false;
     j->all_steps = (int32_t)json_number(c->json, "num_inference_steps", 0);
     if (j->all_steps < 1 || j->all_steps > SUMI_SCHEDULE_MAX_STEPS) {
         case_fails(c, "the case lacks num_inference_steps");

@@ -23,6 +23,7 @@
 // is over its tolerance, when a case of a family that the library has was not run, and when nothing was compared; with
 // --skip-other-families nothing need be compared in a folder whose cases are all of other families.
 #include "cuda/cuda.h"
+#include "golden_control.h"
 #include "golden_support.h"
 #include "plan_runner.h"
 #include "pretend.h"
@@ -38,7 +39,7 @@ typedef struct case_runner {
 static const case_runner* find_runner(const char* family)
 {
 #define GOLDEN_RUNNER(name, folder) {folder, run_##name##_case},
-    static const case_runner s_runners[] = {GOLDEN_FAMILIES(GOLDEN_RUNNER)};
+    static const case_runner s_runners[] = {GOLDEN_FAMILIES(GOLDEN_RUNNER){"controlnet", run_control_case}};
 #undef GOLDEN_RUNNER
     for (size_t i = 0; i < sizeof s_runners / sizeof *s_runners; i++)
         if (strcmp(s_runners[i].family, family) == 0) return &s_runners[i];

@@ -3,6 +3,7 @@
 // ops by their labels as they are made.
 #include "golden_z_image.h"
 #include "at_once.h"
+#include "golden_control.h"
 #include "golden_flux_vae.h"
 #include "merged_weights.h"
 #include "models/network_state.h"
@@ -383,6 +384,6 @@ bool run_z_image_case(golden_case* c)
     else if (strcmp(kind, "vae_decode") == 0) run_flux_vae_case(c, case_network(c, c->json), true, false);
     else if (strcmp(kind, "vae_encode") == 0) run_flux_vae_case(c, case_network(c, c->json), false, true);
     else if (strcmp(kind, "vae_tiled") == 0) run_flux_vae_case(c, case_network(c, c->json), true, true);
-    else return run_z_image_prompt_case(c) || run_z_image_pipeline_case(c);
+    else return run_z_image_prompt_case(c) || run_z_image_pipeline_case(c) || run_control_case(c);
     return true;
 }

@@ -303,13 +303,17 @@ sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.pixels.width >= 1);
     const sumi_op* op = run->op;
-    const uint8_t* bytes = (const uint8_t*)sumi_cpu_value(run, op->in[0])
-                         + (int64_t)(op->u.pixels.per_item ? run->counter : 0) * op->u.pixels.item_rows * 3;
+    const uint8_t* bytes =
+        (const uint8_t*)sumi_cpu_value(run, op->in[0])
+        + (int64_t)(op->u.pixels.per_item ? run->counter : 0) * op->u.pixels.item_rows * op->u.pixels.cols;
+    const int32_t cols = op->u.pixels.cols;
     float* out = sumi_cpu_value(run, op->out);
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
         int64_t pixel = (int64_t)(op->u.pixels.y + r / op->u.pixels.width) * op->u.pixels.picture_width + op->u.pixels.x
                       + r % op->u.pixels.width;
-        for (int32_t c = 0; c < 3; c++) out[(int64_t)r * 3 + c] = (float)bytes[pixel * 3 + c] / 255.0f * 2.0f - 1.0f;
+        const float opacity = cols == 4 ? (float)bytes[pixel * cols + 3] / 255.0f : 1.0f;
+        for (int32_t c = 0; c < 3; c++)
+            out[(int64_t)r * 3 + c] = ((float)bytes[pixel * cols + c] / 255.0f * 2.0f - 1.0f) * opacity;
     }
     return SUMI_OK;
 }

@@ -639,7 +639,8 @@ sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
                                 .top = op->u.pixels.y,
                                 .left = op->u.pixels.x,
                                 .picture_width = op->u.pixels.picture_width,
-                                .per_item = op->u.pixels.per_item};
+                                .per_item = op->u.pixels.per_item,
+                                .cols = op->u.pixels.cols};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
     return sumi_cuda_launch_args(
         run, "sumi_pixels_in",

@@ -61,6 +61,15 @@ TABLE(static, item, ITEM);
 TABLE(static, reference, REFERENCE);
 #undef T
 
+// A net is told by its address: no cached plan has the net of an address that was freed (plan_cache.h).
+#define T sumi_pipeline_control
+#define CONTROL(ONE, NESTED, LIST)                                                                                     \
+    ONE(NUMBER, net)                                                                                                   \
+    ONE(NUMBER, picture_count)                                                                                         \
+    ONE(NUMBER, has_picture) ONE(NUMBER, has_mask) ONE(NUMBER, samples_posterior) ONE(UNUSED, unused)
+TABLE(static, control, CONTROL);
+#undef T
+
 // Adapters are empty in a request. They are made from the job's loras when the plan is written (plan_cache.c).
 #define T sumi_pipeline_request
 #define PIPELINE(ONE, NESTED, LIST)                                                                                    \
@@ -74,7 +83,10 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, width)                                                                                                 \
     ONE(NUMBER, height)                                                                                                \
     LIST(guided, evaluation_count, NUMBER, NULL)                                                                       \
+    LIST(active_controls, evaluation_count, NUMBER, NULL)                                                              \
     ONE(NUMBER, evaluation_count)                                                                                      \
+    LIST(controls, control_count, STRUCT, &control_table)                                                              \
+    ONE(NUMBER, control_count)                                                                                         \
     ONE(NUMBER, guidance_rule)                                                                                         \
     ONE(NUMBER, norm_limit)                                                                                            \
     ONE(NUMBER, has_base)                                                                                              \

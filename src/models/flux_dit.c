@@ -366,6 +366,7 @@ static sumi_denoiser_properties flux_dit_properties(const void* memory)
     const sumi_flux_dit* model = memory;
     return (sumi_denoiser_properties){.channels = model->channels,
                                       .patch = model->patch,
+                                      .stream_width = model->dim,
                                       .feature_width = {model->feature_width},
                                       .takes_references = model->settings->reference_frame != 0};
 }

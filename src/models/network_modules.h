@@ -131,15 +131,19 @@ typedef struct sumi_denoising {
     // Whether write_layout makes residuals[slot], which evaluations of the kinds WHOLE and REUSED need. Not together
     // with computes_unused_rows.
     bool keeps_residuals;
-    sumi_evaluation_kind kind; // of the next call of write_evaluation
+    sumi_evaluation_kind kind;           // of the next call of write_evaluation
+    const struct sumi_control* controls; // nets that add hints (control_module.h); up to SUMI_MAX_CONTROLS
+    int32_t control_count;
+    uint32_t active_controls; // of the next call of write_evaluation: bit k for controls[k]
     sumi_block_residuals residuals[2];
     sumi_extrapolation extrapolation; // for REUSED
     void* state;
 } sumi_denoising;
 
 typedef struct sumi_denoiser_properties {
-    int32_t channels; // of the latents
-    int32_t patch;    // latents along the side of a token; sizes are multiples of it
+    int32_t channels;     // of the latents
+    int32_t patch;        // latents along the side of a token; sizes are multiples of it
+    int32_t stream_width; // values in a row of the stream that control nets add to
     // width of the features that it reads from each text encoder; 0: none
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
     bool reads_pooled[SUMI_MAX_TEXT_ENCODERS]; // reads one row, from an encoder that pools

@@ -17,97 +17,16 @@
 #include "models/next_dit.h"
 #include "base/assert.h"
 #include "models/config.h"
+#include "models/control_module.h"
+#include "models/next_dit_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define TIME_PERIOD 10000.0f
 #define FINAL_EPS 1e-6f // epsilon of the final layer norm, a constant of the reference and not of its config
-#define MAX_ENTRIES (2 * SUMI_MAX_ITEMS) // with guidance each item has two
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
-
-// The alias number `which` of a tensor's canonical name (Z-Image's in diffusers), in files of the authors and in those
-// of diffusers' Lumina 2. At most one replacement of each table is made.
-static bool dit_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
-{
-    (void)context;
-    static const char* const s_original[][2] = {
-        {"all_x_embedder.2-1.", "x_embedder."},       {"all_final_layer.2-1.", "final_layer."},
-        {".attention.to_out.0.", ".attention.out."},  {".attention.norm_q.", ".attention.q_norm."},
-        {".attention.norm_k.", ".attention.k_norm."}, {NULL, NULL}};
-    static const char* const s_lumina2[][2] = {{"cap_embedder.", "time_caption_embed.caption_embedder."},
-                                               {"t_embedder.mlp.0.", "time_caption_embed.timestep_embedder.linear_1."},
-                                               {"t_embedder.mlp.2.", "time_caption_embed.timestep_embedder.linear_2."},
-                                               {"final_layer.adaLN_modulation.1.", "norm_out.linear_1."},
-                                               {"final_layer.linear.", "norm_out.linear_2."},
-                                               {".attention.", ".attn."},
-                                               {".feed_forward.w1.", ".feed_forward.linear_1."},
-                                               {".feed_forward.w2.", ".feed_forward.linear_2."},
-                                               {".feed_forward.w3.", ".feed_forward.linear_3."},
-                                               {".adaLN_modulation.1.", ".norm1.linear."},
-                                               {".attention_norm1.", ".norm1.norm."}, // in blocks with modulation
-                                               {".attention_norm2.", ".norm2."},
-                                               {NULL, NULL}};
-    static const char* const s_unmodulated[][2] = {{".attention_norm1.", ".norm1."}, {NULL, NULL}};
-    static const char* const(*const s_tables[])[2] = {s_original, s_lumina2, s_unmodulated};
-    const int32_t count = sizeof s_tables / sizeof *s_tables;
-    // `which` counts only the tables that change this name.
-    for (int32_t t = 0, match_count = 0; t < count; t++) {
-        for (int32_t i = 0; s_tables[t][i][0] != NULL; i++) {
-            if (!sumi_replace_text(canonical, s_tables[t][i][0], s_tables[t][i][1], out, out_bytes)) continue;
-            if (match_count++ == which) return true;
-            break;
-        }
-    }
-    return false;
-}
-
-static void bind_qkv(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_block* block, const char* prefix)
-{
-    int32_t q = model->heads * model->head_dim, kv = model->kv_heads * model->head_dim;
-    const int32_t rows[] = {q, kv, kv};
-    char names[4][SUMI_NAME_BYTES];
-    const char* split[] = {sumi_bind_join(names[0], prefix, "attention.to_q"),
-                           sumi_bind_join(names[1], prefix, "attention.to_k"),
-                           sumi_bind_join(names[2], prefix, "attention.to_v")};
-    const char* fused = sumi_bind_join(names[3], prefix, "attention.qkv");
-    sumi_bind_fused(binder, &block->qkv, fused, &(sumi_module_stack){fused, split, rows, 3}, model->dim);
-}
-
-// table_index: of its modulation among the tables; -1: the block is not modulated.
-static void bind_dit_block(sumi_next_dit* model, sumi_binder* binder, sumi_next_dit_block* block, const char* prefix,
-                           int32_t table_index)
-{
-    char names[3][SUMI_NAME_BYTES];
-    block->is_modulated = table_index >= 0;
-    block->table_index = table_index;
-    int32_t dim = model->dim;
-    sumi_bind_norm(binder, &block->attention_norm1, sumi_bind_join(names[0], prefix, "attention_norm1.weight"), dim);
-    sumi_bind_norm(binder, &block->attention_norm2, sumi_bind_join(names[0], prefix, "attention_norm2.weight"), dim);
-    sumi_bind_norm(binder, &block->ffn_norm1, sumi_bind_join(names[0], prefix, "ffn_norm1.weight"), dim);
-    sumi_bind_norm(binder, &block->ffn_norm2, sumi_bind_join(names[0], prefix, "ffn_norm2.weight"), dim);
-    bind_qkv(model, binder, block, prefix);
-    block->qkv.balance = &block->attention_norm1; // in 8 bits columns are balanced with this norm (plan/weight.h)
-    sumi_bind_norm(binder, &block->q_norm, sumi_bind_join(names[0], prefix, "attention.norm_q.weight"),
-                   model->head_dim);
-    sumi_bind_norm(binder, &block->k_norm, sumi_bind_join(names[0], prefix, "attention.norm_k.weight"),
-                   model->head_dim);
-    sumi_bind_matrix(binder, &block->out, sumi_bind_join(names[0], prefix, "attention.to_out.0"), dim,
-                     model->heads * model->head_dim);
-    const char* gate_up[] = {sumi_bind_join(names[0], prefix, "feed_forward.w1"),
-                             sumi_bind_join(names[1], prefix, "feed_forward.w3")};
-    const int32_t rows[] = {model->hidden, model->hidden};
-    const sumi_module_stack stack = {sumi_bind_join(names[2], prefix, "feed_forward.w1w3"), gate_up, rows, 2};
-    sumi_bind_stack(binder, &block->gate_up, &stack, dim);
-    block->gate_up.balance = &block->ffn_norm1;
-    sumi_bind_matrix(binder, &block->down, sumi_bind_join(names[0], prefix, "feed_forward.w2"), dim, model->hidden);
-    if (block->is_modulated) {
-        sumi_bind_linear(binder, &block->modulation, &block->modulation_bias,
-                         sumi_bind_join(names[0], prefix, model->settings->modulation), 4 * dim,
-                         model->condition_width);
-    }
-}
 
 typedef struct config_values {
     int32_t dim, heads, kv_heads, layers, refiners, channels, features, pooled, patch;
@@ -237,7 +156,7 @@ static sumi_result bind_dit_model(void* memory, const void* settings, sumi_binde
 {
     sumi_next_dit* model = memory;
     model->settings = settings;
-    binder->alias = dit_alias;
+    binder->alias = sumi_dit_alias;
     config_values values;
     read_dit_config(settings, binder, &values, config);
     find_dit_sizes(model, binder, &values, config->path);
@@ -278,13 +197,13 @@ static sumi_result bind_dit_model(void* memory, const void* settings, sumi_binde
     int32_t table_index = 0;
     for (int32_t i = 0; i < model->refiner_count; i++) {
         snprintf(name, sizeof name, "noise_refiner.%d", (int)i);
-        bind_dit_block(model, binder, &model->noise_refiner[i], name, table_index++);
+        sumi_dit_bind_block(model, binder, &model->noise_refiner[i], name, table_index++);
         snprintf(name, sizeof name, "context_refiner.%d", (int)i);
-        bind_dit_block(model, binder, &model->context_refiner[i], name, -1);
+        sumi_dit_bind_block(model, binder, &model->context_refiner[i], name, -1);
     }
     for (int32_t i = 0; i < model->layer_count; i++) {
         snprintf(name, sizeof name, "layers.%d", (int)i);
-        bind_dit_block(model, binder, &model->layers[i], name, table_index++);
+        sumi_dit_bind_block(model, binder, &model->layers[i], name, table_index++);
     }
     sumi_weight* precise[] = {&model->x_embedder,       &model->time_in,         &model->time_out,
                               &model->caption_embedder, &model->pooled_embedder, &model->fusion,
@@ -299,120 +218,12 @@ static sumi_denoiser_properties dit_properties(const void* memory)
     const sumi_next_dit* model = memory;
     return (sumi_denoiser_properties){.channels = model->channels,
                                       .patch = 2,
+                                      .stream_width = model->dim,
                                       .feature_width = {model->feature_width, model->pooled_width},
                                       .reads_pooled = {false, model->settings->reads_pooled}};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
-
-static int32_t padded(const sumi_next_dit* model, int32_t tokens)
-{
-    const int32_t multiple = model->settings->pad_multiple;
-    SUMI_ASSERT(multiple >= 1 && tokens >= 1);
-    return (tokens + multiple - 1) / multiple * multiple;
-}
-
-static sumi_attention attention_over(const sumi_next_dit* model, const sumi_sequence* sequences, int32_t count)
-{
-    return (sumi_attention){.q_heads = model->heads,
-                            .kv_heads = model->kv_heads,
-                            .dim = model->head_dim,
-                            .scale = (float)(1.0 / sqrt((double)model->head_dim)),
-                            .sequences = sequences,
-                            .sequence_count = count};
-}
-
-// A row of a block's table holds, for one evaluation (and prompt): 1 + scale and tanh(gate) of attention, then 1 +
-// scale and tanh(gate) of the feed-forward layer, each as wide as the model. Returns one of these quarters; no row for
-// a block without modulation.
-static sumi_step_row modulation_of(const sumi_next_dit* model, sumi_value table, int32_t quarter)
-{
-    SUMI_ASSERT(quarter >= 0 && quarter < 4);
-    return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
-}
-
-// Rows with the bands in which their modulation differs. No bands: all rows have the same modulation, or none.
-typedef struct modulated_rows {
-    int32_t count;
-    const sumi_row_band* bands;
-    int32_t band_count;
-} modulated_rows;
-
-// What a block works on. Attention reads the first in.count rows of x; only the first out.count rows are updated.
-typedef struct block_rows {
-    sumi_value x;
-    modulated_rows in, out;
-    const sumi_attention* attention;
-    sumi_value rope, modulation;
-} block_rows;
-
-// Writes one block on x, in place.
-static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
-                            const block_rows* b)
-{
-    const sumi_value x = b->x, modulation = b->modulation;
-    const modulated_rows in = b->in, out = b->out;
-    const int32_t rows = in.count, out_rows = out.count;
-    SUMI_ASSERT(out_rows >= 1 && out_rows <= rows);
-    SUMI_ASSERT(block->is_modulated == (modulation.id != 0) || plan->error.result != SUMI_OK);
-    sumi_value attention_input =
-        sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "attention_norm1",
-                                                    .x = x,
-                                                    .rows = rows,
-                                                    .weight = &block->attention_norm1,
-                                                    .eps = model->eps,
-                                                    .scale = modulation_of(model, modulation, 0),
-                                                    .bands = in.bands,
-                                                    .band_count = in.band_count});
-    sumi_value qkv = sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){.label = "attention.qkv", .x = attention_input, .weight = &block->qkv});
-    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attention.qk_norm_rope",
-                                                      .qkv = qkv,
-                                                      .rows = rows,
-                                                      .q_heads = model->heads,
-                                                      .kv_heads = model->kv_heads,
-                                                      .dim = model->head_dim,
-                                                      .q_norm = &block->q_norm,
-                                                      .k_norm = &block->k_norm,
-                                                      .eps = model->qk_eps,
-                                                      .rope = b->rope,
-                                                      .rotary = SUMI_ROTARY_INTERLEAVED});
-    sumi_value attended = sumi_plan_attention(plan, "attention", qkv, b->attention);
-    sumi_value branch = sumi_plan_value(plan, "attention_branch", SUMI_ELEMENT_ACTIVATION, out_rows, model->dim);
-    sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){
-                  .label = "attention.out", .x = attended, .rows = out_rows, .weight = &block->out, .y = branch});
-    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){.label = "attention_norm2",
-                                                                  .x = x,
-                                                                  .branch = branch,
-                                                                  .weight = &block->attention_norm2,
-                                                                  .eps = model->eps,
-                                                                  .gate = modulation_of(model, modulation, 1),
-                                                                  .bands = out.bands,
-                                                                  .band_count = out.band_count});
-
-    sumi_value feed_forward_input =
-        sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "ffn_norm1",
-                                                    .x = x,
-                                                    .rows = out_rows,
-                                                    .weight = &block->ffn_norm1,
-                                                    .eps = model->eps,
-                                                    .scale = modulation_of(model, modulation, 2),
-                                                    .bands = out.bands,
-                                                    .band_count = out.band_count});
-    sumi_value gated =
-        sumi_plan_linear_gated(plan, "feed_forward.w1w3", feed_forward_input, &block->gate_up, SUMI_ACT_SILU);
-    sumi_value feed_forward_branch = sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){.label = "feed_forward.w2", .x = gated, .weight = &block->down});
-    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){.label = "ffn_norm2",
-                                                                  .x = x,
-                                                                  .branch = feed_forward_branch,
-                                                                  .weight = &block->ffn_norm2,
-                                                                  .eps = model->eps,
-                                                                  .gate = modulation_of(model, modulation, 3),
-                                                                  .bands = out.bands,
-                                                                  .band_count = out.band_count});
-}
 
 // The rotary table for rows at these positions, three numbers each.
 static sumi_value write_dit_rope(const sumi_next_dit* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
@@ -447,12 +258,13 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
     for (int32_t p = 0; p < job->prompt_count; p++) {
         int32_t count = job->prompts[p].count[0];
         state->caption_begin[p] = rows;
-        state->caption_rows[p] = padded(model, count);
-        if (padded(model, count) > count) {
-            pads[pad_count++] = (sumi_span){rows + count, padded(model, count) - count};
+        state->caption_rows[p] = sumi_dit_padded(model, count);
+        if (sumi_dit_padded(model, count) > count) {
+            pads[pad_count++] = (sumi_span){rows + count, sumi_dit_padded(model, count) - count};
         }
-        sequences[p] = (sumi_sequence){.span = {{rows, padded(model, count)}}, .span_count = 1, .query_spans = 1};
-        rows += padded(model, count);
+        sequences[p] =
+            (sumi_sequence){.span = {{rows, sumi_dit_padded(model, count)}}, .span_count = 1, .query_spans = 1};
+        rows += sumi_dit_padded(model, count);
     }
     sumi_plan_prefix(plan, "%s", "");
     sumi_value captions = state->captions =
@@ -481,13 +293,14 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
     sumi_plan_prefix(plan, "caption_");
     sumi_value rope = write_dit_rope(model, plan, positions, rows);
     sumi_free(plan->heap, positions);
-    sumi_attention attention = attention_over(model, sequences, job->prompt_count);
+    sumi_attention attention = sumi_dit_attention(model, sequences, job->prompt_count);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         sumi_plan_prefix(plan, "context_refiner.%d.", (int)i);
-        const modulated_rows all_rows = {.count = rows};
-        write_dit_block(
+        const sumi_dit_rows all_rows = {.count = rows};
+        sumi_dit_write_block(
             model, plan, &model->context_refiner[i],
-            &(block_rows){.x = captions, .in = all_rows, .out = all_rows, .attention = &attention, .rope = rope});
+            &(sumi_dit_block_rows){
+                .x = captions, .in = all_rows, .out = all_rows, .attention = &attention, .rope = rope});
     }
 }
 
@@ -590,20 +403,14 @@ static void write_dit_modulation(const sumi_next_dit* model, sumi_plan* plan, su
     sumi_plan_prefix(plan, "final_layer.");
     const sumi_value silu = sumi_plan_activate(plan, condition, SUMI_ACT_SILU),
                      block_input = model->settings->activates_condition ? silu : condition;
+    state->condition = block_input;
     for (int32_t i = 0; i < model->refiner_count + model->layer_count; i++) {
         bool refines = i < model->refiner_count;
         const sumi_next_dit_block* block =
             refines ? &model->noise_refiner[i] : &model->layers[i - model->refiner_count];
         sumi_plan_prefix(plan, "%s.%d.", refines ? "noise_refiner" : "layers",
                          (int)(refines ? i : i - model->refiner_count));
-        sumi_value table = sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, rows, 4 * model->dim);
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adaLN_modulation",
-                                                        .x = block_input,
-                                                        .weight = &block->modulation,
-                                                        .bias = &block->modulation_bias,
-                                                        .y = table});
-        sumi_plan_finish_modulation(plan, table, true);
-        state->modulation[block->table_index] = table;
+        state->modulation[block->table_index] = sumi_dit_write_table(model, plan, block, block_input);
     }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value scale = state->final_scale = sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, rows, model->dim);
@@ -621,63 +428,17 @@ static void write_dit_prepare(const void* memory, sumi_plan* plan, sumi_denoisin
     SUMI_ASSERT(job->reference_count == 0); // dit_properties names no references
     write_dit_captions(model, plan, job);
     write_dit_modulation(model, plan, job);
+    sumi_controls_write_prepare(plan, job, model);
     sumi_plan_prefix(plan, "%s", "");
-}
-
-// Where the rows of a list of entries are in x: first image_rows for each entry, then the captions. Captions with their
-// own condition come in reverse order: the last image and the first caption then have one prompt, and so one band of
-// modulation (rows_of_prompts) where the two meet.
-typedef struct joint_layout {
-    const sumi_evaluation_list* list;
-    int32_t height, width, tokens; // of an image, in patches
-    int32_t image_rows;            // tokens and pads of an image
-    int32_t caption_begin[MAX_ENTRIES];
-    int32_t rows; // in all
-} joint_layout;
-
-static joint_layout layout_of(const sumi_next_dit* model, const sumi_denoising* job, const sumi_evaluation_list* list)
-{
-    const int32_t count = list->count;
-    const sumi_next_dit_state* state = job->state;
-    joint_layout layout = {.list = list, .height = job->height / 2, .width = job->width / 2};
-    layout.tokens = layout.height * layout.width;
-    layout.image_rows = padded(model, layout.tokens);
-    layout.rows = count * layout.image_rows;
-    for (int32_t i = 0; i < count; i++) {
-        const int32_t entry = model->settings->reads_pooled ? count - 1 - i : i;
-        layout.caption_begin[entry] = layout.rows;
-        layout.rows += state->caption_rows[list->evaluations[entry].prompt];
-    }
-    return layout;
-}
-
-// The rows up to `end`, in bands of one prompt each. No bands if the modulation is the same for all rows.
-static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_denoising* job, const joint_layout* layout,
-                                      int32_t end, sumi_row_band bands[2 * MAX_ENTRIES])
-{
-    const int32_t count = layout->list->count;
-    modulated_rows rows = {.count = end, .bands = bands};
-    int32_t row = 0; // the end of band i
-    for (int32_t i = 0; i < 2 * count && row < end && model->settings->reads_pooled; i++) {
-        const sumi_next_dit_state* state = job->state;
-        const int32_t prompt = layout->list->evaluations[i < count ? i : 2 * count - 1 - i].prompt,
-                      table_row = prompt * job->evaluation_count;
-        row += i < count ? layout->image_rows : state->caption_rows[prompt];
-        const bool continues_band = rows.band_count > 0 && bands[rows.band_count - 1].table_row == table_row;
-        bands[continues_band ? rows.band_count - 1 : rows.band_count++] =
-            (sumi_row_band){.end = row, .table_row = table_row};
-    }
-    SUMI_ASSERT(rows.band_count == 0 || row == end);
-    return rows;
 }
 
 static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, const sumi_evaluation_list* list)
 {
     const sumi_next_dit* model = memory;
     const int32_t count = list->count, slot = list->slot;
-    SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_ENTRIES);
+    SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= SUMI_DIT_MAX_ENTRIES);
     sumi_next_dit_state* state = job->state;
-    joint_layout layout = layout_of(model, job, list);
+    sumi_dit_layout layout = sumi_dit_lay_out(model, job, list);
     int32_t* positions = take_positions(plan, layout.rows);
     if (positions == NULL) return;
     for (int32_t entry = 0; entry < count; entry++) {
@@ -695,118 +456,102 @@ static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising
     sumi_free(plan->heap, positions);
     if (job->keeps_residuals)
         job->residuals[slot] = sumi_block_residuals_make(plan, count * layout.image_rows, model->dim);
+    sumi_controls_write_layout(plan, job, model, list);
 }
 
-// Writes 2x2 patches through x_embedder to the leading rows. Pad rows get the learned token.
-static void write_dit_patches(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
-                              const joint_layout* layout, sumi_value latents, sumi_value x)
+// Each entry's latents, at the beginning of x.
+static void write_dit_images(const sumi_next_dit* model, sumi_plan* plan, const sumi_dit_layout* layout,
+                             sumi_value latents, sumi_value x)
 {
-    const int32_t count = layout->list->count;
-    int32_t items[MAX_ENTRIES], row_begin[MAX_ENTRIES];
-    sumi_span pads[MAX_ENTRIES];
-    for (int32_t entry = 0; entry < count; entry++) {
-        items[entry] = layout->list->evaluations[entry].item;
-        row_begin[entry] = entry * layout->tokens;
-        pads[entry] = (sumi_span){entry * layout->image_rows + layout->tokens, layout->image_rows - layout->tokens};
-    }
-    sumi_patch_layout patches = {job->height, job->width, model->channels, 2, count, items, row_begin, false};
-    sumi_value features =
-        sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, count * layout->tokens, 4 * model->channels);
-    sumi_plan_patchify(plan, latents, &patches, features);
-    bool is_padded = layout->image_rows > layout->tokens;
-    for (int32_t entry = 0; entry < (is_padded ? count : 1); entry++) {
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "x_embedder",
-                                                        .x = features,
-                                                        .x_row = entry * layout->tokens,
-                                                        .rows = is_padded ? layout->tokens : count * layout->tokens,
-                                                        .weight = &model->x_embedder,
-                                                        .bias = &model->x_embedder_bias,
-                                                        .y = x,
-                                                        .y_row = entry * layout->image_rows});
-    }
-    sumi_plan_prefix(plan, "image_pad.");
-    sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
+    int32_t pictures[SUMI_DIT_MAX_ENTRIES];
+    for (int32_t i = 0; i < layout->list->count; i++) pictures[i] = layout->list->evaluations[i].item;
+    sumi_dit_embed(model, plan, layout,
+                   &(sumi_dit_embedding){.label = "x_embedder",
+                                         .latents = latents,
+                                         .channels = model->channels,
+                                         .pictures = pictures,
+                                         .count = layout->list->count,
+                                         .weight = &model->x_embedder,
+                                         .bias = &model->x_embedder_bias},
+                   x);
 }
 
-static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,
-                                       const sumi_evaluation_list* list, sumi_value latents)
+static void write_dit_refiner(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job,
+                              const sumi_dit_evaluation* e, sumi_control_place place)
 {
-    const sumi_next_dit* model = memory;
-    const int32_t count = list->count, slot = list->slot;
-    SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_ENTRIES);
     const sumi_next_dit_state* state = job->state;
-    joint_layout layout = layout_of(model, job, list);
-    int32_t image_rows = count * layout.image_rows;
-    sumi_sequence images[MAX_ENTRIES], joint[MAX_ENTRIES], last[MAX_ENTRIES];
-    int32_t order[MAX_ENTRIES], row_begin[MAX_ENTRIES];
-    for (int32_t entry = 0; entry < count; entry++) {
-        sumi_span image = {entry * layout.image_rows, layout.image_rows},
-                  caption = {layout.caption_begin[entry], state->caption_rows[list->evaluations[entry].prompt]};
-        images[entry] = (sumi_sequence){.span = {image}, .span_count = 1, .query_spans = 1};
-        joint[entry] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 2};
-        last[entry] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 1};
-        order[entry] = entry;
-        row_begin[entry] = entry * layout.image_rows;
-    }
-    sumi_row_band bands[3][2 * MAX_ENTRIES];
-    const int32_t final_rows = job->computes_unused_rows ? layout.rows : image_rows;
-    const modulated_rows modulated_images = rows_of_prompts(model, job, &layout, image_rows, bands[0]),
-                         modulated_all = rows_of_prompts(model, job, &layout, layout.rows, bands[1]),
-                         modulated_final = rows_of_prompts(model, job, &layout, final_rows, bands[2]);
-    sumi_attention image_attention = attention_over(model, images, count),
-                   joint_attention = attention_over(model, joint, count),
-                   last_attention = attention_over(model, last, count);
-
-    sumi_plan_prefix(plan, "%s", "");
-    sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, layout.rows, model->dim);
-    write_dit_patches(model, plan, job, &layout, latents, x);
+    place.stage = SUMI_CONTROL_REFINER;
+    place.block = -1;
+    sumi_controls_write_place(plan, job, &place);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_next_dit_block* block = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        write_dit_block(model, plan, block,
-                        &(block_rows){.x = x,
-                                      .in = modulated_images,
-                                      .out = modulated_images,
-                                      .attention = &image_attention,
-                                      .rope = state->rope[slot],
-                                      .modulation = state->modulation[block->table_index]});
+        sumi_dit_write_block(model, plan, block,
+                             &(sumi_dit_block_rows){.x = place.x,
+                                                    .in = e->modulated_images,
+                                                    .out = e->modulated_images,
+                                                    .attention = &e->images,
+                                                    .rope = e->rope,
+                                                    .modulation = state->modulation[block->table_index]});
+        place.block = i;
+        sumi_controls_write_place(plan, job, &place);
     }
-    sumi_plan_prefix(plan, "caption_");
-    for (int32_t entry = 0; entry < count; entry++) {
-        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = state->captions,
-                                                         .x_row = state->caption_begin[list->evaluations[entry].prompt],
-                                                         .y = x,
-                                                         .y_row = layout.caption_begin[entry],
-                                                         .rows = state->caption_rows[list->evaluations[entry].prompt]});
-    }
+}
+
+static void write_dit_layers(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job,
+                             const sumi_dit_evaluation* e, sumi_control_place place)
+{
+    const sumi_next_dit_state* state = job->state;
     const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
-    const int32_t layer_count = reuses ? 1 : model->layer_count;
+    const int32_t count = reuses ? 1 : model->layer_count, slot = place.list->slot;
+    const sumi_value x = place.x;
     SUMI_ASSERT((!keeps && !reuses) || !job->computes_unused_rows);
+    place.stage = SUMI_CONTROL_BLOCKS;
+    place.block = -1;
+    place.is_last = false;
+    sumi_controls_write_place(plan, job, &place);
     if (keeps) sumi_block_residuals_before_first(plan, &job->residuals[slot], x);
-    for (int32_t i = 0; i < layer_count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         const sumi_next_dit_block* block = &model->layers[i];
-        bool is_last = i == layer_count - 1 && !job->computes_unused_rows;
+        place.block = i;
+        place.is_last = i == count - 1;
+        const bool reads_images_only = place.is_last && !job->computes_unused_rows;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        write_dit_block(model, plan, block,
-                        &(block_rows){.x = x,
-                                      .in = modulated_all,
-                                      .out = is_last ? modulated_images : modulated_all,
-                                      .attention = is_last ? &last_attention : &joint_attention,
-                                      .rope = state->rope[slot],
-                                      .modulation = state->modulation[block->table_index]});
+        sumi_dit_write_block(model, plan, block,
+                             &(sumi_dit_block_rows){.x = x,
+                                                    .in = e->modulated_all,
+                                                    .out = reads_images_only ? e->modulated_images : e->modulated_all,
+                                                    .attention = reads_images_only ? &e->last : &e->joint,
+                                                    .rope = e->rope,
+                                                    .modulation = state->modulation[block->table_index]});
+        sumi_controls_write_place(plan, job, &place);
         if (keeps && i == 0) sumi_block_residuals_after_first(plan, &job->residuals[slot], x);
     }
     if (keeps) sumi_block_residuals_after_last(plan, &job->residuals[slot], x);
     if (reuses) sumi_block_residuals_reuse(plan, &job->residuals[slot], x, &job->extrapolation);
+}
+
+// Returns velocities from the rows after the last layer.
+static sumi_value write_dit_final(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
+                                  const sumi_dit_evaluation* e, sumi_value x)
+{
+    const sumi_next_dit_state* state = job->state;
+    const sumi_dit_rows rows = job->computes_unused_rows ? e->modulated_all : e->modulated_images;
+    const int32_t count = e->layout.list->count;
+    int32_t order[SUMI_DIT_MAX_ENTRIES], row_begin[SUMI_DIT_MAX_ENTRIES];
+    for (int32_t entry = 0; entry < count; entry++) {
+        order[entry] = entry;
+        row_begin[entry] = entry * e->layout.image_rows;
+    }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value normed = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
                                                                     .x = x,
-                                                                    .rows = final_rows,
+                                                                    .rows = rows.count,
                                                                     .norm = SUMI_NORM_LAYER,
                                                                     .eps = FINAL_EPS,
                                                                     .scale = {state->final_scale, 0, true},
-                                                                    .bands = modulated_final.bands,
-                                                                    .band_count = modulated_final.band_count});
+                                                                    .bands = rows.bands,
+                                                                    .band_count = rows.band_count});
     sumi_value out = sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
                   .label = "linear", .x = normed, .weight = &model->final_linear, .bias = &model->final_linear_bias});
@@ -815,6 +560,30 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
     return sumi_plan_unpatchify(
         plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, 2, count, order, row_begin, false},
         -1.0f);
+}
+
+static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,
+                                       const sumi_evaluation_list* list, sumi_value latents)
+{
+    const sumi_next_dit* model = memory;
+    const sumi_next_dit_state* state = job->state;
+    sumi_dit_evaluation e;
+    sumi_dit_begin_evaluation(model, job, list, &e);
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, e.layout.rows, model->dim);
+    write_dit_images(model, plan, &e.layout, latents, x);
+    const sumi_control_place place = {.x = x, .list = list, .base = model, .evaluation = &e};
+    write_dit_refiner(model, plan, job, &e, place);
+    sumi_plan_prefix(plan, "caption_");
+    for (int32_t entry = 0; entry < list->count; entry++) {
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = state->captions,
+                                                         .x_row = state->caption_begin[list->evaluations[entry].prompt],
+                                                         .y = x,
+                                                         .y_row = e.layout.caption_begin[entry],
+                                                         .rows = state->caption_rows[list->evaluations[entry].prompt]});
+    }
+    write_dit_layers(model, plan, job, &e, place);
+    return write_dit_final(model, plan, job, &e, x);
 }
 
 const sumi_denoiser_module sumi_next_dit_module = {.model_bytes = sizeof(sumi_next_dit),

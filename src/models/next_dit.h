@@ -75,6 +75,7 @@ typedef struct sumi_next_dit_state {
     int32_t caption_begin[SUMI_MAX_PROMPTS], caption_rows[SUMI_MAX_PROMPTS]; // per prompt
     // Tables with one row per evaluation; if each prompt has its own condition, one after the other for each prompt.
     sumi_value modulation[SUMI_NEXT_DIT_MAX_BLOCKS], final_scale;
+    sumi_value condition; // the input of the blocks' modulation layers, with the same rows
     sumi_value rope[2];
 } sumi_next_dit_state;
 

@@ -1,5 +1,6 @@
 #include "models/pipeline.h"
 #include "base/assert.h"
+#include "models/control_module.h"
 #include "models/network_modules.h"
 #include "models/network_state.h"
 #include <stddef.h>
@@ -222,6 +223,40 @@ static sumi_result check_request_references(const sumi_network* network, const s
     return SUMI_OK;
 }
 
+static sumi_result check_request_controls(const sumi_network_info* info, const sumi_pipeline_request* r,
+                                          sumi_error* error)
+{
+    if (r->control_count < 0 || r->control_count > SUMI_MAX_CONTROLS) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%d control nets are not possible; up to %d are",
+                         (int)r->control_count, SUMI_MAX_CONTROLS);
+    }
+    for (int32_t i = 0; i < r->control_count; i++) {
+        const sumi_pipeline_control* control = &r->controls[i];
+        const sumi_control_info* net = sumi_control_net_get_info(control->net);
+        if (control->picture_count != 1 && control->picture_count != r->item_count) {
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                             "control net %d has %d pictures; give one for all images, or one for each of %d", (int)i,
+                             (int)control->picture_count, (int)r->item_count);
+        }
+        const bool reads_picture = net->planes != SUMI_CONTROL_MASKED_MASK,
+                   reads_mask = net->planes != SUMI_CONTROL_PICTURE,
+                   needs_mask = net->planes == SUMI_CONTROL_MASKED_MASK;
+        if ((control->has_picture && !reads_picture) || (control->has_mask && !reads_mask)
+            || (needs_mask && !control->has_mask) || (!control->has_picture && !control->has_mask)) {
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "control net %d (%s) reads %s", (int)i, net->kind,
+                             needs_mask   ? "an image to inpaint with its mask, and nothing else"
+                             : reads_mask ? "a control picture, an image to inpaint with its mask, or both"
+                                          : "a control picture, and no image to inpaint");
+        }
+        if (!info->has_vae_encoder) {
+            return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                             "the model was opened without a VAE encoder, which control pictures need; open it with "
+                             "vae_path");
+        }
+    }
+    return SUMI_OK;
+}
+
 static sumi_result check_shared(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
 {
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
@@ -246,6 +281,8 @@ typedef struct writer {
     sumi_value vision_rows[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
     sumi_reference_latents references[SUMI_MAX_REFERENCE_LATENTS];
     int32_t reference_count; // of those whose latents were written
+    sumi_control controls[SUMI_MAX_CONTROLS];
+    char* control_states; // one after the other
     sumi_denoising denoising;
     sumi_evaluation evaluation_lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
@@ -399,6 +436,82 @@ static void write_references(writer* w)
     }
 }
 
+// Encodes a picture of `columns` bytes per pixel to latents at the rows of `planes` from `row` on.
+static void write_control_latents(writer* w, sumi_value pixels, sumi_value eps, sumi_value planes, int32_t row)
+{
+    const sumi_pipeline_request* r = w->r;
+    const int32_t channels = w->info->latent_channels, size = w->out->latent_height * w->out->latent_width;
+    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    const sumi_tile_source source = {pixels, r->height, r->width};
+    const sumi_value moments = sumi_vae_tiles_encode(&tiling, w->plan, &source, r->tile_latent),
+                     latents = sumi_plan_value(w->plan, "control_latents", SUMI_ELEMENT_FLOAT, channels, size);
+    sumi_vae_posterior(&tiling, w->plan, moments, eps,
+                       &(sumi_tile_source){latents, w->out->latent_height, w->out->latent_width});
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = latents, .y = planes, .y_row = row});
+}
+
+// The planes of control picture `p` of net `k`, at the rows of `planes` from `row` on.
+static void write_control_picture(writer* w, int32_t k, int32_t p, sumi_value planes, int32_t row)
+{
+    const sumi_pipeline_control* control = &w->r->controls[k];
+    const sumi_control_planes layout = sumi_control_net_get_info(control->net)->planes;
+    sumi_pipeline* out = w->out;
+    const int32_t channels = w->info->latent_channels, pixels = w->r->height * w->r->width,
+                  size = out->latent_height * out->latent_width,
+                  mask_row = row + channels, // the middle plane, or the last one
+        masked_row = layout == SUMI_CONTROL_MASKED_MASK ? row : mask_row + 1;
+    if (control->samples_posterior)
+        out->control_eps[k][p] = sumi_plan_bound(w->plan, "control_eps", SUMI_ELEMENT_FLOAT, channels, size);
+    if (control->has_picture) {
+        out->control_pixels[k][p] = sumi_plan_bound(w->plan, "control_pixels", SUMI_ELEMENT_BYTE, pixels, 3);
+        write_control_latents(w, out->control_pixels[k][p], out->control_eps[k][p], planes, row);
+    }
+    if (!control->has_mask) return;
+    out->masked_pixels[k][p] = sumi_plan_bound(w->plan, "masked_pixels", SUMI_ELEMENT_BYTE, pixels, 4);
+    out->control_mask[k][p] = sumi_plan_bound(w->plan, "control_mask", SUMI_ELEMENT_FLOAT, 1, size);
+    write_control_latents(w, out->masked_pixels[k][p],
+                          layout == SUMI_CONTROL_MASKED_MASK ? out->control_eps[k][p] : SUMI_NO_VALUE, planes,
+                          masked_row);
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = out->control_mask[k][p], .y = planes, .y_row = mask_row});
+}
+
+// The room for the state of a module, so that the one after it is aligned.
+static size_t state_bytes(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+// What control nets read: it is the same in all evaluations.
+static void write_controls(writer* w)
+{
+    const sumi_pipeline_request* r = w->r;
+    sumi_pipeline* out = w->out;
+    const int32_t width = w->network->recipe->denoiser->properties(w->network->denoiser).stream_width,
+                  size = out->latent_height * out->latent_width;
+    if (r->control_count == 0) return;
+    out->strength_width = width;
+    out->strengths = sumi_plan_bound(w->plan, "strengths", SUMI_ELEMENT_FLOAT, 1, r->control_count * width);
+    sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
+    for (int32_t k = 0; k < r->control_count; k++) {
+        const sumi_pipeline_control* control = &r->controls[k];
+        const sumi_control_planes layout = sumi_control_net_get_info(control->net)->planes;
+        const int32_t channels = sumi_control_channels(layout, w->info->latent_channels),
+                      pictures = control->picture_count;
+        const sumi_value planes =
+            sumi_plan_value(w->plan, "control_planes", SUMI_ELEMENT_FLOAT, pictures * channels, size);
+        // planes of what was not given are 0
+        if (layout == SUMI_CONTROL_PICTURE_MASK_MASKED && !(control->has_picture && control->has_mask))
+            sumi_plan_fill_rows(w->plan, planes, NULL, &(sumi_span){0, pictures * channels}, 1);
+        for (int32_t p = 0; p < pictures; p++) write_control_picture(w, k, p, planes, p * channels);
+        out->control_planes[k] = planes;
+        w->controls[k] = sumi_control_of(control->net);
+        w->controls[k].planes = planes;
+        w->controls[k].picture_count = pictures;
+        w->controls[k].strength = (sumi_step_row){out->strengths, k * width, false};
+        w->controls[k].state = w->control_states;
+        w->control_states += state_bytes(w->controls[k].module->state_bytes);
+    }
+    w->denoising.controls = w->controls;
+    w->denoising.control_count = r->control_count;
+}
+
 // Makes latents of the picture's size the next reference.
 static void add_reference(writer* w, sumi_value latents)
 {
@@ -497,12 +610,30 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
     }
 }
 
+static bool is_guided(const sumi_pipeline_request* r, int32_t evaluation)
+{
+    return r->guided != NULL && r->guided[evaluation];
+}
+
+static uint32_t active_controls(const sumi_pipeline_request* r, int32_t evaluation)
+{
+    const uint32_t all = (1u << r->control_count) - 1;
+    return r->active_controls != NULL ? all & r->active_controls[evaluation] : all;
+}
+
+// Whether an evaluation has the same ops as the one before it, so that both are in one section.
+static bool continues_section(const sumi_pipeline_request* r, int32_t evaluation)
+{
+    return is_guided(r, evaluation) == is_guided(r, evaluation - 1)
+        && active_controls(r, evaluation) == active_controls(r, evaluation - 1);
+}
+
 // Whether any section of evaluations has an alternative.
 static bool has_alternatives(const sumi_pipeline_request* r)
 {
     int32_t longest = 0, count = 0;
     for (int32_t e = 0; e < r->evaluation_count; e++) {
-        count = e > 0 && (r->guided == NULL || r->guided[e] == r->guided[e - 1]) ? count + 1 : 1;
+        count = e > 0 && continues_section(r, e) ? count + 1 : 1;
         longest = count > longest ? count : longest;
     }
     return r->caches_steps && longest >= SUMI_PIPELINE_FEWEST_CACHED;
@@ -603,6 +734,7 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     const bool caches = w->r->caches_steps && repeat >= SUMI_PIPELINE_FEWEST_CACHED;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     w->denoising.kind = caches ? SUMI_EVALUATION_WHOLE : SUMI_EVALUATION_PLAIN;
+    w->denoising.active_controls = active_controls(w->r, first);
     if (caches) write_kept(w);
     const sumi_value v = write_step(w, states, guides);
     w->out->velocity = first == 0 ? v : w->out->velocity;
@@ -629,7 +761,7 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
     if (has_alternatives(r)) make_kept(w);
     bool has_layout[2] = {false, false};
     for (int32_t e = 0; e < r->evaluation_count; e++) {
-        bool guides = r->guided != NULL && r->guided[e];
+        const bool guides = is_guided(r, e);
         if (!has_layout[guides]) { // still in the section before the first evaluation
             const sumi_evaluation_list list = evaluations_of(w, guides);
             w->network->recipe->denoiser->write_layout(w->network->denoiser, w->plan, &w->denoising, &list);
@@ -637,11 +769,9 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         }
     }
     for (int32_t first = 0, e = 1; e <= r->evaluation_count; e++) {
-        bool guides = r->guided != NULL && r->guided[first];
-        if (e == r->evaluation_count || (r->guided != NULL && r->guided[e] != guides)) {
-            write_denoise(w, states, guides, first, e - first);
-            first = e;
-        }
+        if (e < r->evaluation_count && continues_section(r, e)) continue;
+        write_denoise(w, states, is_guided(r, first), first, e - first);
+        first = e;
     }
 }
 
@@ -691,6 +821,7 @@ static void write_images(writer* w)
     if (r->start_is_reference && r->starts_from_image) write_start_image(w, r->item_count);
     else if (r->start_is_reference) write_start_latents(w);
     write_references(w);
+    write_controls(w);
     w->denoising.references = w->references;
     w->denoising.reference_count = w->reference_count;
     w->denoising.height = out->latent_height;
@@ -725,17 +856,21 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     }
     if (request->goal == SUMI_GOAL_IMAGES) SUMI_TRY(check_request_items(info, request, error));
     SUMI_TRY(check_request_references(network, request, error));
+    SUMI_TRY(check_request_controls(info, request, error));
     SUMI_TRY(check_shared(network, request, error));
     // too large for the stack, which may be the host program's
-    writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->recipe->denoiser->state_bytes);
-    if (w == NULL)
-        return sumi_out_of_memory(error, sizeof *w + network->recipe->denoiser->state_bytes, "writing a plan");
+    size_t bytes = sizeof(writer) + state_bytes(network->recipe->denoiser->state_bytes);
+    for (int32_t k = 0; k < request->control_count; k++)
+        bytes += state_bytes(sumi_control_of(request->controls[k].net).module->state_bytes);
+    writer* w = sumi_alloc_zero(plan->heap, bytes);
+    if (w == NULL) return sumi_out_of_memory(error, bytes, "writing a plan");
     w->network = network;
     w->info = info;
     w->r = request;
     w->plan = plan;
     w->out = out_pipeline;
     w->denoising.state = w + 1;
+    w->control_states = (char*)(w + 1) + state_bytes(network->recipe->denoiser->state_bytes);
     w->decodes = decodes;
     w->denoising.computes_unused_rows = computes_unused_rows;
     w->denoising.keeps_residuals = request->goal == SUMI_GOAL_IMAGES && has_alternatives(request);

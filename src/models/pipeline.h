@@ -14,6 +14,7 @@
 // scale.
 #ifndef SUMI_MODELS_PIPELINE_H
 #define SUMI_MODELS_PIPELINE_H
+#include "models/control.h"
 #include "models/limits.h"
 #include "models/network.h"
 #include "sampling/solver.h"
@@ -42,6 +43,16 @@ typedef struct sumi_pipeline_item {
     int32_t positive, negative;
 } sumi_pipeline_item; // indices of prompts; negative: -1 if no evaluation is guided
 
+// A control net of a job, with the pictures that it reads. Which of them it can read: sumi_control_info.
+typedef struct sumi_pipeline_control {
+    const sumi_control_net* net; // must outlive the plan
+    int32_t picture_count;       // one for each item, or 1 for all items
+    bool has_picture;            // reads control_pixels
+    bool has_mask;               // reads masked_pixels and control_mask
+    bool samples_posterior;      // reads control_eps when it encodes the pictures; otherwise uses the mode
+    bool unused[1];
+} sumi_pipeline_control;
+
 typedef enum sumi_pipeline_goal {
     SUMI_GOAL_IMAGES,  // a complete image job
     SUMI_GOAL_PROMPTS, // only text encoding: ids in, features out
@@ -56,12 +67,16 @@ typedef struct sumi_pipeline_request {
     const sumi_pipeline_item* items;
     // References of all prompts and items. SUMI_GOAL_PROMPTS uses only the vision tower's sizes.
     const sumi_pipeline_reference* references;
-    const bool* guided;               // for each evaluation: also run the negative prompts. NULL: none
+    const bool* guided; // for each evaluation: also run the negative prompts. NULL: none
+    const sumi_pipeline_control* controls;
+    // For each evaluation: bit k is set if controls[k] adds its hints. NULL: all do in every evaluation. Evaluations
+    // without any are those of a job without control nets.
+    const uint8_t* active_controls;
     const sumi_adapter_use* adapters; // of the denoiser; must outlive the plan
     // The same for the text encoders, as many: adapters of text that a job does not encode have no effect. NULL: none.
     const sumi_adapter_use* text_adapters;
     sumi_pipeline_goal goal;
-    int32_t prompt_count, item_count, reference_count, adapter_count;
+    int32_t prompt_count, item_count, reference_count, adapter_count, control_count;
     // Number of ids with which all prompts that are not given begin, to be computed once: the result of
     // sumi_pipeline_shared, or 0.
     int32_t shared_tokens[SUMI_MAX_TEXT_ENCODERS];
@@ -87,7 +102,7 @@ typedef struct sumi_pipeline_request {
     // Sections of SUMI_PIPELINE_FEWEST_CACHED or more evaluations have an alternative, which reuses most of the last
     // whole evaluation (block_residuals.h).
     bool caches_steps;
-    bool unused[2];
+    bool unused[6];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {
@@ -112,7 +127,16 @@ typedef struct sumi_pipeline {
     sumi_value pixels; // in   bytes [height * width, 3]: the start image, tightly packed RGB
     // in   bytes [height * width, 3] of each reference, for the vision tower and for the autoencoder
     sumi_value vision_pixels[SUMI_MAX_REFERENCES], reference_pixels[SUMI_MAX_REFERENCES];
-    sumi_value mask;    // in   float [1, h * w]: 1 = repaint
+    // in   of each control net and picture: bytes [height * width, 3]; bytes [height * width, 4], the masked picture,
+    // whose fourth byte is 0 where it is of the middle grey and 255 elsewhere; float [1, h * w], the mask: 1 = keep;
+    // float [channels, h * w], posterior noise
+    sumi_value control_pixels[SUMI_MAX_CONTROLS][SUMI_MAX_ITEMS], masked_pixels[SUMI_MAX_CONTROLS][SUMI_MAX_ITEMS],
+        control_mask[SUMI_MAX_CONTROLS][SUMI_MAX_ITEMS], control_eps[SUMI_MAX_CONTROLS][SUMI_MAX_ITEMS];
+    // in   float [1, controls * strength_width]: of each net its strength, as often as the stream is wide
+    sumi_value strengths;
+    int32_t strength_width;
+    sumi_value control_planes[SUMI_MAX_CONTROLS]; // (not bound; for tests) what the nets read
+    sumi_value mask;                              // in   float [1, h * w]: 1 = repaint
     sumi_value opacity; // in   bytes [height * width, 1], with composites: 255 = the new picture, 0 = the start image
     // in   float [items * channels, h * w]: the noise, without a start image. out: the latents after every evaluation
     sumi_value x;

@@ -102,6 +102,8 @@ typedef struct sumi_recipe {
     const void* vision_settings;
     const sumi_denoiser_module* denoiser;
     const void* denoiser_settings;
+    // The kinds of control nets that there are for this denoiser, ended by NULL. NULL: none.
+    const struct sumi_control_module* const* controls;
     const sumi_autoencoder_module* autoencoder;
     const void* autoencoder_settings;
     // Pixels per latent along a side, and the packing of the latents (vae_tiles.h), for a model that is opened without

@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "models/autoencoders.h"
 #include "models/config.h"
+#include "models/control_module.h"
 #include "models/language_model.h"
 #include "models/qwen_vision.h"
 #include "models/recipe.h"
@@ -162,8 +163,11 @@ static float qwen_image_time(float sigma) { return round_to_bf16(round_to_bf16(1
 #define ANSWER "<|im_end|>\n<|im_start|>assistant\n"
 #define PICTURE "<|vision_start|><|image_pad|><|vision_end|>"
 
+static const sumi_control_module* const s_controls[] = {&sumi_two_stream_fun_module, &sumi_instantx_module,
+                                                        &sumi_blockwise_module, NULL};
+
 #define EVERY_RECIPE                                                                                                   \
-    .network = "qwen-image", .encoder_count = 1, .denoiser = &sumi_two_stream_module,                                  \
+    .network = "qwen-image", .encoder_count = 1, .denoiser = &sumi_two_stream_module, .controls = s_controls,          \
     .autoencoder = &sumi_qwen_vae_module, .time = qwen_image_time, .max_side = 4096,                                   \
     .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE, .guidance_off = 1.0f,                                             \
     .guidance_rule = SUMI_GUIDANCE_NORM_RESCALE, .preview = sumi_preview_wan

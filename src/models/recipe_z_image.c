@@ -2,6 +2,7 @@
 // compute: docs/architectures/z-image.md.
 #include "models/autoencoders.h"
 #include "models/config.h"
+#include "models/control_module.h"
 #include "models/language_model.h"
 #include "models/next_dit.h"
 #include "models/recipe.h"
@@ -75,6 +76,8 @@ static const sumi_next_dit_settings s_transformer = {.name = "Z-Image",
                                                      .time_scale = 1000.0,
                                                      .axes = {32, 48, 48}};
 
+static const sumi_control_module* const s_controls[] = {&sumi_next_dit_fun_module, NULL};
+
 // In float, like the reference: timestep = 1000 sigma, t = (1000 - timestep) / 1000.
 static float z_image_time(float sigma) { return (1000.0f - sigma * 1000.0f) / 1000.0f; }
 
@@ -96,6 +99,7 @@ const sumi_recipe sumi_recipe_z_image = {
     .encoder_count = 1,
     .denoiser = &sumi_next_dit_module,
     .denoiser_settings = &s_transformer,
+    .controls = s_controls,
     .autoencoder = &sumi_flux_vae_module,
     .time = z_image_time,
     .max_side = 4096,

@@ -140,6 +140,29 @@ static const sumi_signature s_signatures[] = {
     VAE("autoencoder", NULL, 0, 0, "decoder.conv1.weight"),
 };
 
+#define WHY_CONTROL_21                                                                                                 \
+    "this is a control net for Qwen-Image-2.1, which is not supported; take one for Qwen-Image or Qwen-Image-2512"
+
+static const sumi_signature s_control_signatures[] = {
+    TRANSFORMER("z-image-fun", "control_all_x_embedder.2-1.weight", "control_layers.0.after_proj.weight"),
+    TRANSFORMER("qwen-image-blockwise", "controlnet_blocks.0.y_rms.weight", "controlnet_blocks.0.input_proj.weight"),
+    TRANSFORMER("qwen-image-instantx", "controlnet_blocks.0.weight", "transformer_blocks.0.img_mlp.net.0.proj.weight"),
+    REFUSED_TRANSFORMER("qwen-image-2.1-fun", WHY_CONTROL_21, "control_blocks.0.img_mlp.out.weight",
+                        "control_img_in.weight"),
+    TRANSFORMER("qwen-image-fun", "control_blocks.0.after_proj.weight", "control_img_in.weight"),
+};
+
+const sumi_signature* sumi_control_signatures(size_t* out_count)
+{
+    *out_count = sizeof s_control_signatures / sizeof *s_control_signatures;
+    return s_control_signatures;
+}
+
+const char* sumi_control_family(const char* network)
+{
+    return strncmp(network, "z-image", 7) == 0 ? "Z-Image" : "Qwen-Image";
+}
+
 const char* const* const* sumi_class_words(void)
 {
     static const char* const s_transformers[] = {"Transformer", "DiT", NULL};

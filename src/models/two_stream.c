@@ -1,15 +1,7 @@
-#include "models/two_stream.h"
 #include "base/assert.h"
-#include "base/numbers.h"
-#include "models/config.h"
-#include "models/joint_rows.h"
-#include <math.h>
-#include <stdio.h>
+#include "models/control_module.h"
+#include "models/two_stream_blocks.h"
 #include <string.h>
-
-#define EPS 1e-6f // epsilon of every norm, a constant of the reference and not of its config
-#define TIME_SCALE 1000.0f
-#define PERIOD 10000.0 // of the sinusoids of times and positions
 
 // The most bytes for modulation tables of all evaluations. For 60 blocks of width 3072 they take 60 * 2 * 6 * 3072
 // elements per evaluation: 4.4 MB with bfloat16 activations (221 MB for 50 evaluations; 442 MB in float), 8.8 MB with
@@ -24,536 +16,112 @@
 // evaluation.
 #define TABLE_BYTES (256ull << 20)
 
-// Vectors of a block's modulation: shift, scale, gate of attention, then of the MLP. Scales become 1 + s.
-enum { SHIFT_1, SCALE_1, GATE_1, SHIFT_2, SCALE_2, GATE_2, MODULATION_VECTORS };
-#define BLOCK_ADDS_ONE (1u << SCALE_1 | 1u << SCALE_2)
 // The final norm has them in another order: scale, shift.
 enum { FINAL_SCALE, FINAL_SHIFT, FINAL_PARTS };
 #define FINAL_ADDS_ONE (1u << FINAL_SCALE)
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-// Modules of a block, without "transformer_blocks.N.".
-typedef struct side_names {
-    const char *modulation, *qkv, *q, *k, *v, *q_norm, *k_norm, *out, *mlp_in, *mlp_out;
-} side_names;
-static const side_names s_sides[2] = {
-    [SUMI_TWO_STREAM_IMAGE] = {"img_mod.1", "attn.to_qkv", "attn.to_q", "attn.to_k", "attn.to_v", "attn.norm_q.weight",
-                               "attn.norm_k.weight", "attn.to_out.0", "img_mlp.net.0.proj", "img_mlp.net.2"},
-    [SUMI_TWO_STREAM_TEXT] = {"txt_mod.1", "attn.add_qkv_proj", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj",
-                              "attn.norm_added_q.weight", "attn.norm_added_k.weight", "attn.to_add_out",
-                              "txt_mlp.net.0.proj", "txt_mlp.net.2"}};
-
-static bool has_module(const sumi_binder* b, const char* block, const char* module)
-{
-    char name[SUMI_NAME_BYTES];
-    snprintf(name, sizeof name, "%s.%s.weight", block, module);
-    return sumi_bind_find(b, name) != NULL;
-}
-
-static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_stream_weights* w, const char* block,
-                      const side_names* names, bool may_lack_output)
-{
-    int32_t dim = model->dim;
-    char n[4][SUMI_NAME_BYTES];
-    sumi_bind_linear(b, &w->modulation, &w->modulation_bias, sumi_bind_join(n[0], block, names->modulation),
-                     MODULATION_VECTORS * dim, dim);
-    w->modulation.keeps_precision = true;
-    const char* qkv[] = {sumi_bind_join(n[0], block, names->q), sumi_bind_join(n[1], block, names->k),
-                         sumi_bind_join(n[2], block, names->v)};
-    const int32_t rows[] = {dim, dim, dim};
-    const sumi_module_stack stack = {sumi_bind_join(n[3], block, names->qkv), qkv, rows, 3};
-    sumi_bind_stack(b, &w->qkv, &stack, dim);
-    sumi_bind_stacked_bias(b, &w->qkv_bias, &stack);
-    sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
-    sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
-    // The last block's output of the text stream is not used, and quantised files may lack those weights.
-    w->has_output_weights = !may_lack_output
-                         || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
-                             && has_module(b, block, names->mlp_out));
-    if (!w->has_output_weights) return;
-    sumi_bind_linear(b, &w->out, &w->out_bias, sumi_bind_join(n[0], block, names->out), dim, dim);
-    sumi_bind_linear(b, &w->mlp_in, &w->mlp_in_bias, sumi_bind_join(n[0], block, names->mlp_in), model->hidden, dim);
-    sumi_bind_linear(b, &w->mlp_out, &w->mlp_out_bias, sumi_bind_join(n[0], block, names->mlp_out), dim, model->hidden);
-}
-
-typedef struct config_values {
-    int32_t layers, heads, head_dim, features, channels, patch_channels, patch;
-    int32_t axes[4], axis_count;
-    bool guidance_embeds, zero_cond, additional_t_cond, layer3d_rope;
-} config_values;
-
-static void read_two_stream_config(sumi_binder* b, config_values* c, const sumi_module_config* config)
-{
-    *c = (config_values){.patch = 2};
-    const sumi_config_field fields[] = {{"num_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
-                                        {"num_attention_heads", SUMI_CONFIG_INTEGER, &c->heads, 0, NULL},
-                                        {"attention_head_dim", SUMI_CONFIG_INTEGER, &c->head_dim, 0, NULL},
-                                        {"joint_attention_dim", SUMI_CONFIG_INTEGER, &c->features, 0, NULL},
-                                        {"in_channels", SUMI_CONFIG_INTEGER, &c->patch_channels, 0, NULL},
-                                        {"out_channels", SUMI_CONFIG_INTEGER, &c->channels, 0, NULL},
-                                        {"patch_size", SUMI_CONFIG_INTEGER, &c->patch, 0, NULL},
-                                        {"axes_dims_rope", SUMI_CONFIG_INTEGERS, c->axes, 4, &c->axis_count},
-                                        {"guidance_embeds", SUMI_CONFIG_BOOL, &c->guidance_embeds, 0, NULL},
-                                        {"zero_cond_t", SUMI_CONFIG_BOOL, &c->zero_cond, 0, NULL},
-                                        {"use_additional_t_cond", SUMI_CONFIG_BOOL, &c->additional_t_cond, 0, NULL},
-                                        {"use_layer3d_rope", SUMI_CONFIG_BOOL, &c->layer3d_rope, 0, NULL}};
-    b->result = sumi_config_read(config, fields, sizeof fields / sizeof *fields, b->error);
-    if (c->guidance_embeds) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
-                       "%s: guidance_embeds is true, but transformers of this kind that take the guidance as an input "
-                       "are not supported; use a checkpoint with guidance_embeds false",
-                       config->path);
-    }
-    if (c->additional_t_cond || c->layer3d_rope
-        || sumi_bind_find(b, "time_text_embed.addition_t_embedding.weight") != NULL) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
-                       "%s: this is a Layered transformer (use_additional_t_cond, use_layer3d_rope), which is not "
-                       "supported; use a checkpoint for text to image or for editing",
-                       config->path);
-    }
-    if (c->patch != 2) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: patch_size is %d; only patches of 2 are supported", config->path,
-                       (int)c->patch);
-    }
-}
-
-// All widths follow from the shapes; the config must agree with them.
-static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const config_values* c, const char* path)
-{
-    model->dim = sumi_bind_size(b, "img_in.weight", 0);
-    int32_t patch = sumi_bind_size(b, "img_in.weight", 1);
-    model->channels = patch / 4;
-    model->head_dim = sumi_bind_size(b, "transformer_blocks.0.attn.norm_q.weight", 0);
-    model->hidden = sumi_bind_size(b, "transformer_blocks.0.img_mlp.net.0.proj.weight", 0);
-    model->feature_width = sumi_bind_size(b, "txt_in.weight", 1);
-    model->time_hidden = sumi_bind_size(b, "time_text_embed.timestep_embedder.linear_1.weight", 0);
-    model->time_width = sumi_bind_size(b, "time_text_embed.timestep_embedder.linear_1.weight", 1);
-    if (b->result != SUMI_OK) return;
-    model->heads = model->dim / model->head_dim;
-    if (patch % 4 != 0 || model->heads * (int64_t)model->head_dim != model->dim || model->time_width % 2 != 0) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: a transformer of width %d cannot have heads of %d, patches of %d values and %d sinusoids",
-                       b->component->path, (int)model->dim, (int)model->head_dim, (int)patch, (int)model->time_width);
-        return;
-    }
-    sumi_bind_check(b, path, "num_attention_heads", c->heads, model->heads);
-    sumi_bind_check(b, path, "attention_head_dim", c->head_dim, model->head_dim);
-    sumi_bind_check(b, path, "in_channels", c->patch_channels, patch);
-    sumi_bind_check(b, path, "out_channels", c->channels, model->channels);
-    sumi_bind_check(b, path, "joint_attention_dim", c->features, model->feature_width);
-    // without a config: the released split of a head over frame, row and column (16, 56, 56 of 128), in proportion
-    int32_t axes[3] = {model->head_dim / 8, model->head_dim / 16 * 7, model->head_dim / 16 * 7};
-    if (c->axis_count != 0) memcpy(axes, c->axes, sizeof axes);
-    if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
-        || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: axes_dims_rope must be three even numbers whose sum is the head size %d", path,
-                       (int)model->head_dim);
-        return;
-    }
-    for (int32_t a = 0; a < 3; a++) model->axis_pairs[a] = axes[a] / 2;
-    const int32_t blocks = sumi_bind_count(b, "transformer_blocks.");
-    model->block_count = c->layers != 0 ? c->layers : blocks;
-    // if there are fewer blocks than the config says, binding reports the missing tensor by its name
-    if (c->layers > 0 && blocks > c->layers) sumi_bind_check(b, path, "num_layers", c->layers, blocks);
-    if (model->block_count < 1 || model->block_count > SUMI_TWO_STREAM_MAX_BLOCKS) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d blocks; 1 to %d are supported", b->component->path,
-                       (int)model->block_count, SUMI_TWO_STREAM_MAX_BLOCKS);
-    }
-}
-
 static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b, const sumi_module_config* config)
 {
     sumi_two_stream* model = memory;
     const sumi_two_stream_settings* overrides = settings;
-    config_values c;
-    read_two_stream_config(b, &c, config);
-    find_two_stream_sizes(model, b, &c, config->path);
+    sumi_two_stream_bind_sizes(model, b, config);
     if (b->result != SUMI_OK) return b->result;
     // single files have no config.json: an empty tensor of this name stands for zero_cond_t
-    model->zero_cond = c.zero_cond || sumi_bind_find(b, "__index_timestep_zero__") != NULL
+    model->zero_cond = model->zero_cond || sumi_bind_find(b, "__index_timestep_zero__") != NULL
                     || (overrides != NULL && overrides->zero_cond);
     model->table_bytes = overrides != NULL && overrides->table_bytes != 0 ? overrides->table_bytes : TABLE_BYTES;
-    size_t bytes = (size_t)model->block_count * sizeof *model->blocks;
-    model->blocks = sumi_weight_list_reserve(b->list, bytes);
-    if (model->blocks == NULL) return b->result = sumi_out_of_memory(b->error, bytes, "the transformer's blocks");
-    int32_t dim = model->dim, patch = 4 * model->channels;
-    sumi_bind_linear(b, &model->image_in, &model->image_in_bias, "img_in", dim, patch);
-    sumi_bind_norm(b, &model->text_norm, "txt_norm.weight", model->feature_width);
-    sumi_bind_linear(b, &model->text_in, &model->text_in_bias, "txt_in", dim, model->feature_width);
-    sumi_bind_linear(b, &model->time_in, &model->time_in_bias, "time_text_embed.timestep_embedder.linear_1",
-                     model->time_hidden, model->time_width);
-    sumi_bind_linear(b, &model->time_out, &model->time_out_bias, "time_text_embed.timestep_embedder.linear_2", dim,
-                     model->time_hidden);
-    sumi_bind_linear(b, &model->final_modulation, &model->final_modulation_bias, "norm_out.linear", FINAL_PARTS * dim,
-                     dim);
-    sumi_bind_linear(b, &model->final_linear, &model->final_linear_bias, "proj_out", patch, dim);
-    for (int32_t i = 0; i < model->block_count; i++) {
-        for (int32_t side = 0; side < 2; side++) {
-            char block[64];
-            snprintf(block, sizeof block, "transformer_blocks.%d", (int)i);
-            bind_side(model, b, &model->blocks[i].side[side], block, &s_sides[side],
-                      side == SUMI_TWO_STREAM_TEXT && i == model->block_count - 1);
-        }
-    }
-    sumi_weight* precise[] = {&model->image_in, &model->text_in,          &model->time_in,
-                              &model->time_out, &model->final_modulation, &model->final_linear};
-    for (size_t i = 0; i < sizeof precise / sizeof *precise; i++) precise[i]->keeps_precision = true;
+    sumi_two_stream_bind_inputs(model, b);
+    sumi_bind_linear(b, &model->final_modulation, &model->final_modulation_bias, "norm_out.linear",
+                     FINAL_PARTS * model->dim, model->dim);
+    sumi_bind_linear(b, &model->final_linear, &model->final_linear_bias, "proj_out", 4 * model->channels, model->dim);
+    model->final_modulation.keeps_precision = model->final_linear.keeps_precision = true;
+    sumi_two_stream_bind_blocks(model, b, "transformer_blocks");
     return b->result;
 }
 
 static sumi_denoiser_properties two_stream_properties(const void* memory)
 {
     const sumi_two_stream* model = memory;
-    return (sumi_denoiser_properties){
-        .channels = model->channels, .patch = 2, .feature_width = {model->feature_width}, .takes_references = true};
+    return (sumi_denoiser_properties){.channels = model->channels,
+                                      .patch = 2,
+                                      .stream_width = model->dim,
+                                      .feature_width = {model->feature_width},
+                                      .takes_references = true};
 }
 
 // ---- What all evaluations share -------------------------------------------------------------------------------------
 
-typedef struct two_stream_state {
-    sumi_value captions; // [all prompts, dim], the input of the first block
-    int32_t caption_begin[SUMI_MAX_PROMPTS];
-    sumi_value condition; // SiLU of the embedded times [evaluations, dim]; with has_zero followed by a row for time 0
-    bool has_zero;
-    bool has_tables, has_float_tables;
-    // has_tables: the output of the modulation layers for every row of the condition. has_float_tables: as floats
-    // that ops can read.
-    sumi_value tables[SUMI_TWO_STREAM_MAX_BLOCKS][2], final_table;
-    // With has_zero: [1, 6 * dim], finished.
-    sumi_value zero[SUMI_TWO_STREAM_MAX_BLOCKS];
-    sumi_value rope[2]; // for each slot, for the rows of the joint matrix
-} two_stream_state;
-
-static void write_two_stream_captions(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
+static void write_final_table(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
 {
-    two_stream_state* state = job->state;
-    int32_t rows = 0;
-    for (int32_t p = 0; p < job->prompt_count; p++) {
-        state->caption_begin[p] = rows;
-        rows += job->prompts[p].count[0];
-    }
+    sumi_two_stream_state* state = job->state;
+    if (!state->has_tables) return;
     sumi_plan_prefix(plan, "%s", "");
-    state->captions = sumi_plan_value(plan, "captions", SUMI_ELEMENT_ACTIVATION, rows, model->dim);
-    for (int32_t p = 0; p < job->prompt_count; p++) {
-        const sumi_prompt_features* prompt = &job->prompts[p];
-        sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "txt_norm",
-                                                                   .x = prompt->value[0],
-                                                                   .x_row = prompt->row[0],
-                                                                   .rows = prompt->count[0],
-                                                                   .weight = &model->text_norm,
-                                                                   .eps = EPS});
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "txt_in",
-                                                        .x = n,
-                                                        .weight = &model->text_in,
-                                                        .bias = &model->text_in_bias,
-                                                        .y = state->captions,
-                                                        .y_row = state->caption_begin[p]});
-    }
-}
-
-// Writes SiLU(mlp(sinusoids(1000 t))) for all evaluations, followed by time 0.
-static void write_two_stream_condition(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
-{
-    two_stream_state* state = job->state;
-    sumi_plan_prefix(plan, "time_text_embed.");
-    sumi_plan_time_args embed = {.times = job->times,
-                                 .width = model->time_width,
-                                 .scale = TIME_SCALE,
-                                 .max_period = (float)PERIOD,
-                                 .cos_first = true};
-    sumi_value e = sumi_plan_time_embed(plan, &embed);
-    if (state->has_zero) {
-        const float zero = 0.0f;
-        embed.times = sumi_plan_constant(plan, "zero_time", SUMI_ELEMENT_FLOAT, 1, 1, &zero);
-        sumi_value at_zero = sumi_plan_time_embed(plan, &embed),
-                   embeddings = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, job->evaluation_count + 1,
-                                                model->time_width);
-        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = e, .y = embeddings});
-        sumi_plan_copy_rows(plan,
-                            &(sumi_plan_copy_args){.x = at_zero, .y = embeddings, .y_row = job->evaluation_count});
-        e = embeddings;
-    }
-    sumi_value hidden = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "timestep_embedder.linear_1",
-                                                                        .x = e,
-                                                                        .weight = &model->time_in,
-                                                                        .bias = &model->time_in_bias,
-                                                                        .activation = SUMI_ACT_SILU});
-    sumi_value c = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "timestep_embedder.linear_2",
-                                                                   .x = hidden,
-                                                                   .weight = &model->time_out,
-                                                                   .bias = &model->time_out_bias});
-    state->condition = sumi_plan_activate(plan, c, SUMI_ACT_SILU);
-}
-
-// Rows of the condition through a modulation layer, as a table of this element.
-static sumi_value write_two_stream_layer(sumi_plan* plan, sumi_element element, sumi_plan_linear_args layer)
-{
-    layer.y = sumi_plan_value(plan, "modulation", element, layer.rows, layer.weight->rows);
-    sumi_plan_linear(plan, &layer);
-    return layer.y;
-}
-
-// Writes the blocks' tables. The row of the references, if there is one, goes through the image's layer together with
-// the others, which reads its weights once.
-static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
-{
-    two_stream_state* state = job->state;
-    const int32_t count = job->evaluation_count;
-    for (int32_t i = 0; i < model->block_count; i++) {
-        sumi_plan_prefix(plan, "transformer_blocks.%d.", (int)i);
-        for (int32_t side = 0; side < 2; side++) {
-            const sumi_two_stream_weights* w = &model->blocks[i].side[side];
-            bool has_zero = state->has_zero && side == SUMI_TWO_STREAM_IMAGE;
-            sumi_span rows = {0, count + (has_zero ? 1 : 0)};
-            if (!state->has_tables) { rows = (sumi_span){count, has_zero ? 1 : 0}; }
-            if (rows.count == 0) continue;
-            sumi_value table = write_two_stream_layer(plan, SUMI_ELEMENT_ACTIVATION,
-                                                      (sumi_plan_linear_args){.label = s_sides[side].modulation,
-                                                                              .x = state->condition,
-                                                                              .x_row = rows.begin,
-                                                                              .rows = rows.count,
-                                                                              .weight = &w->modulation,
-                                                                              .bias = &w->modulation_bias});
-            if (state->has_tables) state->tables[i][side] = table;
-            if (state->has_float_tables) {
-                state->tables[i][side] = sumi_plan_modulation(
-                    plan, &(sumi_plan_modulation_args){.label = side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
-                                                       .table = table,
-                                                       .vector_count = MODULATION_VECTORS,
-                                                       .adds_one = BLOCK_ADDS_ONE,
-                                                       .rows = count,
-                                                       .element = SUMI_ELEMENT_FLOAT});
-            }
-            if (has_zero) {
-                state->zero[i] =
-                    sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "img_mod.zero",
-                                                                            .table = table,
-                                                                            .vector_count = MODULATION_VECTORS,
-                                                                            .adds_one = BLOCK_ADDS_ONE,
-                                                                            .rows = 1,
-                                                                            .x_row = rows.count - 1,
-                                                                            .element = SUMI_ELEMENT_FLOAT});
-            }
-        }
-    }
-    if (state->has_tables) {
-        sumi_plan_prefix(plan, "%s", "");
-        state->final_table = write_two_stream_layer(plan, SUMI_ELEMENT_ACTIVATION,
-                                                    (sumi_plan_linear_args){.label = "norm_out.linear",
-                                                                            .x = state->condition,
-                                                                            .rows = count,
-                                                                            .weight = &model->final_modulation,
-                                                                            .bias = &model->final_modulation_bias});
-        if (state->has_float_tables) {
-            state->final_table =
-                sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "norm_out.modulation",
-                                                                        .table = state->final_table,
-                                                                        .vector_count = FINAL_PARTS,
-                                                                        .adds_one = FINAL_ADDS_ONE,
-                                                                        .rows = count,
-                                                                        .element = SUMI_ELEMENT_FLOAT});
-        }
-    }
+    state->final_table = sumi_two_stream_write_layer(plan, SUMI_ELEMENT_ACTIVATION,
+                                                     (sumi_plan_linear_args){.label = "norm_out.linear",
+                                                                             .x = state->condition,
+                                                                             .rows = job->evaluation_count,
+                                                                             .weight = &model->final_modulation,
+                                                                             .bias = &model->final_modulation_bias});
+    if (!state->has_float_tables) return;
+    state->final_table = sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "norm_out.modulation",
+                                                                                 .table = state->final_table,
+                                                                                 .vector_count = FINAL_PARTS,
+                                                                                 .adds_one = FINAL_ADDS_ONE,
+                                                                                 .rows = job->evaluation_count,
+                                                                                 .element = SUMI_ELEMENT_FLOAT});
 }
 
 static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
 {
     const sumi_two_stream* model = memory;
-    two_stream_state* state = job->state;
-    write_two_stream_captions(model, plan, job);
+    sumi_two_stream_state* state = job->state;
+    sumi_two_stream_write_captions(model, plan, job, state);
     state->has_zero = model->zero_cond && (job->reference_count > 0 || job->computes_unused_rows);
-    uint64_t elements =
-        (uint64_t)model->block_count * 2 * MODULATION_VECTORS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
-    state->has_tables = elements * (uint64_t)plan->activation_bytes <= model->table_bytes;
-    state->has_float_tables = elements * sizeof(float) <= model->table_bytes;
-    write_two_stream_condition(model, plan, job);
-    write_tables(model, plan, job);
+    sumi_two_stream_write_condition(model, plan, job, state);
+    sumi_two_stream_write_tables(model, plan, job, state);
+    write_final_table(model, plan, job);
+    sumi_controls_write_prepare(plan, job, model);
     sumi_plan_prefix(plan, "%s", "");
-}
-
-// ---- Positions of the rows of an evaluation list --------------------------------------------------------------------
-
-// Writes frame, row and column, counted from the middle of the picture; an odd side has one more before the middle than
-// after it.
-static void fill_picture_positions(int32_t* position, int32_t frame, int32_t height, int32_t width)
-{
-    for (int32_t i = 0; i < height * width; i++, position += 3) {
-        position[0] = frame;
-        position[1] = i / width - (height - height / 2);
-        position[2] = i % width - (width - width / 2);
-    }
-}
-
-// The position of the first text token, the same on all axes: after the largest position of all pictures.
-static int32_t first_text_position(const sumi_denoising* job)
-{
-    int32_t max_position = sumi_max_int(job->height, job->width) / 2 / 2;
-    for (int32_t i = 0; i < job->reference_count; i++) {
-        max_position =
-            sumi_max_int(max_position, sumi_max_int(job->references[i].height, job->references[i].width) / 2 / 2);
-    }
-    return max_position;
 }
 
 static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_denoising* job,
                                     const sumi_evaluation_list* list)
 {
     const sumi_two_stream* model = memory;
-    const int32_t count = list->count, slot = list->slot;
-    two_stream_state* state = job->state;
-    sumi_joint_rows l;
-    sumi_joint_rows_lay_out(job, list, 2, &l);
-    size_t bytes = (size_t)l.rows * 3 * sizeof(int32_t);
-    int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
-    if (positions == NULL) {
-        sumi_out_of_memory(&plan->error, bytes, "token positions");
-        return;
+    sumi_two_stream_state* state = job->state;
+    state->rope[list->slot] = sumi_two_stream_write_rope(model, plan, job, list, sumi_two_stream_text_position(job));
+    if (job->keeps_residuals) {
+        const int32_t tokens = job->height / 2 * (job->width / 2);
+        job->residuals[list->slot] = sumi_block_residuals_make(plan, list->count * tokens, model->dim);
     }
-    int32_t text_position = first_text_position(job);
-    for (int32_t s = 0; s < count; s++) {
-        fill_picture_positions(positions + 3 * (size_t)(s * l.tokens), 0, l.height, l.width);
-        int32_t* position = positions + 3 * (size_t)l.reference_begin[s];
-        for (int32_t i = 0; i < job->reference_count; i++) {
-            int32_t height = job->references[i].height / 2, width = job->references[i].width / 2;
-            fill_picture_positions(position, 1 + i, height, width);
-            position += 3 * (size_t)(height * width);
-        }
-        position = positions + 3 * (size_t)l.text_begin[s];
-        for (int32_t i = 0; i < l.text[s]; i++, position += 3)
-            position[0] = position[1] = position[2] = text_position + i;
-    }
-    sumi_plan_prefix(plan, "%s", "");
-    sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, l.rows, 3, positions);
-    sumi_plan_rope_args rope = {.positions = value, .axes = 3, .theta = PERIOD};
-    memcpy(rope.pairs, model->axis_pairs, sizeof model->axis_pairs);
-    state->rope[slot] = sumi_plan_rope_table(plan, &rope);
-    sumi_free(plan->heap, positions);
-    if (job->keeps_residuals) job->residuals[slot] = sumi_block_residuals_make(plan, count * l.tokens, model->dim);
+    sumi_controls_write_layout(plan, job, model, list);
 }
 
 // ---- One evaluation -------------------------------------------------------------------------------------------------
 
-// Rows that are neighbours both in their stream and in the joint matrix.
-typedef struct run {
-    int32_t row, joint_row, rows;
-} run;
-
-typedef struct stream_names {
-    const char *modulation, *norm_1, *qkv, *qk, *out, *norm_2, *mlp_in, *mlp_out;
-} stream_names;
-static const stream_names s_image = {"img_mod",       "img_norm1", "attn.to_qkv",        "attn.qk_norm_rope",
-                                     "attn.to_out.0", "img_norm2", "img_mlp.net.0.proj", "img_mlp.net.2"};
-static const stream_names s_text = {"txt_mod",         "txt_norm1", "attn.add_qkv_proj",  "attn.added_qk_norm_rope",
-                                    "attn.to_add_out", "txt_norm2", "txt_mlp.net.0.proj", "txt_mlp.net.2"};
-static const stream_names s_references = {
-    "ref_mod",           "ref_norm1", "attn.ref_to_qkv",    "attn.ref_qk_norm_rope",
-    "attn.ref_to_out.0", "ref_norm2", "ref_mlp.net.0.proj", "ref_mlp.net.2"};
-
-// Rows that go through the same weights with the same modulation.
-typedef struct stream {
-    const stream_names* names;
-    sumi_two_stream_side side;
-    bool is_at_zero; // modulated by time 0
-    sumi_value x;    // [rows, dim]
-    int32_t rows;
-    run runs[SUMI_MAX_JOINT_EVALUATIONS];
-    int32_t run_count;
-    sumi_value views[SUMI_MAX_JOINT_EVALUATIONS]; // views of x: the rows of each run
-    // Number of leading rows of x, the targets: the last block updates only these. 0: none.
-    int32_t last_block_rows;
-    sumi_value last_view;
-} stream;
-
-typedef struct writer {
-    const sumi_two_stream* model;
-    sumi_plan* plan;
-    const sumi_denoising* job;
-    const two_stream_state* state;
-    sumi_joint_rows layout;
-    sumi_value rope;
-    sumi_value condition;            // without tables: the row of this evaluation
-    sumi_block_residuals* residuals; // of the job, for this list of evaluations
-    stream streams[3];               // image or targets, text, references
-    int32_t stream_count;
-    sumi_sequence sequences[SUMI_MAX_JOINT_EVALUATIONS];
-} writer;
-
-static void add_run(stream* s, int32_t joint_row, int32_t rows)
-{
-    run* before = s->run_count > 0 ? &s->runs[s->run_count - 1] : NULL;
-    if (before != NULL && before->joint_row + before->rows == joint_row) {
-        before->rows += rows;
-    } else {
-        SUMI_ASSERT(s->run_count < SUMI_MAX_JOINT_EVALUATIONS);
-        s->runs[s->run_count++] = (run){s->rows, joint_row, rows};
-    }
-    s->rows += rows;
-}
-
-// Computes the rows of the streams and their positions in the joint matrix.
-static void plan_streams(writer* w)
-{
-    const sumi_joint_rows* l = &w->layout;
-    bool every_row = w->job->computes_unused_rows, has_reference_stream = w->state->has_zero && l->reference_rows > 0;
-    stream *image = &w->streams[0], *text = &w->streams[1], *references = has_reference_stream ? &w->streams[2] : image;
-    *image = (stream){.names = &s_image, .side = SUMI_TWO_STREAM_IMAGE};
-    *text = (stream){.names = &s_text, .side = SUMI_TWO_STREAM_TEXT};
-    w->stream_count = has_reference_stream ? 3 : 2;
-    if (has_reference_stream) { *references = (stream){.names = &s_references, .is_at_zero = true}; }
-    add_run(image, 0, l->count * l->tokens);
-    for (int32_t i = 0; i < l->count; i++) {
-        const int32_t s = l->order[i];
-        if (l->reference_rows > 0) add_run(references, l->reference_begin[s], l->reference_rows);
-        add_run(text, l->text_begin[s], l->text[s]);
-        w->sequences[s] = sumi_joint_rows_sequence(l, s);
-    }
-    image->last_block_rows = every_row ? image->rows : l->count * l->tokens;
-    text->last_block_rows =
-        every_row && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].has_output_weights
-            ? text->rows
-            : 0;
-    references->last_block_rows = has_reference_stream && every_row ? references->rows : references->last_block_rows;
-    for (int32_t k = 0; k < w->stream_count; k++) {
-        stream* s = &w->streams[k];
-        s->x = sumi_plan_value(w->plan, "stream", SUMI_ELEMENT_ACTIVATION, s->rows, w->model->dim);
-        sumi_span all_columns = {0, w->model->dim};
-        for (int32_t i = 0; i < s->run_count; i++) {
-            s->views[i] = s->x;
-            if (s->run_count > 1) {
-                s->views[i] =
-                    sumi_plan_view(w->plan, "rows", s->x, (sumi_span){s->runs[i].row, s->runs[i].rows}, all_columns);
-            }
-        }
-        s->last_view = s->x;
-        if (s->last_block_rows > 0 && s->last_block_rows < s->rows) {
-            s->last_view = sumi_plan_view(w->plan, "targets", s->x, (sumi_span){0, s->last_block_rows}, all_columns);
-        }
-    }
-}
-
 // Writes the 2x2 patches of all targets, then of the references, which are the same for every evaluation, through
 // img_in; and the prompts.
-static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* list)
+static void write_inputs(sumi_two_stream_evaluation* e)
 {
-    const sumi_two_stream* model = w->model;
-    const sumi_denoising* job = w->job;
-    const sumi_joint_rows* l = &w->layout;
-    sumi_plan* plan = w->plan;
+    const sumi_two_stream* model = e->model;
+    const sumi_denoising* job = e->job;
+    const sumi_joint_rows* l = &e->layout;
+    sumi_plan* plan = e->plan;
     const int32_t targets = l->count * l->tokens;
-    const sumi_value patches = sumi_joint_rows_patches(l, plan, job, latents, model->channels);
+    const sumi_value patches = sumi_joint_rows_patches(l, plan, job, e->latents, model->channels);
     sumi_plan_linear_args in = {.label = "img_in",
                                 .x = patches,
                                 .weight = &model->image_in,
                                 .bias = &model->image_in_bias,
-                                .y = w->streams[0].x};
+                                .y = e->streams[0].x};
     // in one stream, the references of the first evaluation also follow the targets
-    bool has_reference_stream = w->stream_count == 3;
+    bool has_reference_stream = e->stream_count == 3;
     in.rows = targets + (has_reference_stream ? 0 : l->reference_rows);
     sumi_plan_linear(plan, &in);
     in.label = has_reference_stream ? "ref_in" : "img_in";
-    in.y = has_reference_stream ? w->streams[2].x : in.y;
+    in.y = has_reference_stream ? e->streams[2].x : in.y;
     in.x_row = targets;
     in.rows = l->reference_rows;
     for (int32_t s = has_reference_stream ? 0 : 1; s < l->count && l->reference_rows > 0; s++) {
@@ -561,249 +129,100 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
         sumi_plan_linear(plan, &in);
     }
     sumi_plan_prefix(plan, "txt_in.");
-    for (int32_t i = 0, row = 0; i < l->count; row += l->text[l->order[i++]]) {
-        const int32_t s = l->order[i];
-        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = w->state->captions,
-                                                         .x_row = w->state->caption_begin[list[s].prompt],
-                                                         .y = w->streams[1].x,
-                                                         .y_row = row,
-                                                         .rows = l->text[s]});
-    }
+    sumi_two_stream_write_texts(e, e->state);
 }
 
-// The modulation of this evaluation: its row of a finished table, or a row of floats that is computed here, from its
-// table or from the condition.
-static sumi_step_row write_two_stream_modulation(const writer* w, sumi_plan_modulation_args* args,
-                                                 const sumi_weight* weight, const sumi_weight* bias)
+static void write_blocks(sumi_two_stream_evaluation* e, sumi_denoising* job)
 {
-    if (w->state->has_float_tables) { return (sumi_step_row){args->table, 0, true}; }
-    args->element = SUMI_ELEMENT_FLOAT;
-    args->rows = 1;
-    args->per_step = true;
-    if (args->table.id == 0) {
-        args->table = write_two_stream_layer(
-            w->plan, SUMI_ELEMENT_FLOAT,
-            (sumi_plan_linear_args){
-                .label = args->label, .x = w->condition, .rows = 1, .weight = weight, .bias = bias});
-        args->rows = 0;
-        args->per_step = false;
-    }
-    return (sumi_step_row){sumi_plan_modulation(w->plan, args), 0, false};
-}
-
-static sumi_step_row modulation_vector(sumi_step_row row, int32_t vector, int32_t vector_cols)
-{
-    return (sumi_step_row){row.table, vector * vector_cols, row.per_step};
-}
-
-// A stream in one block, whose weights and modulation it goes through.
-typedef struct block_stream {
-    const stream* s;
-    const sumi_two_stream_weights* weights;
-    sumi_step_row row;
-} block_stream;
-
-// Writes q, k and v of a stream's rows to the joint matrix.
-static void write_qkv(const writer* w, const block_stream* b, sumi_value qkv)
-{
-    const stream* s = b->s;
-    const sumi_two_stream* model = w->model;
-    sumi_value a =
-        sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_1,
-                                                       .x = s->x,
-                                                       .norm = SUMI_NORM_LAYER,
-                                                       .eps = EPS,
-                                                       .scale = modulation_vector(b->row, SCALE_1, model->dim),
-                                                       .shift = modulation_vector(b->row, SHIFT_1, model->dim)});
-    for (int32_t i = 0; i < s->run_count; i++) {
-        sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->qkv,
-                                                           .x = a,
-                                                           .x_row = s->runs[i].row,
-                                                           .rows = s->runs[i].rows,
-                                                           .weight = &b->weights->qkv,
-                                                           .bias = &b->weights->qkv_bias,
-                                                           .y = qkv,
-                                                           .y_row = s->runs[i].joint_row});
-    }
-    for (int32_t i = 0; i < s->run_count; i++) {
-        sumi_plan_qk_norm_rope(w->plan, &(sumi_plan_qk_args){.label = s->names->qk,
-                                                             .qkv = qkv,
-                                                             .row = s->runs[i].joint_row,
-                                                             .rows = s->runs[i].rows,
-                                                             .q_heads = model->heads,
-                                                             .kv_heads = model->heads,
-                                                             .dim = model->head_dim,
-                                                             .q_norm = &b->weights->q_norm,
-                                                             .k_norm = &b->weights->k_norm,
-                                                             .eps = EPS,
-                                                             .rotary = SUMI_ROTARY_INTERLEAVED,
-                                                             .rope = w->rope,
-                                                             .rope_row = s->runs[i].joint_row});
-    }
-}
-
-// Adds the output of attention to the rows of a run: x += gate * linear(o).
-static void write_out(const writer* w, const block_stream* b, sumi_value attention, const run* of, sumi_value into)
-{
-    sumi_value o = sumi_plan_view(w->plan, "attended", attention, (sumi_span){of->joint_row, of->rows},
-                                  (sumi_span){0, w->model->dim});
-    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = b->s->names->out,
-                                                       .x = o,
-                                                       .weight = &b->weights->out,
-                                                       .bias = &b->weights->out_bias,
-                                                       .residual = into,
-                                                       .gate = modulation_vector(b->row, GATE_1, w->model->dim)});
-}
-
-// Writes what follows attention, for the whole stream or, in the last block, for its first rows.
-static void write_after_attention(const writer* w, const block_stream* b, sumi_value attention, bool is_last)
-{
-    const stream* s = b->s;
-    bool is_partial = is_last && s->last_block_rows < s->rows;
-    sumi_value x = is_partial ? s->last_view : s->x;
-    if (is_partial) { write_out(w, b, attention, &(run){0, s->runs[0].joint_row, s->last_block_rows}, x); }
-    for (int32_t i = 0; i < s->run_count && !is_partial; i++) write_out(w, b, attention, &s->runs[i], s->views[i]);
-    sumi_value f =
-        sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_2,
-                                                       .x = x,
-                                                       .norm = SUMI_NORM_LAYER,
-                                                       .eps = EPS,
-                                                       .scale = modulation_vector(b->row, SCALE_2, w->model->dim),
-                                                       .shift = modulation_vector(b->row, SHIFT_2, w->model->dim)});
-    sumi_value g = sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->mlp_in,
-                                                                      .x = f,
-                                                                      .weight = &b->weights->mlp_in,
-                                                                      .bias = &b->weights->mlp_in_bias,
-                                                                      .activation = SUMI_ACT_GELU_TANH});
-    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->mlp_out,
-                                                       .x = g,
-                                                       .weight = &b->weights->mlp_out,
-                                                       .bias = &b->weights->mlp_out_bias,
-                                                       .residual = x,
-                                                       .gate = modulation_vector(b->row, GATE_2, w->model->dim)});
-}
-
-// In the last block only the targets have queries in attention. q of the text is computed there too: leaving it out
-// would save a 3000th of an evaluation of 1024 x 1024 pixels with 512 text tokens.
-static void write_two_stream_block(writer* w, int32_t index, bool is_last)
-{
-    const sumi_two_stream* model = w->model;
-    const sumi_two_stream_block* block = &model->blocks[index];
-    sumi_plan_prefix(w->plan, "transformer_blocks.%d.", (int)index);
-    sumi_value qkv = sumi_plan_value(w->plan, "qkv", SUMI_ELEMENT_ACTIVATION, w->layout.rows, 3 * model->dim);
-    block_stream streams[3];
-    for (int32_t k = 0; k < w->stream_count; k++) {
-        const stream* s = &w->streams[k];
-        const sumi_two_stream_weights* weights = &block->side[s->side];
-        const sumi_step_row row =
-            s->is_at_zero
-                ? (sumi_step_row){w->state->zero[index], 0, false}
-                : write_two_stream_modulation(w,
-                                              &(sumi_plan_modulation_args){.label = s->names->modulation,
-                                                                           .table = w->state->tables[index][s->side],
-                                                                           .vector_count = MODULATION_VECTORS,
-                                                                           .adds_one = BLOCK_ADDS_ONE},
-                                              &weights->modulation, &weights->modulation_bias);
-        streams[k] = (block_stream){s, weights, row};
-        write_qkv(w, &streams[k], qkv);
-    }
-    for (int32_t s = 0; s < w->layout.count; s++)
-        w->sequences[s].query_spans = is_last && !w->job->computes_unused_rows ? 1 : 2;
-    sumi_value o = sumi_plan_attention(w->plan, "attention", qkv,
-                                       &(sumi_attention){.q_heads = model->heads,
-                                                         .kv_heads = model->heads,
-                                                         .dim = model->head_dim,
-                                                         .scale = (float)(1.0 / sqrt((double)model->head_dim)),
-                                                         .sequences = w->sequences,
-                                                         .sequence_count = w->layout.count});
-    for (int32_t k = 0; k < w->stream_count; k++) {
-        if (!is_last || w->streams[k].last_block_rows > 0) write_after_attention(w, &streams[k], o, is_last);
-    }
-}
-
-static void write_blocks(writer* w)
-{
-    const bool keeps = w->job->kind == SUMI_EVALUATION_WHOLE, reuses = w->job->kind == SUMI_EVALUATION_REUSED;
-    const int32_t count = reuses ? 1 : w->model->block_count;
-    const sumi_value x = w->streams[0].x;
-    SUMI_ASSERT((!keeps && !reuses) || !w->job->computes_unused_rows);
-    if (keeps) sumi_block_residuals_before_first(w->plan, w->residuals, x);
+    const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
+    const int32_t count = reuses ? 1 : e->model->block_count;
+    const sumi_value x = e->streams[0].x;
+    sumi_block_residuals* residuals = &job->residuals[e->list->slot];
+    sumi_control_place place = {.stage = SUMI_CONTROL_BLOCKS,
+                                .block = -1,
+                                .x = sumi_two_stream_targets(e),
+                                .list = e->list,
+                                .base = e->model,
+                                .evaluation = e};
+    SUMI_ASSERT((!keeps && !reuses) || !job->computes_unused_rows);
+    sumi_controls_write_place(e->plan, job, &place);
+    if (keeps) sumi_block_residuals_before_first(e->plan, residuals, x);
     for (int32_t i = 0; i < count; i++) {
-        write_two_stream_block(w, i, i == count - 1);
-        if (keeps && i == 0) sumi_block_residuals_after_first(w->plan, w->residuals, x);
+        place.block = i;
+        place.is_last = i == count - 1;
+        sumi_two_stream_write_block(e, i, place.is_last);
+        sumi_controls_write_place(e->plan, job, &place);
+        if (keeps && i == 0) sumi_block_residuals_after_first(e->plan, residuals, x);
     }
-    if (keeps) sumi_block_residuals_after_last(w->plan, w->residuals, x);
-    if (reuses) sumi_block_residuals_reuse(w->plan, w->residuals, x, &w->job->extrapolation);
+    if (keeps) sumi_block_residuals_after_last(e->plan, residuals, x);
+    if (reuses) sumi_block_residuals_reuse(e->plan, residuals, x, &job->extrapolation);
 }
 
-static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_step_row row)
+static sumi_value write_final(const sumi_two_stream_evaluation* e, const sumi_two_stream_rows* s, const char* norm,
+                              const char* linear, sumi_step_row row)
 {
-    const sumi_two_stream* model = w->model;
+    const sumi_two_stream* model = e->model;
     sumi_value z =
-        sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = norm,
+        sumi_plan_norm(e->plan, &(sumi_plan_norm_args){.label = norm,
                                                        .x = s->last_view,
                                                        .norm = SUMI_NORM_LAYER,
-                                                       .eps = EPS,
-                                                       .scale = modulation_vector(row, FINAL_SCALE, model->dim),
-                                                       .shift = modulation_vector(row, FINAL_SHIFT, model->dim)});
+                                                       .eps = SUMI_TWO_STREAM_EPS,
+                                                       .scale = sumi_two_stream_vector(row, FINAL_SCALE, model->dim),
+                                                       .shift = sumi_two_stream_vector(row, FINAL_SHIFT, model->dim)});
     return sumi_plan_linear(
-        w->plan, &(sumi_plan_linear_args){
+        e->plan, &(sumi_plan_linear_args){
                      .label = linear, .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
 }
 
-static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sumi_evaluation* list)
+static sumi_value write_evaluation_with(sumi_two_stream_evaluation* e, sumi_denoising* job)
 {
-    const sumi_two_stream* model = w->model;
-    const sumi_joint_rows* l = &w->layout;
-    sumi_plan* plan = w->plan;
+    const sumi_two_stream* model = e->model;
+    sumi_plan* plan = e->plan;
     sumi_plan_prefix(plan, "%s", "");
-    plan_streams(w);
-    write_inputs(w, latents, list);
-    if (!w->state->has_tables) {
-        sumi_plan_prefix(plan, "time_text_embed.");
-        w->condition = sumi_plan_modulation(
-            plan,
-            &(sumi_plan_modulation_args){.label = "row", .table = w->state->condition, .rows = 1, .per_step = true});
-    }
-    write_blocks(w);
+    sumi_two_stream_begin(e);
     sumi_plan_prefix(plan, "%s", "");
-    sumi_step_row row = write_two_stream_modulation(w,
-                                                    &(sumi_plan_modulation_args){.label = "norm_out.modulation",
-                                                                                 .table = w->state->final_table,
-                                                                                 .vector_count = FINAL_PARTS,
-                                                                                 .adds_one = FINAL_ADDS_ONE},
-                                                    &model->final_modulation, &model->final_modulation_bias);
-    sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
+    write_inputs(e);
+    write_blocks(e, job);
+    sumi_plan_prefix(plan, "%s", "");
+    const sumi_step_row row =
+        sumi_two_stream_write_modulation(e,
+                                         &(sumi_plan_modulation_args){.label = "norm_out.modulation",
+                                                                      .table = e->state->final_table,
+                                                                      .vector_count = FINAL_PARTS,
+                                                                      .adds_one = FINAL_ADDS_ONE},
+                                         &model->final_modulation, &model->final_modulation_bias);
+    sumi_value out = write_final(e, &e->streams[0], "norm_out", "proj_out", row);
     // the references are not modulated by time 0 here
-    if (w->stream_count == 3 && w->job->computes_unused_rows)
-        write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
-    return sumi_joint_rows_latents(l, plan, w->job, out, model->channels);
+    if (e->stream_count == 3 && job->computes_unused_rows)
+        write_final(e, &e->streams[2], "ref_norm_out", "ref_proj_out", row);
+    return sumi_joint_rows_latents(&e->layout, plan, job, out, model->channels);
 }
 
 static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,
                                               const sumi_evaluation_list* list, sumi_value latents)
 {
-    two_stream_state* state = job->state;
+    const sumi_two_stream_state* state = job->state;
     // too large for the stack, which may be the host program's
-    writer* w = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, sizeof *w) : NULL;
-    if (w == NULL) {
-        sumi_out_of_memory(&plan->error, sizeof *w, "writing a plan");
+    sumi_two_stream_evaluation* e = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, sizeof *e) : NULL;
+    if (e == NULL) {
+        sumi_out_of_memory(&plan->error, sizeof *e, "writing a plan");
         return SUMI_NO_VALUE;
     }
-    w->model = memory;
-    w->plan = plan;
-    w->job = job;
-    w->state = state;
-    w->rope = state->rope[list->slot];
-    w->residuals = &job->residuals[list->slot];
-    sumi_joint_rows_lay_out(job, list, 2, &w->layout);
-    sumi_value velocity = write_evaluation_with(w, latents, list->evaluations);
-    sumi_free(plan->heap, w);
+    e->model = memory;
+    e->plan = plan;
+    e->job = job;
+    e->state = state;
+    e->list = list;
+    e->latents = latents;
+    e->rope = state->rope[list->slot];
+    sumi_joint_rows_lay_out(job, list, 2, &e->layout);
+    const sumi_value velocity = write_evaluation_with(e, job);
+    sumi_free(plan->heap, e);
     return velocity;
 }
 
 const sumi_denoiser_module sumi_two_stream_module = {.model_bytes = sizeof(sumi_two_stream),
-                                                     .state_bytes = sizeof(two_stream_state),
+                                                     .state_bytes = sizeof(sumi_two_stream_state),
                                                      .bind = bind_model,
                                                      .properties = two_stream_properties,
                                                      .write_prepare = write_two_stream_prepare,

@@ -51,6 +51,7 @@ typedef struct sumi_two_stream {
     sumi_weight image_in, image_in_bias, text_norm, text_in, text_in_bias, time_in, time_in_bias, time_out,
         time_out_bias, final_modulation, final_modulation_bias, final_linear, final_linear_bias;
     sumi_two_stream_block* blocks; // in memory of the weight list
+    const char* label;             // how the labels of the ops of a block begin; NULL: "transformer_blocks."
 } sumi_two_stream;
 
 extern const sumi_denoiser_module sumi_two_stream_module;

@@ -296,7 +296,7 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
     binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1,
                                sizeof *list->weights, binder->error);
     if (binder->result == SUMI_OK) {
-        weight->index = (int32_t)list->count;
+        weight->index = list->first_index + (int32_t)list->count;
         list->weights[list->count++] = weight;
         list->weight_bytes += sumi_weight_bytes(weight);
     }
@@ -762,7 +762,7 @@ static bool set_factor(sumi_binder* binder, sumi_stacked_tensor* stacked, const 
 void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_change_names* names)
 {
     sumi_weight_list* list = binder->list;
-    SUMI_ASSERT(binder->result != SUMI_OK || list->weights[weight->index] == weight);
+    SUMI_ASSERT(binder->result != SUMI_OK || list->weights[weight->index - list->first_index] == weight);
     SUMI_ASSERT(weight->change == NULL && names->rank >= 1);
     sumi_weight_change change;
     if (!set_factor(binder, &change.up, names->up, weight->rows, names->rank)

@@ -27,7 +27,8 @@ typedef struct sumi_adapter_target {
 typedef struct sumi_weight_list {
     sumi_heap* heap;
     const sumi_weight** weights;
-    size_t count, capacity; // weights[i]->index == i
+    size_t count, capacity;
+    int32_t first_index; // weights[i]->index == first_index + i
     sumi_adapter_target* targets;
     size_t target_count, target_capacity;
     void** blocks;

@@ -51,10 +51,12 @@ static inline uint8_t luma(const uint8_t* rgb)
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-// In the reference's order: resize, convert to grey, threshold.
-sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
-                                uint8_t* mask, sumi_error* error)
+// In the references' order: resize, convert to grey.
+static sumi_result resize_to_grey(sumi_heap* heap, const sumi_pixels* pixels, const sumi_resized_pixels* grey,
+                                  sumi_error* error)
 {
+    const int32_t width = grey->width, height = grey->height;
+    uint8_t* mask = grey->into;
     SUMI_TRY(sumi_pixels_check(pixels, "the mask", error));
     SUMI_TRY(sumi_pixels_check_size(width, height, "the mask", error));
     if (mask == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has no memory: mask is NULL");
@@ -63,17 +65,22 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
     const bool has_same_size = width == pixels->width && height == pixels->height;
     uint8_t* resized = channels == 1 ? mask : sumi_alloc_array(heap, count, (size_t)channels);
     if (resized == NULL) return sumi_out_of_memory(error, count * (size_t)channels, "a mask's colours");
-    const sumi_resized_pixels to = {resized, width, height, SUMI_FILTER_LANCZOS};
+    const sumi_resized_pixels to = {resized, width, height, grey->filter};
     sumi_result result = channels == 4 && !has_same_size ? resize_rgba(heap, pixels, &to, error)
                                                          : sumi_pixels_resize(heap, pixels, &to, error);
-    if (result == SUMI_OK) {
-        for (size_t i = 0; i < count; i++) {
-            uint8_t value = channels == 1 ? resized[i] : luma(resized + i * (size_t)channels);
-            mask[i] = value >= 128;
-        }
-    }
+    for (size_t i = 0; i < count && result == SUMI_OK && channels != 1; i++)
+        mask[i] = luma(resized + i * (size_t)channels);
     if (channels != 1) sumi_free(heap, resized);
     return result;
+}
+
+sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
+                                uint8_t* mask, sumi_error* error)
+{
+    const sumi_resized_pixels grey = {mask, width, height, SUMI_FILTER_LANCZOS};
+    SUMI_TRY(resize_to_grey(heap, pixels, &grey, error));
+    for (size_t i = 0; i < (size_t)width * (size_t)height; i++) mask[i] = mask[i] >= 128;
+    return SUMI_OK;
 }
 
 // The two pixels between which an element of an axis of the latents lies, and the share of the second one.
@@ -90,6 +97,39 @@ static place place_of(int32_t i, int32_t count, int32_t pixel_count, sumi_mask_f
     const float at = scale * ((float)i + 0.5f) - 0.5f, from = at > 0.0f ? at : 0.0f;
     const int32_t first = (int32_t)from, last = pixel_count - 1;
     return (place){first, first < last ? first + 1 : last, from - (float)first};
+}
+
+sumi_result sumi_pixels_to_control_mask(sumi_heap* heap, const sumi_pixels* pixels, bool is_binary,
+                                        const sumi_control_mask* mask, sumi_error* error)
+{
+    const sumi_resized_pixels grey = {mask->greys, mask->width, mask->height,
+                                      is_binary ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC};
+    SUMI_TRY(resize_to_grey(heap, pixels, &grey, error));
+    for (size_t i = 0; is_binary && i < (size_t)mask->width * (size_t)mask->height; i++)
+        mask->greys[i] = mask->greys[i] >= 128 ? 255 : 0;
+    return SUMI_OK;
+}
+
+void sumi_control_mask_out(const sumi_control_mask* mask, bool with_black, const uint8_t* rgb, uint8_t* masked)
+{
+    for (size_t i = 0; i < (size_t)mask->width * (size_t)mask->height; i++, rgb += 3, masked += 4) {
+        const bool is_masked = mask->greys[i] >= 128;
+        for (int c = 0; c < 3; c++) masked[c] = is_masked ? 0 : rgb[c];
+        masked[3] = is_masked && !with_black ? 0 : 255;
+    }
+}
+
+void sumi_control_mask_to_latents(const sumi_control_mask* mask, int32_t width, int32_t height, float* kept)
+{
+    SUMI_ASSERT(width >= 1 && width <= mask->width && height >= 1 && height <= mask->height);
+    for (int32_t y = 0; y < height; y++) {
+        for (int32_t x = 0; x < width; x++) {
+            const place row = place_of(y, height, mask->height, SUMI_MASK_NEAREST),
+                        column = place_of(x, width, mask->width, SUMI_MASK_NEAREST);
+            kept[(size_t)y * (size_t)width + (size_t)x] =
+                1.0f - (float)mask->greys[(size_t)row.first * (size_t)mask->width + (size_t)column.first] / 255.0f;
+        }
+    }
 }
 
 void sumi_mask_to_latents(const uint8_t* mask, int32_t width, int32_t height, const sumi_latent_mask* latent_mask)

@@ -68,6 +68,21 @@ typedef struct sumi_latent_mask {
 // `mask`: width x height bytes of 0 or 1; the latent mask is not larger.
 void sumi_mask_to_latents(const uint8_t* mask, int32_t width, int32_t height, const sumi_latent_mask* latent_mask);
 
+// The mask of a control net for inpainting, in the size of the picture: from 0 (kept) to 255 (repainted).
+typedef struct sumi_control_mask {
+    uint8_t* greys; // [height][width]
+    int32_t width, height;
+} sumi_control_mask;
+// Converts a mask of the host program, as above, by Lanczos to 0 and 255, or by bicubic with its greys. Reference: the
+// pipelines of diffusers for the first, DiffSynth for the second.
+sumi_result sumi_pixels_to_control_mask(sumi_heap* heap, const sumi_pixels* pixels, bool is_binary,
+                                        const sumi_control_mask* mask, sumi_error* error);
+// `masked` is the picture rgb with a fourth byte, 255. Where the mask is 128 or more it is black or, without
+// with_black, 0 in all bytes, which PIXELS_IN (plan/ops.h) reads as the middle grey.
+void sumi_control_mask_out(const sumi_control_mask* mask, bool with_black, const uint8_t* rgb, uint8_t* masked);
+// What is kept, from 0 to 1, in the size of the latents: kept[height][width], the nearest pixel of each.
+void sumi_control_mask_to_latents(const sumi_control_mask* mask, int32_t width, int32_t height, float* kept);
+
 // For each pixel that a mask repaints, the distance to the nearest pixel that it keeps, in thirds of a pixel: 3 to a
 // direct neighbour, 4 to a diagonal one (chamfer distance, Borgefors 1986), at most SUMI_FAR. Kept pixels have 0. Two
 // passes are needed: all rows downward, from the first row on, then all rows upward (`upward`), from the last row on.

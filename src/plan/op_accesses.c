@@ -409,10 +409,13 @@ static void list_pictures(sumi_op_accesses* accesses, const sumi_op* op)
         for (int32_t i = first; i < first + items; i++) {
             const int64_t row = (int64_t)i * op->u.pixels.item_rows
                               + (int64_t)op->u.pixels.y * op->u.pixels.picture_width + op->u.pixels.x;
-            list_lines(
-                accesses,
-                (sumi_op_access){.value = op->in[0], .row = row, .cols = 3, .width = 3, .elements = SUMI_ACCESS_BYTE},
-                width > 0 ? op->rows / width : 0, width, op->u.pixels.picture_width);
+            list_lines(accesses,
+                       (sumi_op_access){.value = op->in[0],
+                                        .row = row,
+                                        .cols = op->u.pixels.cols,
+                                        .width = op->u.pixels.cols,
+                                        .elements = SUMI_ACCESS_BYTE},
+                       width > 0 ? op->rows / width : 0, width, op->u.pixels.picture_width);
         }
         writes(accesses, op->out, 0, op->rows, 3, SUMI_ACCESS_NUMBER);
         break;

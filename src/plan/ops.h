@@ -392,12 +392,14 @@ typedef struct sumi_op_preview {
     const float* bias;    // [3]
 } sumi_op_preview;
 
-// PIXELS_IN: a tile of an 8-bit RGB picture is converted to values in [-1, 1].
-// in[0]: bytes [picture pixels, 3]. out: [tile pixels, 3].
+// PIXELS_IN: a tile of an 8-bit RGB picture is converted to values in [-1, 1]. With a fourth byte the values are
+// multiplied by it / 255: where it is 0 they are 0, a grey between two bytes.
+// in[0]: bytes [picture pixels, 3 or 4]. out: [tile pixels, 3].
 typedef struct sumi_op_pixels_in {
     int32_t width; // of the tile
     int32_t y, x;  // upper left pixel of the tile in the picture
     int32_t picture_width, item_rows;
+    int32_t cols; // of in[0]
     // in[0] holds several pictures of item_rows pixels each, and the tile is cut from number `counter`.
     bool per_item;
 } sumi_op_pixels_in;

@@ -4,16 +4,18 @@
 
 sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile)
 {
-    if (sumi_plan_cols(plan, bytes) != 3 || tile.x < 0 || tile.y < 0 || tile.x + tile.width > picture_width
+    const int32_t cols = sumi_plan_cols(plan, bytes);
+    if ((cols != 3 && cols != 4) || tile.x < 0 || tile.y < 0 || tile.x + tile.width > picture_width
         || (int64_t)(tile.y + tile.height) * picture_width > sumi_plan_rows(plan, bytes))
         sumi_plan_mismatch(plan, "pixels_in", "the tile leaves the image");
     sumi_value out = sumi_plan_value(plan, "pixels", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, 3);
     return sumi_plan_add_op(
         plan, "pixels_in",
-        &(sumi_op){.kind = SUMI_OP_PIXELS_IN,
-                   .in = {bytes},
-                   .out = out,
-                   .u.pixels = {.width = tile.width, .y = tile.y, .x = tile.x, .picture_width = picture_width}});
+        &(sumi_op){
+            .kind = SUMI_OP_PIXELS_IN,
+            .in = {bytes},
+            .out = out,
+            .u.pixels = {.width = tile.width, .y = tile.y, .x = tile.x, .picture_width = picture_width, .cols = cols}});
 }
 
 // Expands `values` to one value per channel, in memory of the plan. NULL after an error.
