@@ -6,8 +6,8 @@
 //
 // The first part of this header is what most programs need, in the order of use: what an image is made of, rules,
 // engine, models, jobs, images. The second part is the rest: services, memory, time, the queue, encoded prompts,
-// adapters, references, textures of graphics APIs, tracing, and at its end what has not run on hardware yet.
-// sumi_xml.h, which is optional, writes prompts in XML.
+// adapters, control nets, references, textures of graphics APIs, tracing, and at its end what has not run on hardware
+// yet. sumi_xml.h, which is optional, writes prompts in XML.
 //
 // There are two ways to use sumi. Both work with the same objects, and a program may mix them.
 //
@@ -79,9 +79,8 @@
 // Guidance    With guidance, an evaluation is two runs: one with the prompt (positive) and one with a negative prompt.
 //             Their predictions are combined into one that is farther from the negative one than the positive one is.
 // Plan        sumi computes a job from a plan: a list of operations on matrices. It is made for one shape of job:
-//             model, sizes, steps, lengths of the prompts, guidance and adapters (LoRA and LoKr files: small changes of
-//             the weights). All matrices that are not weights (intermediate values) share one block of memory, the
-//             arena.
+//             model, sizes, steps, lengths of the prompts, guidance, control nets and adapters (LoRA and LoKr files:
+//             small changes of weights). The other matrices (intermediate values) share one block of memory: the arena.
 //
 // ---- Rules ----------------------------------------------------------------------------------------------------------
 //
@@ -111,7 +110,7 @@
 // Descs       A desc is a struct of parameters. Get each one from its ..._defaults() function, which also sets its
 //             cookie. A desc from elsewhere is refused with SUMI_DESC_NOT_INITIALIZED. A call copies everything that
 //             its desc points to, encoded prompts included, so you may free it when the call returns. Exceptions:
-//             models, adapters and externals are not copied, and releasing one cancels the jobs that use it.
+//             models, adapters, nets and externals are not copied; releasing one cancels the jobs that use it.
 //             sumi_target says how long the memory that it names must live. In sumi_engine_desc, the context, the
 //             stream and what a user_data points to must live as long as the engine.
 // Failure     Every failure is a sumi_result. sumi_result_text() returns a sentence that says what to do. Details
@@ -236,6 +235,7 @@ typedef struct sumi_tasks sumi_tasks;
 typedef struct sumi_completion sumi_completion;
 typedef struct sumi_tracer sumi_tracer;
 typedef struct sumi_lora_use sumi_lora_use;
+typedef struct sumi_control_use sumi_control_use;
 typedef struct sumi_target sumi_target;
 struct CUctx_st; // the CUDA driver's CUcontext and CUstream are pointers to these two
 struct CUstream_st;
@@ -274,8 +274,7 @@ typedef struct sumi_engine_desc {
     sumi_backend backend;
     // For CUDA. The device is that of `context`; without one, the first that matches all of ordinal, uuid and luid that
     // you give. If they name another device than the context's: SUMI_INVALID_ARGUMENT. Every call leaves the calling
-    // thread's current CUDA context as it found it. If the engine runs on the CPU, whether you or AUTO chose it,
-    // anything but the defaults is SUMI_NOT_SUPPORTED.
+    // thread's current CUDA context as it found it. On the CPU anything but the defaults is SUMI_NOT_SUPPORTED.
     struct {
         int32_t ordinal;          // -1: any
         const uint8_t* uuid;      // 16 bytes, or NULL
@@ -319,7 +318,7 @@ SUMI_API sumi_engine_desc sumi_engine_defaults(void);
 // SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED and SUMI_OUT_OF_DEVICE_MEMORY.
 SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_engine);
 
-// Cancels all jobs and frees everything that the engine still holds: jobs, models, prompts, adapters, externals,
+// Cancels all jobs and frees all that the engine still holds: jobs, models, prompts, adapters, nets, externals, and
 // images. No other call of this engine may run meanwhile, not even a free call. If OpenGL textures are imported, the GL
 // context must be current on the calling thread. Accepts NULL. Blocks until the running slice has ended, the GPU has
 // finished the submitted work (copies into externals too), and the GPU's kernels are loaded.
@@ -681,6 +680,8 @@ typedef struct sumi_image_desc {
     bool profile;               // keep a table for sumi_job_profile; a slice is then a whole operation
     int32_t priority;           // higher first
     void* user_data;            // returned in sumi_job_status and passed to the engine's completion
+    const sumi_control_use* controls; // 0 to 4 nets that make images follow control pictures; see "Control nets"
+    int32_t control_count;
 } sumi_image_desc;
 
 // Returns the preset's values for this model, with sizes in proportion to its native_size. On edit models width and
@@ -1194,6 +1195,71 @@ struct sumi_lora_use {
     float text_scale;  // the same for its layers of text encoders. 0: as `scale`
     bool without_text; // leaves its layers of text encoders out
 };
+
+// ---- Control nets ---------------------------------------------------------------------------------------------------
+// A control net (ControlNet) is a small network beside a model that makes an image follow a control picture: edges, a
+// pose, or depth, which a game has in its depth buffer. sumi reads these kinds, by their tensors, from a safetensors file
+// or a diffusers folder, in 16, 8 or 4 bits:
+//
+//     Z-Image                 Fun Controlnet Union 1.0, 2.0, 2.1, with Lite, Tile and the 8-step files
+//     Qwen-Image              InstantX Union and Inpainting; DiffSynth blockwise (canny, depth, inpaint)
+//     Qwen-Image-2512         Fun Controlnet Union
+//
+// A job adds `strength` times what each net computes, in the steps of its range: step i of n runs with the net unless
+// i / n < start or (i + 1) / n > end. Early steps decide on the layout; 0 to 0.7 leaves details to the prompt. Outside
+// its range, or with strength 0, a net costs nothing, and a job has the bits of one without it. A net counts as weights
+// in memory budgets, and is loaded, streamed and released like a model's. Several nets add up. A net that was made for
+// Turbo runs on Base and the reverse, but was not trained for it.
+//
+// Guidance: nets run for the negative prompt too, except InstantX, which gives what it computed for the positive one to
+// both, as its pipeline in diffusers does. Control pictures are encoded with the mean of the VAE's posterior.
+typedef struct sumi_control sumi_control; // an opened control net
+typedef struct sumi_control_desc {
+    uint32_t cookie; // set by sumi_control_defaults(); leave it alone
+    sumi_model* model;
+    const char* path; // a safetensors file, or a diffusers folder
+    int32_t priority; // higher first
+    void* user_data;  // returned in sumi_job_status and passed to the engine's completion
+} sumi_control_desc;
+// Returns a desc for this model, everything else zero.
+SUMI_API sumi_control_desc sumi_control_defaults(sumi_model* model);
+// Reads a control net, in a job of stage LOAD. Fails at once with SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED,
+// SUMI_QUEUE_FULL or SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_NOT_FOUND, SUMI_FILE_READ_FAILED,
+// SUMI_FILE_TRUNCATED, SUMI_FILE_MALFORMED, SUMI_MODEL_UNKNOWN, SUMI_NOT_SUPPORTED (a net for another family of models),
+// SUMI_TENSOR_MISMATCH (one for a model of another size), SUMI_TENSOR_MISSING or SUMI_OUT_OF_HOST_MEMORY.
+SUMI_API sumi_result sumi_submit_control(sumi_engine* engine, const sumi_control_desc* desc, sumi_job* out_job);
+// Frees the job and returns the net, which the host program ends with sumi_control_release. Fails as sumi_fetch_model.
+SUMI_API sumi_result sumi_fetch_control(sumi_engine* engine, sumi_job job, sumi_control** out_control);
+// Cancels the image jobs that use the net and frees it. Accepts NULL. Blocks until the running slice has ended.
+SUMI_API void sumi_control_release(sumi_control* control);
+
+typedef struct sumi_control_info {
+    const char* kind;      // "z-fun-1.0", "z-fun-2.0", "z-fun-2.1", "qwen-instantx", "qwen-fun", "qwen-blockwise"
+    float strength;        // the usual one of this kind
+    bool takes_picture;    // reads a control picture
+    bool takes_inpainting; // reads an image to inpaint and its mask; without takes_picture it needs them
+    uint64_t weight_bytes; // of the stored weights
+} sumi_control_info;
+// Returns what a net is; all zero for NULL and for a net whose model was closed.
+SUMI_API sumi_control_info sumi_control_get_info(const sumi_control* control);
+
+// What one image follows. Everything is resized to the image's width x height.
+typedef struct sumi_control_picture {
+    const sumi_pixels* picture; // as the net was trained with it: white edges on black, depth with white near, ..
+    // For takes_inpainting: the image, and what of it to make anew: white, by the rule of sumi_image_start.mask. This
+    // only tells the net what surrounds it. To keep the other pixels exactly, set sumi_image_desc.start too.
+    const sumi_pixels *inpaint, *mask;
+} sumi_control_picture;
+
+struct sumi_control_use {
+    const sumi_control* control;
+    const sumi_control_picture* pictures;
+    int32_t picture_count; // 1: for all images of the job; otherwise item_count
+    float strength;        // -100 to 100; useful is 0.6 to 1
+    float start, end;      // the range of steps, 0 to 1
+};
+// Returns the use of a net in all steps, with its usual strength and without a picture.
+SUMI_API sumi_control_use sumi_control_use_defaults(const sumi_control* control);
 
 // ---- References -----------------------------------------------------------------------------------------------------
 // Edit models read reference images, which the texts refer to in their order. Each is prepared as the model's authors do

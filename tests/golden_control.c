@@ -140,7 +140,7 @@ static node* case_of_family(golden_case* c, const char* family)
 }
 
 // Compares the places of hint number `hint`, or of all, with a list of layers.
-static bool has_places(const sumi_control_info* info, const node* list)
+static bool has_places(const sumi_control_net_info* info, const node* list)
 {
     int32_t i = 0;
     for (const node* n = list->first; n != NULL; n = n->next, i++)
@@ -148,7 +148,7 @@ static bool has_places(const sumi_control_info* info, const node* list)
     return i == info->place_count;
 }
 
-static bool has_hints(const sumi_control_info* info, const node* list)
+static bool has_hints(const sumi_control_net_info* info, const node* list)
 {
     int32_t i = 0;
     for (const node* n = list->first; n != NULL; n = n->next, i++)
@@ -164,7 +164,7 @@ static void detect_file(golden_case* c, const node* file)
     if (base == NULL) case_fails(c, "%s: no case of the folder names a model of its family", path);
     sumi_control_net* net = network != NULL ? open_control(c, network, path) : NULL;
     if (net != NULL) {
-        const sumi_control_info* info = sumi_control_net_get_info(net);
+        const sumi_control_net_info* info = sumi_control_net_get_info(net);
         const int32_t channels = sumi_control_channels(info->planes, network->info.latent_channels),
                       wanted = (int32_t)json_number(file, "control_channels", -1);
         const node *places = json_get(file, "base_layers_with_hint"), *hints = json_get(file, "hint_of_base_layer");
@@ -243,7 +243,7 @@ static bool take_forward(golden_case* c, forward* f)
         char name[32];
         snprintf(name, sizeof name, "control.%d", (int)k);
         f->planes[k] = f->is_packed ? planes_of(c, name, height, width) : input(c, "control");
-        const sumi_control_info* info = sumi_control_net_get_info(f->controls.nets[k]);
+        const sumi_control_net_info* info = sumi_control_net_get_info(f->controls.nets[k]);
         good = f->planes[k].rank == 3
             && f->planes[k].shape[0] == sumi_control_channels(info->planes, (int32_t)f->latents.shape[0])
             && f->planes[k].shape[1] == f->latents.shape[1] && f->planes[k].shape[2] == f->latents.shape[2];
@@ -276,7 +276,7 @@ static bool run_one(golden_case* c, forward* f)
     const int32_t channels = (int32_t)f->latents.shape[0], height = (int32_t)f->latents.shape[1],
                   width = (int32_t)f->latents.shape[2];
     const sumi_denoiser_module* module = f->network->recipe->denoiser;
-    sumi_control controls[MAX_CASE_CONTROLS];
+    sumi_planned_control controls[MAX_CASE_CONTROLS];
     sumi_plan plan;
     begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);

@@ -22,7 +22,7 @@ typedef struct case_controls {
 // False after reporting; close_controls in any case.
 bool open_controls(golden_case* c, const sumi_network* network, case_controls* out);
 void close_controls(golden_case* c, case_controls* controls);
-// The table of strengths of a plan (sumi_control.strength) for a stream of this width.
+// The table of strengths of a plan (sumi_planned_control.strength) for a stream of this width.
 void write_strengths(plan_run* run, const case_controls* controls, sumi_value strengths, int32_t width);
 
 // Qwen-Image's cases have latents as rows of packed patches, channel slowest; Z-Image's as planes.

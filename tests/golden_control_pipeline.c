@@ -71,14 +71,14 @@ static void free_net_pictures(net_pictures* p)
 // inpaints: as far as the net can. The picture to repaint is the control picture of nets that read nothing else.
 static bool make_net_pictures(golden_case* c, control_job* j, bool inpaints, bool samples)
 {
-    const sumi_control_info* info = sumi_control_net_get_info(j->controls.nets[j->first_control]);
-    const bool reads_masked_only = info->planes == SUMI_CONTROL_MASKED_MASK;
+    const sumi_control_net_info* info = sumi_control_net_get_info(j->controls.nets[j->first_control]);
+    const bool reads_masked_only = info->planes == SUMI_PLANES_MASKED_MASK;
     const size_t pixels = (size_t)j->width * (size_t)j->height;
     const int32_t factor = j->network->info.vae_factor, width = j->width / factor, height = j->height / factor;
     net_pictures* p = &j->pictures;
     free_net_pictures(p);
     p->has_picture = !reads_masked_only;
-    p->has_mask = reads_masked_only || (inpaints && info->planes != SUMI_CONTROL_PICTURE);
+    p->has_mask = reads_masked_only || (inpaints && info->planes != SUMI_PLANES_PICTURE);
     p->samples = samples;
     p->rgb = calloc(3 * pixels + 1, 1);
     p->masked = calloc(4 * pixels + 1, 1);

@@ -8,6 +8,7 @@
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
 #include "jobs/log.h"
+#include "jobs/objects.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +91,26 @@ sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const c
     if (cookie == expected_cookie) return SUMI_OK;
     return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED,
                      "this %s was not made by %s(): begin with what that returns and change members", type, function);
+}
+
+sumi_result sumi_check_file_of_model(const sumi_engine* engine, const sumi_model* model, const char* path,
+                                     const char* what, sumi_error* error)
+{
+    if (model == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: %s is read for an opened model", what);
+    if (model->engine != engine) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
+    if (path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL: say where %s is", what);
+    return SUMI_OK;
+}
+
+sumi_result sumi_job_keep_path(sumi_engine* engine, sumi_job_slot* slot, const char* path, const char** out_path,
+                               sumi_error* error)
+{
+    const size_t bytes = strlen(path) + 1;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, bytes, "a path", error));
+    memcpy(slot->input.data, path, bytes);
+    *out_path = slot->input.data;
+    return SUMI_OK;
 }
 
 // ---- Fetches of objects ---------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the
 #define SUMI_COOKIE_MODEL 0x53754d31u
 #define SUMI_COOKIE_PROMPT 0x53755031u
 #define SUMI_COOKIE_LORA 0x53754c31u
+#define SUMI_COOKIE_CONTROL 0x53755431u
 #define SUMI_COOKIE_IMAGE 0x53754931u
 #define SUMI_COOKIE_ENCODE 0x53754331u
 #define SUMI_COOKIE_XML_PROMPT 0x53755831u
@@ -34,6 +35,13 @@ bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the
 // Returns SUMI_DESC_NOT_INITIALIZED if `cookie` is not `right`. The text names the desc's type and defaults function.
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const char* type, const char* function,
                               sumi_error* error);
+
+// Checks the model and the path of a desc that reads a file for a model; `what` is "an adapter", for messages.
+sumi_result sumi_check_file_of_model(const sumi_engine* engine, const sumi_model* model, const char* path,
+                                     const char* what, sumi_error* error);
+// Copies a path into the job slot's block `input`.
+sumi_result sumi_job_keep_path(sumi_engine* engine, sumi_job_slot* slot, const char* path, const char** out_path,
+                               sumi_error* error);
 
 // ---- Fetches of objects ---------------------------------------------------------------------------------------------
 

@@ -46,6 +46,11 @@ sumi_lora_desc sumi_lora_defaults(sumi_model* model)
     return (sumi_lora_desc){.model = model, .cookie = SUMI_COOKIE_LORA};
 }
 
+sumi_control_desc sumi_control_defaults(sumi_model* model)
+{
+    return (sumi_control_desc){.model = model, .cookie = SUMI_COOKIE_CONTROL};
+}
+
 static const sumi_preset_values* preset_of(const sumi_model* model, sumi_preset preset)
 {
     // The host program may have cast any number to sumi_preset.

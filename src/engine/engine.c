@@ -7,6 +7,7 @@
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
 #include "engine/calls.h"
+#include "engine/controls.h"
 #include "engine/externals.h"
 #include "engine/loras.h"
 #include "engine/models.h"
@@ -232,15 +233,16 @@ void sumi_engine_destroy(sumi_engine* engine)
     if (engine->has_locks) {
         sumi_pump_lock(engine);
         sumi_kernels_stop_loading(engine);
-        sumi_jobs_cancel(engine, NULL, NULL, NULL);
+        sumi_jobs_cancel(engine, &(sumi_used_object){.model = NULL});
         sumi_run_wait_for_all(engine);
         for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
             sumi_job_slot* slot = &engine->jobs.slots[i];
             if (slot->id != 0) sumi_job_free(engine, slot);
             sumi_slot_close(engine, slot);
         }
-        sumi_plan_cache_drop(engine, NULL, NULL);
+        sumi_plan_cache_drop(engine, &(sumi_used_object){.model = NULL});
         while (engine->loras != NULL) sumi_lora_free(engine->loras);
+        while (engine->controls != NULL) sumi_control_free(engine->controls);
         sumi_externals_close(engine);
         while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
         sumi_prompts_close(engine);

@@ -241,7 +241,7 @@ void sumi_external_release(sumi_external* external)
     if (external == NULL || sumi_call_begin(external->engine, "sumi_external_release") != SUMI_OK) return;
     sumi_engine* engine = external->engine;
     sumi_pump_lock(engine);
-    sumi_jobs_cancel(engine, NULL, NULL, external);
+    sumi_jobs_cancel(engine, &(sumi_used_object){.external = external});
     forget_in_jobs(engine, external);
     free_external(external);
     sumi_pump_unlock(engine);

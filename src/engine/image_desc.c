@@ -4,6 +4,7 @@
 #include "base/pixel_formats.h"
 #include "base/result.h"
 #include "engine/calls.h"
+#include "engine/controls.h"
 #include "engine/desc_checks.h"
 #include "engine/externals.h"
 #include "engine/models.h"
@@ -349,6 +350,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     SUMI_TRY(check_start(desc, error));
     SUMI_TRY(check_values(desc, error));
     SUMI_TRY(sumi_loras_check(desc->model, desc->loras, desc->lora_count, error));
+    SUMI_TRY(sumi_controls_check(desc, error));
     SUMI_REFUSE(desc->preview_every < 0, SUMI_INVALID_ARGUMENT,
                 "preview_every is %d: give 0 for none, or a number of steps", (int)desc->preview_every);
     SUMI_REFUSE(desc->preview_every > 0 && desc->model->info.preview == NULL, SUMI_NOT_SUPPORTED,
@@ -476,6 +478,7 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const s
     if (desc->start.image != NULL) request->start_image = sumi_pixels_copy(packer, desc->start.image);
     if (desc->start.mask != NULL) request->mask = sumi_pixels_copy(packer, desc->start.mask);
     request->references = sumi_references_copy(packer, references);
+    sumi_controls_copy(packer, desc, request);
 }
 
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,

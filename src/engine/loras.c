@@ -126,33 +126,14 @@ static void* take_lora(sumi_job_slot* slot)
 static const sumi_job_functions s_functions = {
     "an adapter job", sumi_job_predict_load, advance_reading, stop_reading, drop_lora, take_lora};
 
-static sumi_result check_lora_desc(const sumi_engine* engine, const sumi_lora_desc* desc, sumi_error* error)
-{
-    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_LORA, "sumi_lora_desc", "sumi_lora_defaults", error));
-    if (desc->model == NULL)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: an adapter is read for an opened model");
-    if (desc->model->engine != engine)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
-    if (desc->path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL: say where the adapter is");
-    return SUMI_OK;
-}
-
-static sumi_result fill_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job_slot* slot, sumi_error* error)
-{
-    const size_t bytes = strlen(desc->path) + 1;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, bytes, "an adapter's path", error));
-    memcpy(slot->input.data, desc->path, bytes);
-    slot->u.lora_job.path = slot->input.data;
-    return SUMI_OK;
-}
-
 static sumi_result submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job, sumi_error* error)
 {
     SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
-    SUMI_TRY(check_lora_desc(engine, desc, error));
+    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_LORA, "sumi_lora_desc", "sumi_lora_defaults", error));
+    SUMI_TRY(sumi_check_file_of_model(engine, desc->model, desc->path, "an adapter", error));
     sumi_job_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_LORA, &s_functions, &slot, error));
-    const sumi_result result = fill_lora(engine, desc, slot, error);
+    const sumi_result result = sumi_job_keep_path(engine, slot, desc->path, &slot->u.lora_job.path, error);
     if (result != SUMI_OK) {
         sumi_job_free(engine, slot);
         return result;
@@ -187,9 +168,9 @@ void sumi_lora_release(sumi_lora* lora)
     if (lora == NULL || sumi_call_begin(lora->engine, "sumi_lora_release") != SUMI_OK) return;
     sumi_engine* engine = lora->engine;
     sumi_pump_lock(engine);
-    sumi_jobs_cancel(engine, NULL, lora, NULL);
+    sumi_jobs_cancel(engine, &(sumi_used_object){.lora = lora});
     sumi_run_wait_for_all(engine);
-    sumi_plan_cache_drop(engine, NULL, lora);
+    sumi_plan_cache_drop(engine, &(sumi_used_object){.lora = lora});
     sumi_lora_free(lora);
     sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);

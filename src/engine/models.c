@@ -5,6 +5,7 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "engine/calls.h"
+#include "engine/controls.h"
 #include "engine/loras.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
@@ -428,15 +429,20 @@ void sumi_model_close(sumi_model* model)
     if (model == NULL || sumi_call_begin(model->engine, "sumi_model_close") != SUMI_OK) return;
     sumi_engine* engine = model->engine;
     sumi_pump_lock(engine);
-    sumi_jobs_cancel(engine, model, NULL, NULL);
+    sumi_jobs_cancel(engine, &(sumi_used_object){.model = model});
     sumi_run_wait_for_all(engine);
-    sumi_plan_cache_drop(engine, model, NULL);
-    // Adapters refer to weights of this network, so their files are closed now. The host program's pointers stay valid
-    // until it releases the adapters.
+    sumi_plan_cache_drop(engine, &(sumi_used_object){.model = model});
+    // Adapters and control nets refer to this network, so their files are closed now. The host program's pointers stay
+    // valid until it releases them.
     for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {
         if (lora->model != model) continue;
         sumi_lora_close(lora);
         lora->model = NULL;
+    }
+    for (sumi_control* control = engine->controls; control != NULL; control = control->next) {
+        if (control->model != model) continue;
+        sumi_control_close(control);
+        control->model = NULL;
     }
     sumi_model_free(model);
     sumi_pump_unlock(engine);

@@ -192,6 +192,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     checkpoint->signatures = desc->signatures;
     checkpoint->signature_count = desc->signature_count;
     checkpoint->methods = desc->methods;
+    checkpoint->transformer_name = desc->transformer_name;
     checkpoint->method_count = desc->method_count;
     checkpoint->class_words = desc->class_words;
     checkpoint->without_text_encoder = desc->without_text_encoder;
@@ -335,11 +336,14 @@ static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source
     SUMI_TRY(check_method(checkpoint, s, error));
     const match matched = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
     const sumi_signature* signature = matched.signature;
-    return sumi_fail(error, SUMI_MODEL_UNKNOWN,
-                     "%s: its %zu tensors are not those of a known %s%s%s%s%s%s; check which component the file is",
-                     s->path, s->set.count, s_kind_names[s->kind], signature != NULL ? ", they look like the " : "",
-                     signature != NULL ? s_kind_names[signature->component] : "", signature != NULL ? " \"" : "",
-                     signature != NULL ? signature->network : "", signature != NULL ? "\"" : "");
+    return sumi_fail(
+        error, SUMI_MODEL_UNKNOWN,
+        "%s: its %zu tensors are not those of a known %s%s%s%s%s%s; check which component the file is", s->path,
+        s->set.count,
+        s->kind == SUMI_COMPONENT_TRANSFORMER && checkpoint->transformer_name != NULL ? checkpoint->transformer_name
+                                                                                      : s_kind_names[s->kind],
+        signature != NULL ? ", they look like the " : "", signature != NULL ? s_kind_names[signature->component] : "",
+        signature != NULL ? " \"" : "", signature != NULL ? signature->network : "", signature != NULL ? "\"" : "");
 }
 
 static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)

@@ -139,6 +139,7 @@ typedef struct sumi_checkpoint_desc {
     // For each component a list of words, ended by NULL. A config.json describes the component if its "_class_name"
     // contains one of them. NULL: only "architectures" or "model_type" identifies a config.json.
     const char* const* const* class_words;
+    const char* transformer_name; // what messages call a file in the transformer's place; NULL: "transformer"
 } sumi_checkpoint_desc;
 
 typedef struct sumi_checkpoint {
@@ -154,6 +155,7 @@ typedef struct sumi_checkpoint {
     sumi_heap* heap;
     const sumi_files* files;
     const sumi_signature* signatures;
+    const char* transformer_name;
     size_t signature_count;
     const sumi_foreign_method* methods;
     size_t method_count;

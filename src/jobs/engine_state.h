@@ -99,6 +99,7 @@ struct sumi_engine {
     sumi_prompt* prompts;
     sumi_prompt* spare_prompt; // the block of a prompt that was freed (prompt.h); NULL: none
     sumi_lora* loras;
+    sumi_control* controls;
     sumi_external* externals;
     struct sumi_picture* pictures;
     uint64_t next_serial;

@@ -126,7 +126,7 @@ bool sumi_job_is_before(const sumi_job_slot* a, const sumi_job_slot* b)
 }
 bool sumi_job_is_load(const sumi_job_slot* slot)
 {
-    return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+    return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA || slot->kind == SUMI_JOB_KIND_CONTROL;
 }
 
 bool sumi_job_is_final(const sumi_job_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
@@ -304,21 +304,35 @@ static bool uses_lora(const sumi_job_slot* slot, const sumi_lora* lora)
     return false;
 }
 
+static bool uses_control(const sumi_job_slot* slot, const sumi_control* control)
+{
+    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
+    for (int32_t i = 0; i < slot->u.plan_job.request.control_count; i++) {
+        if (slot->u.plan_job.request.controls[i].control == control) return true;
+    }
+    return false;
+}
+
 static bool uses_external(const sumi_job_slot* slot, const sumi_external* external)
 {
     return slot->kind == SUMI_JOB_KIND_IMAGES && targets_external(&slot->u.plan_job, external);
 }
 
-void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
-                      const sumi_external* external)
+static bool uses_object(const sumi_job_slot* slot, const sumi_used_object* object)
+{
+    return slot->id != 0 && (object->model == NULL || slot->model == object->model)
+        && (object->lora == NULL || uses_lora(slot, object->lora))
+        && (object->control == NULL || uses_control(slot, object->control))
+        && (object->external == NULL || uses_external(slot, object->external));
+}
+
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_used_object* object)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
         sumi_job_slot* slot = &engine->jobs.slots[i];
         sumi_mutex_lock(&engine->state_lock);
-        const bool is_unaffected = slot->id == 0 || (model != NULL && slot->model != model)
-                                || (lora != NULL && !uses_lora(slot, lora))
-                                || (external != NULL && !uses_external(slot, external));
+        const bool is_unaffected = !uses_object(slot, object);
         const bool is_pending =
             !is_unaffected && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
         // sumi_job_cancel ends queued jobs itself, from any thread. In state RUNNING it leaves the job to this thread.
@@ -331,12 +345,13 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
         if (is_pending) {
             sumi_error cancelled = {0};
             (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
-                            lora != NULL       ? "adapter was released"
-                            : external != NULL ? "external was released"
-                            : model != NULL    ? "model was closed"
-                                               : "engine goes");
+                            object->lora != NULL       ? "adapter was released"
+                            : object->control != NULL  ? "control net was released"
+                            : object->external != NULL ? "external was released"
+                            : object->model != NULL    ? "model was closed"
+                                                       : "engine goes");
             sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
         }
-        if (model != NULL) slot->model = NULL;
+        if (object->model != NULL) slot->model = NULL;
     }
 }

@@ -27,6 +27,7 @@ typedef enum sumi_job_kind {
     SUMI_JOB_KIND_MODEL,
     SUMI_JOB_KIND_PROMPT,
     SUMI_JOB_KIND_LORA,
+    SUMI_JOB_KIND_CONTROL,
     SUMI_JOB_KIND_IMAGES,
     SUMI_JOB_KIND_ENCODE
 } sumi_job_kind;
@@ -81,6 +82,11 @@ typedef struct sumi_lora_job {
     sumi_lora* product;
 } sumi_lora_job;
 
+typedef struct sumi_control_job {
+    const char* path;
+    sumi_control* product;
+} sumi_control_job;
+
 // What a running job reports after each of its turns. The pump copies it to sumi_job_slot.status under `state_lock`.
 typedef struct sumi_job_live {
     int32_t step, step_count;        // denoising steps that ended, and all of them
@@ -127,6 +133,7 @@ struct sumi_job_slot {
     union {
         sumi_model_job model_job;
         sumi_lora_job lora_job;
+        sumi_control_job control_job;
         sumi_plan_job plan_job; // jobs of the kinds PROMPT, IMAGES and ENCODE
     } u;
 };
@@ -153,7 +160,7 @@ typedef struct sumi_job_table {
 // SUMI_QUEUE_FULL.
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
                              sumi_job_slot** out_slot, sumi_error* error);
-// The function `predict` of jobs that load models or adapters.
+// The function `predict` of jobs that load models, adapters or control nets.
 double sumi_job_predict_load(const sumi_engine* engine, const sumi_job_slot* slot);
 // Queues a job slot that submit has filled, and wakes threads that wait for jobs.
 void sumi_job_queue(sumi_engine* engine, sumi_job_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
@@ -174,7 +181,7 @@ bool sumi_job_is_final(const sumi_job_slot* slot); // DONE, FAILED or CANCELLED;
 bool sumi_job_is_listed(const sumi_job_slot* slot);
 // The job is freed or discarded, so the completion callback will not be called for it any more. Hold `state_lock`.
 void sumi_job_forget_completion(sumi_engine* engine, sumi_job_slot* slot);
-bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model or an adapter
+bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model, an adapter or a control net
 // Moves a job to its final state, wakes the threads that wait, and calls the completion callback; a discarded job is
 // freed instead. The caller holds the pump lock.
 void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error);
@@ -184,10 +191,9 @@ void sumi_job_yield(sumi_engine* engine, sumi_job_slot* slot);
 // Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). The caller holds
 // the pump lock.
 void sumi_jobs_call_completions(sumi_engine* engine);
-// Cancels all queued and running jobs that use this model, this adapter or this texture; NULL: any. Jobs that have
-// ended keep their state; if their model is closed, they forget it. The caller holds the pump lock.
-void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
-                      const sumi_external* external);
+// Cancels all queued and running jobs that use this object. Jobs that have ended keep their state; if their model is
+// closed, they forget it. The caller holds the pump lock.
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_used_object* object);
 // Frees the blocks of a free job slot, when the engine is destroyed. The caller holds the pump lock.
 void sumi_slot_close(sumi_engine* engine, sumi_job_slot* slot);
 

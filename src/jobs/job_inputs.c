@@ -5,6 +5,7 @@
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
+#include "jobs/job_controls.h"
 #include "jobs/job_pictures.h"
 #include "jobs/job_request.h"
 #include "jobs/objects.h"
@@ -49,7 +50,7 @@ uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
         bytes += sumi_pixels_mask_bytes(&request->mask, width, height);
         if (request->mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
     }
-    return bytes;
+    return bytes + sumi_control_inputs_bytes(request);
 }
 
 static void write_value(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* bytes, const void* data)
@@ -341,7 +342,7 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
 }
 
 // job->progress.cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each
-// reference.
+// reference, then the pieces of the control nets (job_controls.h).
 #define FIRST_REFERENCE_PIECE 3
 
 sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
@@ -349,16 +350,19 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
     sumi_plan_job* job = &slot->u.plan_job;
     sumi_job_progress* progress = &job->progress;
     bool is_over = true;
-    const int32_t reference_piece = progress->cursor - FIRST_REFERENCE_PIECE;
+    const int32_t reference_piece = progress->cursor - FIRST_REFERENCE_PIECE,
+                  control_piece = reference_piece - REFERENCE_STAGES * job->request.references.count;
     if (progress->cursor == 0 && progress->moved_values == 0) write_ids_and_steps(engine, slot);
     if (progress->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
     else if (progress->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
     else if (progress->cursor == 2) SUMI_TRY(write_mask(engine, &slot->model->info, job, &is_over, error));
-    else
+    else if (control_piece < 0)
         SUMI_TRY(write_reference(engine, job, reference_piece / REFERENCE_STAGES,
                                  (reference_stage)(reference_piece % REFERENCE_STAGES), &is_over, error));
+    else SUMI_TRY(sumi_control_inputs_write(engine, job, control_piece, &is_over, error));
     if (is_over) progress->cursor++;
-    *out_done = progress->cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->request.references.count;
+    *out_done = progress->cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->request.references.count
+                                        + sumi_control_inputs_pieces(job);
     return SUMI_OK;
 }
 

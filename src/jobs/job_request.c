@@ -115,6 +115,9 @@ typedef struct request_tables {
     float *sigmas, *times;
     sumi_solver_row* rows;
     bool* guided;
+    uint8_t* active_controls;
+    sumi_pipeline_control* controls;
+    const sumi_control** plan_controls;
     sumi_pipeline_prompt* prompts;
     sumi_pipeline_item* items;
     sumi_pipeline_reference* references;
@@ -131,6 +134,9 @@ static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t s
     out->times = sumi_pack(packer, NULL, max_evaluations * sizeof *out->times);
     out->rows = sumi_pack(packer, NULL, max_evaluations * sizeof *out->rows);
     out->guided = sumi_pack(packer, NULL, max_evaluations * sizeof *out->guided);
+    out->active_controls = sumi_pack(packer, NULL, max_evaluations * sizeof *out->active_controls);
+    out->controls = sumi_pack(packer, NULL, SUMI_MAX_CONTROLS * sizeof *out->controls);
+    out->plan_controls = sumi_pack(packer, NULL, SUMI_MAX_CONTROLS * sizeof *out->plan_controls);
     out->prompts = sumi_pack(packer, NULL, (uint64_t)request->prompt_count * sizeof *out->prompts);
     out->items = sumi_pack(packer, NULL, (uint64_t)request->item_count * sizeof *out->items);
     out->references = sumi_pack(packer, NULL, (uint64_t)request->references.count * sizeof *out->references);
@@ -185,6 +191,45 @@ int32_t sumi_plan_job_first_step(const sumi_plan_job* job, int32_t step_count)
     return sumi_plan_job_has_start(job) ? sumi_schedule_first_index(step_count, job->request.strength) : 0;
 }
 
+// Whether a net runs in a step of those that are run, by the rule of diffusers' pipelines, which compute in double.
+static bool is_in_range(const sumi_job_control* control, int32_t step, int32_t step_count)
+{
+    return !((double)step / step_count < as_written(control->start)
+             || (double)(step + 1) / step_count > as_written(control->end));
+}
+
+// Lists the control nets that run in at least one evaluation, and in which ones each runs: bit k of an evaluation is
+// that of the k-th net in the plan.
+static void list_controls(sumi_plan_job* job, const request_tables* tables, sumi_pipeline_request* p)
+{
+    const sumi_job_request* request = &job->request;
+    sumi_job_progress* progress = &job->progress;
+    progress->plan_control_count = 0;
+    for (int32_t e = 0; e < progress->evaluation_count; e++) tables->active_controls[e] = 0;
+    for (int32_t i = 0; i < request->control_count; i++) {
+        const sumi_job_control* control = &request->controls[i];
+        const uint8_t bit = (uint8_t)(1u << progress->plan_control_count);
+        bool runs = false;
+        for (int32_t e = 0; e < progress->evaluation_count; e++) {
+            const bool is_active = is_in_range(control, tables->rows[e].step, progress->run_steps);
+            if (is_active) tables->active_controls[e] |= bit;
+            runs = runs || is_active;
+        }
+        if (!runs) continue;
+        tables->plan_controls[progress->plan_control_count] = control->control;
+        tables->controls[progress->plan_control_count] =
+            (sumi_pipeline_control){.net = control->control->net,
+                                    .picture_count = control->picture_count == 1 ? 1 : progress->batch_count,
+                                    .has_picture = control->pictures[0].picture.data != NULL,
+                                    .has_mask = control->pictures[0].mask.data != NULL};
+        progress->plan_controls[progress->plan_control_count++] = i;
+    }
+    if (progress->plan_control_count == 0) return;
+    p->controls = tables->controls;
+    p->control_count = progress->plan_control_count;
+    p->active_controls = tables->active_controls;
+}
+
 // Fills the tables of sigmas, solver rows, guidance and times, and the members of the pipeline request that depend on
 // them.
 static sumi_result write_schedule(const sumi_planning* planning, int32_t step_count, const request_tables* tables,
@@ -224,6 +269,7 @@ static sumi_result write_schedule(const sumi_planning* planning, int32_t step_co
     p->norm_limit = is_guided ? request->norm_limit : 0.0f;
     sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
     choose_prompts(job, is_guided, tables, p);
+    list_controls(job, tables, p);
     return SUMI_OK;
 }
 
@@ -324,6 +370,8 @@ sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_co
     out_request->lora_scales = request->lora_scales;
     out_request->lora_text_scales = request->lora_text_scales;
     out_request->lora_count = request->lora_count;
+    out_request->controls = tables.plan_controls;
+    out_request->control_count = p->control_count;
     out_request->whole_ops = request->profiles;
     return SUMI_OK;
 }

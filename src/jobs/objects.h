@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "interop/interop.h"
+#include "models/control.h"
 #include "models/network.h"
 #include <stdatomic.h>
 #include <sumi.h>
@@ -50,6 +51,17 @@ struct sumi_external {
     sumi_external *next, **link; // the engine's list; protected by `state_lock`
     sumi_imported import;
     atomic_bool is_used; // the target of a job that was neither fetched nor discarded
+};
+
+// ---- Control nets ---------------------------------------------------------------------------------------------------
+
+struct sumi_control {
+    sumi_engine* engine;
+    sumi_control *next, **link;
+    uint64_t serial;
+    sumi_model* model; // NULL: its model was closed, and the net can only be released
+    sumi_control_net* net;
+    bool is_open;
 };
 
 // ---- Lists ----------------------------------------------------------------------------------------------------------

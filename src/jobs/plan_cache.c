@@ -287,6 +287,8 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
         entry->adapters[i] = (sumi_adapter_use){sumi_adapter_get(file), request->lora_scales[i]};
         entry->text_adapters[i] = (sumi_adapter_use){sumi_adapter_get_text(file), request->lora_text_scales[i]};
     }
+    entry->control_count = request->control_count;
+    for (int32_t i = 0; i < request->control_count; i++) entry->controls[i] = request->controls[i];
     SUMI_TRY(write_fitting_plan(w, entry, error));
     sumi_plan* plan = &entry->plan;
     entry->noise_section = find_noise_section(plan, &entry->pipeline);
@@ -419,15 +421,28 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* job_requ
     return SUMI_OK;
 }
 
-void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora)
+static bool uses(const sumi_plan_entry* entry, const sumi_used_object* object)
+{
+    bool is_used = entry->model != NULL && (object->model == NULL || entry->model == object->model);
+    if (object->lora != NULL) {
+        bool has = false;
+        for (int32_t i = 0; i < entry->lora_count; i++) has = has || entry->loras[i] == object->lora;
+        is_used = is_used && has;
+    }
+    if (object->control != NULL) {
+        bool has = false;
+        for (int32_t i = 0; i < entry->control_count; i++) has = has || entry->controls[i] == object->control;
+        is_used = is_used && has;
+    }
+    return is_used;
+}
+
+void sumi_plan_cache_drop(sumi_engine* engine, const sumi_used_object* object)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
         sumi_plan_entry* entry = &engine->cache.entries[i];
-        bool uses_lora = false;
-        for (int32_t l = 0; l < entry->lora_count; l++) uses_lora = uses_lora || entry->loras[l] == lora;
-        if (entry->model != NULL && (model == NULL || entry->model == model) && (lora == NULL || uses_lora))
-            sumi_plan_entry_drop(engine, entry);
+        if (uses(entry, object)) sumi_plan_entry_drop(engine, entry);
     }
 }
 

@@ -47,6 +47,14 @@ typedef struct sumi_probe {
     float ratio[SUMI_OP_KIND_COUNT]; // measured time / predicted time, of the decoder's ops; 0: not measured
 } sumi_probe;
 
+// An object that jobs and plans use: one member, the others NULL. All NULL stands for any object.
+typedef struct sumi_used_object {
+    const sumi_model* model;
+    const sumi_lora* lora;
+    const sumi_control* control;
+    const sumi_external* external;
+} sumi_used_object;
+
 typedef struct sumi_plan_entry {
     sumi_plan plan;
     sumi_pipeline pipeline;
@@ -54,6 +62,8 @@ typedef struct sumi_plan_entry {
     const sumi_model* model; // NULL: the entry is empty
     const sumi_lora* loras[SUMI_MAX_LORAS];
     int32_t lora_count;
+    const sumi_control* controls[SUMI_MAX_CONTROLS];
+    int32_t control_count;
     uint64_t scratch_bytes;
     sumi_device_need need; // on the CPU: arena and scratch only
     int32_t tile_latent;
@@ -108,8 +118,8 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* job_requ
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* job_request, sumi_plan_entry* entry,
                                   sumi_error* error);
 void sumi_plan_entry_drop(sumi_engine* engine, sumi_plan_entry* entry);
-// Drops the plans that use the model or the adapter. Both NULL: all plans.
-void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
+// Drops the plans that use the object.
+void sumi_plan_cache_drop(sumi_engine* engine, const sumi_used_object* object);
 
 // The inputs of plans for a job that leaves the queue now: with the newest memory limit.
 sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine);

@@ -25,6 +25,19 @@ typedef struct sumi_job_prompt {
     const sumi_prompt* source; // used only while submit looks for equal prompts
 } sumi_job_prompt;
 
+// What images follow. data NULL: none.
+typedef struct sumi_job_control_picture {
+    sumi_pixels picture, inpaint, mask;
+} sumi_job_control_picture;
+
+// A control net with what it reads.
+typedef struct sumi_job_control {
+    const sumi_control* control;
+    const sumi_job_control_picture* pictures;
+    int32_t picture_count; // 1, or one per item
+    float strength, start, end;
+} sumi_job_control;
+
 typedef struct sumi_job_item {
     int32_t positive, negative; // indices of prompts; negative -1: none
     uint64_t seed;
@@ -105,6 +118,8 @@ typedef struct sumi_job_request {
     const sumi_lora* loras[SUMI_MAX_LORAS];
     float lora_scales[SUMI_MAX_LORAS], lora_text_scales[SUMI_MAX_LORAS]; // of denoiser and text encoders; 0: no effect
     int32_t lora_count;
+    sumi_job_control controls[SUMI_MAX_CONTROLS]; // without those of strength 0
+    int32_t control_count;
     uint32_t deadline_ms;
     float step_cache_threshold; // 0: nothing is reused
     int32_t preview_every;
@@ -139,6 +154,8 @@ typedef struct sumi_job_progress {
     const sumi_solver_row* rows;
     const float* times;
     int32_t evaluation_count; // length of `rows` and `times`, which lie in the workspace
+    // Those of the request's control nets that run in at least one evaluation, in the plan's order.
+    int32_t plan_controls[SUMI_MAX_CONTROLS], plan_control_count;
     const int32_t* plan_prompts;
     // length of plan_prompts, which lies in the workspace: indices in `prompts`, in the plan's order
     int32_t plan_prompt_count;

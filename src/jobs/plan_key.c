@@ -61,10 +61,10 @@ TABLE(static, item, ITEM);
 TABLE(static, reference, REFERENCE);
 #undef T
 
-// A net is told by its address: no cached plan has the net of an address that was freed (plan_cache.h).
+// The net itself is one of the request's controls.
 #define T sumi_pipeline_control
 #define CONTROL(ONE, NESTED, LIST)                                                                                     \
-    ONE(NUMBER, net)                                                                                                   \
+    ONE(UNUSED, net)                                                                                                   \
     ONE(NUMBER, picture_count)                                                                                         \
     ONE(NUMBER, has_picture) ONE(NUMBER, has_mask) ONE(NUMBER, samples_posterior) ONE(UNUSED, unused)
 TABLE(static, control, CONTROL);
@@ -123,6 +123,8 @@ TABLE(static, weight_options, WEIGHT_OPTIONS);
     LIST(lora_scales, lora_count, NUMBER, NULL)                                                                        \
     LIST(lora_text_scales, lora_count, NUMBER, NULL)                                                                   \
     ONE(NUMBER, lora_count)                                                                                            \
+    LIST(controls, control_count, CONTROL, NULL)                                                                       \
+    ONE(NUMBER, control_count)                                                                                         \
     ONE(NUMBER, memory_limit)                                                                                          \
     ONE(NUMBER, slice_us)                                                                                              \
     ONE(NUMBER, whole_ops)                                                                                             \
@@ -147,6 +149,7 @@ static void add_one(sumi_packer* key, const sumi_key_member* of, sumi_key_kind k
 {
     const sumi_model* model;
     const sumi_lora* lora;
+    const sumi_control* control;
     switch (kind) {
     case SUMI_KEY_NUMBER: add_bytes(key, data, bytes); break;
     case SUMI_KEY_MODEL:
@@ -156,6 +159,10 @@ static void add_one(sumi_packer* key, const sumi_key_member* of, sumi_key_kind k
     case SUMI_KEY_LORA:
         memcpy(&lora, data, sizeof lora);
         add_bytes(key, &lora->serial, sizeof lora->serial);
+        break;
+    case SUMI_KEY_CONTROL:
+        memcpy(&control, data, sizeof control);
+        add_bytes(key, &control->serial, sizeof control->serial);
         break;
     case SUMI_KEY_STRUCT: add_struct(key, of->table, data); break;
     case SUMI_KEY_LIST:

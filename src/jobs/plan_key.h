@@ -22,21 +22,23 @@ typedef struct sumi_plan_request {
     sumi_model* model;
     const sumi_lora* const* loras;
     const float *lora_scales, *lora_text_scales; // 0: no effect on the denoiser, or on the text encoders
+    const sumi_control* const* controls;         // those of pipeline.controls
     // The following members are filled in by sumi_plan_complete.
     uint64_t memory_limit;              // sumi_engine_memory_limit
     sumi_weight_options weight_options; // passed to the backend
     uint32_t slice_us;                  // the longest predicted time of a slice; 0: no limit
-    int32_t lora_count;
+    int32_t lora_count, control_count;
     bool whole_ops; // slices are whole ops, for profiles
-    bool unused[7];
+    bool unused[3];
 } sumi_plan_request;
 
 typedef enum sumi_key_kind {
-    SUMI_KEY_NUMBER, // a number, several numbers, or an address
-    SUMI_KEY_MODEL,  // a sumi_model*
-    SUMI_KEY_LORA,   // a const sumi_lora*
-    SUMI_KEY_STRUCT, // a struct that has a table
-    SUMI_KEY_LIST,   // a pointer to elements, or NULL
+    SUMI_KEY_NUMBER,  // a number, several numbers, or an address
+    SUMI_KEY_MODEL,   // a sumi_model*
+    SUMI_KEY_LORA,    // a const sumi_lora*
+    SUMI_KEY_CONTROL, // a const sumi_control*
+    SUMI_KEY_STRUCT,  // a struct that has a table
+    SUMI_KEY_LIST,    // a pointer to elements, or NULL
     SUMI_KEY_UNUSED
 } sumi_key_kind;
 

@@ -17,7 +17,7 @@ typedef struct blockwise {
     int32_t dim;
     sumi_picture_input input;
     blockwise_block blocks[SUMI_TWO_STREAM_MAX_BLOCKS];
-    sumi_control_info info;
+    sumi_control_net_info info;
 } blockwise;
 
 typedef struct blockwise_state {
@@ -33,7 +33,7 @@ static sumi_result bind_blockwise(void* memory, const void* base_model, sumi_bin
     (void)config; // no config.json of such a net is known
     const int32_t count = sumi_bind_count(b, "controlnet_blocks.");
     net->dim = base->dim;
-    net->info.planes = sumi_picture_input_bind(&net->input, b, base, "img_in", SUMI_CONTROL_MASKED_MASK);
+    net->info.planes = sumi_picture_input_bind(&net->input, b, base, "img_in", SUMI_PLANES_MASKED_MASK);
     if (count != base->block_count) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                        "%s: a control net of %d blocks does not fit a transformer of %d, which needs as many; take one "
@@ -59,9 +59,10 @@ static sumi_result bind_blockwise(void* memory, const void* base_model, sumi_bin
     return b->result;
 }
 
-static sumi_control_info blockwise_info(const void* memory) { return ((const blockwise*)memory)->info; }
+static sumi_control_net_info blockwise_info(const void* memory) { return ((const blockwise*)memory)->info; }
 
-static void write_blockwise_prepare(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base)
+static void write_blockwise_prepare(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
+                                    const void* base)
 {
     (void)control;
     (void)plan;
@@ -69,8 +70,8 @@ static void write_blockwise_prepare(const sumi_control* control, sumi_plan* plan
     (void)base;
 }
 
-static void write_blockwise_layout(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base,
-                                   const sumi_evaluation_list* list)
+static void write_blockwise_layout(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
+                                   const void* base, const sumi_evaluation_list* list)
 {
     const blockwise* net = control->model;
     blockwise_state* own = control->state;
@@ -81,7 +82,7 @@ static void write_blockwise_layout(const sumi_control* control, sumi_plan* plan,
 
 // rms(y) * y_rms does not change from step to step either, but computing it again moves fewer bytes than keeping it for
 // every block.
-static void write_blockwise_place(const sumi_control* control, sumi_plan* plan, const sumi_denoising* job,
+static void write_blockwise_place(const sumi_planned_control* control, sumi_plan* plan, const sumi_denoising* job,
                                   const sumi_control_place* place)
 {
     const blockwise* net = control->model;
@@ -117,7 +118,7 @@ static void write_blockwise_place(const sumi_control* control, sumi_plan* plan, 
                                                                   .activation = SUMI_ACT_GELU_ERF});
 }
 
-static void write_blockwise_hint(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void write_blockwise_hint(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const blockwise* net = control->model;
     const blockwise_state* own = control->state;

@@ -18,15 +18,15 @@ struct sumi_control_net {
     sumi_weight_list weights;
     const sumi_control_module* module; // NULL until the files have been opened
     void* model;
-    sumi_control_info info;
+    sumi_control_net_info info;
     bool is_open;
 };
 
 int32_t sumi_control_channels(sumi_control_planes planes, int32_t latent_channels)
 {
-    return planes == SUMI_CONTROL_PICTURE     ? latent_channels
-         : planes == SUMI_CONTROL_MASKED_MASK ? latent_channels + 1
-                                              : 2 * latent_channels + 1;
+    return planes == SUMI_PLANES_PICTURE     ? latent_channels
+         : planes == SUMI_PLANES_MASKED_MASK ? latent_channels + 1
+                                             : 2 * latent_channels + 1;
 }
 
 // ---- Opening --------------------------------------------------------------------------------------------------------
@@ -43,7 +43,8 @@ sumi_result sumi_control_net_open_begin(sumi_heap* heap, const sumi_files* files
     sumi_weight_list_init(&net->weights, heap);
     net->weights.first_index = FIRST_INDEX;
     sumi_checkpoint_desc desc = {.component_paths = {[SUMI_COMPONENT_TRANSFORMER] = path},
-                                 .without_text_encoder = true};
+                                 .without_text_encoder = true,
+                                 .transformer_name = "control net"};
     desc.signatures = sumi_control_signatures(&desc.signature_count);
     desc.methods = sumi_foreign_methods(&desc.method_count);
     static const char* const s_words[] = {"ControlNet", NULL};
@@ -122,7 +123,7 @@ void sumi_control_net_close(sumi_control_net* net)
     sumi_free(net->heap, net);
 }
 
-const sumi_control_info* sumi_control_net_get_info(const sumi_control_net* net) { return &net->info; }
+const sumi_control_net_info* sumi_control_net_get_info(const sumi_control_net* net) { return &net->info; }
 
 const sumi_weight* const* sumi_control_net_weights(const sumi_control_net* net, int32_t* out_count)
 {
@@ -130,10 +131,10 @@ const sumi_weight* const* sumi_control_net_weights(const sumi_control_net* net, 
     return net->weights.weights;
 }
 
-sumi_control sumi_control_of(const sumi_control_net* net)
+sumi_planned_control sumi_control_of(const sumi_control_net* net)
 {
     SUMI_ASSERT(net->is_open);
-    return (sumi_control){.module = net->module, .model = net->model};
+    return (sumi_planned_control){.module = net->module, .model = net->model};
 }
 
 // ---- In plans -------------------------------------------------------------------------------------------------------

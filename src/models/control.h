@@ -1,20 +1,20 @@
 // An opened control net: a file with its weights, for one denoiser. control_module.h says what nets are and do.
 #ifndef SUMI_MODELS_CONTROL_H
 #define SUMI_MODELS_CONTROL_H
+#include "models/limits.h"
 #include "models/network.h"
 
-#define SUMI_MAX_CONTROLS 4 // nets of one job
 #define SUMI_CONTROL_MAX_PLACES 128
 
 // The planes of a control picture, in the size of the latents, in the order in which a net reads them. A mask is 1
 // where the picture is kept and 0 where it is to be made anew.
 typedef enum sumi_control_planes {
-    SUMI_CONTROL_PICTURE,             // the latents of the control picture
-    SUMI_CONTROL_PICTURE_MASK_MASKED, // these, the mask, the latents of the masked picture; all 0: none
-    SUMI_CONTROL_MASKED_MASK          // the latents of the masked picture, the mask
+    SUMI_PLANES_PICTURE,             // the latents of the control picture
+    SUMI_PLANES_PICTURE_MASK_MASKED, // these, the mask, the latents of the masked picture; all 0: none
+    SUMI_PLANES_MASKED_MASK          // the latents of the masked picture, the mask
 } sumi_control_planes;
 
-typedef struct sumi_control_info {
+typedef struct sumi_control_net_info {
     const char* kind; // "z-fun-2.1"
     sumi_control_planes planes;
     // A mask is taken as black and white, after it was resized like pictures; otherwise its greys are kept.
@@ -25,7 +25,7 @@ typedef struct sumi_control_info {
     int32_t place_count;
     int16_t places[SUMI_CONTROL_MAX_PLACES], hints[SUMI_CONTROL_MAX_PLACES];
     uint64_t weight_bytes;
-} sumi_control_info;
+} sumi_control_net_info;
 
 typedef struct sumi_control_net sumi_control_net;
 
@@ -38,7 +38,7 @@ sumi_result sumi_control_net_open_step(sumi_control_net* net, uint32_t budget_us
                                        sumi_error* error);
 void sumi_control_net_close(sumi_control_net* net); // accepts NULL and half-opened nets; no plan of it may be in use
 
-const sumi_control_info* sumi_control_net_get_info(const sumi_control_net* net); // valid once opening is done
+const sumi_control_net_info* sumi_control_net_get_info(const sumi_control_net* net); // valid once opening is done
 // All weights that plans with this net use beside those of the network.
 const sumi_weight* const* sumi_control_net_weights(const sumi_control_net* net, int32_t* out_count);
 // The channels of the planes, for latents of so many channels.

@@ -11,7 +11,7 @@
 #include "models/network_modules.h"
 
 // A net in a plan.
-typedef struct sumi_control {
+typedef struct sumi_planned_control {
     const struct sumi_control_module* module;
     const void* model;
     // The control pictures as the net reads them: float [picture_count * channels, h * w] in the size of the latents.
@@ -20,7 +20,7 @@ typedef struct sumi_control {
     int32_t picture_count;
     sumi_step_row strength; // the factor of the hint, [1, width of the stream]
     void* state;            // of the module, zeroed at first
-} sumi_control;
+} sumi_planned_control;
 
 typedef enum sumi_control_stage {
     SUMI_CONTROL_REFINER, // rows of images alone, before they meet the text; only some denoisers have it
@@ -43,20 +43,20 @@ typedef struct sumi_control_module {
     size_t model_bytes, state_bytes;
     // base: the denoiser's model, whose sizes the net must have. Keeps its first failure in the binder.
     sumi_result (*bind)(void* model, const void* base, sumi_binder* binder, const sumi_module_config* config);
-    sumi_control_info (*info)(const void* model);
+    sumi_control_net_info (*info)(const void* model);
     // The functions of the denoiser's module with the same names call these (network_modules.h).
-    void (*write_prepare)(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base);
-    void (*write_layout)(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base,
+    void (*write_prepare)(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job, const void* base);
+    void (*write_layout)(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job, const void* base,
                          const sumi_evaluation_list* list);
     // Writes what the net computes at this place. Then write_hint adds the hint, if there is one: all nets of a job
     // compute before any of them adds.
-    void (*write_place)(const sumi_control* control, sumi_plan* plan, const sumi_denoising* job,
+    void (*write_place)(const sumi_planned_control* control, sumi_plan* plan, const sumi_denoising* job,
                         const sumi_control_place* place);
-    void (*write_hint)(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place);
+    void (*write_hint)(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place);
 } sumi_control_module;
 
 // What of an opened net does not depend on a plan; the other members are 0.
-sumi_control sumi_control_of(const sumi_control_net* net);
+sumi_planned_control sumi_control_of(const sumi_control_net* net);
 
 // Where a denoiser calls the nets that are active in the evaluation that is written.
 void sumi_controls_write_place(sumi_plan* plan, const sumi_denoising* job, const sumi_control_place* place);

@@ -17,7 +17,7 @@ typedef struct instantx {
     sumi_picture_input input;
     sumi_weight hint[SUMI_TWO_STREAM_MAX_BLOCKS], hint_bias[SUMI_TWO_STREAM_MAX_BLOCKS];
     int32_t interval;
-    sumi_control_info info;
+    sumi_control_net_info info;
 } instantx;
 
 typedef struct instantx_state {
@@ -60,7 +60,7 @@ static sumi_result bind_instantx(void* memory, const void* base_model, sumi_bind
     net->blocks.zero_cond = false;                                                   // no such net was trained with it
     net->blocks.table_bytes = base->table_bytes;
     sumi_two_stream_bind_inputs(&net->blocks, b);
-    net->info.planes = sumi_picture_input_bind(&net->input, b, base, "controlnet_x_embedder", SUMI_CONTROL_MASKED_MASK);
+    net->info.planes = sumi_picture_input_bind(&net->input, b, base, "controlnet_x_embedder", SUMI_PLANES_MASKED_MASK);
     sumi_two_stream_bind_blocks(&net->blocks, b, "transformer_blocks");
     for (int32_t i = 0; i < net->blocks.block_count; i++) {
         char name[64];
@@ -80,11 +80,12 @@ static sumi_result bind_instantx(void* memory, const void* base_model, sumi_bind
     return b->result;
 }
 
-static sumi_control_info instantx_info(const void* memory) { return ((const instantx*)memory)->info; }
+static sumi_control_net_info instantx_info(const void* memory) { return ((const instantx*)memory)->info; }
 
 // ---- What all evaluations share -------------------------------------------------------------------------------------
 
-static void write_instantx_prepare(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base)
+static void write_instantx_prepare(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
+                                   const void* base)
 {
     const instantx* net = control->model;
     instantx_state* own = control->state;
@@ -102,7 +103,7 @@ static sumi_evaluation_list positive_evaluations(const sumi_evaluation_list* lis
     return (sumi_evaluation_list){list->evaluations, count, list->slot};
 }
 
-static void write_instantx_layout(const sumi_control* control, sumi_plan* plan, sumi_denoising* job,
+static void write_instantx_layout(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
                                   const void* base_model, const sumi_evaluation_list* list)
 {
     const instantx* net = control->model;
@@ -117,7 +118,7 @@ static void write_instantx_layout(const sumi_control* control, sumi_plan* plan, 
 
 // ---- One evaluation -------------------------------------------------------------------------------------------------
 
-static void begin_instantx_streams(const sumi_control* control, sumi_plan* plan, const sumi_denoising* job,
+static void begin_instantx_streams(const sumi_planned_control* control, sumi_plan* plan, const sumi_denoising* job,
                                    const sumi_control_place* place)
 {
     const instantx* net = control->model;
@@ -157,7 +158,7 @@ static void begin_instantx_streams(const sumi_control* control, sumi_plan* plan,
 }
 
 // The factor is part of the hint, because the op that adds it to the rows of every block has none that a job can change.
-static void write_instantx_place(const sumi_control* control, sumi_plan* plan, const sumi_denoising* job,
+static void write_instantx_place(const sumi_planned_control* control, sumi_plan* plan, const sumi_denoising* job,
                                  const sumi_control_place* place)
 {
     const instantx* net = control->model;
@@ -187,7 +188,7 @@ static void write_instantx_place(const sumi_control* control, sumi_plan* plan, c
     }
 }
 
-static void write_instantx_hint(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void write_instantx_hint(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const instantx_state* own = control->state;
     if (place->block < 0) return;

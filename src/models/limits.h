@@ -8,5 +8,6 @@
 #define SUMI_MAX_REFERENCES 10 // reference pictures of one job
 // What a denoiser reads: the references of the job, and a start image that is one too.
 #define SUMI_MAX_REFERENCE_LATENTS (1 + SUMI_MAX_REFERENCES)
-#define SUMI_MAX_SIZES 64 // picture sizes that the authors of a model name
+#define SUMI_MAX_CONTROLS 4 // control nets of one job
+#define SUMI_MAX_SIZES 64   // picture sizes that the authors of a model name
 #endif

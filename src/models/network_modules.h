@@ -131,8 +131,8 @@ typedef struct sumi_denoising {
     // Whether write_layout makes residuals[slot], which evaluations of the kinds WHOLE and REUSED need. Not together
     // with computes_unused_rows.
     bool keeps_residuals;
-    sumi_evaluation_kind kind;           // of the next call of write_evaluation
-    const struct sumi_control* controls; // nets that add hints (control_module.h); up to SUMI_MAX_CONTROLS
+    sumi_evaluation_kind kind;                   // of the next call of write_evaluation
+    const struct sumi_planned_control* controls; // nets that add hints (control_module.h); up to SUMI_MAX_CONTROLS
     int32_t control_count;
     uint32_t active_controls; // of the next call of write_evaluation: bit k for controls[k]
     sumi_block_residuals residuals[2];

@@ -31,7 +31,7 @@ typedef struct sumi_next_dit_fun {
     sumi_weight embedder, embedder_bias;
     int32_t layer_count, refiner_count;
     fun_block *layers, *refiner; // in memory of the weight list; no refiner in 2.0
-    sumi_control_info info;
+    sumi_control_net_info info;
 } sumi_next_dit_fun;
 
 typedef struct fun_state {
@@ -166,17 +166,18 @@ static sumi_result bind_fun(void* memory, const void* base_model, sumi_binder* b
         }
     }
     net->info.kind = s_kinds[net->version];
-    net->info.planes = net->version == FUN_1_0 ? SUMI_CONTROL_PICTURE : SUMI_CONTROL_PICTURE_MASK_MASKED;
+    net->info.planes = net->version == FUN_1_0 ? SUMI_PLANES_PICTURE : SUMI_PLANES_PICTURE_MASK_MASKED;
     net->info.has_binary_mask = true;
     net->info.usual_strength = net->version == FUN_2_1 ? 0.9f : 0.75f;
     return binder->result;
 }
 
-static sumi_control_info fun_info(const void* memory) { return ((const sumi_next_dit_fun*)memory)->info; }
+static sumi_control_net_info fun_info(const void* memory) { return ((const sumi_next_dit_fun*)memory)->info; }
 
 // ---- What all evaluations share -------------------------------------------------------------------------------------
 
-static void write_fun_prepare(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base)
+static void write_fun_prepare(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
+                              const void* base)
 {
     const sumi_next_dit_fun* net = control->model;
     const sumi_next_dit_state* state = job->state;
@@ -190,8 +191,8 @@ static void write_fun_prepare(const sumi_control* control, sumi_plan* plan, sumi
 }
 
 // The rows of the control pictures, the same for every evaluation and every list of them.
-static void write_fun_layout(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base_model,
-                             const sumi_evaluation_list* list)
+static void write_fun_layout(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
+                             const void* base_model, const sumi_evaluation_list* list)
 {
     const sumi_next_dit_fun* net = control->model;
     const sumi_next_dit* base = base_model;
@@ -228,7 +229,7 @@ typedef struct fun_rows {
     const sumi_attention* attention;
 } fun_rows;
 
-static void write_fun_block(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place,
+static void write_fun_block(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place,
                             const fun_block* block, const fun_rows* rows)
 {
     const fun_state* own = control->state;
@@ -250,7 +251,7 @@ static sumi_value first_rows(sumi_plan* plan, sumi_value value, int32_t rows)
 }
 
 // Makes the stream, whose image rows begin as the control picture of each entry. In 2.x the entry's own rows are added.
-static void begin_fun_stream(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void begin_fun_stream(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const sumi_next_dit_fun* net = control->model;
     const sumi_next_dit* base = place->base;
@@ -276,7 +277,7 @@ static void begin_fun_stream(const sumi_control* control, sumi_plan* plan, const
 
 // The refiner stage up to this place. 2.0 uses its layers here, and only as many hints as the denoiser has refiner
 // blocks; the others only change the stream.
-static void write_fun_refiner(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void write_fun_refiner(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const sumi_next_dit_fun* net = control->model;
     const sumi_dit_evaluation* e = place->evaluation;
@@ -297,7 +298,7 @@ static void write_fun_refiner(const sumi_control* control, sumi_plan* plan, cons
 
 // 2.0 runs all its layers on the image rows. Those without a block of the refiner beside them come here, after the hint
 // of the last one with such a block was added.
-static void end_fun_refiner(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void end_fun_refiner(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const sumi_next_dit_fun* net = control->model;
     const sumi_next_dit* base = place->base;
@@ -310,7 +311,7 @@ static void end_fun_refiner(const sumi_control* control, sumi_plan* plan, const 
 }
 
 // stream := before_proj([stream | captions]) + the denoiser's rows before its first layer
-static void begin_fun_layers(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void begin_fun_layers(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const sumi_next_dit_fun* net = control->model;
     const sumi_dit_evaluation* e = place->evaluation;
@@ -332,7 +333,7 @@ static void begin_fun_layers(const sumi_control* control, sumi_plan* plan, const
     own->stream = joint;
 }
 
-static void write_fun_place(const sumi_control* control, sumi_plan* plan, const sumi_denoising* job,
+static void write_fun_place(const sumi_planned_control* control, sumi_plan* plan, const sumi_denoising* job,
                             const sumi_control_place* place)
 {
     const sumi_next_dit_fun* net = control->model;
@@ -357,7 +358,7 @@ static void write_fun_place(const sumi_control* control, sumi_plan* plan, const 
     }
 }
 
-static void write_fun_hint(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void write_fun_hint(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     fun_state* own = control->state;
     if (own->hint == NULL) return;

@@ -232,15 +232,14 @@ static sumi_result check_request_controls(const sumi_network_info* info, const s
     }
     for (int32_t i = 0; i < r->control_count; i++) {
         const sumi_pipeline_control* control = &r->controls[i];
-        const sumi_control_info* net = sumi_control_net_get_info(control->net);
+        const sumi_control_net_info* net = sumi_control_net_get_info(control->net);
         if (control->picture_count != 1 && control->picture_count != r->item_count) {
             return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                              "control net %d has %d pictures; give one for all images, or one for each of %d", (int)i,
                              (int)control->picture_count, (int)r->item_count);
         }
-        const bool reads_picture = net->planes != SUMI_CONTROL_MASKED_MASK,
-                   reads_mask = net->planes != SUMI_CONTROL_PICTURE,
-                   needs_mask = net->planes == SUMI_CONTROL_MASKED_MASK;
+        const bool reads_picture = net->planes != SUMI_PLANES_MASKED_MASK,
+                   reads_mask = net->planes != SUMI_PLANES_PICTURE, needs_mask = net->planes == SUMI_PLANES_MASKED_MASK;
         if ((control->has_picture && !reads_picture) || (control->has_mask && !reads_mask)
             || (needs_mask && !control->has_mask) || (!control->has_picture && !control->has_mask)) {
             return sumi_fail(error, SUMI_INVALID_ARGUMENT, "control net %d (%s) reads %s", (int)i, net->kind,
@@ -281,7 +280,7 @@ typedef struct writer {
     sumi_value vision_rows[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
     sumi_reference_latents references[SUMI_MAX_REFERENCE_LATENTS];
     int32_t reference_count; // of those whose latents were written
-    sumi_control controls[SUMI_MAX_CONTROLS];
+    sumi_planned_control controls[SUMI_MAX_CONTROLS];
     char* control_states; // one after the other
     sumi_denoising denoising;
     sumi_evaluation evaluation_lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
@@ -459,7 +458,7 @@ static void write_control_picture(writer* w, int32_t k, int32_t p, sumi_value pl
     const int32_t channels = w->info->latent_channels, pixels = w->r->height * w->r->width,
                   size = out->latent_height * out->latent_width,
                   mask_row = row + channels, // the middle plane, or the last one
-        masked_row = layout == SUMI_CONTROL_MASKED_MASK ? row : mask_row + 1;
+        masked_row = layout == SUMI_PLANES_MASKED_MASK ? row : mask_row + 1;
     if (control->samples_posterior)
         out->control_eps[k][p] = sumi_plan_bound(w->plan, "control_eps", SUMI_ELEMENT_FLOAT, channels, size);
     if (control->has_picture) {
@@ -470,7 +469,7 @@ static void write_control_picture(writer* w, int32_t k, int32_t p, sumi_value pl
     out->masked_pixels[k][p] = sumi_plan_bound(w->plan, "masked_pixels", SUMI_ELEMENT_BYTE, pixels, 4);
     out->control_mask[k][p] = sumi_plan_bound(w->plan, "control_mask", SUMI_ELEMENT_FLOAT, 1, size);
     write_control_latents(w, out->masked_pixels[k][p],
-                          layout == SUMI_CONTROL_MASKED_MASK ? out->control_eps[k][p] : SUMI_NO_VALUE, planes,
+                          layout == SUMI_PLANES_MASKED_MASK ? out->control_eps[k][p] : SUMI_NO_VALUE, planes,
                           masked_row);
     sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = out->control_mask[k][p], .y = planes, .y_row = mask_row});
 }
@@ -497,7 +496,7 @@ static void write_controls(writer* w)
         const sumi_value planes =
             sumi_plan_value(w->plan, "control_planes", SUMI_ELEMENT_FLOAT, pictures * channels, size);
         // planes of what was not given are 0
-        if (layout == SUMI_CONTROL_PICTURE_MASK_MASKED && !(control->has_picture && control->has_mask))
+        if (layout == SUMI_PLANES_PICTURE_MASK_MASKED && !(control->has_picture && control->has_mask))
             sumi_plan_fill_rows(w->plan, planes, NULL, &(sumi_span){0, pictures * channels}, 1);
         for (int32_t p = 0; p < pictures; p++) write_control_picture(w, k, p, planes, p * channels);
         out->control_planes[k] = planes;

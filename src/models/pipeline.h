@@ -43,7 +43,7 @@ typedef struct sumi_pipeline_item {
     int32_t positive, negative;
 } sumi_pipeline_item; // indices of prompts; negative: -1 if no evaluation is guided
 
-// A control net of a job, with the pictures that it reads. Which of them it can read: sumi_control_info.
+// A control net of a job, with the pictures that it reads. Which of them it can read: sumi_control_net_info.
 typedef struct sumi_pipeline_control {
     const sumi_control_net* net; // must outlive the plan
     int32_t picture_count;       // one for each item, or 1 for all items

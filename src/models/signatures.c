@@ -57,7 +57,10 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
     "this is Qwen-Image-Layered, which makes stacks of transparent layers and is not supported; use Qwen-Image, "      \
     "Qwen-Image-2512 or one of the Edit models"
 #define WHY_LAYERED_VAE "this is the VAE of Qwen-Image-Layered, with four channels per pixel; use the VAE of Qwen-Image"
-#define WHY_CONTROL "this is a ControlNet for Qwen-Image, not the model itself; give the model's transformer"
+#define WHY_CONTROL(model)                                                                                             \
+    "this is a control net (ControlNet) for " model                                                                    \
+    ", not the model itself; open the model, and then this file as its "                                               \
+    "control net"
 #define WHY_MMPROJ                                                                                                     \
     "this is the vision tower of another model as llama.cpp stores it (mmproj); give the mmproj file of Qwen2.5-VL, "  \
     "or its safetensors files, as vision_path"
@@ -81,8 +84,11 @@ static const sumi_signature s_signatures[] = {
                         "layers.0.norm1.linear.weight"),
     REFUSED_TRANSFORMER("qwen-image-layered", WHY_LAYERED, "time_text_embed.addition_t_embedding.weight",
                         "transformer_blocks.0.img_mod.1.weight"),
-    REFUSED_TRANSFORMER("qwen-image-controlnet", WHY_CONTROL, "controlnet_blocks.0.weight",
+    REFUSED_TRANSFORMER("qwen-image-instantx", WHY_CONTROL("Qwen-Image"), "controlnet_blocks.0.weight",
                         "transformer_blocks.0.img_mod.1.weight"),
+    REFUSED_TRANSFORMER("qwen-image-blockwise", WHY_CONTROL("Qwen-Image"), "controlnet_blocks.0.y_rms.weight"),
+    REFUSED_TRANSFORMER("qwen-image-fun", WHY_CONTROL("Qwen-Image"), "control_blocks.0.after_proj.weight"),
+    REFUSED_TRANSFORMER("z-image-fun", WHY_CONTROL("Z-Image"), "control_all_x_embedder.2-1.weight"),
     TRANSFORMER("qwen-image", "transformer_blocks.0.img_mod.1.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "input_blocks.0.0.weight", "time_embed.0.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "time_embedding.linear_1.weight", "down_blocks.0.resnets.0.conv1.weight"),

@@ -15,7 +15,7 @@ typedef struct two_stream_fun {
     sumi_picture_input input;
     sumi_weight before, before_bias;
     sumi_weight after[SUMI_TWO_STREAM_MAX_BLOCKS], after_bias[SUMI_TWO_STREAM_MAX_BLOCKS];
-    sumi_control_info info;
+    sumi_control_net_info info;
 } two_stream_fun;
 
 typedef struct fun_state {
@@ -35,8 +35,7 @@ static sumi_result bind_fun(void* memory, const void* base_model, sumi_binder* b
     net->blocks = sumi_two_stream_sizes_of(base);
     net->blocks.label = "control_blocks.";
     net->blocks.block_count = sumi_bind_count(b, "control_blocks.");
-    net->info.planes =
-        sumi_picture_input_bind(&net->input, b, base, "control_img_in", SUMI_CONTROL_PICTURE_MASK_MASKED);
+    net->info.planes = sumi_picture_input_bind(&net->input, b, base, "control_img_in", SUMI_PLANES_PICTURE_MASK_MASKED);
     const int32_t n = net->blocks.block_count, distance = n > 0 ? base->block_count / n : 0;
     if (n < 1 || distance < 1) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
@@ -61,9 +60,10 @@ static sumi_result bind_fun(void* memory, const void* base_model, sumi_binder* b
     return b->result;
 }
 
-static sumi_control_info fun_info(const void* memory) { return ((const two_stream_fun*)memory)->info; }
+static sumi_control_net_info fun_info(const void* memory) { return ((const two_stream_fun*)memory)->info; }
 
-static void write_fun_prepare(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base)
+static void write_fun_prepare(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
+                              const void* base)
 {
     const two_stream_fun* net = control->model;
     const sumi_two_stream_state* shared = job->state;
@@ -73,8 +73,8 @@ static void write_fun_prepare(const sumi_control* control, sumi_plan* plan, sumi
     sumi_two_stream_write_tables(&net->blocks, plan, job, &own->streams);
 }
 
-static void write_fun_layout(const sumi_control* control, sumi_plan* plan, sumi_denoising* job, const void* base_model,
-                             const sumi_evaluation_list* list)
+static void write_fun_layout(const sumi_planned_control* control, sumi_plan* plan, sumi_denoising* job,
+                             const void* base_model, const sumi_evaluation_list* list)
 {
     const two_stream_fun* net = control->model;
     const sumi_two_stream* base = base_model;
@@ -94,7 +94,7 @@ static void write_fun_layout(const sumi_control* control, sumi_plan* plan, sumi_
                   .label = "before_proj", .x = pictures, .weight = &net->before, .bias = &net->before_bias});
 }
 
-static void begin_fun_streams(const sumi_control* control, sumi_plan* plan, const sumi_denoising* job,
+static void begin_fun_streams(const sumi_planned_control* control, sumi_plan* plan, const sumi_denoising* job,
                               const sumi_control_place* place)
 {
     const two_stream_fun* net = control->model;
@@ -126,7 +126,7 @@ static void begin_fun_streams(const sumi_control* control, sumi_plan* plan, cons
         plan, &(sumi_plan_add_rows_args){.label = "add_stream", .x = place->x, .y = e->streams[0].x, .scale = 1.0f});
 }
 
-static void write_fun_place(const sumi_control* control, sumi_plan* plan, const sumi_denoising* job,
+static void write_fun_place(const sumi_planned_control* control, sumi_plan* plan, const sumi_denoising* job,
                             const sumi_control_place* place)
 {
     const two_stream_fun* net = control->model;
@@ -142,7 +142,7 @@ static void write_fun_place(const sumi_control* control, sumi_plan* plan, const 
     own->next_block++;
 }
 
-static void write_fun_hint(const sumi_control* control, sumi_plan* plan, const sumi_control_place* place)
+static void write_fun_hint(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const two_stream_fun* net = control->model;
     fun_state* own = control->state;

@@ -6,23 +6,23 @@ sumi_control_planes sumi_picture_input_bind(sumi_picture_input* input, sumi_bind
 {
     char weight[SUMI_NAME_BYTES];
     const int32_t width = sumi_bind_size(binder, sumi_bind_join(weight, name, "weight"), 1),
-                  fewest = 4 * sumi_control_channels(SUMI_CONTROL_PICTURE, base->channels),
+                  fewest = 4 * sumi_control_channels(SUMI_PLANES_PICTURE, base->channels),
                   most = 4 * sumi_control_channels(larger, base->channels);
-    if (binder->result != SUMI_OK) return SUMI_CONTROL_PICTURE;
+    if (binder->result != SUMI_OK) return SUMI_PLANES_PICTURE;
     if (width != fewest && width != most) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: %s reads %d columns of a control picture; nets for this model read %d or %d",
                        binder->component->path, name, (int)width, (int)fewest, (int)most);
-        return SUMI_CONTROL_PICTURE;
+        return SUMI_PLANES_PICTURE;
     }
     input->channels = width / 4;
     sumi_bind_linear(binder, &input->weight, &input->bias, name, base->dim, width);
     input->weight.keeps_precision = true;
-    return width == fewest ? SUMI_CONTROL_PICTURE : larger;
+    return width == fewest ? SUMI_PLANES_PICTURE : larger;
 }
 
-sumi_value sumi_picture_input_write(const sumi_picture_input* input, sumi_plan* plan, const sumi_control* control,
-                                    const sumi_denoising* job, int32_t dim)
+sumi_value sumi_picture_input_write(const sumi_picture_input* input, sumi_plan* plan,
+                                    const sumi_planned_control* control, const sumi_denoising* job, int32_t dim)
 {
     const int32_t tokens = job->height / 2 * (job->width / 2), rows = control->picture_count * tokens;
     int32_t pictures[SUMI_MAX_ITEMS], row_begin[SUMI_MAX_ITEMS];
@@ -41,7 +41,7 @@ sumi_value sumi_picture_input_write(const sumi_picture_input* input, sumi_plan* 
                   .label = "img_in", .x = patches, .weight = &input->weight, .bias = &input->bias, .y = embedded});
 }
 
-int32_t sumi_picture_runs(const sumi_control* control, const sumi_joint_rows* layout, sumi_picture_run* runs)
+int32_t sumi_picture_runs(const sumi_planned_control* control, const sumi_joint_rows* layout, sumi_picture_run* runs)
 {
     int32_t count = 0;
     for (int32_t s = 0; s < layout->count; s++) {

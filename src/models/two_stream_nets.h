@@ -15,15 +15,15 @@ typedef struct sumi_picture_input {
 sumi_control_planes sumi_picture_input_bind(sumi_picture_input* input, sumi_binder* binder, const sumi_two_stream* base,
                                             const char* name, sumi_control_planes larger);
 // The rows of all control pictures, [pictures * tokens, dim].
-sumi_value sumi_picture_input_write(const sumi_picture_input* input, sumi_plan* plan, const sumi_control* control,
-                                    const sumi_denoising* job, int32_t dim);
+sumi_value sumi_picture_input_write(const sumi_picture_input* input, sumi_plan* plan,
+                                    const sumi_planned_control* control, const sumi_denoising* job, int32_t dim);
 
 // Whose rows the targets of an evaluation read: ranges of entries with adjacent pictures.
 typedef struct sumi_picture_run {
     int32_t row, picture_row, rows; // in the targets; among the rows of the pictures
 } sumi_picture_run;
 // Returns the number of runs, at most SUMI_MAX_JOINT_EVALUATIONS.
-int32_t sumi_picture_runs(const sumi_control* control, const sumi_joint_rows* layout, sumi_picture_run* runs);
+int32_t sumi_picture_runs(const sumi_planned_control* control, const sumi_joint_rows* layout, sumi_picture_run* runs);
 
 // The job without its references, which no net of this kind reads.
 sumi_denoising sumi_without_references(const sumi_denoising* job);

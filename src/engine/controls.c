@@ -1,0 +1,291 @@
+// Control nets: read by a job, used by image jobs, and released; the cached plans that use them are dropped then.
+#include "engine/controls.h"
+#include "base/assert.h"
+#include "base/memory.h"
+#include "base/platform.h"
+#include "base/result.h"
+#include "engine/calls.h"
+#include "engine/desc_checks.h"
+#include "jobs/buffers.h"
+#include "jobs/engine_state.h"
+#include "jobs/job.h"
+#include "jobs/job_memory.h"
+#include "jobs/objects.h"
+#include "jobs/plan_cache.h"
+#include "jobs/plan_job.h"
+#include "jobs/pump.h"
+#include "jobs/run.h"
+#include "models/control.h"
+#include "models/limits.h"
+#include "models/network.h"
+#include "pacing/frame_limits.h"
+#include "pictures/pixels.h"
+#include "plan/weight.h"
+#include <stdio.h>
+#include <string.h>
+
+// ---- Nets -----------------------------------------------------------------------------------------------------------
+
+void sumi_control_close(sumi_control* control)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(control->engine));
+    int32_t count;
+    if (control->is_open) {
+        const sumi_weight* const* weights = sumi_control_net_weights(control->net, &count);
+        sumi_engine_release_weights(control->engine, weights, (size_t)count);
+    }
+    sumi_control_net_close(control->net);
+    control->net = NULL;
+    control->is_open = false;
+}
+
+void sumi_control_free(sumi_control* control)
+{
+    if (control == NULL) return;
+    sumi_engine* engine = control->engine;
+    sumi_control_close(control);
+    sumi_mutex_lock(&engine->state_lock);
+    SUMI_LIST_REMOVE(control);
+    sumi_mutex_unlock(&engine->state_lock);
+    sumi_free(&engine->heap, control);
+}
+
+static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
+{
+    SUMI_ASSERT(slot->model != NULL && slot->u.control_job.product == NULL);
+    sumi_control* control = sumi_alloc_zero(&engine->heap, sizeof *control);
+    if (control == NULL) return sumi_out_of_memory(error, sizeof *control, "a control net");
+    control->engine = engine;
+    control->model = slot->model;
+    sumi_mutex_lock(&engine->state_lock);
+    control->serial = ++engine->next_serial;
+    SUMI_LIST_INSERT(engine->controls, control);
+    sumi_mutex_unlock(&engine->state_lock);
+    slot->u.control_job.product = control;
+    return sumi_control_net_open_begin(&engine->heap, engine->desc.files, slot->model->network,
+                                       slot->u.control_job.path, error, &control->net);
+}
+
+static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
+{
+    turn->stage = SUMI_STAGE_LOAD;
+    if (slot->u.control_job.product == NULL) return begin_reading(engine, slot, error);
+    sumi_control* control = slot->u.control_job.product;
+    SUMI_TRY(sumi_control_net_open_step(control->net,
+                                        sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us),
+                                        &control->is_open, &slot->live.progress, error));
+    if (!control->is_open) return SUMI_OK;
+    const sumi_control_net_info* info = sumi_control_net_get_info(control->net);
+    char text[256];
+    snprintf(text, sizeof text, "opened a control net, %s: %.1f MB of weights", info->kind,
+             (double)info->weight_bytes * 1e-6);
+    sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+    turn->end = SUMI_TURN_DONE;
+    return SUMI_OK;
+}
+
+static void stop_reading(sumi_engine* engine, sumi_job_slot* slot)
+{
+    (void)engine;
+    (void)slot;
+}
+
+static void drop_control(sumi_engine* engine, sumi_job_slot* slot)
+{
+    (void)engine;
+    sumi_control_free(slot->u.control_job.product);
+    slot->u.control_job.product = NULL;
+}
+
+static void* take_control(sumi_job_slot* slot)
+{
+    sumi_control* control = slot->u.control_job.product;
+    slot->u.control_job.product = NULL;
+    return control;
+}
+
+static const sumi_job_functions s_functions = {"a control net job", sumi_job_predict_load, advance_reading,
+                                               stop_reading,        drop_control,          take_control};
+
+static sumi_result submit_control(sumi_engine* engine, const sumi_control_desc* desc, sumi_job* out_job,
+                                  sumi_error* error)
+{
+    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_control: desc or out_job is NULL");
+    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_CONTROL, "sumi_control_desc", "sumi_control_defaults", error));
+    SUMI_TRY(sumi_check_file_of_model(engine, desc->model, desc->path, "a control net", error));
+    sumi_job_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_CONTROL, &s_functions, &slot, error));
+    const sumi_result result = sumi_job_keep_path(engine, slot, desc->path, &slot->u.control_job.path, error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    slot->model = desc->model;
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
+    return SUMI_OK;
+}
+
+sumi_result sumi_submit_control(sumi_engine* engine, const sumi_control_desc* desc, sumi_job* out_job)
+{
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_control"));
+    sumi_error error = {0};
+    const sumi_result result = submit_control(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
+}
+
+sumi_result sumi_fetch_control(sumi_engine* engine, sumi_job handle, sumi_control** out_control)
+{
+    sumi_result result;
+    const sumi_object_fetch fetch = {.function = "sumi_fetch_control",
+                                     .kind = SUMI_JOB_KIND_CONTROL,
+                                     .out_name = "out_control",
+                                     .has_out = out_control != NULL};
+    void* control = sumi_call_fetch_object(engine, handle, &fetch, &result);
+    if (out_control != NULL) *out_control = control;
+    return result;
+}
+
+void sumi_control_release(sumi_control* control)
+{
+    if (control == NULL || sumi_call_begin(control->engine, "sumi_control_release") != SUMI_OK) return;
+    sumi_engine* engine = control->engine;
+    sumi_pump_lock(engine);
+    sumi_jobs_cancel(engine, &(sumi_used_object){.control = control});
+    sumi_run_wait_for_all(engine);
+    sumi_plan_cache_drop(engine, &(sumi_used_object){.control = control});
+    sumi_control_free(control);
+    sumi_pump_unlock(engine);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
+}
+
+sumi_control_info sumi_control_get_info(const sumi_control* control)
+{
+    if (control == NULL || sumi_call_is_foreign(control->engine) || !control->is_open) return (sumi_control_info){0};
+    const sumi_control_net_info* info = sumi_control_net_get_info(control->net);
+    return (sumi_control_info){.kind = info->kind,
+                               .strength = info->usual_strength,
+                               .takes_picture = info->planes != SUMI_PLANES_MASKED_MASK,
+                               .takes_inpainting = info->planes != SUMI_PLANES_PICTURE,
+                               .weight_bytes = info->weight_bytes};
+}
+
+sumi_control_use sumi_control_use_defaults(const sumi_control* control)
+{
+    const sumi_control_info info = sumi_control_get_info(control);
+    return (sumi_control_use){.control = control, .strength = info.strength, .end = 1.0f};
+}
+
+// ---- Uses of a job --------------------------------------------------------------------------------------------------
+
+#define MAX_STRENGTH 100.0f
+
+static bool is_between(float value, float low, float high) { return value >= low && value <= high; } // false for NaN
+
+static sumi_result check_pixels(const sumi_pixels* pixels, const char* name, sumi_error* error)
+{
+    if (pixels == NULL) return SUMI_OK;
+    const sumi_pixels complete = sumi_pixels_with_row_bytes(pixels);
+    return sumi_pixels_check(&complete, name, error);
+}
+
+// A picture of the use, which is called `name` in messages.
+static sumi_result check_picture(const sumi_control_use* use, int32_t index, const char* name, sumi_error* error)
+{
+    const sumi_control_info info = sumi_control_get_info(use->control);
+    const sumi_control_picture* picture = &use->pictures[index];
+    const bool has_inpaint = picture->inpaint != NULL, has_mask = picture->mask != NULL;
+    char member[96];
+    SUMI_REFUSE(picture->picture != NULL && !info.takes_picture, SUMI_INVALID_ARGUMENT,
+                "%s.picture: a net of this kind (%s) reads no control picture; give inpaint and mask", name, info.kind);
+    SUMI_REFUSE((has_inpaint || has_mask) && !info.takes_inpainting, SUMI_INVALID_ARGUMENT,
+                "%s.%s: a net of this kind (%s) does not inpaint; give only picture", name,
+                has_inpaint ? "inpaint" : "mask", info.kind);
+    SUMI_REFUSE(has_inpaint != has_mask, SUMI_INVALID_ARGUMENT, "%s has %s but no %s: give both, or neither", name,
+                has_inpaint ? "inpaint" : "mask", has_inpaint ? "mask" : "inpaint");
+    SUMI_REFUSE(picture->picture == NULL && !has_mask, SUMI_INVALID_ARGUMENT, "%s is empty: give %s", name,
+                info.takes_picture ? "picture, the control picture" : "inpaint and mask");
+    snprintf(member, sizeof member, "%s.picture", name);
+    SUMI_TRY(check_pixels(picture->picture, member, error));
+    snprintf(member, sizeof member, "%s.inpaint", name);
+    SUMI_TRY(check_pixels(picture->inpaint, member, error));
+    snprintf(member, sizeof member, "%s.mask", name);
+    return check_pixels(picture->mask, member, error);
+}
+
+static sumi_result check_use(const sumi_image_desc* desc, int32_t index, sumi_error* error)
+{
+    const sumi_control_use* use = &desc->controls[index];
+    SUMI_REFUSE(use->control == NULL, SUMI_INVALID_ARGUMENT, "controls[%d].control is NULL", (int)index);
+    SUMI_REFUSE(use->control->model == NULL, SUMI_INVALID_ARGUMENT,
+                "controls[%d].control: its model was closed; release it and read the net for this model", (int)index);
+    SUMI_REFUSE(use->control->model != desc->model, SUMI_INVALID_ARGUMENT,
+                "controls[%d].control was read for another model", (int)index);
+    SUMI_REFUSE(!is_between(use->strength, -MAX_STRENGTH, MAX_STRENGTH), SUMI_INVALID_ARGUMENT,
+                "controls[%d].strength is %g: give %g to %g; 1 and a little less are usual", (int)index,
+                (double)use->strength, (double)-MAX_STRENGTH, (double)MAX_STRENGTH);
+    SUMI_REFUSE(!is_between(use->start, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT, "controls[%d].start is %g: give 0 to 1",
+                (int)index, (double)use->start);
+    SUMI_REFUSE(!is_between(use->end, use->start, 1.0f), SUMI_INVALID_ARGUMENT,
+                "controls[%d].end is %g: give a number from start, %g, to 1", (int)index, (double)use->end,
+                (double)use->start);
+    SUMI_REFUSE(use->pictures == NULL, SUMI_INVALID_ARGUMENT,
+                "controls[%d].pictures is NULL: give the picture that images follow", (int)index);
+    SUMI_REFUSE(use->picture_count != 1 && use->picture_count != desc->item_count, SUMI_INVALID_ARGUMENT,
+                "controls[%d].picture_count is %d: give 1, for all images, or item_count, %d", (int)index,
+                (int)use->picture_count, (int)desc->item_count);
+    for (int32_t p = 0; p < use->picture_count; p++) {
+        char name[64];
+        snprintf(name, sizeof name, "controls[%d].pictures[%d]", (int)index, (int)p);
+        SUMI_TRY(check_picture(use, p, name, error));
+        // A plan has the same inputs for all images of a batch.
+        SUMI_REFUSE((use->pictures[p].picture != NULL) != (use->pictures[0].picture != NULL)
+                        || (use->pictures[p].mask != NULL) != (use->pictures[0].mask != NULL),
+                    SUMI_INVALID_ARGUMENT, "%s has other members than controls[%d].pictures[0]: give all the same",
+                    name, (int)index);
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_controls_check(const sumi_image_desc* desc, sumi_error* error)
+{
+    SUMI_REFUSE(desc->control_count < 0 || desc->control_count > SUMI_MAX_CONTROLS, SUMI_INVALID_ARGUMENT,
+                "control_count is %d: give 0 to %d", (int)desc->control_count, SUMI_MAX_CONTROLS);
+    SUMI_REFUSE(desc->control_count > 0 && desc->controls == NULL, SUMI_INVALID_ARGUMENT,
+                "controls is NULL, but control_count is %d", (int)desc->control_count);
+    SUMI_REFUSE(desc->control_count > 0 && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
+                "controls: the model was opened without a VAE encoder, which control pictures need; open it with "
+                "vae_path");
+    for (int32_t i = 0; i < desc->control_count; i++) SUMI_TRY(check_use(desc, i, error));
+    return SUMI_OK;
+}
+
+static sumi_pixels copy_picture(sumi_packer* packer, const sumi_pixels* pixels)
+{
+    return pixels != NULL ? sumi_pixels_copy(packer, pixels) : (sumi_pixels){0};
+}
+
+void sumi_controls_copy(sumi_packer* packer, const sumi_image_desc* desc, sumi_job_request* request)
+{
+    request->control_count = 0;
+    for (int32_t i = 0; i < desc->control_count; i++) {
+        const sumi_control_use* use = &desc->controls[i];
+        if (use->strength == 0.0f) continue;
+        sumi_job_control* to = &request->controls[request->control_count++];
+        sumi_job_control_picture* pictures = sumi_pack(packer, NULL, (uint64_t)use->picture_count * sizeof *pictures);
+        *to = (sumi_job_control){.control = use->control,
+                                 .pictures = pictures,
+                                 .picture_count = use->picture_count,
+                                 .strength = use->strength,
+                                 .start = use->start,
+                                 .end = use->end};
+        for (int32_t p = 0; p < use->picture_count; p++) {
+            const sumi_control_picture* from = &use->pictures[p];
+            const sumi_job_control_picture copy = {.picture = copy_picture(packer, from->picture),
+                                                   .inpaint = copy_picture(packer, from->inpaint),
+                                                   .mask = copy_picture(packer, from->mask)};
+            if (pictures != NULL) pictures[p] = copy;
+        }
+    }
+}
