@@ -1246,8 +1246,8 @@ SUMI_API sumi_control_info sumi_control_get_info(const sumi_control* control);
 // What one image follows. Everything is resized to the image's width x height.
 typedef struct sumi_control_picture {
     const sumi_pixels* picture; // as the net was trained with it: white edges on black, depth with white near, ..
-    // For takes_inpainting: the image, and what of it to make anew: white, by the rule of sumi_image_start.mask. This
-    // only tells the net what surrounds it. To keep the other pixels exactly, set sumi_image_desc.start too.
+    // For takes_inpainting: the image, and a mask that is white where it is to be painted again (the rule of
+    // sumi_image_start.mask). This only tells the net what surrounds that part. To keep the other pixels exactly, set sumi_image_desc.start too.
     const sumi_pixels *inpaint, *mask;
 } sumi_control_picture;
 

@@ -64,7 +64,7 @@ sumi_control_net* open_control(golden_case* c, const sumi_network* network, cons
     float progress;
     bool done = false;
     join_path(path, sizeof path, c->folder, file != NULL ? file : "");
-    sumi_result result = sumi_control_net_open_begin(&c->g->heap, NULL, network, path, &error, &net);
+    sumi_result result = sumi_control_net_open_begin(network, NULL, path, &error, &net);
     while (result == SUMI_OK && !done) result = sumi_control_net_open_step(net, 1000, &done, &progress, &error);
     if (result == SUMI_OK) return net;
     case_fails(c, "%s", error.text);

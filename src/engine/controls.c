@@ -62,8 +62,8 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
     SUMI_LIST_INSERT(engine->controls, control);
     sumi_mutex_unlock(&engine->state_lock);
     slot->u.control_job.product = control;
-    return sumi_control_net_open_begin(&engine->heap, engine->desc.files, slot->model->network,
-                                       slot->u.control_job.path, error, &control->net);
+    return sumi_control_net_open_begin(slot->model->network, engine->desc.files, slot->u.control_job.path, error,
+                                       &control->net);
 }
 
 static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)

@@ -77,9 +77,9 @@ static sumi_result write_strengths(sumi_engine* engine, const sumi_plan_job* job
     return SUMI_OK;
 }
 
-// Does the next piece of a resize to RGB, which is then in `block`.
-static sumi_result resize_to_rgb(sumi_engine* engine, sumi_plan_job* job, const sumi_pixels* source, sumi_block* block,
-                                 bool* out_done, sumi_error* error)
+// Does the next piece of a resize to RGB, which is then in the workspace.
+static sumi_result resize_to_rgb(sumi_engine* engine, sumi_plan_job* job, const sumi_pixels* source, bool* out_done,
+                                 sumi_error* error)
 {
     const int32_t width = job->request.width, height = job->request.height;
     const sumi_resize_args args = {source, width, height, SUMI_FILTER_LANCZOS};
@@ -88,9 +88,9 @@ static sumi_result resize_to_rgb(sumi_engine* engine, sumi_plan_job* job, const 
     *out_done = picture.data != NULL;
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)width * (uint64_t)height * 3;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a control picture", error));
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.first, bytes, "a control picture", error));
     // The picture has the right size already, so this allocates nothing.
-    return sumi_pixels_to_rgb(&engine->heap, &picture, width, height, block->data, error);
+    return sumi_pixels_to_rgb(&engine->heap, &picture, width, height, engine->workspace.first.data, error);
 }
 
 // A mask, and where it goes.
@@ -155,7 +155,7 @@ sumi_result sumi_control_inputs_write(sumi_engine* engine, sumi_plan_job* job, i
     case CONTROL_PICTURE:
         if (piece == 0 && job->progress.resize.row == 0) SUMI_TRY(write_strengths(engine, job, error));
         if (picture->picture.data == NULL) return SUMI_OK;
-        SUMI_TRY(resize_to_rgb(engine, job, &picture->picture, &workspace->first, out_done, error));
+        SUMI_TRY(resize_to_rgb(engine, job, &picture->picture, out_done, error));
         if (!*out_done) return SUMI_OK;
         write_bytes(engine, job,
                     &(sumi_value_part){.value = pipeline->control_pixels[k][p],
@@ -163,9 +163,7 @@ sumi_result sumi_control_inputs_write(sumi_engine* engine, sumi_plan_job* job, i
                     workspace->first.data);
         return SUMI_OK;
     case INPAINT:
-        return picture->inpaint.data != NULL
-                 ? resize_to_rgb(engine, job, &picture->inpaint, &workspace->first, out_done, error)
-                 : SUMI_OK;
+        return picture->inpaint.data != NULL ? resize_to_rgb(engine, job, &picture->inpaint, out_done, error) : SUMI_OK;
     default: break;
     }
     if (picture->mask.data == NULL) return SUMI_OK;

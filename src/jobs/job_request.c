@@ -198,8 +198,8 @@ static bool is_in_range(const sumi_job_control* control, int32_t step, int32_t s
              || (double)(step + 1) / step_count > as_written(control->end));
 }
 
-// Lists the control nets that run in at least one evaluation, and in which ones each runs: bit k of an evaluation is
-// that of the k-th net in the plan.
+// Lists the control nets that run in at least one evaluation, and in which ones each runs: bit k of an evaluation
+// stands for the k-th net in the plan.
 static void list_controls(sumi_plan_job* job, const request_tables* tables, sumi_pipeline_request* p)
 {
     const sumi_job_request* request = &job->request;

@@ -1,6 +1,7 @@
-// Opening control nets, and calling those of a plan.
+// Opening control nets, and calling the nets of a plan.
 #include "models/control.h"
 #include "base/assert.h"
+#include "base/file.h"
 #include "base/platform.h"
 #include "models/control_module.h"
 #include "models/network_state.h"
@@ -14,6 +15,7 @@
 struct sumi_control_net {
     sumi_heap* heap;
     const sumi_network* network;
+    sumi_file_cache cache; // files of the host program that were requested
     sumi_checkpoint checkpoint;
     sumi_weight_list weights;
     const sumi_control_module* module; // NULL until the files have been opened
@@ -31,15 +33,17 @@ int32_t sumi_control_channels(sumi_control_planes planes, int32_t latent_channel
 
 // ---- Opening --------------------------------------------------------------------------------------------------------
 
-sumi_result sumi_control_net_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network* network,
-                                        const char* path, sumi_error* error, sumi_control_net** out_net)
+sumi_result sumi_control_net_open_begin(const sumi_network* network, const sumi_files* files, const char* path,
+                                        sumi_error* error, sumi_control_net** out_net)
 {
     SUMI_ASSERT(network->is_open);
+    sumi_heap* heap = network->heap;
     *out_net = NULL;
     sumi_control_net* net = sumi_alloc_zero(heap, sizeof *net);
     if (net == NULL) return sumi_out_of_memory(error, sizeof *net, "a control net");
     net->heap = heap;
     net->network = network;
+    sumi_file_cache_init(&net->cache, heap, files);
     sumi_weight_list_init(&net->weights, heap);
     net->weights.first_index = FIRST_INDEX;
     sumi_checkpoint_desc desc = {.component_paths = {[SUMI_COMPONENT_TRANSFORMER] = path},
@@ -50,7 +54,8 @@ sumi_result sumi_control_net_open_begin(sumi_heap* heap, const sumi_files* files
     static const char* const s_words[] = {"ControlNet", NULL};
     static const char* const* const s_class_words[SUMI_COMPONENT_COUNT] = {[SUMI_COMPONENT_TRANSFORMER] = s_words};
     desc.class_words = s_class_words;
-    const sumi_result result = sumi_checkpoint_begin(&net->checkpoint, heap, files, &desc, error);
+    const sumi_result result =
+        sumi_checkpoint_begin(&net->checkpoint, heap, sumi_file_cache_files(&net->cache), &desc, error);
     if (result != SUMI_OK) {
         sumi_control_net_close(net);
         return result;
@@ -94,23 +99,34 @@ static sumi_result bind_control(sumi_control_net* net, sumi_error* error)
     net->info = net->module->info(net->model);
     net->info.weight_bytes = net->weights.weight_bytes;
     SUMI_ASSERT(net->info.place_count >= 1 && net->info.place_count <= SUMI_CONTROL_MAX_PLACES);
+    sumi_file_cache_trim(&net->cache);
     net->is_open = true;
     return SUMI_OK;
 }
+
+// Does a step of opening the files, or reads a piece of the file that it waits for.
+static sumi_result open_files(sumi_control_net* net, uint32_t budget_us, sumi_error* error)
+{
+    bool is_done = false;
+    if (sumi_file_cache_is_reading(&net->cache)) return sumi_file_cache_read(&net->cache, budget_us, error);
+    const sumi_result result = sumi_checkpoint_step(&net->checkpoint, &is_done, error);
+    if (result != SUMI_TIMEOUT) SUMI_TRY(result);
+    return is_done ? recognise_control(net, error) : SUMI_OK;
+}
+
+#define PIECES_PER_STEP 4 // of a budget: the last one may exceed it
 
 sumi_result sumi_control_net_open_step(sumi_control_net* net, uint32_t budget_us, bool* out_done, float* out_progress,
                                        sumi_error* error)
 {
     const uint64_t begin = sumi_clock_ns();
-    bool has_files = net->module != NULL;
-    while (!has_files) {
-        SUMI_TRY(sumi_checkpoint_step(&net->checkpoint, &has_files, error));
-        if (has_files) SUMI_TRY(recognise_control(net, error));
-        else if ((sumi_clock_ns() - begin) / 1000 >= budget_us) break;
-    }
-    if (has_files && !net->is_open) SUMI_TRY(bind_control(net, error));
+    do {
+        if (net->module == NULL) SUMI_TRY(open_files(net, budget_us / PIECES_PER_STEP, error));
+        else if (!net->is_open) SUMI_TRY(bind_control(net, error));
+    } while (!net->is_open && (sumi_clock_ns() - begin) / 1000 < budget_us);
     *out_done = net->is_open;
-    *out_progress = net->is_open ? 1.0f : sumi_checkpoint_progress(&net->checkpoint, 0.0f);
+    *out_progress =
+        net->is_open ? 1.0f : sumi_checkpoint_progress(&net->checkpoint, sumi_file_cache_progress(&net->cache));
     return SUMI_OK;
 }
 
@@ -120,6 +136,7 @@ void sumi_control_net_close(sumi_control_net* net)
     sumi_free(net->heap, net->model);
     sumi_weight_list_close(&net->weights);
     sumi_checkpoint_close(&net->checkpoint);
+    sumi_file_cache_close(&net->cache);
     sumi_free(net->heap, net);
 }
 

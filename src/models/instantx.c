@@ -1,4 +1,4 @@
-// Control nets of InstantX for Qwen-Image (Union, Inpainting): a smaller copy of the denoiser with inputs of its own,
+// Control nets of InstantX for Qwen-Image (Union, Inpainting): a smaller copy of the denoiser with separate inputs,
 // whose blocks give one hint each. docs/architectures/control.md, "Qwen-Image InstantX".
 //
 //   x = img_in(latents) + controlnet_x_embedder(control planes);   s = txt_in(norm(text))
@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 typedef struct instantx {
-    sumi_two_stream blocks; // with all inputs of its own, and no output
+    sumi_two_stream blocks; // with all inputs, and without an output
     sumi_picture_input input;
     sumi_weight hint[SUMI_TWO_STREAM_MAX_BLOCKS], hint_bias[SUMI_TWO_STREAM_MAX_BLOCKS];
     int32_t interval;

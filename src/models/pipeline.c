@@ -495,7 +495,7 @@ static void write_controls(writer* w)
                       pictures = control->picture_count;
         const sumi_value planes =
             sumi_plan_value(w->plan, "control_planes", SUMI_ELEMENT_FLOAT, pictures * channels, size);
-        // planes of what was not given are 0
+        // the planes of a picture that is not given are 0
         if (layout == SUMI_PLANES_PICTURE_MASK_MASKED && !(control->has_picture && control->has_mask))
             sumi_plan_fill_rows(w->plan, planes, NULL, &(sumi_span){0, pictures * channels}, 1);
         for (int32_t p = 0; p < pictures; p++) write_control_picture(w, k, p, planes, p * channels);

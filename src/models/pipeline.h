@@ -70,7 +70,7 @@ typedef struct sumi_pipeline_request {
     const bool* guided; // for each evaluation: also run the negative prompts. NULL: none
     const sumi_pipeline_control* controls;
     // For each evaluation: bit k is set if controls[k] adds its hints. NULL: all do in every evaluation. Evaluations
-    // without any are those of a job without control nets.
+    // without any are the same as in a job without control nets.
     const uint8_t* active_controls;
     const sumi_adapter_use* adapters; // of the denoiser; must outlive the plan
     // The same for the text encoders, as many: adapters of text that a job does not encode have no effect. NULL: none.

@@ -8,7 +8,7 @@
 // the second one. Vision tower: "qwen2.5-vl-vision". VAEs: "flux-vae", "qwen-vae".
 const sumi_signature* sumi_signatures(size_t* out_count);
 // Control nets, in the place of a transformer: "z-image-fun", "qwen-image-instantx", "qwen-image-fun",
-// "qwen-image-blockwise". A table of its own, because their tensors have names of the transformers too.
+// "qwen-image-blockwise". A separate table, because their tensors have names of the transformers too.
 const sumi_signature* sumi_control_signatures(size_t* out_count);
 // The models that a control net of this name is for, for messages.
 const char* sumi_control_family(const char* network);

@@ -95,7 +95,7 @@ void sumi_two_stream_begin(sumi_two_stream_evaluation* e);
 sumi_value sumi_two_stream_targets(const sumi_two_stream_evaluation* e);
 // Copies the captions of the list's prompts to the text stream.
 void sumi_two_stream_write_texts(sumi_two_stream_evaluation* e, const sumi_two_stream_state* captions);
-// Writes one block on the streams, in place. is_last: nothing reads the rows that are no targets.
+// Writes one block on the streams, in place. is_last: nothing reads any rows but the targets.
 void sumi_two_stream_write_block(sumi_two_stream_evaluation* e, int32_t index, bool is_last);
 
 // The modulation of this evaluation: its row of a finished table, or a row of floats that is computed here, from its

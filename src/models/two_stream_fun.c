@@ -5,7 +5,7 @@
 //   captions before the first block --> s
 //   s, c = block i(s, c);   image rows += strength * after_proj(c)       after the denoiser's block at place i
 //
-// The text rows s are not the denoiser's: only their first values are the same. References are no part of the net.
+// The text rows s are not the denoiser's: only their first values are the same. The net does not read references.
 #include "base/assert.h"
 #include "models/two_stream_nets.h"
 #include <stdio.h>
