@@ -572,6 +572,9 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
     sumi_plan_prefix(plan, "%s", "");
     sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, e.layout.rows, model->dim);
     write_dit_images(model, plan, &e.layout, latents, x);
+    if (job->control_count > 0)
+        e.images_of_stream =
+            sumi_plan_view(plan, "images", x, (sumi_span){0, e.image_rows}, (sumi_span){0, model->dim});
     const sumi_control_place place = {.x = x, .list = list, .base = model, .evaluation = &e};
     write_dit_refiner(model, plan, job, &e, place);
     sumi_plan_prefix(plan, "caption_");

@@ -45,6 +45,9 @@ typedef struct sumi_dit_rows {
 typedef struct sumi_dit_evaluation {
     sumi_dit_layout layout;
     int32_t image_rows; // of all entries
+    // The rows of the images in the stream, for control nets, which share one view: a plan lets no two views of the same
+    // rows be written in turn. None without nets.
+    sumi_value images_of_stream;
     // Attention among the rows of each image; among all rows of each entry; of the image's rows to all of the entry's.
     sumi_attention images, joint, last;
     sumi_dit_rows modulated_images, modulated_all;

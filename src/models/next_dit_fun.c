@@ -243,13 +243,6 @@ static void write_fun_block(const sumi_planned_control* control, sumi_plan* plan
                                                 .modulation = own->modulation[block->block.table_index]});
 }
 
-static sumi_value first_rows(sumi_plan* plan, sumi_value value, int32_t rows)
-{
-    return rows == sumi_plan_rows(plan, value)
-             ? value
-             : sumi_plan_view(plan, "rows", value, (sumi_span){0, rows}, (sumi_span){0, sumi_plan_cols(plan, value)});
-}
-
 // Makes the stream, whose image rows begin as the control picture of each entry. In 2.x the entry's own rows are added.
 static void begin_fun_stream(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
@@ -358,16 +351,23 @@ static void write_fun_place(const sumi_planned_control* control, sumi_plan* plan
     }
 }
 
+// The hint reaches all rows, or those of the images.
 static void write_fun_hint(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
+    const sumi_next_dit* base = place->base;
+    const sumi_dit_evaluation* e = place->evaluation;
     fun_state* own = control->state;
     if (own->hint == NULL) return;
+    const bool is_whole = own->hint_rows == e->layout.rows;
     sumi_plan_prefix(plan, "%s", own->label);
+    const sumi_value rows = is_whole ? own->stream
+                                     : sumi_plan_view(plan, "images", own->stream, (sumi_span){0, own->hint_rows},
+                                                      (sumi_span){0, base->dim});
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "after_proj",
-                                                    .x = first_rows(plan, own->stream, own->hint_rows),
+                                                    .x = rows,
                                                     .weight = &own->hint->after,
                                                     .bias = &own->hint->after_bias,
-                                                    .residual = first_rows(plan, place->x, own->hint_rows),
+                                                    .residual = is_whole ? place->x : e->images_of_stream,
                                                     .gate = control->strength});
     own->hint = NULL;
 }
