@@ -15,6 +15,9 @@ typedef struct fixture {
     sumi_pipeline_item items[MOST];
     sumi_pipeline_reference references[MOST];
     bool guided[MOST];
+    sumi_pipeline_control pipeline_controls[MOST];
+    uint8_t active_controls[MOST];
+    const sumi_control* controls[MOST];
     const sumi_lora* loras[MOST];
     float scales[MOST], text_scales[MOST];
 } fixture;
@@ -22,6 +25,8 @@ typedef struct fixture {
 static sumi_model s_models[2] = {{.serial = 11}, {.serial = 12}};
 static const sumi_lora s_loras[MOST] = {{.serial = 21}, {.serial = 22}, {.serial = 23}, {.serial = 24}};
 static const sumi_lora s_other_lora = {.serial = 25};
+static const sumi_control s_controls[MOST] = {{.serial = 31}, {.serial = 32}, {.serial = 33}, {.serial = 34}};
+static const sumi_control s_other_control = {.serial = 35};
 
 // The bytes of no member are `rest`.
 static void make_request(fixture* f, int rest)
@@ -37,14 +42,20 @@ static void make_request(fixture* f, int rest)
         f->items[i].positive = i % 2;
         f->items[i].negative = 2;
         f->guided[i] = i != 1;
+        f->pipeline_controls[i].net = NULL;
+        f->pipeline_controls[i].picture_count = 1 + i;
+        f->pipeline_controls[i].has_picture = true;
+        f->pipeline_controls[i].has_mask = f->pipeline_controls[i].samples_posterior = false;
+        f->active_controls[i] = (uint8_t)i;
+        f->controls[i] = &s_controls[i];
         f->loras[i] = &s_loras[i];
         f->scales[i] = 0.5f * (float)i;
         f->text_scales[i] = 0.25f * (float)i;
     }
     p->prompts = f->prompts, p->items = f->items, p->references = f->references, p->guided = f->guided,
-    p->adapters = p->text_adapters = NULL;
+    p->controls = f->pipeline_controls, p->active_controls = f->active_controls, p->adapters = p->text_adapters = NULL;
     p->goal = SUMI_GOAL_IMAGES;
-    p->prompt_count = p->item_count = p->reference_count = p->evaluation_count = MOST - 1;
+    p->prompt_count = p->item_count = p->reference_count = p->evaluation_count = p->control_count = MOST - 1;
     p->adapter_count = p->tile_latent = 0;
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) p->shared_tokens[e] = 0;
     p->width = 512, p->height = 768;
@@ -54,6 +65,7 @@ static void make_request(fixture* f, int rest)
     p->start_is_reference = false;
     r->model = &s_models[0];
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_text_scales = f->text_scales, r->lora_count = MOST - 1;
+    r->controls = f->controls, r->control_count = MOST - 1;
     r->memory_limit = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
     r->weight_options.weights = r->weight_options.text_weights = SUMI_WEIGHTS_FP8,
     r->weight_options.attention = SUMI_ATTENTION_8BIT, r->weight_options.streams_weights = false;
@@ -113,6 +125,7 @@ static void change_one(walk* w, const sumi_key_member* of, sumi_key_kind kind, u
 {
     static const sumi_model* const s_model = &s_models[1];
     static const sumi_lora* const s_lora = &s_other_lora;
+    static const sumi_control* const s_control = &s_other_control;
     unsigned char kept[64];
     if (kind == SUMI_KEY_STRUCT) {
         change_struct(w, of->table, data);
@@ -120,9 +133,13 @@ static void change_one(walk* w, const sumi_key_member* of, sumi_key_kind kind, u
     }
     CHECK(bytes <= sizeof kept);
     memcpy(kept, data, bytes);
-    if (kind == SUMI_KEY_MODEL || kind == SUMI_KEY_LORA) {
+    if (kind == SUMI_KEY_MODEL || kind == SUMI_KEY_LORA || kind == SUMI_KEY_CONTROL) {
         CHECK_NUMBER(bytes, sizeof(void*));
-        memcpy(data, kind == SUMI_KEY_MODEL ? (const void*)&s_model : (const void*)&s_lora, bytes);
+        memcpy(data,
+               kind == SUMI_KEY_MODEL  ? (const void*)&s_model
+               : kind == SUMI_KEY_LORA ? (const void*)&s_lora
+                                       : (const void*)&s_control,
+               bytes);
         expect(w, of->name, "another object", true);
         memcpy(data, kept, bytes);
         return;
@@ -178,7 +195,7 @@ TEST(every_change_of_a_request_changes_its_key)
     make_key(&w.first, &f);
     change_struct(&w, &sumi_plan_request_table, (unsigned char*)&f.request);
     expect(&w, "request", "as at first", false);
-    CHECK_NUMBER(w.lists, 7); // prompts, items, references, guided evaluations, loras, scales, scales of text
+    CHECK_NUMBER(w.lists, 10); // prompts, items, references, guided evaluations, loras, scales, scales of text
     CHECK(w.changes > 150);
 }
 

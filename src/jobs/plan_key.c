@@ -61,10 +61,10 @@ TABLE(static, item, ITEM);
 TABLE(static, reference, REFERENCE);
 #undef T
 
-// The net itself is one of the request's controls.
+// The address of a net may be that of an earlier one: the serials of the request's controls differ then.
 #define T sumi_pipeline_control
 #define CONTROL(ONE, NESTED, LIST)                                                                                     \
-    ONE(UNUSED, net)                                                                                                   \
+    ONE(NUMBER, net)                                                                                                   \
     ONE(NUMBER, picture_count)                                                                                         \
     ONE(NUMBER, has_picture) ONE(NUMBER, has_mask) ONE(NUMBER, samples_posterior) ONE(UNUSED, unused)
 TABLE(static, control, CONTROL);
