@@ -1,7 +1,8 @@
 """The Python package on the demo model; tests/test_python.sh runs it in a virtual environment. usage: python_session.py DEMO_MODEL [NAME..]
 
 Each function whose name begins with "check_" is a check; NAME runs those that have it in their name. The last line is "session: N passed, N failed".
-On Windows too, where this was not run: threads are not counted there, and nothing forks. SUMI_TEST_LORA is an adapter of DEMO_MODEL, SUMI_TEST_EDIT_MODEL the demo edit model.
+On Windows too, where this was not run: threads are not counted there, and nothing forks. SUMI_TEST_LORA is an adapter of DEMO_MODEL, SUMI_TEST_EDIT_MODEL the demo edit model, SUMI_TEST_NET_MODEL and SUMI_TEST_NET a model and a control
+net for it that takes control pictures and inpainting.
 """
 
 import asyncio
@@ -307,6 +308,39 @@ def check_dropped_objects_are_freed():
 
 def sumi_lora():
     return model.load_lora(os.environ["SUMI_TEST_LORA"])
+
+
+def check_control_nets():
+    stripes = memoryview((bytes(24) + bytes([255]) * 24) * 32).cast("B", [32, 16, 3])
+    grey = memoryview(bytes([128]) * 1024).cast("B", [32, 32])
+    with engine.open_model(os.environ["SUMI_TEST_NET_MODEL"]) as controlled, controlled.load_control(os.environ["SUMI_TEST_NET"]) as net:
+        info = net.info
+        assert info.kind == "z-fun-2.1" and info.takes_picture and info.takes_inpainting and 0.5 < info.strength <= 1 and info.weight_bytes > 0
+
+        def drawn(prompts, *uses):
+            one = {"steps": 2, "size": (32, 32), "guidance": controlled.info.guidance_off, "seed": [3] * len(prompts)}
+            return [bytes_of(image) for image in controlled.generate(prompts, controls=uses, **one)]
+
+        plain = drawn(["a cat"])[0]
+        usual = drawn(["a cat"], sumi.ControlUse(net, stripes))[0]
+        assert usual == drawn(["a cat"], sumi.ControlUse(net, stripes, strength=info.strength))[0] != plain
+        assert drawn(["a cat"], sumi.ControlUse(net, stripes, strength=0))[0] == plain
+        early = drawn(["a cat"], sumi.ControlUse(net, stripes, end=0.5))[0]
+        late = drawn(["a cat"], sumi.ControlUse(net, stripes, start=0.5))[0]
+        assert len({plain, usual, early, late}) == 4
+        painted = drawn(["a cat"], sumi.ControlUse(net, stripes, inpaint=stripes, mask=grey))[0]
+        assert painted not in (plain, usual)
+        assert drawn(["a cat"], sumi.ControlUse(net, stripes), sumi.ControlUse(net, grey))[0] not in (plain, usual)
+        both = drawn(["a cat", "a cat"], sumi.ControlUse(net, [stripes, grey]))
+        assert both == [usual, drawn(["a cat"], sumi.ControlUse(net, grey))[0]]
+        raises(sumi.CallerError, sumi.Result.INVALID_ARGUMENT, "picture_count is 2", drawn, ["a cat"], sumi.ControlUse(net, [stripes, grey]))
+        raises(ValueError, None, "has 2 pictures", drawn, ["a cat"], sumi.ControlUse(net, [stripes, grey], inpaint=[grey] * 3, mask=grey))
+        raises(sumi.CallerError, sumi.Result.INVALID_ARGUMENT, "give both", drawn, ["a cat"], sumi.ControlUse(net, stripes, mask=grey))
+        raises(sumi.FileError, None, "/no/such", controlled.load_control, "/no/such")
+        kept = controlled.submit("a cat", controls=[sumi.ControlUse(controlled.load_control(os.environ["SUMI_TEST_NET"]), grey)], steps=2, size=(32, 32))
+        gc.collect()
+        assert len(kept.result()) == 1  # the job kept its net
+    raises(sumi.CallerError, sumi.Result.STALE_HANDLE, "the control net is closed", model.generate, "a cat", controls=[sumi.ControlUse(net, grey)], **SMALL)
 
 
 def check_adapters_and_encoded_prompts():

@@ -18,6 +18,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 unset PYTHONPATH PYTHONHOME SUMI_LIBRARY SUMI_MODEL
 export PYTHONDONTWRITEBYTECODE=1 SUMI_TEST_LORA=$PWD/samples/demo_model/lora/blueprint.safetensors SUMI_TEST_EDIT_MODEL=$PWD/samples/demo_edit_model
+export SUMI_TEST_NET_MODEL=$PWD/tests/golden/z-image/model SUMI_TEST_NET=$PWD/tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors
 check() { # what, what is wrong
     if [ -z "$2" ]; then passed=$((passed + 1)); return; fi
     failed=$((failed + 1))

@@ -44,13 +44,14 @@ NOT_BOUND = {
 # Structs whose members a program sets: the classes have to use every one.
 INPUTS = (
     "sumi_engine_desc sumi_model_desc sumi_image_item sumi_guidance sumi_noise sumi_image_start sumi_image_desc "
-    "sumi_prompt_desc sumi_lora_desc sumi_lora_use sumi_encode_desc sumi_target"
+    "sumi_prompt_desc sumi_lora_desc sumi_lora_use sumi_control_desc sumi_control_picture sumi_control_use sumi_encode_desc sumi_target"
 ).split()
 # Structs that become dataclasses, with every member that is not a pointer.
 DATACLASSES = {
     "sumi_engine_info": "EngineInfo",
     "sumi_model_info": "ModelInfo",
     "sumi_job_status": "JobStatus",
+    "sumi_control_info": "ControlInfo",
     "sumi_memory": "Memory",
 }
 PREFIXES = {"sumi_result": "SUMI_", "sumi_guidance_formula": "SUMI_GUIDANCE_"}

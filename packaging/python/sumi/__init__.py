@@ -14,6 +14,7 @@ from typing import Optional
 from ._abi import (
     AttentionFormat,
     Backend,
+    ControlInfo,
     EngineInfo,
     Format,
     GuidanceRule,
@@ -32,7 +33,7 @@ from ._abi import (
 )
 from ._engine import Engine, Job
 from ._library import version
-from ._model import Image, ImageJob, Lora, Model, Preview, Prompt
+from ._model import Control, ControlUse, Image, ImageJob, Lora, Model, Preview, Prompt
 from ._png import encode_png
 from .errors import (
     CallerError,
@@ -61,6 +62,9 @@ __all__ = [
     "Backend",
     "CallerError",
     "Cancelled",
+    "Control",
+    "ControlInfo",
+    "ControlUse",
     "DeviceError",
     "Engine",
     "EngineInfo",

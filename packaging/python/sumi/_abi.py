@@ -321,6 +321,22 @@ class sumi_lora_use(_Checked):
     pass
 
 
+class sumi_control_desc(_Checked):
+    pass
+
+
+class sumi_control_info(_Checked):
+    pass
+
+
+class sumi_control_picture(_Checked):
+    pass
+
+
+class sumi_control_use(_Checked):
+    pass
+
+
 class sumi_sync(_Checked):
     pass
 
@@ -525,6 +541,8 @@ sumi_image_desc._fields_ = [
     ("profile", c_bool),
     ("priority", c_int32),
     ("user_data", c_void_p),
+    ("controls", POINTER(sumi_control_use)),
+    ("control_count", c_int32),
 ]
 sumi_image._fields_ = [
     ("pixels", c_void_p),
@@ -636,6 +654,33 @@ sumi_lora_use._fields_ = [
     ("scale", c_float),
     ("text_scale", c_float),
     ("without_text", c_bool),
+]
+sumi_control_desc._fields_ = [
+    ("cookie", c_uint32),
+    ("model", c_void_p),
+    ("path", c_char_p),
+    ("priority", c_int32),
+    ("user_data", c_void_p),
+]
+sumi_control_info._fields_ = [
+    ("kind", c_char_p),
+    ("strength", c_float),
+    ("takes_picture", c_bool),
+    ("takes_inpainting", c_bool),
+    ("weight_bytes", c_uint64),
+]
+sumi_control_picture._fields_ = [
+    ("picture", POINTER(sumi_pixels)),
+    ("inpaint", POINTER(sumi_pixels)),
+    ("mask", POINTER(sumi_pixels)),
+]
+sumi_control_use._fields_ = [
+    ("control", c_void_p),
+    ("pictures", POINTER(sumi_control_picture)),
+    ("picture_count", c_int32),
+    ("strength", c_float),
+    ("start", c_float),
+    ("end", c_float),
 ]
 sumi_sync._fields_ = [
     ("semaphore", c_void_p),
@@ -881,6 +926,8 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_image_desc, "profile", 204, 1),
     (sumi_image_desc, "priority", 208, 4),
     (sumi_image_desc, "user_data", 216, 8),
+    (sumi_image_desc, "controls", 224, 8),
+    (sumi_image_desc, "control_count", 232, 4),
     (sumi_image, "pixels", 0, 8),
     (sumi_image, "width", 8, 4),
     (sumi_image, "height", 12, 4),
@@ -955,6 +1002,25 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_lora_use, "scale", 8, 4),
     (sumi_lora_use, "text_scale", 12, 4),
     (sumi_lora_use, "without_text", 16, 1),
+    (sumi_control_desc, "cookie", 0, 4),
+    (sumi_control_desc, "model", 8, 8),
+    (sumi_control_desc, "path", 16, 8),
+    (sumi_control_desc, "priority", 24, 4),
+    (sumi_control_desc, "user_data", 32, 8),
+    (sumi_control_info, "kind", 0, 8),
+    (sumi_control_info, "strength", 8, 4),
+    (sumi_control_info, "takes_picture", 12, 1),
+    (sumi_control_info, "takes_inpainting", 13, 1),
+    (sumi_control_info, "weight_bytes", 16, 8),
+    (sumi_control_picture, "picture", 0, 8),
+    (sumi_control_picture, "inpaint", 8, 8),
+    (sumi_control_picture, "mask", 16, 8),
+    (sumi_control_use, "control", 0, 8),
+    (sumi_control_use, "pictures", 8, 8),
+    (sumi_control_use, "picture_count", 16, 4),
+    (sumi_control_use, "strength", 20, 4),
+    (sumi_control_use, "start", 24, 4),
+    (sumi_control_use, "end", 28, 4),
     (sumi_sync, "semaphore", 0, 8),
     (sumi_sync, "value", 8, 8),
     (sumi_target, "format", 0, 4),
@@ -1053,7 +1119,7 @@ _SIZES: Sequence[Tuple[Any, int]] = (
     (sumi_guidance, 20),
     (sumi_noise, 24),
     (sumi_image_start, 48),
-    (sumi_image_desc, 224),
+    (sumi_image_desc, 240),
     (sumi_image, 56),
     (sumi_allocator, 24),
     (sumi_files, 40),
@@ -1067,6 +1133,10 @@ _SIZES: Sequence[Tuple[Any, int]] = (
     (sumi_prompt_info, 88),
     (sumi_lora_desc, 40),
     (sumi_lora_use, 24),
+    (sumi_control_desc, 40),
+    (sumi_control_info, 24),
+    (sumi_control_picture, 24),
+    (sumi_control_use, 32),
     (sumi_sync, 16),
     (sumi_target, 88),
     (sumi_import_desc, 96),
@@ -1234,6 +1304,25 @@ class JobStatus:
 
 
 @dataclass(frozen=True)
+class ControlInfo:
+    kind: str
+    strength: float
+    takes_picture: bool
+    takes_inpainting: bool
+    weight_bytes: int
+
+    @classmethod
+    def read(cls, raw: Any) -> ControlInfo:
+        return cls(
+            kind=(raw.kind or b"").decode(),
+            strength=raw.strength,
+            takes_picture=raw.takes_picture,
+            takes_inpainting=raw.takes_inpainting,
+            weight_bytes=raw.weight_bytes,
+        )
+
+
+@dataclass(frozen=True)
 class Memory:
     weights: int
     arena: int
@@ -1304,6 +1393,12 @@ FUNCTIONS: Dict[str, Tuple[Optional[Any], Sequence[Any]]] = {
     "sumi_submit_lora": (c_int32, (c_void_p, POINTER(sumi_lora_desc), POINTER(sumi_job),)),
     "sumi_fetch_lora": (c_int32, (c_void_p, sumi_job, POINTER(c_void_p),)),
     "sumi_lora_release": (None, (c_void_p,)),
+    "sumi_control_defaults": (sumi_control_desc, (c_void_p,)),
+    "sumi_submit_control": (c_int32, (c_void_p, POINTER(sumi_control_desc), POINTER(sumi_job),)),
+    "sumi_fetch_control": (c_int32, (c_void_p, sumi_job, POINTER(c_void_p),)),
+    "sumi_control_release": (None, (c_void_p,)),
+    "sumi_control_get_info": (sumi_control_info, (c_void_p,)),
+    "sumi_control_use_defaults": (sumi_control_use, (c_void_p,)),
     "sumi_image_size": (c_int32, (POINTER(sumi_image_desc), POINTER(sumi_size),)),
     "sumi_import_defaults": (sumi_import_desc, ()),
     "sumi_import": (c_int32, (c_void_p, POINTER(sumi_import_desc), POINTER(c_void_p),)),

@@ -177,6 +177,8 @@ class Engine:
             library.sumi_model_close(argument)
         elif name == "prompt":
             library.sumi_prompt_release(argument)
+        elif name == "control net":
+            library.sumi_control_release(argument)
         else:
             library.sumi_lora_release(argument)
 

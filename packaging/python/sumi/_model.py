@@ -1,4 +1,4 @@
-"""Models, and what is made with them: images, encoded prompts, latents, adapters."""
+"""Models, and what is made with them: images, encoded prompts, latents, adapters, control nets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, AsyncIterator, Callable, List, Optional, Sequence, Tuple, Union
 
 from . import _abi, _buffers
-from ._abi import Format, GuidanceRule, Memory, ModelInfo, NoiseSource, Preset, PromptFormat, Result, Solver
+from ._abi import ControlInfo, Format, GuidanceRule, Memory, ModelInfo, NoiseSource, Preset, PromptFormat, Result, Solver
 from ._engine import Engine, Job, _fetch_object, _pause, path_bytes, text_bytes
 from ._library import library
 from ._png import encode_png
@@ -28,7 +28,7 @@ class _Object:
         self._handle: Optional[int] = handle
 
     def close(self) -> None:
-        """Frees it now. Waits for the running slice. Jobs that use a model or an adapter are cancelled."""
+        """Frees it now. Waits for the running slice. Jobs that use a model, an adapter or a net are cancelled."""
         if self._handle is None or self.engine.closed:
             self._handle = None
             return
@@ -102,6 +102,32 @@ class Lora(_Object):
     """An adapter, for the model that it was read for."""
 
     _kind = "lora"
+
+
+class Control(_Object):
+    """A control net, for the model that it was read for."""
+
+    _kind = "control net"
+
+    @property
+    def info(self) -> ControlInfo:
+        with self.engine._inside():
+            return ControlInfo.read(library.sumi_control_get_info(self._alive()))
+
+
+@dataclass
+class ControlUse:
+    """A net, and the control picture that images follow: uint8 [height, width] or [height, width, channels], such as white
+    edges on black; a list has one for each prompt. In the steps from `start` to `end`, parts of all steps. A net that takes
+    inpainting also reads an image and a mask, which is white where it is to be painted again."""
+
+    control: Control
+    picture: Any = None
+    strength: Optional[float] = None  # None: the net's usual one
+    start: float = 0.0
+    end: float = 1.0
+    inpaint: Any = None
+    mask: Any = None
 
 
 @dataclass
@@ -217,6 +243,30 @@ def _lora_uses(loras: Sequence[LoraUse]) -> Any:
     return uses
 
 
+def _control_uses(controls: Sequence[ControlUse], keep: List[Any]) -> Any:
+    uses = (_abi.sumi_control_use * len(controls))()
+    for i, given in enumerate(controls):
+        use = library.sumi_control_use_defaults(given.control._alive())
+        members = [each if isinstance(each, (list, tuple)) else [each] for each in (given.picture, given.inpaint, given.mask)]
+        use.picture_count = max(len(each) for each in members)
+        pictures = (_abi.sumi_control_picture * use.picture_count)()
+        for name, each in zip(("picture", "inpaint", "mask"), members):
+            if len(each) not in (1, use.picture_count):
+                raise ValueError(f"{name} of a control net has {len(each)} pictures and another member {use.picture_count}")
+            arrays = [None if picture is None else _buffers.pixels_array([picture], keep) for picture in each]
+            for n, to in enumerate(pictures):
+                array = arrays[n % len(arrays)]
+                if array is not None:
+                    setattr(to, name, array)
+        keep.append(pictures)
+        use.pictures = pictures
+        if given.strength is not None:
+            use.strength = given.strength
+        use.start, use.end = given.start, given.end
+        uses[i] = use
+    return uses
+
+
 
 class Model(_Object):
     """An opened checkpoint; Engine.open_model makes it. Closing it cancels its jobs."""
@@ -262,6 +312,7 @@ class Model(_Object):
         mask: Any = None,
         mask_feather: Optional[int] = None,
         loras: Sequence[LoraUse] = (),
+        controls: Sequence[ControlUse] = (),
         shift: Optional[float] = None,
         sigmas: Optional[Sequence[float]] = None,
         noise: Optional[NoiseSource] = None,
@@ -282,6 +333,7 @@ class Model(_Object):
         image       to start from instead of noise (or its `latents`), with `strength`: 0.6, and 1 with a mask.
         mask        where it is white the image is repainted; uint8 or bool [height, width].
         loras       adapters, or tuples of an adapter, its scale, and a scale for its layers of text encoders (0: without).
+        controls    control nets with the pictures that images follow (ControlUse).
         format      of the image: RGB8 and RGBA8 are uint8 arrays, RGB32F float32, RGBA16F float16.
         into        for each image a tensor on the engine's GPU in its primary context (or cuda_context), [height, width,
                     channels] of the format's type, with __cuda_array_interface__ or __dlpack__. The image stays on the GPU.
@@ -355,6 +407,9 @@ class Model(_Object):
             if loras:
                 desc.loras = _lora_uses(loras)
                 desc.lora_count = len(loras)
+            if controls:
+                desc.controls = _control_uses(controls, keep)
+                desc.control_count = len(controls)
             desc.preview_every = preview_every
             desc.deadline_ms = 0 if deadline is None else min(max(int(deadline * 1000), 1), _abi.FOREVER - 1)
             desc.step_cache = step_cache
@@ -386,7 +441,7 @@ class Model(_Object):
                 for memory, one in zip(memories, images)
             ]
 
-        found_job = ImageJob(engine, job, fetch, (memories, held, loras, self))
+        found_job = ImageJob(engine, job, fetch, (memories, held, loras, controls, self))
         found_job._preview_size = found.width // 8, found.height // 8
         found_job._latent_shape = (info.latent_channels, latent_size[1], latent_size[0])
         return found_job
@@ -422,7 +477,7 @@ class Model(_Object):
             self.engine._try(library.sumi_image_memory, handle, ctypes.byref(desc), ctypes.byref(memory))
             return Memory.read(memory)
 
-    # ---- Encoded prompts, latents, adapters ----
+    # ---- Encoded prompts, latents, adapters, control nets ----
     def encode_prompt(self, text: str, references: Sequence[Any] = (), loras: Sequence[LoraUse] = ()) -> Prompt:
         """Encodes a text, to be used for many images, and waits for it. Give the adapters that the images will have."""
         return self.submit_prompt(text, references, loras).result()
@@ -465,6 +520,19 @@ class Model(_Object):
             job = _abi.sumi_job()
             self.engine._try(library.sumi_submit_lora, handle, ctypes.byref(desc), ctypes.byref(job))
         return Job(self.engine, job, _fetch_object(library.sumi_fetch_lora, lambda lora: Lora(self.engine, lora)), self)
+
+    def load_control(self, path: Union[str, os.PathLike[str]]) -> Control:
+        """Reads a control net, a file or a diffusers folder, and waits for it."""
+        return self.submit_control(path).result()
+
+    def submit_control(self, path: Union[str, os.PathLike[str]], *, priority: int = 0) -> Job[Control]:
+        with self.engine._inside() as handle:
+            desc = library.sumi_control_defaults(self._alive())
+            desc.path = path_bytes(path)
+            desc.priority = priority
+            job = _abi.sumi_job()
+            self.engine._try(library.sumi_submit_control, handle, ctypes.byref(desc), ctypes.byref(job))
+        return Job(self.engine, job, _fetch_object(library.sumi_fetch_control, lambda control: Control(self.engine, control)), self)
 
     def encode_image(self, image: Any, size: Optional[Tuple[int, int]] = None) -> Any:
         """An image as latents, float32 [channel, height, width], from which images can start. Needs NumPy."""
