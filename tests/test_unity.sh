@@ -113,7 +113,8 @@ else echo "skip: the rendering plug-in: this build has no CUDA backend"; fi
 mkdir "$folder/edit"
 cp -r tests/golden/qwen-image/model/. tests/golden/qwen-image/model-edit/processor tests/golden/qwen-image/model-edit-2509/model_index.json "$folder/edit"
 sed -i 's/"_class_name"/"sample_size": 64, &/' "$folder/edit/vae/config.json"
-mono "$folder/unity_bindings.exe" samples/demo_model "$folder/wanted.rgba" "$table" $number "$folder/edit" tests/golden/flux2-klein/model
+mono "$folder/unity_bindings.exe" samples/demo_model "$folder/wanted.rgba" "$table" $number "$folder/edit" tests/golden/flux2-klein/model \
+    tests/golden/z-image/model tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors
 status=$?
 [ $status -le 1 ] || fail "unity_bindings ended with $status"
 exit $status

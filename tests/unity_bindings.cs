@@ -1,8 +1,9 @@
 // samples/engines/unity without Unity: the bindings by Mono, the component on the stand-in of unity_engine.cs.
 //
-//     unity_bindings.exe MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL
+//     unity_bindings.exe MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL KLEIN NET_MODEL NET
 //                                                   runs; PICTURE.rgba is the raw pixels of "a red house on the grass", seed 7, by the command line; TABLE is tests/abi_*.txt of
-//                                                   the header, VERSION its SUMI_VERSION_NUMBER; EDIT_MODEL the tiny edit model of tests/golden/qwen-image, put together
+//                                                   the header, VERSION its SUMI_VERSION_NUMBER; EDIT_MODEL the tiny edit model of tests/golden/qwen-image, put together;
+//                                                   KLEIN a tiny FLUX.2 [klein]; NET_MODEL a tiny model and NET a control net for it, which takes control pictures and inpainting
 //     unity_bindings.exe refuses LIBRARY SCRIPTS    runs with a library of version LIBRARY (0.3.0) and scripts of another one (0.2)
 //     unity_bindings.exe missing                    runs without the native libraries
 //     unity_bindings.exe session NAME MODEL         runs one session of unity_sessions.cs
@@ -434,6 +435,48 @@ internal static class UnityBindings
         while (component.IsBusy) component.Tell("Update");
         Check(!made.Shown.SequenceEqual(plain), "the component takes a guidance number");
         component.Tell("OnDisable");
+    }
+
+    private static void ImagesFollowControlPictures(string path, string net)
+    {
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(path))
+        using (Model model = loading.Wait())
+        using (ControlJob reading = model.LoadControl(net))
+        using (Control control = reading.Wait())
+        {
+            ControlInfo info = control.Info;
+            Check(info.Kind == "z-fun-2.1" && info.TakesPicture && info.TakesInpainting && info.Strength > 0.5f && info.Strength <= 1 && info.WeightBytes > 0, "what a control net is");
+            ImageRequest request = Small(model);
+            request.Width = request.Height = 32;
+            request.Steps = 2;
+            Picture plain = Draw(model, request);
+            var use = new ControlUse(control, Shades(64, 32, 0));
+            request.Controls.Add(use);
+            Picture usual = Draw(model, request);
+            use.Strength = info.Strength;
+            Picture same = Draw(model, request);
+            use.Strength = 0;
+            Picture none = Draw(model, request);
+            Check(!usual.Pixels.SequenceEqual(plain.Pixels) && same.Pixels.SequenceEqual(usual.Pixels) && none.Pixels.SequenceEqual(plain.Pixels), "a control net changes the picture, with strength 0 it does not");
+            use.Strength = null;
+            use.End = 0.5f;
+            Check(!Draw(model, request).Pixels.SequenceEqual(usual.Pixels), "the end of the range");
+            use.Start = 0.5f;
+            use.End = 1;
+            Check(!Draw(model, request).Pixels.SequenceEqual(usual.Pixels), "the start of the range");
+            use.Start = 0;
+            use.Inpaint = Shades(32, 32, 90);
+            string sentence;
+            Check(Refused(() => Draw(model, request), out sentence) == Result.InvalidArgument && sentence.Contains("mask"), "an image without a mask: " + sentence);
+            use.Mask = Shades(32, 32, 120);
+            Check(!Draw(model, request).Pixels.SequenceEqual(usual.Pixels), "an image and its mask");
+            request.Controls.Add(new ControlUse(control, Shades(32, 64, 90)));
+            Check(Draw(model, request).Width == 32, "two nets");
+            Check(Refused(() => { using (ControlJob wrong = model.LoadControl("/no/such")) wrong.Wait(); }, out sentence) == Result.FileNotFound && sentence.Contains("/no/such"), "a net that is not there: " + sentence);
+            control.Dispose();
+            Throws<ObjectDisposedException>(() => model.Generate(request), "a net that is disposed");
+        }
     }
 
     private static void TheComponentTakesAnAdapter()
@@ -915,9 +958,9 @@ internal static class UnityBindings
             Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
             return failed > 0 ? 1 : 0;
         }
-        if (arguments.Length != 6)
+        if (arguments.Length != 8)
         {
-            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | missing | session NAME MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL KLEIN");
+            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | missing | session NAME MODEL | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL KLEIN NET_MODEL NET");
             return 2;
         }
         modelPath = arguments[0];
@@ -937,6 +980,7 @@ internal static class UnityBindings
         Run("threads", OtherThreadsMayLook);
         Run("component", TheComponentFillsTextures);
         Run("an adapter", TheComponentTakesAnAdapter);
+        Run("control nets", () => ImagesFollowControlPictures(arguments[6], arguments[7]));
         Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
         return failed > 0 ? 1 : 0;
     }

@@ -224,7 +224,7 @@ namespace Sumi
         }
     }
 
-    internal enum Kind { Model, Prompt, Lora, Job, Texture }
+    internal enum Kind { Model, Prompt, Lora, Control, Job, Texture }
 
     internal sealed class EngineHandle : SafeHandle
     {
@@ -342,6 +342,7 @@ namespace Sumi
                 else if (each.Key == Kind.Model) Native.sumi_model_close(pointer);
                 else if (each.Key == Kind.Prompt) Native.sumi_prompt_release(pointer);
                 else if (each.Key == Kind.Texture) RenderingPlugin.Found.DisposeTexture(each.Value);
+                else if (each.Key == Kind.Control) Native.sumi_control_release(pointer);
                 else Native.sumi_lora_release(pointer);
             }
             taken.Clear();
@@ -829,20 +830,35 @@ namespace Sumi
         }
     }
 
+    public sealed class ControlJob : Job<Control>
+    {
+        private readonly Model model;
+        internal ControlJob(Model model, Native.sumi_job id) : base(model.Owner, id) { this.model = model; }
+
+        public override Control Fetch()
+        {
+            IntPtr made = IntPtr.Zero;
+            End(() => Native.sumi_fetch_control(Owner, Id, out made));
+            return new Control(model, made);
+        }
+    }
+
     public sealed class ImageJob : Job<Picture>
     {
         public readonly int Width, Height, PreviewWidth, PreviewHeight;
         private readonly Model model;
-        private readonly List<LoraUse> loras; // closing a model or an adapter cancels: they stay until the job has ended
+        private readonly List<LoraUse> loras; // closing a model, an adapter or a net cancels: they stay until the job has ended
+        private readonly List<ControlUse> controls;
 
-        internal ImageJob(Model model, Native.sumi_job id, int width, int height, List<LoraUse> loras) : base(model.Owner, id)
+        internal ImageJob(Model model, Native.sumi_job id, Native.sumi_size size, ImageRequest request) : base(model.Owner, id)
         {
             this.model = model;
-            this.loras = loras;
-            Width = width;
-            Height = height;
-            PreviewWidth = width / 8;
-            PreviewHeight = height / 8;
+            loras = new List<LoraUse>(request.Loras);
+            controls = new List<ControlUse>(request.Controls);
+            Width = size.width;
+            Height = size.height;
+            PreviewWidth = size.width / 8;
+            PreviewHeight = size.height / 8;
         }
 
         public override Picture Fetch()
@@ -893,6 +909,7 @@ namespace Sumi
             });
             GC.KeepAlive(model);
             GC.KeepAlive(loras);
+            GC.KeepAlive(controls);
         }
 
         // For SumiTexture, whose plug-in has fetched it.
@@ -916,7 +933,7 @@ namespace Sumi
         }
     }
 
-    // ---- Models, prompts, adapters --------------------------------------------------------------------------------------------------------------
+    // ---- Models, prompts, adapters, control nets ------------------------------------------------------------------------------------------------
     public sealed class Model : OwnedHandle
     {
         internal Model(EngineHandle owner, IntPtr value) : base(owner, Kind.Model, value) { }
@@ -1002,6 +1019,21 @@ namespace Sumi
                 }
         }
 
+        // A safetensors file, or a diffusers folder.
+        public ControlJob LoadControl(string path)
+        {
+            using (var scratch = new Scratch())
+                using (Owner.Enter())
+                {
+                    Owner.Ready();
+                    Native.sumi_control_desc desc = Native.sumi_control_defaults(Pointer);
+                    desc.path = scratch.Text(path);
+                    Native.sumi_job job;
+                    Owner.Check(Native.sumi_submit_control(Owner, ref desc, out job));
+                    return new ControlJob(this, job);
+                }
+        }
+
         // Starts a picture and returns at once.
         public ImageJob Generate(ImageRequest request)
         {
@@ -1014,7 +1046,7 @@ namespace Sumi
                     Owner.Check(Native.sumi_image_size(ref desc, out size));
                     Native.sumi_job job;
                     Owner.Check(Native.sumi_submit_images(Owner, ref desc, out job));
-                    return new ImageJob(this, job, size.width, size.height, new List<LoraUse>(request.Loras));
+                    return new ImageJob(this, job, size, request);
                 }
         }
 
@@ -1117,6 +1149,74 @@ namespace Sumi
                     text_scale = loras[i].TextScale,
                     without_text = (byte)(loras[i].WithoutText ? 1 : 0)
                 };
+            }
+            return scratch.Pin(uses);
+        }
+    }
+
+    public sealed class ControlInfo
+    {
+        public string Kind; // "z-fun-2.1"
+        public float Strength; // the usual one
+        public bool TakesPicture, TakesInpainting;
+        public ulong WeightBytes;
+    }
+
+    public sealed class Control : OwnedHandle
+    {
+        private readonly Model model; // the one it was read for, and works with
+        internal Control(Model model, IntPtr value) : base(model.Owner, Kind.Control, value) { this.model = model; }
+        public Model Model { get { return model; } }
+
+        public ControlInfo Info
+        {
+            get
+            {
+                using (Owner.Enter())
+                {
+                    Owner.Ready();
+                    Native.sumi_control_info info = Native.sumi_control_get_info(Pointer);
+                    return new ControlInfo
+                    {
+                        Kind = Utf8.From(info.kind), Strength = info.strength, TakesPicture = info.takes_picture != 0,
+                        TakesInpainting = info.takes_inpainting != 0, WeightBytes = info.weight_bytes
+                    };
+                }
+            }
+        }
+    }
+
+    // A net, and the control picture that an image follows: white edges on black, depth with white near.
+    public sealed class ControlUse
+    {
+        public Control Control;
+        public Picture Picture;
+        public float? Strength;    // null: the net's usual one
+        public float Start, End;   // the part of the steps in which it is on: 0 .. 1
+        public Picture Inpaint, Mask; // of nets that take inpainting: the image, and white where it is to be painted again
+
+        public ControlUse(Control control, Picture picture)
+        {
+            Control = control;
+            Picture = picture;
+            End = 1;
+        }
+
+        internal static IntPtr Pin(IList<ControlUse> controls, EngineHandle owner, Scratch scratch)
+        {
+            if (controls.Count == 0) return IntPtr.Zero;
+            var uses = new Native.sumi_control_use[controls.Count];
+            for (int i = 0; i < uses.Length; i++)
+            {
+                ControlUse from = controls[i];
+                Native.sumi_control_use use = Native.sumi_control_use_defaults(from.Control.PointerFor(owner));
+                var picture = new Native.sumi_control_picture { picture = scratch.Pixels(from.Picture), inpaint = scratch.Pixels(from.Inpaint), mask = scratch.Pixels(from.Mask) };
+                use.pictures = scratch.Pin(new[] { picture });
+                use.picture_count = 1;
+                if (from.Strength.HasValue) use.strength = from.Strength.Value;
+                use.start = from.Start;
+                use.end = from.End;
+                uses[i] = use;
             }
             return scratch.Pin(uses);
         }
@@ -1226,6 +1326,7 @@ namespace Sumi
         public int MaskFeather;                           // pixels inside the mask's edge over which the new picture comes in; -1: nothing of StartImage is put back
         public List<Picture> References = new List<Picture>(); // of edit models: what the prompt speaks of, in this order
         public List<LoraUse> Loras = new List<LoraUse>();
+        public List<ControlUse> Controls = new List<ControlUse>(); // nets that make the picture follow control pictures
         public uint DeadlineMilliseconds;                 // 0: none. Steps are left out, as many as needed
         public float StepCache;                           // 0: off. With many steps: the largest change over which evaluations are reused, such as 0.08
         public int PreviewEvery, Priority;                // a preview after every n-th step; 0: none
@@ -1289,6 +1390,8 @@ namespace Sumi
             desc.priority = Priority;
             desc.loras = LoraUse.Pin(Loras, model.Owner, scratch);
             desc.lora_count = Loras.Count;
+            desc.controls = ControlUse.Pin(Controls, model.Owner, scratch);
+            desc.control_count = Controls.Count;
             return desc;
         }
     }

@@ -159,6 +159,10 @@ namespace Sumi
         }
         public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; public IntPtr user_data; }
         public struct sumi_lora_use { public IntPtr lora; public float scale, text_scale; public byte without_text; }
+        public struct sumi_control_desc { public uint cookie; public IntPtr model, path; public int priority; public IntPtr user_data; }
+        public struct sumi_control_info { public IntPtr kind; public float strength; public byte takes_picture, takes_inpainting; public ulong weight_bytes; }
+        public struct sumi_control_picture { public IntPtr picture, inpaint, mask; }
+        public struct sumi_control_use { public IntPtr control, pictures; public int picture_count; public float strength, start, end; }
         public struct sumi_sync { public IntPtr semaphore; public ulong value; }
         public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; public byte bottom_up; public sumi_sync wait, signal; }
         public struct sumi_import_desc
@@ -203,7 +207,8 @@ namespace Sumi
             public float step_cache;
             public byte profile;
             public int priority;
-            public IntPtr user_data;
+            public IntPtr user_data, controls;
+            public int control_count;
         }
 
         public struct sumi_memory
@@ -271,6 +276,13 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_lora(EngineHandle engine, ref sumi_lora_desc desc, out sumi_job out_job);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_lora(EngineHandle engine, sumi_job job, out IntPtr out_lora);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_lora_release(IntPtr lora);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_control_desc sumi_control_defaults(IntPtr model);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_control(EngineHandle engine, ref sumi_control_desc desc, out sumi_job out_job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_control(EngineHandle engine, sumi_job job, out IntPtr out_control);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_control_release(IntPtr control);
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_control_info sumi_control_get_info(IntPtr control);
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_control_use sumi_control_use_defaults(IntPtr control);
 
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_image_desc sumi_image_defaults(IntPtr model, Preset preset);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_image_size(ref sumi_image_desc desc, out sumi_size out_size);
