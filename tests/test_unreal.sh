@@ -120,11 +120,12 @@ pass
 "$support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
 mkdir "$folder/edit" # the tiny edit model lies in layers
 cp -r tests/golden/qwen-image/model/. tests/golden/qwen-image/model-edit/processor tests/golden/qwen-image/model-edit-2509/model_index.json "$folder/edit"
-arguments="samples/demo_model $folder/wanted.rgba $folder/edit tests/golden/flux2-klein/model"
+net="$PWD/tests/golden/z-image/model $PWD/tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors"
+arguments="samples/demo_model $folder/wanted.rgba $folder/edit tests/golden/flux2-klein/model $net"
 
 # malloc fills what is freed with this byte, in the library, too.
 MALLOC_PERTURB_=205 run "the session as a module" "$folder/SessionGame" $arguments
-MALLOC_PERTURB_=205 run "the plug-in as a module" "$folder/PluginGame" samples/demo_model tests/golden/flux2-klein/model
+MALLOC_PERTURB_=205 run "the plug-in as a module" "$folder/PluginGame" samples/demo_model tests/golden/flux2-klein/model $net
 
 program() { # name, options, folder of sumi.h, sources...
     local name=$1 options=$2 header=$3
@@ -136,7 +137,7 @@ checked="-std=c++20 -fsanitize=address,undefined -fno-sanitize-recover=all -O0"
 program checked_session "$checked" $include tests/unreal_session.cpp $plain
 run "the session under sanitizers" "$folder/checked_session" $arguments
 program checked_plugin "$checked $as_windows" $include tests/unreal_plugin.cpp $stand_ins/StandIn.cpp $source/Private/*.cpp
-run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model tests/golden/flux2-klein/model
+run "the plug-in under sanitizers" "$folder/checked_plugin" samples/demo_model tests/golden/flux2-klein/model $net
 
 # A header of another version than the library's.
 mkdir "$folder/other"

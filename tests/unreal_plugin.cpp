@@ -1,4 +1,5 @@
-// A game that uses the Unreal plug-in, with stand-ins for the engine (unreal_stand_ins). usage: unreal_plugin MODEL KLEIN
+// A game that uses the Unreal plug-in, with stand-ins for the engine (unreal_stand_ins). usage: unreal_plugin MODEL KLEIN NET_MODEL
+// NET
 // The last line is "unreal_plugin: N passed, N failed, N skipped".
 #include "Containers/Ticker.h"
 #include "Engine/Engine.h"
@@ -45,18 +46,19 @@ struct FGame {
         StandIn::Destroy(World);
         Subsystem = nullptr;
     }
-    USumiGenerateImage* Ask(int32 Size, UTexture2D* Reference = nullptr, UTexture2D* Into = nullptr, int64 Seed = 7)
+    USumiGenerateImage* Ask(int32 Size, UTexture2D* Reference = nullptr, UTexture2D* Into = nullptr, int64 Seed = 7,
+                            const TArray<FSumiControl>& Controls = {})
     {
         TArray<UTexture2D*> References;
         if (Reference) References.Add(Reference);
-        return AskOf(References, Size, Into, Seed);
+        return AskOf(References, Size, Into, Seed, Controls);
     }
     USumiGenerateImage* AskOf(const TArray<UTexture2D*>& References, int32 Size, UTexture2D* Into = nullptr,
-                              int64 Seed = 7)
+                              int64 Seed = 7, const TArray<FSumiControl>& Controls = {})
     {
         GEngine->World = World;
-        return USumiGenerateImage::GenerateImage(World, TEXT("a red house"), Seed, References, ESumiPreset::Model,
-                                                 TEXT(""), Size, Size, 4, 0.0f, Into);
+        return USumiGenerateImage::GenerateImage(World, TEXT("a red house"), Seed, References, Controls,
+                                                 ESumiPreset::Model, TEXT(""), Size, Size, 4, 0.0f, Into);
     }
 
     FSubsystemCollectionBase Collection;
@@ -168,7 +170,7 @@ static void ANodeWithoutAGameFails()
 {
     FEnding End;
     GEngine->World = nullptr;
-    USumiGenerateImage* Action = USumiGenerateImage::GenerateImage(nullptr, TEXT(""), 7, {}, ESumiPreset::Model,
+    USumiGenerateImage* Action = USumiGenerateImage::GenerateImage(nullptr, TEXT(""), 7, {}, {}, ESumiPreset::Model,
                                                                    TEXT(""), 0, 0, 0, 0.0f, nullptr);
     Listen(Action, End);
     Action->Activate();
@@ -277,6 +279,40 @@ static void SeveralReferencesKeepTheirOrder(const TCHAR* Klein)
     Check(Draw({Dark, nullptr}).Trouble.Contains(TEXT("no texture")), "an empty place among them is one, too");
     Game.End();
     GetMutableDefault<USumiSettings>()->ModelPath = Model;
+}
+
+static void TheNodeFollowsAControlPicture(const FString& Model, const FString& Net)
+{
+    const FString Before = GetDefault<USumiSettings>()->ModelPath;
+    GetMutableDefault<USumiSettings>()->ModelPath = Model;
+    {
+        FGame Game;
+        const FEnding Plain = Draw(Game, 32, nullptr, 7);
+        TArray<FSumiControl> Controls;
+        Controls.Add(FSumiControl());
+        Controls[0].Net = Net;
+        Controls[0].Picture = Plain.Texture;
+        const auto Follow = [&] {
+            FEnding End;
+            USumiGenerateImage* Action = Game.Ask(32, nullptr, nullptr, 7, Controls);
+            Listen(Action, End);
+            Action->Activate();
+            PlayUntil(End);
+            StandIn::Destroy(Action);
+            return End;
+        };
+        const FEnding Followed = Follow();
+        Check(Followed.Completed == 1 && Followed.Texture->Shown != Plain.Texture->Shown,
+              "the node takes a control net");
+        Controls[0].Strength = -0.5f;
+        Check(Follow().Texture->Shown != Followed.Texture->Shown, "with a strength");
+        Controls[0].Picture = nullptr;
+        Check(Follow().Trouble.Contains(TEXT("control picture")), "without a picture it fails");
+        Controls[0].Picture = Plain.Texture;
+        Controls[0].Net = TEXT("no/such/net");
+        Check(Follow().Trouble.Contains(TEXT("no/such/net")), "and without a net");
+    }
+    GetMutableDefault<USumiSettings>()->ModelPath = Before;
 }
 
 static void ANodeOutlivesItsBlueprint()
@@ -445,7 +481,7 @@ static void BuffersThatCannotBeMadeLeaveNothing()
 
 extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
 {
-    if (Count != 3) return std::printf("usage: unreal_plugin MODEL KLEIN\n"), 2;
+    if (Count != 5) return std::printf("usage: unreal_plugin MODEL KLEIN NET_MODEL NET\n"), 2;
     GetMutableDefault<USumiSettings>()->ModelPath = UTF8_TO_TCHAR(Arguments[1]);
     GetMutableDefault<USumiSettings>()->FrameBudget = 0.001f; // one slice in each frame, however fast the machine is
     GEngine = NewObject<UEngine>();
@@ -456,6 +492,7 @@ extern "C" ENGINE_API int RunGame(int Count, char** Arguments)
     TexturesStay();
     ReferencesNameWhatIsInTheWay();
     SeveralReferencesKeepTheirOrder(UTF8_TO_TCHAR(Arguments[2]));
+    TheNodeFollowsAControlPicture(UTF8_TO_TCHAR(Arguments[3]), UTF8_TO_TCHAR(Arguments[4]));
     ANodeOutlivesItsBlueprint();
     GameInstancesShareASession();
     MessagesReachTheLog(UTF8_TO_TCHAR(Arguments[1]));

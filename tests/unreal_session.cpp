@@ -1,5 +1,5 @@
 // The Unreal sample's session without Unreal, as a game's module uses it: of the C library it uses types alone.
-// usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL KLEIN
+// usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL KLEIN NET_MODEL NET
 // PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last
 // line is "unreal_session: N passed, N failed, N skipped".
 #include "SumiSession.h"
@@ -220,6 +220,56 @@ static void SeveralReferencesKeepTheirOrder(const char* Model)
     Check(Many.Failures == 1 && Many.Sentence.find("10") != std::string::npos, "more than it takes are a sentence");
 }
 
+static void ImagesFollowControlPictures(const char* Model, const char* Net)
+{
+    auto Session = sumi::Session::Open(Model, Processor);
+    sumi::Request Wish;
+    Wish.Prompt = "the hat";
+    Wish.Width = Wish.Height = 32, Wish.Steps = 2, Wish.bPreviews = false;
+    const Ending Plain = Ask(*Session, Wish);
+    Wish.Controls = {{Net, Shades(64, 32, 0)}};
+    const Ending Usual = Ask(*Session, Wish), Again = Ask(*Session, Wish);
+    Check(Usual.Dones == 1 && Plain.Dones == 1 && Usual.Picture.Rgba != Plain.Picture.Rgba
+              && Again.Picture.Rgba == Usual.Picture.Rgba,
+          "a control net changes the picture");
+    Wish.Controls[0].Strength = 0.3f;
+    const Ending Weak = Ask(*Session, Wish);
+    Wish.Controls[0].Strength = 0.0f, Wish.Controls[0].End = 0.5f;
+    const Ending Early = Ask(*Session, Wish);
+    Wish.Controls[0].Start = 0.5f, Wish.Controls[0].End = 1.0f;
+    const Ending Late = Ask(*Session, Wish);
+    Check(Weak.Dones == 1 && Weak.Picture.Rgba != Usual.Picture.Rgba, "by its strength");
+    Check(Early.Picture.Rgba != Late.Picture.Rgba && Early.Picture.Rgba != Usual.Picture.Rgba, "in its steps");
+    Wish.Controls.push_back({"no/such/net", Shades(32, 32, 90)});
+    const Ending None = Ask(*Session, Wish);
+    Check(None.Failures == 1 && None.Sentence.find("no/such/net") != std::string::npos, "a net that is not there");
+    Wish.Controls.pop_back();
+    Wish.Controls[0].Control = sumi::Picture();
+    const Ending Broken = Ask(*Session, Wish);
+    Check(Broken.Failures == 1 && Broken.Sentence.find("control picture") != std::string::npos, "no control picture");
+    // While the net is read.
+    Session = sumi::Session::Open(Model, Processor);
+    TickUntil(*Session, [&] { return Session->IsReady(); });
+    Wish.Controls[0].Control = Shades(32, 32, 0);
+    Ending Cut, Dropped;
+    int Owner = 0;
+    const uint64_t Number = Session->Generate(Wish, Listen(Cut));
+    Session->Tick(OneSlice);
+    Session->Cancel(Number);
+    RunUntilIdle(*Session);
+    Check(Cut.Failures == 1 && Cut.Dones == 0, "a request is cancelled while its net is read");
+    Wish.Owner = &Owner;
+    Session->Generate(Wish, Listen(Dropped));
+    Session->Tick(OneSlice);
+    Session->Drop(&Owner);
+    RunUntilIdle(*Session);
+    Check(Dropped.Failures + Dropped.Dones == 0, "and dropped");
+    Session->Generate(Wish, Listen(Dropped));
+    Session->Tick(OneSlice);
+    Session.reset();
+    Check(Dropped.Failures == 1, "and ends with the session");
+}
+
 // Listeners that ask again and call everything else while the session closes, with one request running and many
 // waiting.
 static void ClosingRefuses(const char* Model)
@@ -376,8 +426,10 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
         std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
         return Failed > 0;
     }
-    if (Count != 5)
-        return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL KLEIN | refuses HEADER LIBRARY\n"), 2;
+    if (Count != 7)
+        return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL KLEIN NET_MODEL NET | refuses HEADER "
+                           "LIBRARY\n"),
+               2;
     PromptsInXml();
     sumi::Request Wish;
     Wish.Prompt = "a red house on the grass";
@@ -472,6 +524,7 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
     StepsAreReused(Arguments[1]);
     EditModelsTakeReferences(Arguments[3]);
     SeveralReferencesKeepTheirOrder(Arguments[4]);
+    ImagesFollowControlPictures(Arguments[5], Arguments[6]);
     std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
     return Failed > 0;
 }

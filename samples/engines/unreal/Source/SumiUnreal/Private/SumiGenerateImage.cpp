@@ -2,6 +2,7 @@
 #include "Engine/Engine.h"
 #include "Engine/GameInstance.h"
 #include "Engine/World.h"
+#include "Misc/Paths.h"
 #include "SumiSubsystem.h"
 #include <memory>
 
@@ -52,10 +53,11 @@ static UTexture2D* PutIntoTexture(UTexture2D* Texture, const sumi::Picture& Pict
 static FString ReadTexture(UTexture2D* Texture, sumi::Picture& Picture)
 {
     FTexturePlatformData* Data = Texture ? Texture->GetPlatformData() : nullptr;
-    if (!Data || Data->Mips.Num() == 0) return TEXT("A reference is no texture, or one without pixels");
+    if (!Data || Data->Mips.Num() == 0)
+        return TEXT("A reference or control picture is no texture, or one without pixels");
     const FString Name = Texture->GetName();
     if (Data->PixelFormat != PF_R8G8B8A8 && Data->PixelFormat != PF_B8G8R8A8)
-        return FString::Printf(TEXT("The reference %s is compressed: set its Compression Settings to UserInterface2D "
+        return FString::Printf(TEXT("The texture %s is compressed: set its Compression Settings to UserInterface2D "
                                     "(RGBA)"),
                                *Name);
     FTexture2DMipMap& Mip = Data->Mips[0];
@@ -66,10 +68,9 @@ static FString ReadTexture(UTexture2D* Texture, sumi::Picture& Picture)
         Mip.BulkData.Unlock();
     }
     if (Picture.Rgba.empty())
-        return FString::Printf(
-            TEXT("The processor cannot read the pixels of the reference %s: set its Mip Gen Settings "
-                 "to NoMipmaps, and Never Stream; or take a texture that was made at run time"),
-            *Name);
+        return FString::Printf(TEXT("The processor cannot read the pixels of the texture %s: set its Mip Gen Settings "
+                                    "to NoMipmaps, and Never Stream; or take a texture that was made at run time"),
+                               *Name);
     Picture.Width = Mip.SizeX;
     Picture.Height = Mip.SizeY;
     if (Data->PixelFormat == PF_B8G8R8A8)
@@ -77,8 +78,15 @@ static FString ReadTexture(UTexture2D* Texture, sumi::Picture& Picture)
     return FString();
 }
 
+static FString GetPathOfNet(const FString& Net)
+{
+    const FString Path = FPaths::IsRelative(Net) ? FPaths::Combine(FPaths::ProjectContentDir(), Net) : Net;
+    return FPaths::ConvertRelativePathToFull(Path);
+}
+
 USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
-                                                      const TArray<UTexture2D*>& References, ESumiPreset Preset,
+                                                      const TArray<UTexture2D*>& References,
+                                                      const TArray<FSumiControl>& Controls, ESumiPreset Preset,
                                                       const FString& Negative, int32 Width, int32 Height, int32 Steps,
                                                       float StepCache, UTexture2D* Into)
 {
@@ -87,7 +95,17 @@ USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, con
     for (UTexture2D* Each : References) {
         Action->Wish.References.emplace_back();
         const FString Trouble = ReadTexture(Each, Action->Wish.References.back());
-        if (Action->ReferenceTrouble.IsEmpty()) Action->ReferenceTrouble = Trouble;
+        if (Action->PictureTrouble.IsEmpty()) Action->PictureTrouble = Trouble;
+    }
+    for (const FSumiControl& Each : Controls) {
+        Action->Wish.Controls.emplace_back();
+        sumi::ControlUse& Use = Action->Wish.Controls.back();
+        const FString Trouble = ReadTexture(Each.Picture, Use.Control);
+        if (Action->PictureTrouble.IsEmpty()) Action->PictureTrouble = Trouble;
+        Use.Net = TCHAR_TO_UTF8(*GetPathOfNet(Each.Net));
+        Use.Strength = Each.Strength;
+        Use.Start = Each.Start;
+        Use.End = Each.End;
     }
     Action->Wish.Preset = static_cast<sumi_preset>(Preset);
     Action->Wish.Negative = TCHAR_TO_UTF8(*Negative);
@@ -113,8 +131,8 @@ void USumiGenerateImage::Activate()
         SetReadyToDestroy();
         return;
     }
-    if (Owner->GetSession() && !ReferenceTrouble.IsEmpty()) {
-        OnFailed.Broadcast(nullptr, 0.0f, ReferenceTrouble);
+    if (Owner->GetSession() && !PictureTrouble.IsEmpty()) {
+        OnFailed.Broadcast(nullptr, 0.0f, PictureTrouble);
         SetReadyToDestroy();
         return;
     }

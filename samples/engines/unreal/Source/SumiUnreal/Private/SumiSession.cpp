@@ -61,9 +61,10 @@ Session::~Session()
     const std::vector<std::weak_ptr<Attachment>> Attached = std::move(Attachments); // who is called may attach more
     for (const std::weak_ptr<Attachment>& Each : Attached)
         if (const std::shared_ptr<Attachment> Held = Each.lock()) Held->Release();
-    if (Engine) sumi_engine_destroy(Engine); // takes model and jobs with it
+    if (Engine) sumi_engine_destroy(Engine); // takes model, nets and jobs with it
     Engine = nullptr;
     Model = nullptr;
+    Nets.clear();
     // Out of the session before anybody is told, for who is told may call it.
     std::deque<Entry> Left = std::move(Waiting);
     Waiting.clear();
@@ -157,6 +158,13 @@ void Session::FinishLoading()
     if (Result != SUMI_OK) Sentence = Message.empty() ? sumi_result_text(Result) : Message;
 }
 
+static bool ToPixels(const Picture& From, sumi_pixels& To)
+{
+    To = {From.Rgba.data(), From.Width, From.Height, 0, 4};
+    return From.Width > 0 && From.Height > 0
+        && From.Rgba.size() == static_cast<size_t>(From.Width) * static_cast<size_t>(From.Height) * 4;
+}
+
 sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Message)
 {
     sumi_image_item Item = {};
@@ -165,18 +173,36 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Me
     Item.seed = Wish.Seed;
     std::vector<sumi_pixels> References;
     for (const Picture& Each : Wish.References) {
-        const size_t Bytes = static_cast<size_t>(Each.Width) * static_cast<size_t>(Each.Height) * 4;
-        if (Each.Width <= 0 || Each.Height <= 0 || Each.Rgba.size() != Bytes) {
-            Message = "a reference has Width * Height * 4 bytes of Rgba";
+        References.emplace_back();
+        if (ToPixels(Each, References.back())) continue;
+        Message = "a reference has Width * Height * 4 bytes of Rgba";
+        return SUMI_INVALID_ARGUMENT;
+    }
+    const size_t ControlCount = Wish.Controls.size();
+    std::vector<sumi_pixels> ControlPixels(ControlCount);
+    std::vector<sumi_control_picture> ControlPictures(ControlCount);
+    std::vector<sumi_control_use> Controls(ControlCount);
+    for (size_t i = 0; i < ControlCount; i++) {
+        const ControlUse& Each = Wish.Controls[i];
+        if (!ToPixels(Each.Control, ControlPixels[i])) {
+            Message = "a control picture has Width * Height * 4 bytes of Rgba";
             return SUMI_INVALID_ARGUMENT;
         }
-        References.push_back({Each.Rgba.data(), Each.Width, Each.Height, 0, 4});
+        ControlPictures[i].picture = &ControlPixels[i];
+        Controls[i] = sumi_control_use_defaults(Nets[Each.Net]);
+        Controls[i].pictures = &ControlPictures[i];
+        Controls[i].picture_count = 1;
+        if (Each.Strength < 0.0f || Each.Strength > 0.0f) Controls[i].strength = Each.Strength;
+        Controls[i].start = Each.Start;
+        Controls[i].end = Each.End;
     }
     sumi_image_desc Desc = sumi_image_defaults(Model, Wish.Preset);
     Desc.items = &Item; // all of it is copied by submit
     Desc.item_count = 1;
     Desc.references = References.empty() ? nullptr : References.data();
     Desc.reference_count = static_cast<int32_t>(References.size());
+    Desc.controls = Controls.empty() ? nullptr : Controls.data();
+    Desc.control_count = static_cast<int32_t>(ControlCount);
     if (Wish.Width > 0) Desc.width = Wish.Width;
     if (Wish.Height > 0) Desc.height = Wish.Height;
     if (Wish.Steps > 0) Desc.step_count = Wish.Steps;
@@ -197,6 +223,46 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Me
     return sumi_submit_images(Engine, &Desc, &Job);
 }
 
+// Reads the first net that is not open yet, or begins the picture.
+sumi_result Session::BeginRunning(std::string& Message)
+{
+    for (const ControlUse& Each : Running.Wish.Controls) {
+        if (Nets.count(Each.Net)) continue;
+        sumi_control_desc Desc = sumi_control_defaults(Model);
+        Desc.path = Each.Net.c_str();
+        const sumi_result Result = sumi_submit_control(Engine, &Desc, &Job);
+        if (Result == SUMI_OK) ReadingNet = Each.Net;
+        return Result;
+    }
+    return Submit(Running.Wish, Running.Told.Preview != nullptr, Message);
+}
+
+void Session::FailRunning(sumi_result Result, const std::string& Message)
+{
+    Entry Taken = std::move(Running);
+    Running = Entry();
+    Fail(Taken, Result, Message.empty() ? TakeLastError().c_str() : Message.c_str());
+}
+
+void Session::FinishReadingNet()
+{
+    const sumi_job_status Status = sumi_job_poll(Engine, Job);
+    if (Status.state < SUMI_JOB_DONE) return;
+    std::string Message = Status.message;
+    sumi_control* Net = nullptr;
+    sumi_result Result = sumi_fetch_control(Engine, Job, &Net);
+    Job = {0};
+    const std::string Path = std::move(ReadingNet);
+    ReadingNet.clear();
+    if (Result == SUMI_OK) {
+        Nets[Path] = Net;
+        Message.clear();
+        TakeLastError();
+        Result = Running.bDropped ? SUMI_CANCELLED : BeginRunning(Message);
+    }
+    if (Result != SUMI_OK) FailRunning(Result, Message);
+}
+
 void Session::BeginNext()
 {
     if (!Model && Sentence.empty()) return;
@@ -205,19 +271,14 @@ void Session::BeginNext()
         Running = std::move(Waiting.front());
         Waiting.pop_front();
         if (!Model) {
-            Entry Taken = std::move(Running);
-            Running = Entry();
-            Fail(Taken, SUMI_WRONG_STATE, Sentence.c_str());
+            FailRunning(SUMI_WRONG_STATE, Sentence);
             continue;
         }
         TakeLastError();
         std::string Message;
-        const sumi_result Result = Submit(Running.Wish, Running.Told.Preview != nullptr, Message);
+        const sumi_result Result = BeginRunning(Message);
         if (Result == SUMI_OK) return;
-        Entry Taken = std::move(Running);
-        Running = Entry();
-        if (Message.empty()) Message = TakeLastError();
-        Fail(Taken, Result, Message.c_str());
+        FailRunning(Result, Message);
     }
 }
 
@@ -231,6 +292,10 @@ void Session::TellPreview()
 
 void Session::LookAtRunning()
 {
+    if (!ReadingNet.empty()) {
+        FinishReadingNet();
+        return;
+    }
     const sumi_job_status Status = sumi_job_poll(Engine, Job);
     if (Status.preview_version != SeenPreview) {
         SeenPreview = Status.preview_version;

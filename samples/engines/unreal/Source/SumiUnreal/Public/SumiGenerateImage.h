@@ -16,6 +16,21 @@ DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FSumiGenerateImagePin, UTexture2D
 UENUM(BlueprintType)
 enum class ESumiPreset : uint8 { Model, Preview, Standard, Quality, Fast };
 
+// A control net, and the picture that the image follows: white edges on black, depth with white near.
+USTRUCT(BlueprintType)
+struct FSumiControl {
+    GENERATED_BODY()
+
+    // A file, or a folder; relative to the project's Content.
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") FString Net;
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") TObjectPtr<UTexture2D> Picture;
+    // 0: the net's usual one.
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float Strength = 0.0f;
+    // The part of the steps in which it is on.
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float Start = 0.0f;
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float End = 1.0f;
+};
+
 UCLASS()
 class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
     GENERATED_BODY()
@@ -26,14 +41,15 @@ class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
     // file or made at run time; On Failed names the setting that is in the way). The size of 0 then follows from them.
     // An empty negative prompt is the model's own. Step
     // Cache saves time where there are 20 steps or more: the largest change over which evaluations are reused, such as
-    // 0.08; 0 is off. Into is a texture that this node made before: the picture is written into it, and what shows it
+    // 0.08; 0 is off. Controls are control nets with their pictures, which are read as references are. Into is a texture that this node made before: the picture is written into it, and what shows it
     // shows the new one. Where it has another size, and when it is empty, a new texture is made.
     UFUNCTION(BlueprintCallable, Category = "Sumi",
               meta = (BlueprintInternalUseOnly = "true", WorldContext = "WorldContext",
-                      AutoCreateRefTerm = "References",
-                      AdvancedDisplay = "References,Preset,Negative,Width,Height,Steps,StepCache,Into"))
+                      AutoCreateRefTerm = "References,Controls",
+                      AdvancedDisplay = "References,Controls,Preset,Negative,Width,Height,Steps,StepCache,Into"))
     static USumiGenerateImage* GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
-                                             const TArray<UTexture2D*>& References, ESumiPreset Preset,
+                                             const TArray<UTexture2D*>& References,
+                                             const TArray<FSumiControl>& Controls, ESumiPreset Preset,
                                              const FString& Negative, int32 Width, int32 Height, int32 Steps,
                                              float StepCache, UTexture2D* Into);
 
@@ -52,7 +68,7 @@ class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
     UPROPERTY() TObjectPtr<UTexture2D> Picture; // Into, then what was completed
     TWeakObjectPtr<USumiSubsystem> Subsystem;
     sumi::Request Wish;
-    FString ReferenceTrouble;
+    FString PictureTrouble; // of references and control pictures
     uint64 Number = 0;
     float Progress = 0.0f;
 };

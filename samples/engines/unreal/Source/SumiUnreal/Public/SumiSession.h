@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,6 +31,14 @@ struct Picture {
     int32_t EvaluationCount = 0, ReusedCount = 0;
 };
 
+// A control net, and the picture that an image follows: white edges on black, depth with white near.
+struct ControlUse {
+    std::string Net; // a file or a folder
+    Picture Control;
+    float Strength = 0.0f;          // 0: the net's usual one
+    float Start = 0.0f, End = 1.0f; // the part of the steps in which it is on
+};
+
 struct Request {
     std::string Prompt;            // UTF-8
     std::string Negative;          // counts with guidance only; "": the model's own (sumi_model_info.negative_text)
@@ -43,6 +52,8 @@ struct Request {
     uint64_t Seed = 0;
     bool bPreviews = true;
     std::vector<Picture> References; // of edit models: what the prompt speaks of, in this order
+    // A net is read by the first request that names it, and stays open as long as the session.
+    std::vector<ControlUse> Controls;
     // Where the picture goes instead of Picture::Rgba, such as Shared12::NextTarget(); called when the request begins.
     // What it names lives until the request has ended.
     std::function<sumi_target()> Target;
@@ -121,6 +132,9 @@ class SUMIUNREAL_API Session {
     void FinishLoading();
     sumi_result Submit(const Request& Wish, bool bPreviews, std::string& Message);
     void BeginNext();
+    sumi_result BeginRunning(std::string& Message);
+    void FailRunning(sumi_result Result, const std::string& Message);
+    void FinishReadingNet();
     void LookAtRunning();
     void TellPreview();
     void Fail(Entry& Which, sumi_result Result, const char* Message);
@@ -130,6 +144,8 @@ class SUMIUNREAL_API Session {
     sumi_engine* Engine = nullptr;
     sumi_model* Model = nullptr;
     sumi_job Loading = {0}, Job = {0};
+    std::map<std::string, sumi_control*> Nets; // by their paths
+    std::string ReadingNet;                    // its path while Job reads a net for Running
     bool bClosing = false, bTicking = false;
     std::deque<Entry> Waiting;
     Entry Running;
