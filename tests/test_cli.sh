@@ -924,6 +924,59 @@ wrong "tokenize without a tokenizer" 1 "tokenizer.json" tokenize "$folder"
 cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the CPU" "logical processors" "$out"
 grep -q "built without the CUDA backend" "$out" || expect_text "info about machine code" "^ +machine code: [0-9]+\\.[0-9]" "$out"
 
+# ---- Control nets -------------------------------------------------------------------------------------------------------------------------
+nets=$PWD/tests/golden/controlnet
+net=$nets/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors
+plain_net=$nets/Z-Image-Turbo-Fun-Controlnet-Union # a folder, 1.0
+picture=$PWD/tests/picture_files/wanted.png
+follow=(generate "${tiny[@]}" --seed 3 --quiet)
+cli "${follow[@]}" -o "$folder/plain.png"
+cli "${follow[@]}" --control "$net" --control-picture "$picture" -o "$folder/followed.png"; expect_code "a control net" 0; expect_different "a control net changes the picture" "$folder/plain.png" "$folder/followed.png"
+cli inspect "$folder/followed.png"; expect_text "the net in the file" "^  control nets +Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps:0.9:0:1$" "$out"
+cli inspect --json "$folder/followed.png"; expect_text "and in JSON" '"controls": "Z-Image-Turbo-Fun.*:0.9:0:1"' "$out"
+"$support" pixels "$folder/plain.png" >"$folder/plain.rgba"
+cli "${follow[@]}" --control "$net" --control-picture "$picture:0" -o "$folder/weak.png"; "$support" pixels "$folder/weak.png" >"$folder/weak.rgba"; expect_same "strength 0" "$folder/plain.rgba" "$folder/weak.rgba"
+cli "${follow[@]}" --control "$net" --control-picture "$picture:0.5:0.5:1" -o "$folder/late.png"; "$support" pixels "$folder/late.png" >"$folder/late.rgba"; "$support" pixels "$folder/followed.png" >"$folder/followed.rgba"
+expect_different "a range changes the picture" "$folder/late.rgba" "$folder/followed.rgba"; expect_different "which is not without the net" "$folder/late.rgba" "$folder/plain.rgba"
+cli generate "${tiny[@]}" --json --control "$plain_net" --control-picture "$picture" --control "$net" --control-picture ":-0.5" --control-inpaint "$picture" --control-mask "$picture" -o "$folder/two.png"; expect_code "two nets, one of them inpaints" 0
+expect_support "their JSON" json "$out"; expect_text "the name of a folder" '"name": "Z-Image-Turbo-Fun-Controlnet-Union"' "$out"; expect_text "the kind" '"kind": "z-fun-1.0"' "$out"; expect_text "a strength" '"strength": -0.5' "$out"
+expect_text "a picture of another shape is told" "the control picture 1 is 24x16, and the image 64x48: it is stretched" "$err"
+cp "$picture" "$folder/C:0.5"; cli "${follow[@]}" --control "$net" --control-picture "$folder/C:0.5" -o "$folder/colon.png"; "$support" pixels "$folder/colon.png" >"$folder/colon.rgba"; expect_same "a path with a colon" "$folder/followed.rgba" "$folder/colon.rgba"
+(cd "$folder" && cp "$picture" C:x.png && "$sumi" "${follow[@]}" --control "$net" --control-picture C:x.png:0.9 -o drive.png) && "$support" pixels "$folder/drive.png" >"$folder/drive.rgba"; expect_same "a path with a drive" "$folder/followed.rgba" "$folder/drive.rgba"
+wrong "a Windows path keeps its colons" 1 'D:\\no\\depth.png' "${follow[@]}" --control "$net" --control-picture 'D:\no\depth.png:0.8:0:1' -o "$folder/none.png"
+wrong "a strength that is no number" 2 "write FILE, FILE:STRENGTH or FILE:STRENGTH:START:END" "${follow[@]}" --control "$net" --control-picture "$picture:much" -o "$folder/none.png"
+wrong "half a range" 2 "write FILE, FILE:STRENGTH or" "${follow[@]}" --control "$net" --control-picture "$picture:1:0.5" -o "$folder/none.png"
+wrong "no range" 2 "from 0.7 to 0.2 are no range" "${follow[@]}" --control "$net" --control-picture "$picture:1:0.7:0.2" -o "$folder/none.png"
+wrong "a picture without a net" 2 "needs the net" "${follow[@]}" --control-picture "$picture" -o "$folder/none.png"
+wrong "a net without a picture" 2 "give the picture that it follows" "${follow[@]}" --control "$net" -o "$folder/none.png"
+wrong "more pictures than nets" 2 "2 control pictures belong to 1" "${follow[@]}" --control "$net" --control-picture "$picture" --control-picture "$picture" -o "$folder/none.png"
+wrong "five nets" 2 "at most 4 control nets" "${follow[@]}" --control a --control b --control c --control d --control e -o "$folder/none.png"
+wrong "inpainting without a mask" 2 "give --control-mask FILE too" "${follow[@]}" --control "$net" --control-picture "$picture" --control-inpaint "$picture" -o "$folder/none.png"
+wrong "a net that does not inpaint" 2 "none of the control nets inpaints" "${follow[@]}" --control "$plain_net" --control-picture "$picture" --control-inpaint "$picture" --control-mask "$picture" -o "$folder/none.png"
+wrong "a net without its picture" 2 "controls\[0\].pictures\[0\] is empty" "${follow[@]}" --control "$plain_net" --control "$net" --control-picture ":1" --control-inpaint "$picture" --control-mask "$picture" -o "$folder/none.png"
+expect_text "the option is told" "the option is --control$" "$err"
+wrong "a net of another family" 1 "is a control net for Qwen-Image" "${follow[@]}" --control tests/golden/controlnet-qwen/Qwen-Image-ControlNet-Union --control-picture "$picture" -o "$folder/none.png"
+cp -r "$model" "$folder/as-base"; cp -r "$golden/model-base/." "$folder/as-base"; cli generate --model "$folder/as-base" --prompt x --size 32x32 --steps 1 --guidance 0 --control "$net" --control-picture "$picture" -o "$folder/base.png"; expect_text "a Turbo net on Base" "made for Z-Image Turbo, and this is Z-Image base: it runs" "$err"
+cp "$net" "$folder/Z-Image-Fun-Controlnet-Union-2.1.safetensors"; cli generate "${tiny[@]}" --control "$folder/Z-Image-Fun-Controlnet-Union-2.1.safetensors" --control-picture "$picture" -o "$folder/base.png"; expect_text "a net for Base on Turbo" "made for Z-Image \(Base\), and this is Z-Image turbo: it runs" "$err"
+expect_net() { # file, model, kind, what it takes, hints, strength
+    cli inspect "$1"; expect_code "inspect ${1##*/}" 0; expect_text "its kind" "^  control net +$3, for " "$out"; expect_text "what it takes" "^  takes +$4$" "$out"; expect_text "its strength" "^  strength +$6 is usual" "$out"
+    expect_text "its licence" "^  licence +apache-2.0 " "$out"
+    cli inspect "$1" --model "$2"; expect_code "with its model" 0; expect_text "the same kind" "^  control net +$3, for " "$out"; expect_text "the same inputs" "^  takes +$4$" "$out"; expect_text "the same strength" "^  strength +$6 is usual" "$out"
+    expect_text "its places" "^  hints +after $5, of this model$" "$out"
+}
+of_qwen=$PWD/tests/golden/controlnet-qwen both="a control picture; also, or instead, a picture to inpaint and its mask \(33 channels\)"
+expect_net "$plain_net" "$model" z-fun-1.0 "a control picture \(16 channels\)" "layer 0" 0.75
+expect_net "$nets/Z-Image-Turbo-Fun-Controlnet-Union-2.0.safetensors" "$model" z-fun-2.0 "$both" "layers 0, 1" 0.75
+expect_net "$net" "$model" z-fun-2.1 "$both" "layers 0, 1, and each refiner layer" 0.9
+expect_net "$of_qwen/Qwen-Image-2512-Fun-Controlnet-Union.safetensors" "$qwen/model" qwen-fun "$both" "layers 0, 1" 0.8
+expect_net "$of_qwen/Qwen-Image-ControlNet-Union" "$qwen/model" qwen-instantx "a control picture \(16 channels\)" "every layer" 1
+expect_net "$of_qwen/qwen_image_inpaint_diffsynth_controlnet.safetensors" "$qwen/model" qwen-blockwise "a picture to inpaint and its mask \(17 channels\)" "every layer" 1
+cli inspect --json "$net"; expect_support "inspect --json of a net" json "$out"; expect_text "its kind" '"control_kind": "z-fun-2.1"' "$out"; expect_text "by its name" '"made_for": "Z-Image Turbo"' "$out"
+wrong "inspect of a net with a model of another family" 1 "is a control net for Qwen-Image" inspect "$of_qwen/Qwen-Image-ControlNet-Union" --model "$model"
+printf 'license: other\n' >"$folder/README.md"; sed -i '1i---' "$folder/README.md"; echo --- >>"$folder/README.md"; cli inspect "$folder/Z-Image-Fun-Controlnet-Union-2.1.safetensors"; expect_text "a card's licence" "^  licence +other \(" "$out"; expect_text "the model by its name" "by its name for Z-Image \(Base\)$" "$out"; rm "$folder/README.md"
+cli info --model "$model"; expect_text "info tells control nets" "^  control nets +z-image-fun$" "$out"
+cli info --json --model "$qwen/model"; expect_text "info --json tells them" '^    "qwen-image-instantx"' "$out"
+
 # ---- bench ------------------------------------------------------------------------------------------------------------------------------
 bench=(bench --network tiny --steps 1)
 cli "${bench[@]}" --sizes 16x32; expect_code "bench" 0; expect_text "bench says why no card is measured" "processor is measured, for there is no GPU that can be used: .{20}" "$err"; expect_text "bench names the CPU" "^sumi [0-9.]+ bench: CPU" "$out"; expect_text "bench warns of processors" "compare ratios" "$out"

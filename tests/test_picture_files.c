@@ -470,6 +470,7 @@ static void check_same_parameters(const parameters* a, const parameters* b)
     CHECK_TEXT(a->negative ? a->negative : "", b->negative ? b->negative : "");
     CHECK_TEXT(a->model_name ? a->model_name : "", b->model_name ? b->model_name : "");
     CHECK_TEXT(a->loras ? a->loras : "", b->loras ? b->loras : "");
+    CHECK_TEXT(a->controls ? a->controls : "", b->controls ? b->controls : "");
     CHECK_NUMBER(a->step_count, b->step_count);
     CHECK_NUMBER(a->width, b->width);
     CHECK_NUMBER(a->height, b->height);
@@ -488,6 +489,7 @@ TEST(parameters_read_what_parameters_write)
                       "fog\nrain",
                       "a, \"b\": c\\d",
                       "ink:0.8, fox:-1",
+                      "depth:0.8:0:0.7, pose:1:0:1",
                       30,
                       1024,
                       768,

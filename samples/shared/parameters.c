@@ -115,6 +115,7 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
         put(&out, ", Guidance rule: %s", s_rules[from->guidance_rule]);
     if (from->reference_count > 0) put(&out, ", References: %d", from->reference_count);
     if (from->loras && from->loras[0]) put_value(&out, "Lora", from->loras);
+    if (from->controls && from->controls[0]) put_value(&out, "Control nets", from->controls);
     put(&out, ", Version: sumi %d.%d.%d", SUMI_VERSION_MAJOR, SUMI_VERSION_MINOR, SUMI_VERSION_PATCH);
     return out.used;
 }
@@ -221,6 +222,7 @@ static void read_setting(const char* key, const char* value, char** strings, par
     else if (same_word(key, "Size")) read_size(value, out);
     else if (same_word(key, "Model")) out->model_name = copy_trimmed(strings, value, value + strlen(value));
     else if (same_word(key, "Lora")) out->loras = copy_trimmed(strings, value, value + strlen(value));
+    else if (same_word(key, "Control nets")) out->controls = copy_trimmed(strings, value, value + strlen(value));
     else if (same_word(key, "Denoising strength")) out->strength = read_scale(value);
     else if (same_word(key, "References")) out->reference_count = read_count(value);
     else if (same_word(key, "RNG")) {

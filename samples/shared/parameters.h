@@ -14,6 +14,7 @@ typedef struct parameters {
     const char *prompt, *negative; // NULL: none
     const char* model_name;        // NULL: unknown
     const char* loras;             // "ink:0.8, fox:1"; NULL: none
+    const char* controls;          // control nets with strength and range: "depth:0.8:0:0.7, pose:1:0:1"; NULL: none
     int32_t step_count;            // of the whole schedule, also when a start image skips the first steps; 0: unknown
     int32_t width, height;         // 0: unknown
     int32_t solver;                // a sumi_solver; -1: unknown

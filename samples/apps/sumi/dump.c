@@ -395,6 +395,7 @@ static void write_job(json_out* out, const generate_run* run)
     json_begin_array(out, "loras");
     for (int32_t i = 0; i < args->loras.count; i++) json_text(out, NULL, args->loras.texts[i]);
     json_end_array(out);
+    controls_put(out, &run->controls);
     json_integer(out, "width", desc->width);
     json_integer(out, "height", desc->height);
     json_integer(out, "steps", desc->step_count);

@@ -3,6 +3,7 @@
 #include "system.h"
 #include "utf8.h"
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,6 +213,19 @@ bool file_write(const char* path, const void* data, size_t bytes, char* message)
 }
 
 // ---- Output paths ---------------------------------------------------------------------------------------------------
+
+bool path_cut_number(char* path, float* out, bool* out_has)
+{
+    char* colon = strrchr(path, ':');
+    *out_has = colon && !strpbrk(colon, "/\\") && system_look_at(path) == SYSTEM_NOTHING;
+    if (!*out_has) return true;
+    char* end;
+    *out = strtof(colon + 1, &end);
+    const bool is_number = end != colon + 1 && *end == 0 && isfinite(*out);
+    *out_has = is_number || colon != path + 1; // "C:depth.png" has a drive
+    if (*out_has) *colon = 0;
+    return is_number || !*out_has;
+}
 
 bool is_standard_output(const char* path) { return strcmp(path, "-") == 0; }
 

@@ -20,6 +20,10 @@ bool tensor_read(const char* source, file_tensor* tensor, char* message);
 bool tensor_write(const char* path, const char* name, const float* values, const int64_t* shape, int32_t rank,
                   char* message);
 
+// Cuts ":NUMBER" off the end of a path. What is behind the last colon is a number, unless the whole text is a path.
+// False: it is none. *out_has: there was one.
+bool path_cut_number(char* path, float* out, bool* out_has);
+
 // Reads at most `most_bytes`; a longer file is refused. "-" is standard input. free() the data.
 bool file_read(const char* path, size_t most_bytes, void** out_data, size_t* out_bytes, char* message);
 // Whether these bytes are text that a person wrote: no control characters but those of lines and tabs. Nothing is none.

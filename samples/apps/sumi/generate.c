@@ -78,6 +78,8 @@ static int check_args(const cli_command* command, const generate_args* args)
         return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
     const int lora_code = loras_check(command, &args->loras);
     if (lora_code != EXIT_OK) return lora_code;
+    const int control_code = controls_check(command, &args->controls);
+    if (control_code != EXIT_OK) return control_code;
     if (args->references.count > MAX_REFERENCES)
         return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
     if (args->guidance_begin >= 0.0f && args->guidance_end >= 0.0f && args->guidance_begin > args->guidance_end)
@@ -139,6 +141,7 @@ static bool read_inputs(generate_run* run)
     if (args->negative_file && !read_encoded(run, args->negative_file, &run->encoded_negative)) return false;
     if (args->image && !picture_read(args->image, 3, &run->image, run->message)) return false;
     if (args->mask && !picture_read(args->mask, 1, &run->mask, run->message)) return false;
+    if (!controls_read(&args->controls, &run->controls, run->message)) return false;
     for (int32_t i = 0; i < args->references.count; i++) {
         if (!picture_read(args->references.texts[i], 3, &run->references[i], run->message)) return false;
     }
@@ -386,7 +389,10 @@ static int make_desc(generate_run* run)
     for (int32_t i = 0; i < run->lines.count && code == EXIT_OK; i++) code = choose_size(run, &run->lines.lines[i]);
     if (code == EXIT_OK) code = load_prompts(run);
     if (code == EXIT_OK) code = loras_load(&run->session, &args->loras, &run->loras);
+    if (code == EXIT_OK) code = controls_load(&run->session, &args->controls, &run->controls);
     if (code != EXIT_OK) return code;
+    desc->controls = run->controls.uses;
+    desc->control_count = args->controls.nets.count;
     desc->loras = run->loras.uses;
     desc->lora_count = args->loras.count;
     set_pictures(run);
@@ -443,6 +449,8 @@ static int make_job(generate_run* run, int32_t first)
     if (code != EXIT_OK) return code;
     const bool is_chosen = run->args->size[0] > 0 || run->lines.lines[first].size[0] > 0;
     fit_pictures(run, !is_chosen && fit_reduces(&run->image, info.max_size));
+    if (first == 0 && !run->args->session.quiet)
+        controls_note(&run->session, &run->args->controls, &run->controls, (sumi_size){desc->width, desc->height});
     return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor)
                                * (size_t)(desc->height / info.latent_factor));
 }
@@ -516,7 +524,7 @@ static int generate(generate_run* run)
     session->slices_are_operations = args->dump != NULL;
     code = session_open(session, &args->session);
     const bool is_encoded = args->encoded_prompts.count > 0; // such a prompt may hold references
-    const bool encodes = args->image || args->references.count > 0 || is_encoded;
+    const bool encodes = args->image || args->references.count > 0 || args->controls.nets.count > 0 || is_encoded;
     if (code == EXIT_OK) code = session_load_model(session, is_encoded, !encodes);
     if (code == EXIT_OK) code = make_desc(run);
     int32_t done = 0;
@@ -531,6 +539,7 @@ static void close_run(generate_run* run)
     session_close(&run->session); // also frees prompts, adapters and images
     picture_free(&run->image);
     picture_free(&run->mask);
+    controls_free(&run->controls);
     for (int32_t i = 0; i < MAX_REFERENCES; i++) picture_free(&run->references[i]);
     for (int32_t i = 0; i < MAX_ITEMS; i++) free(run->encoded_prompts[i].data);
     free(run->encoded_negative.data);
@@ -640,6 +649,7 @@ int generate_main(int argc, char** argv)
         {"--posterior-noise", OPTION_TEXT, &args.posterior_noise, "FILE:NAME",
          "the numbers drawn for it, from a tensor", 0, 0},
         {"--lora", OPTION_TEXTS, &args.loras, LORA_FORM, LORA_HELP, 0, 0},
+        CONTROL_OPTIONS(&args.controls),
         {"--latents-out", OPTION_TEXT, &args.latents_out, "FILE", "also write the final latents, as safetensors", 0, 0},
         {"--dump", OPTION_TEXT, &args.dump, "FOLDER",
          "also write what every stage has computed, for one picture: FOLDER/dump.safetensors has token ids, features "
@@ -682,6 +692,9 @@ int generate_main(int argc, char** argv)
             "  sumi generate --model models/Qwen-Image-2512 --variant 2512 --preset fast --lora "
             "lightning-4steps.safetensors "
             "--prompt \"a fox\" -o fox.png\n"
+            "  sumi generate --model models/Z-Image-Turbo --control "
+            "Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors "
+            "--control-picture depth.png:0.8 --prompt \"a ruined tower at dusk\" -o tower.png\n"
             "  sumi generate --model models/NewBie-image-Exp0.1 --character \"gender=1girl; appearance=silver_hair\" "
             "--character \"gender=1boy; position=right\" --tags \"style=anime_style\" -o two.png\n",
     };

@@ -2,6 +2,7 @@
 // comes of it.
 #ifndef GENERATE_H
 #define GENERATE_H
+#include "control_options.h"
 #include "dump.h"
 #include "files.h"
 #include "fit.h"
@@ -20,6 +21,7 @@ typedef struct generate_args {
     session_args session;
     xml_args xml; // replaces `prompts` by one prompt in XML
     text_list prompts, encoded_prompts, loras, references;
+    control_args controls;
     const char *prompts_path, *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise,
         *latents_out, *preview_dir, *trace, *dump, *output;
     int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
@@ -55,6 +57,7 @@ typedef struct generate_run {
     sumi_prompt* prompts[MAX_ITEMS]; // of --encoded-prompt
     sumi_prompt* negative;
     lora_list loras;
+    control_list controls;
     sumi_image_item items[MAX_ITEMS];
     sumi_image images[MAX_ITEMS];
     sumi_image_desc desc;

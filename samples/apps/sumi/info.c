@@ -4,6 +4,7 @@
 #include "files.h"
 #include "inside.h"
 #include "json_out.h"
+#include "models/control_module.h"
 #include "needs.h"
 #include "parameters.h"
 #include "session.h"
@@ -173,6 +174,16 @@ static void print_references(const sumi_model_info* info)
     printf("\n");
 }
 
+// The control nets that this family takes, by the networks that `sumi inspect` tells.
+static void print_controls(const sumi_model* model)
+{
+    const sumi_control_module* const* controls = model->network->recipe->controls;
+    printf("  %-14s %s", "control nets", controls && model->info.has_vae_encoder ? "" : "none");
+    for (int32_t i = 0; controls && model->info.has_vae_encoder && controls[i]; i++)
+        printf("%s%s", i ? ", " : "", controls[i]->network);
+    printf("\n");
+}
+
 static void print_model(sumi_model* model, const char* path)
 {
     const sumi_model_info info = sumi_model_get_info(model);
@@ -189,6 +200,7 @@ static void print_model(sumi_model* model, const char* path)
     printf("  %-14s at most %d tokens\n", "prompts", info.max_prompt_tokens);
     print_references(&info);
     printf("  %-14s %s\n", "start pictures", info.has_vae_encoder ? "yes" : "no: the VAE has no encoder");
+    print_controls(model);
 }
 
 // ---- What an image of a size takes ----------------------------------------------------------------------------------
@@ -321,6 +333,11 @@ static void print_model_json(sumi_model* model, const char* path, const needs_jo
     json_integer(&out, "min_references", info.min_references);
     json_integer(&out, "max_references", info.max_references);
     json_bool(&out, "takes_start_images", info.has_vae_encoder);
+    const sumi_control_module* const* controls = model->network->recipe->controls;
+    json_begin_array(&out, "controls");
+    for (int32_t i = 0; controls && info.has_vae_encoder && controls[i]; i++)
+        json_text(&out, NULL, controls[i]->network);
+    json_end_array(&out);
     if (job) put_needs(&out, job, rows);
     json_end_object(&out);
 }

@@ -1,7 +1,8 @@
 // sumi inspect: prints the content of a path, recognised by its tensors: components, layers, types, files and missing
-// tensors; or the ranks of an adapter; or the settings in a picture. Of checkpoints it reads only headers and the small tensors that binding needs (biases), and
+// tensors; or the ranks of an adapter; or a control net; or the settings in a picture. Of checkpoints it reads only headers and the small tensors that binding needs (biases), and
 // computes nothing, so it is quick for tens of gigabytes.
 #include "commands.h"
+#include "control_inspection.h"
 #include "files.h"
 #include "inspection.h"
 #include "licence.h"
@@ -445,6 +446,7 @@ static void print_picture(const inspection* in, const picture_file* image, const
     if (settings->negative) printf("  %-14s %s\n", "negative", shown(settings->negative));
     if (settings->model_name) printf("  %-14s %s\n", "model", shown(settings->model_name));
     if (settings->loras) printf("  %-14s %s\n", "adapters", shown(settings->loras));
+    if (settings->controls) printf("  %-14s %s\n", "control nets", shown(settings->controls));
     if (settings->has_seed) printf("  %-14s %llu\n", "seed", (unsigned long long)settings->seed);
     if (settings->step_count) printf("  %-14s %d\n", "steps", settings->step_count);
     if (settings->width) printf("  %-14s %dx%d\n", "size", settings->width, settings->height);
@@ -489,8 +491,10 @@ static int inspect(inspection* in)
             printf("  %-14s its layers are in %s\n", "model", shown(in->model));
         return in->has_faults ? EXIT_FAILED : code;
     }
+    const int control = inspect_control(in);
+    if (control >= 0) return control;
     if (in->model) {
-        fprintf(stderr, "sumi: %s: --model is for adapters, and this is none\n", shown(in->path));
+        fprintf(stderr, "sumi: %s: --model is for adapters and control nets, and this is none\n", shown(in->path));
         return EXIT_FAILED;
     }
     sumi_error error = {0};
@@ -515,13 +519,15 @@ int inspect_main(int argc, char** argv)
     inspection in = {0};
     const cli_option options[] = {
         {"--json", OPTION_FLAG, &in.is_json, NULL, "print JSON, for other programs", 0, 0},
-        {"--model", OPTION_TEXT, &in.model, "PATH", "of an adapter: also try whether it fits this model", 0, 0},
+        {"--model", OPTION_TEXT, &in.model, "PATH",
+         "of an adapter or a control net: also try whether it fits this model", 0, 0},
         {"--tensors", OPTION_FLAG, &in.lists_tensors, NULL, "also list every tensor with its type and shape", 0, 0},
     };
     const cli_command command = {
         .name = "inspect",
         .about = "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file "
-                 "checkpoint, an adapter, or a picture with the settings that made it. Missing tensors, and what "
+                 "checkpoint, an adapter, a control net, or a picture with the settings that made it. Missing tensors, "
+                 "and what "
                  "generate would refuse of an adapter, are named; the exit code is then 1.",
         .operand = "PATH",
         .operand_value = &in.path,

@@ -232,6 +232,7 @@ void inspect_picture_json(const inspection* in, const picture_file* image, const
         if (settings->negative) json_text(&out, "negative", settings->negative);
         if (settings->model_name) json_text(&out, "model", settings->model_name);
         if (settings->loras) json_text(&out, "loras", settings->loras);
+        if (settings->controls) json_text(&out, "controls", settings->controls);
         if (settings->has_seed) json_unsigned(&out, "seed", settings->seed);
         if (settings->step_count) json_integer(&out, "steps", settings->step_count);
         if (settings->width) json_integer(&out, "width", settings->width);

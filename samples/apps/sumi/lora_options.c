@@ -1,22 +1,7 @@
 #include "lora_options.h"
-#include "system.h"
-#include <math.h>
+#include "files.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-// Cuts ":NUMBER" off the end of `path`. What is behind the last colon is a number, unless the whole text is a path.
-// False: it is none. *out_has: there was one.
-static bool cut_number(char* path, float* out, bool* out_has)
-{
-    char* colon = strrchr(path, ':');
-    *out_has = colon && !strpbrk(colon, "/\\") && system_look_at(path) == SYSTEM_NOTHING;
-    if (!*out_has) return true;
-    char* end;
-    *out = strtof(colon + 1, &end);
-    *colon = 0;
-    return end != colon + 1 && *end == 0 && isfinite(*out);
-}
 
 // "style.safetensors:0.8:0.5". Returns false when a scale is no number.
 static bool split_lora(const char* text, char* path, size_t capacity, sumi_lora_use* use)
@@ -25,8 +10,8 @@ static bool split_lora(const char* text, char* path, size_t capacity, sumi_lora_
     bool has_last, has_first = false;
     *use = (sumi_lora_use){.scale = 1.0f};
     snprintf(path, capacity, "%s", text);
-    if (!cut_number(path, &last, &has_last)) return false;
-    if (has_last && !cut_number(path, &first, &has_first)) return false;
+    if (!path_cut_number(path, &last, &has_last)) return false;
+    if (has_last && !path_cut_number(path, &first, &has_first)) return false;
     use->scale = has_first ? first : last;
     if (has_first) {
         use->text_scale = last;

@@ -151,7 +151,7 @@ static char* make_parameters(const generate_run* run, int32_t index)
     const sumi_model_info info = sumi_model_get_info(run->session.model);
     // the negative text of an item without one of its own; the text of a prompt file is not known
     const bool has_own_negative = desc->guidance.scale != info.guidance_off && !args->negative_file;
-    char model_name[128], loras[2300] = "";
+    char model_name[128], loras[2300] = "", controls[800] = "";
     size_t used = 0;
     name_of_path(model_path(args), model_name, sizeof model_name);
     for (int32_t i = 0; i < desc->lora_count && used < sizeof loras; i++) {
@@ -161,11 +161,17 @@ static char* make_parameters(const generate_run* run, int32_t index)
         if ((use->text_scale != 0.0f || use->without_text) && used < sizeof loras)
             used += (size_t)snprintf(loras + used, sizeof loras - used, ":%g", (double)use->text_scale);
     }
+    for (int32_t i = 0, at = 0; i < desc->control_count && (size_t)at < sizeof controls; i++) {
+        const sumi_control_use* use = &desc->controls[i];
+        at += snprintf(controls + at, sizeof controls - (size_t)at, "%s%s:%g:%g:%g", i ? ", " : "",
+                       run->controls.names[i], (double)use->strength, (double)use->start, (double)use->end);
+    }
     parameters from = parameters_none();
     from.prompt = run->items[index].text;
     from.negative = args->negative || !has_own_negative ? args->negative : info.negative_text;
     from.model_name = model_name;
     from.loras = loras;
+    from.controls = controls;
     from.step_count = desc->deadline_ms ? image->step_count : desc->step_count;
     from.width = image->width;
     from.height = image->height;
@@ -278,6 +284,7 @@ static void end_json(generate_run* run, double seconds)
     json_number(out, "cfg_scale", (double)parameters_cfg_scale(&info, run->desc.guidance.scale));
     json_text(out, "solver", parameters_solver_name(run->desc.solver));
     if (run->desc.step_cache > 0.0f) json_number(out, "step_cache", (double)run->desc.step_cache);
+    controls_put(out, &run->controls);
     json_text(out, "device", sumi_engine_get_info(run->session.engine).device);
     json_number(out, "seconds", seconds);
     json_unsigned(out, "host_peak_bytes", sumi_engine_get_info(run->session.engine).host_peak_bytes);

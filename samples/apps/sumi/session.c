@@ -89,6 +89,7 @@ static const struct member_option {
     {"references", "--reference", true},
     {"reference_count", "--reference", true},
     {"loras", "--lora", true},
+    {"controls", "--control", true},
     {"variant", "--variant", true},
     {"text_encoder_path", "--text-encoder", true},
     {"tokenizer_path", "--tokenizer", true},
