@@ -102,6 +102,13 @@ check "lora" cook lora $model "$prompt" "$folder/lora.png" $model/lora/blueprint
 check "the command line, lora" draw --lora $model/lora/blueprint.safetensors -o "$folder/lora-cli.png" && same "the recipe's picture, lora" "$folder/lora.png" "$folder/lora-cli.png"
 wrong "lora says what is wrong" "no/such.safetensors" cook lora $model "$prompt" "$folder/x.png" no/such.safetensors
 
+net=tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors
+check "control" cook control tests/golden/z-image/model "$prompt" "$folder/control.png" $net "$folder/model.png"
+check "the command line, control" "$bin/sumi" generate --quiet --model tests/golden/z-image/model --prompt "$prompt" --seed 7 --size 256x256 --control $net --control-picture "$folder/model.png:0.5:0:0.7" -o "$folder/control-cli.png"
+same "the recipe's picture, control" "$folder/control.png" "$folder/control-cli.png"
+wrong "control says what is wrong" "no/such.safetensors" cook control tests/golden/z-image/model "$prompt" "$folder/x.png" no/such.safetensors "$folder/model.png"
+check "depth_reference" cook depth_reference tests/golden/flux2-klein/model "make the house blue" "$folder/depth.png" "$folder/model.png"
+
 if check "xml_prompt" cook xml_prompt $model "two friends in the rain" "$folder/xml.png"; then
     cp "$out" "$folder/xml.txt"
     "$bin/sumi" xml --character "gender=1girl; appearance=silver_hair, green_eyes; position=center_left" --character "name=hatsune_miku; action=waving" \

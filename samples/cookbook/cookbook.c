@@ -5,27 +5,32 @@
 #include "system.h"
 #include <string.h>
 
+#define NO_PICTURES RECIPE_MAX_FILES
+
 typedef struct recipe {
     const char* name;
     sumi_result (*run)(const recipe_host* host);
-    bool makes_its_engine, reads_pictures;
+    bool makes_its_engine;
+    int first_picture; // files from this one on are pictures; NO_PICTURES: none
     int min_files, max_files;
     const char* files;
 } recipe;
 
 static const recipe s_recipes[] = {
-    {"image_to_image", recipe_image_to_image, false, true, 1, 1, "START.png"},
-    {"inpainting", recipe_inpainting, false, true, 2, 2, "START.png MASK.png"},
-    {"editing", recipe_editing, false, true, 1, RECIPE_MAX_FILES, "PICTURE1.png [PICTURE2.png ...]"},
-    {"lora", recipe_lora, false, false, 1, 1, "ADAPTER.safetensors"},
-    {"xml_prompt", recipe_xml_prompt, false, false, 0, 0, ""},
-    {"device_memory", recipe_device_memory, true, false, 0, 0, ""},
-    {"memory_budget", recipe_memory_budget, false, false, 0, 0, ""},
-    {"deadline", recipe_deadline, false, false, 0, 0, ""},
-    {"step_cache", recipe_step_cache, false, false, 0, 0, ""},
-    {"archive", recipe_archive, true, false, 1, 1, "ARCHIVE.tar, with MODEL as a path in it"},
-    {"services", recipe_services, true, false, 0, 0, ""},
-    {"by_name", recipe_by_name, true, false, 1, 1, "LIBRARY, path/to/libsumi.so"},
+    {"image_to_image", recipe_image_to_image, false, 0, 1, 1, "START.png"},
+    {"inpainting", recipe_inpainting, false, 0, 2, 2, "START.png MASK.png"},
+    {"editing", recipe_editing, false, 0, 1, RECIPE_MAX_FILES, "PICTURE1.png [PICTURE2.png ...]"},
+    {"lora", recipe_lora, false, NO_PICTURES, 1, 1, "ADAPTER.safetensors"},
+    {"control", recipe_control, false, 1, 2, 2, "NET PICTURE.png"},
+    {"depth_reference", recipe_depth_reference, false, 0, 1, 1, "DEPTH.png"},
+    {"xml_prompt", recipe_xml_prompt, false, NO_PICTURES, 0, 0, ""},
+    {"device_memory", recipe_device_memory, true, NO_PICTURES, 0, 0, ""},
+    {"memory_budget", recipe_memory_budget, false, NO_PICTURES, 0, 0, ""},
+    {"deadline", recipe_deadline, false, NO_PICTURES, 0, 0, ""},
+    {"step_cache", recipe_step_cache, false, NO_PICTURES, 0, 0, ""},
+    {"archive", recipe_archive, true, NO_PICTURES, 1, 1, "ARCHIVE.tar, with MODEL as a path in it"},
+    {"services", recipe_services, true, NO_PICTURES, 0, 0, ""},
+    {"by_name", recipe_by_name, true, NO_PICTURES, 1, 1, "LIBRARY, path/to/libsumi.so"},
 };
 #define RECIPE_COUNT (sizeof s_recipes / sizeof *s_recipes)
 
@@ -86,10 +91,10 @@ static sumi_result open_and_run(const recipe* r, recipe_host* host)
     return result;
 }
 
-static bool read_pictures(recipe_host* host, picture_file* pictures)
+static bool read_pictures(const recipe* r, recipe_host* host, picture_file* pictures)
 {
     char message[PICTURE_MESSAGE_BYTES];
-    for (int i = 0; i < host->file_count; i++) {
+    for (int i = r->first_picture; i < host->file_count; i++) {
         if (!picture_read(host->files[i], 0, &pictures[i], message))
             return fprintf(stderr, "cookbook: %s\n", message), false;
         host->pictures[i] = (sumi_pixels){.data = pictures[i].pixels,
@@ -110,7 +115,7 @@ int main(int argc, char** argv)
     recipe_host host = {.model_path = argv[2], .prompt = argv[3], .out_path = argv[4], .file_count = argc - 5};
     for (int i = 0; i < host.file_count; i++) host.files[i] = argv[5 + i];
     picture_file pictures[RECIPE_MAX_FILES] = {0};
-    bool is_read = !r->reads_pictures || read_pictures(&host, pictures);
+    const bool is_read = read_pictures(r, &host, pictures);
     const sumi_result result = is_read ? open_and_run(r, &host) : SUMI_FILE_READ_FAILED;
     for (int i = 0; i < RECIPE_MAX_FILES; i++) picture_free(&pictures[i]);
     if (is_read && result != SUMI_OK) fprintf(stderr, "cookbook: %s: %s\n", r->name, sumi_result_text(result));

@@ -29,6 +29,8 @@ sumi_result recipe_image_to_image(const recipe_host* host);
 sumi_result recipe_inpainting(const recipe_host* host);
 sumi_result recipe_editing(const recipe_host* host);
 sumi_result recipe_lora(const recipe_host* host);
+sumi_result recipe_control(const recipe_host* host);
+sumi_result recipe_depth_reference(const recipe_host* host);
 sumi_result recipe_xml_prompt(const recipe_host* host);
 sumi_result recipe_device_memory(const recipe_host* host);
 sumi_result recipe_memory_budget(const recipe_host* host);
