@@ -306,6 +306,10 @@ if [ -x "$bin/bench" ]; then # wants POSIX
     wrong "bench refers to ten pictures at most" '^bench: no command "refer 11"' "$bin/bench" --synthetic klein-tiny --without-text-encoder --serve <<<'refer 11'
     wrong "bench has no guided steps of klein" '^bench: klein has two kinds of blocks, .* leave out' bench --synthetic klein-tiny --guided-steps 2
     wrong "bench has at most ten references" '^usage: bench' bench --synthetic klein-tiny --references 11
+    check "bench with control nets" "$bin/bench" --synthetic qwen-image-tiny --control qwen-instantx,qwen-fun,qwen-blockwise --without-text-encoder --report --short --sizes 64 --steps 2 --batch 1 --seconds 0 &&
+        check "bench compares steps with nets" test "$(grep -cE '^\|   times a step without +\| +[0-9.]+ ' "$out")" = 3
+    check "bench with a net as stored" "$bin/bench" --synthetic tiny --control z-fun-1.0,z-fun-2.1-lite --stored q8_0 --weights as-stored --without-text-encoder --report --short --sizes 64 --steps 1 --batch 1 --seconds 0
+    wrong "bench has nets for their models" '^bench: --control qwen-fun is for --report and --synthetic qwen-image' "$bin/bench" --synthetic tiny --control qwen-fun --report
     check "bench's report" "$bin/bench" --synthetic newbie-tiny --report --sizes 64 --steps 2 --guided-steps 2 --batch 2 --tokens 40 --seconds 0
     cp "$out" "$folder/report"
     for row in 'text, 40 tokens' 'text, 512 tokens, wall' 'the same from its saved form, 512 tokens' 'forward, 64x64' 'guided step, 64x64' 'guided picture of 2 steps, 64x64' 'one of a batch of 2, 64x64'; do

@@ -711,6 +711,14 @@ void synthetic_count_transformer(const synthetic_config* config, uint64_t* out_v
     }
 }
 
+void synthetic_control_path(const synthetic_config* config, int32_t index, char* into, size_t capacity)
+{
+    const char* path = config->controls[index]->path;
+    const bool is_gguf = config->stored && config->stored->block > 1;
+    snprintf(into, capacity, "%s/%.*s%s", SYNTHETIC_PATH, (int)(strlen(path) - strlen(".safetensors")), path,
+             is_gguf ? ".gguf" : ".safetensors");
+}
+
 static bool store_texts(synthetic_files* files, const synthetic_config* config)
 {
     synthetic_texts texts;

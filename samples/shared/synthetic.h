@@ -3,6 +3,7 @@
 #ifndef SYNTHETIC_H
 #define SYNTHETIC_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sumi.h>
 
@@ -12,6 +13,18 @@ typedef enum synthetic_family {
     SYNTHETIC_NEWBIE,
     SYNTHETIC_KLEIN
 } synthetic_family;
+
+// A control net of released layers, for the models of a family. Its places are those of a file without config.json.
+typedef struct synthetic_control {
+    const char* name; // "z-fun-2.1"
+    synthetic_family family;
+    int32_t layers;   // at most as many as the transformer has; 0: as many
+    int32_t channels; // of the control picture's latents
+    const char* path; // of its file, in the checkpoint's folder
+} synthetic_control;
+#define SYNTHETIC_CONTROLS "z-fun-1.0|z-fun-2.1|z-fun-2.1-lite|qwen-instantx|qwen-fun|qwen-blockwise"
+#define SYNTHETIC_MAX_CONTROLS 3
+const synthetic_control* synthetic_control_find(const char* name); // NULL: none of them
 
 typedef struct synthetic_config {
     synthetic_family family;
@@ -42,6 +55,7 @@ typedef struct synthetic_config {
     // 20 channels of the input of a block's products are 15 to 40 times as large as the others, as in trained networks.
     // The weights of norms make them so, in Qwen-Image the biases of the modulation.
     bool outliers;
+    const synthetic_control* controls[SYNTHETIC_MAX_CONTROLS]; // nets beside the checkpoint; the first NULL ends them
 } synthetic_config;
 
 // The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders, newbie 7 GB and 9 GB of
@@ -83,6 +97,8 @@ bool synthetic_write(const char* folder, const synthetic_config* config);
 // For sumi_engine_desc.files; close after the engine.
 #define SYNTHETIC_PATH "synthetic"
 typedef struct synthetic_files synthetic_files;
+// Where the net of this number is in the checkpoint. `stored` in GGUF's types makes GGUF files.
+void synthetic_control_path(const synthetic_config* config, int32_t index, char* into, size_t capacity);
 synthetic_files* synthetic_open(const synthetic_config* config);
 sumi_files synthetic_services(synthetic_files* files);
 void synthetic_close(synthetic_files* files); // accepts NULL

@@ -276,15 +276,21 @@ static void list_klein_vae(tensor_list* l, const synthetic_config* c)
 
 // ---- Qwen-Image -----------------------------------------------------------------------------------------------------
 
-static void list_qwen_image(tensor_list* l, const synthetic_config* c)
+static void list_two_stream_inputs(tensor_list* l, const synthetic_config* c)
 {
     const int32_t dim = c->dim;
-    const layer before[] = {{"img_in", LINEAR, {dim, 4 * LATENTS}},
+    const layer inputs[] = {{"img_in", LINEAR, {dim, 4 * LATENTS}},
                             {"txt_norm", NORM, {c->text_width}},
                             {"txt_in", LINEAR, {dim, c->text_width}},
                             {"time_text_embed.timestep_embedder.linear_1", LINEAR, {dim, TIME_WIDTH}},
                             {"time_text_embed.timestep_embedder.linear_2", LINEAR, {dim, dim}},
                             {0}};
+    add(l, inputs, "%s", "");
+}
+
+static void list_two_stream_blocks(tensor_list* l, const synthetic_config* c, const char* kind, int32_t count)
+{
+    const int32_t dim = c->dim;
     const layer block[] = {{"{img_mod,txt_mod}.1", LINEAR, {6 * dim, dim}},
                            {"attn.{to_q,to_k,to_v,add_q_proj,add_k_proj,add_v_proj}", LINEAR, {dim, dim}},
                            {"attn.{norm_q,norm_k,norm_added_q,norm_added_k}", NORM, {dim / c->heads}},
@@ -294,9 +300,15 @@ static void list_qwen_image(tensor_list* l, const synthetic_config* c)
                            {"txt_mlp.net.0.proj", LINEAR, {4 * dim, dim}},
                            {"txt_mlp.net.2", LINEAR, {dim, 4 * dim}},
                            {0}};
+    for (int32_t i = 0; i < count; i++) add(l, block, "%s.%d.", kind, i);
+}
+
+static void list_qwen_image(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t dim = c->dim;
     const layer after[] = {{"norm_out.linear", LINEAR, {2 * dim, dim}}, {"proj_out", LINEAR, {4 * LATENTS, dim}}, {0}};
-    add(l, before, "%s", "");
-    for (int32_t i = 0; i < c->layers; i++) add(l, block, "transformer_blocks.%d.", i);
+    list_two_stream_inputs(l, c);
+    list_two_stream_blocks(l, c, "transformer_blocks", c->layers);
     add(l, after, "%s", "");
 }
 
@@ -449,6 +461,65 @@ static void list_jina(tensor_list* l, const synthetic_config* c)
         add(l, block, "text_model.transformer.roberta.encoder.layers.%d.", i);
 }
 
+// ---- Control nets ---------------------------------------------------------------------------------------------------
+
+static const synthetic_control s_controls[] = {
+    {"z-fun-1.0", SYNTHETIC_Z_IMAGE, 6, LATENTS, "control/z-fun-1.0.safetensors"},
+    {"z-fun-2.1", SYNTHETIC_Z_IMAGE, 15, 2 * LATENTS + 1, "control/z-fun-2.1.safetensors"},
+    {"z-fun-2.1-lite", SYNTHETIC_Z_IMAGE, 3, 2 * LATENTS + 1, "control/z-fun-2.1-lite.safetensors"},
+    {"qwen-instantx", SYNTHETIC_QWEN_IMAGE, 5, LATENTS, "control/qwen-instantx.safetensors"},
+    {"qwen-fun", SYNTHETIC_QWEN_IMAGE, 5, 2 * LATENTS + 1, "control/qwen-fun.safetensors"},
+    {"qwen-blockwise", SYNTHETIC_QWEN_IMAGE, 0, LATENTS, "control/qwen-blockwise.safetensors"}};
+
+const synthetic_control* synthetic_control_find(const char* name)
+{
+    for (size_t i = 0; i < sizeof s_controls / sizeof *s_controls; i++) {
+        if (strcmp(name, s_controls[i].name) == 0) return &s_controls[i];
+    }
+    return NULL;
+}
+
+// The linear layers around the blocks of a second stream, of which only the first block has one before it.
+static void list_projections(tensor_list* l, const synthetic_config* c, const char* kind, int32_t count)
+{
+    const layer before[] = {{"before_proj", LINEAR, {c->dim, c->dim}}, {0}},
+                after[] = {{"after_proj", LINEAR, {c->dim, c->dim}}, {0}};
+    add(l, before, "%s.0.", kind);
+    for (int32_t i = 0; i < count; i++) add(l, after, "%s.%d.", kind, i);
+}
+
+static void list_control(tensor_list* l, const synthetic_config* c, const synthetic_control* net)
+{
+    const int32_t dim = c->dim, count = net->layers > 0 ? least(net->layers, c->layers) : c->layers;
+    const char* name = strcmp(net->name, "qwen-blockwise") == 0 ? "img_in"
+                     : strcmp(net->name, "qwen-instantx") == 0  ? "controlnet_x_embedder"
+                     : net->family == SYNTHETIC_QWEN_IMAGE      ? "control_img_in"
+                                                                : "control_all_x_embedder.2-1";
+    const layer input[] = {{name, LINEAR, {dim, 4 * net->channels}}, {0}};
+    const layer hint[] = {{"controlnet_blocks", LINEAR, {dim, dim}}, {0}};
+    const layer block[] = {{"{x_rms,y_rms}", NORM, {dim}}, {"{input_proj,output_proj}", LINEAR, {dim, dim}}, {0}};
+    add(l, input, "%s", "");
+    if (net->family == SYNTHETIC_Z_IMAGE) {
+        list_z_image_blocks(l, c, "control_noise_refiner", c->refiners, true);
+        list_z_image_blocks(l, c, "control_layers", count, true);
+        list_projections(l, c, "control_layers", count);
+        if (net->channels > LATENTS) list_projections(l, c, "control_noise_refiner", c->refiners);
+    } else if (strcmp(name, "control_img_in") == 0) {
+        list_two_stream_blocks(l, c, "control_blocks", count);
+        list_projections(l, c, "control_blocks", count);
+    } else if (strcmp(name, "img_in") == 0) {
+        for (int32_t i = 0; i < count; i++) add(l, block, "controlnet_blocks.%d.", i);
+    } else {
+        list_two_stream_inputs(l, c);
+        list_two_stream_blocks(l, c, "transformer_blocks", count);
+        for (int32_t i = 0; i < count; i++) {
+            char numbered[32];
+            snprintf(numbered, sizeof numbered, "controlnet_blocks.%d", i);
+            add_layer(l, &hint[0], "", numbered);
+        }
+    }
+}
+
 // ---- Lists ----------------------------------------------------------------------------------------------------------
 
 static const struct file {
@@ -469,15 +540,27 @@ static const struct file {
                          {"text_encoder/model.safetensors", list_qwen3},
                          {"vae/diffusion_pytorch_model.safetensors", list_klein_vae}}};
 
+// The net in this part, which comes after the checkpoint's files; NULL: there is none.
+static const synthetic_control* control_of(const synthetic_config* config, int32_t part)
+{
+    int32_t files = 0;
+    while (files < part && s_files[config->family][files].path) files++;
+    const int32_t index = s_files[config->family][files].path ? -1 : part - files;
+    return index >= 0 && index < SYNTHETIC_MAX_CONTROLS ? config->controls[index] : NULL;
+}
+
 const char* tensor_list_path(const synthetic_config* config, int32_t part)
 {
-    return s_files[config->family][part].path;
+    const synthetic_control* net = control_of(config, part);
+    return net ? net->path : part <= SYNTHETIC_MAX_PARTS ? s_files[config->family][part].path : NULL;
 }
 
 tensor_list tensor_list_make(const synthetic_config* config, int32_t part)
 {
     tensor_list l = {0};
-    s_files[config->family][part].list(&l, config);
+    const synthetic_control* net = control_of(config, part);
+    if (net) list_control(&l, config, net);
+    else s_files[config->family][part].list(&l, config);
     return l;
 }
 
@@ -506,8 +589,9 @@ int64_t tensor_elements(const listed_tensor* t)
 bool tensor_is_quantised(const listed_tensor* t)
 {
     static const char* const s_begins[] = {
-        "layers.",       "noise_refiner.",      "context_refiner.",      "transformer_blocks.",
-        "model.layers.", "model.embed_tokens.", "language_model.model.", "single_transformer_blocks."};
+        "layers.",         "noise_refiner.",         "context_refiner.",      "transformer_blocks.",
+        "model.layers.",   "model.embed_tokens.",    "language_model.model.", "single_transformer_blocks.",
+        "control_layers.", "control_noise_refiner.", "control_blocks.",       "controlnet_blocks."};
     for (size_t i = 0; i < sizeof s_begins / sizeof *s_begins && t->rank == 2; i++) {
         if (strncmp(t->name, s_begins[i], strlen(s_begins[i])) == 0) return true;
     }

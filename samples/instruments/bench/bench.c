@@ -7,6 +7,7 @@
 //     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
 //     bench --synthetic klein --backend cuda --report --sizes 1024,768,512     FLUX.2 [klein]: 14 GB in use, 4 steps
 //     bench --synthetic klein --references 1 --backend cuda --report --sizes 1024     with a picture to refer to
+//     bench --synthetic z-image --control z-fun-1.0,z-fun-2.1 --backend cuda --report --sizes 1024     control nets
 //     bench --synthetic z-image --stored q4_k --weights as-stored --backend cuda --report     as a GGUF file has it
 //     bench --model models/Z-Image-Turbo            a real one
 //     bench --write DIR --synthetic mid             only writes the checkpoint
@@ -28,6 +29,10 @@
 // Every prompt of FLUX.2 [klein] has 512 rows; --tokens says how many of them are tokens, the others are padding. Its
 // report also has the picture with its text, and under a memory budget a job whose prompt is stored: what is streamed
 // for that one belongs to the transformer or the VAE.
+//
+// With --control the report has, for each net, steps with and without it in turns: jobs of --steps steps for the seconds
+// of a row, and the medians of all. "of its work" is the same ratio of operations. The net reads one picture, and has its
+// usual strength in all steps. "preparing its picture" is the IMAGE stage of such a job: the VAE's encoder.
 //
 // With --blocks N the transformer of a synthetic checkpoint is cut to N blocks. "forward" is then scaled to the blocks
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
@@ -55,6 +60,9 @@ typedef struct bench {
     const char *model_path, *write_path;
     const char* prompt_path;    // a saved prompt: the text encoder is not opened
     synthetic_config synthetic; // all zero: none
+    sumi_control* controls[SYNTHETIC_MAX_CONTROLS];
+    const synthetic_control* control_kinds[SYNTHETIC_MAX_CONTROLS]; // of --control
+    sumi_control_picture control_picture;
     const synthetic_type* stored;
     int32_t whole_blocks; // of the transformer before --blocks
     synthetic_files* files;
@@ -159,11 +167,27 @@ static bool open_model(bench* b)
     md.text_weights = b->text_weights;
     md.attention = b->attention;
     md.without_text_encoder = b->prompt_path != NULL || b->without_text;
-    md.without_vae_encoder = !is_qwen_image(b) && !is_klein(b);
+    md.without_vae_encoder = !is_qwen_image(b) && !is_klein(b) && !b->control_kinds[0];
     sumi_job job;
     return check(b, sumi_submit_model(b->engine, &md, &job), "loading the model")
         && wait_for(b, job, "loading the model")
         && check(b, sumi_fetch_model(b->engine, job, &b->model), "loading the model");
+}
+
+static bool open_controls(bench* b)
+{
+    for (int32_t i = 0; i < SYNTHETIC_MAX_CONTROLS && b->control_kinds[i]; i++) {
+        char path[128];
+        synthetic_control_path(&b->synthetic, i, path, sizeof path);
+        sumi_control_desc desc = sumi_control_defaults(b->model);
+        desc.path = path;
+        sumi_job job;
+        if (!check(b, sumi_submit_control(b->engine, &desc, &job), "loading a control net")
+            || !wait_for(b, job, "loading a control net")
+            || !check(b, sumi_fetch_control(b->engine, job, &b->controls[i]), "loading a control net"))
+            return false;
+    }
+    return true;
 }
 
 static bool has_text_encoder(const bench* b) { return !b->prompt_path && !b->without_text; }
@@ -321,6 +345,17 @@ static void sum_flops(bench* b, sumi_job job)
     }
 }
 
+// A job with this net; NULL: without one.
+static void set_control(const bench* b, sumi_image_desc* desc, const sumi_control* control, sumi_control_use* use)
+{
+    if (!control) return;
+    *use = sumi_control_use_defaults(control);
+    use->pictures = &b->control_picture;
+    use->picture_count = 1;
+    desc->controls = use;
+    desc->control_count = 1;
+}
+
 static bool measure_image(bench* b, bool profile, double* out_forward, double* out_decode)
 {
     static const float s_sigmas[] = {1.0f, 0.0f};
@@ -411,11 +446,12 @@ typedef struct work {
     bool has_text; // the prompt is encoded by the job
     // As the authors have it. The negative prompt is the empty text in NewBie-image, else the prompt itself.
     bool is_guided;
-    sumi_pixels canvas; // what an image to image begins with, at CANVAS_STRENGTH; without data: noise
+    const sumi_control* control; // NULL: none
+    sumi_pixels canvas;          // what an image to image begins with, at CANVAS_STRENGTH; without data: noise
 } work;
 #define CANVAS_STRENGTH 0.6f
 typedef struct sample {
-    double forward, decode, picture, cpu_per_step;
+    double forward, decode, picture, cpu_per_step, image;
 } sample; // seconds; picture: of the whole job
 
 static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item items[MAX_BATCH])
@@ -473,6 +509,8 @@ static bool run_work(bench* b, const work* w, step_times* times, sample* out)
 {
     sumi_image_item items[MAX_BATCH];
     sumi_image_desc desc = describe(b, w, items);
+    sumi_control_use use;
+    set_control(b, &desc, w->control, &use);
     sumi_image images[MAX_BATCH];
     sumi_job job;
     double began = now(), busy = system_processor_seconds();
@@ -483,7 +521,7 @@ static bool run_work(bench* b, const work* w, step_times* times, sample* out)
     if (!check(b, sumi_fetch_images(b->engine, job, images, MAX_BATCH), "fetching the pictures")) return false;
     *out = (sample){(double)status.stage_seconds[SUMI_STAGE_DENOISE] / w->steps,
                     (double)status.stage_seconds[SUMI_STAGE_DECODE] / w->items, now() - began,
-                    (system_processor_seconds() - busy) / w->steps};
+                    (system_processor_seconds() - busy) / w->steps, (double)status.stage_seconds[SUMI_STAGE_IMAGE]};
     sumi_images_release(b->engine, images, w->items);
     return true;
 }
@@ -739,6 +777,67 @@ static bool report_size(bench* b, int32_t side)
     return true;
 }
 
+// The operations of a step.
+static bool count_step(bench* b, int32_t side, const sumi_control* control, double* out_flops)
+{
+    sumi_profile_row rows[512];
+    const work one = {.side = side, .steps = 1, .items = 1};
+    sumi_image_item items[MAX_BATCH];
+    sumi_image_desc desc = describe(b, &one, items);
+    sumi_control_use use;
+    set_control(b, &desc, control, &use);
+    desc.profile = true;
+    sumi_job job;
+    sumi_image image;
+    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "counting the work")
+        || !wait_for(b, job, "counting the work"))
+        return false;
+    const int32_t count = sumi_job_profile(b->engine, job, rows, 512);
+    *out_flops = 0.0;
+    for (int32_t i = 0; i < count && i < 512; i++)
+        *out_flops += rows[i].stage == SUMI_STAGE_DENOISE ? rows[i].flops : 0.0;
+    if (!check(b, sumi_fetch_images(b->engine, job, &image, 1), "counting the work")) return false;
+    sumi_images_release(b->engine, &image, 1);
+    return true;
+}
+
+// Steps without the net and with it, in turns, so that the card's clock is the same for both.
+static bool report_control(bench* b, int32_t side, int32_t index)
+{
+    static double s_steps[2][MAX_JOBS], s_images[MAX_JOBS];
+    const char* kind = b->control_kinds[index]->name;
+    char name[NAME_BYTES];
+    double flops[2], median[2];
+    int32_t count = 0;
+    for (int32_t i = 0; i < 2; i++) {
+        sample warm;
+        const work w = {.side = side, .steps = b->steps, .items = 1, .control = i ? b->controls[index] : NULL};
+        if (!count_step(b, side, w.control, &flops[i]) || !run_work(b, &w, NULL, &warm)) return false;
+    }
+    for (double began = now(); count < MAX_JOBS && (count < 3 || now() - began < b->seconds); count++) {
+        for (int32_t i = 0; i < 2; i++) {
+            sample one;
+            const work w = {.side = side, .steps = b->steps, .items = 1, .control = i ? b->controls[index] : NULL};
+            if (!run_work(b, &w, NULL, &one)) return false;
+            s_steps[i][count] = one.forward;
+            s_images[count] = one.image;
+        }
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        const double first = s_steps[i][0];
+        median[i] = median_of(s_steps[i], count);
+        snprintf(name, sizeof name, "step %s%s, %dx%d", i ? "with " : "without ", i ? kind : "a net", side, side);
+        report_row(name, median[i], first, flops[i]);
+    }
+    snprintf(name, sizeof name, "  preparing its picture");
+    const double first = s_images[0];
+    report_row(name, median_of(s_images, count), first, 0.0);
+    printf("| %-40s | %10.3f | %10s | %8s |\n", "  times a step without", median[1] / median[0], "", "");
+    printf("| %-40s | %10.3f | %10s | %8s |\n", "  of its work", flops[1] / flops[0], "", "");
+    fflush(stdout);
+    return true;
+}
+
 static bool report_batch(bench* b, int32_t side)
 {
     char name[NAME_BYTES];
@@ -865,6 +964,9 @@ static bool print_report(bench* b)
     if (has_text_encoder(b) && !sustain_text(b, b->tokens, 0.0, &times)) return false;
     for (int32_t i = 0; i < b->size_count; i++) {
         if (!report_size(b, b->sizes[i])) return false;
+        for (int32_t k = 0; k < SYNTHETIC_MAX_CONTROLS && b->controls[k]; k++) {
+            if (!report_control(b, b->sizes[i], k)) return false;
+        }
     }
     if (b->batch > 1 && !report_batch(b, b->sizes[0])) return false;
     if (b->memory_budget) printf("\nmemory budget %.0f MB\n", 1e-6 * (double)b->memory_budget);
@@ -1057,6 +1159,8 @@ static int usage(void)
         "             [--write DIR] [--serve [--encoded-prompt FILE]] [--weights " SYNTHETIC_WEIGHTS
         "] [--text-weights FORMAT] [--attention bf16|8bit] [--slice US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid]|klein[-tiny|-mid] [--references N] ...\n"
+        "       bench --synthetic z-image|qwen-image[-tiny|-mid] --control NAME[,NAME..] --report ..: control "
+        "nets, " SYNTHETIC_CONTROLS "\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
         "] ...\n"
         "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N] [--batch N] [--seconds N] "
@@ -1097,6 +1201,38 @@ static bool read_sizes(bench* b, const char* text)
     return b->size_count > 0;
 }
 
+// "z-fun-1.0,z-fun-2.1"
+static bool read_controls(bench* b, const char* text)
+{
+    for (int32_t i = 0; *text; i++) {
+        char name[32];
+        const size_t bytes = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", (int)bytes, text);
+        if (i == SYNTHETIC_MAX_CONTROLS) return false;
+        b->control_kinds[i] = synthetic_control_find(name);
+        if (!b->control_kinds[i]) return false;
+        text += bytes + (text[bytes] == ',');
+    }
+    return b->control_kinds[0] != NULL;
+}
+
+// Whether the nets are for this model, and the report is printed that has them.
+static bool controls_fit(const bench* b)
+{
+    for (int32_t i = 0; i < SYNTHETIC_MAX_CONTROLS && b->control_kinds[i]; i++) {
+        if (b->synthetic.dim > 0 && b->reports && b->reference_count == 0 && !b->model_path && !b->write_path
+            && b->control_kinds[i]->family == b->synthetic.family)
+            continue;
+        fprintf(stderr,
+                "bench: --control %s is for --report and --synthetic %s, without references, --model and "
+                "--write\n",
+                b->control_kinds[i]->name,
+                b->control_kinds[i]->family == SYNTHETIC_Z_IMAGE ? "tiny, mid or z-image" : "qwen-image[-tiny|-mid]");
+        return false;
+    }
+    return true;
+}
+
 static bool read_arguments(bench* b, int argc, char** argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -1120,6 +1256,8 @@ static bool read_arguments(bench* b, int argc, char** argv)
             const synthetic_config* config = synthetic_find(value);
             if (!config) return false;
             b->synthetic = *config;
+        } else if (strcmp(name, "--control") == 0) {
+            if (!read_controls(b, value)) return false;
         } else if (strcmp(name, "--references") == 0) b->reference_count = atoi(value);
         else if (strcmp(name, "--blocks") == 0) b->blocks = atoi(value);
         else if (strcmp(name, "--stored") == 0) {
@@ -1157,6 +1295,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
                         "--blocks, --outliers and --guided-steps\n");
         return false;
     }
+    if (!controls_fit(b)) return false;
     bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % 16 == 0
               && b->height % 16 == 0;
     bool report = b->steps > 0 && b->steps <= 1000 && b->batch > 0 && b->batch <= MAX_BATCH && b->seconds >= 0.0;
@@ -1186,6 +1325,7 @@ static bool run(bench* b)
     for (int32_t i = 0; i < MAX_REFERENCES; i++)
         b->references[i] =
             (sumi_pixels){.data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
+    b->control_picture.picture = &b->references[0];
     make_text(b, b->tokens);
     if (b->compares_text) return compare_text(b); // opens the model itself
     double ignored;
@@ -1193,7 +1333,7 @@ static bool run(bench* b)
         || !(b->prompt_path    ? load_prompt(b)
              : b->without_text ? make_prompt(b, b->tokens)
                                : measure_text(b, &ignored))
-        || (is_newbie(b) && has_text_encoder(b) && !encode_empty(b)))
+        || (is_newbie(b) && has_text_encoder(b) && !encode_empty(b)) || !open_controls(b))
         return false;
     return b->serves ? serve(b) : b->reports ? print_report(b) : print_table(b);
 }
@@ -1226,6 +1366,9 @@ int main(int argc, char** argv)
         config.outliers = s_b.outliers;
         s_b.whole_blocks = config.layers;
         if (s_b.blocks > 0) config.layers = s_b.blocks;
+        memcpy(config.controls, s_b.control_kinds, sizeof config.controls);
+        s_b.synthetic.stored = s_b.stored;
+        memcpy(s_b.synthetic.controls, s_b.control_kinds, sizeof config.controls);
 #if defined(_WIN32)
         if (s_b.write_path) {
             fprintf(stderr, "bench: --write is not on Windows: write the checkpoint on Linux and copy it\n");
