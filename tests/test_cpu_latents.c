@@ -355,7 +355,7 @@ TEST(the_posterior_of_nan_is_nan)
 // ---- Pixels and tiles -----------------------------------------------------------------------------------------------
 
 typedef struct tile_case {
-    int kind;
+    int kind, cols; // cols: bytes of a pixel, for PIXELS_IN
 } tile_case;
 
 static void build_tile(bench* b, scene* s)
@@ -365,7 +365,7 @@ static void build_tile(bench* b, scene* s)
     s->value_count = 2;
     switch (c->kind) {
     case SUMI_OP_PIXELS_IN: // rows 2..4, columns 1..5 of a 6 x 7 picture
-        s->values[1] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 42, 3);
+        s->values[1] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 42, c->cols);
         s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, (sumi_tile){2, 1, 3, 5});
         break;
     case SUMI_OP_COMPOSITE: // three pictures of 7 pixels
@@ -417,13 +417,22 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     double expect[168];
     for (int i = 0; i < 126; i++) bytes[i] = (uint8_t)(i * 2 + 5);
     for (int i = 0; i < 45; i++) expect[i] = bytes[((2 + i / 15) * 7 + 1 + i / 3 % 5) * 3 + i % 3] / 127.5 - 1.0;
-    tile_case c = {SUMI_OP_PIXELS_IN};
+    tile_case c = {SUMI_OP_PIXELS_IN, 3};
     scene in = {.build = build_tile,
                 .context = &c,
                 .inputs = {NULL, bytes},
                 .range_rows = 4,
                 .expect = expect,
                 .absolute = 1e-6};
+    free(scene_run(&in));
+    uint8_t with_opacity[168];
+    for (int i = 0; i < 168; i++) with_opacity[i] = (uint8_t)(i % 4 < 3 ? i * 5 + 3 : i % 8 < 4 ? 0 : i);
+    for (int i = 0; i < 45; i++) {
+        const uint8_t* pixel = with_opacity + 4 * ((2 + i / 15) * 7 + 1 + i / 3 % 5);
+        expect[i] = (pixel[i % 3] / 127.5 - 1.0) * (pixel[3] / 255.0);
+    }
+    c.cols = 4;
+    in.inputs[1] = with_opacity;
     free(scene_run(&in));
 
     float* picture = random_floats(60, 1.3f);

@@ -191,9 +191,10 @@ static void build_place(scene* s, const op_case* c)
                                                                 .per_item = c->a != 0});
     expect(s, picture, EXACT);
 }
+// k: bytes of a pixel
 static void build_pixels_in(scene* s, const op_case* c)
 {
-    sumi_value bytes = random_bytes(s, (c->m + 3) * (c->n + 2), 3);
+    sumi_value bytes = random_bytes(s, (c->m + 3) * (c->n + 2), c->k);
     expect(s, sumi_plan_pixels_in(&s->plan, bytes, c->n + 2, (sumi_tile){2, 1, c->m, c->n}), c->bound);
 }
 // m x n cells of a x a patches of k x k pixels, b frames; the cells are listed from the last to the first
@@ -250,8 +251,8 @@ static const op_case s_pictures[] = {
     {"place 3x2x2, item 1", build_place, 3, 2, 2, 1, .counter = 1},
     {"place 200x300x3, item 1", build_place, 200, 300, 3, 1, .counter = 1},
     {"place 20x30x32, first", build_place, 20, 30, 32, .bound = EXACT},
-    {"pixels in 3x5", build_pixels_in, 3, 5, .bound = STORED},
-    {"pixels in 200x301", build_pixels_in, 200, 301, .bound = STORED},
+    {"pixels in 3x5", build_pixels_in, 3, 5, 3, .bound = STORED},
+    {"pixels in 200x301", build_pixels_in, 200, 301, 3, .bound = STORED},
     {"patches in, 1x1 cell of 1", build_patches_in, 1, 1, 1, 1, 1, .bound = STORED},
     {"patches in, 2x3 cells of 3x3 of 5", build_patches_in, 2, 3, 5, 3, 3, .bound = STORED},
     {"patches in, 3x4 cells of 2x2 of 14", build_patches_in, 3, 4, 14, 2, 2, .bound = STORED},
@@ -262,5 +263,7 @@ static const op_case s_pictures[] = {
     {"pixels out, 20", build_pixels_out, 20, .a = 1},
     {"pixels out, 1024x1024", build_pixels_out, 1048576, .bound = EXACT},
     {"pixels out, 333x77, three not finite", build_pixels_out, 333 * 77, .a = 1},
+    {"pixels in 3x5 with a fourth byte", build_pixels_in, 3, 5, 4, .bound = STORED},
+    {"pixels in 200x301 with a fourth byte", build_pixels_in, 200, 301, 4, .bound = STORED},
 };
 CASE_TABLE(pictures);
