@@ -61,7 +61,7 @@ TABLE(static, item, ITEM);
 TABLE(static, reference, REFERENCE);
 #undef T
 
-// The address of a net may be that of an earlier one: the serials of the request's controls differ then.
+// A net may lie where an earlier one was: the serials of the request's controls differ then.
 #define T sumi_pipeline_control
 #define CONTROL(ONE, NESTED, LIST)                                                                                     \
     ONE(NUMBER, net)                                                                                                   \

@@ -351,7 +351,7 @@ static void write_fun_place(const sumi_planned_control* control, sumi_plan* plan
     }
 }
 
-// The hint reaches all rows, or those of the images.
+// The hint reaches all rows, or the rows of images alone.
 static void write_fun_hint(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
 {
     const sumi_next_dit* base = place->base;
