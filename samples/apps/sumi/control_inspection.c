@@ -5,7 +5,6 @@
 #include "files.h"
 #include "json_out.h"
 #include "licence.h"
-#include "models/control.h"
 #include "session.h"
 #include <stdio.h>
 #include <string.h>

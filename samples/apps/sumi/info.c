@@ -4,7 +4,6 @@
 #include "files.h"
 #include "inside.h"
 #include "json_out.h"
-#include "models/control_module.h"
 #include "needs.h"
 #include "parameters.h"
 #include "session.h"

@@ -16,6 +16,8 @@
 #include "jobs/objects.h"
 #include "models/adapter_layers.h"
 #include "models/config.h"
+#include "models/control.h"
+#include "models/control_module.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "models/prompt_reader.h"
