@@ -1243,12 +1243,52 @@ typedef struct sumi_control_info {
 // Returns what a net is; all zero for NULL and for a net whose model was closed.
 SUMI_API sumi_control_info sumi_control_get_info(const sumi_control* control);
 
+// A depth buffer of the host program, from which sumi makes a control picture as the net was trained with it: grey, near
+// is white.
+//
+// Distances    Values become distances from the camera's plane (view-space z), whatever the kind. A perspective camera
+//              has one of the first three kinds. The depth of an orthographic camera is linear: give DISTANCE.
+// Sky          is what lies at the far plane or beyond (a cleared depth buffer), at infinity, or is NaN. It is black.
+// Greys        Fun nets: white - black is linear in the distance, from its 2nd percentile (white) to its 85th (black),
+//              as the authors' ZoeDepth annotator has it; sky is not counted. Other nets: linear in 1 / distance, from
+//              the 99th percentile of 1 / distance (white) to the 1st (black), as of MiDaS; sky counts. Percentiles are
+//              exact and interpolated as numpy.percentile does. A picture with one distance only is white.
+// Flicker      Percentiles differ from frame to frame. For sequences give `low` and `high`, once per shot: then the same
+//              distance always has the same grey.
+// Size         Greys are computed in the buffer's own size and then resized to the image's, by a triangle filter
+//              (Pillow's BILINEAR), which cannot overshoot at silhouettes as Lanczos does, and rounded to 8 bits last.
+typedef enum sumi_depth_format {
+    SUMI_DEPTH_F32 = 0,
+    SUMI_DEPTH_U16 = 1 // 65535 stands for 1, with DISTANCE for far_plane
+} sumi_depth_format;
+typedef enum sumi_depth_kind {
+    SUMI_DEPTH_STANDARD = 0, // 0 at the near plane, 1 at the far plane; also what OpenGL's depth buffer holds
+    SUMI_DEPTH_REVERSED = 1, // 1 at the near plane, 0 at the far plane or at infinity: Unity, Unreal
+    SUMI_DEPTH_OPENGL = 2,   // normalised device coordinates of OpenGL: -1 near, 1 far; not with U16
+    SUMI_DEPTH_DISTANCE = 3  // distances already
+} sumi_depth_kind;
+typedef struct sumi_depth {
+    const void* data; // without jitter, antialiasing or sRGB encoding
+    sumi_depth_format format;
+    int32_t width, height; // pixels, any size; the image's shape avoids distortion
+    int32_t row_bytes;     // pitch: bytes from row to row; 0: tightly packed
+    bool bottom_up;        // the first row is the lowest, as glReadPixels gives them
+    sumi_depth_kind kind;
+    // Of the camera, 0 < near_plane < far_plane; INFINITY is allowed. DISTANCE reads far_plane only, from which on all
+    // is sky; 0 is INFINITY there. Any unit of length, the same in all four members.
+    float near_plane, far_plane;
+    float low, high; // distances that become white and black, 0 < low < high; both 0: percentiles of this picture
+} sumi_depth;
+// Returns a standard F32 buffer without data and planes. At any time.
+SUMI_API sumi_depth sumi_depth_defaults(void);
+
 // What one image follows. Everything is resized to the image's width x height.
 typedef struct sumi_control_picture {
     const sumi_pixels* picture; // as the net was trained with it: white edges on black, depth with white near, ..
     // For takes_inpainting: the image, and a mask that is white where it is to be painted again (the rule of
     // sumi_image_start.mask). This only tells the net what surrounds that part. To keep the other pixels exactly, set sumi_image_desc.start too.
     const sumi_pixels *inpaint, *mask;
+    const sumi_depth* depth; // in place of `picture`
 } sumi_control_picture;
 
 struct sumi_control_use {
@@ -1260,6 +1300,19 @@ struct sumi_control_use {
 };
 // Returns the use of a net in all steps, with its usual strength and without a picture.
 SUMI_API sumi_control_use sumi_control_use_defaults(const sumi_control* control);
+
+// Which control picture to copy, and where to.
+typedef struct sumi_control_view {
+    int32_t control, item; // indices in sumi_image_desc.controls and .items
+    void* into;            // 3 * width * height bytes of the image's size
+    size_t capacity;       // in bytes
+} sumi_control_view;
+// Copies a control picture of a finished image job as the net saw it: RGB8 of the image's width x height, tightly
+// packed, from the top. Call it before the fetch. A job keeps these bytes for each of its control pictures
+// (sumi_memory.images). SUMI_INVALID_ARGUMENT: an index is out of range, or capacity too small. SUMI_WRONG_STATE: the
+// net saw none, because it had strength 0, no step in its range, or only inpaint and mask. Otherwise fails as
+// sumi_fetch_images, and never frees the job.
+SUMI_API sumi_result sumi_job_control_picture(const sumi_engine* engine, sumi_job job, const sumi_control_view* view);
 
 // ---- References -----------------------------------------------------------------------------------------------------
 // Edit models read reference images, which the texts refer to in their order. Each is prepared as the model's authors do

@@ -1,6 +1,8 @@
-// Control nets in jobs: images of the reference, no trace of a net that does not run, batches, refusals, releases,
-// failing allocations, files of the host program.
+// Control nets in jobs: images of the reference, no trace of a net that does not run, batches, depth buffers, refusals,
+// releases, failing allocations, files of the host program.
+#include "base/memory.h"
 #include "engine_fixture.h"
+#include "pictures/pixels.h"
 
 #define NETS "tests/golden/controlnet/"
 #define NET_21 NETS "Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors"
@@ -214,6 +216,163 @@ TEST(jobs_with_nets_keep_their_bits)
     close_engine(engine);
 }
 
+// ---- Depth buffers --------------------------------------------------------------------------------------------------
+
+static float s_distances[40 * 24];
+
+// Two objects before a floor and sky.
+static sumi_depth fill_depth(float nearest)
+{
+    sumi_depth depth = sumi_depth_defaults();
+    for (int i = 0; i < 40 * 24; i++) {
+        const int x = i % 40, y = i / 40;
+        s_distances[i] = y < 5 ? INFINITY : x > 25 && y > 8 ? nearest : (float)(30 - y);
+    }
+    depth.data = s_distances;
+    depth.kind = SUMI_DEPTH_DISTANCE;
+    depth.width = 40;
+    depth.height = 24;
+    return depth;
+}
+
+// Draws, and copies what net `control` saw for item `item`.
+static sumi_result draw_and_view(sumi_engine* engine, const sumi_image_desc* desc, const sumi_control_view* view,
+                                 uint64_t* out_hash)
+{
+    sumi_job job;
+    sumi_image images[2] = {{0}};
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    const sumi_result result = sumi_job_control_picture(engine, job, view);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
+    *out_hash = hash_image(&images[0]);
+    sumi_images_release(engine, images, 2);
+    return result;
+}
+
+TEST(a_depth_buffer_is_the_picture_that_it_becomes)
+{
+    OPEN_NET(engine, model, control, NET_21);
+    static uint8_t s_seen[32 * 32 * 3], s_again[32 * 32 * 3];
+    const sumi_depth depth = fill_depth(3.0f);
+    sumi_control_picture pictures[2] = {{.depth = &depth}, {.picture = &s_picture}};
+    sumi_control_use use = sumi_control_use_defaults(control);
+    use.pictures = pictures;
+    use.picture_count = 1;
+    sumi_image_desc desc = controlled_image(model, &use);
+    CHECK(desc.width == 32 && desc.height == 32);
+    uint64_t of_depth, of_picture;
+    const sumi_control_view view = {0, 0, s_seen, sizeof s_seen}, again = {0, 0, s_again, sizeof s_again};
+    CHECK_NUMBER(draw_and_view(engine, &desc, &view, &of_depth), SUMI_OK);
+    CHECK(s_seen[0] == 0
+          && s_seen[3 * (32 * 20 + 28)] == 255); // sky, and the nearest object: the net reads near as white
+    const sumi_pixels seen = {s_seen, 32, 32, 0, 3};
+    pictures[0] = (sumi_control_picture){.picture = &seen};
+    CHECK_NUMBER(draw_and_view(engine, &desc, &again, &of_picture), SUMI_OK);
+    CHECK(of_depth == of_picture && of_depth != 0);
+    CHECK(memcmp(s_seen, s_again, sizeof s_seen) == 0);
+
+    // An image each: the second one is a picture, which is resized as pictures are.
+    sumi_image_item items[2] = {s_item, s_item};
+    pictures[0] = (sumi_control_picture){.depth = &depth};
+    use.picture_count = 2;
+    desc.items = items;
+    desc.item_count = 2;
+    const sumi_control_view second = {0, 1, s_seen, sizeof s_seen};
+    uint8_t want[32 * 32 * 3];
+    sumi_error error = {0};
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    const sumi_pixels given = {s_pixels, 48, 32, 3 * 48, 3};
+    CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &given, 32, 32, want, &error), SUMI_OK);
+    CHECK_NUMBER(draw_and_view(engine, &desc, &second, &of_picture), SUMI_OK);
+    CHECK(memcmp(s_seen, want, sizeof want) == 0);
+    sumi_control_release(control);
+    close_engine(engine);
+}
+
+// With percentiles the nearer object darkens the rest; with a range of the host it does not.
+TEST(a_range_of_the_host_gives_a_distance_the_same_grey_in_every_picture)
+{
+    OPEN_NET(engine, model, control, NET_10);
+    static uint8_t s_seen[2][32 * 32 * 3];
+    for (int fixed = 0; fixed < 2; fixed++) {
+        for (int i = 0; i < 2; i++) {
+            sumi_depth depth = fill_depth(i == 0 ? 7.0f : 1.0f);
+            if (fixed == 1) depth.low = 1.0f, depth.high = 28.0f;
+            const sumi_control_picture picture = {.depth = &depth};
+            sumi_control_use use = sumi_control_use_defaults(control);
+            use.pictures = &picture;
+            use.picture_count = 1;
+            sumi_image_desc desc = controlled_image(model, &use);
+            desc.step_count = 1;
+            uint64_t hash;
+            const sumi_control_view view = {0, 0, s_seen[i], sizeof s_seen[i]};
+            CHECK_NUMBER(draw_and_view(engine, &desc, &view, &hash), SUMI_OK);
+        }
+        const size_t left = 3 * (32 * 20 + 4), object = 3 * (32 * 20 + 28); // floor at the same distance in both
+        CHECK((s_seen[0][left] == s_seen[1][left]) == (fixed == 1));
+        CHECK(fixed == 0
+              || (s_seen[1][object] == 255 && s_seen[0][object] == (uint8_t)(255.0f * 21.0f / 27.0f + 0.5f)));
+    }
+    sumi_control_release(control);
+    close_engine(engine);
+}
+
+TEST(views_of_pictures_that_no_net_saw_are_refused)
+{
+    OPEN_NET(engine, model, control, NET_21);
+    static uint8_t s_seen[32 * 32 * 3];
+    const sumi_control_picture picture = {.picture = &s_picture}, masked = {.inpaint = &s_grey, .mask = &s_white_left};
+    sumi_control_use uses[4];
+    for (int i = 0; i < 4; i++) {
+        uses[i] = sumi_control_use_defaults(control);
+        uses[i].pictures = i == 2 ? &masked : &picture;
+        uses[i].picture_count = 1;
+    }
+    uses[0].strength = 0.0f;
+    uses[1].start = 0.6f; // of two steps none lies in the range
+    uses[1].end = 0.9f;
+    sumi_image_desc desc = controlled_image(model, uses);
+    desc.control_count = 4;
+    sumi_job job;
+    sumi_image image;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_control_picture(engine, job, &(sumi_control_view){3, 0, s_seen, sizeof s_seen}),
+                 SUMI_WRONG_STATE);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    static const struct {
+        int32_t control, item;
+        size_t missing;
+        sumi_result result;
+        const char* words;
+    } s_views[] = {
+        {0, 0, 0, SUMI_WRONG_STATE, "controls[0] had strength 0"},
+        {1, 0, 0, SUMI_WRONG_STATE, "controls[1] saw no picture, because no step lies in its range"},
+        {2, 0, 0, SUMI_WRONG_STATE, "controls[2] had no control picture"},
+        {4, 0, 0, SUMI_INVALID_ARGUMENT, "control is 4 of 4"},
+        {-1, 0, 0, SUMI_INVALID_ARGUMENT, "control is -1"},
+        {3, 1, 0, SUMI_INVALID_ARGUMENT, "item is 1 of 1"},
+        {3, 0, 1, SUMI_INVALID_ARGUMENT, "capacity is 3071 bytes, the picture takes 3072"},
+    };
+    for (size_t i = 0; i < sizeof s_views / sizeof *s_views; i++) {
+        const sumi_control_view view = {s_views[i].control, s_views[i].item, s_seen,
+                                        sizeof s_seen - s_views[i].missing};
+        CHECK_NUMBER(sumi_job_control_picture(engine, job, &view), s_views[i].result);
+        if (strstr(s_host.log, s_views[i].words) == NULL) printf("  %s\n", s_host.log);
+        CHECK(strstr(s_host.log, s_views[i].words) != NULL);
+    }
+    CHECK_NUMBER(sumi_job_control_picture(engine, job, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_job_control_picture(NULL, job, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_job_control_picture(engine, job, &(sumi_control_view){3, 0, s_seen, sizeof s_seen}), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    CHECK_NUMBER(sumi_job_control_picture(engine, job, &(sumi_control_view){3, 0, s_seen, sizeof s_seen}),
+                 SUMI_STALE_HANDLE);
+    sumi_images_release(engine, &image, 1);
+    sumi_control_release(control);
+    close_engine(engine);
+}
+
 // ---- Refusals -------------------------------------------------------------------------------------------------------
 
 #define REFUSED(change, wanted, words)                                                                                 \
@@ -257,6 +416,10 @@ TEST(uses_that_cannot_be_are_refused_by_name)
     REFUSED(one.picture = NULL, SUMI_INVALID_ARGUMENT, "pictures[0] is empty");
     REFUSED(one.picture = &broken, SUMI_INVALID_ARGUMENT, "controls[0].pictures[0].picture");
     REFUSED(one.mask = &s_white_left, SUMI_INVALID_ARGUMENT, "has mask but no inpaint");
+    sumi_depth depth = fill_depth(3.0f);
+    REFUSED(one.depth = &depth, SUMI_INVALID_ARGUMENT, "has picture and depth");
+    depth.low = 4.0f;
+    REFUSED((one.picture = NULL, one.depth = &depth), SUMI_INVALID_ARGUMENT, "controls[0].pictures[0].depth.low");
     REFUSED((use.control = plain, one.inpaint = &s_grey, one.mask = &s_white_left), SUMI_INVALID_ARGUMENT,
             "does not inpaint");
     sumi_control_release(plain);
@@ -376,13 +539,14 @@ TEST(every_failing_allocation_is_reported)
 {
     OPEN(engine, model);
     fill_pictures();
+    const sumi_depth depth = fill_depth(3.0f);
     int failures = 0;
     for (long long n = 1; n < 4000; n++) {
         sumi_control* control;
         atomic_store(&s_host.fail_at, atomic_load(&s_host.count) + n);
         sumi_result result = read_control(engine, model, NET_21, &control);
         if (result == SUMI_OK) {
-            const sumi_control_picture picture = {.picture = &s_picture, .inpaint = &s_grey, .mask = &s_white_left};
+            const sumi_control_picture picture = {.depth = &depth, .inpaint = &s_grey, .mask = &s_white_left};
             sumi_control_use use = sumi_control_use_defaults(control);
             use.pictures = &picture;
             use.picture_count = 1;
@@ -411,6 +575,9 @@ int main(int argc, char** argv)
     RUN(a_net_that_does_not_run_leaves_no_trace);
     RUN(every_image_of_a_batch_follows_its_picture);
     RUN(jobs_with_nets_keep_their_bits);
+    RUN(a_depth_buffer_is_the_picture_that_it_becomes);
+    RUN(a_range_of_the_host_gives_a_distance_the_same_grey_in_every_picture);
+    RUN(views_of_pictures_that_no_net_saw_are_refused);
     RUN(uses_that_cannot_be_are_refused_by_name);
     RUN(files_that_are_no_nets_for_the_model_are_refused);
     RUN(a_release_cancels_the_jobs_of_the_net);

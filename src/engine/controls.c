@@ -19,6 +19,7 @@
 #include "models/limits.h"
 #include "models/network.h"
 #include "pacing/frame_limits.h"
+#include "pictures/depth.h"
 #include "pictures/pixels.h"
 #include "plan/weight.h"
 #include <stdio.h>
@@ -171,6 +172,8 @@ sumi_control_info sumi_control_get_info(const sumi_control* control)
                                .weight_bytes = info->weight_bytes};
 }
 
+sumi_depth sumi_depth_defaults(void) { return (sumi_depth){.kind = SUMI_DEPTH_STANDARD, .format = SUMI_DEPTH_F32}; }
+
 sumi_control_use sumi_control_use_defaults(const sumi_control* control)
 {
     const sumi_control_info info = sumi_control_get_info(control);
@@ -195,23 +198,34 @@ static sumi_result check_picture(const sumi_control_use* use, int32_t index, con
 {
     const sumi_control_info info = sumi_control_get_info(use->control);
     const sumi_control_picture* picture = &use->pictures[index];
-    const bool has_inpaint = picture->inpaint != NULL, has_mask = picture->mask != NULL;
+    const bool has_inpaint = picture->inpaint != NULL, has_mask = picture->mask != NULL,
+               has_depth = picture->depth != NULL, has_picture = picture->picture != NULL || has_depth;
     char member[96];
-    SUMI_REFUSE(picture->picture != NULL && !info.takes_picture, SUMI_INVALID_ARGUMENT,
-                "%s.picture: a net of this kind (%s) reads no control picture; give inpaint and mask", name, info.kind);
+    SUMI_REFUSE(has_picture && !info.takes_picture, SUMI_INVALID_ARGUMENT,
+                "%s.%s: a net of this kind (%s) reads no control picture; give inpaint and mask", name,
+                has_depth ? "depth" : "picture", info.kind);
+    SUMI_REFUSE(picture->picture != NULL && has_depth, SUMI_INVALID_ARGUMENT,
+                "%s has picture and depth: give one of them; a net reads one control picture", name);
     SUMI_REFUSE((has_inpaint || has_mask) && !info.takes_inpainting, SUMI_INVALID_ARGUMENT,
                 "%s.%s: a net of this kind (%s) does not inpaint; give only picture", name,
                 has_inpaint ? "inpaint" : "mask", info.kind);
     SUMI_REFUSE(has_inpaint != has_mask, SUMI_INVALID_ARGUMENT, "%s has %s but no %s: give both, or neither", name,
                 has_inpaint ? "inpaint" : "mask", has_inpaint ? "mask" : "inpaint");
-    SUMI_REFUSE(picture->picture == NULL && !has_mask, SUMI_INVALID_ARGUMENT, "%s is empty: give %s", name,
-                info.takes_picture ? "picture, the control picture" : "inpaint and mask");
+    SUMI_REFUSE(!has_picture && !has_mask, SUMI_INVALID_ARGUMENT, "%s is empty: give %s", name,
+                info.takes_picture ? "picture, the control picture, or depth" : "inpaint and mask");
+    snprintf(member, sizeof member, "%s.depth", name);
+    if (has_depth) SUMI_TRY(sumi_depth_check(picture->depth, member, error));
     snprintf(member, sizeof member, "%s.picture", name);
     SUMI_TRY(check_pixels(picture->picture, member, error));
     snprintf(member, sizeof member, "%s.inpaint", name);
     SUMI_TRY(check_pixels(picture->inpaint, member, error));
     snprintf(member, sizeof member, "%s.mask", name);
     return check_pixels(picture->mask, member, error);
+}
+
+static bool has_picture(const sumi_control_picture* picture)
+{
+    return picture->picture != NULL || picture->depth != NULL;
 }
 
 static sumi_result check_use(const sumi_image_desc* desc, int32_t index, sumi_error* error)
@@ -240,7 +254,7 @@ static sumi_result check_use(const sumi_image_desc* desc, int32_t index, sumi_er
         snprintf(name, sizeof name, "controls[%d].pictures[%d]", (int)index, (int)p);
         SUMI_TRY(check_picture(use, p, name, error));
         // A plan has the same inputs for all images of a batch.
-        SUMI_REFUSE((use->pictures[p].picture != NULL) != (use->pictures[0].picture != NULL)
+        SUMI_REFUSE(has_picture(&use->pictures[p]) != has_picture(&use->pictures[0])
                         || (use->pictures[p].mask != NULL) != (use->pictures[0].mask != NULL),
                     SUMI_INVALID_ARGUMENT, "%s has other members than controls[%d].pictures[0]: give all the same",
                     name, (int)index);
@@ -266,26 +280,103 @@ static sumi_pixels copy_picture(sumi_packer* packer, const sumi_pixels* pixels)
     return pixels != NULL ? sumi_pixels_copy(packer, pixels) : (sumi_pixels){0};
 }
 
+// Tightly packed, from the top.
+static sumi_depth copy_depth(sumi_packer* packer, const sumi_depth* depth)
+{
+    if (depth == NULL) return (sumi_depth){0};
+    sumi_depth copy = *depth;
+    const size_t from_row_bytes = (size_t)sumi_depth_row_bytes(depth),
+                 row_bytes = (size_t)depth->width * (size_t)sumi_depth_element_bytes(depth->format);
+    char* to = sumi_pack(packer, NULL, row_bytes * (uint64_t)depth->height);
+    for (int32_t y = 0; to != NULL && y < depth->height; y++) {
+        const int32_t from = depth->bottom_up ? depth->height - 1 - y : y;
+        memcpy(to + (size_t)y * row_bytes, (const char*)depth->data + (size_t)from * from_row_bytes, row_bytes);
+    }
+    copy.data = to;
+    copy.row_bytes = 0;
+    copy.bottom_up = false;
+    return copy;
+}
+
 void sumi_controls_copy(sumi_packer* packer, const sumi_image_desc* desc, sumi_job_request* request)
 {
     request->control_count = 0;
+    request->given_control_count = desc->control_count;
     for (int32_t i = 0; i < desc->control_count; i++) {
         const sumi_control_use* use = &desc->controls[i];
         if (use->strength == 0.0f) continue;
         sumi_job_control* to = &request->controls[request->control_count++];
-        sumi_job_control_picture* pictures = sumi_pack(packer, NULL, (uint64_t)use->picture_count * sizeof *pictures);
+        sumi_job_control_input* pictures = sumi_pack(packer, NULL, (uint64_t)use->picture_count * sizeof *pictures);
         *to = (sumi_job_control){.control = use->control,
                                  .pictures = pictures,
                                  .picture_count = use->picture_count,
+                                 .index = i,
                                  .strength = use->strength,
                                  .start = use->start,
                                  .end = use->end};
         for (int32_t p = 0; p < use->picture_count; p++) {
             const sumi_control_picture* from = &use->pictures[p];
-            const sumi_job_control_picture copy = {.picture = copy_picture(packer, from->picture),
-                                                   .inpaint = copy_picture(packer, from->inpaint),
-                                                   .mask = copy_picture(packer, from->mask)};
+            const sumi_job_control_input copy = {.picture = copy_picture(packer, from->picture),
+                                                 .inpaint = copy_picture(packer, from->inpaint),
+                                                 .mask = copy_picture(packer, from->mask),
+                                                 .depth = copy_depth(packer, from->depth)};
             if (pictures != NULL) pictures[p] = copy;
         }
     }
+}
+
+// ---- The picture that a net saw -------------------------------------------------------------------------------------
+
+// The bytes of a control picture of a finished job.
+static sumi_result find_picture(const sumi_plan_job* job, const sumi_control_view* view, const void** out_rgb,
+                                sumi_error* error)
+{
+    const sumi_job_request* request = &job->request;
+    const uint64_t bytes = 3 * (uint64_t)request->width * (uint64_t)request->height;
+    SUMI_REFUSE(view->control < 0 || view->control >= request->given_control_count, SUMI_INVALID_ARGUMENT,
+                "sumi_job_control_picture: control is %d of %d", (int)view->control, (int)request->given_control_count);
+    SUMI_REFUSE(view->item < 0 || view->item >= request->item_count, SUMI_INVALID_ARGUMENT,
+                "sumi_job_control_picture: item is %d of %d", (int)view->item, (int)request->item_count);
+    SUMI_REFUSE(view->into == NULL || view->capacity < bytes, SUMI_INVALID_ARGUMENT,
+                "sumi_job_control_picture: capacity is %zu bytes, the picture takes %llu",
+                view->into != NULL ? view->capacity : 0, (unsigned long long)bytes);
+    int32_t c = 0;
+    while (c < request->control_count && request->controls[c].index != view->control) c++;
+    SUMI_REFUSE(c == request->control_count, SUMI_WRONG_STATE,
+                "sumi_job_control_picture: controls[%d] had strength 0, so it saw no picture", (int)view->control);
+    bool runs = false;
+    for (int32_t k = 0; k < job->progress.plan_control_count; k++) runs = runs || job->progress.plan_controls[k] == c;
+    SUMI_REFUSE(
+        !runs, SUMI_WRONG_STATE,
+        "sumi_job_control_picture: controls[%d] saw no picture, because no step lies in its range, start to end",
+        (int)view->control);
+    SUMI_REFUSE(job->products.control_pictures[c] == NULL, SUMI_WRONG_STATE,
+                "sumi_job_control_picture: controls[%d] had no control picture, only inpaint and mask",
+                (int)view->control);
+    const int32_t picture = request->controls[c].picture_count == 1 ? 0 : view->item;
+    *out_rgb = job->products.control_pictures[c] + (uint64_t)picture * bytes;
+    return SUMI_OK;
+}
+
+static sumi_result copy_seen_picture(sumi_engine* engine, sumi_job handle, const sumi_control_view* view,
+                                     sumi_error* error)
+{
+    sumi_job_slot* slot;
+    const void* rgb = NULL;
+    SUMI_REFUSE(view == NULL, SUMI_INVALID_ARGUMENT, "sumi_job_control_picture: view is NULL");
+    SUMI_TRY(sumi_job_finished(engine, handle, SUMI_JOB_KIND_IMAGES, &slot, error));
+    if (slot->error.result != SUMI_OK) return slot->error.result;
+    const sumi_plan_job* job = &slot->u.plan_job;
+    SUMI_TRY(find_picture(job, view, &rgb, error));
+    memcpy(view->into, rgb, 3 * (size_t)job->request.width * (size_t)job->request.height);
+    return SUMI_OK;
+}
+
+sumi_result sumi_job_control_picture(const sumi_engine* engine, sumi_job job, const sumi_control_view* view)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_job_control_picture"));
+    sumi_error error = {0};
+    const sumi_result result = copy_seen_picture((sumi_engine*)engine, job, view, &error);
+    return sumi_call_end(engine, result, &error);
 }

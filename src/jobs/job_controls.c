@@ -8,12 +8,24 @@
 #include "jobs/plan_cache.h"
 #include "models/control.h"
 #include "models/pipeline.h"
+#include "pictures/depth.h"
 #include "pictures/pixels.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
+#include <string.h>
 
 // The pieces of each picture, in this order. INPAINT leaves its result in the workspace for MASK.
 typedef enum control_stage { CONTROL_PICTURE, INPAINT, MASK, CONTROL_STAGES } control_stage;
+
+// Of the work on a depth buffer.
+static sumi_depth_args depth_args(const sumi_job_request* request, const sumi_job_control* control,
+                                  const sumi_job_control_input* picture)
+{
+    return (sumi_depth_args){.depth = &picture->depth,
+                             .stretch = sumi_control_net_get_info(control->control->net)->depth_stretch,
+                             .width = request->width,
+                             .height = request->height};
+}
 
 static uint64_t resize_bytes(const sumi_job_request* request, const sumi_pixels* pixels)
 {
@@ -27,11 +39,16 @@ uint64_t sumi_control_inputs_bytes(const sumi_job_request* request)
     uint64_t most = 0;
     for (int32_t i = 0; i < request->control_count; i++) {
         for (int32_t p = 0; p < request->controls[i].picture_count; p++) {
-            const sumi_job_control_picture* picture = &request->controls[i].pictures[p];
+            const sumi_job_control_input* picture = &request->controls[i].pictures[p];
             const sumi_pixels* const all[] = {&picture->picture, &picture->inpaint, &picture->mask};
             uint64_t largest = 0;
             for (int k = 0; k < 3; k++) {
                 const uint64_t bytes = resize_bytes(request, all[k]);
+                largest = bytes > largest ? bytes : largest;
+            }
+            if (picture->depth.data != NULL) {
+                const sumi_depth_args depth = depth_args(request, &request->controls[i], picture);
+                const uint64_t bytes = sumi_depth_bytes(&depth);
                 largest = bytes > largest ? bytes : largest;
             }
             // RGB; with a mask its greys, the masked picture and the mask in the latents' size come beside it
@@ -93,6 +110,23 @@ static sumi_result resize_to_rgb(sumi_engine* engine, sumi_plan_job* job, const 
     return sumi_pixels_to_rgb(&engine->heap, &picture, width, height, engine->workspace.first.data, error);
 }
 
+// Does the next piece of a control picture from a depth buffer, which is then in the workspace as RGB.
+static sumi_result prepare_depth(sumi_engine* engine, sumi_plan_job* job, const sumi_depth_args* args, bool* out_done,
+                                 sumi_error* error)
+{
+    sumi_block *work = &engine->workspace.intermediate, *rgb = &engine->workspace.first;
+    if (!job->progress.is_preparing_depth) {
+        SUMI_TRY(sumi_block_reserve(&engine->heap, work, sumi_depth_bytes(args), "a depth buffer's distances", error));
+        SUMI_TRY(sumi_block_reserve(&engine->heap, rgb, (uint64_t)args->width * (uint64_t)args->height * 3,
+                                    "a control picture", error));
+        sumi_depth_begin(args, work->data);
+        job->progress.is_preparing_depth = true;
+    }
+    *out_done = sumi_depth_advance(work->data, rgb->data);
+    if (*out_done) job->progress.is_preparing_depth = false;
+    return SUMI_OK;
+}
+
 // A mask, and where it goes.
 typedef struct mask_output {
     const sumi_pixels* mask;
@@ -138,6 +172,32 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, const mas
     return SUMI_OK;
 }
 
+// A control picture, by its indices in the request, and where it goes.
+typedef struct control_picture {
+    int32_t control, picture;
+    sumi_value pixels;
+} control_picture;
+
+// Does the next piece of a control picture: the picture is written, and kept for the host program.
+static sumi_result write_picture(sumi_engine* engine, sumi_plan_job* job, control_picture at, bool* out_done,
+                                 sumi_error* error)
+{
+    const sumi_job_request* request = &job->request;
+    const sumi_job_control* control = &request->controls[at.control];
+    const sumi_job_control_input* picture = &control->pictures[at.picture];
+    const uint64_t bytes = 3 * (uint64_t)request->width * (uint64_t)request->height;
+    if (!sumi_job_control_has_picture(picture)) return SUMI_OK;
+    if (picture->depth.data != NULL) {
+        const sumi_depth_args args = depth_args(request, control, picture);
+        SUMI_TRY(prepare_depth(engine, job, &args, out_done, error));
+    } else SUMI_TRY(resize_to_rgb(engine, job, &picture->picture, out_done, error));
+    if (!*out_done) return SUMI_OK;
+    const void* rgb = engine->workspace.first.data;
+    write_bytes(engine, job, &(sumi_value_part){.value = at.pixels, .count = bytes}, rgb);
+    memcpy(job->products.control_pictures[at.control] + (uint64_t)at.picture * bytes, rgb, bytes);
+    return SUMI_OK;
+}
+
 sumi_result sumi_control_inputs_write(sumi_engine* engine, sumi_plan_job* job, int32_t piece, bool* out_done,
                                       sumi_error* error)
 {
@@ -146,22 +206,18 @@ sumi_result sumi_control_inputs_write(sumi_engine* engine, sumi_plan_job* job, i
     const control_stage stage = (control_stage)(piece % CONTROL_STAGES);
     int32_t k = 0, p = piece / CONTROL_STAGES;
     while (p >= picture_count(job, k)) p -= picture_count(job, k++);
-    const sumi_job_control* control = &job->request.controls[job->progress.plan_controls[k]];
-    const sumi_job_control_picture* picture =
-        &control->pictures[control->picture_count == 1 ? 0 : job->progress.batch_begin + p];
-    sumi_workspace* workspace = &engine->workspace;
+    const int32_t c = job->progress.plan_controls[k];
+    const sumi_job_control* control = &job->request.controls[c];
+    const int32_t index = control->picture_count == 1 ? 0 : job->progress.batch_begin + p;
+    const sumi_job_control_input* picture = &control->pictures[index];
+    const bool is_begin = piece == 0 && job->progress.resize.row == 0 && !job->progress.is_preparing_depth;
     *out_done = true;
     switch (stage) {
     case CONTROL_PICTURE:
-        if (piece == 0 && job->progress.resize.row == 0) SUMI_TRY(write_strengths(engine, job, error));
-        if (picture->picture.data == NULL) return SUMI_OK;
-        SUMI_TRY(resize_to_rgb(engine, job, &picture->picture, out_done, error));
-        if (!*out_done) return SUMI_OK;
-        write_bytes(engine, job,
-                    &(sumi_value_part){.value = pipeline->control_pixels[k][p],
-                                       .count = 3 * (uint64_t)job->request.width * (uint64_t)job->request.height},
-                    workspace->first.data);
-        return SUMI_OK;
+        if (is_begin) SUMI_TRY(write_strengths(engine, job, error));
+        return write_picture(
+            engine, job, (control_picture){.control = c, .picture = index, .pixels = pipeline->control_pixels[k][p]},
+            out_done, error);
     case INPAINT:
         return picture->inpaint.data != NULL ? resize_to_rgb(engine, job, &picture->inpaint, out_done, error) : SUMI_OK;
     default: break;

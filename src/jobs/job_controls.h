@@ -1,6 +1,7 @@
 // The control pictures of a job: resized in pieces, and written to the arena with the strengths of the nets.
 //
-//   picture --Lanczos--> RGB --------------------------------> pipeline.control_pixels
+//   picture --Lanczos--> RGB --+-----------------------------> pipeline.control_pixels
+//   depth   --greys----> RGB --+-----------------------------> products.control_pictures, for the host program
 //   inpaint --Lanczos--> RGB --+-- without the masked part --> pipeline.masked_pixels
 //   mask    --resize---> greys-+-----> in the latents' size -> pipeline.control_mask
 //

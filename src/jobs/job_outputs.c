@@ -36,6 +36,12 @@ static void pack_products(sumi_packer* packer, sumi_plan_job* job)
     if (request->goal == SUMI_GOAL_PROMPTS) return;
     job->products.latents =
         sumi_pack(packer, NULL, (uint64_t)request->item_count * sumi_plan_job_latent_values(job) * sizeof(float));
+    for (int32_t i = 0; i < request->control_count; i++) {
+        const sumi_job_control* control = &request->controls[i];
+        if (!sumi_job_control_has_picture(&control->pictures[0])) continue;
+        job->products.control_pictures[i] = sumi_pack(
+            packer, NULL, (uint64_t)control->picture_count * (uint64_t)request->width * (uint64_t)request->height * 3);
+    }
     if (request->preview_every > 0) {
         for (int i = 0; i < 2; i++)
             job->products.previews[i] =

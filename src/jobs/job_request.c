@@ -220,7 +220,7 @@ static void list_controls(sumi_plan_job* job, const request_tables* tables, sumi
         tables->controls[progress->plan_control_count] =
             (sumi_pipeline_control){.net = control->control->net,
                                     .picture_count = control->picture_count == 1 ? 1 : progress->batch_count,
-                                    .has_picture = control->pictures[0].picture.data != NULL,
+                                    .has_picture = sumi_job_control_has_picture(&control->pictures[0]),
                                     .has_mask = control->pictures[0].mask.data != NULL};
         progress->plan_controls[progress->plan_control_count++] = i;
     }

@@ -59,6 +59,7 @@ static void enter_first_phase(sumi_plan_job* job)
     progress->cursor = progress->row = progress->mask_rows = progress->pieces_in_flight = 0;
     progress->drawn_values = progress->moved_values = job->saved.restored_values = 0;
     progress->resize = (sumi_resize){0};
+    progress->is_preparing_depth = false;
     progress->preview_is_pending = job->saved.repeats = false;
 }
 

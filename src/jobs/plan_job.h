@@ -25,16 +25,22 @@ typedef struct sumi_job_prompt {
     const sumi_prompt* source; // used only while submit looks for equal prompts
 } sumi_job_prompt;
 
-// What images follow. data NULL: none.
-typedef struct sumi_job_control_picture {
+// What images follow. data NULL: none; at most one of picture and depth.
+typedef struct sumi_job_control_input {
     sumi_pixels picture, inpaint, mask;
-} sumi_job_control_picture;
+    sumi_depth depth;
+} sumi_job_control_input;
+static inline bool sumi_job_control_has_picture(const sumi_job_control_input* picture)
+{
+    return picture->picture.data != NULL || picture->depth.data != NULL;
+}
 
 // A control net with what it reads.
 typedef struct sumi_job_control {
     const sumi_control* control;
-    const sumi_job_control_picture* pictures;
+    const sumi_job_control_input* pictures;
     int32_t picture_count; // 1, or one per item
+    int32_t index;         // in the desc
     float strength, start, end;
 } sumi_job_control;
 
@@ -119,7 +125,7 @@ typedef struct sumi_job_request {
     float lora_scales[SUMI_MAX_LORAS], lora_text_scales[SUMI_MAX_LORAS]; // of denoiser and text encoders; 0: no effect
     int32_t lora_count;
     sumi_job_control controls[SUMI_MAX_CONTROLS]; // without those of strength 0
-    int32_t control_count;
+    int32_t control_count, given_control_count;   // the latter as in the desc
     uint32_t deadline_ms;
     float step_cache_threshold; // 0: nothing is reused
     int32_t preview_every;
@@ -129,7 +135,8 @@ typedef struct sumi_job_request {
 // How far a running job is, and what it works with.
 typedef struct sumi_job_progress {
     sumi_phase phase;
-    sumi_resize resize; // of the start image, the mask or a reference
+    sumi_resize resize;      // of the start image, the mask or a reference
+    bool is_preparing_depth; // the work on a depth buffer has begun, in the workspace
     // Progress of the mask's distances: rows done from top to bottom, then from bottom to top. Above 0 while the mask
     // is written.
     int32_t mask_rows;
@@ -196,7 +203,9 @@ typedef struct sumi_job_saved {
 
 // What the job makes. What belongs to one item lies in the item.
 typedef struct sumi_job_products {
-    float* latents;             // [item][channel][h * w]
+    float* latents; // [item][channel][h * w]
+    // Of each of the request's control nets: [picture][height][width][3], as the net saw them; NULL: it reads none.
+    unsigned char* control_pictures[SUMI_MAX_CONTROLS];
     unsigned char* previews[2]; // [item][h * w][4]; preview_front is the one to read, under `state_lock`
     int32_t preview_front;
     sumi_prompt* prompt;

@@ -54,6 +54,7 @@ static sumi_result bind_blockwise(void* memory, const void* base_model, sumi_bin
     }
     net->info.kind = "qwen-blockwise";
     net->info.masks_with_black = true;
+    net->info.depth_stretch = SUMI_STRETCH_INVERSE;
     net->info.usual_strength = 1.0f;
     net->info.place_count = count;
     return b->result;

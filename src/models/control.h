@@ -3,6 +3,7 @@
 #define SUMI_MODELS_CONTROL_H
 #include "models/limits.h"
 #include "models/network.h"
+#include "pictures/depth.h"
 
 #define SUMI_CONTROL_MAX_PLACES 128
 
@@ -19,7 +20,8 @@ typedef struct sumi_control_net_info {
     sumi_control_planes planes;
     // A mask is taken as black and white, after it was resized like pictures; otherwise its greys are kept.
     bool has_binary_mask;
-    bool masks_with_black; // a masked picture is black where it is masked; otherwise of the middle grey
+    bool masks_with_black;            // a masked picture is black where it is masked; otherwise of the middle grey
+    sumi_depth_stretch depth_stretch; // how a depth buffer becomes a control picture
     float usual_strength;
     // After which blocks of the denoiser a hint is added, in this order, and the number of the hint.
     int32_t place_count;

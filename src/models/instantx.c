@@ -71,6 +71,7 @@ static sumi_result bind_instantx(void* memory, const void* base_model, sumi_bind
     net->info.kind = "qwen-instantx";
     net->info.has_binary_mask = true;
     net->info.masks_with_black = true;
+    net->info.depth_stretch = SUMI_STRETCH_INVERSE;
     net->info.usual_strength = 1.0f;
     net->info.place_count = base->block_count;
     for (int32_t i = 0; i < base->block_count; i++) {

@@ -168,6 +168,7 @@ static sumi_result bind_fun(void* memory, const void* base_model, sumi_binder* b
     net->info.kind = s_kinds[net->version];
     net->info.planes = net->version == FUN_1_0 ? SUMI_PLANES_PICTURE : SUMI_PLANES_PICTURE_MASK_MASKED;
     net->info.has_binary_mask = true;
+    net->info.depth_stretch = SUMI_STRETCH_DISTANCE;
     net->info.usual_strength = net->version == FUN_2_1 ? 0.9f : 0.75f;
     return binder->result;
 }

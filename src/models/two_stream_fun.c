@@ -55,6 +55,7 @@ static sumi_result bind_fun(void* memory, const void* base_model, sumi_binder* b
     }
     net->info.kind = "qwen-fun";
     net->info.has_binary_mask = true;
+    net->info.depth_stretch = SUMI_STRETCH_DISTANCE;
     net->info.usual_strength = 0.8f;
     net->info.place_count = n;
     return b->result;
