@@ -1214,6 +1214,7 @@ struct sumi_lora_use {
 // Guidance: nets run for the negative prompt too, except InstantX, which gives what it computed for the positive one to
 // both, as its pipeline in diffusers does. Control pictures are encoded with the mean of the VAE's posterior.
 typedef struct sumi_control sumi_control; // an opened control net
+typedef struct sumi_depth sumi_depth;     // a depth buffer, below
 typedef struct sumi_control_desc {
     uint32_t cookie; // set by sumi_control_defaults(); leave it alone
     sumi_model* model;
@@ -1243,52 +1244,13 @@ typedef struct sumi_control_info {
 // Returns what a net is; all zero for NULL and for a net whose model was closed.
 SUMI_API sumi_control_info sumi_control_get_info(const sumi_control* control);
 
-// A depth buffer of the host program, from which sumi makes a control picture as the net was trained with it: grey, near
-// is white.
-//
-// Distances    Values become distances from the camera's plane (view-space z), whatever the kind. A perspective camera
-//              has one of the first three kinds. The depth of an orthographic camera is linear: give DISTANCE.
-// Sky          is what lies at the far plane or beyond (a cleared depth buffer), at infinity, or is NaN. It is black.
-// Greys        Fun nets: white - black is linear in the distance, from its 2nd percentile (white) to its 85th (black),
-//              as the authors' ZoeDepth annotator has it; sky is not counted. Other nets: linear in 1 / distance, from
-//              the 99th percentile of 1 / distance (white) to the 1st (black), as of MiDaS; sky counts. Percentiles are
-//              exact and interpolated as numpy.percentile does. A picture with one distance only is white.
-// Flicker      Percentiles differ from frame to frame. For sequences give `low` and `high`, once per shot: then the same
-//              distance always has the same grey.
-// Size         Greys are computed in the buffer's own size and then resized to the image's, by a triangle filter
-//              (Pillow's BILINEAR), which cannot overshoot at silhouettes as Lanczos does, and rounded to 8 bits last.
-typedef enum sumi_depth_format {
-    SUMI_DEPTH_F32 = 0,
-    SUMI_DEPTH_U16 = 1 // 65535 stands for 1, with DISTANCE for far_plane
-} sumi_depth_format;
-typedef enum sumi_depth_kind {
-    SUMI_DEPTH_STANDARD = 0, // 0 at the near plane, 1 at the far plane; also what OpenGL's depth buffer holds
-    SUMI_DEPTH_REVERSED = 1, // 1 at the near plane, 0 at the far plane or at infinity: Unity, Unreal
-    SUMI_DEPTH_OPENGL = 2,   // normalised device coordinates of OpenGL: -1 near, 1 far; not with U16
-    SUMI_DEPTH_DISTANCE = 3  // distances already
-} sumi_depth_kind;
-typedef struct sumi_depth {
-    const void* data; // without jitter, antialiasing or sRGB encoding
-    sumi_depth_format format;
-    int32_t width, height; // pixels, any size; the image's shape avoids distortion
-    int32_t row_bytes;     // pitch: bytes from row to row; 0: tightly packed
-    bool bottom_up;        // the first row is the lowest, as glReadPixels gives them
-    sumi_depth_kind kind;
-    // Of the camera, 0 < near_plane < far_plane; INFINITY is allowed. DISTANCE reads far_plane only, from which on all
-    // is sky; 0 is INFINITY there. Any unit of length, the same in all four members.
-    float near_plane, far_plane;
-    float low, high; // distances that become white and black, 0 < low < high; both 0: percentiles of this picture
-} sumi_depth;
-// Returns a standard F32 buffer without data and planes. At any time.
-SUMI_API sumi_depth sumi_depth_defaults(void);
-
 // What one image follows. Everything is resized to the image's width x height.
 typedef struct sumi_control_picture {
     const sumi_pixels* picture; // as the net was trained with it: white edges on black, depth with white near, ..
     // For takes_inpainting: the image, and a mask that is white where it is to be painted again (the rule of
     // sumi_image_start.mask). This only tells the net what surrounds that part. To keep the other pixels exactly, set sumi_image_desc.start too.
     const sumi_pixels *inpaint, *mask;
-    const sumi_depth* depth; // in place of `picture`
+    const sumi_depth* depth; // in place of `picture`: see "Depth buffers"
 } sumi_control_picture;
 
 struct sumi_control_use {
@@ -1309,7 +1271,7 @@ typedef struct sumi_control_view {
 } sumi_control_view;
 // Copies a control picture of a finished image job as the net saw it: RGB8 of the image's width x height, tightly
 // packed, from the top. Call it before the fetch. A job keeps these bytes for each of its control pictures
-// (sumi_memory.images). SUMI_INVALID_ARGUMENT: an index is out of range, or capacity too small. SUMI_WRONG_STATE: the
+// (sumi_memory.images; of an external, in pinned memory that the external keeps). SUMI_INVALID_ARGUMENT: an index is out of range, or capacity too small. SUMI_WRONG_STATE: the
 // net saw none, because it had strength 0, no step in its range, or only inpaint and mask. Otherwise fails as
 // sumi_fetch_images, and never frees the job.
 SUMI_API sumi_result sumi_job_control_picture(const sumi_engine* engine, sumi_job job, const sumi_control_view* view);
@@ -1517,6 +1479,9 @@ typedef struct sumi_import_desc {
     uint64_t offset;     // where the pixels begin in the memory or buffer, in bytes
     bool is_dedicated;   // Vulkan: the memory was allocated with VkMemoryDedicatedAllocateInfo
     bool takes_previews; // previews will be written to it: also allocates page-locked memory of the image's size
+    // Pixels are one float each: sumi reads a depth buffer from it (sumi_depth.external) and writes nothing to it.
+    // `format` is left alone; textures are GL_R32F, VK_FORMAT_R32_SFLOAT or DXGI_FORMAT_R32_FLOAT.
+    bool is_depth;
 } sumi_import_desc;
 
 // Returns a desc with fd -1, RGBA8, one level, everything else zero. At any time.
@@ -1550,6 +1515,61 @@ SUMI_API void sumi_external_release(sumi_external* external);
 // Other failures: SUMI_WRONG_STATE (no preview yet, no GL context), SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT,
 // SUMI_NOT_SUPPORTED on the CPU backend, and the results of a device. After any failure nothing will be signalled.
 SUMI_API sumi_result sumi_job_show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target);
+
+// ---- Depth buffers --------------------------------------------------------------------------------------------------
+// A depth buffer of the host program, from which sumi makes a control picture as the net was trained with it: grey, near
+// is white.
+//
+// Distances    Values become distances from the camera's plane (view-space z), whatever the kind. A perspective camera
+//              has one of the first three kinds. The depth of an orthographic camera is linear: give DISTANCE.
+// Sky          is what lies at the far plane or beyond (a cleared depth buffer), at infinity, or is NaN. It is black.
+// Greys        Fun nets: white - black is linear in the distance, from its 2nd percentile (white) to its 85th (black),
+//              as the authors' ZoeDepth annotator has it; sky is not counted. Other nets: linear in 1 / distance, from
+//              the 99th percentile of 1 / distance (white) to the 1st (black), as of MiDaS; sky counts. Percentiles are
+//              exact and interpolated as numpy.percentile does. A picture with one distance only is white.
+// Flicker      Percentiles differ from frame to frame. For sequences give `low` and `high`, once per shot: then the same
+//              distance always has the same grey.
+// Size         Greys are computed in the buffer's own size and then resized to the image's, by a triangle filter
+//              (Pillow's BILINEAR), which cannot overshoot at silhouettes as Lanczos does, and rounded to 8 bits last.
+// External     The depth stays on the GPU (CUDA only). sumi_submit_images puts three things into a stream of the external
+//              and returns: wait for `wait`, copy the depth to memory of sumi, signal `signal`. With OpenGL it therefore
+//              needs the context, as a fetch does. From the signal on you may draw into the texture again, long before
+//              the job is done. All externals of the desc are read, also for nets with strength 0. If the call
+//              fails, some may have been. The engine's GPU work waits for the copy, so signal `wait` soon. From its
+//              submission to its fetch or discard, only one job can use an external, in one place. Greys are computed on
+//              the GPU, within 1 of 255 of the CPU's.
+// Formats      CUDA does not share depth formats (GL_DEPTH_COMPONENT*, GL_DEPTH24_STENCIL8, VK_FORMAT_D32_SFLOAT,
+//              DXGI_FORMAT_D32_FLOAT). Copy the depth to a texture of one float (GL_R32F, VK_FORMAT_R32_SFLOAT,
+//              DXGI_FORMAT_R32_FLOAT), by one pass of a triangle over the whole texture with a fragment shader such as
+//              `out float z; uniform sampler2D depth; void main() { z = texelFetch(depth, ivec2(gl_FragCoord.xy), 0).r; }`
+typedef enum sumi_depth_format {
+    SUMI_DEPTH_F32 = 0,
+    SUMI_DEPTH_U16 = 1 // 65535 stands for 1, with DISTANCE for far_plane
+} sumi_depth_format;
+typedef enum sumi_depth_kind {
+    SUMI_DEPTH_STANDARD = 0, // 0 at the near plane, 1 at the far plane; also what OpenGL's depth buffer holds
+    SUMI_DEPTH_REVERSED = 1, // 1 at the near plane, 0 at the far plane or at infinity: Unity, Unreal
+    SUMI_DEPTH_OPENGL = 2,   // normalised device coordinates of OpenGL: -1 near, 1 far; not with U16
+    SUMI_DEPTH_DISTANCE = 3  // distances already
+} sumi_depth_kind;
+struct sumi_depth {
+    const void* data; // without jitter, antialiasing or sRGB encoding; NULL with `external`
+    sumi_depth_format format;
+    int32_t width, height; // pixels, any size; the image's shape avoids distortion
+    int32_t row_bytes;     // pitch: bytes from row to row; 0: tightly packed
+    bool bottom_up;        // the first row is the lowest, as glReadPixels gives them
+    sumi_depth_kind kind;
+    // Of the camera, 0 < near_plane < far_plane; INFINITY is allowed. DISTANCE reads far_plane only, from which on all
+    // is sky; 0 is INFINITY there. Any unit of length, the same in all four members.
+    float near_plane, far_plane;
+    float low, high; // distances that become white and black, 0 < low < high; both 0: percentiles of this picture
+    // A texture or buffer of floats in place of data, imported with sumi_import_desc.is_depth. width and height are 0 or
+    // the import's, row_bytes is 0. `wait` and `signal` as of sumi_target, but each may be left out.
+    sumi_external* external;
+    sumi_sync wait, signal;
+};
+// Returns a standard F32 buffer without data and planes. At any time.
+SUMI_API sumi_depth sumi_depth_defaults(void);
 
 // ---- Images to latents ----------------------------------------------------------------------------------------------
 typedef struct sumi_encode_desc {

@@ -535,6 +535,115 @@ TEST(textures_that_cannot_be_are_refused)
     s_gl.glDeleteTextures(1, &odd);
 }
 
+static sumi_import_desc depth_desc(GLuint name, int32_t width, int32_t height)
+{
+    sumi_import_desc desc = sumi_import_defaults();
+    desc.kind = SUMI_EXTERNAL_GL_TEXTURE;
+    desc.gl_name = name;
+    desc.gl_target = GL_TEXTURE_2D;
+    desc.width = width;
+    desc.height = height;
+    desc.is_depth = true;
+    return desc;
+}
+
+// Draws, and copies what the net saw.
+static void draw_by_depth(sumi_engine* engine, sumi_image_desc desc, const sumi_depth* depth, uint8_t* rgb)
+{
+    const sumi_control_picture picture = {.depth = depth};
+    sumi_control_use use = *desc.controls;
+    sumi_job job;
+    sumi_image image = {0};
+    use.pictures = &picture;
+    use.picture_count = 1;
+    desc.controls = &use;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    const sumi_control_view view = {0, 0, rgb, 3 * 32 * 32};
+    CHECK_NUMBER(sumi_job_control_picture(engine, job, &view), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    sumi_images_release(engine, &image, 1);
+}
+
+// Depth that a GPU reads from a texture, and the formats of depth that CUDA does not share.
+TEST(depth_textures_give_the_pictures_of_host_memory)
+{
+    enum { WIDTH = 80, HEIGHT = 48 };
+    static float s_depth[WIDTH * HEIGHT];
+    static uint8_t s_seen[2][3 * 32 * 32];
+    CHECK(make_current(&s_context));
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    sumi_control_desc net = sumi_control_defaults(model);
+    sumi_control* control = NULL;
+    sumi_job job;
+    net.path = "tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union";
+    CHECK_NUMBER(sumi_submit_control(engine, &net, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_control(engine, job, &control), SUMI_OK);
+    sumi_control_use use = sumi_control_use_defaults(control);
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.controls = &use;
+    desc.control_count = 1;
+    CHECK(desc.width == 32 && desc.height == 32);
+    for (int i = 0; i < WIDTH * HEIGHT; i++)
+        s_depth[i] = i / WIDTH > 40 ? 0.0f : 0.5f / (3.0f + (float)(i % WIDTH) + (float)(i / WIDTH % 7));
+    const GLuint name = make_texture(GL_R32F, IMMUTABLE, WIDTH, HEIGHT);
+    sumi_depth depth = sumi_depth_defaults();
+    sumi_external* external = NULL;
+    const sumi_import_desc good = depth_desc(name, WIDTH, HEIGHT);
+    CHECK_NUMBER(sumi_import(engine, &good, &external), SUMI_OK);
+    depth.kind = SUMI_DEPTH_REVERSED;
+    depth.near_plane = 0.5f;
+    depth.far_plane = INFINITY;
+    depth.bottom_up = true; // as OpenGL has its textures
+    for (int round = 0; round < 2; round++) {
+        s_depth[0] += 0.01f; // the next frame
+        s_gl.glBindTexture(GL_TEXTURE_2D, name);
+        s_gl.glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, WIDTH, HEIGHT, GL_RED, GL_FLOAT, s_depth);
+        depth.external = external;
+        depth.data = NULL;
+        depth.width = depth.height = 0;
+        draw_by_depth(engine, desc, &depth, s_seen[0]);
+        depth.external = NULL;
+        depth.data = s_depth;
+        depth.width = WIDTH, depth.height = HEIGHT;
+        draw_by_depth(engine, desc, &depth, s_seen[1]);
+        int most = 0;
+        for (size_t i = 0; i < sizeof s_seen[0]; i++) {
+            const int difference = abs(s_seen[0][i] - s_seen[1][i]);
+            most = difference > most ? difference : most;
+        }
+        CHECK(most <= 1 && s_seen[1][0] == 0 && s_seen[1][3 * 32 * 31] > 200);
+    }
+    const struct {
+        const char* what;
+        GLenum format;
+    } wrong[] = {{"GL_DEPTH_COMPONENT16", GL_DEPTH_COMPONENT16},
+                 {"GL_DEPTH_COMPONENT24", GL_DEPTH_COMPONENT24},
+                 {"GL_DEPTH_COMPONENT32F", GL_DEPTH_COMPONENT32F},
+                 {"GL_DEPTH24_STENCIL8", GL_DEPTH24_STENCIL8},
+                 {"GL_DEPTH32F_STENCIL8", GL_DEPTH32F_STENCIL8},
+                 {"GL_RGBA8", GL_RGBA8},
+                 {"GL_R16F", GL_R16F},
+                 {"GL_R32UI", GL_R32UI}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const GLuint other = make_texture(wrong[i].format, IMMUTABLE, WIDTH, HEIGHT);
+        const sumi_import_desc bad = depth_desc(other, WIDTH, HEIGHT);
+        sumi_external* none = NULL;
+        const sumi_result result = sumi_import(engine, &bad, &none);
+        printf("  %s: %d, %s\n", wrong[i].what, (int)result, s_host.log);
+        CHECK_NUMBER(result, SUMI_INVALID_ARGUMENT);
+        CHECK(none == NULL && strstr(s_host.log, "R32F texture in one full-screen pass") != NULL);
+        sumi_external_release(none);
+        s_gl.glDeleteTextures(1, &other);
+    }
+    sumi_external_release(external);
+    close_engine(engine);
+    s_gl.glDeleteTextures(1, &name);
+}
+
 TEST(without_a_context_there_is_a_result)
 {
     CHECK(make_current(&s_context));
@@ -714,6 +823,7 @@ int main(int argc, char** argv)
     RUN(a_batch_goes_to_textures_and_to_memory);
     RUN(opengls_own_work_keeps_its_order);
     RUN(textures_that_cannot_be_are_refused);
+    RUN(depth_textures_give_the_pictures_of_host_memory);
     RUN(without_a_context_there_is_a_result);
     RUN(a_context_of_another_device_is_refused);
     RUN(imports_give_their_memory_back);

@@ -66,6 +66,18 @@ TEST(products_by_every_kernel)
     if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
     check_products();
 }
+
+TEST(depth_buffers_become_the_pictures_of_the_cpu)
+{
+    if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
+    check_depths();
+}
+
+TEST(a_depth_buffer_takes_less_than_half_a_millisecond)
+{
+    if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
+    time_depths();
+}
 #endif
 
 TEST(publications)
@@ -185,6 +197,8 @@ int main(int argc, char** argv)
 #undef RUN_TABLE
 #ifdef SUMI_HAS_CUDA
     RUN(products_by_every_kernel);
+    RUN(depth_buffers_become_the_pictures_of_the_cpu);
+    RUN(a_depth_buffer_takes_less_than_half_a_millisecond);
 #endif
     RUN(publications);
     RUN(weights_are_streamed);

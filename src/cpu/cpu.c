@@ -256,6 +256,13 @@ static sumi_result cpu_publish(sumi_runner* runner, const sumi_plan* plan, const
     return sumi_fail(error, SUMI_NOT_SUPPORTED, "the CPU backend has no device memory: read the picture");
 }
 
+static sumi_result cpu_write_depth(sumi_runner* runner, const sumi_plan* plan, const sumi_depth_input* input,
+                                   sumi_error* error)
+{
+    (void)runner, (void)plan, (void)input;
+    return sumi_fail(error, SUMI_NOT_SUPPORTED, "the CPU backend has no device memory: write the picture");
+}
+
 // ---- Preparing ------------------------------------------------------------------------------------------------------
 // Kernels are part of the program, and weights are read where they lie.
 
@@ -412,7 +419,8 @@ static const sumi_async_functions s_async = {.measure_delay = cpu_measure_delay,
                                              .idle = cpu_idle,
                                              .health = cpu_health,
                                              .start_read = cpu_start_read,
-                                             .publish = cpu_publish};
+                                             .publish = cpu_publish,
+                                             .write_depth = cpu_write_depth};
 
 #if defined(__OPTIMIZE__) // by gcc and clang, clang-cl included, at every level but -O0
 const bool sumi_cpu_is_optimized = true;

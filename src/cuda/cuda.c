@@ -431,6 +431,19 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
     return sumi_cuda_note_result(cuda, result, error);
 }
 
+static sumi_result cuda_write_depth(sumi_runner* runner, const sumi_plan* plan, const sumi_depth_input* input,
+                                    sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    SUMI_TRY(sumi_cuda_report_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
+    cuda->is_end_newest = false;
+    sumi_result result = sumi_cuda_write_depth(cuda, plan, input, error);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return sumi_cuda_note_result(cuda, result, error);
+}
+
 static sumi_result cuda_import(sumi_runner* runner, const sumi_import_desc* desc, sumi_imported* out_import,
                                sumi_error* error)
 {
@@ -591,7 +604,8 @@ static const sumi_async_functions s_async = {.measure_delay = cuda_measure_delay
                                              .idle = cuda_idle,
                                              .health = cuda_health,
                                              .start_read = sumi_cuda_runner_fetch,
-                                             .publish = cuda_publish};
+                                             .publish = cuda_publish,
+                                             .write_depth = cuda_write_depth};
 
 static const sumi_interop_functions s_interop = {.import = cuda_import,
                                                  .finish_import = cuda_finish_import,

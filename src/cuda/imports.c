@@ -164,6 +164,38 @@ static sumi_result copy_image(const sumi_cuda* cuda, const sumi_import_copy* cop
     return SUMI_OK;
 }
 
+// The other way, once the depth before it was used.
+static sumi_result copy_depth(const sumi_cuda* cuda, const sumi_imported* import, CUarray array, CUdeviceptr rows,
+                              sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    const CUDA_MEMCPY2D how = {
+        .srcMemoryType = array != NULL ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
+        .srcArray = array,
+        .srcDevice = array != NULL ? 0 : rows,
+        .srcPitch = array != NULL ? 0 : (size_t)import->row_bytes,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = import->address,
+        .dstPitch = (size_t)import->pitch,
+        .WidthInBytes = (size_t)import->pitch,
+        .Height = (size_t)import->height,
+    };
+    if (import->has_used)
+        SUMI_CU(driver, cuStreamWaitEvent(import->stream, import->used, 0), "waiting for the use of a depth buffer");
+    SUMI_CU(driver, cuMemcpy2DAsync(&how, import->stream), "copying a depth buffer");
+    return SUMI_OK;
+}
+
+static sumi_result copy_pixels(const sumi_cuda* cuda, const sumi_import_copy* copy, CUarray array, CUdeviceptr rows,
+                               sumi_error* error)
+{
+    return copy->to->is_depth ? copy_depth(cuda, copy->to, array, rows, error)
+                              : copy_image(cuda, copy, array, rows, error);
+}
+
+// CUDA imports no texture of a depth format, whatever the API.
+#define R32F_PASS "copy a depth buffer to an R32F texture in one full-screen pass (sumi.h, Depth buffers)"
+
 // CUDA accepts many formats, and a copy into a larger texture, or into another format of as many bytes, would succeed.
 // So both are checked.
 static sumi_result check_texture(const sumi_cuda* cuda, CUarray array, const sumi_imported* import, sumi_error* error)
@@ -176,6 +208,13 @@ static sumi_result check_texture(const sumi_cuda* cuda, CUarray array, const sum
                          "the texture is %zu x %zu in %zu layers: it must be %d x %d in one layer", storage.Width,
                          storage.Height, storage.Depth > 1 ? storage.Depth : 1, (int)import->width,
                          (int)import->height);
+    if (import->is_depth) {
+        if (storage.Format == CU_AD_FORMAT_FLOAT && storage.NumChannels == 1) return SUMI_OK;
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "the texture has %u channels of CUDA's format %#x: depth is read from %s; " R32F_PASS,
+                         storage.NumChannels, (unsigned)storage.Format,
+                         import->kind == SUMI_EXTERNAL_GL_TEXTURE ? "GL_R32F" : "R32_FLOAT");
+    }
     const bool is_half = import->format == SUMI_FORMAT_RGBA16F;
     if (storage.Format != (is_half ? CU_AD_FORMAT_HALF : CU_AD_FORMAT_UNSIGNED_INT8) || storage.NumChannels != 4)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
@@ -217,7 +256,7 @@ static sumi_result use_registered(const sumi_cuda* cuda, const sumi_import_copy*
     // a buffer may be made again between two copies
     else if (array == NULL) result = check_buffer(bytes, import, error);
     else if (!copies) result = check_texture(cuda, array, import, error);
-    if (result == SUMI_OK && copies) result = copy_image(cuda, copy, array, rows + import->mapped, error);
+    if (result == SUMI_OK && copies) result = copy_pixels(cuda, copy, array, rows + import->mapped, error);
     const CUresult unmap_result = driver->cuGraphicsUnmapResources(1, &resource, import->stream);
     if (result != SUMI_OK || unmap_result == CUDA_SUCCESS) return result;
     return graphics_failure(cuda, import->kind, unmap_result, "unmapping", error);
@@ -256,7 +295,7 @@ static sumi_result copy_shared(const sumi_cuda* cuda, const sumi_import_copy* co
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_imported* to = copy->to;
-    SUMI_TRY(copy_image(cuda, copy, to->array, to->mapped, error));
+    SUMI_TRY(copy_pixels(cuda, copy, to->array, to->mapped, error));
     SUMI_CU(driver, cuEventRecord(to->copied, to->stream), "recording the end of a copy into an import");
     to->has_copied = true;
     return copy->signal != NULL ? signal_to(cuda, to, copy->signal, copy->signal_value, error) : SUMI_OK;
@@ -313,7 +352,10 @@ static sumi_result register_resource(const sumi_cuda* cuda, const sumi_import_de
     if (!is_gl(desc->kind)) return handle_failure(cuda, desc->kind, result, error);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         desc->kind == SUMI_EXTERNAL_GL_TEXTURE
+                         desc->kind == SUMI_EXTERNAL_GL_TEXTURE && desc->is_depth
+                             ? "texture %u (target %#x) cannot be shared: it must be GL_R32F with its storage made, "
+                               "because CUDA shares no depth formats; " R32F_PASS
+                         : desc->kind == SUMI_EXTERNAL_GL_TEXTURE
                              ? "texture %u (target %#x) cannot be shared: it must be GL_RGBA8 or GL_RGBA16F with its "
                                "storage made"
                              : "buffer %u (target %#x) cannot be shared: its storage must have been made",
@@ -389,8 +431,10 @@ static sumi_result map_image(const sumi_cuda* cuda, const sumi_import_desc* desc
         .offset = desc->offset,
         .arrayDesc = {.Width = (size_t)desc->width,
                       .Height = (size_t)desc->height,
-                      .Format = desc->format == SUMI_FORMAT_RGBA16F ? CU_AD_FORMAT_HALF : CU_AD_FORMAT_UNSIGNED_INT8,
-                      .NumChannels = 4,
+                      .Format = desc->is_depth                      ? CU_AD_FORMAT_FLOAT
+                              : desc->format == SUMI_FORMAT_RGBA16F ? CU_AD_FORMAT_HALF
+                                                                    : CU_AD_FORMAT_UNSIGNED_INT8,
+                      .NumChannels = desc->is_depth ? 1 : 4,
                       .Flags = desc->is_color_attachment ? CUDA_ARRAY3D_COLOR_ATTACHMENT : 0},
         .numLevels = (unsigned)desc->level_count};
     CUresult result = driver->cuExternalMemoryGetMappedMipmappedArray(&levels, import->memory, &image);
@@ -494,7 +538,12 @@ static sumi_result make_own_part(sumi_cuda* cuda, const sumi_import_desc* desc, 
     import->copied = event;
     import->pitch = (uint64_t)desc->width * (uint64_t)sumi_format_bytes(desc->format);
     import->row_bytes = desc->row_bytes != 0 ? (uint64_t)desc->row_bytes : import->pitch;
-    const uint64_t bytes = import->pitch * (uint64_t)desc->height;
+    if (desc->is_depth) {
+        SUMI_CU(driver, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "making an event");
+        import->used = event;
+    }
+    const uint64_t bytes =
+        desc->is_depth ? sumi_cuda_depth_all_bytes(desc->width, desc->height) : import->pitch * (uint64_t)desc->height;
     sumi_device_block block;
     SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, bytes, SUMI_MEMORY_IMAGE, "device memory of an import", &block,
                                   error));
@@ -521,8 +570,11 @@ static sumi_result import_all(sumi_cuda* cuda, const sumi_import_desc* desc, sum
 sumi_result sumi_cuda_import(sumi_cuda* cuda, const sumi_import_desc* desc, sumi_imported* out_import,
                              sumi_error* error)
 {
-    *out_import =
-        (sumi_imported){.kind = desc->kind, .width = desc->width, .height = desc->height, .format = desc->format};
+    *out_import = (sumi_imported){.kind = desc->kind,
+                                  .width = desc->width,
+                                  .height = desc->height,
+                                  .format = desc->format,
+                                  .is_depth = desc->is_depth};
     const sumi_result result = import_all(cuda, desc, out_import, error);
     if (result != SUMI_OK) sumi_cuda_release_import(cuda, out_import);
     else if (desc->fd >= 0) sumi_descriptor_close(desc->fd); // it is sumi's now, and CUDA has a copy
@@ -538,6 +590,8 @@ void sumi_cuda_release_import(sumi_cuda* cuda, sumi_imported* import)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_cuda_finish_import(cuda, import);
+    if (import->has_used) driver->cuEventSynchronize(import->used);
+    if (import->used != NULL) driver->cuEventDestroy(import->used);
     if (import->resource != NULL) driver->cuGraphicsUnregisterResource(import->resource);
     if (import->levels != NULL) driver->cuMipmappedArrayDestroy(import->levels);
     if (import->memory != NULL) {

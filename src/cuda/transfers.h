@@ -36,6 +36,15 @@ void sumi_cuda_release_import(sumi_cuda* cuda, sumi_imported* import);
 bool sumi_cuda_is_copying(const sumi_cuda* cuda, const sumi_imported* import);
 sumi_result sumi_cuda_copy_to_import(const sumi_cuda* cuda, const sumi_import_copy* copy, sumi_error* error);
 
+// ---- Depth buffers of imports (import_depth.c)
+
+// Bytes of an import's memory: of the depth, and of all.
+uint64_t sumi_cuda_depth_bytes(int32_t width, int32_t height);
+uint64_t sumi_cuda_depth_all_bytes(int32_t width, int32_t height);
+// Puts the kernels into the compute stream. The context must be current.
+sumi_result sumi_cuda_write_depth(sumi_cuda* cuda, const sumi_plan* plan, const sumi_depth_input* input,
+                                  sumi_error* error);
+
 // ---- Targets of pictures that are not in host memory (targets.c)
 
 // Puts the conversion into the compute stream. The context must be current.

@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "engine/calls.h"
 #include "engine/desc_checks.h"
+#include "engine/externals.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
@@ -193,6 +194,16 @@ static sumi_result check_pixels(const sumi_pixels* pixels, const char* name, sum
     return sumi_pixels_check(&complete, name, error);
 }
 
+// With the size of its external.
+static sumi_depth with_size(const sumi_depth* depth)
+{
+    sumi_depth result = *depth;
+    if (depth->external == NULL) return result;
+    result.width = depth->external->import.width;
+    result.height = depth->external->import.height;
+    return result;
+}
+
 // A picture of the use, which is called `name` in messages.
 static sumi_result check_picture(const sumi_control_use* use, int32_t index, const char* name, sumi_error* error)
 {
@@ -214,7 +225,12 @@ static sumi_result check_picture(const sumi_control_use* use, int32_t index, con
     SUMI_REFUSE(!has_picture && !has_mask, SUMI_INVALID_ARGUMENT, "%s is empty: give %s", name,
                 info.takes_picture ? "picture, the control picture, or depth" : "inpaint and mask");
     snprintf(member, sizeof member, "%s.depth", name);
-    if (has_depth) SUMI_TRY(sumi_depth_check(picture->depth, member, error));
+    if (has_depth && picture->depth->external != NULL)
+        SUMI_TRY(sumi_external_check_depth(use->control->engine, picture->depth, member, error));
+    if (has_depth) {
+        const sumi_depth depth = with_size(picture->depth);
+        SUMI_TRY(sumi_depth_check(&depth, member, error));
+    }
     snprintf(member, sizeof member, "%s.picture", name);
     SUMI_TRY(check_pixels(picture->picture, member, error));
     snprintf(member, sizeof member, "%s.inpaint", name);
@@ -262,6 +278,36 @@ static sumi_result check_use(const sumi_image_desc* desc, int32_t index, sumi_er
     return SUMI_OK;
 }
 
+// The n-th depth buffer of the desc that has an external; NULL: there is none.
+static const sumi_depth* external_depth(const sumi_image_desc* desc, int32_t n)
+{
+    for (int32_t i = 0; i < desc->control_count; i++) {
+        for (int32_t p = 0; p < desc->controls[i].picture_count; p++) {
+            const sumi_depth* depth = desc->controls[i].pictures[p].depth;
+            if (depth != NULL && depth->external != NULL && n-- == 0) return depth;
+        }
+    }
+    return NULL;
+}
+
+// A copy into an external's memory replaces the one before it.
+static sumi_result check_places(const sumi_image_desc* desc, sumi_error* error)
+{
+    for (int32_t n = 1; external_depth(desc, n) != NULL; n++) {
+        for (int32_t k = 0; k < n; k++)
+            SUMI_REFUSE(external_depth(desc, n)->external == external_depth(desc, k)->external, SUMI_INVALID_ARGUMENT,
+                        "controls: an external is the depth of two pictures; import its texture twice");
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_controls_read_externals(sumi_engine* engine, const sumi_image_desc* desc, sumi_error* error)
+{
+    for (int32_t n = 0; external_depth(desc, n) != NULL; n++)
+        SUMI_TRY(sumi_external_read_depth(engine, external_depth(desc, n), error));
+    return SUMI_OK;
+}
+
 sumi_result sumi_controls_check(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->control_count < 0 || desc->control_count > SUMI_MAX_CONTROLS, SUMI_INVALID_ARGUMENT,
@@ -272,7 +318,7 @@ sumi_result sumi_controls_check(const sumi_image_desc* desc, sumi_error* error)
                 "controls: the model was opened without a VAE encoder, which control pictures need; open it with "
                 "vae_path");
     for (int32_t i = 0; i < desc->control_count; i++) SUMI_TRY(check_use(desc, i, error));
-    return SUMI_OK;
+    return check_places(desc, error);
 }
 
 static sumi_pixels copy_picture(sumi_packer* packer, const sumi_pixels* pixels)
@@ -284,7 +330,8 @@ static sumi_pixels copy_picture(sumi_packer* packer, const sumi_pixels* pixels)
 static sumi_depth copy_depth(sumi_packer* packer, const sumi_depth* depth)
 {
     if (depth == NULL) return (sumi_depth){0};
-    sumi_depth copy = *depth;
+    sumi_depth copy = with_size(depth);
+    if (depth->external != NULL) return copy;
     const size_t from_row_bytes = (size_t)sumi_depth_row_bytes(depth),
                  row_bytes = (size_t)depth->width * (size_t)sumi_depth_element_bytes(depth->format);
     char* to = sumi_pack(packer, NULL, row_bytes * (uint64_t)depth->height);
@@ -354,6 +401,14 @@ static sumi_result find_picture(const sumi_plan_job* job, const sumi_control_vie
                 "sumi_job_control_picture: controls[%d] had no control picture, only inpaint and mask",
                 (int)view->control);
     const int32_t picture = request->controls[c].picture_count == 1 ? 0 : view->item;
+    const sumi_job_control_input* input = &request->controls[c].pictures[picture];
+    SUMI_REFUSE(!sumi_job_control_has_picture(input), SUMI_WRONG_STATE,
+                "sumi_job_control_picture: the external with the depth of controls[%d] was released",
+                (int)view->control);
+    if (input->depth.external != NULL) {
+        *out_rgb = (const void*)(uintptr_t)input->depth.external->import.staging;
+        return SUMI_OK;
+    }
     *out_rgb = job->products.control_pictures[c] + (uint64_t)picture * bytes;
     return SUMI_OK;
 }

@@ -9,6 +9,8 @@ void sumi_control_free(sumi_control* control); // the caller holds the pump lock
 
 // Checks the members `controls` and `control_count` of a desc.
 sumi_result sumi_controls_check(const sumi_image_desc* desc, sumi_error* error);
+// Submits the copies of depth buffers that have externals.
+sumi_result sumi_controls_read_externals(sumi_engine* engine, const sumi_image_desc* desc, sumi_error* error);
 // Copies them, with all pictures, to the request; uses without effect are left out. Packs as buffers.h describes: without
 // a base it only measures.
 void sumi_controls_copy(sumi_packer* packer, const sumi_image_desc* desc, sumi_job_request* request);

@@ -74,6 +74,8 @@ static sumi_result check_memory(const sumi_import_desc* desc, sumi_error* error)
                 "sumi_import: images of three channels cannot be shared: take RGBA8, BGRA8 or RGBA16F");
     SUMI_REFUSE(desc->kind == SUMI_EXTERNAL_GL_TEXTURE && desc->format == SUMI_FORMAT_BGRA8, SUMI_NOT_SUPPORTED,
                 "sumi_import: OpenGL textures are RGBA8 or RGBA16F");
+    SUMI_REFUSE(desc->is_depth && (desc->format != SUMI_FORMAT_RGBA8 || desc->takes_previews), SUMI_INVALID_ARGUMENT,
+                "sumi_import: with is_depth nothing is written: leave format and takes_previews alone");
     SUMI_REFUSE(is_image && desc->row_bytes != 0, SUMI_INVALID_ARGUMENT,
                 "sumi_import: row_bytes is %d, but images have no rows: set 0", (int)desc->row_bytes);
     SUMI_REFUSE(desc->row_bytes != 0 && (desc->row_bytes < 0 || (uint64_t)desc->row_bytes < row), SUMI_INVALID_ARGUMENT,
@@ -167,6 +169,9 @@ sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* ta
     const sumi_imported* import = &external->import;
     SUMI_REFUSE(is_semaphore_kind(import->kind), SUMI_INVALID_ARGUMENT,
                 "%s.external is a semaphore: it belongs into wait or signal", name);
+    SUMI_REFUSE(import->is_depth, SUMI_INVALID_ARGUMENT,
+                "%s.external was imported with is_depth, and nothing is written to it: import a texture for images",
+                name);
     SUMI_REFUSE(target->host_memory != NULL || target->device_address != 0, SUMI_INVALID_ARGUMENT,
                 "%s has external and another place: give one of them", name);
     SUMI_REFUSE(target->format != import->format || target->row_bytes != 0, SUMI_INVALID_ARGUMENT,
@@ -185,13 +190,55 @@ sumi_result sumi_external_check(const sumi_engine* engine, const sumi_target* ta
     return SUMI_OK;
 }
 
+sumi_result sumi_external_check_depth(const sumi_engine* engine, const sumi_depth* depth, const char* name,
+                                      sumi_error* error)
+{
+    const sumi_external* external = depth->external;
+    SUMI_REFUSE(engine->runner->interop == NULL, SUMI_NOT_SUPPORTED,
+                "%s.external: the CPU backend has no externals; give data", name);
+    SUMI_REFUSE(external->engine != engine, SUMI_INVALID_ARGUMENT, "%s.external was imported for another engine", name);
+    const sumi_imported* import = &external->import;
+    SUMI_REFUSE(is_semaphore_kind(import->kind), SUMI_INVALID_ARGUMENT,
+                "%s.external is a semaphore: it belongs into wait or signal", name);
+    SUMI_REFUSE(!import->is_depth, SUMI_INVALID_ARGUMENT,
+                "%s.external was imported for images: import an R32F texture or buffer with is_depth", name);
+    SUMI_REFUSE(depth->data != NULL, SUMI_INVALID_ARGUMENT, "%s has data and external: give one of them", name);
+    SUMI_REFUSE(depth->format != SUMI_DEPTH_F32 || depth->row_bytes != 0, SUMI_INVALID_ARGUMENT,
+                "%s: with external, format is SUMI_DEPTH_F32 and row_bytes 0", name);
+    SUMI_REFUSE((depth->width != 0 || depth->height != 0)
+                    && (depth->width != import->width || depth->height != import->height),
+                SUMI_INVALID_ARGUMENT, "%s is %d x %d, its external %d x %d: give the external's size, or 0 x 0", name,
+                (int)depth->width, (int)depth->height, (int)import->width, (int)import->height);
+    SUMI_REFUSE(is_ordered_by_api(import->kind) && (depth->wait.semaphore != NULL || depth->signal.semaphore != NULL),
+                SUMI_INVALID_ARGUMENT, "%s has wait or signal: this kind of external is ordered by its API", name);
+    SUMI_TRY(check_semaphore(engine, &depth->wait, name, "wait.semaphore", error));
+    SUMI_TRY(check_semaphore(engine, &depth->signal, name, "signal.semaphore", error));
+    SUMI_REFUSE(atomic_load(&external->is_used), SUMI_INVALID_ARGUMENT,
+                "%s.external is read by a job that was neither fetched nor discarded: alternate between two", name);
+    return SUMI_OK;
+}
+
+static const sumi_imported* import_of(const sumi_sync* sync)
+{
+    return sync->semaphore != NULL ? &sync->semaphore->import : NULL;
+}
+
+sumi_result sumi_external_read_depth(sumi_engine* engine, const sumi_depth* depth, sumi_error* error)
+{
+    const sumi_import_copy copy = {.to = &depth->external->import,
+                                   .wait = import_of(&depth->wait),
+                                   .signal = import_of(&depth->signal),
+                                   .wait_value = depth->wait.value,
+                                   .signal_value = depth->signal.value};
+    return engine->runner->interop->copy_to_import(engine->runner, &copy, error);
+}
+
 sumi_result sumi_external_copy(sumi_engine* engine, const sumi_target* target, bool is_preview, sumi_error* error)
 {
     const sumi_import_copy copy = {.to = &target->external->import,
                                    .from_staging = is_preview,
-                                   .wait = target->wait.semaphore != NULL ? &target->wait.semaphore->import : NULL,
-                                   .signal =
-                                       target->signal.semaphore != NULL ? &target->signal.semaphore->import : NULL,
+                                   .wait = import_of(&target->wait),
+                                   .signal = import_of(&target->signal),
                                    .wait_value = target->wait.value,
                                    .signal_value = target->signal.value};
     return engine->runner->interop->copy_to_import(engine->runner, &copy, error);

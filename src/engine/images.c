@@ -6,6 +6,7 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "engine/calls.h"
+#include "engine/controls.h"
 #include "engine/externals.h"
 #include "engine/image_desc.h"
 #include "interop/interop.h"
@@ -149,7 +150,7 @@ static sumi_result fill_images(sumi_engine* engine, const sumi_image_desc* desc,
 {
     SUMI_TRY(sumi_image_desc_copy(&engine->heap, desc, &slot->lists, &slot->input, &slot->u.plan_job.request, error));
     sumi_plan_job* job = &slot->u.plan_job;
-    sumi_plan_job_mark_targets(job, true);
+    sumi_plan_job_mark_externals(job, true);
     // A host's progress bar wants the number while the job still waits. A deadline that the job cannot keep lowers it.
     slot->status.step_count = slot->live.step_count =
         job->request.step_count - sumi_plan_job_first_step(job, job->request.step_count);
@@ -166,7 +167,9 @@ static sumi_result submit_images(sumi_engine* engine, const sumi_image_desc* pub
     SUMI_TRY(sumi_image_desc_check(engine, public_desc, &desc, error));
     sumi_job_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_IMAGES, &s_functions, &slot, error));
-    const sumi_result result = fill_images(engine, &desc, slot, error);
+    sumi_result result = fill_images(engine, &desc, slot, error);
+    if (result == SUMI_OK)
+        result = sumi_controls_read_externals(engine, &desc, error); // last, because it shows outside
     if (result != SUMI_OK) {
         sumi_job_free(engine, slot);
         return result;

@@ -22,11 +22,16 @@ typedef struct sumi_imported {
     uint64_t pitch;        // bytes from row to row in it
     int32_t width, height; // pixels
     sumi_format format;
-    uint64_t staging, staging_bytes; // pinned host memory for previews; 0: none
+    // Pixels are floats, which are read. `address` has the depth, then the state of depth.h (kernels); staging the
+    // newest control picture made of it.
+    bool is_depth;
+    uint64_t staging, staging_bytes; // pinned host memory for previews or the control picture; 0: none
     bool staging_is_registered;
     void* stream;                  // copies into the external run here
     void* copied;                  // an event, recorded after each copy
     bool has_copied;               // it was recorded
+    void* used;                    // is_depth: an event, recorded after the depth at `address` was read
+    bool has_used;                 // it was recorded
     void* resource;                // of OpenGL, of D3D11_TEXTURE: mapped for each copy
     void *memory, *levels, *array; // of other APIs; `array` for images, `mapped` for rows
     uint64_t mapping;              // the address of the whole memory that the rows lie in
@@ -35,7 +40,7 @@ typedef struct sumi_imported {
     sumi_external_kind kind;
 } sumi_imported;
 
-// A copy into an external.
+// A copy into an external. If the import is_depth, it goes the other way: from the external to to->address.
 typedef struct sumi_import_copy {
     sumi_imported* to;
     // The image as it lies at to->staging, rows tightly packed: a preview. False: at to->address.

@@ -157,7 +157,7 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job handle, sumi_j
     return SUMI_OK;
 }
 
-// ---- Targets --------------------------------------------------------------------------------------------------------
+// ---- Externals --------------------------------------------------------------------------------------------------------
 
 static bool uses(const sumi_target* target, const sumi_external* external)
 {
@@ -170,8 +170,30 @@ static void forget_externals(sumi_target* target)
     target->external = target->wait.semaphore = target->signal.semaphore = NULL;
 }
 
-void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
+// The n-th depth buffer of the job's control nets that has an external; NULL: there is none.
+static sumi_depth* external_depth(const sumi_plan_job* job, int32_t n)
 {
+    for (int32_t c = 0; c < job->request.control_count; c++) {
+        const sumi_job_control* control = &job->request.controls[c];
+        for (int32_t p = 0; control->pictures != NULL && p < control->picture_count; p++) {
+            sumi_depth* depth = &control->pictures[p].depth;
+            if (depth->external != NULL && n-- == 0) return depth;
+        }
+    }
+    return NULL;
+}
+
+static void forget_depth(sumi_depth* depth)
+{
+    atomic_store(&depth->external->is_used, false);
+    depth->external = depth->wait.semaphore = depth->signal.semaphore = NULL;
+}
+
+void sumi_plan_job_mark_externals(sumi_plan_job* job, bool is_used)
+{
+    for (int32_t n = 0; is_used && external_depth(job, n) != NULL; n++)
+        atomic_store(&external_depth(job, n)->external->is_used, true);
+    while (!is_used && external_depth(job, 0) != NULL) forget_depth(external_depth(job, 0));
     for (int32_t i = 0; job->request.items != NULL && i < job->request.item_count; i++) {
         sumi_target* target = &job->request.items[i].target;
         if (target->external != NULL) atomic_store(&target->external->is_used, is_used);
@@ -180,11 +202,15 @@ void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
     }
 }
 
-// Whether a target of the job names the external, as memory or as a semaphore.
+// Whether a target of the job names the external, as memory or as a semaphore, or a depth buffer as memory.
 static bool targets_external(const sumi_plan_job* job, const sumi_external* external)
 {
     for (int32_t i = 0; i < job->request.item_count; i++) {
         if (uses(&job->request.items[i].target, external)) return true;
+    }
+    // The semaphores of a depth buffer were used up when the job was submitted.
+    for (int32_t n = 0; external_depth(job, n) != NULL; n++) {
+        if (external_depth(job, n)->external == external) return true;
     }
     return false;
 }
@@ -196,6 +222,10 @@ void sumi_plan_job_forget_external(sumi_plan_job* job, const sumi_external* exte
         if (!uses(target, external)) continue;
         atomic_store(&target->external->is_used, false);
         forget_externals(target);
+    }
+    for (int32_t n = 0; external_depth(job, n) != NULL;) {
+        if (external_depth(job, n)->external == external) forget_depth(external_depth(job, n));
+        else n++;
     }
 }
 

@@ -197,14 +197,14 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_used_object* object);
 // Frees the blocks of a free job slot, when the engine is destroyed. The caller holds the pump lock.
 void sumi_slot_close(sumi_engine* engine, sumi_job_slot* slot);
 
-// ---- Targets --------------------------------------------------------------------------------------------------------
+// ---- Externals --------------------------------------------------------------------------------------------------------
 //
-// The externals that the targets of an image job name. A job marks them as used from its submission to its fetch or
+// The externals that the targets of an image job, and the depth buffers of its control nets, name. A job marks them as used from its submission to its fetch or
 // discard. The host program may release an external meanwhile; the job then forgets it.
 
-// Marks the externals of the job's targets as used by a job. is_used false: as not used any more, and the job forgets
+// Marks the externals as used by a job. is_used false: as not used any more, and the job forgets
 // them. Called by the thread that submits, and by the one that drops the job.
-void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used);
-// Forgets the targets that name it. The caller holds the pump lock.
+void sumi_plan_job_mark_externals(sumi_plan_job* job, bool is_used);
+// Forgets the targets and depth buffers that name it. The caller holds the pump lock.
 void sumi_plan_job_forget_external(sumi_plan_job* job, const sumi_external* external);
 #endif

@@ -187,6 +187,16 @@ static sumi_result write_picture(sumi_engine* engine, sumi_plan_job* job, contro
     const sumi_job_control_input* picture = &control->pictures[at.picture];
     const uint64_t bytes = 3 * (uint64_t)request->width * (uint64_t)request->height;
     if (!sumi_job_control_has_picture(picture)) return SUMI_OK;
+    if (picture->depth.external != NULL) {
+        const sumi_depth_args args = depth_args(request, control, picture);
+        const sumi_depth_input input = {.value = at.pixels,
+                                        .width = args.width,
+                                        .height = args.height,
+                                        .import = &picture->depth.external->import,
+                                        .depth = args.depth,
+                                        .is_inverse = args.stretch == SUMI_STRETCH_INVERSE};
+        return engine->runner->async->write_depth(engine->runner, &job->progress.entry->plan, &input, error);
+    }
     if (picture->depth.data != NULL) {
         const sumi_depth_args args = depth_args(request, control, picture);
         SUMI_TRY(prepare_depth(engine, job, &args, out_done, error));

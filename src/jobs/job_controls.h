@@ -2,6 +2,7 @@
 //
 //   picture --Lanczos--> RGB --+-----------------------------> pipeline.control_pixels
 //   depth   --greys----> RGB --+-----------------------------> products.control_pictures, for the host program
+//   depth of an external, on the GPU ------------------------> pipeline.control_pixels, staging of the import
 //   inpaint --Lanczos--> RGB --+-- without the masked part --> pipeline.masked_pixels
 //   mask    --resize---> greys-+-----> in the latents' size -> pipeline.control_mask
 //

@@ -298,7 +298,7 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
         if (job->request.items[i].picture != NULL) sumi_picture_release(engine, job->request.items[i].picture->handle);
         job->request.items[i].picture = NULL;
     }
-    sumi_plan_job_mark_targets(job, false);
+    sumi_plan_job_mark_externals(job, false);
     sumi_plan_job_free_saved_state(engine, job);
     sumi_prompt_free(job->products.prompt);
     job->products.prompt = NULL;

@@ -44,13 +44,13 @@ struct sumi_lora {
 
 // Imported memory of the host program, with the linear device memory in which a picture waits for the copy into it; or
 // an imported semaphore. The host program owns the object and releases it with sumi_external_release; the engine frees
-// objects that are left when it is destroyed. Everything but next, link, is_used and the import's has_copied is
+// objects that are left when it is destroyed. Everything but next, link, is_used and of the import has_copied, has_used and the staging of a depth buffer is
 // constant after the import.
 struct sumi_external {
     sumi_engine* engine;
     sumi_external *next, **link; // the engine's list; protected by `state_lock`
     sumi_imported import;
-    atomic_bool is_used; // the target of a job that was neither fetched nor discarded
+    atomic_bool is_used; // by a job that was neither fetched nor discarded: its target, or its depth buffer
 };
 
 // ---- Control nets ---------------------------------------------------------------------------------------------------

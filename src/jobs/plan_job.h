@@ -28,17 +28,18 @@ typedef struct sumi_job_prompt {
 // What images follow. data NULL: none; at most one of picture and depth.
 typedef struct sumi_job_control_input {
     sumi_pixels picture, inpaint, mask;
+    // With an external: width and height are the import's. The external is NULL again when the job forgets it.
     sumi_depth depth;
 } sumi_job_control_input;
 static inline bool sumi_job_control_has_picture(const sumi_job_control_input* picture)
 {
-    return picture->picture.data != NULL || picture->depth.data != NULL;
+    return picture->picture.data != NULL || picture->depth.data != NULL || picture->depth.external != NULL;
 }
 
 // A control net with what it reads.
 typedef struct sumi_job_control {
     const sumi_control* control;
-    const sumi_job_control_input* pictures;
+    sumi_job_control_input* pictures;
     int32_t picture_count; // 1, or one per item
     int32_t index;         // in the desc
     float strength, start, end;

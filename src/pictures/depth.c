@@ -56,7 +56,8 @@ static sumi_result check_planes(const sumi_depth* depth, const char* name, sumi_
 sumi_result sumi_depth_check(const sumi_depth* depth, const char* name, sumi_error* error)
 {
     const int32_t width = depth->width, height = depth->height, most = SUMI_PIXELS_MAX_SIDE;
-    if (depth->data == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no depth: data is NULL", name);
+    if (depth->data == NULL && depth->external == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no depth: data is NULL", name);
     if (depth->format != SUMI_DEPTH_F32 && depth->format != SUMI_DEPTH_U16) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s.format is %d: give SUMI_DEPTH_F32 or SUMI_DEPTH_U16", name,
                          (int)depth->format);

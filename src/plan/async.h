@@ -45,6 +45,17 @@ typedef struct sumi_publication {
     const struct sumi_imported* import;
 } sumi_publication;
 
+// A control picture that is made of a depth buffer in memory of the host program.
+typedef struct sumi_depth_input {
+    sumi_value value; // element BYTE; rows are pixels, 3 columns
+    int32_t width, height;
+    // The import that has the depth (interop/interop.h); interop->copy_to_import was called. The picture is also copied
+    // to its `staging`, which grows here: a later control picture overwrites it.
+    struct sumi_imported* import;
+    const sumi_depth* depth;
+    bool is_inverse; // greys are linear in 1 / distance: SUMI_STRETCH_INVERSE of pictures/depth.h
+} sumi_depth_input;
+
 // All are called by one thread at a time, the one that calls sumi_runner_functions.run.
 typedef struct sumi_async_functions {
     // Whether slices that are submitted from now on measure how long an empty kernel waits before them. False at first.
@@ -79,5 +90,9 @@ typedef struct sumi_async_functions {
     // SUMI_DEVICE_LOST or SUMI_INTERNAL; always, with SUMI_NOT_SUPPORTED, without sumi_runner_traits.has_memory.
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
                            sumi_error* error);
+    // Writes a control picture to a bound value, after all slices submitted so far and the copy of the depth. Blocks
+    // only while the import's `staging` grows. Fails with SUMI_OUT_OF_HOST_MEMORY or as `publish` does.
+    sumi_result (*write_depth)(sumi_runner* runner, const sumi_plan* plan, const sumi_depth_input* input,
+                               sumi_error* error);
 } sumi_async_functions;
 #endif

@@ -65,6 +65,10 @@ void check_same_bits(const op_case* c, const scene* s, const char* name, const c
 void check_products(void);
 // publications.c: converts images to every format on every machine, and compares bytes.
 void check_publications(void);
+// depth.c: makes control pictures of depth buffers on every machine, and compares with the CPU; and measures how long
+// that takes on the first machine. Neither exists in a build without CUDA.
+void check_depths(void);
+void time_depths(void);
 // quantised.c: runs plans whose weights do not fit, and compares bits with the same plans whose weights do.
 void check_streamed_weights(const machine* m);
 #endif

@@ -96,7 +96,8 @@ bool fake_event_is_done(struct CUevent_st* event); // recorded and reached; the 
 void fake_gl_current(bool on);                   // whether the host program's OpenGL context is current on this thread
 void fake_gl_device(int ordinal);                // the GPU of this thread's contexts; 0 at first
 unsigned fake_gl_texture(int width, int height); // returns the texture's name; 0: there are no more
-unsigned fake_gl_half_texture(int width, int height); // GL_RGBA16F
+unsigned fake_gl_half_texture(int width, int height);  // GL_RGBA16F
+unsigned fake_gl_depth_texture(int width, int height); // GL_R32F
 unsigned fake_gl_buffer(int bytes);
 const unsigned char* fake_gl_pixels(unsigned texture);
 void fake_gl_release(unsigned texture); // a violation while CUDA has the texture registered

@@ -1076,7 +1076,8 @@ static fake_texture* find_texture(unsigned name)
     if (!s_gl->get_size(name, &width, &height)) return NULL;
     for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
         if (fake.textures[i].pixels != NULL) continue;
-        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0, name, 4, false};
+        fake.textures[i] =
+            (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0, name, 4, false, false};
         return &fake.textures[i];
     }
     return NULL;
@@ -1226,9 +1227,10 @@ CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray ar
     NEED(resource->is_mapped, "cuArray3DGetDescriptor: the texture is not mapped");
     *out = (CUDA_ARRAY3D_DESCRIPTOR){.Width = (size_t)resource->texture->width,
                                      .Height = (size_t)resource->texture->height,
-                                     .Format = resource->texture->pixel_bytes == 8 ? CU_AD_FORMAT_HALF
+                                     .Format = resource->texture->is_depth         ? CU_AD_FORMAT_FLOAT
+                                             : resource->texture->pixel_bytes == 8 ? CU_AD_FORMAT_HALF
                                                                                    : CU_AD_FORMAT_UNSIGNED_INT8,
-                                     .NumChannels = 4};
+                                     .NumChannels = resource->texture->is_depth ? 1 : 4};
     return leave(CUDA_SUCCESS);
 }
 
@@ -1258,6 +1260,25 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream stream)
         for (size_t y = 0; y < c->Height; y++)
             fake_submit((fake_stream*)stream, copy_node((void*)(uintptr_t)(c->dstDevice + y * c->dstPitch),
                                                         source + y * c->srcPitch, c->WidthInBytes));
+        return leave(CUDA_SUCCESS);
+    }
+    if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+        NEED(c->dstMemoryType == CU_MEMORYTYPE_DEVICE && c->dstPitch == c->WidthInBytes,
+             "cuMemcpy2DAsync: not from a texture to memory without gaps");
+        const bool is_import = fake_is_alive(c->srcArray, FAKE_ARRAY);
+        if (!is_import) NEED_ALIVE(c->srcArray, FAKE_RESOURCE, "cuMemcpy2DAsync");
+        const fake_import* array = (fake_import*)c->srcArray;
+        const fake_resource* mapped = (fake_resource*)c->srcArray;
+        NEED(is_import || mapped->is_mapped, "cuMemcpy2DAsync: the texture is not mapped");
+        const int width = is_import ? array->width : mapped->texture->width,
+                  height = is_import ? array->height : mapped->texture->height;
+        NEED(c->WidthInBytes == (size_t)width * 4 && c->Height == (size_t)height,
+             "cuMemcpy2DAsync: not the whole texture");
+        fake_node* read = copy_node((void*)(uintptr_t)c->dstDevice,
+                                    is_import ? array->shared->memory + array->offset : mapped->texture->pixels,
+                                    c->WidthInBytes * c->Height);
+        read->value = FAKE_FROM_TEXTURE;
+        fake_submit((fake_stream*)stream, read);
         return leave(CUDA_SUCCESS);
     }
     NEED(c->dstMemoryType == CU_MEMORYTYPE_ARRAY && c->srcPitch == c->WidthInBytes,
@@ -1431,8 +1452,14 @@ static unsigned make_texture(int width, int height, int pixel_bytes, bool is_buf
 {
     for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
         if (fake.textures[i].pixels != NULL) continue;
-        fake.textures[i] = (fake_texture){
-            calloc((size_t)width * (size_t)height, (size_t)pixel_bytes), width, height, 0, 0, pixel_bytes, is_buffer};
+        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, (size_t)pixel_bytes),
+                                          width,
+                                          height,
+                                          0,
+                                          0,
+                                          pixel_bytes,
+                                          is_buffer,
+                                          false};
         return i + 1;
     }
     return 0;
@@ -1440,6 +1467,12 @@ static unsigned make_texture(int width, int height, int pixel_bytes, bool is_buf
 
 unsigned fake_gl_texture(int width, int height) { return make_texture(width, height, 4, false); }
 unsigned fake_gl_half_texture(int width, int height) { return make_texture(width, height, 8, false); }
+unsigned fake_gl_depth_texture(int width, int height)
+{
+    const unsigned name = make_texture(width, height, 4, false);
+    if (name != 0) fake.textures[name - 1].is_depth = true;
+    return name;
+}
 unsigned fake_gl_buffer(int bytes) { return make_texture(bytes, 1, 1, true); }
 
 const unsigned char* fake_gl_pixels(unsigned texture) { return fake.textures[texture - 1].pixels; }

@@ -162,8 +162,9 @@ CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* out, 
     NEED(fake_is_alive(handle, FAKE_EXTERNAL_MEMORY), "cuExternalMemoryGetMappedMipmappedArray: a dead handle");
     fake_import* import = (fake_import*)handle;
     const CUDA_ARRAY3D_DESCRIPTOR* array = &image->arrayDesc;
-    const bool is_half = array->Format == CU_AD_FORMAT_HALF;
-    NEED(array->NumChannels == 4 && array->Depth == 0 && (is_half || array->Format == CU_AD_FORMAT_UNSIGNED_INT8)
+    const bool is_half = array->Format == CU_AD_FORMAT_HALF, is_depth = array->Format == CU_AD_FORMAT_FLOAT;
+    NEED(array->NumChannels == (is_depth ? 1u : 4u) && array->Depth == 0
+             && (is_half || is_depth || array->Format == CU_AD_FORMAT_UNSIGNED_INT8)
              && (array->Flags & ~(unsigned)CUDA_ARRAY3D_COLOR_ATTACHMENT) == 0 && image->numLevels >= 1,
          "cuExternalMemoryGetMappedMipmappedArray: not an image of sumi's formats");
     fake_import* levels = fake_make(sizeof *levels, FAKE_LEVELS);

@@ -106,6 +106,7 @@ typedef struct fake_list {
 } fake_list;
 
 #define FAKE_MOST_TEXTURES 8
+#define FAKE_FROM_TEXTURE 2 // value of a copy whose source is no memory of CUDA's; 1: whose destination is not
 // of the host program's OpenGL; name: of a real one
 typedef struct fake_texture {
     unsigned char* pixels;
@@ -113,6 +114,7 @@ typedef struct fake_texture {
     unsigned name;
     int pixel_bytes; // 4 or 8
     bool is_buffer;
+    bool is_depth; // GL_R32F
 } fake_texture;
 // also its CUarray
 typedef struct fake_resource {

@@ -242,9 +242,9 @@ static void run_node(fake_node* node)
         // for.
         if (node->data != NULL) {
             if (can_write(node, node->bytes, "a copy")) memcpy(node->to, node->data, node->bytes);
-        } else if (fake_find_block(node->from, node->bytes) == NULL) {
+        } else if (node->value != FAKE_FROM_TEXTURE && fake_find_block(node->from, node->bytes) == NULL) {
             fake_violation("a copy of %zu bytes from %p: not all of it is live memory", node->bytes, (void*)node->from);
-        } else if (node->value != 0 || can_write(node, node->bytes, "a copy")) {
+        } else if (node->value == 1 || can_write(node, node->bytes, "a copy")) {
             memmove(node->to, node->from, node->bytes);
         }
         break;
