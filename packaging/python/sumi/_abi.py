@@ -205,6 +205,18 @@ class ExternalKind(IntEnum):
     D3D11_KEYED_MUTEX = 24
 
 
+class DepthFormat(IntEnum):
+    F32 = 0
+    U16 = 1
+
+
+class DepthKind(IntEnum):
+    STANDARD = 0
+    REVERSED = 1
+    OPENGL = 2
+    DISTANCE = 3
+
+
 class Track(IntEnum):
     HOST = 0
     DEVICE = 1
@@ -337,6 +349,10 @@ class sumi_control_use(_Checked):
     pass
 
 
+class sumi_control_view(_Checked):
+    pass
+
+
 class sumi_sync(_Checked):
     pass
 
@@ -346,6 +362,10 @@ class sumi_target(_Checked):
 
 
 class sumi_import_desc(_Checked):
+    pass
+
+
+class sumi_depth(_Checked):
     pass
 
 
@@ -673,6 +693,7 @@ sumi_control_picture._fields_ = [
     ("picture", POINTER(sumi_pixels)),
     ("inpaint", POINTER(sumi_pixels)),
     ("mask", POINTER(sumi_pixels)),
+    ("depth", POINTER(sumi_depth)),
 ]
 sumi_control_use._fields_ = [
     ("control", c_void_p),
@@ -681,6 +702,12 @@ sumi_control_use._fields_ = [
     ("strength", c_float),
     ("start", c_float),
     ("end", c_float),
+]
+sumi_control_view._fields_ = [
+    ("control", c_int32),
+    ("item", c_int32),
+    ("into", c_void_p),
+    ("capacity", c_size_t),
 ]
 sumi_sync._fields_ = [
     ("semaphore", c_void_p),
@@ -717,6 +744,23 @@ sumi_import_desc._fields_ = [
     ("offset", c_uint64),
     ("is_dedicated", c_bool),
     ("takes_previews", c_bool),
+    ("is_depth", c_bool),
+]
+sumi_depth._fields_ = [
+    ("data", c_void_p),
+    ("format", c_int32),
+    ("width", c_int32),
+    ("height", c_int32),
+    ("row_bytes", c_int32),
+    ("bottom_up", c_bool),
+    ("kind", c_int32),
+    ("near_plane", c_float),
+    ("far_plane", c_float),
+    ("low", c_float),
+    ("high", c_float),
+    ("external", c_void_p),
+    ("wait", sumi_sync),
+    ("signal", sumi_sync),
 ]
 sumi_encode_desc._fields_ = [
     ("cookie", c_uint32),
@@ -1015,12 +1059,17 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_control_picture, "picture", 0, 8),
     (sumi_control_picture, "inpaint", 8, 8),
     (sumi_control_picture, "mask", 16, 8),
+    (sumi_control_picture, "depth", 24, 8),
     (sumi_control_use, "control", 0, 8),
     (sumi_control_use, "pictures", 8, 8),
     (sumi_control_use, "picture_count", 16, 4),
     (sumi_control_use, "strength", 20, 4),
     (sumi_control_use, "start", 24, 4),
     (sumi_control_use, "end", 28, 4),
+    (sumi_control_view, "control", 0, 4),
+    (sumi_control_view, "item", 4, 4),
+    (sumi_control_view, "into", 8, 8),
+    (sumi_control_view, "capacity", 16, 8),
     (sumi_sync, "semaphore", 0, 8),
     (sumi_sync, "value", 8, 8),
     (sumi_target, "format", 0, 4),
@@ -1051,6 +1100,21 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_import_desc, "offset", 80, 8),
     (sumi_import_desc, "is_dedicated", 88, 1),
     (sumi_import_desc, "takes_previews", 89, 1),
+    (sumi_import_desc, "is_depth", 90, 1),
+    (sumi_depth, "data", 0, 8),
+    (sumi_depth, "format", 8, 4),
+    (sumi_depth, "width", 12, 4),
+    (sumi_depth, "height", 16, 4),
+    (sumi_depth, "row_bytes", 20, 4),
+    (sumi_depth, "bottom_up", 24, 1),
+    (sumi_depth, "kind", 28, 4),
+    (sumi_depth, "near_plane", 32, 4),
+    (sumi_depth, "far_plane", 36, 4),
+    (sumi_depth, "low", 40, 4),
+    (sumi_depth, "high", 44, 4),
+    (sumi_depth, "external", 48, 8),
+    (sumi_depth, "wait", 56, 16),
+    (sumi_depth, "signal", 72, 16),
     (sumi_encode_desc, "cookie", 0, 4),
     (sumi_encode_desc, "model", 8, 8),
     (sumi_encode_desc, "image", 16, 8),
@@ -1135,11 +1199,13 @@ _SIZES: Sequence[Tuple[Any, int]] = (
     (sumi_lora_use, 24),
     (sumi_control_desc, 40),
     (sumi_control_info, 24),
-    (sumi_control_picture, 24),
+    (sumi_control_picture, 32),
     (sumi_control_use, 32),
+    (sumi_control_view, 24),
     (sumi_sync, 16),
     (sumi_target, 88),
     (sumi_import_desc, 96),
+    (sumi_depth, 88),
     (sumi_encode_desc, 72),
     (sumi_trace_span, 48),
     (sumi_tracer, 16),
@@ -1399,11 +1465,13 @@ FUNCTIONS: Dict[str, Tuple[Optional[Any], Sequence[Any]]] = {
     "sumi_control_release": (None, (c_void_p,)),
     "sumi_control_get_info": (sumi_control_info, (c_void_p,)),
     "sumi_control_use_defaults": (sumi_control_use, (c_void_p,)),
+    "sumi_job_control_picture": (c_int32, (c_void_p, sumi_job, POINTER(sumi_control_view),)),
     "sumi_image_size": (c_int32, (POINTER(sumi_image_desc), POINTER(sumi_size),)),
     "sumi_import_defaults": (sumi_import_desc, ()),
     "sumi_import": (c_int32, (c_void_p, POINTER(sumi_import_desc), POINTER(c_void_p),)),
     "sumi_external_release": (None, (c_void_p,)),
     "sumi_job_show_preview": (c_int32, (c_void_p, sumi_job, c_int32, POINTER(sumi_target),)),
+    "sumi_depth_defaults": (sumi_depth, ()),
     "sumi_encode_defaults": (sumi_encode_desc, (c_void_p,)),
     "sumi_submit_encode": (c_int32, (c_void_p, POINTER(sumi_encode_desc), POINTER(sumi_job),)),
     "sumi_fetch_latents": (c_int32, (c_void_p, sumi_job, c_void_p, c_size_t,)),

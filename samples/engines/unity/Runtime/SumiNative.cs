@@ -31,6 +31,8 @@ namespace Sumi
     public enum GuidanceFormula { FromPositive = 0, FromNegative = 1 }
     public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }
     public enum NoiseSource { TorchCpu = 0, TorchCuda = 1, Given = 2 }
+    public enum DepthFormat { F32 = 0, U16 = 1 }
+    public enum DepthKind { Standard = 0, Reversed = 1, OpenGL = 2, Distance = 3 }
     public enum Posterior { Sample = 0, Mode = 1 }
     public enum PromptFormat { F32 = 0, Bf16 = 1, Int8 = 2 }
     public enum ExternalKind
@@ -161,9 +163,21 @@ namespace Sumi
         public struct sumi_lora_use { public IntPtr lora; public float scale, text_scale; public byte without_text; }
         public struct sumi_control_desc { public uint cookie; public IntPtr model, path; public int priority; public IntPtr user_data; }
         public struct sumi_control_info { public IntPtr kind; public float strength; public byte takes_picture, takes_inpainting; public ulong weight_bytes; }
-        public struct sumi_control_picture { public IntPtr picture, inpaint, mask; }
+        public struct sumi_control_picture { public IntPtr picture, inpaint, mask, depth; }
         public struct sumi_control_use { public IntPtr control, pictures; public int picture_count; public float strength, start, end; }
+        public struct sumi_control_view { public int control, item; public IntPtr into; public UIntPtr capacity; }
         public struct sumi_sync { public IntPtr semaphore; public ulong value; }
+        public struct sumi_depth
+        {
+            public IntPtr data;
+            public DepthFormat format;
+            public int width, height, row_bytes;
+            public byte bottom_up;
+            public DepthKind kind;
+            public float near_plane, far_plane, low, high;
+            public IntPtr external;
+            public sumi_sync wait, signal;
+        }
         public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; public byte bottom_up; public sumi_sync wait, signal; }
         public struct sumi_import_desc
         {
@@ -178,7 +192,7 @@ namespace Sumi
             public byte is_image, is_color_attachment;
             public int level_count, row_bytes;
             public ulong memory_bytes, offset;
-            public byte is_dedicated, takes_previews;
+            public byte is_dedicated, takes_previews, is_depth;
         }
         public struct sumi_image_item { public IntPtr text, prompt, negative_text, negative_prompt; public ulong seed; }
 
@@ -283,6 +297,8 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_control_release(IntPtr control);
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_control_info sumi_control_get_info(IntPtr control);
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_control_use sumi_control_use_defaults(IntPtr control);
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_depth sumi_depth_defaults();
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_job_control_picture(EngineHandle engine, sumi_job job, ref sumi_control_view view);
 
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_image_desc sumi_image_defaults(IntPtr model, Preset preset);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_image_size(ref sumi_image_desc desc, out sumi_size out_size);
