@@ -455,6 +455,56 @@ TEST(an_update_that_begins_a_picture_is_no_longer)
     close_cuda(engine);
 }
 
+// Like those of a model: in the answer about memory, held, streamed under a budget, and given back with the net.
+TEST(a_control_net_counts_as_weights)
+{
+    static const uint8_t s_pixels[4] = {0, 255, 90, 30};
+    const sumi_pixels pixels = {s_pixels, 2, 2, 0, 1};
+    const sumi_control_picture picture = {.picture = &pixels};
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(2000, &model);
+    if (engine == NULL) return;
+    sumi_control_desc cd = sumi_control_defaults(model);
+    cd.path = "tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors";
+    sumi_job job;
+    sumi_control* control = NULL;
+    CHECK_NUMBER(sumi_submit_control(engine, &cd, &job), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_control(engine, job, &control), SUMI_OK);
+    sumi_control_use use = sumi_control_use_defaults(control);
+    use.pictures = &picture;
+    use.picture_count = 1;
+    sumi_image_desc desc = small_image(model, &s_item);
+    sumi_memory without, with;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &without), SUMI_OK);
+    const uint64_t before = fake_held_bytes();
+    sumi_image_desc started = desc; // a control picture takes the VAE's encoder, as a start image does
+    started.start.image = &pixels;
+    sumi_memory encoding;
+    CHECK_NUMBER(sumi_image_memory(engine, &started, &encoding), SUMI_OK);
+    desc.controls = &use;
+    desc.control_count = 1;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &with), SUMI_OK);
+    CHECK_NUMBER(fake_held_bytes(), before); // a question takes nothing
+    const uint64_t stored = sumi_control_get_info(control).weight_bytes, more = with.weights - encoding.weights;
+    CHECK(encoding.weights > without.weights && more >= stored && more <= stored + stored / 8);
+    CHECK(draw_hash(engine, &desc) != 0);
+    CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS], with.weights);
+    // Less than all weights, which are streamed then.
+    const uint64_t budget = with.arena + with.weights * 3 / 4;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, budget), SUMI_OK);
+    CHECK(draw_hash(engine, &desc) != 0);
+    sumi_engine_info info = sumi_engine_get_info(engine);
+    CHECK(info.held_bytes[SUMI_MEMORY_WEIGHTS] + info.held_bytes[SUMI_MEMORY_ARENA] <= budget);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    CHECK(draw_hash(engine, &desc) != 0);
+    CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS], with.weights);
+    sumi_control_release(control); // gives back all that is the net's, and nothing of the model
+    CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS], encoding.weights);
+    close_cuda(engine);
+}
+
 TEST(the_memory_answer_is_what_the_device_holds)
 {
     fake_reset();
@@ -672,6 +722,7 @@ int main(int argc, char** argv)
         RUN(slices_follow_the_budgets_of_updates);
         RUN(waiting_sleeps_by_predictions);
         RUN(an_update_that_begins_a_picture_is_no_longer);
+        RUN(a_control_net_counts_as_weights);
         RUN(the_memory_answer_is_what_the_device_holds);
         RUN(what_no_budget_counts_is_reported);
         RUN(the_hosts_context_stays_current_through_every_call);

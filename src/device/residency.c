@@ -195,13 +195,13 @@ static bool has_single_slab(const sumi_device_weights* weights, const sumi_devic
     return weights->uses_single_slabs && !sumi_device_traits(resident->form)->is_vector;
 }
 
-// Whether a weight can lie in the same slab as `first`: both are weights of models or both are of adapters, and
-// steps read both or neither.
+// Whether a weight can lie in the same slab as `first`: both are weights of one model, of one control net, or of
+// adapters, and steps read both or neither.
 static bool shares_slab(const sumi_device_weights* weights, const sumi_device_resident* first,
                         const sumi_device_resident* resident)
 {
     return resident->on_device.data == 0 && resident->is_adapter == first->is_adapter
-        && resident->in_steps == first->in_steps
+        && resident->weight->owner == first->weight->owner && resident->in_steps == first->in_steps
         && has_single_slab(weights, resident) == has_single_slab(weights, first);
 }
 

@@ -1,7 +1,7 @@
 // Which weights are on the device, in which form, and where.
 //
-// Weights are allocated in slabs. A slab holds weights of one model, so that closing the model frees its memory;
-// adapters have separate slabs. Weights that steps read are in other slabs than weights that a job reads once, so that
+// Weights are allocated in slabs. A slab holds weights of one model or of one control net, so that closing it frees its
+// memory; adapters have separate slabs. Weights that steps read are in other slabs than weights that a job reads once, so that
 // the latter can be evicted first. Under a memory limit that does not hold all weights, matrices get separate blocks
 // and can be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
 #ifndef SUMI_DEVICE_RESIDENCY_H

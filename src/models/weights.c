@@ -297,6 +297,7 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
                                sizeof *list->weights, binder->error);
     if (binder->result == SUMI_OK) {
         weight->index = list->first_index + (int32_t)list->count;
+        weight->owner = list;
         list->weights[list->count++] = weight;
         list->weight_bytes += sumi_weight_bytes(weight);
     }

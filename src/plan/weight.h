@@ -52,6 +52,7 @@ typedef struct sumi_weight {
     // The weight, [1, cols], of the norm whose output is this matrix's input. With it a backend may balance the
     // matrix's columns against the input before it rounds both to 8 bits (device/weight_forms.h). NULL: without such a norm.
     const struct sumi_weight* balance;
+    const void* owner;    // the list of weights of a model or control net. A device frees weights of one owner together
     int32_t index;        // position in the model's list of weights; those of control nets have numbers beyond it
     bool keeps_precision; // never quantised further: embedders, modulation, final layers
 } sumi_weight;
