@@ -5,6 +5,7 @@
 #define TICK_NS UINT64_C(1000)
 #define MAX_PATHS 128
 #define LORA_FILE LORA_PATH "lora_peft.safetensors"
+#define NET_FILE "tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors"
 
 // What the host saw of one path.
 typedef struct asked {
@@ -166,6 +167,15 @@ TEST(a_file_is_read_in_pieces_that_fit_into_a_frame)
         CHECK_NUMBER(sumi_submit_lora(engine, &ld, &lora_job), SUMI_OK);
         CHECK(run_to_the_end(engine, lora_job, s_cases[c].budget_us, &frames) <= budget + least + 0.3);
         CHECK_NUMBER(sumi_fetch_lora(engine, lora_job, &lora), SUMI_OK);
+        check_asked(&s_a);
+        sumi_control_desc cd = sumi_control_defaults(model); // and a control net
+        cd.path = NET_FILE;
+        sumi_job net_job;
+        sumi_control* net = NULL;
+        CHECK_NUMBER(sumi_submit_control(engine, &cd, &net_job), SUMI_OK);
+        CHECK(run_to_the_end(engine, net_job, s_cases[c].budget_us, &frames) <= budget + least + 0.3);
+        CHECK(frames > 1 || s_cases[c].bytes_per_us > 100.0);
+        CHECK_NUMBER(sumi_fetch_control(engine, net_job, &net), SUMI_OK);
         check_asked(&s_a);
         close_engine(engine);
         CHECK_NUMBER(s_a.inner.open_count, 0);

@@ -412,6 +412,101 @@ TEST(int8_is_understood_rotated_and_not)
     }
 }
 
+// ---- Control nets ---------------------------------------------------------------------------------------------------
+
+#define NETS "tests/golden/controlnet"
+#define NET_STEM "Z-Image-Turbo-Fun-Controlnet-Union-2.1-lite-2602-8steps"
+
+// Draws with a transformer, an adapter and a net; what is NULL is the checkpoint's, or left out.
+static bool draw_controlled(const char* transformer, const char* adapter, const char* net, drawing* out)
+{
+    static const uint8_t s_pixels[4] = {0, 255, 90, 30};
+    const sumi_pixels pixels = {s_pixels, 2, 2, 0, 1};
+    const sumi_control_picture picture = {.picture = &pixels};
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = MODEL;
+    desc.transformer_path = transformer;
+    memset(out, 0, sizeof *out);
+    sumi_model* model = open_model(&desc);
+    CHECK(model != NULL);
+    if (model == NULL) return false;
+    sumi_control_desc cd = sumi_control_defaults(model);
+    cd.path = net;
+    sumi_job job;
+    sumi_control* control = NULL;
+    CHECK_NUMBER(sumi_submit_control(s_engine, &cd, &job), SUMI_OK);
+    sumi_job_wait(s_engine, job, SUMI_FOREVER);
+    if (sumi_job_poll(s_engine, job).result != SUMI_OK) printf("  %s\n", sumi_job_poll(s_engine, job).message);
+    CHECK_NUMBER(sumi_fetch_control(s_engine, job, &control), SUMI_OK);
+    const sumi_lora_use lora = {.lora = adapter != NULL ? read_lora_at(s_engine, model, adapter) : NULL, .scale = 1.0f};
+    sumi_control_use use = sumi_control_use_defaults(control);
+    use.pictures = &picture;
+    use.picture_count = 1;
+    const sumi_image_item item = {.text = "A red fox reads, 超清", .seed = 7};
+    sumi_image_desc image = small_image(model, &item);
+    image.width = WIDTH;
+    image.height = HEIGHT;
+    image.controls = &use;
+    image.control_count = 1;
+    image.loras = &lora;
+    image.lora_count = adapter != NULL;
+    const bool good = control != NULL && draw_desc(&image, out);
+    sumi_control_release(control);
+    sumi_model_close(model);
+    return good;
+}
+
+TEST(control_nets_as_stored_draw_what_their_values_do)
+{
+    drawing plain, want, got;
+    CHECK(draw_controlled(NULL, NULL, NETS "/" NET_STEM ".safetensors", &plain));
+    const char *file = scratch("nets", "net.safetensors"), *twin = scratch("nets", "twin.safetensors");
+    for (int form = 0; form < 3; form++) {
+        bag* b = empty_bag(0);
+        take(b, NETS, NET_STEM, "", NULL);
+        if (form < 2) write_int8(b, empty_bag(1), form > 0, file, twin);
+        else write_scaled_fp8(b, empty_bag(1), 1, "", file, twin);
+        CHECK(draw_controlled(NULL, NULL, twin, &want) && draw_controlled(NULL, NULL, file, &got));
+        const double off = distance(&want, &plain);
+        CHECK(is_same(&got, &want) && off > 0.0 && off < 0.1);
+    }
+}
+
+// The same as a transformer with the change in its weights: a layer of the net with nearly the same name stays.
+TEST(an_adapter_does_not_change_a_control_net)
+{
+    static const char s_name[] = "layers.0.feed_forward.w2";
+    bag *b = empty_bag(0), *adapter = empty_bag(1);
+    take(b, MODEL "transformer", s_stems[TRANSFORMER], "", NULL);
+    for (size_t i = 0; i < b->count; i++) {
+        sumi_tensor* t = &b->tensors[i];
+        if (strncmp(t->name, s_name, strlen(s_name)) != 0) continue;
+        const int64_t rows = t->shape[0], cols = t->shape[1];
+        CHECK(t->dtype == SUMI_DTYPE_F32);
+        float *values = (float*)(uintptr_t)t->data, *up = calloc((size_t)rows, 4), *down = calloc((size_t)cols, 4);
+        up[3] = 1.0f;
+        for (int64_t c = 0; c < cols; c++) {
+            down[c] = (float)(c % 5) * 0.125f;
+            values[3 * cols + c] += down[c];
+        }
+        put(adapter, "diffusion_model.layers.0.feed_forward.w2.lora_A.weight", SUMI_DTYPE_F32,
+            &(sumi_tensor){.rank = 2, .shape = {1, cols}}, down, (uint64_t)cols * 4);
+        put(adapter, "diffusion_model.layers.0.feed_forward.w2.lora_B.weight", SUMI_DTYPE_F32,
+            &(sumi_tensor){.rank = 2, .shape = {rows, 1}}, up, (uint64_t)rows * 4);
+        free(up), free(down);
+    }
+    CHECK(adapter->count == 2);
+    copy_file(MODEL "transformer/config.json", scratch("merged", "config.json"));
+    write_tensors(b, scratch("merged", "merged.safetensors"), NULL);
+    write_tensors(adapter, scratch("nets", "adapter.safetensors"), NULL);
+    drawing plain, merged, adapted;
+    CHECK(draw_controlled(NULL, NULL, NETS "/" NET_STEM ".safetensors", &plain));
+    CHECK(draw_controlled(scratch("merged", "merged.safetensors"), NULL, NETS "/" NET_STEM ".safetensors", &merged));
+    CHECK(draw_controlled(NULL, scratch("nets", "adapter.safetensors"), NETS "/" NET_STEM ".safetensors", &adapted));
+    CHECK(distance(&merged, &plain) > 1e-3);
+    CHECK(distance(&adapted, &merged) < 1e-5);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -432,6 +527,8 @@ int main(int argc, char** argv)
     RUN(fp8_without_scales_holds_norms_and_biases_too);
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);
+    RUN(control_nets_as_stored_draw_what_their_values_do);
+    RUN(an_adapter_does_not_change_a_control_net);
     sumi_engine_destroy(s_engine);
     empty_bags();
     if (s_folder[0] != 0) remove_folder(s_folder);
