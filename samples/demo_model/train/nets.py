@@ -97,6 +97,12 @@ class FinalLayer(nn.Module):
         return self.linear(F.layer_norm(x.float(), (x.shape[-1],), eps=1e-6).to(x.dtype) * (1 + self.adaLN_modulation(c)[:, None]))
 
 
+def patches(latents):
+    """[B, channels, h, w] -> rows of 2x2 patches [B, h * w / 4, 4 * channels]: row, column and channel of the patch, channels fastest."""
+    b, channels, h, w = latents.shape
+    return latents.reshape(b, channels, h // 2, 2, w // 2, 2).permute(0, 2, 4, 3, 5, 1).reshape(b, h * w // 4, 4 * channels)
+
+
 class Transformer(nn.Module):
     def __init__(self):
         super().__init__()
@@ -133,29 +139,86 @@ class Transformer(nn.Module):
             self.tables[key] = [tuple(x.to(device) for x in t) for t in tables]
         return self.tables[key]
 
-    def forward(self, latents, t, features, is_token):
-        """latents [B, 16, h, w]; t [B] = 1 - sigma; features [B, Tc, 128], Tc a multiple of 32; is_token [B, Tc]: False where the learned pad token stands."""
+    def forward(self, latents, t, features, is_token, control=None):
+        """latents [B, 16, h, w]; t [B] = 1 - sigma; features [B, Tc, 128], Tc a multiple of 32; is_token [B, Tc]: False where the learned pad token stands. control: a Control, or None."""
         b, channels, h, w = latents.shape
         image, caption = self.table(h // 2, w // 2, features.shape[1], latents.device)
         frequency = torch.exp(-math.log(10000) * torch.arange(TIME_WIDTH // 2, device=t.device) / (TIME_WIDTH // 2))
         angle = (t.float() * TRANSFORMER["t_scale"])[:, None] * frequency
         c = self.t_embedder["mlp"](torch.cat((angle.cos(), angle.sin()), -1))
-        x = latents.reshape(b, channels, h // 2, 2, w // 2, 2).permute(0, 2, 4, 3, 5, 1).reshape(b, h * w // 4, 4 * channels)
-        x = self.all_x_embedder["2-1"](x)
-        pads = image[0].shape[0] - x.shape[1]
-        if pads:
-            x = torch.cat((x, self.x_pad_token.to(x.dtype).expand(b, pads, -1)), 1)
+        pads = image[0].shape[0] - h * w // 4
+        padded = lambda rows: torch.cat((rows, self.x_pad_token.to(rows.dtype).expand(b, pads, -1)), 1) if pads else rows
+        x = padded(self.all_x_embedder["2-1"](patches(latents)))
+        if control:
+            control.begin(padded(control.net.control_all_x_embedder["2-1"](patches(control.planes))), x, control.net.control_noise_refiner)
         for block in self.noise_refiner:
             x = block(x, image, c)
+            if control:
+                x = x + control.hint(image, c)
         y = torch.where(is_token[..., None], self.cap_embedder(features), self.cap_pad_token.to(x.dtype))
         for block in self.context_refiner:
             y = block(y, caption)
         u = torch.cat((x, y), 1)
         joint = tuple(torch.cat((p, q)) for p, q in zip(image, caption))
-        for block in self.layers:
+        if control:
+            control.begin(torch.cat((control.stream, y), 1), u, control.net.control_layers)
+        for k, block in enumerate(self.layers):
             u = block(u, joint, c)
+            if control and k in control.net.places:
+                u = u + control.hint(joint, c)
         out = self.all_final_layer["2-1"](u[:, : h * w // 4], c)
         return out.reshape(b, h // 2, w // 2, 2, 2, channels).permute(0, 5, 1, 3, 2, 4).reshape(b, channels, h, w)
+
+
+# ---- Control net: Z-Image Fun 2.1 in its Lite size, by its authors' rule --------------------------------------------------------------------------------
+
+class ControlBlock(Block):
+    def __init__(self, first):
+        super().__init__(True)
+        if first:
+            self.before_proj = nn.Linear(TRANSFORMER["dim"], TRANSFORMER["dim"])
+        self.after_proj = nn.Linear(TRANSFORMER["dim"], TRANSFORMER["dim"])
+
+
+class ControlNet(nn.Module):
+    """A second stream of blocks, which begins with the transformer's rows and the control picture."""
+
+    def __init__(self, layers=1):
+        super().__init__()
+        t = TRANSFORMER
+        self.control_all_x_embedder = nn.ModuleDict({"2-1": nn.Linear(4 * (2 * t["in_channels"] + 1), t["dim"])})
+        self.control_noise_refiner = nn.ModuleList([ControlBlock(k == 0) for k in range(t["n_refiner_layers"])])
+        self.control_layers = nn.ModuleList([ControlBlock(k == 0) for k in range(layers)])
+        self.places = [k * round(t["n_layers"] / layers) for k in range(layers)]  # after which layers a hint is added; no tensor says it
+
+    @torch.no_grad()
+    def start_from(self, transformer):
+        """Blocks are copies of the transformer's, and hints are zero."""
+        for own, others in ((self.control_noise_refiner, transformer.noise_refiner), (self.control_layers, [transformer.layers[k] for k in self.places])):
+            for block, other in zip(own, others):
+                block.load_state_dict(other.state_dict(), strict=False)
+                block.after_proj.weight.zero_(), block.after_proj.bias.zero_()
+
+    def compile_blocks(self):
+        for block in [*self.control_noise_refiner, *self.control_layers]:
+            block.compile(dynamic=True)
+
+
+class Control:
+    """A control net at work in one forward pass. planes [B, 33, h, w]: latents of the control picture, mask, latents of the masked picture, the last two zero without inpainting;
+    strength: a number, or [B, 1, 1]."""
+
+    def __init__(self, net, planes, strength=1.0):
+        self.net, self.planes, self.strength = net, planes, strength
+
+    def begin(self, stream, start, blocks):
+        """A stage begins: its blocks, and the transformer's rows before its first block."""
+        self.stream, self.blocks = blocks[0].before_proj(stream) + start, iter(blocks)
+
+    def hint(self, rope, c):
+        block = next(self.blocks)
+        self.stream = block(self.stream, rope, c)
+        return self.strength * block.after_proj(self.stream)
 
 
 # ---- Text encoder: Qwen3, features are the residual stream after layer N - 2 -----------------------------------------------------------------------
@@ -334,5 +397,5 @@ class Autoencoder(nn.Module):
 
 
 if __name__ == "__main__":
-    for name, net in (("transformer", Transformer()), ("text encoder", TextEncoder(640)), ("vae", Autoencoder())):
+    for name, net in (("transformer", Transformer()), ("control net", ControlNet()), ("text encoder", TextEncoder(640)), ("vae", Autoencoder())):
         print(name, sum(p.numel() for p in net.parameters()))

@@ -540,8 +540,8 @@ def train_few_steps(args, vae, tokenizer, guidance=1.2):
 
 
 @torch.no_grad()
-def generate(transformer, encoder, vae, tokenizer, texts, height=256, width=256, steps=8, shift=3.0, seed=0, noise=None):
-    """The reference sampler: pictures [n, 3, H, W] in [0, 1]. Captions are grouped by padded length."""
+def generate(transformer, encoder, vae, tokenizer, texts, height=256, width=256, steps=8, shift=3.0, seed=0, noise=None, control=None):
+    """The reference sampler: pictures [n, 3, H, W] in [0, 1]. Captions are grouped by padded length. control: from the indices of a group to its nets.Control."""
     ids, x = tokens.encode(tokenizer, texts), noise
     if x is None:
         x = torch.randn(len(ids), 16, height // 8, width // 8, generator=torch.Generator().manual_seed(seed))
@@ -556,7 +556,7 @@ def generate(transformer, encoder, vae, tokenizer, texts, height=256, width=256,
         is_token = torch.arange(length)[None] < torch.tensor([len(ids[k]) for k in index])[:, None]
         features, y = encoder(table.to(DEVICE)), x[index].to(DEVICE)
         for a, b in zip(sigma[:-1], sigma[1:]):
-            y = y - (b - a) * transformer(y, torch.full((len(index),), 1 - a, device=DEVICE), features, is_token.to(DEVICE)).float()
+            y = y - (b - a) * transformer(y, torch.full((len(index),), 1 - a, device=DEVICE), features, is_token.to(DEVICE), control and control(index)).float()
         for part, where in zip(y.split(16), torch.tensor(index).split(16)):
             out[where] = ((vae.decoder(part / SCALE + SHIFT).float() + 1) / 2).clamp(0, 1).cpu()
     return out
