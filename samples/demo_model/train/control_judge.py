@@ -75,6 +75,13 @@ def judge_one(task):
     return misses(scene, things), has_colours(scene, things)
 
 
+def drawing_of(task):
+    """For worker processes: (number of the layout, scene, rough) -> [1, 256, 256]."""
+    torch.set_num_threads(1)
+    k, scene, rough = task
+    return drawings([scene], 256, 256, rough=rough, seed=SEED + k).numpy()
+
+
 def _prepare_one(key):
     torch.set_num_threads(1)
     if not READER:
@@ -137,18 +144,22 @@ def judge_torch(args, net, runs=(("without control", 0, False), ("at strength 0.
     for p in net.parameters():
         p.copy_(p.to(torch.bfloat16).float())
     noise = torch.stack([torch.randn(16, 32, 32, generator=torch.Generator().manual_seed(k)) for k in range(len(scenes))])
-    drawn = {rough: torch.cat([drawings([s], 256, 256, rough=rough, seed=SEED + k) for k, s in enumerate(scenes)]) for rough in sorted({r for _, _, r in runs})}
-    results, rows = {}, [list(pictures_of(three(drawn[r]))) for r in drawn]
+    drawn = {rough: torch.from_numpy(numpy.concatenate(args.workers.map(drawing_of, [(k, s, rough) for k, s in enumerate(scenes)]))) for rough in sorted({r for _, _, r in runs})}
+    shown, rows = [], [list(pictures_of(three(drawn[r]))) for r in drawn]
     for words, strength, rough in runs:
         latents = torch.cat([(args.vae.encode(part.to(train.DEVICE) * 2 - 1)[0] - train.SHIFT) * train.SCALE for part in three(drawn[rough]).split(32)])
         planes = torch.cat((latents, torch.zeros(len(scenes), 17, 32, 32, device=train.DEVICE)), 1)
         with train.half_precision():
             parts = [train.generate(args.transformer, args.encoder, args.vae, args.tokenizer, [text_of(s) for s in scenes[at : at + 200]], noise=noise[at : at + 200],
                                     control=(lambda index, at=at, strength=strength: nets.Control(net, planes[at : at + 200][index], strength)) if strength else None) for at in range(0, len(scenes), 200)]
-        shown = list(pictures_of(torch.cat(parts)))
-        results[words] = args.workers.map(judge_one, list(zip(shown, scenes)), chunksize=4)
-        train.log(f"{words}: {100 * sum(not m for m, _ in results[words]) / len(scenes):.1f} % of {len(scenes)} obeyed")
-        rows.append(shown)
+        shown += list(pictures_of(torch.cat(parts)))
+        rows.append(shown[-len(scenes) :])
+    train.log(f"{len(shown)} pictures drawn")
+    tasks = list(zip(shown, scenes * len(runs)))
+    order = sorted(range(len(tasks)), key=lambda k: (tasks[k][1]["background"], tasks[k][1]["style"]))  # a worker makes few of the checker's palettes
+    read = dict(zip(order, args.workers.map(judge_one, [tasks[k] for k in order], chunksize=16)))
+    results = {words: [read[r * len(scenes) + k] for k in range(len(scenes))] for r, (words, _, _) in enumerate(runs)}
+    train.log(f"{len(shown)} pictures read")
     wrong = [k for k, (m, _) in enumerate(results[runs[1][0]]) if m]
     lines = [*table(scenes, results), "", *(f"{k}: {', '.join(results[runs[1][0]][k][0])}: {text_of(scenes[k])}" for k in wrong)]
     args.judge.parent.mkdir(parents=True, exist_ok=True)

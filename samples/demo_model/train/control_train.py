@@ -54,7 +54,7 @@ def training_scene(rng):
 def latents_of(encoder, pictures):
     """[n, 3, h, w] in [0, 1] -> the posterior's mean, scaled, bf16."""
     out = []
-    for part in (pictures * 2 - 1).to(torch.bfloat16).split(128):
+    for part in (pictures * 2 - 1).to(next(encoder.parameters()).dtype).split(128):
         mean = encoder.encode(part.contiguous(memory_format=torch.channels_last))[0]
         out.append(((mean.float() - SHIFT) * SCALE).to(torch.bfloat16).contiguous())
     return torch.cat(out)
@@ -64,7 +64,7 @@ def latents_of(encoder, pictures):
 def make_data(args, vae, seed):
     """{size: (latents [n, 16, h, w], latents of drawings [n, DRAWINGS, 16, h, w], weights [n, 1, h, w])} on the GPU, and the captions as a CaptionCache. Worker processes say the scenes' words."""
     rng, begin, done = random.Random(seed), time.time(), 0
-    encoder, parts, jobs = copy.deepcopy(vae).to(torch.bfloat16), {size: [] for size in SIZES}, {size: [] for size in SIZES}
+    encoder, parts, jobs = copy.deepcopy(vae).to(torch.bfloat16 if DEVICE == "cuda" else torch.float32), {size: [] for size in SIZES}, {size: [] for size in SIZES}
     while done < args.pictures:
         size = rng.choices(list(SIZES), list(SIZES.values()))[0]
         batch = [training_scene(rng) for _ in range(min(args.chunk * 65536 // (size[0] * size[1]), args.pictures - done))]
@@ -161,7 +161,7 @@ def train_net(args, net):
     path = args.work / "control_state.pt"
     named = list(net.named_parameters())
     matrices, others = [p for n, p in named if is_matrix(n, p)], [p for n, p in named if not is_matrix(n, p)]
-    optimiser, muon, ema = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0), Muon(matrices, decay=0.01), Ema([net], 0.998)
+    optimiser, muon, ema = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0, fused=True), Muon(matrices, decay=0.01), Ema([net], 0.998)
     parts = dict(net=net, ema=ema.nets[0], optimiser=optimiser, muon=muon)
     step, steps, mean, rng, pieces = 0, args.steps, None, random.Random(args.seed + 9), 0
     if path.exists():
