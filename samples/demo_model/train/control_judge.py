@@ -21,11 +21,13 @@ import torch
 
 import check
 from control_pictures import boxes, drawings, free_scene
+from pictures import render
 from world import BACKGROUNDS, STYLES, caption, edge_of, is_held_out
 
 MODEL = Path(__file__).resolve().parent.parent
 SEED = 20261  # of the layouts; combinations that are held out are in no training whatever the seed
 OFF, OFF_OF_HALF, SMALLEST, LARGEST = 0.05, 0.25, 3 / 4, 4 / 3
+PAINTED = "the painter's own pictures"
 READER = []  # of this process
 
 
@@ -82,6 +84,12 @@ def drawing_of(task):
     return drawings([scene], 256, 256, rough=rough, seed=SEED + k).numpy()
 
 
+def painted(scene):
+    """The painter's own picture of a layout, which shows how much of the misses is the checker's."""
+    torch.set_num_threads(1)
+    return pictures_of(render([scene], 256, 256, "cpu"))[0]
+
+
 def _prepare_one(key):
     torch.set_num_threads(1)
     if not READER:
@@ -108,7 +116,7 @@ def table(scenes, runs):
         for m, _ in results:
             for word in set(m):
                 counts[word] = counts.get(word, 0) + 1
-        lines.append(f"{words}: pictures with a wrong " + ", ".join(f"{w} {n}" for w, n in sorted(counts.items(), key=lambda i: -i[1])))
+        lines.append(f"{words}: pictures that miss in " + (", ".join(f"{w} {n}" for w, n in sorted(counts.items(), key=lambda i: -i[1])) or "nothing"))
     return lines
 
 
@@ -155,10 +163,11 @@ def judge_torch(args, net, runs=(("without control", 0, False), ("at strength 0.
         shown += list(pictures_of(torch.cat(parts)))
         rows.append(shown[-len(scenes) :])
     train.log(f"{len(shown)} pictures drawn")
-    tasks = list(zip(shown, scenes * len(runs)))
+    shown += args.workers.map(painted, scenes)
+    tasks = list(zip(shown, scenes * (len(runs) + 1)))
     order = sorted(range(len(tasks)), key=lambda k: (tasks[k][1]["background"], tasks[k][1]["style"]))  # a worker makes few of the checker's palettes
     read = dict(zip(order, args.workers.map(judge_one, [tasks[k] for k in order], chunksize=16)))
-    results = {words: [read[r * len(scenes) + k] for k in range(len(scenes))] for r, (words, _, _) in enumerate(runs)}
+    results = {words: [read[r * len(scenes) + k] for k in range(len(scenes))] for r, words in enumerate([words for words, _, _ in runs] + [PAINTED])}
     train.log(f"{len(shown)} pictures read")
     wrong = [k for k, (m, _) in enumerate(results[runs[1][0]]) if m]
     lines = [*table(scenes, results), "", *(f"{k}: {', '.join(results[runs[1][0]][k][0])}: {text_of(scenes[k])}" for k in wrong)]
@@ -178,6 +187,7 @@ def judge_program(args):
     from PIL import Image
 
     scenes, results = layouts(args.count), {"without control": [], f"at strength {args.strength}": []}
+    own = [judge_one((painted(scene), scene)) for scene in scenes]
     args.folder.mkdir(parents=True, exist_ok=True)
     for k, scene in enumerate(scenes):
         drawing = args.folder / f"{k:05}_drawing.png"
@@ -188,7 +198,7 @@ def judge_program(args):
             results[words].append(judge_one((numpy.asarray(Image.open(out).convert("RGB")), scene)))
             if more and results[words][-1][0]:
                 print(f"{out.name}: {', '.join(results[words][-1][0])}: {text_of(scene)}", flush=True)
-    print(*table(scenes, results), sep="\n")
+    print(*table(scenes, {**results, PAINTED: own}), sep="\n")
 
 
 def main():
