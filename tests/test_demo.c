@@ -1,5 +1,6 @@
 // End to end with the demo model, as a host would: what it draws is known, so pictures can be judged and not only
 // compared.
+#include "demo_scene.h"
 #include "engine_fixture.h"
 #include "picture.h"
 
@@ -270,6 +271,107 @@ TEST(an_adapter_changes_the_style_and_leaves_no_trace)
     sumi_lora_release(lora);
 }
 
+// ---- The control net ------------------------------------------------------------------------------------------------
+
+enum { OUTLINE_SIDE = 192 }; // half the time of SIDE
+
+// White lines on black around every part of the things, as train/control_pictures.py draws them; nearer parts hide the
+// lines of those behind. The caller frees.
+static uint8_t* draw_outline(const demo_scene* scene)
+{
+    uint8_t* grey = calloc(1, OUTLINE_SIDE * OUTLINE_SIDE);
+    for (int i = 0; i < OUTLINE_SIDE * OUTLINE_SIDE * scene->count; i++) {
+        const int at = i % (OUTLINE_SIDE * OUTLINE_SIDE);
+        const demo_thing* thing = &scene->things[i / (OUTLINE_SIDE * OUTLINE_SIDE)];
+        const double half = thing->half * OUTLINE_SIDE, u = (at % OUTLINE_SIDE + 0.5 - thing->x * OUTLINE_SIDE) / half,
+                     v = (floor(at / OUTLINE_SIDE) + 0.5 - thing->y * OUTLINE_SIDE) / half;
+        demo_layer layers[8];
+        if (fabs(u) > 1.1 || fabs(v) > 1.1) continue;
+        for (int k = 0, n = demo_layers(thing->object, u, v, layers); k < n; k++) {
+            if (layers[k].distance * half < -1.5) grey[at] = 0;
+            if (fabs(layers[k].distance * half) < 1.5) grey[at] = 255;
+        }
+    }
+    return grey;
+}
+
+// The first thing that is not where the scene has it, or -1. Where means: of the pixels that are clearly of the thing's
+// colour, which no other thing has, as many as the painter gives it, a third more or less; their mean is at most a
+// twentieth of the side away from his; and outside the thing's square there are hardly any.
+static int misplaced_thing(const demo_scene* scene, const uint8_t* picture)
+{
+    uint8_t* truth = demo_paint(scene, OUTLINE_SIDE, OUTLINE_SIDE);
+    int wrong = -1;
+    for (int i = 0; i < scene->count && wrong < 0; i++) {
+        const demo_thing* thing = &scene->things[i];
+        double n[2] = {0}, x[2] = {0}, y[2] = {0}, outside = 0;
+        for (int at = 0; at < OUTLINE_SIDE * OUTLINE_SIDE; at++) {
+            const int px = at % OUTLINE_SIDE, py = at / OUTLINE_SIDE;
+            for (int k = 0; k < 2; k++) {
+                if (demo_count(k == 0 ? truth : picture, OUTLINE_SIDE, (demo_box){px, px + 1, py, py + 1},
+                               thing->colour)
+                    == 0)
+                    continue;
+                n[k] += 1.0, x[k] += px, y[k] += py;
+                outside += k == 1
+                        && fmax(fabs(px - thing->x * OUTLINE_SIDE), fabs(py - thing->y * OUTLINE_SIDE))
+                               > 1.1 * thing->half * OUTLINE_SIDE;
+            }
+        }
+        printf("  %s: %.0f pixels, the painter %.0f; %.1f, %.1f pixels off; %.0f outside\n",
+               s_demo_colour_names[thing->colour], n[1], n[0], x[1] / n[1] - x[0] / n[0], y[1] / n[1] - y[0] / n[0],
+               outside);
+        if (n[1] == 0.0 || fabs(n[1] - n[0]) > n[0] / 3.0 || fabs(x[1] / n[1] - x[0] / n[0]) > OUTLINE_SIDE / 20.0
+            || fabs(y[1] / n[1] - y[0] / n[0]) > OUTLINE_SIDE / 20.0 || outside > n[0] / 20.0)
+            wrong = i;
+    }
+    free(truth);
+    return wrong;
+}
+
+TEST(a_control_net_draws_things_where_the_outline_is)
+{
+    static const demo_scene s_scenes[] = {
+        {PLAIN, false, 2, {{CIRCLE, RED, 0.74, 0.28, 0.17}, {SQUARE, BLUE, 0.30, 0.66, 0.24}}},
+        {SKY, false, 2, {{CAT, ORANGE, 0.70, 0.70, 0.22}, {STAR, PURPLE, 0.28, 0.30, 0.20}}},
+    };
+    static const char* const s_texts[] = {"a red circle and a blue square",
+                                          "an orange cat and a purple star in a blue sky"};
+    enum { COUNT = sizeof s_scenes / sizeof *s_scenes };
+    sumi_control_desc reading = sumi_control_defaults(s_model);
+    reading.path = DEMO "/control/control_outline.safetensors";
+    sumi_job job;
+    sumi_control* control = NULL;
+    CHECK_NUMBER(sumi_submit_control(s_engine, &reading, &job), SUMI_OK);
+    sumi_job_wait(s_engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_control(s_engine, job, &control), SUMI_OK);
+    if (control == NULL) return;
+    sumi_image_item items[COUNT];
+    sumi_pixels pixels[COUNT];
+    sumi_control_picture outlines[COUNT];
+    uint8_t* drawn[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        items[i] = (sumi_image_item){.text = s_texts[i], .seed = (uint64_t)i + 1};
+        drawn[i] = draw_outline(&s_scenes[i]);
+        pixels[i] = (sumi_pixels){drawn[i], OUTLINE_SIDE, OUTLINE_SIDE, 0, 1};
+        outlines[i] = (sumi_control_picture){.picture = &pixels[i]};
+    }
+    sumi_control_use use = sumi_control_use_defaults(control);
+    use.pictures = outlines;
+    use.picture_count = COUNT;
+    use.strength = 0.8f;
+    sumi_image_desc desc = picture(items, COUNT);
+    desc.width = desc.height = OUTLINE_SIDE;
+    desc.controls = &use;
+    desc.control_count = 1;
+    uint8_t* controlled = draw_copy(&desc);
+    for (int i = 0; i < COUNT && controlled != NULL; i++)
+        CHECK_NUMBER(misplaced_thing(&s_scenes[i], controlled + (size_t)i * 4 * OUTLINE_SIDE * OUTLINE_SIDE), -1);
+    for (int i = 0; i < COUNT; i++) free(drawn[i]);
+    free(controlled);
+    sumi_control_release(control);
+}
+
 // Pink has more green in it than red has, so away from red there is more of it. The last step's previews show that as
 // well as whole pictures, which take twice as long.
 TEST(a_picture_moves_away_from_a_negative_colour)
@@ -377,6 +479,7 @@ int main(int argc, char** argv)
     RUN(inpainting_leaves_the_rest_alone);
     RUN(previews_come_closer_to_the_image);
     RUN(an_adapter_changes_the_style_and_leaves_no_trace);
+    RUN(a_control_net_draws_things_where_the_outline_is);
     RUN(a_picture_moves_away_from_a_negative_colour);
     RUN(a_cancelled_image_leaves_the_model_usable);
     RUN(a_step_cache_keeps_the_image);
