@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# From a fresh clone to a picture: set-up, a release build, one image by the demo model; with --edit another one by the demo edit model. --help tells the usage.
+# From a fresh clone to a picture: set-up, a release build, one image by the demo model; with --outline it follows a drawing, with --edit another one by the demo edit model. --help tells the usage.
 set -euo pipefail
 model=samples/demo_model edit_model=samples/demo_edit_model
 usage() {
     cat <<TEXT
 usage: samples/quickstart.sh ["a prompt"]
+       samples/quickstart.sh --outline drawing.png "a cat and a moon"
        samples/quickstart.sh --edit "make the moon red" ["a prompt" | --picture FILE]
 
-Installs what is missing, builds the command line and draws the prompt to out.png. GPU kernels are compiled only where there is an NVIDIA device. With --edit it also edits the picture by these words, to edited.png:
+Installs what is missing, builds the command line and draws the prompt to out.png. GPU kernels are compiled only where there is an NVIDIA device.
+With --outline things are where the drawing has them: a square PNG, JPEG or WebP file of white lines on black that shows what the prompt says ($model/control/outline.png is one). With --edit it also edits the picture by these words, to edited.png:
 the one that the prompt draws, one that has what the words speak of, or with --picture a PNG, JPEG or WebP file.
 The models know shapes, colours, places and a few styles: $model/README.md and $edit_model/README.md tell which.
 TEXT
@@ -16,17 +18,19 @@ refuse() { # why
     echo "quickstart: $1 (samples/quickstart.sh --help tells the usage)" >&2
     exit 2
 }
-is_edit='' words='' prompt='' picture=''
+is_edit='' words='' prompt='' picture='' outline=''
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
         --edit)
             case ${2:-} in '' | -*) refuse 'give --edit what to change, as in --edit "make the moon red"' ;; esac
             is_edit=1 words=$2; shift ;;
-        --picture)
-            [ -n "${2:-}" ] || refuse "give --picture a file"
+        --picture | --outline)
+            [ -n "${2:-}" ] || refuse "give $1 a file"
             [ -f "$2" ] || refuse "there is no file $2"
-            picture=$(realpath -- "$2"); shift ;; # for what follows works in the folder of the repository
+            file=$(realpath -- "$2") # for what follows works in the folder of the repository
+            if [ "$1" = --picture ]; then picture=$file; else outline=$file; fi
+            shift ;;
         -*) refuse "there is no option $1" ;;
         *)
             [ -z "$prompt" ] || refuse "one prompt is enough: put all of it into quotes"
@@ -35,6 +39,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -z "$picture" ] || [ -n "$is_edit" ] || refuse "--picture is for --edit"
+[ -z "$picture" ] || [ -z "$outline" ] || refuse "--outline is for the picture that a prompt draws, and --picture edits one that is there"
+[ -z "$outline" ] || [ -n "$prompt" ] || refuse 'say what the outline shows, as in --outline drawing.png "a cat and a moon"'
 [ -z "$picture" ] || [ -z "$prompt" ] || refuse "give a prompt for the first picture or --picture, not both"
 cd "$(dirname "$0")/.."
 source samples/build_steps.sh
@@ -61,7 +67,9 @@ build_program sumi-cli build/log/quickstart.txt
 
 if [ -z "$picture" ]; then
     if [ -n "$is_edit" ]; then echo "drawing \"$prompt\""; fi
-    build/release/bin/sumi generate --model "$model" --prompt "$prompt" --seed 7 -o out.png
+    control=()
+    if [ -n "$outline" ]; then control=(--control "$model/control/control_outline.safetensors" --control-picture "$outline:0.8"); fi
+    build/release/bin/sumi generate --model "$model" --prompt "$prompt" --seed 7 ${control[@]+"${control[@]}"} -o out.png
 fi
 if [ -n "$is_edit" ]; then
     echo "editing it: \"$words\""
@@ -89,6 +97,7 @@ The picture is $PWD/out.png, drawn by the demo model: 16 MB that know shapes, co
 
 Next:
     samples/quickstart.sh "an orange fish to the left of a pink heart at sea"
+    samples/quickstart.sh --outline $model/control/outline.png "a cat and a moon"
     samples/quickstart.sh --edit "make the moon red"
     build/release/bin/sumi generate --model $model --prompt "two red balloons in a blue sky" --seed 3 --preview-dir . -o balloons.png
     build/release/bin/sumi generate --model path/to/Z-Image-Turbo --prompt "$prompt" -o picture.png      (a released checkpoint, as downloaded)

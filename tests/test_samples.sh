@@ -195,6 +195,9 @@ wrong "the quick start knows no such option" "no option --draw" $quick --draw
 wrong "the quick start takes one prompt" "put all of it into quotes" $quick a fox
 wrong "the quick start wants a file that is there" "no file no/such.png" $quick --edit "the hat" --picture no/such.png
 wrong "a picture is for edits" "is for --edit" $quick --picture "${two[0]}"
+wrong "an outline is a file" "no file no/such.png" $quick --outline no/such.png "a fox"
+wrong "an outline needs words" 'as in --outline drawing.png "' $quick --outline "${two[0]}"
+wrong "an outline is for the first picture" "for the picture that a prompt draws" $quick --edit "the hat" --picture "${two[0]}" --outline "${two[0]}"
 wrong "a picture or a prompt" "not both" $quick --edit "the hat" --picture "${two[0]}" "a fox"
 
 # In a folder of its own, where nothing is installed, built or computed: what it says.
@@ -202,7 +205,8 @@ place=$folder/place tools=$folder/tools
 mkdir -p "$place/samples" "$place/build/release/bin" "$tools" "$folder/no_device" "$folder/device"
 touch "$folder/device/nvidiactl"
 cp $quick samples/viewer.sh samples/build_steps.sh "$place/samples"
-printf '#!/bin/sh\n' | tee "$place/samples/setup.sh" "$place/build/release/bin/sumi" >/dev/null
+printf '#!/bin/sh\n' >"$place/samples/setup.sh"
+printf '#!/bin/sh\necho "sumi $*"\n' >"$place/build/release/bin/sumi"
 printf '#!/bin/sh\necho "the window of" "$@"\n' >"$place/build/release/bin/viewer"
 cat >"$tools/premake5" <<'TOOL'
 #!/bin/sh
@@ -228,6 +232,9 @@ export SUMI_DEV=$folder/no_device
 quick_there() { PATH=$tools:$PATH "$place/samples/quickstart.sh" "$@"; }
 check "the quick start draws" quick_there && check "it tells how to draw more" grep -q '^ *samples/quickstart.sh "' "$out"
 check "and how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"
+net=$model/control/control_outline.safetensors
+check "it follows an outline" quick_there --outline $model/control/outline.png "a cat and a moon" && check "with the net" grep -qxF -- "sumi generate --model $model --prompt a cat and a moon --seed 7 --control $net --control-picture $PWD/$model/control/outline.png:0.8 -o out.png" "$out"
+check "the net is there" test -s $net
 check "without a device it builds no kernels" grep -q -e '--no-cuda' "$place/premake.txt" && check "and says why" grep -q "for the CPU, as there is no NVIDIA device" "$out"
 check "it says how far the build is" grep -qx '  1 of 2' "$out"
 check "with a device" env SUMI_DEV="$folder/device" PATH="$tools:$PATH" "$place/samples/quickstart.sh"

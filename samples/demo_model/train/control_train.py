@@ -70,7 +70,7 @@ def make_data(args, vae, seed):
         batch = [training_scene(rng) for _ in range(min(args.chunk * 65536 // (size[0] * size[1]), args.pictures - done))]
         jobs[size].append(args.workers.apply_async(tokens.encode_scenes, ((args.model / "tokenizer", batch, seed + done, CAPTIONS),)))
         z = latents_of(encoder, render(batch, *size, DEVICE))
-        rough = [drawings(batch, *size, DEVICE, True, seed + done + k, 0.95) for k in range(DRAWINGS)]
+        rough = [drawings(batch, *size, DEVICE, True, seed + done + k, args.whole) for k in range(DRAWINGS)]
         clean = drawings(batch, *size, DEVICE)
         rough[0] = torch.where(torch.rand(len(batch), 1, 1, device=DEVICE) < 0.6, clean, rough[0])
         control = torch.stack([latents_of(encoder, r[:, None].expand(-1, 3, -1, -1)) for r in rough], 1)
@@ -169,6 +169,8 @@ def train_net(args, net):
         for key, part in parts.items():
             part.load_state_dict(state[key])
         step, steps, mean, pieces = (state[key] for key in ("step", "steps", "mean", "pieces"))
+        if step >= steps:
+            steps += args.more_steps
         log(f"piece {pieces + 1} goes on at step {step} of {steps}")
         if step >= steps:
             return ema.nets[0], True
@@ -233,6 +235,8 @@ def main():
     parser.add_argument("--pictures", type=int, default=49152)
     parser.add_argument("--chunk", type=int, default=1024, help="256x256 pictures painted at a time")
     parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--more-steps", type=int, default=0, help="of a state whose training has ended")
+    parser.add_argument("--whole", type=float, default=0.95, help="the chance that a rough drawing has a thing of several")
     parser.add_argument("--batch", type=int, default=512, help="256x256 pictures per step; fewer of the larger sizes")
     parser.add_argument("--rate", type=float, default=1e-3, help="AdamW, of all but the matrices")
     parser.add_argument("--rate-muon", type=float, default=4e-3)
