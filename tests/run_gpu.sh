@@ -3,8 +3,8 @@
 #
 #   tests/run_gpu.sh --collect FOLDER build/gpu/release/bin copies the programs, and the shared libraries that a bare machine lacks, into FOLDER (where they were built). Premake's --shared-tests links all
 #                                                            programs with one library, or each has the kernels in it: premake5 --build=build/gpu --shared-tests gmake && make -C build/gpu config=release
-#   tests/run_gpu.sh --sparse [demo]                         leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 40 MiB. With `demo` the demo models
-#                                                            stay and golden data goes but for the tiny checkpoints: less than 48 MiB, for the parts demo and interop
+#   tests/run_gpu.sh --sparse [demo]                         leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 46 MiB. With `demo` the demo models
+#                                                            stay and golden data goes but for the tiny checkpoints: less than 54 MiB, for the parts demo and interop
 #   tests/run_gpu.sh --whole                                 puts it back
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
