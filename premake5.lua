@@ -61,7 +61,7 @@ if cuda and is_windows and #os.matchfiles(kernels .. "/kernel_images.c") == 0 th
 end
 if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. ")") end
 local egl = not is_windows and find_egl()
-if _ACTION and not egl and not is_windows then print("samples/instruments/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
+if _ACTION and not egl and not is_windows then print("samples/instruments/pacing: without OpenGL, samples/depth_scene: left out (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
 
 local vulkan = not is_windows and find_vulkan()
 if _ACTION and not vulkan and not is_windows then print("samples/vulkan: left out (no vulkan/vulkan.h; Debian: libvulkan-dev)") end
@@ -456,7 +456,7 @@ if not _OPTIONS["fuzz"] then
     end
     for _, folder in ipairs(folders) do
         local name = path.getname(folder)
-        local lacks = name == "shared" or (name == "vulkan" and not vulkan) or (name == "d3d12" and not is_windows)
+        local lacks = name == "shared" or (name == "vulkan" and not vulkan) or (name == "depth_scene" and not egl) or (name == "d3d12" and not is_windows)
         if any_file(folder .. "/*.c") and not is_left_out { folder .. "/*.c" } and not lacks then
             -- Project names are unique, and no names of libraries that are linked; the programs are called sumi and d3d12 all the same.
             program(({ sumi = "sumi-cli", d3d12 = "d3d12-sample" })[name] or name)
@@ -469,6 +469,7 @@ if not _OPTIONS["fuzz"] then
                     defines { "PACING_HAS_EGL" }
                     if egl ~= "" then includedirs { egl } end
                 end
+                if name == "depth_scene" and egl ~= "" then includedirs { egl } end
                 if name == "vulkan" then
                     if vulkan ~= "" then includedirs { vulkan } end
                 end
