@@ -186,6 +186,27 @@ if check "live" watch_once; then
     same "live's picture" "$folder/frames/live.png" "$folder/live-cli.png"
 fi
 
+# A scene whose depth makes pictures, without a window: the last of three views, as the command line draws it from the depth that the net saw.
+tiny=tests/golden/z-image/model net=tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors
+view() { "$bin/depth_scene" --prompt "$prompt" "$@"; }
+small="--size 64x64 --steps 2"
+if [ ! -x "$bin/depth_scene" ]; then skip "depth_scene" "built without the headers of EGL and OpenGL (Debian: libegl-dev, libgl-dev)"
+elif view $tiny --control $net $small --headless --out "$folder/view-1.png" --seen "$folder/seen-1.png" >"$out" 2>&1 && grep -q '^skipped: ' "$out"; then skip "depth_scene" "$(sed -n 's/^skipped: //p' "$out")"
+else
+    check "depth_scene, one view" test -s "$folder/seen-1.png"
+    if check "depth_scene" view $tiny --control $net $small --headless --frames 3 --out "$folder/view.png" --seen "$folder/seen.png"; then
+        check "depth_scene draws the last view" grep -qE '^3 views: [123] submitted, [123] finished, [012] cancelled' "$out"
+        check "depth_scene walks" sh -c "! cmp -s '$folder/seen-1.png' '$folder/seen.png'"
+        check "the command line, from the same depth" "$bin/sumi" generate --quiet --model $tiny --control $net --control-picture "$folder/seen.png" --prompt "$prompt" --seed 7 $small -o "$folder/view-cli.png" &&
+            same "depth_scene's picture" "$folder/view.png" "$folder/view-cli.png"
+    fi
+    wrong "depth_scene wants a size that the model takes" "^depth_scene: --size 60x64: this model takes multiples of 16" view $tiny --control $net --size 60x64 --headless --out "$folder/x.png"
+    wrong "depth_scene wants a net of the model" "^depth_scene: loading the control net failed: " view $tiny --control tests/golden/controlnet-qwen/Qwen-Image-2512-Fun-Controlnet-Union.safetensors --headless --out "$folder/x.png"
+    wrong "depth_scene wants a net" "^depth_scene: --control NET is missing" view $tiny
+    wrong "depth_scene wants near before far" "^depth_scene: --low has to be less than --high" view $tiny --control $net --low 70
+    wrong "depth_scene wants a number" "^depth_scene: --steps x: give a whole number from 1 to 1000" view $tiny --control $net --steps x
+fi
+
 # Before anything is installed or built. What it draws is tried by hand (packaging/README.md).
 quick=samples/quickstart.sh
 check "the quick start's help" $quick --help && check "it tells how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"
