@@ -18,7 +18,7 @@ compile() { # source; prints its name when it does not compile
 export -f compile
 libraries=$(pkg-config --cflags libutf8proc spng 2>/dev/null)
 export folder libraries
-sources=$(ls src/*/*.c samples/*/*.c samples/*/*/*.c tests/test_*.c tests/golden_*.c tests/*/*.c | grep -v -e '^src/cuda/' -e '^tests/fake_cuda/' -e '^tests/pretend_cuda/' -e '^tests/fuzz/' -e '^tests/consumer/' -e '^samples/d3d12/' $([ -e /usr/include/vulkan/vulkan.h ] || printf '%s ' -e ^samples/vulkan/); echo src/cuda/absent.c)
+sources=$(ls src/*/*.c samples/*/*.c samples/*/*/*.c tests/test_*.c tests/golden_*.c tests/*/*.c | grep -v -e '^src/cuda/' -e '^tests/fake_cuda/' -e '^tests/pretend_cuda/' -e '^tests/fuzz/' -e '^tests/consumer/' -e '^samples/d3d12/' $([ -e /usr/include/vulkan/vulkan.h ] || printf '%s ' -e ^samples/vulkan/) $([ -e /usr/include/EGL/egl.h -a -e /usr/include/GL/glcorearb.h ] || printf '%s ' -e ^samples/depth_scene/); echo src/cuda/absent.c)
 failures=$(xargs -P "${JOBS:-$(nproc)}" -I SOURCE bash -c 'compile SOURCE' <<<"$sources")
 for source in $failures; do
     echo "FAILED: $source"

@@ -13,7 +13,7 @@
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the programs that tests/list.txt has for a GPU                           (default)
 #   cards      test_cuda_ops and golden_run as other cards than the one that is there (tests/pretend_cuda), in every format that the card has: CARDS ("8.0 8.6,28 8.9 12.0")
-#   interop    test_cuda_gl, test_cuda_vulkan, the tests of targets in test_cuda_host_context, and samples/vulkan, shared and with --copy; wants libEGL and libvulkan, which come with
+#   interop    test_cuda_gl, test_cuda_vulkan, the tests of targets in test_cuda_host_context, and samples/vulkan and samples/depth_scene, shared and with --copy; wants libEGL and libvulkan, which come with
 #              desktops. With VK_LAYER_PATH the Khronos validation layer watches. The programs of `tests` include the first three
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
 #   demo       a picture of the demo model by the GPU and by the CPU, edits of it by the demo edit model, whose pictures are compared, and
@@ -98,7 +98,7 @@ if [ "${1:-}" = --collect ]; then
         # The C library and the loader are the machine's own; the driver is opened at run time.
         ldd "$program" | awk '$3 ~ /^\// { print $3 }' | grep -vE '/(libcuda|libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -fL "$library" "$2/lib/"; done
     done
-    [ ! -x "$3/vulkan" ] || cp -f "$3/vulkan" "$2/" # built where Vulkan's headers are
+    for program in vulkan depth_scene; do [ ! -x "$3/$program" ] || cp -f "$3/$program" "$2/"; done # built where their headers are
     # What makes the driver say that its device is another card, for `cards` and --as.
     if [ -e "$3/../pretend/libcuda.so.1" ]; then mkdir -p "$2/pretend" && cp -fL "$3/../pretend/libcuda.so.1" "$2/pretend/"; else echo "not built: pretend_cuda"; missing=1; fi
     # To link against: the library, where it is not a shared one in lib/.
@@ -288,6 +288,17 @@ if has interop; then
         done
     else
         echo "skip: samples/vulkan: not in $bin"
+        skipped=$((skipped + 1))
+    fi
+    if [ -x "$bin/depth_scene" ] && [ -e tests/golden/controlnet ]; then
+        for how in shared --copy; do
+            WITHOUT_COUNTS=1 run "samples/depth_scene $how" "$bin/depth_scene" tests/golden/z-image/model --control tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors \
+                --prompt "a red house on the grass" --size 64x64 --headless --frames 20 --out "$log/depth_scene_$how.png" --seen "$log/depth_scene_seen_$how.png" $([ $how = shared ] || echo $how)
+            sed 's/^/       /' "$(output_of "samples/depth_scene $how")"
+        done
+        WITHOUT_COUNTS=1 run "samples/depth_scene shares textures" grep -e '^skipped: ' -e 'stay on the GPU' "$(output_of "samples/depth_scene shared")"
+    else
+        echo "skip: samples/depth_scene: not in $bin, or the golden data is not in this work tree"
         skipped=$((skipped + 1))
     fi
 fi

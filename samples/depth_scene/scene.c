@@ -159,7 +159,6 @@ static const char s_fragment[] =
     "    pixel = vec4(paint * (0.55 + 0.45 * abs(dot(side, normalize(vec3(0.4, 0.8, 0.45))))), 1.0);\n"
     "}\n";
 
-// [excerpt depth_pass]
 // One triangle that covers the whole texture, and the depth goes into a texture of one float.
 static const char s_copy_vertex[] = "#version 330\n"
                                     "void main() {\n"
@@ -170,7 +169,6 @@ static const char s_copy_fragment[] = "#version 330\n"
                                       "uniform sampler2D depth;\n"
                                       "out float z;\n"
                                       "void main() { z = texelFetch(depth, ivec2(gl_FragCoord.xy), 0).r; }\n";
-// [end]
 
 bool scene_open(scene* s, int32_t width, int32_t height)
 {
