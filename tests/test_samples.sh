@@ -195,7 +195,9 @@ elif view $tiny --control $net $small --headless --out "$folder/view-1.png" --se
 else
     check "depth_scene, one view" test -s "$folder/seen-1.png"
     if check "depth_scene" view $tiny --control $net $small --headless --frames 3 --out "$folder/view.png" --seen "$folder/seen.png"; then
-        check "depth_scene draws the last view" grep -qE '^3 views: [123] submitted, [123] finished, [012] cancelled' "$out"
+        check "depth_scene draws the last view" grep -qE '^3 views: [123] submitted, [123] finished, [012] cancelled; the picture is of view 3$' "$out"
+        corners=$("$support" pixels "$folder/seen.png" | od -An -v -tu1 -w4 | awk 'NR == 1 { top = $1 } END { print top, ($1 > 200) }') # the first pixel and the last one
+        check "the sky is black and above, what is near is white" test "$corners" = "0 1"
         check "depth_scene walks" sh -c "! cmp -s '$folder/seen-1.png' '$folder/seen.png'"
         check "the command line, from the same depth" "$bin/sumi" generate --quiet --model $tiny --control $net --control-picture "$folder/seen.png" --prompt "$prompt" --seed 7 $small -o "$folder/view-cli.png" &&
             same "depth_scene's picture" "$folder/view.png" "$folder/view-cli.png"

@@ -99,6 +99,7 @@ static bool run_frames(const scene* view, styler* s, int32_t frames)
 {
     camera c = camera_begin();
     bool is_fine = true;
+    int32_t taken = 0;
     for (int32_t i = 0; is_fine && i < frames; i++) {
         if (i > 0) camera_move(&c, &(camera_step){.forward = 0.2f, .turn = 0.02f});
         scene_draw(view, &c);
@@ -108,14 +109,15 @@ static bool run_frames(const scene* view, styler* s, int32_t frames)
             system_sleep_us(SLEEP_US);
             is_fine = styler_turn(s) && styler_take(s, view, &is_taken);
         }
+        if (is_taken) taken = i + 1;
     }
     while (is_fine && s->has_job) {
         system_sleep_us(SLEEP_US);
         is_fine = styler_turn(s);
     }
     if (is_fine)
-        printf("%d views: %d submitted, %d finished, %d cancelled\n", (int)frames, (int)s->submitted, (int)s->finished,
-               (int)s->cancelled);
+        printf("%d views: %d submitted, %d finished, %d cancelled; the picture is of view %d\n", (int)frames,
+               (int)s->submitted, (int)s->finished, (int)s->cancelled, (int)taken);
     return is_fine;
 }
 
