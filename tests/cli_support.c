@@ -11,8 +11,10 @@
 //     cli_support pattern A.png N                                         whether it is the N-th picture of tests/viewer_gl.c
 //     cli_support paint WIDTH HEIGHT OUT.png                              makes a picture without two equal regions
 //     cli_support part IN.png X Y WIDTH HEIGHT OUT.png                    a part of a picture
+//     cli_support edges IN.png OUT.png                                    the edges of a picture (samples/shared/edges.h)
 //     cli_support merge OUT.safetensors [PREFIX=IN.safetensors | NAME=@FILE]...  all tensors behind their prefixes, files' bytes as tensors
 //     cli_support screen Xvfb_screen0 OUT.png                             a virtual screen's memory as a picture; prints "1440x900, 5311 colours"
+#include "edges.h"
 #include "files/json.h"
 #include "picture.h"
 #include "system.h"
@@ -232,6 +234,23 @@ static int write_part(char** argv)
     return is_written ? 0 : complain(argv[5], message);
 }
 
+static int write_edges(char** argv)
+{
+    picture_file a;
+    char message[PICTURE_MESSAGE_BYTES];
+    if (!picture_read(argv[0], 3, &a, message)) return complain(argv[0], message);
+    const size_t count = (size_t)a.width * (size_t)a.height;
+    unsigned char *edges = malloc(count), *grey = malloc(3 * count);
+    bool is_written = edges_find(a.pixels, a.width, a.height, 3, edges);
+    for (size_t i = 0; i < 3 * count; i++) grey[i] = edges[i / 3];
+    is_written &=
+        picture_write(argv[1], &(picture_source){grey, a.width, a.height, 3 * (size_t)a.width, 3, NULL, 0}, message);
+    free(edges);
+    free(grey);
+    picture_free(&a);
+    return is_written ? 0 : complain(argv[1], message);
+}
+
 // ---- Files of several parts -----------------------------------------------------------------------------------------
 
 typedef struct merged {
@@ -320,6 +339,7 @@ int main(int argc, char** argv)
     argv = system_begin(argc, argv);
     if (argc > 3 && strcmp(argv[1], "merge") == 0) return merge(argv[2], argv + 3, argc - 3);
     if (argc == 8 && strcmp(argv[1], "part") == 0) return write_part(argv + 2);
+    if (argc == 4 && strcmp(argv[1], "edges") == 0) return write_edges(argv + 2);
     if (argc == 5 && strcmp(argv[1], "paint") == 0) return paint(argv + 2);
     if (argc == 4 && strcmp(argv[1], "screen") == 0) return convert_screen(argv[2], argv[3]);
     if (argc == 7 && strcmp(argv[1], "tensors") == 0) return compare_tensors(argv + 2);

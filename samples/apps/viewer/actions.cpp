@@ -62,6 +62,7 @@ static void take_model(Viewer& viewer)
     const bool is_other = generator.model_path() != viewer.form_model;
     if (is_other) drop_offered_adapters(viewer);
     reread_adapters(viewer);
+    reread_control(viewer);
     if (!is_other) return;
     viewer.form_model = generator.model_path();
     viewer.status.clear();
@@ -72,7 +73,7 @@ static void take_model(Viewer& viewer)
     const bool instructs = prompt_instructs(viewer), edits = takes_references(viewer);
     if (instructs != viewer.was_instruction) exchange_prompt(viewer);
     viewer.was_instruction = instructs;
-    viewer.use = edits ? Use::EDIT : Use::START;
+    if (!has_control(viewer) || viewer.use != Use::FOLLOW) viewer.use = edits ? Use::EDIT : Use::START;
     if (edits && !generator.draws()) edit_screen(viewer);
     const size_t used = used_references(viewer);
     if (edits && viewer.references.size() > used)
@@ -97,6 +98,7 @@ void take_news(Viewer& viewer)
     }
     if (generator.take_opened()) take_model(viewer);
     take_adapters(viewer);
+    take_control(viewer);
     take_arrived(viewer);
     advance_queue(viewer);
     if (viewer.wants_size && generator.is_ready() && generator.can_tell_size()) {
@@ -110,6 +112,7 @@ void take_news(Viewer& viewer)
         viewer.wants_memory = false;
         Settings settings = current_settings(viewer);
         find_adapters(viewer, settings);
+        find_control(viewer, settings);
         generator.ask_memory(settings);
     }
 }

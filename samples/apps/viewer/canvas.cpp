@@ -143,8 +143,9 @@ static std::string caption(const Product& product)
              reused, (unsigned long long)s.seed, product.seconds,
              s.mask                 ? "    repainted in part"
              : s.start              ? "    from a picture"
-             : s.references.empty() ? ""
-                                    : "    edited");
+             : !s.references.empty() ? "    edited"
+             : s.control.picture     ? "    following a picture"
+                                     : "");
     return text;
 }
 
@@ -170,6 +171,21 @@ static void draw_shown(Viewer& viewer, const Area& room)
     centred_text(room, room.high.y + viewer.theme(14), colour::DIM, elided(text, room.width()).c_str());
 }
 
+// The control picture, for which the other one made room.
+static void draw_seen(Viewer& viewer, const Area& room)
+{
+    const Texture& texture = viewer.seen_texture;
+    const Area whole = fit(room, (float)texture.width(), (float)texture.height());
+    use_zoom(viewer, whole, room, ImGui::GetIO().MouseWheel, ImGuiMouseButton_Left);
+    const Area area = zoomed(viewer.zoom, whole);
+    if (viewer.zoom.is_fit()) draw_ground(viewer, area, true);
+    begin_clip(room, viewer.zoom);
+    draw_texture(viewer, texture, area, 1.0f);
+    end_clip(viewer.zoom);
+    centred_text(room, room.high.y + viewer.theme(14), colour::DIM,
+                 elided("What the control net saw of the picture to follow", room.width()).c_str());
+}
+
 static void draw_picture(Viewer& viewer, const Area& room)
 {
     if (viewer.generator.is_generating() && viewer.watches) draw_running(viewer, room);
@@ -187,6 +203,7 @@ void draw_canvas(Viewer& viewer)
     mark_area(viewer, "canvas", room);
     if (room.width() < 16.0f || room.height() < 16.0f) return;
     if (viewer.canvas == Canvas::START && viewer.start) draw_start(viewer, room);
+    else if (viewer.canvas == Canvas::SEEN && viewer.shown && viewer.shown->seen) draw_seen(viewer, room);
     else draw_picture(viewer, room);
     draw_tools(viewer, whole);
     draw_notices(viewer, whole);

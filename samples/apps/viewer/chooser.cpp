@@ -19,18 +19,28 @@ struct PurposeText {
 static const PurposeText s_texts[] = {
     {"Open a model", "No folders, no .safetensors or .gguf files here"},
     {"Add a LoRA", "No folders, no .safetensors files here"},
+    {"Open a control net", "No folders, no .safetensors files here"},
     {"Choose a picture to start from", "No folders, no PNG, JPEG or WebP files here"},
     {"Choose a mask", "No folders, no PNG, JPEG or WebP files here"},
     {"Choose a picture to edit", "No folders, no PNG, JPEG or WebP files here"},
+    {"Choose a picture to follow", "No folders, no PNG, JPEG or WebP files here"},
     {"Choose the folder for saved pictures", "No folders here"},
 };
+
+// What is opened as a whole.
+static bool is_wanted_folder(Purpose purpose, const std::filesystem::path& folder)
+{
+    if (purpose == Purpose::CONTROL) return is_control_folder(folder.string());
+    return purpose == Purpose::MODEL && is_model_folder(folder);
+}
 
 static bool is_wanted_file(Purpose purpose, const std::string& name)
 {
     const std::string ending = std::filesystem::path(name).extension().string();
     switch (purpose) {
     case Purpose::MODEL: return ending == ".safetensors" || ending == ".gguf";
-    case Purpose::ADAPTER: return ending == ".safetensors";
+    case Purpose::ADAPTER:
+    case Purpose::CONTROL: return ending == ".safetensors";
     case Purpose::OUTPUT: return false;
     default: return picture_format_of_path(name.c_str()) != PICTURE_UNKNOWN;
     }
@@ -52,8 +62,7 @@ static void list_folder(Viewer& viewer, const std::string& folder, bool climbs =
             error.clear();
             answer->folder = whole.empty() ? folder : whole.string();
             const Purpose purpose = answer->purpose;
-            answer->has_model =
-                purpose == Purpose::OUTPUT || (purpose == Purpose::MODEL && is_model_folder(answer->folder));
+            answer->has_model = purpose == Purpose::OUTPUT || is_wanted_folder(purpose, answer->folder);
             std::filesystem::directory_iterator at(answer->folder,
                                                    std::filesystem::directory_options::skip_permission_denied, error),
                 end;
@@ -64,7 +73,7 @@ static void list_folder(Viewer& viewer, const std::string& folder, bool climbs =
                 const bool is_folder = at->is_directory(ignored);
                 if (name.empty() || name[0] == '.') continue;
                 if (is_folder)
-                    answer->items.push_back({name, true, purpose == Purpose::MODEL && is_model_folder(at->path())});
+                    answer->items.push_back({name, true, is_wanted_folder(purpose, at->path())});
                 else if (is_wanted_file(purpose, name)) answer->items.push_back({name, false, true});
             }
             std::sort(answer->items.begin(), answer->items.end(), [](const Chooser::Item& a, const Chooser::Item& b) {
@@ -91,7 +100,7 @@ static std::string first_folder(const Viewer& viewer, Purpose purpose)
 {
     const std::string& last = viewer.chooser.folders[(int)purpose];
     if (!last.empty()) return last;
-    if (purpose != Purpose::MODEL && purpose != Purpose::ADAPTER) return viewer.output_folder;
+    if (purpose > Purpose::CONTROL) return viewer.output_folder;
     const std::filesystem::path model = viewer.generator.model_path();
     return model.has_parent_path() ? model.parent_path().string() : ".";
 }
@@ -113,6 +122,7 @@ static void choose(Viewer& viewer, const std::string& path)
     switch (viewer.chooser.purpose) {
     case Purpose::MODEL: return open_path(viewer, path);
     case Purpose::ADAPTER: add_adapter(viewer, path); return;
+    case Purpose::CONTROL: return open_control(viewer, path, false);
     case Purpose::OUTPUT:
         snprintf(viewer.output_folder, sizeof viewer.output_folder, "%s", path.c_str());
         return viewer.report.event(viewer.now, "output %s", path.c_str());
@@ -146,7 +156,7 @@ static void draw_items(Viewer& viewer, std::string& enter, std::string& chosen)
         }
         list->AddText(ImVec2(corner.x + indent, corner.y), ImGui::GetColorU32(colour::TEXT), shown(item.name).c_str());
         if (!item.is_wanted) continue;
-        const char* text = chooser.purpose == Purpose::MODEL ? "model" : "";
+        const char* text = chooser.purpose == Purpose::MODEL ? "model" : chooser.purpose == Purpose::CONTROL ? "net" : "";
         list->AddText(
             ImVec2(corner.x + ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(text).x - viewer.theme(6),
                    corner.y),

@@ -6,14 +6,14 @@
 
 struct Viewer;
 
-enum class Purpose { MODEL, ADAPTER, START, MASK, REFERENCE, OUTPUT };
+enum class Purpose { MODEL, ADAPTER, CONTROL, START, MASK, REFERENCE, FOLLOWED, OUTPUT };
 
 struct Chooser {
     Purpose purpose = Purpose::MODEL;
     bool wants_open = false, wants_close = false, is_shown = false, is_listing = false, has_model = false;
     char path[1024] = "";
     std::string folder, selected, message; // `selected`: a file in the folder; ""
-    std::string folders[6];                // where it was for each purpose; "": nowhere yet
+    std::string folders[8];                // where it was for each purpose; "": nowhere yet
     struct Item {
         std::string name;
         bool is_folder, is_wanted;

@@ -213,6 +213,7 @@ void draw_controls(Viewer& viewer)
     ImGui::BeginDisabled(!viewer.generator.is_ready());
     draw_numbers(viewer);
     draw_adapters(viewer);
+    draw_control(viewer);
     if (!edits) draw_inputs(viewer);
     ImGui::EndDisabled();
     draw_output(viewer);

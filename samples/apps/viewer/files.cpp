@@ -28,11 +28,16 @@ static std::string parameters_of(const Product& product)
         snprintf(number, sizeof number, ":%g", (double)each.strength);
         loras += (loras.empty() ? "" : ", ") + each.name + number;
     }
+    const ControlUse& c = s.control;
+    char range[64] = "";
+    snprintf(range, sizeof range, ":%g:%g:%g", (double)c.strength, (double)c.start, (double)c.end);
+    const std::string controls = c.path.empty() ? "" : c.name + range;
     parameters from = parameters_none();
     from.prompt = s.prompt.c_str();
     from.negative = product.negative.empty() ? nullptr : product.negative.c_str();
     from.model_name = product.model_name.c_str();
     from.loras = loras.c_str();
+    from.controls = controls.c_str();
     from.step_count = s.step_count;
     from.width = s.width;
     from.height = s.height;
@@ -222,16 +227,23 @@ void read_picture(Viewer& viewer, const std::string& path, Purpose purpose)
         });
 }
 
-// Whether the header of a safetensors file names the matrices of a LoRA or LoKr.
-static bool is_adapter_file(const std::string& path)
+// Of a safetensors file: the names of its tensors among else. "": it is none.
+static std::string header_of(const std::string& path)
 {
     std::ifstream file(path, std::ios::binary);
     unsigned char length[8] = {};
-    if (!file.read(reinterpret_cast<char*>(length), 8)) return false;
+    if (!file.read(reinterpret_cast<char*>(length), 8)) return "";
     uint64_t bytes = 0;
     for (int i = 7; i >= 0; i--) bytes = bytes << 8 | length[i];
     std::string header(std::min<uint64_t>(bytes, 4u << 20), '\0');
     file.read(&header[0], (std::streamsize)header.size());
+    return header;
+}
+
+// Whether the header of a safetensors file names the matrices of a LoRA or LoKr.
+static bool is_adapter_file(const std::string& path)
+{
+    const std::string header = header_of(path);
     for (const char* part : {".lora_A.", ".lora_B.", ".lora_down.", ".lora_up.", ".lora.down.", ".lora.up.", ".lokr_w"})
         if (header.find(part) != std::string::npos) return true;
     return false;
@@ -245,6 +257,26 @@ static bool is_adapter(const std::filesystem::path& path)
     for (const char* name : {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"})
         if (std::filesystem::exists(path / name, ignored)) return true;
     return false;
+}
+
+bool is_control_folder(const std::string& path)
+{
+    std::error_code ignored;
+    const std::filesystem::path folder = path;
+    if (std::filesystem::exists(folder / "model_index.json", ignored)) return false;
+    std::ifstream file(folder / "config.json", std::ios::binary);
+    std::string text(64u << 10, '\0');
+    file.read(&text[0], (std::streamsize)text.size());
+    return text.find("ControlNet") != std::string::npos;
+}
+
+// Whether the library is asked if it is a control net: what it does not know as one is opened as a model.
+static bool may_be_control(const std::filesystem::path& path)
+{
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) return is_control_folder(path.string());
+    return path.extension() == ".safetensors" && std::filesystem::is_regular_file(path, ignored)
+        && header_of(path.string()).find("control") != std::string::npos;
 }
 
 static constexpr size_t MAX_BESIDE = 8; // adapters in a model's folder that are offered
@@ -271,7 +303,7 @@ void find_adapters_beside(Viewer& viewer, const std::string& model)
 // What a path is, only the file system knows, and it may take its time.
 void open_path(Viewer& viewer, const std::string& path)
 {
-    enum class Kind { MODEL, ADAPTER, PICTURE, NOTHING };
+    enum class Kind { MODEL, ADAPTER, CONTROL, PICTURE, NOTHING };
     auto kind = std::make_shared<Kind>(Kind::PICTURE);
     viewer.files.post(
         [path, kind] {
@@ -280,12 +312,13 @@ void open_path(Viewer& viewer, const std::string& path)
             const bool is_folder = std::filesystem::is_directory(from, error);
             if (!std::filesystem::exists(from, error) && !error) *kind = Kind::NOTHING;
             else if (is_folder || from.extension() == ".safetensors" || from.extension() == ".gguf")
-                *kind = is_adapter(from) ? Kind::ADAPTER : Kind::MODEL;
+                *kind = is_adapter(from) ? Kind::ADAPTER : may_be_control(from) ? Kind::CONTROL : Kind::MODEL;
         },
         [&viewer, path, kind] {
             if (*kind == Kind::NOTHING)
                 complain(viewer, "There is no file or folder " + path + ".\nOpen it from where it is now.");
             else if (*kind == Kind::MODEL) open_model(viewer, path);
+            else if (*kind == Kind::CONTROL) open_control(viewer, path, true);
             else if (*kind == Kind::ADAPTER) add_adapter(viewer, path);
             else read_picture(viewer, path, Purpose::MODEL);
         });

@@ -99,6 +99,7 @@ Settings current_settings(const Viewer& viewer)
     settings.negative = unwrapped(viewer.negative);
     settings.seed = viewer.seed;
     settings.adapters = adapters_in_use(viewer);
+    settings.control = control_in_use(viewer);
     settings.start = viewer.start;
     for (size_t i = 0; i < used_references(viewer); i++) settings.references.push_back(viewer.references[i]->pixels);
     if (viewer.start && viewer.mask.has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask.pixels);
@@ -155,6 +156,8 @@ void apply_settings(Viewer& viewer, const Product& product)
     if (takes_references(viewer)) restore_references(viewer, s.references); // the prompt speaks of them
     viewer.form.adapters.clear();
     restore_adapters(viewer, s.adapters);
+    viewer.form.control = ControlUse();
+    restore_control(viewer, s.control);
     form_changed(viewer);
     viewer.report.event(viewer.now, "restored %llu", (unsigned long long)s.seed);
 }
@@ -183,6 +186,7 @@ void apply_parameters(Viewer& viewer, const std::string& text)
     if (read.strength > 0.0f) form.strength = std::min(read.strength, 1.0f);
     viewer.status = "Took the settings";
     if (read.loras) viewer.status += std::string("; it was made with the LoRA ") + read.loras;
+    if (read.controls) viewer.status += std::string("; it followed a picture by the control net ") + read.controls;
     if (read.reference_count == 1) viewer.status += "; it was edited, and the file does not hold the picture before";
     if (read.reference_count > 1)
         viewer.status +=

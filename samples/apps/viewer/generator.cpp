@@ -10,6 +10,10 @@ struct Adapter {
     sumi_lora* lora;
 };
 
+struct Control {
+    sumi_control* control;
+};
+
 static int default_thread_count()
 {
     const unsigned cores = std::thread::hardware_concurrency();
@@ -61,11 +65,15 @@ std::string Generator::take_log()
 }
 
 // Two sentences: what to do, and the details.
-void Generator::fail(const std::string& doing, sumi_result result, const char* message)
+std::string Generator::failure_text(const std::string& doing, sumi_result result, const char* message)
 {
     const std::string logged = take_log(), detail = message && *message ? message : logged;
-    failure_ = doing + " failed: " + sumi_result_text(result);
-    if (!detail.empty()) failure_ += "\n" + detail;
+    return doing + " failed: " + sumi_result_text(result) + (detail.empty() ? "" : "\n" + detail);
+}
+
+void Generator::fail(const std::string& doing, sumi_result result, const char* message)
+{
+    failure_ = failure_text(doing, result, message);
 }
 
 // While the thread has the engine, this one makes no call but those that are safe beside others (sumi.h, Threads).
@@ -96,6 +104,7 @@ void Generator::begin_open()
     model_info_ = {};
     memory_ = {};
     wanted_adapters_.clear();
+    wanted_control_.clear();
     struct Answer {
         sumi_result result = SUMI_OK;
         sumi_model* model = nullptr;
@@ -192,6 +201,15 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
         if (each.adapter) request->loras.push_back({each.adapter->lora, each.strength, 0.0f, false});
     desc.loras = request->loras.empty() ? nullptr : request->loras.data();
     desc.lora_count = (int32_t)request->loras.size();
+    if (s.control.net && s.control.picture) {
+        request->followed = pixels_of(*s.control.picture);
+        request->control_picture = {};
+        request->control_picture.picture = &request->followed;
+        request->control = {s.control.net->control, &request->control_picture, 1,
+                            s.control.strength,     s.control.start,           s.control.end};
+        desc.controls = &request->control;
+        desc.control_count = 1;
+    }
     for (const SharedPixels& each : s.references) request->references.push_back(pixels_of(*each));
     desc.references = s.references.empty() ? nullptr : request->references.data();
     desc.reference_count = (int32_t)s.references.size();
@@ -264,7 +282,8 @@ void Generator::cancel()
     wanted_.reset();
     if (engine_ && job_.id) sumi_job_cancel(engine_, job_);
     const sumi_job load = {load_};
-    if (engine_ && adapter_job_.id && !wanted_path_.empty()) sumi_job_cancel(engine_, adapter_job_);
+    for (const sumi_job job : {adapter_job_, control_job_})
+        if (engine_ && job.id && !wanted_path_.empty()) sumi_job_cancel(engine_, job);
     if (engine_ && load.id) sumi_job_cancel(engine_, load);
 }
 
@@ -297,7 +316,7 @@ void Generator::look_at_adapter()
     AdapterNews news = {path, nullptr};
     // It is released where the engine is at hand.
     if (result == SUMI_OK)
-        news.adapter = SharedAdapter(new Adapter{lora}, [unused = unused_adapters_](const Adapter* adapter) {
+        news.adapter = SharedAdapter(new Adapter{lora}, [unused = unused_](const Adapter* adapter) {
             std::lock_guard<std::mutex> lock(unused->mutex);
             unused->loras.push_back(adapter->lora);
             delete adapter;
@@ -307,11 +326,76 @@ void Generator::look_at_adapter()
     adapter_news_.push_back(std::move(news));
 }
 
-void Generator::release_adapters()
+// ---- Control nets ---------------------------------------------------------------------------------------------------
+
+void Generator::read_control(const std::string& path) { wanted_control_ = path; }
+
+void Generator::begin_control()
 {
-    std::lock_guard<std::mutex> lock(unused_adapters_->mutex);
-    for (sumi_lora* each : unused_adapters_->loras) sumi_lora_release(each);
-    unused_adapters_->loras.clear();
+    reading_control_ = std::exchange(wanted_control_, std::string());
+    sumi_control_desc desc = sumi_control_defaults(model_);
+    desc.path = reading_control_.c_str();
+    desc.priority = 1; // before pictures, which may wait for it
+    const sumi_result result = sumi_submit_control(engine_, &desc, &control_job_);
+    if (result == SUMI_OK) return;
+    control_job_ = {};
+    ControlNews news;
+    news.path = reading_control_;
+    news.failure = failure_text("Reading " + news.path, result, "");
+    control_news_.push_back(news);
+}
+
+void Generator::look_at_control()
+{
+    const sumi_job_status status = sumi_job_poll(engine_, control_job_);
+    if (status.state < SUMI_JOB_DONE && status.state != SUMI_JOB_NONE) return;
+    const std::string message = status.message;
+    sumi_control* control = nullptr;
+    const sumi_result result = sumi_fetch_control(engine_, control_job_, &control);
+    control_job_ = {};
+    if (result == SUMI_CANCELLED) return; // another model is opened, for which it is read again
+    ControlNews news;
+    news.path = reading_control_;
+    news.is_unknown = result == SUMI_MODEL_UNKNOWN;
+    if (result == SUMI_OK) {
+        const sumi_control_info info = sumi_control_get_info(control);
+        news.strength = info.strength;
+        news.takes_picture = info.takes_picture;
+        news.net = SharedControl(new Control{control}, [unused = unused_](const Control* net) {
+            std::lock_guard<std::mutex> lock(unused->mutex);
+            unused->controls.push_back(net->control);
+            delete net;
+        });
+    } else news.failure = failure_text("Reading " + news.path, result, message.c_str());
+    control_news_.push_back(std::move(news));
+}
+
+SharedPixels Generator::seen_by_control() const
+{
+    if (running_->desc.control_count == 0) return nullptr;
+    const Settings& s = running_->settings;
+    const size_t count = (size_t)s.width * (size_t)s.height;
+    std::vector<uint8_t> rgb(3 * count);
+    sumi_control_view view = {};
+    view.into = rgb.data();
+    view.capacity = rgb.size();
+    if (sumi_job_control_picture(engine_, job_, &view) != SUMI_OK) return nullptr; // no step was in its range
+    auto seen = std::make_shared<Pixels>();
+    seen->width = s.width;
+    seen->height = s.height;
+    seen->channel_count = 4;
+    seen->bytes.assign(4 * count, 255);
+    for (size_t i = 0; i < count; i++) std::copy_n(&rgb[3 * i], 3, &seen->bytes[4 * i]);
+    return seen;
+}
+
+void Generator::release_unused()
+{
+    std::lock_guard<std::mutex> lock(unused_->mutex);
+    for (sumi_lora* each : unused_->loras) sumi_lora_release(each);
+    for (sumi_control* each : unused_->controls) sumi_control_release(each);
+    unused_->loras.clear();
+    unused_->controls.clear();
 }
 
 // ---- The job at hand ------------------------------------------------------------------------------------------------
@@ -340,6 +424,7 @@ void Generator::end_job(const sumi_job_status& status, double now)
 {
     const std::string message = status.message;
     sumi_image image = {};
+    const SharedPixels seen = status.state == SUMI_JOB_DONE ? seen_by_control() : nullptr; // the fetch frees the job
     const sumi_result result = sumi_fetch_images(engine_, job_, &image, 1);
     sumi_job_discard(engine_, job_); // a texture that cannot be written leaves the job as it is
     job_ = {};
@@ -347,7 +432,9 @@ void Generator::end_job(const sumi_job_status& status, double now)
         product_ = std::make_shared<Product>();
         product_->settings = running_->settings;
         for (AdapterUse& each : product_->settings.adapters) each.adapter.reset(); // the history keeps none in memory
+        product_->settings.control.net.reset();
         product_->pixels = running_->picture;
+        product_->seen = seen;
         product_->model_name = model_name_;
         const Settings& s = running_->settings;
         if (s.guidance > s.guidance_off) product_->negative = s.negative.empty() ? negative_text() : s.negative;
@@ -404,16 +491,18 @@ void Generator::frame(uint32_t budget_us, double now)
     worker_.deliver();
     update_seconds_ = 0.0;
     if (!engine_ || is_lent_) return;
-    if (!job_.id) release_adapters(); // for which the engine would wait
-    if (!wanted_path_.empty() && !job_.id && !adapter_job_.id) return begin_open();
+    if (!job_.id) release_unused(); // for which the engine would wait
+    if (!wanted_path_.empty() && !job_.id && !adapter_job_.id && !control_job_.id) return begin_open();
     if (!wanted_adapters_.empty() && model_ && !adapter_job_.id && wanted_path_.empty()) begin_adapter();
+    if (!wanted_control_.empty() && model_ && !control_job_.id && wanted_path_.empty()) begin_control();
     if (wanted_ && !job_.id) begin_generate();
-    if (job_.id || adapter_job_.id) {
+    if (job_.id || adapter_job_.id || control_job_.id) {
         if (job_.id && began_ < 0.0) began_ = now;
         const auto begin = std::chrono::steady_clock::now();
         sumi_engine_update(engine_, budget_us);
         update_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         if (adapter_job_.id) look_at_adapter();
+        if (control_job_.id) look_at_control();
         if (job_.id) look_at_job(now + update_seconds_);
         return;
     }

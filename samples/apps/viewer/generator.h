@@ -36,6 +36,24 @@ struct AdapterNews {
     SharedAdapter adapter; // nullptr: it cannot be used, and take_failure() says why
 };
 
+struct Control; // a control net that was read for the model that is open
+using SharedControl = std::shared_ptr<const Control>;
+
+struct ControlUse {
+    std::string path, name; // "": none
+    float strength = 1.0f, start = 0.0f, end = 1.0f;
+    SharedPixels picture; // that the image follows
+    SharedControl net;    // nullptr: it is not read yet
+};
+
+struct ControlNews {
+    std::string path, failure; // failure: sentences; the net cannot be used then
+    SharedControl net;
+    float strength = 1.0f;     // the usual one
+    bool is_unknown = false;   // the file is no control net: it may be a model
+    bool takes_picture = true; // otherwise it only inpaints
+};
+
 struct Settings {
     std::string prompt, negative;
     std::shared_ptr<const XmlForm> xml; // that `prompt` was written from; nullptr: it was typed
@@ -47,6 +65,7 @@ struct Settings {
     float step_cache = 0.0f; // 0: every step is computed whole
     uint64_t seed = 0;
     std::vector<AdapterUse> adapters;
+    ControlUse control;
     SharedPixels start, mask;             // image to image, inpainting
     std::vector<SharedPixels> references; // of edit models: what the prompt speaks of
     // Where there are some and no picture to start from, the size is not width x height but follows from them.
@@ -57,6 +76,7 @@ struct Settings {
 struct Product {
     Settings settings;
     SharedPixels pixels; // nullptr at first when the GPU wrote it into a texture
+    SharedPixels seen;   // the control picture as the net saw it; nullptr: there was none
     std::string model_name;
     std::string negative; // the one that was used, the model's own too; "" without guidance
     int noise = 0, guidance_rule = 0;
@@ -87,6 +107,7 @@ class Generator {
     // Cancels the job, closes the model there is, and with it the adapters, which are to be read again.
     void open(const std::string& path);
     void read_adapter(const std::string& path); // as soon as a model is open; the answer is in take_adapters()
+    void read_control(const std::string& path); // likewise, in take_control()
     void generate(const Settings& settings);
     void cancel();
     void ask_memory(const Settings& settings); // the answer is memory(), some frames later
@@ -96,7 +117,10 @@ class Generator {
     bool has_engine() const { return engine_ && !is_starting_; }
     bool is_opening() const { return is_opening_ || !wanted_path_.empty() || is_starting_; }
     bool is_generating() const { return job_.id != 0 || wanted_ != nullptr; }
-    bool is_reading_adapters() const { return adapter_job_.id != 0 || (model_ && !wanted_adapters_.empty()); }
+    bool is_reading() const // adapters and control nets
+    {
+        return adapter_job_.id || control_job_.id || (model_ && !(wanted_adapters_.empty() && wanted_control_.empty()));
+    }
     bool is_ready() const { return model_ != nullptr && !is_opening(); }
     const sumi_model_info& model_info() const { return model_info_; }
     // Draws a picture from a text, and takes no pictures to edit or can do without: models that are made for editing
@@ -128,6 +152,7 @@ class Generator {
     SharedPixels take_preview() { return std::move(preview_); }
     std::string take_failure() { return std::exchange(failure_, std::string()); }
     std::vector<AdapterNews> take_adapters() { return std::exchange(adapter_news_, {}); }
+    std::vector<ControlNews> take_control() { return std::exchange(control_news_, {}); }
     bool take_opened() { return std::exchange(was_opened_, false); }
     bool take_cancelled() { return std::exchange(was_cancelled_, false); }
 
@@ -138,6 +163,9 @@ class Generator {
         sumi_pixels start, mask;
         std::vector<sumi_pixels> references;
         std::vector<sumi_lora_use> loras;
+        sumi_pixels followed;
+        sumi_control_picture control_picture;
+        sumi_control_use control;
         sumi_target target;
         sumi_image_desc desc;
         std::shared_ptr<Pixels> picture;
@@ -149,8 +177,12 @@ class Generator {
     void look_at_job(double now);
     void begin_adapter();
     void look_at_adapter();
-    void release_adapters();
+    void begin_control();
+    void look_at_control();
+    SharedPixels seen_by_control() const; // of a job that is done
+    void release_unused();
     void end_job(const sumi_job_status& status, double now);
+    std::string failure_text(const std::string& doing, sumi_result result, const char* message);
     void fail(const std::string& doing, sumi_result result, const char* message);
     std::string take_log();
     static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data);
@@ -172,11 +204,15 @@ class Generator {
     sumi_job adapter_job_ = {};
     std::deque<std::string> wanted_adapters_; // the first one is being read when there is a job
     std::vector<AdapterNews> adapter_news_;
-    struct UnusedAdapters {
+    sumi_job control_job_ = {};
+    std::string wanted_control_, reading_control_; // the latter while there is a job
+    std::vector<ControlNews> control_news_;
+    struct Unused {
         std::mutex mutex; // the last user of an adapter may be on any thread
         std::vector<sumi_lora*> loras;
+        std::vector<sumi_control*> controls;
     };
-    std::shared_ptr<UnusedAdapters> unused_adapters_ = std::make_shared<UnusedAdapters>();
+    std::shared_ptr<Unused> unused_ = std::make_shared<Unused>();
     std::shared_ptr<Product> product_;
     SharedPixels preview_;
     std::string failure_;

@@ -27,6 +27,7 @@ void take_product(Viewer& viewer, std::shared_ptr<Product> product)
     const Texture* found = has_pixels ? nullptr : &viewer.display.take_found(viewer.watches);
     if (viewer.watches) {
         viewer.shown = product;
+        if (viewer.canvas == Canvas::SEEN) viewer.canvas = Canvas::PICTURE;
         if (has_pixels) viewer.display.show(*product->pixels);
         viewer.report.event(viewer.now, "shown by %s",
                             viewer.display.is_direct() ? "GPU texture"

@@ -35,13 +35,15 @@ bool can_use_shown(const Viewer& viewer)
 {
     return viewer.shown && viewer.shown->pixels && viewer.canvas == Canvas::PICTURE && viewer.generator.is_ready()
         && viewer.generator.model_info().has_vae_encoder && !(viewer.generator.is_generating() && viewer.watches)
+        && !(follows_shown(viewer) && viewer.control.use.picture == viewer.shown->pixels)
         && !(edits_shown(viewer) && !viewer.references.empty() && viewer.references[0]->pixels == viewer.shown->pixels);
 }
 
 void use_shown(Viewer& viewer)
 {
     if (!can_use_shown(viewer)) return;
-    if (edits_shown(viewer)) edit_picture(viewer, viewer.shown->pixels);
+    if (follows_shown(viewer)) follow_picture(viewer, viewer.shown->pixels, true);
+    else if (edits_shown(viewer)) edit_picture(viewer, viewer.shown->pixels);
     else use_as_start(viewer, viewer.shown->pixels, true);
 }
 
@@ -52,14 +54,16 @@ void take_arrived(Viewer& viewer)
     while (!viewer.arrived.empty() && !viewer.generator.is_opening()) {
         const ArrivedPicture picture = viewer.arrived.front();
         viewer.arrived.pop_front();
-        const bool edits = edits_shown(viewer);
+        const bool edits = edits_shown(viewer), follows = follows_shown(viewer);
         if (picture.purpose == Purpose::MASK) {
             if (!viewer.start) return complain(viewer, "A mask needs a picture to start from.");
             set_mask(viewer, *picture.pixels);
             viewer.canvas = Canvas::START;
             continue;
         }
-        if (picture.purpose == Purpose::REFERENCE || (picture.purpose == Purpose::MODEL && edits)) {
+        if (picture.purpose == Purpose::FOLLOWED || (picture.purpose == Purpose::MODEL && follows)) {
+            follow_picture(viewer, picture.pixels, false);
+        } else if (picture.purpose == Purpose::REFERENCE || (picture.purpose == Purpose::MODEL && edits)) {
             if (!use_as_reference(viewer, picture.pixels)) continue;
         } else use_as_start(viewer, picture.pixels, false);
         viewer.offer = picture.parameters;
@@ -93,23 +97,27 @@ void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of,
 // What pictures are for that come in: a model may take some to edit and one to start from.
 static void draw_use(Viewer& viewer)
 {
-    char edit[32] = "Edit", start[32] = "Start from";
+    char edit[32] = "Edit", start[32] = "Start from", follow[32] = "Follow";
     if (used_references(viewer) > 0) snprintf(edit, sizeof edit, "Edit (%zu)", used_references(viewer));
     if (viewer.start) snprintf(start, sizeof start, "Start from (1)");
-    const char* const uses[] = {edit, start};
-    int use = (int)viewer.use;
+    if (viewer.control.use.picture) snprintf(follow, sizeof follow, "Follow (1)");
+    const char* const uses[] = {edit, start, follow};
+    const int first = takes_references(viewer) ? 0 : 1, count = (has_control(viewer) ? 3 : 2) - first;
+    int use = (int)viewer.use - first;
     ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
     static const char* const hints[] = {"Pictures that the prompt speaks of: picture 1, picture 2, ...",
-                                        "A picture that is changed as a whole, or where a mask is painted"};
-    if (segments(viewer, "use-as", uses, 2, &use, hints)) viewer.use = (Use)use;
+                                        "A picture that is changed as a whole, or where a mask is painted",
+                                        "A picture whose edges, pose or depth the next ones follow, by the control net"};
+    if (segments(viewer, "use-as", uses + first, count, &use, hints + first)) viewer.use = (Use)(use + first);
 }
 
 void draw_inputs(Viewer& viewer)
 {
-    const bool both = takes_references(viewer);
+    const bool both = takes_references(viewer) || has_control(viewer);
     heading(viewer, both ? "PICTURES THAT COME IN" : "PICTURE TO START FROM");
     if (both) draw_use(viewer);
-    if (both && viewer.use == Use::EDIT) return draw_references(viewer);
+    if (edits_shown(viewer)) return draw_references(viewer);
+    if (follows_shown(viewer)) return draw_followed(viewer);
     if (!viewer.start) {
         const bool can_start = !viewer.generator.is_ready() || viewer.generator.model_info().has_vae_encoder;
         const float button = viewer.theme(78), gap = ImGui::GetStyle().ItemSpacing.x;

@@ -1,5 +1,5 @@
 // A window on sumi: prompts in, pictures growing on the screen, while the window keeps its frames.
-//     viewer [MODEL] [PICTURE ...] [LORA ...] [--output FOLDER] ...        without a model: the demo model beside the sources or in the folder one is in
+//     viewer [MODEL] [PICTURE ...] [LORA ...] [NET] [--output FOLDER] ...        without a model: the demo model beside the sources or in the folder one is in
 #include "desktop.h"
 #include "viewer.h"
 #define GLFW_INCLUDE_GLEXT
@@ -17,11 +17,12 @@ extern "C" {
 }
 
 static const char* const s_usage =
-    "usage: viewer [MODEL] [PICTURE ...] [LORA ...]\n"
+    "usage: viewer [MODEL] [PICTURE ...] [LORA ...] [NET]\n"
     "  MODEL            a diffusers folder, a .safetensors or .gguf file; without it the demo model\n"
     "  PICTURE          a PNG, JPEG or WebP file to start from, with edit models one to edit, as if it were dropped on "
     "the window\n"
     "  LORA             a .safetensors file with an adapter, behind the model\n"
+    "  NET              a control net for the model, behind it: a .safetensors file or a diffusers folder\n"
     "  --output FOLDER  where pictures are saved (the folder sumi in the user's folder for pictures)\n"
     "  --seed N         of the first picture and all others, until it is unlocked (another one for each picture)\n"
     "  --backend NAME   cpu or cuda; by default a GPU when there is one\n"
@@ -137,7 +138,7 @@ static void run(GLFWwindow* window, Viewer& viewer)
     double awake_until = glfwGetTime() + 0.5, next = 0.0;
     while (!glfwWindowShouldClose(window)) {
         const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening()
-                        || viewer.generator.is_reading_adapters() || !viewer.arrivals.empty()
+                        || viewer.generator.is_reading() || !viewer.arrivals.empty()
                         || !viewer.queue.jobs.empty() || glfwGetTime() < awake_until;
         const double until = moves ? next : glfwGetTime() + 0.1; // a cursor in a text blinks
         const double wait = until - glfwGetTime();

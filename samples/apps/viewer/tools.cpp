@@ -71,14 +71,19 @@ void draw_tools(Viewer& viewer, const Area& room)
         if (segments(viewer, "view", is_narrow ? short_views : views, 2, &view, hints)) viewer.canvas = (Canvas)view;
         left += width + ImGui::GetStyle().ItemSpacing.x;
     }
-    if (!viewer.shown || viewer.canvas != Canvas::PICTURE) return;
+    if (!viewer.shown || viewer.canvas == Canvas::START) return;
     if (viewer.generator.is_generating() && viewer.watches) return; // another one is in its place
-    const bool edits = edits_shown(viewer), has_pixels = viewer.shown->pixels != nullptr;
+    if (viewer.canvas == Canvas::SEEN)
+        return draw_row(viewer, room, left,
+                        {{"unseen", "Back to the picture", "Show the picture that followed this one", true,
+                          [&] { toggle_seen(viewer); }}});
+    const bool edits = edits_shown(viewer), follows = follows_shown(viewer), has_pixels = viewer.shown->pixels != nullptr;
     std::vector<Tool> tools = {
         {"save", "Save", "As a PNG file with prompt and numbers in it (Ctrl+S)", true, [&] { save_picture(viewer); }},
-        {"use", edits ? "Edit this" : "Start from this",
-         edits ? "Let the prompt speak of this picture, as picture 1 (Ctrl+I)"
-               : "Make the next picture from this one, or paint over a part of it to be made anew (Ctrl+I)",
+        {"use", follows ? "Follow this" : edits ? "Edit this" : "Start from this",
+         follows ? "Let the next pictures follow this one as it is, by the control net (Ctrl+I)"
+         : edits ? "Let the prompt speak of this picture, as picture 1 (Ctrl+I)"
+                 : "Make the next picture from this one, or paint over a part of it to be made anew (Ctrl+I)",
          can_use_shown(viewer), [&] { use_shown(viewer); }},
         {"use-settings", "Use its settings", "Fill the form with this picture's prompt, seed and numbers (Ctrl+U)",
          true, [&] { apply_settings(viewer, *viewer.shown); }},
@@ -98,5 +103,12 @@ void draw_tools(Viewer& viewer, const Area& room)
         tools.insert(tools.begin() + 2, {"use-too", text, "Let the prompt speak of this picture too",
                                          can_use_shown(viewer) && !is_reference(viewer, viewer.shown->pixels),
                                          [&] { use_as_reference(viewer, viewer.shown->pixels); }});
+    if (follows)
+        tools.insert(tools.begin() + 2,
+                     {"edges", "Edges of this picture", "Let the next pictures follow its edges: white lines on black",
+                      has_pixels, [&] { follow_edges(viewer, viewer.shown->pixels); }});
+    if (viewer.shown->seen)
+        tools.insert(tools.begin() + 2, {"seen", "What the net saw", "The control picture as it went into the net",
+                                         true, [&] { toggle_seen(viewer); }});
     draw_row(viewer, room, left, tools);
 }

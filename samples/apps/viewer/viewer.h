@@ -37,11 +37,18 @@ struct Arrival { // a picture whose pixels come from its texture
     bool is_copied = false, wants_save = false; // by the thread for files; as soon as the product has them
 };
 
-enum class Canvas { PICTURE, START };
+enum class Canvas { PICTURE, START, SEEN }; // SEEN: by the control net
 
 enum class PromptKind { TEXT, FORM }; // as it is typed; in XML, from the fields of a form
 
-enum class Use { EDIT, START }; // of a picture that comes in
+enum class Use { EDIT, START, FOLLOW }; // of a picture that comes in
+
+struct Following { // a picture by a control net
+    ControlUse use;
+    bool is_enabled = true, takes_usual_strength = false; // when it is read
+    bool may_be_model = false;                            // it was dropped, and not yet recognised
+    Texture texture;                                      // of the picture
+};
 
 struct Reference { // a picture that an edit model's prompt speaks of
     SharedPixels pixels;
@@ -109,7 +116,9 @@ struct Viewer {
     double fade_begin = -10.0;
     Zoom zoom;
     Compare compare;
-    Use use = Use::START; // EDIT is for models that take references
+    Use use = Use::START; // EDIT is for models that take references, FOLLOW for a control net
+    Following control;
+    Texture seen_texture;
     std::vector<std::unique_ptr<Reference>> references;
     std::deque<ArrivedPicture> arrived; // wait for the model that is being opened: it may be one for editing
     SharedPixels start;
@@ -172,6 +181,21 @@ void restore_adapters(Viewer& viewer, const std::vector<AdapterUse>& uses);
 std::vector<AdapterUse> adapters_in_use(const Viewer& viewer);
 bool find_adapters(Viewer& viewer, Settings& settings); // false: some are being read still
 
+// ---- control.cpp: a picture that is followed ------------------------------------------------------------------------
+void open_control(Viewer& viewer, const std::string& path, bool may_be_model); // instead of the one that is there
+void reread_control(Viewer& viewer);                                           // after a model was opened
+void take_control(Viewer& viewer);                                             // that was read; once per frame
+bool has_control(const Viewer& viewer);
+bool follows_shown(const Viewer& viewer); // what comes in is for the net
+void follow_picture(Viewer& viewer, SharedPixels pixels, bool keeps_size);
+void follow_edges(Viewer& viewer, const SharedPixels& of); // found by the thread for files
+ControlUse control_in_use(const Viewer& viewer);           // by the next picture; empty: none
+bool find_control(const Viewer& viewer, Settings& settings); // false: it is being read still
+void restore_control(Viewer& viewer, const ControlUse& use);
+void toggle_seen(Viewer& viewer);   // what the net saw, in the place of the picture that is shown
+void draw_control(Viewer& viewer);  // the net, in the left panel
+void draw_followed(Viewer& viewer); // the picture
+
 // ---- inputs.cpp: pictures that come in ------------------------------------------------------------------------------
 void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size); // its size, or one that the model likes
 void drop_start(Viewer& viewer);
@@ -203,7 +227,8 @@ void save(Viewer& viewer, std::shared_ptr<Product> product, std::function<void()
 void save_picture(Viewer& viewer);
 void copy_picture(Viewer& viewer); // to the clipboard
 void show_in_folder(Viewer& viewer);
-void open_path(Viewer& viewer, const std::string& path); // a model, an adapter, or a picture
+void open_path(Viewer& viewer, const std::string& path); // a model, an adapter, a control net, or a picture
+bool is_control_folder(const std::string& path);         // by its config.json
 void read_picture(Viewer& viewer, const std::string& path, Purpose purpose);
 void find_adapters_beside(Viewer& viewer, const std::string& model); // the answer goes to offer_adapters()
 
