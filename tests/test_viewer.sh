@@ -1155,6 +1155,54 @@ test_files() {
     quit
 }
 
+# ---- A picture that is followed ---------------------------------------------------------------------------------------------------------
+test_control() {
+    local model=tests/golden/z-image/model net=tests/golden/controlnet/Z-Image-Turbo-Fun-Controlnet-Union-2.1-2602-8steps.safetensors base=$folder/base.png from name text edged
+    name=$(basename "$net" .safetensors)
+    from=(--model $model --backend "$backend" --prompt "a cat" --size 64x64 --steps 2 --seed 7)
+    "$build/bin/sumi" generate "${from[@]}" -o "$base" >/dev/null 2>&1
+    begin control 800x600 $model $net "$base"
+    await "a net has its usual strength and all steps" "net $name 0\.[1-9][0-9]* 0.00-1.00$" || finish
+    await "a picture that is dropped is followed" "follows 64x64" || finish
+    focus
+    click offer-use # for prompt, size and steps
+    click saves-all
+    set_to net-strength 0.5
+    set_to net-end 0.5
+    await "strength and range are set" "net $name 0.50 0.00-0.50$" || finish
+    click go
+    await "a picture follows it" "saved" || finish
+    tool seen
+    await "what the net saw is shown" "sees 64x64 as it was given"
+    click unseen
+    "$support" edges "$(last_saved)" "$folder/edges.png" || fail "a picture has edges"
+    tool edges
+    await "the edges of what is on the screen are followed" "follows 64x64" 2 || finish
+    click go
+    await "a picture follows them" "saved" 2 || finish
+    edged=$(last_saved)
+    if text=$("$build/bin/sumi" generate "${from[@]}" -o "$folder/same.png" --control $net --control-picture "$folder/edges.png:0.5:0:0.5" 2>&1 && "$support" pictures "$edged" "$folder/same.png" 0 2>&1); then ok
+    else fail "in half of the steps, as the command line's" "$text"; fi
+    if "$support" parameters "$edged" | grep -q "Control nets: \"*$name:0.5:0:0.5"; then ok; else fail "the file tells it" "$("$support" parameters "$edged")"; fi
+    click net-remove
+    await "the net is closed" "net none"
+    click go
+    await "the next picture follows nothing" "saved" 3 || finish
+    if text=$("$support" pictures "$base" "$(last_saved)" 0 2>&1); then ok; else fail "it has the bits of one without a net" "$text"; fi
+    choose open-net "$PWD/tests/golden/controlnet-qwen/Qwen-Image-2512-Fun-Controlnet-Union.safetensors"
+    await "a net for other models is a sentence in the window" "failure Reading .*2512" || finish
+    click entry-1
+    tool use-settings
+    await "the settings of a picture bring back its net, the picture, strength and range" "net $name 0.50 0.00-0.50$" 3
+    click go
+    await "the picture is made again" "saved" 4 || finish
+    if text=$("$support" pictures "$edged" "$(last_saved)" 0 2>&1); then ok; else fail "it is the same" "$text"; fi
+    [ -z "${CONTROL_SCREENSHOT:-}" ] || look "$CONTROL_SCREENSHOT" >/dev/null
+    if [ -z "$(overlaps)" ]; then ok; else fail "nothing lies over anything else" "$(overlaps)"; fi
+    if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
 # ---- Without a mouse ------------------------------------------------------------------------------------------------------------------
 test_keys() {
     begin keys 1180x760 samples/demo_model
@@ -1212,6 +1260,6 @@ test_keys() {
 }
 
 sections=("${@:3}")
-[ ${#sections[@]} -gt 0 ] || sections=(form names small picture numbers queue strip files keys xml edit klein models recent textures)
+[ ${#sections[@]} -gt 0 ] || sections=(form names small picture numbers queue strip files control keys xml edit klein models recent textures)
 for section in "${sections[@]}"; do "test_$section"; done
 finish

@@ -183,7 +183,7 @@ static void draw_seen(Viewer& viewer, const Area& room)
     draw_texture(viewer, texture, area, 1.0f);
     end_clip(viewer.zoom);
     centred_text(room, room.high.y + viewer.theme(14), colour::DIM,
-                 elided("What the control net saw of the picture to follow", room.width()).c_str());
+                 elided("The control picture as the net saw it: " + viewer.seen_change, room.width()).c_str());
 }
 
 static void draw_picture(Viewer& viewer, const Area& room)

@@ -48,6 +48,7 @@ void open_control(Viewer& viewer, const std::string& path, bool may_be_model)
     viewer.control.takes_usual_strength = viewer.control.is_enabled = true;
     viewer.control.use.start = 0.0f;
     viewer.control.use.end = 1.0f;
+    viewer.use = Use::FOLLOW; // what is dropped next
     set_path(viewer, path);
     form_changed(viewer);
 }
@@ -78,10 +79,7 @@ void take_control(Viewer& viewer)
             continue;
         }
         control.use.net = news.net;
-        if (control.takes_usual_strength) {
-            control.use.strength = news.strength;
-            viewer.use = Use::FOLLOW; // what is dropped next
-        }
+        if (control.takes_usual_strength) control.use.strength = news.strength;
         control.takes_usual_strength = control.may_be_model = false;
         told(viewer);
     }
@@ -168,6 +166,13 @@ void restore_control(Viewer& viewer, const ControlUse& use)
     told(viewer);
 }
 
+static std::string change_of_seen(const SharedPixels& given, const Pixels& seen)
+{
+    if (given->width == seen.width && given->height == seen.height)
+        return given->bytes == seen.bytes ? "as it was given" : "without what was transparent in it";
+    return "resized from " + std::to_string(given->width) + " x " + std::to_string(given->height);
+}
+
 void toggle_seen(Viewer& viewer)
 {
     if (viewer.canvas == Canvas::SEEN) {
@@ -177,9 +182,10 @@ void toggle_seen(Viewer& viewer)
     if (!viewer.shown || !viewer.shown->seen) return;
     const Pixels& seen = *viewer.shown->seen;
     viewer.seen_texture.upload(seen.bytes.data(), seen.width, seen.height, seen.channel_count);
+    viewer.seen_change = change_of_seen(viewer.shown->settings.control.picture, seen);
     end_compare(viewer);
     viewer.canvas = Canvas::SEEN;
-    viewer.report.event(viewer.now, "sees %dx%d", seen.width, seen.height);
+    viewer.report.event(viewer.now, "sees %dx%d %s", seen.width, seen.height, viewer.seen_change.c_str());
 }
 
 // ---- The panel ------------------------------------------------------------------------------------------------------
@@ -274,7 +280,6 @@ void draw_followed(Viewer& viewer)
     }
     draw_square(viewer, viewer.control.texture, *use.picture, ImGui::GetCursorScreenPos(), side);
     ImGui::Dummy(ImVec2(side, side));
-    mark(viewer, "followed");
     ImGui::SameLine();
     ImGui::BeginGroup();
     ImGui::TextColored(ImGui::ColorConvertU32ToFloat4(colour::DIM), "%d \u00d7 %d", use.picture->width,

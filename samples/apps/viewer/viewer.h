@@ -119,6 +119,7 @@ struct Viewer {
     Use use = Use::START; // EDIT is for models that take references, FOLLOW for a control net
     Following control;
     Texture seen_texture;
+    std::string seen_change; // of what was given, in words
     std::vector<std::unique_ptr<Reference>> references;
     std::deque<ArrivedPicture> arrived; // wait for the model that is being opened: it may be one for editing
     SharedPixels start;
