@@ -1,5 +1,6 @@
 // Reading and writing JPEG and WebP files, their EXIF, and the text about how a picture was made (samples/shared/picture.h,
-// exif.h, parameters.h). test_png.c has PNG.
+// exif.h, parameters.h), and the edges of pictures (edges.h). test_png.c has PNG.
+#include "edges.h"
 #include "exif.h"
 #include "parameters.h"
 #include "picture.h"
@@ -553,6 +554,61 @@ TEST(parameters_of_other_programs_are_read)
     free(strings);
 }
 
+// ---- Edges ----------------------------------------------------------------------------------------------------------
+
+enum { EDGE_SIDE = 12 };
+
+// Fills two areas, the second where `is_second` says so, and returns how many pixels are edges. `rows`: of each row.
+static int find_edges(bool (*is_second)(int x, int y), const uint8_t* colours, uint8_t* to, int* rows)
+{
+    uint8_t from[EDGE_SIDE * EDGE_SIDE * 3];
+    int count = 0;
+    for (int i = 0; i < EDGE_SIDE * EDGE_SIDE; i++)
+        memset(from + 3 * i, colours[is_second(i % EDGE_SIDE, i / EDGE_SIDE) ? 1 : 0], 3);
+    CHECK(edges_find(from, EDGE_SIDE, EDGE_SIDE, 3, to));
+    memset(rows, 0, EDGE_SIDE * sizeof *rows);
+    for (int i = 0; i < EDGE_SIDE * EDGE_SIDE; i++) {
+        CHECK(to[i] == 0 || to[i] == 255);
+        rows[i / EDGE_SIDE] += to[i] == 255;
+        count += to[i] == 255;
+    }
+    return count;
+}
+
+static bool is_right(int x, int y) { return x + 0 * y >= 5; }
+static bool is_low(int x, int y) { return y + 0 * x >= 5; }
+static bool is_below_diagonal(int x, int y) { return x + y >= EDGE_SIDE; }
+
+TEST(edges_are_lines_of_one_pixel)
+{
+    const uint8_t colours[] = {10, 200};
+    uint8_t edges[EDGE_SIDE * EDGE_SIDE];
+    int rows[EDGE_SIDE];
+    CHECK_NUMBER(find_edges(is_right, colours, edges, rows), EDGE_SIDE);
+    for (int y = 0; y < EDGE_SIDE; y++) CHECK(rows[y] == 1 && edges[y * EDGE_SIDE + 4] == 255);
+    CHECK_NUMBER(find_edges(is_low, colours, edges, rows), EDGE_SIDE);
+    CHECK_NUMBER(rows[4], EDGE_SIDE);
+    const int diagonal = find_edges(is_below_diagonal, colours, edges, rows);
+    CHECK(diagonal >= EDGE_SIDE - 1 && diagonal <= EDGE_SIDE + 2);
+    for (int y = 1; y < EDGE_SIDE - 1; y++) CHECK_NUMBER(rows[y], 1);
+    const uint8_t one = 7;
+    CHECK(edges_find((const uint8_t[]){one, one, one, 0}, 1, 1, 4, edges) && edges[0] == 0);
+}
+
+// Sobel gives four times a step: 30 is weak, 60 strong, 20 nothing.
+TEST(weak_edges_count_beside_strong_ones)
+{
+    uint8_t from[EDGE_SIDE * EDGE_SIDE * 3] = {0}, edges[EDGE_SIDE * EDGE_SIDE];
+    int rows[EDGE_SIDE];
+    CHECK_NUMBER(find_edges(is_right, (const uint8_t[]){0, 30}, edges, rows), 0);
+    CHECK_NUMBER(find_edges(is_right, (const uint8_t[]){0, 60}, edges, rows), EDGE_SIDE);
+    for (int i = 0; i < EDGE_SIDE * EDGE_SIDE; i++)
+        if (i % EDGE_SIDE >= 5) memset(from + 3 * i, i / EDGE_SIDE == 0 ? 80 : i / EDGE_SIDE < 8 ? 30 : 20, 3);
+    CHECK(edges_find(from, EDGE_SIDE, EDGE_SIDE, 3, edges));
+    for (int y = 2; y < 7; y++) CHECK_NUMBER(edges[y * EDGE_SIDE + 4], 255);
+    for (int y = 9; y < EDGE_SIDE; y++) CHECK_NUMBER(edges[y * EDGE_SIDE + 4], 0);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -569,5 +625,7 @@ int main(int argc, char** argv)
     RUN(every_code_point_survives_utf8_and_utf16);
     RUN(parameters_read_what_parameters_write);
     RUN(parameters_of_other_programs_are_read);
+    RUN(edges_are_lines_of_one_pixel);
+    RUN(weak_edges_count_beside_strong_ones);
     TEST_END();
 }

@@ -174,7 +174,7 @@ open_model() { # the chooser, with a path typed into it
 }
 # ---- The form ------------------------------------------------------------------------------------------------------------------------
 test_form() {
-    begin form 1180x760 samples/demo_model
+    begin form 640x420 samples/demo_model
     await "the demo model opens" "ready demo_model" || finish
     focus
     click prompt
@@ -213,7 +213,7 @@ test_names() {
     local evil
     evil=$(printf 'a\033]0;x\007\302\233b\177\tc\302\205')
     ln -s "$PWD/samples/demo_model" "$folder/$evil"
-    begin names 1180x760 "$folder/$evil"
+    begin names 640x420 "$folder/$evil"
     await "a model opens whose name has control characters" 'ready a\\x1b\]0;x\\x07\\xc2\\x9bb\\x7f\\x09c\\xc2\\x85' || finish
     focus
     "$support" merge "$folder/names.safetensors" 'b\u001b\u009b=tests/golden/z-image/model/vae/diffusion_pytorch_model.safetensors' || fail "a file with such names"
@@ -335,7 +335,7 @@ test_picture() {
 
 # ---- A prompt in XML ------------------------------------------------------------------------------------------------------------------------
 test_xml() {
-    begin xml_report 1180x760 samples/demo_model
+    begin xml_report 1180x560 samples/demo_model
     await "the demo model opens" "ready demo_model" || finish
     focus
     click prompt
@@ -833,7 +833,7 @@ equals_command_line() { # what, arguments of sumi generate
 }
 test_numbers() {
     local lora=samples/demo_model/lora/blueprint.safetensors seeds
-    begin numbers 1180x760 samples/demo_model $lora
+    begin numbers 900x600 samples/demo_model $lora
     await "the demo model opens" "ready demo_model" || finish
     await "a LoRA that is dropped is in the list" "adapters 1" || finish
     focus
@@ -932,7 +932,7 @@ test_numbers() {
 
 # ---- The queue ------------------------------------------------------------------------------------------------------------------------
 test_queue() {
-    begin queue 1180x760 samples/demo_model
+    begin queue 900x600 samples/demo_model
     await "the demo model opens" "ready demo_model" || finish
     focus
     click prompt
@@ -1103,7 +1103,7 @@ test_files() {
     local from=(--model samples/demo_model --backend "$backend" --size 96x80 --steps 4) text
     "$build/bin/sumi" generate "${from[@]}" --prompt "a blue fish" --seed 31 --solver heun --shift 2 -o "$folder/fish.webp" >/dev/null 2>&1
     "$build/bin/sumi" generate "${from[@]}" --prompt "a tree" --seed 5 -o "$folder/tree.jpg" >/dev/null 2>&1
-    begin files 1180x760 samples/demo_model "$folder/fish.webp"
+    begin files 900x600 samples/demo_model "$folder/fish.webp"
     await "the demo model opens" "ready demo_model" || finish
     await "a WebP file is read" "read .*fish.webp" || finish
     await "its settings are offered" "offers settings" || finish
