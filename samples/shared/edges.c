@@ -20,8 +20,8 @@ static void differentiate(const uint8_t* luma, const gradients* g)
         for (int32_t x = 0; x < g->width; x++) {
             const int32_t left = clamp(x - 1, g->width - 1), right = clamp(x + 1, g->width - 1);
             const size_t at = (size_t)y * (size_t)g->width + (size_t)x;
-            g->dx[at] = (int16_t)(rows[0][right] - rows[0][left] + 2 * (rows[1][right] - rows[1][left])
-                                  + rows[2][right] - rows[2][left]);
+            g->dx[at] = (int16_t)(rows[0][right] - rows[0][left] + 2 * (rows[1][right] - rows[1][left]) + rows[2][right]
+                                  - rows[2][left]);
             g->dy[at] = (int16_t)(rows[2][left] - rows[0][left] + 2 * (rows[2][x] - rows[0][x]) + rows[2][right]
                                   - rows[0][right]);
         }

@@ -1,6 +1,7 @@
 // The edges of a picture, as control nets that follow edges were trained on: white lines of one pixel on black. This is
 // Canny's filter with what the annotators of such nets use: no blur, Sobel's gradients, the sum of their absolute
-// values, the thresholds 100 and 200. It takes the luma of BT.601 instead of the strongest channel.
+// values, the thresholds 100 and 200. Diagonal lines are stairs, as with OpenCV.
+// It takes the luma of BT.601 instead of the strongest channel.
 #ifndef EDGES_H
 #define EDGES_H
 #include <stdbool.h>

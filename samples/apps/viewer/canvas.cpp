@@ -141,8 +141,8 @@ static std::string caption(const Product& product)
     if (product.reused_count > 0) snprintf(reused, sizeof reused, ", %d reused", product.reused_count);
     snprintf(text, sizeof text, "%d \u00d7 %d    %d steps%s    seed %llu    %.2f s%s", s.width, s.height, s.step_count,
              reused, (unsigned long long)s.seed, product.seconds,
-             s.mask                 ? "    repainted in part"
-             : s.start              ? "    from a picture"
+             s.mask                  ? "    repainted in part"
+             : s.start               ? "    from a picture"
              : !s.references.empty() ? "    edited"
              : s.control.picture     ? "    following a picture"
                                      : "");

@@ -72,8 +72,7 @@ static void list_folder(Viewer& viewer, const std::string& folder, bool climbs =
                 std::error_code ignored;
                 const bool is_folder = at->is_directory(ignored);
                 if (name.empty() || name[0] == '.') continue;
-                if (is_folder)
-                    answer->items.push_back({name, true, is_wanted_folder(purpose, at->path())});
+                if (is_folder) answer->items.push_back({name, true, is_wanted_folder(purpose, at->path())});
                 else if (is_wanted_file(purpose, name)) answer->items.push_back({name, false, true});
             }
             std::sort(answer->items.begin(), answer->items.end(), [](const Chooser::Item& a, const Chooser::Item& b) {
@@ -156,7 +155,9 @@ static void draw_items(Viewer& viewer, std::string& enter, std::string& chosen)
         }
         list->AddText(ImVec2(corner.x + indent, corner.y), ImGui::GetColorU32(colour::TEXT), shown(item.name).c_str());
         if (!item.is_wanted) continue;
-        const char* text = chooser.purpose == Purpose::MODEL ? "model" : chooser.purpose == Purpose::CONTROL ? "net" : "";
+        const char* text = chooser.purpose == Purpose::MODEL   ? "model"
+                         : chooser.purpose == Purpose::CONTROL ? "net"
+                                                               : "";
         list->AddText(
             ImVec2(corner.x + ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(text).x - viewer.theme(6),
                    corner.y),

@@ -137,8 +137,8 @@ static void drop_picture(Viewer& viewer)
 ControlUse control_in_use(const Viewer& viewer)
 {
     const ControlUse& use = viewer.control.use;
-    const bool is_used = viewer.control.is_enabled && has_control(viewer) && use.picture && use.strength != 0.0f
-                      && use.start < use.end;
+    const bool is_used =
+        viewer.control.is_enabled && has_control(viewer) && use.picture && use.strength != 0.0f && use.start < use.end;
     return is_used ? use : ControlUse();
 }
 

@@ -105,9 +105,10 @@ static void draw_use(Viewer& viewer)
     const int first = takes_references(viewer) ? 0 : 1, count = (has_control(viewer) ? 3 : 2) - first;
     int use = (int)viewer.use - first;
     ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
-    static const char* const hints[] = {"Pictures that the prompt speaks of: picture 1, picture 2, ...",
-                                        "A picture that is changed as a whole, or where a mask is painted",
-                                        "A picture whose edges, pose or depth the next ones follow, by the control net"};
+    static const char* const hints[] = {
+        "Pictures that the prompt speaks of: picture 1, picture 2, ...",
+        "A picture that is changed as a whole, or where a mask is painted",
+        "A picture whose edges, pose or depth the next ones follow, by the control net"};
     if (segments(viewer, "use-as", uses + first, count, &use, hints + first)) viewer.use = (Use)(use + first);
 }
 

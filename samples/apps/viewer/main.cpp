@@ -138,8 +138,8 @@ static void run(GLFWwindow* window, Viewer& viewer)
     double awake_until = glfwGetTime() + 0.5, next = 0.0;
     while (!glfwWindowShouldClose(window)) {
         const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening()
-                        || viewer.generator.is_reading() || !viewer.arrivals.empty()
-                        || !viewer.queue.jobs.empty() || glfwGetTime() < awake_until;
+                        || viewer.generator.is_reading() || !viewer.arrivals.empty() || !viewer.queue.jobs.empty()
+                        || glfwGetTime() < awake_until;
         const double until = moves ? next : glfwGetTime() + 0.1; // a cursor in a text blinks
         const double wait = until - glfwGetTime();
         if (wait > 0.0005) {

@@ -54,7 +54,8 @@ void advance_queue(Viewer& viewer)
     while (!jobs.empty() && jobs.front().started_count >= jobs.front().picture_count) jobs.pop_front();
     if (jobs.empty()) return;
     QueuedJob& job = jobs.front();
-    if (!find_adapters(viewer, job.settings) || !find_control(viewer, job.settings)) return; // some are being read still
+    if (!find_adapters(viewer, job.settings) || !find_control(viewer, job.settings))
+        return; // some are being read still
     Settings settings = job.settings;
     settings.seed += (uint64_t)job.started_count++;
     start(viewer, settings);

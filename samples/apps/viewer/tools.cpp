@@ -77,10 +77,14 @@ void draw_tools(Viewer& viewer, const Area& room)
         return draw_row(viewer, room, left,
                         {{"unseen", "Back to the picture", "Show the picture that followed this one", true,
                           [&] { toggle_seen(viewer); }}});
-    const bool edits = edits_shown(viewer), follows = follows_shown(viewer), has_pixels = viewer.shown->pixels != nullptr;
+    const bool edits = edits_shown(viewer), follows = follows_shown(viewer),
+               has_pixels = viewer.shown->pixels != nullptr;
     std::vector<Tool> tools = {
         {"save", "Save", "As a PNG file with prompt and numbers in it (Ctrl+S)", true, [&] { save_picture(viewer); }},
-        {"use", follows ? "Follow this" : edits ? "Edit this" : "Start from this",
+        {"use",
+         follows ? "Follow this"
+         : edits ? "Edit this"
+                 : "Start from this",
          follows ? "Let the next pictures follow this one as it is, by the control net (Ctrl+I)"
          : edits ? "Let the prompt speak of this picture, as picture 1 (Ctrl+I)"
                  : "Make the next picture from this one, or paint over a part of it to be made anew (Ctrl+I)",

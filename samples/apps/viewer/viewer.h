@@ -189,8 +189,8 @@ void take_control(Viewer& viewer);                                             /
 bool has_control(const Viewer& viewer);
 bool follows_shown(const Viewer& viewer); // what comes in is for the net
 void follow_picture(Viewer& viewer, SharedPixels pixels, bool keeps_size);
-void follow_edges(Viewer& viewer, const SharedPixels& of); // found by the thread for files
-ControlUse control_in_use(const Viewer& viewer);           // by the next picture; empty: none
+void follow_edges(Viewer& viewer, const SharedPixels& of);   // found by the thread for files
+ControlUse control_in_use(const Viewer& viewer);             // by the next picture; empty: none
 bool find_control(const Viewer& viewer, Settings& settings); // false: it is being read still
 void restore_control(Viewer& viewer, const ControlUse& use);
 void toggle_seen(Viewer& viewer);   // what the net saw, in the place of the picture that is shown
