@@ -5,6 +5,7 @@ On Windows too, where this was not run: threads are not counted there, and nothi
 net for it that takes control pictures and inpainting.
 """
 
+import array
 import asyncio
 import gc
 import glob
@@ -333,6 +334,21 @@ def check_control_nets():
         assert drawn(["a cat"], sumi.ControlUse(net, stripes), sumi.ControlUse(net, grey))[0] not in (plain, usual)
         both = drawn(["a cat", "a cat"], sumi.ControlUse(net, [stripes, grey]))
         assert both == [usual, drawn(["a cat"], sumi.ControlUse(net, grey))[0]]
+        distances = array.array("f", [1.0 + x * 7 for x in range(32)] * 32)  # greys from 255 to 38
+        greys = memoryview(bytes(256 - int(each) for each in distances)).cast("B", [32, 32])
+        wanted = drawn(["a cat"], sumi.ControlUse(net, greys))[0]
+        given = {"kind": sumi.DepthKind.DISTANCE, "low": 1, "high": 256}
+        for depth in (sumi.Depth(distances, size=(32, 32), **given), sumi.Depth(memoryview(distances).cast("B").cast("f", [32, 32]), bottom_up=True, **given)):
+            assert drawn(["a cat"], sumi.ControlUse(net, depth))[0] == wanted not in (plain, usual)
+        if numpy is not None:
+            turned = numpy.frombuffer(distances, "float32").reshape(32, 32).astype("uint16")[:, ::-1]
+            twice = sumi.Depth(turned[:, ::-1], far=65535, **given)  # both have strides of their own
+            assert drawn(["a cat", "a cat"], sumi.ControlUse(net, [twice, greys])) == [wanted, wanted]
+        for wrong, text in ((sumi.Depth(distances, **given), "needs size"), (sumi.Depth(distances, size=(32, 31), **given), "32 x 31")):
+            raises(ValueError, None, text, drawn, ["a cat"], sumi.ControlUse(net, wrong))
+        for wrong in (sumi.Depth([1.0], size=(1, 1)), sumi.Depth(array.array("d", [1.0]), size=(1, 1))):
+            raises(TypeError, None, "a depth buffer is", drawn, ["a cat"], sumi.ControlUse(net, wrong))
+        raises(sumi.CallerError, sumi.Result.INVALID_ARGUMENT, "near_plane", drawn, ["a cat"], sumi.ControlUse(net, sumi.Depth(distances, size=(32, 32))))
         raises(sumi.CallerError, sumi.Result.INVALID_ARGUMENT, "picture_count is 2", drawn, ["a cat"], sumi.ControlUse(net, [stripes, grey]))
         raises(ValueError, None, "has 2 pictures", drawn, ["a cat"], sumi.ControlUse(net, [stripes, grey], inpaint=[grey] * 3, mask=grey))
         raises(sumi.CallerError, sumi.Result.INVALID_ARGUMENT, "give both", drawn, ["a cat"], sumi.ControlUse(net, stripes, mask=grey))

@@ -15,6 +15,7 @@ from ._abi import (
     AttentionFormat,
     Backend,
     ControlInfo,
+    DepthKind,
     EngineInfo,
     Format,
     GuidanceRule,
@@ -33,7 +34,7 @@ from ._abi import (
 )
 from ._engine import Engine, Job
 from ._library import version
-from ._model import Control, ControlUse, Image, ImageJob, Lora, Model, Preview, Prompt
+from ._model import Control, ControlUse, Depth, Image, ImageJob, Lora, Model, Preview, Prompt
 from ._png import encode_png
 from .errors import (
     CallerError,
@@ -65,6 +66,8 @@ __all__ = [
     "Control",
     "ControlInfo",
     "ControlUse",
+    "Depth",
+    "DepthKind",
     "DeviceError",
     "Engine",
     "EngineInfo",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from ._abi import Format, sumi_pixels
 
@@ -82,6 +82,27 @@ def floats_of(values: Any, count: int, what: str, keep: List[Any]) -> int:
     if size != count:
         raise ValueError(f"{what} are {count} values here, not {size}")
     return address
+
+
+def depth_of(values: Any, size: Optional[Tuple[int, int]], keep: List[Any]) -> Tuple[int, int, Tuple[int, int]]:
+    """The address, bits and (width, height) of a depth buffer: float32 or uint16 [height, width] of whatever has the buffer
+    protocol, with any strides, or in one row with a size."""
+    try:
+        view = memoryview(values)
+    except TypeError:
+        raise TypeError(f"a depth buffer is an array, a memoryview or a NumPy array, not {type(values).__name__}") from None
+    if view.format not in ("f", "H"):
+        raise TypeError(f"a depth buffer is float32 or uint16, not of type {view.format!r}")
+    if size is None:
+        if view.ndim != 2:
+            raise ValueError(f"a depth buffer with {view.ndim} dimensions needs size=(width, height)")
+        shape = view.shape or ()
+        size = (shape[1], shape[0])
+    elif size[0] * size[1] * view.itemsize != view.nbytes or (view.ndim == 2 and view.shape != (size[1], size[0])):
+        raise ValueError(f"a depth buffer of {size[0]} x {size[1]} has {size[0] * size[1]} values in its rows, not {list(view.shape or ())}")
+    data = view.tobytes()  # rows without gaps, whatever the strides are; the call copies it anyway
+    keep.append(data)
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, view.itemsize * 8, size
 
 
 # ---- Memory on a GPU ----

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, AsyncIterator, Callable, List, Optional, Sequence, Tuple, Union
 
 from . import _abi, _buffers
-from ._abi import ControlInfo, Format, GuidanceRule, Memory, ModelInfo, NoiseSource, Preset, PromptFormat, Result, Solver
+from ._abi import ControlInfo, DepthFormat, DepthKind, Format, GuidanceRule, Memory, ModelInfo, NoiseSource, Preset, PromptFormat, Result, Solver
 from ._engine import Engine, Job, _fetch_object, _pause, path_bytes, text_bytes
 from ._library import library
 from ._png import encode_png
@@ -116,9 +116,25 @@ class Control(_Object):
 
 
 @dataclass
+class Depth:
+    """A depth buffer for ControlUse: float32, or uint16 where 65535 stands for 1 (with DISTANCE for `far`). An array
+    [height, width], or numbers in one row (array.array, memoryview) with `size`. Width x height in the image's shape avoids
+    distortion. "Depth buffers" in sumi.h says which greys the net sees."""
+
+    values: Any
+    kind: DepthKind = DepthKind.STANDARD
+    near: float = 0.0  # of the camera; DISTANCE reads far only, where 0 is infinity
+    far: float = 0.0
+    low: float = 0.0  # the distances that become white and black, for sequences; both 0: from this picture
+    high: float = 0.0
+    size: Optional[Tuple[int, int]] = None  # (width, height), for values in one row
+    bottom_up: bool = False  # the first row is the lowest
+
+
+@dataclass
 class ControlUse:
     """A net, and the control picture that images follow: uint8 [height, width] or [height, width, channels], such as white
-    edges on black; a list has one for each prompt. In the steps from `start` to `end`, parts of all steps. A net that takes
+    edges on black, or a Depth; a list has one for each prompt. In the steps from `start` to `end`, parts of all steps. A net that takes
     inpainting also reads an image and a mask, which is white where it is to be painted again."""
 
     control: Control
@@ -243,6 +259,22 @@ def _lora_uses(loras: Sequence[LoraUse]) -> Any:
     return uses
 
 
+def _depth(given: Depth, keep: List[Any]) -> Any:
+    depth = library.sumi_depth_defaults()
+    depth.data, bits, (depth.width, depth.height) = _buffers.depth_of(given.values, given.size, keep)
+    depth.format = DepthFormat.F32 if bits == 32 else DepthFormat.U16
+    depth.kind, depth.bottom_up = DepthKind(given.kind), given.bottom_up
+    depth.near_plane, depth.far_plane, depth.low, depth.high = given.near, given.far, given.low, given.high
+    return depth
+
+
+def _control_part(name: str, picture: Any, keep: List[Any]) -> Tuple[str, Any]:
+    """A member of sumi_control_picture and its value."""
+    if isinstance(picture, Depth) and name == "picture":
+        return "depth", ctypes.pointer(_depth(picture, keep))
+    return name, None if picture is None else _buffers.pixels_array([picture], keep)
+
+
 def _control_uses(controls: Sequence[ControlUse], keep: List[Any]) -> Any:
     uses = (_abi.sumi_control_use * len(controls))()
     for i, given in enumerate(controls):
@@ -253,11 +285,11 @@ def _control_uses(controls: Sequence[ControlUse], keep: List[Any]) -> Any:
         for name, each in zip(("picture", "inpaint", "mask"), members):
             if len(each) not in (1, use.picture_count):
                 raise ValueError(f"{name} of a control net has {len(each)} pictures and another member {use.picture_count}")
-            arrays = [None if picture is None else _buffers.pixels_array([picture], keep) for picture in each]
+            parts = [_control_part(name, picture, keep) for picture in each]
             for n, to in enumerate(pictures):
-                array = arrays[n % len(arrays)]
-                if array is not None:
-                    setattr(to, name, array)
+                member, value = parts[n % len(parts)]
+                if value is not None:
+                    setattr(to, member, value)
         keep.append(pictures)
         use.pictures = pictures
         if given.strength is not None:
