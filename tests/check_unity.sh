@@ -34,6 +34,7 @@ importer_of() { # path
         *.asmdef) echo AssemblyDefinitionImporter ;;
         */package.json) echo PackageManifestImporter ;;
         *.md) echo TextScriptImporter ;;
+        *.shader) echo ShaderImporter ;;
         *.so | *.dll) echo PluginImporter ;;
         *) echo DefaultImporter ;;
     esac

@@ -18,6 +18,7 @@ using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text.RegularExpressions;
 using System.Threading;
+using System.Threading.Tasks;
 using Sumi;
 using UnityEngine;
 
@@ -477,6 +478,131 @@ internal static class UnityBindings
             control.Dispose();
             Throws<ObjectDisposedException>(() => model.Generate(request), "a net that is disposed");
         }
+    }
+
+    // 32 x 32: distances of 1 to 218 units, and the picture that a net of this kind sees of them between 1 and 256
+    private static float Away(float right, float up) { return up < 0.5f ? 1 + 7 * (int)(32 * right) : 1 + 3 * (int)(32 * up); }
+
+    private static Picture Greys()
+    {
+        var picture = new Picture { Width = 32, Height = 32, Pixels = new byte[4 * 32 * 32] };
+        for (int i = 0; i < picture.Pixels.Length; i++) picture.Pixels[i] = i % 4 == 3 ? (byte)255 : (byte)(256 - Away((i / 4 % 32 + 0.5f) / 32, (31 - i / 128 + 0.5f) / 32));
+        return picture;
+    }
+
+    private static void ImagesFollowDepth(string path, string net)
+    {
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(path))
+        using (Model model = loading.Wait())
+        using (ControlJob reading = model.LoadControl(net))
+        using (Control control = reading.Wait())
+        {
+            ImageRequest request = Small(model);
+            request.Width = request.Height = 32;
+            request.Steps = 1;
+            var use = new ControlUse(control, Greys());
+            request.Controls.Add(use);
+            byte[] wanted = Draw(model, request).Pixels;
+            use.Picture = null;
+            Func<Depth, byte[]> draw = depth =>
+            {
+                use.Depth = depth;
+                return Draw(model, request).Pixels;
+            };
+            var camera = new Camera { nearClipPlane = 0.5f, farClipPlane = 1000 };
+            var seen = new SumiDepth { Beside = new Behaviour[] { camera }, low = 1, high = 256 };
+            Camera.Scene = Away;
+            for (int how = 0; how < 4; how++)
+            {
+                SystemInfo.usesReversedZBuffer = how % 2 == 1;
+                camera.orthographic = how >= 2;
+                Task<Depth> capture = seen.CaptureAsync(32, 32);
+                Check(!capture.IsCompleted, "a capture takes a frame");
+                UnityEngine.Rendering.AsyncGPUReadback.Complete();
+                Check(capture.Result.Kind == (how >= 2 ? DepthKind.Distance : how == 1 ? DepthKind.Reversed : DepthKind.Standard) && draw(capture.Result).SequenceEqual(wanted), "what a camera sees, " + how);
+            }
+            Check(RenderTexture.Lent == 0 && Camera.Drawn == 4 && !camera.enabled, "textures are given back, and the camera is left alone");
+            var ushorts = new Depth { Values16 = new ushort[32 * 32], Width = 32, Height = 32, Kind = DepthKind.Distance, FarPlane = 65535, Low = 1, High = 256 };
+            for (int i = 0; i < ushorts.Values16.Length; i++) ushorts.Values16[i] = (ushort)Away((i % 32 + 0.5f) / 32, (31 - i / 32 + 0.5f) / 32);
+            use.Depth = ushorts;
+            using (ImageJob job = model.Generate(request))
+            {
+                while (!job.Poll().IsFinal) engine.Update(1000000);
+                Check(job.ControlPicture().Pixels.SequenceEqual(Greys().Pixels), "what the net saw");
+                Check(job.Fetch().Pixels.SequenceEqual(wanted), "a depth buffer of 16 bits");
+            }
+            string sentence;
+            ushorts.Kind = DepthKind.Standard;
+            Check(Refused(() => draw(ushorts), out sentence) == Result.InvalidArgument && sentence.Contains("near_plane"), "depth without a near plane: " + sentence);
+            ushorts.Width = 31;
+            Check(Throws<ArgumentException>(() => draw(ushorts), "depth of another size").Contains("Width * Height"), "depth of another size is told");
+            Throws<InvalidOperationException>(ushorts.MakeDistances, "distances of 16 bits");
+
+            Task<Depth> late = seen.CaptureAsync(0, 0);
+            seen.Tell("OnDisable");
+            UnityEngine.Rendering.AsyncGPUReadback.Complete();
+            Check(late.IsCanceled, "a capture ends with its component");
+            SystemInfo.supportsAsyncGPUReadback = false;
+            Check(Refused(() => seen.CaptureAsync(0, 0).GetAwaiter().GetResult(), out sentence) == Result.NotSupported && sentence.Contains("graphics API"), "a renderer that reads nothing back: " + sentence);
+            SystemInfo.supportsAsyncGPUReadback = true;
+            TheComponentFollowsDepth(path, net, wanted, request);
+            seen.Tell("OnDestroy");
+            Check(Refused(() => new SumiDepth().CaptureAsync(0, 0).GetAwaiter().GetResult(), out sentence) == Result.NotSupported && sentence.Contains("no camera"), "no camera: " + sentence);
+        }
+    }
+
+    private static void TheComponentFollowsDepth(string path, string net, byte[] wanted, ImageRequest same)
+    {
+        var seen = new SumiDepth { view = new Camera { nearClipPlane = 0.5f, farClipPlane = 1000 }, low = 1, high = 256 };
+        var component = new SumiGenerator
+        {
+            modelPath = Path.GetFullPath(path), backend = Backend.Cpu, budgetMilliseconds = 1000, steps = 1, width = 32, height = 32, guidance = same.Guidance, previews = false, controlPath = Path.GetFullPath(net),
+            depth = seen
+        };
+        string told = null;
+        component.Failed += sentence => told = sentence;
+        component.Tell("OnEnable");
+        Action<bool> draw = reads =>
+        {
+            component.Generate(same.Prompt, same.Seed);
+            for (int drawn = Camera.Drawn; component.IsBusy && (reads || Camera.Drawn == drawn);)
+            {
+                component.Tell("Update");
+                if (reads) UnityEngine.Rendering.AsyncGPUReadback.Complete();
+            }
+        };
+        draw(true);
+        Check(told == null && SumiGenerator.PictureOf(component.Texture).Pixels.SequenceEqual(wanted), "the component follows what a camera sees: " + told);
+        component.depth = null;
+        component.ControlPicture = Greys();
+        draw(true);
+        Check(told == null && SumiGenerator.PictureOf(component.Texture).Pixels.SequenceEqual(wanted), "or a picture: " + told);
+        component.controlStrength = 0.1f;
+        draw(true);
+        Check(!SumiGenerator.PictureOf(component.Texture).Pixels.SequenceEqual(wanted), "less closely");
+        component.controlStrength = 0;
+        component.controlStart = 1;
+        draw(true);
+        Check(!SumiGenerator.PictureOf(component.Texture).Pixels.SequenceEqual(wanted), "in no step");
+        component.depth = seen;
+        UnityEngine.Rendering.AsyncGPUReadback.Fails = true;
+        draw(true);
+        Check(told != null && told.Contains("read back"), "depth that is lost is told: " + told);
+        UnityEngine.Rendering.AsyncGPUReadback.Fails = false;
+        draw(false);
+        component.Cancel();
+        Check(!component.IsBusy, "who waits for depth can be cancelled");
+        draw(false);
+        component.Tell("OnDisable");
+        UnityEngine.Rendering.AsyncGPUReadback.Complete();
+        Check(!component.IsBusy && RenderTexture.Lent == 0, "and switched off");
+        component = new SumiGenerator { modelPath = Path.GetFullPath(path), backend = Backend.Cpu, budgetMilliseconds = 1000, controlPath = "/no/such" };
+        component.Failed += sentence => told = sentence;
+        component.Tell("OnEnable");
+        draw(true);
+        Check(told.Contains("/no/such"), "a net that is not there is told: " + told);
+        component.Tell("OnDisable");
     }
 
     private static void TheComponentTakesAnAdapter()
@@ -967,6 +1093,7 @@ internal static class UnityBindings
         wanted = File.ReadAllBytes(arguments[1]);
         table = File.ReadAllLines(arguments[2]);
         headerVersion = uint.Parse(arguments[3]);
+        Resources.Folder = "samples/engines/unity/Runtime/Resources";
         Run("layout", LayoutIsThatOfC);
         Run("pictures", PicturesAreTheCommandLines);
         Run("options", () => RequestsHaveOptions(modelPath));
@@ -981,6 +1108,7 @@ internal static class UnityBindings
         Run("component", TheComponentFillsTextures);
         Run("an adapter", TheComponentTakesAnAdapter);
         Run("control nets", () => ImagesFollowControlPictures(arguments[6], arguments[7]));
+        Run("depth buffers", () => ImagesFollowDepth(arguments[6], arguments[7]));
         Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
         return failed > 0 ? 1 : 0;
     }

@@ -28,14 +28,20 @@ namespace UnityEngine
         private static Object Living(Object of) { return ReferenceEquals(of, null) || of.isDestroyed ? null : of; }
     }
 
-    public class MonoBehaviour : Object
+    public class Behaviour : Object
     {
-        public MonoBehaviour[] Beside = new MonoBehaviour[0]; // the object's components, set by a test
+        public GameObject gameObject { get; internal set; }
+        public virtual bool enabled { get; set; }
+    }
+
+    public class MonoBehaviour : Behaviour
+    {
+        public Behaviour[] Beside = new Behaviour[0]; // the object's components, set by a test
         private bool isEnabled = true;
 
         public T GetComponent<T>() where T : class { return Array.Find(Beside, each => each is T) as T; }
 
-        public bool enabled
+        public override bool enabled
         {
             get { return isEnabled; }
             set
@@ -56,7 +62,91 @@ namespace UnityEngine
 
     public struct Color32 { public byte r, g, b, a; }
 
-    public enum TextureFormat { RGBA32 = 4 }
+    [Flags] public enum HideFlags { None = 0, HideAndDontSave = 61 }
+
+    public sealed class GameObject : Object
+    {
+        public readonly string name;
+        public HideFlags hideFlags { get; set; }
+        public GameObject(string name) { this.name = name; }
+        public T AddComponent<T>() where T : Behaviour, new() { return new T { gameObject = this, enabled = true }; }
+    }
+
+    public enum CameraClearFlags { Skybox = 1, SolidColor = 2 }
+
+    // Draws the planes that a test names: as depth of its own, reversed or not, at the lowest row first.
+    public sealed class Camera : Behaviour
+    {
+        public static Func<float, float, float> Scene; // the distance at a place of the view: 0 .. 1 to the right, 0 .. 1 upwards
+        public static int Drawn;
+        public float nearClipPlane { get; set; }
+        public float farClipPlane { get; set; }
+        public bool orthographic { get; set; }
+        public int pixelWidth { get { return 16; } }
+        public int pixelHeight { get { return 48; } }
+        public Rect rect { get; set; }
+        public CameraClearFlags clearFlags { get; set; }
+        public RenderTexture targetTexture { get; set; }
+        public void ResetAspect() { }
+        public void ResetProjectionMatrix() { }
+
+        public void CopyFrom(Camera other)
+        {
+            nearClipPlane = other.nearClipPlane;
+            farClipPlane = other.farClipPlane;
+            orthographic = other.orthographic;
+            clearFlags = other.clearFlags;
+            enabled = other.enabled;
+        }
+
+        public void Render()
+        {
+            if (targetTexture.format != RenderTextureFormat.Depth || enabled || clearFlags != CameraClearFlags.SolidColor) throw new InvalidOperationException("this camera draws depth, when it is told");
+            Drawn++;
+            float near = nearClipPlane, far = farClipPlane;
+            for (int y = 0; y < targetTexture.height; y++)
+                for (int x = 0; x < targetTexture.width; x++)
+                {
+                    double away = Scene((x + 0.5f) / targetTexture.width, (y + 0.5f) / targetTexture.height);
+                    double share = away >= far ? 1 : orthographic ? (away - near) / (far - near) : far * (away - near) / (away * (far - near));
+                    targetTexture.Values[y * targetTexture.width + x] = (float)(SystemInfo.usesReversedZBuffer ? 1 - share : share);
+                }
+        }
+    }
+
+    public enum RenderTextureFormat { Depth = 1, RFloat = 14 }
+    public enum RenderTextureReadWrite { Linear = 1 }
+
+    public sealed class RenderTexture : Object
+    {
+        public static int Lent;
+        public int width, height;
+        public RenderTextureFormat format;
+        public float[] Values;
+
+        public static RenderTexture GetTemporary(int width, int height, int depthBuffer, RenderTextureFormat format, RenderTextureReadWrite readWrite)
+        {
+            if ((format == RenderTextureFormat.Depth) != (depthBuffer > 0)) throw new ArgumentException("a depth texture, and no other, has bits of depth");
+            Lent++;
+            return new RenderTexture { width = width, height = height, format = format, Values = new float[width * height] };
+        }
+
+        public static void ReleaseTemporary(RenderTexture texture)
+        {
+            Lent--;
+            texture.Values = null;
+        }
+    }
+
+    public sealed class Shader : Object { }
+
+    public static class Resources
+    {
+        public static string Folder; // of the package, set by a test
+        public static T Load<T>(string path) where T : Object, new() { return System.IO.File.Exists(Folder + "/" + path + ".shader") ? new T() : null; }
+    }
+
+    public enum TextureFormat { RGBA32 = 4, RFloat = 18 }
     public enum TextureWrapMode { Repeat = 0, Clamp = 1 }
 
     namespace Experimental.Rendering
@@ -66,7 +156,12 @@ namespace UnityEngine
 
     public enum ColorSpace { Gamma = 0, Linear = 1 }
     public static class QualitySettings { public static ColorSpace activeColorSpace = ColorSpace.Gamma; }
-    public static class SystemInfo { public static Rendering.GraphicsDeviceType graphicsDeviceType = Rendering.GraphicsDeviceType.OpenGLCore; }
+    public static class SystemInfo
+    {
+        public static Rendering.GraphicsDeviceType graphicsDeviceType = Rendering.GraphicsDeviceType.OpenGLCore;
+        public static bool usesReversedZBuffer, supportsAsyncGPUReadback = true;
+        public static bool SupportsRenderTextureFormat(RenderTextureFormat format) { return true; }
+    }
 
     public class Texture2D : Object
     {
@@ -125,7 +220,12 @@ namespace UnityEngine
         [DllImport("unity_plugin_host", CallingConvention = CallingConvention.Cdecl)] public static extern void host_context(int is_current);
     }
 
-    public class Material : Object { public Texture2D mainTexture { get; set; } }
+    public class Material : Object
+    {
+        public Material() { }
+        public Material(Shader shader) { if (shader == null) throw new ArgumentNullException("shader"); }
+        public Texture2D mainTexture { get; set; }
+    }
     public class Renderer : Object
     {
         private readonly Material its = new Material();
@@ -134,6 +234,33 @@ namespace UnityEngine
 
     namespace Rendering
     {
+        public struct AsyncGPUReadbackRequest
+        {
+            internal float[] Values;
+            public bool hasError { get { return Values == null; } }
+            public Unity.Collections.NativeArray<T> GetData<T>(int layer = 0) where T : struct { return new Unity.Collections.NativeArray<T> { Values = (T[])(object)Values }; }
+        }
+
+        // Calls back in a later frame: Complete.
+        public static class AsyncGPUReadback
+        {
+            public static bool Fails;
+            private static Action asked;
+            public static void Request(RenderTexture from, int mip, TextureFormat format, Action<AsyncGPUReadbackRequest> callback)
+            {
+                if (from.format != RenderTextureFormat.RFloat || format != TextureFormat.RFloat) throw new ArgumentException("floats are read as floats");
+                float[] values = Fails ? null : (float[])from.Values.Clone();
+                asked += () => callback(new AsyncGPUReadbackRequest { Values = values });
+            }
+
+            public static void Complete()
+            {
+                Action all = asked;
+                asked = null;
+                if (all != null) all();
+            }
+        }
+
         public enum GraphicsDeviceType { Direct3D11 = 2, OpenGLCore = 17, Direct3D12 = 18, Vulkan = 21 }
 
         public sealed class CommandBuffer
@@ -150,6 +277,12 @@ namespace UnityEngine
 
     public static class Graphics
     {
+        public static void Blit(RenderTexture source, RenderTexture dest, Material mat)
+        {
+            if (source.width != dest.width || source.height != dest.height || mat == null) throw new ArgumentException("a copy of the same size by a material");
+            source.Values.CopyTo(dest.Values, 0);
+        }
+
         // Copies the commands into the queue of the thread that renders, which comes to them a frame later.
         public static void ExecuteCommandBuffer(Rendering.CommandBuffer commands)
         {
@@ -188,6 +321,15 @@ namespace UnityEngine
             Warnings++;
             Lines.Add(message.ToString());
         }
+    }
+}
+
+namespace Unity.Collections
+{
+    public struct NativeArray<T> where T : struct
+    {
+        internal T[] Values;
+        public T[] ToArray() { return (T[])Values.Clone(); }
     }
 }
 

@@ -931,6 +931,26 @@ namespace Sumi
             Native.sumi_image image;
             return Native.sumi_job_preview(Owner, Id, 0, into, (UIntPtr)(uint)capacity, out image) == Result.Ok;
         }
+
+        // What a net saw, when the job is done and before it is fetched: shows how a depth buffer became a picture.
+        public Picture ControlPicture(int control = 0)
+        {
+            var seen = new byte[3 * Width * Height];
+            using (var scratch = new Scratch())
+            using (Owner.Enter())
+            {
+                Owner.Ready();
+                var view = new Native.sumi_control_view { control = control, into = scratch.Pin(seen), capacity = (UIntPtr)(uint)seen.Length };
+                Owner.Check(Native.sumi_job_control_picture(Owner, Id, ref view));
+            }
+            var picture = new Picture { Width = Width, Height = Height, Pixels = new byte[4 * Width * Height] };
+            for (int i = 0; i < Width * Height; i++)
+            {
+                for (int c = 0; c < 3; c++) picture.Pixels[4 * i + c] = seen[3 * i + c];
+                picture.Pixels[4 * i + 3] = 255;
+            }
+            return picture;
+        }
     }
 
     // ---- Models, prompts, adapters, control nets ------------------------------------------------------------------------------------------------
@@ -1186,16 +1206,61 @@ namespace Sumi
         }
     }
 
+    // A depth buffer, of which a control picture is made: see "Depth buffers" in sumi.h. Of Width * Height values, rows without gaps; any size, but the image's shape avoids distortion.
+    public sealed class Depth
+    {
+        public float[] Values;     // or:
+        public ushort[] Values16;  // 65535 stands for 1, with DepthKind.Distance for FarPlane
+        public int Width, Height;
+        public bool BottomUp;      // the first row is the lowest, as in Unity's textures
+        public DepthKind Kind;
+        public float NearPlane, FarPlane; // of the camera; Distance reads FarPlane alone, where 0 is infinity
+        public float Low, High;    // the distances that become white and black, once per shot: then greys do not flicker. Both 0: from this buffer
+
+        // The depth of an orthographic camera is linear between its planes, so sumi wants distances: replaces Values and Kind. What lies before its plane (a near plane below 0) counts as nearest.
+        public void MakeDistances()
+        {
+            if (Values == null || (Kind != DepthKind.Standard && Kind != DepthKind.Reversed)) throw new InvalidOperationException("only floats of a standard or reversed camera can become distances");
+            bool isReversed = Kind == DepthKind.Reversed;
+            for (int i = 0; i < Values.Length; i++)
+            {
+                float share = isReversed ? 1 - Values[i] : Values[i];
+                Values[i] = share >= 1 ? FarPlane : NearPlane + (FarPlane - NearPlane) * share; // exactly at the far plane: sky
+            }
+            Kind = DepthKind.Distance;
+        }
+
+        internal IntPtr Pin(Scratch scratch)
+        {
+            Array values = Values != null ? (Array)Values : Values16;
+            if (values == null || (Values != null && Values16 != null) || Width <= 0 || Height <= 0 || values.LongLength != (long)Width * Height)
+                throw new ArgumentException("a depth buffer has Width * Height numbers in Values or in Values16");
+            Native.sumi_depth depth = Native.sumi_depth_defaults();
+            depth.data = scratch.Pin(values);
+            depth.format = Values != null ? DepthFormat.F32 : DepthFormat.U16;
+            depth.width = Width;
+            depth.height = Height;
+            depth.bottom_up = (byte)(BottomUp ? 1 : 0);
+            depth.kind = Kind;
+            depth.near_plane = NearPlane;
+            depth.far_plane = FarPlane;
+            depth.low = Low;
+            depth.high = High;
+            return scratch.Pin(new[] { depth });
+        }
+    }
+
     // A net, and the control picture that an image follows: white edges on black, depth with white near.
     public sealed class ControlUse
     {
         public Control Control;
         public Picture Picture;
+        public Depth Depth;        // in place of Picture
         public float? Strength;    // null: the net's usual one
         public float Start, End;   // the part of the steps in which it is on: 0 .. 1
         public Picture Inpaint, Mask; // of nets that take inpainting: the image, and white where it is to be painted again
 
-        public ControlUse(Control control, Picture picture)
+        public ControlUse(Control control, Picture picture = null)
         {
             Control = control;
             Picture = picture;
@@ -1211,6 +1276,7 @@ namespace Sumi
                 ControlUse from = controls[i];
                 Native.sumi_control_use use = Native.sumi_control_use_defaults(from.Control.PointerFor(owner));
                 var picture = new Native.sumi_control_picture { picture = scratch.Pixels(from.Picture), inpaint = scratch.Pixels(from.Inpaint), mask = scratch.Pixels(from.Mask) };
+                if (from.Depth != null) picture.depth = from.Depth.Pin(scratch);
                 use.pictures = scratch.Pin(new[] { picture });
                 use.picture_count = 1;
                 if (from.Strength.HasValue) use.strength = from.Strength.Value;

@@ -37,6 +37,14 @@ namespace Sumi
         public string adapterPath = "";
         [Tooltip("How much of the adapter; 1: as trained.")]
         public float adapterScale = 1;
+        [Tooltip("A control net, which makes pictures follow `depth` or ControlPicture: a file or folder under StreamingAssets, or an absolute path; empty: none.")]
+        public string controlPath = "";
+        [Tooltip("How closely; 0: the net's usual number. Useful is 0.6 to 1.")]
+        public float controlStrength;
+        [Tooltip("The part of the steps in which the net is on: 0 .. 1. An earlier end leaves details to the prompt.")]
+        public float controlStart, controlEnd = 1;
+        [Tooltip("Pictures follow what its camera sees when they begin. Empty: they follow ControlPicture, or nothing.")]
+        public SumiDepth depth;
         [Tooltip("Saves time where there are 20 steps or more: steps that change little reuse most of an earlier one. 0: off; 0.05 to 0.12 are usual, larger numbers change the picture more.")]
         public float stepCache;
         [Tooltip("The form of the transformer's weights on the GPU. 8 bits: less memory, most of the quality.")]
@@ -52,8 +60,9 @@ namespace Sumi
 
         public Texture2D Texture { get; private set; } // the last picture, whole
         public Model Model { get; private set; }       // null until it is loaded
-        public string Trouble { get; private set; }    // why there is no model or adapter and will be none; "" otherwise
-        public bool IsBusy { get { return wishes.Count > 0 || job != null; } }
+        public string Trouble { get; private set; }    // why there is no model, adapter or net and will be none; "" otherwise
+        public Picture ControlPicture { get; set; }    // of the net, where there is no `depth`: white edges on black, or what else it was trained with
+        public bool IsBusy { get { return wishes.Count > 0 || job != null || capturing != null; } }
 
         private struct Wish
         {
@@ -64,7 +73,7 @@ namespace Sumi
         }
 
         private readonly Queue<Wish> wishes = new Queue<Wish>();
-        private Wish current; // of `job`
+        private Wish current; // of `job`, or of `capturing`
         private bool isClosing;
         private int session; // each time that the component is switched on or off: what began in another one is over
         private Task<Engine> opening;
@@ -74,6 +83,10 @@ namespace Sumi
         private ModelJob loading;
         private LoraJob loadingAdapter;
         private Lora adapter;
+        private ControlJob loadingNet;
+        private Control net;
+        private Task<Depth> capturing;
+        private ImageRequest prepared; // waits for `capturing`
         private ImageJob job;
         private Texture2D preview;
         private byte[] pixels = new byte[0], previewPixels = new byte[0];
@@ -131,6 +144,11 @@ namespace Sumi
         {
             Forget();
             if (job != null) job.Cancel();
+            if (capturing == null) return;
+            capturing = null;
+            Wish wish = current;
+            current = new Wish();
+            if (wish.Task != null) wish.Task.TrySetCanceled();
         }
 
         private void Forget()
@@ -179,7 +197,7 @@ namespace Sumi
             session++;
             isClosing = true;
             Forget();
-            if (job != null && current.Task != null) current.Task.TrySetCanceled();
+            if (current.Task != null) current.Task.TrySetCanceled();
             if (opening != null)
             {
                 unwanted.Cancel();
@@ -192,6 +210,10 @@ namespace Sumi
             loading = null;
             loadingAdapter = null;
             adapter = null;
+            loadingNet = null;
+            net = null;
+            capturing = null;
+            prepared = null;
             job = null;
             current = new Wish();
             Model = null;
@@ -213,8 +235,11 @@ namespace Sumi
             WriteWarnings();
             if (loading != null) FinishLoading();
             if (loadingAdapter != null) FinishAdapter();
+            if (loadingNet != null) FinishNet();
+            if (capturing != null) LookAtCapture();
             if (job != null) LookAtJob();
-            while (session == mine && job == null && asked-- > 0 && wishes.Count > 0 && (Trouble != "" || (Model != null && loadingAdapter == null))) Begin(wishes.Dequeue());
+            bool isReady = Model != null && loadingAdapter == null && loadingNet == null;
+            while (session == mine && job == null && capturing == null && asked-- > 0 && wishes.Count > 0 && (Trouble != "" || isReady)) Begin(wishes.Dequeue());
         }
 
         private void FinishOpening()
@@ -241,6 +266,7 @@ namespace Sumi
             {
                 Model = ended.Fetch();
                 if (adapterPath != "") loadingAdapter = Model.LoadLora(FullPath(adapterPath));
+                if (controlPath != "") loadingNet = Model.LoadControl(FullPath(controlPath));
             }
             catch (SumiException trouble) { Trouble = trouble.Message; }
         }
@@ -251,6 +277,15 @@ namespace Sumi
             LoraJob ended = loadingAdapter;
             loadingAdapter = null;
             try { adapter = ended.Fetch(); }
+            catch (SumiException trouble) { Trouble = trouble.Message; }
+        }
+
+        private void FinishNet()
+        {
+            if (!loadingNet.Poll().IsFinal) return;
+            ControlJob ended = loadingNet;
+            loadingNet = null;
+            try { net = ended.Fetch(); }
             catch (SumiException trouble) { Trouble = trouble.Message; }
         }
 
@@ -270,12 +305,52 @@ namespace Sumi
                 if (steps > 0) request.Steps = steps;
                 if (guidance >= 0) request.Guidance = guidance;
                 if (adapter != null) request.Loras.Add(new LoraUse { Lora = adapter, Scale = adapterScale });
-                job = Model.Generate(request);
+                if (net != null && (depth != null || ControlPicture != null)) Follow(request);
                 current = wish;
-                seenPreview = 0;
+                if (net != null && depth != null)
+                {
+                    prepared = request;
+                    capturing = depth.CaptureAsync(request.Width, request.Height);
+                }
+                else Submit(request);
             }
-            catch (SumiException trouble) { Fail(wish, trouble.Result, trouble.Message); }
-            catch (ArgumentException trouble) { Fail(wish, Result.InvalidArgument, trouble.Message); }
+            catch (SumiException trouble) { FailCurrent(wish, trouble.Result, trouble.Message); }
+            catch (ArgumentException trouble) { FailCurrent(wish, Result.InvalidArgument, trouble.Message); }
+        }
+
+        private void Follow(ImageRequest request)
+        {
+            var use = new ControlUse(net, depth == null ? ControlPicture : null) { Start = controlStart, End = controlEnd };
+            if (controlStrength != 0) use.Strength = controlStrength;
+            request.Controls.Add(use);
+        }
+
+        private void Submit(ImageRequest request)
+        {
+            job = Model.Generate(request);
+            seenPreview = 0;
+        }
+
+        private void FailCurrent(Wish wish, Result result, string sentence)
+        {
+            current = new Wish(); // before anybody is told
+            Fail(wish, result, sentence);
+        }
+
+        private void LookAtCapture()
+        {
+            if (!capturing.IsCompleted) return;
+            Task<Depth> ended = capturing;
+            Wish wish = current;
+            capturing = null;
+            try
+            {
+                prepared.Controls[0].Depth = ended.GetAwaiter().GetResult();
+                Submit(prepared);
+            }
+            catch (SumiException trouble) { FailCurrent(wish, trouble.Result, trouble.Message); }
+            catch (ArgumentException trouble) { FailCurrent(wish, Result.InvalidArgument, trouble.Message); }
+            catch (OperationCanceledException) { FailCurrent(wish, Result.Cancelled, "the component SumiDepth was switched off while it read the depth for this picture"); }
         }
 
         private void LookAtJob()
