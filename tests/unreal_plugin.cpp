@@ -1,6 +1,7 @@
 // A game that uses the Unreal plug-in, with stand-ins for the engine (unreal_stand_ins). usage: unreal_plugin MODEL KLEIN NET_MODEL
 // NET
 // The last line is "unreal_plugin: N passed, N failed, N skipped".
+#include "Components/SceneCaptureComponent2D.h"
 #include "Containers/Ticker.h"
 #include "Engine/Engine.h"
 #include "Engine/GameInstance.h"
@@ -308,6 +309,32 @@ static void TheNodeFollowsAControlPicture(const FString& Model, const FString& N
         Check(Follow().Texture->Shown != Followed.Texture->Shown, "with a strength");
         Controls[0].Picture = nullptr;
         Check(Follow().Trouble.Contains(TEXT("control picture")), "without a picture it fails");
+        // A scene capture in place of the picture: distances, and what the net sees of them between 1 and 256.
+        UTexture2D* const Greys = UTexture2D::CreateTransient(32, 32, PF_R8G8B8A8);
+        USceneCaptureComponent2D* const Capture = NewObject<USceneCaptureComponent2D>();
+        UTextureRenderTarget2D* const Target = NewObject<UTextureRenderTarget2D>();
+        for (size_t i = 0; i < 32 * 32; i++) {
+            const size_t Away = i < 512 ? 1 + 7 * (i % 32) : 1 + 3 * (i / 32);
+            Capture->Seen.Add({static_cast<float>(Away), -1.0f, -1.0f, -1.0f});
+            for (size_t c = 0; c < 3; c++)
+                Greys->Data.Mips[0].BulkData.Bytes[4 * i + c] = static_cast<uint8>(256 - Away);
+        }
+        Controls[0].Picture = Greys;
+        const FEnding Grey = Follow();
+        Controls[0].Depth = Capture;
+        Controls[0].Low = 1.0f, Controls[0].High = 256.0f;
+        Check(Follow().Trouble.Contains(TEXT("Texture Target")), "a capture without a target says so");
+        Capture->TextureTarget = Target;
+        Check(Follow().Trouble.Contains(TEXT("could not be read back")), "and one whose size is not set");
+        Target->SizeX = Target->SizeY = 32;
+        const FEnding Deep = Follow();
+        Check(Deep.Completed == 1 && Deep.Texture->Shown == Grey.Texture->Shown && Capture->CaptureCount == 2,
+              "the node follows what a scene capture sees");
+        Target->Format = PF_R8G8B8A8;
+        Check(Follow().Trouble.Contains(TEXT("RGBA32f")), "a target that cannot hold distances says so");
+        Capture->CaptureSource = SCS_SceneColorHDR;
+        Check(Follow().Trouble.Contains(TEXT("SceneDepth")), "and so does a capture of colours");
+        Controls[0].Depth = nullptr;
         Controls[0].Picture = Plain.Texture;
         Controls[0].Net = TEXT("no/such/net");
         Check(Follow().Trouble.Contains(TEXT("no/such/net")), "and without a net");

@@ -247,6 +247,25 @@ static void ImagesFollowControlPictures(const char* Model, const char* Net)
     Wish.Controls[0].Control = sumi::Picture();
     const Ending Broken = Ask(*Session, Wish);
     Check(Broken.Failures == 1 && Broken.Sentence.find("control picture") != std::string::npos, "no control picture");
+    // Distances from 1 to 218, and what the net sees of them between 1 and 256.
+    Wish.Steps = 1;
+    sumi::Picture& Greys = Wish.Controls[0].Control = Shades(32, 32, 0);
+    sumi::DepthBuffer Depth;
+    Depth.Width = Depth.Height = 32, Depth.FarPlane = 1000.0f, Depth.Low = 1.0f, Depth.High = 256.0f;
+    for (size_t i = 0; i < 32 * 32; i++) {
+        const size_t Away = i < 512 ? 1 + 7 * (i % 32) : 1 + 3 * (i / 32);
+        Depth.Values.push_back(static_cast<float>(Away));
+        for (size_t c = 0; c < 3; c++) Greys.Rgba[4 * i + c] = static_cast<uint8_t>(256 - Away);
+    }
+    Wish.Controls[0].Start = 0.0f;
+    const Ending Grey = Ask(*Session, Wish);
+    Wish.Controls[0].Control = sumi::Picture();
+    Wish.Controls[0].Depth = Depth;
+    const Ending Deep = Ask(*Session, Wish);
+    Check(Grey.Dones == 1 && Deep.Dones == 1 && Deep.Picture.Rgba == Grey.Picture.Rgba, "a depth buffer");
+    Wish.Controls[0].Depth.Width = 31;
+    Check(Ask(*Session, Wish).Sentence.find("depth buffer") != std::string::npos, "a depth buffer of another size");
+    Wish.Controls[0].Depth = sumi::DepthBuffer();
     // While the net is read.
     Session = sumi::Session::Open(Model, Processor);
     TickUntil(*Session, [&] { return Session->IsReady(); });

@@ -2,7 +2,7 @@
 #pragma once
 #include "CoreMinimal.h"
 
-enum EPixelFormat { PF_Unknown, PF_B8G8R8A8, PF_DXT1, PF_R8G8B8A8 };
+enum EPixelFormat { PF_Unknown, PF_B8G8R8A8, PF_DXT1, PF_R8G8B8A8, PF_A32B32G32R32F, PF_FloatRGBA, PF_R32_FLOAT };
 enum { LOCK_READ_WRITE = 2 };
 
 struct FByteBulkData {

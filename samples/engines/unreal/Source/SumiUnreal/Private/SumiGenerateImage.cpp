@@ -1,8 +1,11 @@
 #include "SumiGenerateImage.h"
+#include "Components/SceneCaptureComponent2D.h"
 #include "Engine/Engine.h"
 #include "Engine/GameInstance.h"
+#include "Engine/TextureRenderTarget2D.h"
 #include "Engine/World.h"
 #include "Misc/Paths.h"
+#include "RHI.h"
 #include "SumiSubsystem.h"
 #include <memory>
 
@@ -78,6 +81,39 @@ static FString ReadTexture(UTexture2D* Texture, sumi::Picture& Picture)
     return FString();
 }
 
+// What a scene capture sees now. Returns "", or a sentence that names the setting of the capture that is in the way.
+// SceneDepth is the distance from the camera's plane in centimetres, of orthographic captures too.
+static FString CaptureDepth(const FSumiControl& From, sumi::DepthBuffer& Depth)
+{
+    USceneCaptureComponent2D* Capture = From.Depth;
+    UTextureRenderTarget2D* Target = Capture->TextureTarget;
+    if (Capture->CaptureSource != SCS_SceneDepth || !Target)
+        return FString::Printf(TEXT("The scene capture %s gives no depth: set its Capture Source to SceneDepth, and a "
+                                    "Texture Target"),
+                               *Capture->GetName());
+    const EPixelFormat Format = Target->GetFormat();
+    // Vulkan's RHI stops the program when it has to read R32f back as colours.
+    const bool bVulkan = GDynamicRHI && GDynamicRHI->GetInterfaceType() == ERHIInterfaceType::Vulkan;
+    if (Format != PF_A32B32G32R32F && Format != PF_FloatRGBA && (Format != PF_R32_FLOAT || bVulkan))
+        return FString::Printf(TEXT("The render target %s cannot hold distances, or cannot be read back: set its "
+                                    "Render Target Format to RGBA32f"),
+                               *Target->GetName());
+    Capture->CaptureScene();
+    FTextureRenderTargetResource* Resource = Target->GameThread_GetRenderTargetResource();
+    TArray<FLinearColor> Pixels;
+    if (!Resource || !Resource->ReadLinearColorPixels(Pixels) || Pixels.Num() != Target->SizeX * Target->SizeY)
+        return FString::Printf(TEXT("The render target %s could not be read back: is there a renderer, and is its size "
+                                    "set?"),
+                               *Target->GetName());
+    for (const FLinearColor& Each : Pixels) Depth.Values.push_back(Each.R);
+    Depth.Width = Target->SizeX;
+    Depth.Height = Target->SizeY;
+    Depth.FarPlane = From.Sky > 0.0f ? From.Sky : Format == PF_FloatRGBA ? 65504.0f : 1e7f;
+    Depth.Low = From.Low;
+    Depth.High = From.High;
+    return FString();
+}
+
 static FString GetPathOfNet(const FString& Net)
 {
     const FString Path = FPaths::IsRelative(Net) ? FPaths::Combine(FPaths::ProjectContentDir(), Net) : Net;
@@ -100,7 +136,7 @@ USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, con
     for (const FSumiControl& Each : Controls) {
         Action->Wish.Controls.emplace_back();
         sumi::ControlUse& Use = Action->Wish.Controls.back();
-        const FString Trouble = ReadTexture(Each.Picture, Use.Control);
+        const FString Trouble = Each.Depth ? CaptureDepth(Each, Use.Depth) : ReadTexture(Each.Picture, Use.Control);
         if (Action->PictureTrouble.IsEmpty()) Action->PictureTrouble = Trouble;
         Use.Net = TCHAR_TO_UTF8(*GetPathOfNet(Each.Net));
         Use.Strength = Each.Strength;

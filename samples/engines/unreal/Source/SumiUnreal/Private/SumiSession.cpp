@@ -165,6 +165,29 @@ static bool ToPixels(const Picture& From, sumi_pixels& To)
         && From.Rgba.size() == static_cast<size_t>(From.Width) * static_cast<size_t>(From.Height) * 4;
 }
 
+static bool ToDepth(const DepthBuffer& From, sumi_depth& To)
+{
+    To = sumi_depth_defaults();
+    To.data = From.Values.data();
+    To.width = From.Width, To.height = From.Height;
+    To.kind = From.Kind;
+    To.near_plane = From.NearPlane, To.far_plane = From.FarPlane;
+    To.low = From.Low, To.high = From.High;
+    return From.Width > 0 && From.Height > 0
+        && From.Values.size() == static_cast<size_t>(From.Width) * static_cast<size_t>(From.Height);
+}
+
+// Points what the net follows to Pixels or Depth. "", or a sentence.
+static const char* ToControl(const ControlUse& From, sumi_pixels& Pixels, sumi_depth& Depth, sumi_control_picture& To)
+{
+    if (From.Depth.Values.empty()) {
+        To.picture = &Pixels;
+        return ToPixels(From.Control, Pixels) ? "" : "a control picture has Width * Height * 4 bytes of Rgba";
+    }
+    To.depth = &Depth;
+    return ToDepth(From.Depth, Depth) ? "" : "a depth buffer has Width * Height numbers in Values";
+}
+
 sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Message)
 {
     sumi_image_item Item = {};
@@ -180,15 +203,13 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Me
     }
     const size_t ControlCount = Wish.Controls.size();
     std::vector<sumi_pixels> ControlPixels(ControlCount);
+    std::vector<sumi_depth> ControlDepths(ControlCount);
     std::vector<sumi_control_picture> ControlPictures(ControlCount);
     std::vector<sumi_control_use> Controls(ControlCount);
     for (size_t i = 0; i < ControlCount; i++) {
         const ControlUse& Each = Wish.Controls[i];
-        if (!ToPixels(Each.Control, ControlPixels[i])) {
-            Message = "a control picture has Width * Height * 4 bytes of Rgba";
-            return SUMI_INVALID_ARGUMENT;
-        }
-        ControlPictures[i].picture = &ControlPixels[i];
+        Message = ToControl(Each, ControlPixels[i], ControlDepths[i], ControlPictures[i]);
+        if (!Message.empty()) return SUMI_INVALID_ARGUMENT;
         Controls[i] = sumi_control_use_defaults(Nets[Each.Net]);
         Controls[i].pictures = &ControlPictures[i];
         Controls[i].picture_count = 1;

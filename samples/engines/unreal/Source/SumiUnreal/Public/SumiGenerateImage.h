@@ -7,6 +7,7 @@
 
 #include "SumiGenerateImage.generated.h" // Unreal's header tool wants it last
 
+class USceneCaptureComponent2D;
 class USumiSubsystem;
 
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FSumiGenerateImagePin, UTexture2D*, Texture, float, Progress,
@@ -29,6 +30,16 @@ struct FSumiControl {
     // The part of the steps in which it is on.
     UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float Start = 0.0f;
     UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float End = 1.0f;
+    // In place of Picture: a scene capture whose Capture Source is SceneDepth and whose Texture Target has the image's
+    // shape and the format RGBA32f, or RGBA16f for up to 655 m. The node captures the scene, and reads the target back
+    // to memory, which waits for the GPU: meant for single images, not for every frame.
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") TObjectPtr<USceneCaptureComponent2D> Depth;
+    // The distances in centimetres that become white and black, once per shot: then greys do not flicker from image to
+    // image. Both 0: from each capture.
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float Low = 0.0f;
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float High = 0.0f;
+    // The distance in centimetres from which on all is sky. 0: 100 km, or with RGBA16f its largest number, 65504.
+    UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Sumi") float Sky = 0.0f;
 };
 
 UCLASS()

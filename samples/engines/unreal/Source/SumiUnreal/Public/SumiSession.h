@@ -31,12 +31,23 @@ struct Picture {
     int32_t EvaluationCount = 0, ReusedCount = 0;
 };
 
+// What a camera sees, of which sumi makes a control picture: "Depth buffers" in sumi.h.
+struct DepthBuffer {
+    int32_t Width = 0, Height = 0;
+    std::vector<float> Values; // rows from the top
+    sumi_depth_kind Kind = SUMI_DEPTH_DISTANCE;
+    float NearPlane = 0.0f, FarPlane = 0.0f; // of distances FarPlane alone, from which on all is sky; 0: nothing is
+    // The distances that become white and black, once per shot: then greys do not flicker. Both 0: from this buffer.
+    float Low = 0.0f, High = 0.0f;
+};
+
 // A control net, and the picture that an image follows: white edges on black, depth with white near.
 struct ControlUse {
     std::string Net; // a file or a folder
     Picture Control;
     float Strength = 0.0f;          // 0: the net's usual one
     float Start = 0.0f, End = 1.0f; // the part of the steps in which it is on
+    DepthBuffer Depth = {};         // in place of Control
 };
 
 struct Request {
