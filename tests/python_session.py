@@ -340,6 +340,11 @@ def check_control_nets():
         given = {"kind": sumi.DepthKind.DISTANCE, "low": 1, "high": 256}
         for depth in (sumi.Depth(distances, size=(32, 32), **given), sumi.Depth(memoryview(distances).cast("B").cast("f", [32, 32]), bottom_up=True, **given)):
             assert drawn(["a cat"], sumi.ControlUse(net, depth))[0] == wanted not in (plain, usual)
+        seen = controlled.submit("a cat", controls=[sumi.ControlUse(net, sumi.Depth(distances, size=(32, 32), **given))], steps=1, size=(32, 32))
+        seen.wait()
+        assert memoryview(seen.control_picture()).tobytes() == b"".join(bytes([256 - int(each)] * 3) for each in distances)
+        raises(sumi.CallerError, sumi.Result.INVALID_ARGUMENT, "", seen.control_picture, control=1)
+        seen.discard()
         if numpy is not None:
             turned = numpy.frombuffer(distances, "float32").reshape(32, 32).astype("uint16")[:, ::-1]
             twice = sumi.Depth(turned[:, ::-1], far=65535, **given)  # both have strides of their own

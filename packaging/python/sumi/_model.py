@@ -198,6 +198,7 @@ class ImageJob(Job[List[Image]]):
     """A job that makes images."""
 
     _preview_size = (0, 0)
+    _image_size = (0, 0)
     _latent_shape = (0, 0, 0)
 
     def preview(self, item: int = 0) -> Optional[Preview]:
@@ -220,6 +221,16 @@ class ImageJob(Job[List[Image]]):
         with self._engine._inside() as handle:
             self._engine._try(library.sumi_job_latents, handle, self._job, item, array.ctypes.data, array.size)
         return array
+
+    def control_picture(self, control: int = 0, item: int = 0) -> Any:
+        """What a control net saw for one image of a finished job: uint8 [height, width, 3], a bytearray without NumPy. Before
+        result()."""
+        width, height = self._image_size
+        memory, address = _buffers.empty(width, height, Format.RGB8)
+        view = _abi.sumi_control_view(control=control, item=item, into=address, capacity=width * height * 3)
+        with self._engine._inside() as handle:
+            self._engine._try(library.sumi_job_control_picture, handle, self._job, ctypes.byref(view))
+        return memory
 
     async def previews(self, item: int = 0) -> AsyncIterator[Preview]:
         """Each new preview, until the job has finished. A loop that is slower than the job misses some. The product is
@@ -268,11 +279,11 @@ def _depth(given: Depth, keep: List[Any]) -> Any:
     return depth
 
 
-def _control_part(name: str, picture: Any, keep: List[Any]) -> Tuple[str, Any]:
-    """A member of sumi_control_picture and its value."""
+def _control_part(name: str, picture: Any, keep: List[Any]) -> Any:
+    """What a member of sumi_control_picture points to, or None."""
     if isinstance(picture, Depth) and name == "picture":
-        return "depth", ctypes.pointer(_depth(picture, keep))
-    return name, None if picture is None else _buffers.pixels_array([picture], keep)
+        return _depth(picture, keep)
+    return None if picture is None else _buffers.pixels_array([picture], keep)
 
 
 def _control_uses(controls: Sequence[ControlUse], keep: List[Any]) -> Any:
@@ -287,9 +298,11 @@ def _control_uses(controls: Sequence[ControlUse], keep: List[Any]) -> Any:
                 raise ValueError(f"{name} of a control net has {len(each)} pictures and another member {use.picture_count}")
             parts = [_control_part(name, picture, keep) for picture in each]
             for n, to in enumerate(pictures):
-                member, value = parts[n % len(parts)]
-                if value is not None:
-                    setattr(to, member, value)
+                part = parts[n % len(parts)]
+                if isinstance(part, _abi.sumi_depth):
+                    to.depth = ctypes.pointer(part)
+                elif part is not None:
+                    setattr(to, name, part)
         keep.append(pictures)
         use.pictures = pictures
         if given.strength is not None:
@@ -475,6 +488,7 @@ class Model(_Object):
 
         found_job = ImageJob(engine, job, fetch, (memories, held, loras, controls, self))
         found_job._preview_size = found.width // 8, found.height // 8
+        found_job._image_size = found.width, found.height
         found_job._latent_shape = (info.latent_channels, latent_size[1], latent_size[0])
         return found_job
 
