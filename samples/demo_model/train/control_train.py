@@ -1,6 +1,6 @@
 """Trains the demo model's control net for outlines on one GPU: its stream of blocks and projections alone, the model itself stays as it is.
 
-    python3 control_train.py --work DIR [--model FOLDER] [--export FILE] [--judge FILE] [--until-seconds N]
+    python3 control_train.py --work DIR [--model FOLDER] [--start NET] [--export FILE] [--judge FILE] [--until-seconds N]
 
 The state is DIR/control_state.pt, below 16 MiB. After N seconds or SIGTERM it is written and the program ends with status 3; the same command goes on from there, with scenes that it makes anew.
 All randomness comes from --seed. Needs torch, tokenizers, safetensors, numpy, Pillow; without a GPU it runs, for hours.
@@ -226,6 +226,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder of the training's state")
     parser.add_argument("--model", type=Path, default=Path(__file__).resolve().parent.parent, help="the demo model")
+    parser.add_argument("--start", type=Path, help="an exported net to begin with, where --work has no state; give another --seed")
     parser.add_argument("--export", type=Path, help="file to write the net to, finished or not")
     parser.add_argument("--judge", type=Path, help="file for the judgement of the net, finished or not; a sheet of pictures goes beside it")
     parser.add_argument("--judge-count", type=int, default=400, help="layouts")
@@ -253,7 +254,10 @@ def main():
     torch.manual_seed(args.seed)
     args.tokenizer = tokens.load(args.model / "tokenizer")
     args.transformer, args.encoder, args.vae = load_model(args.model)
-    net, is_done = train_net(args, new_net(args.transformer))
+    net = new_net(args.transformer)
+    if args.start:
+        net.load_state_dict({k: w.float() for k, w in load_file(args.start).items()})
+    net, is_done = train_net(args, net)
     net = copy.deepcopy(net)
     if args.export:
         export(net, args.export)
