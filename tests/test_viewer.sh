@@ -216,9 +216,10 @@ test_names() {
     begin names 640x420 "$folder/$evil"
     await "a model opens whose name has control characters" 'ready a\\x1b\]0;x\\x07\\xc2\\x9bb\\x7f\\x09c\\xc2\\x85' || finish
     focus
-    "$support" merge "$folder/names.safetensors" 'b\u001b\u009b=tests/golden/z-image/model/vae/diffusion_pytorch_model.safetensors' || fail "a file with such names"
+    "$support" merge "$folder/names.safetensors" 'b\u001b\u009bcontrol=tests/golden/z-image/model/vae/diffusion_pytorch_model.safetensors' || fail "a file with such names"
     open_model "$folder/names.safetensors"
-    await "a message that quotes a name" "failure .*names.safetensors" || finish
+    # "control" in a name: the library is asked whether it is a control net, before it is asked for a model.
+    await "a message that quotes a name" "failure Opening .*names.safetensors" || finish
     quit
     if LC_ALL=C grep -qE $'[\x01-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$report"; then fail "control characters in the report" "$(cat -v "$report")"; else ok; fi
 }
