@@ -933,7 +933,7 @@ test_numbers() {
 
 # ---- The queue ------------------------------------------------------------------------------------------------------------------------
 test_queue() {
-    begin queue 900x600 samples/demo_model
+    begin queue 1180x760 samples/demo_model
     await "the demo model opens" "ready demo_model" || finish
     focus
     click prompt
