@@ -60,7 +60,7 @@ if [ "${1:-}" = --sparse ]; then
     # Golden data without a network, pictures for people, training, plug-ins for other programs.
     left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/apps/viewer/screenshot.png samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
         samples/engines)
-    if [ "$what_stays" = demo ]; then left_out+=('tests/golden/*/cases' 'tests/golden/*-wide/model*' 'tests/golden/*-wide/lora' 'tests/golden/*-wide/adapters')
+    if [ "$what_stays" = demo ]; then left_out+=('tests/golden/controlnet-qwen/*.safetensors' tests/golden/controlnet-qwen/Qwen-Image-ControlNet-Union 'tests/golden/controlnet-wide/*.safetensors' 'tests/golden/*/cases' 'tests/golden/*-wide/model*' 'tests/golden/*-wide/lora' 'tests/golden/*-wide/adapters')
     else left_out+=(samples/demo_model samples/demo_edit_model); fi
     changed=$(git status --porcelain --untracked-files=all -- "${left_out[@]}")
     if [ -n "$changed" ]; then
