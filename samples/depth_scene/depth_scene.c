@@ -10,6 +10,7 @@
 // With CUDA on the GPU that draws the scene neither depth nor picture leaves it; otherwise both go through host memory.
 // Seed, prompt, strength and the distances for white and black stay the same for the whole shot, so that pictures change
 // only where the view does.
+#include "options.h"
 #include "picture.h"
 #include "styler.h"
 #include "system.h"
@@ -154,100 +155,24 @@ static const char s_usage[] =
     "  [--out FILE] [--seen FILE]: the last picture, and the depth that the net saw, as PNG, JPEG or WebP\n"
     "  [--headless] without a window: [--frames 1] views of a camera that walks, each asking for a picture\n";
 
-static bool refuse(const char* name, const char* value, const char* wanted)
-{
-    fprintf(stderr, "depth_scene: %s %s: give %s\n", name, value, wanted);
-    return false;
-}
-
-static bool read_text(options* o, const char* name, const char* value, bool* out_is_known)
-{
-    const char** into = strcmp(name, "--control") == 0 ? &o->styler.control
-                      : strcmp(name, "--prompt") == 0  ? &o->styler.prompt
-                      : strcmp(name, "--out") == 0     ? &o->out
-                      : strcmp(name, "--seen") == 0    ? &o->seen
-                                                       : NULL;
-    *out_is_known = into != NULL;
-    if (into) *into = value;
-    return true;
-}
-
-static bool read_number(options* o, const char* name, const char* value, bool* out_is_known)
-{
-    double steps = 0.0, seed = 0.0, frames = 0.0, strength = NAN, low = 0.0, high = 0.0;
-    const struct {
-        const char* name;
-        double least, most;
-        double* into;
-        bool is_whole;
-    } numbers[] = {
-        {"--strength", -100.0, 100.0, &strength, false}, {"--low", 0.01, 10000.0, &low, false},
-        {"--high", 0.01, 10000.0, &high, false},         {"--steps", 1.0, 1000.0, &steps, true},
-        {"--frames", 1.0, 100000.0, &frames, true},      {"--seed", 0.0, 9007199254740991.0, &seed, true}}; // 2^53 - 1
-    const size_t count = sizeof numbers / sizeof *numbers;
-    size_t i = 0;
-    while (i < count && strcmp(name, numbers[i].name) != 0) i++;
-    *out_is_known = i < count;
-    if (i == count) return true;
-    char *end, wanted[100];
-    const double number = strtod(value, &end);
-    snprintf(wanted, sizeof wanted, "a %snumber from %.16g to %.16g", numbers[i].is_whole ? "whole " : "",
-             numbers[i].least, numbers[i].most);
-    if (end == value || *end != '\0' || !(number >= numbers[i].least && number <= numbers[i].most)
-        || (numbers[i].is_whole && number != floor(number)))
-        return refuse(name, value, wanted);
-    *numbers[i].into = number;
-    if (steps > 0.0) o->styler.steps = (int32_t)steps;
-    if (frames > 0.0) o->frames = (int32_t)frames;
-    if (low > 0.0) o->styler.low = (float)low;
-    if (high > 0.0) o->styler.high = (float)high;
-    if (!isnan(strength)) o->styler.strength = (float)strength;
-    if (strcmp(name, "--seed") == 0) o->styler.seed = (uint64_t)seed;
-    return true;
-}
-
-static bool read_choice(options* o, const char* name, const char* value)
-{
-    char rest;
-    styler_desc* s = &o->styler;
-    if (strcmp(name, "--size") == 0) {
-        const bool is_size = sscanf(value, "%dx%d%c", &s->width, &s->height, &rest) == 2;
-        return (is_size && s->width > 0 && s->height > 0) || refuse(name, value, "pixels, such as 512x512");
-    }
-    if (strcmp(name, "--backend") == 0) {
-        s->backend = strcmp(value, "cpu") == 0  ? SUMI_BACKEND_CPU
-                   : strcmp(value, "cuda") == 0 ? SUMI_BACKEND_CUDA
-                                                : SUMI_BACKEND_AUTO;
-        return s->backend != SUMI_BACKEND_AUTO || refuse(name, value, "cpu or cuda; without it a GPU is taken, if any");
-    }
-    fprintf(stderr, "depth_scene: there is no option %s: depth_scene --help lists them\n", name);
-    return false;
-}
-
 static bool read_options(options* o, int argc, char** argv)
 {
-    for (int at = 1; at < argc; at++) {
-        const char* name = argv[at];
-        bool is_known;
-        if (strcmp(name, "--help") == 0) return o->wants_help = true;
-        if (strcmp(name, "--headless") == 0) {
-            o->is_headless = true;
-        } else if (strcmp(name, "--copy") == 0) {
-            o->styler.copies = true;
-        } else if (name[0] != '-') {
-            if (o->styler.model) return refuse("a second model", name, "one only");
-            o->styler.model = name;
-        } else if (at + 1 == argc) {
-            fprintf(stderr, "depth_scene: %s lacks its value, or is no option: --help lists them\n", name);
-            return false;
-        } else {
-            const char* value = argv[++at];
-            if (!read_text(o, name, value, &is_known)) return false;
-            if (!is_known && !read_number(o, name, value, &is_known)) return false;
-            if (!is_known && !read_choice(o, name, value)) return false;
-        }
-    }
-    return true;
+    styler_desc* s = &o->styler;
+    const option table[] = {{"--headless", .flag = &o->is_headless},
+                            {"--copy", .flag = &s->copies},
+                            {"--control", .text = &s->control},
+                            {"--prompt", .text = &s->prompt},
+                            {"--out", .text = &o->out},
+                            {"--seen", .text = &o->seen},
+                            {"--strength", .real = &s->strength, .least = -100.0, .most = 100.0},
+                            {"--low", .real = &s->low, .least = 0.01, .most = 10000.0},
+                            {"--high", .real = &s->high, .least = 0.01, .most = 10000.0},
+                            {"--steps", .whole = &s->steps, .least = 1.0, .most = 1000.0},
+                            {"--frames", .whole = &o->frames, .least = 1.0, .most = 100000.0},
+                            {"--seed", .seed = &s->seed, .most = OPTION_MOST_SEED},
+                            {"--size", .width = &s->width, .height = &s->height},
+                            {"--backend", .backend = &s->backend}};
+    return options_read("depth_scene", table, sizeof table / sizeof *table, argc, argv, &s->model, &o->wants_help);
 }
 
 // What is missing or contradicts itself, before a model is loaded.

@@ -14,11 +14,11 @@
 // behind the one before, and only pictures count that were done. The prompt is encoded before, and two pictures that
 // are not counted come first: the first one makes plans and loads kernels, the second one is the "picture alone".
 #include "canvas.h"
+#include "options.h"
 #include "painter.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct options {
@@ -131,107 +131,48 @@ static const char s_usage[] =
     "  [--weights " SYNTHETIC_WEIGHTS "] [--attention bf16|8bit]\n"
     "  Weights that do not fit a GPU are streamed, which is slow: int8 takes half of what bf16 takes.\n";
 
-static bool refuse(const char* name, const char* value, const char* wanted)
+static bool read_synthetic(const char* value, void* into)
 {
-    fprintf(stderr, "live: %s %s: give %s\n", name, value, wanted);
-    return false;
+    const synthetic_config** config = into;
+    *config = synthetic_find(value);
+    return *config != NULL;
 }
 
-static bool read_text(options* o, const char* name, const char* value, bool* out_is_known)
+static bool read_weights(const char* value, void* into)
 {
-    const char** into = strcmp(name, "--prompt") == 0 ? &o->painter.prompt
-                      : strcmp(name, "--frames") == 0 ? &o->frames
-                      : strcmp(name, "--script") == 0 ? &o->script
-                      : strcmp(name, "--out") == 0    ? &o->out
-                                                      : NULL;
-    *out_is_known = into != NULL;
-    if (into) *into = value;
-    return true;
+    sumi_weight_format* weights = into;
+    return synthetic_weights(value, weights);
 }
 
-static bool read_number(options* o, const char* name, const char* value, bool* out_is_known)
+static bool read_attention(const char* value, void* into)
 {
-    double steps = 0.0, seed = 0.0;
-    const struct {
-        const char* name;
-        double least, most;
-        double* into;
-        bool is_whole;
-    } numbers[] = {{"--strength", 0.01, 1.0, &o->painter.strength, false},
-                   {"--rate", 0.01, 10000.0, &o->rate, false},
-                   {"--seconds", 0.01, 36000.0, &o->seconds, false},
-                   {"--steps", 1.0, 1000.0, &steps, true},
-                   {"--seed", 0.0, 9007199254740991.0, &seed, true}}; // 2^53 - 1
-    size_t i = 0;
-    while (i < 5 && strcmp(name, numbers[i].name) != 0) i++;
-    *out_is_known = i < 5;
-    if (i == 5) return true;
-    char* end;
-    const double number = strtod(value, &end);
-    char wanted[100];
-    snprintf(wanted, sizeof wanted, "a %snumber from %.16g to %.16g", numbers[i].is_whole ? "whole " : "",
-             numbers[i].least, numbers[i].most);
-    if (end == value || *end != '\0' || !(number >= numbers[i].least && number <= numbers[i].most)
-        || (numbers[i].is_whole && number != floor(number)))
-        return refuse(name, value, wanted);
-    *numbers[i].into = number;
-    if (steps > 0.0) o->painter.steps = (int32_t)steps;
-    if (strcmp(name, "--seed") == 0) o->painter.seed = (uint64_t)seed;
-    return true;
-}
-
-static bool read_choice(options* o, const char* name, const char* value)
-{
-    char rest;
-    painter_desc* p = &o->painter;
-    if (strcmp(name, "--synthetic") == 0) {
-        o->synthetic = synthetic_find(value);
-        return o->synthetic || refuse(name, value, "klein, klein-tiny, z-image, tiny, qwen-image, newbie");
-    }
-    if (strcmp(name, "--weights") == 0)
-        return synthetic_weights(value, &p->weights) || refuse(name, value, SYNTHETIC_WEIGHTS);
-    if (strcmp(name, "--size") == 0) {
-        const bool is_size = sscanf(value, "%dx%d%c", &p->size.width, &p->size.height, &rest) == 2;
-        return (is_size && p->size.width > 0 && p->size.height > 0) || refuse(name, value, "pixels, such as 512x512");
-    }
-    if (strcmp(name, "--backend") == 0) {
-        p->backend = strcmp(value, "cpu") == 0  ? SUMI_BACKEND_CPU
-                   : strcmp(value, "cuda") == 0 ? SUMI_BACKEND_CUDA
-                                                : SUMI_BACKEND_AUTO;
-        return p->backend != SUMI_BACKEND_AUTO || refuse(name, value, "cpu or cuda; without it a GPU is taken, if any");
-    }
-    if (strcmp(name, "--attention") == 0) {
-        p->attention = strcmp(value, "bf16") == 0 ? SUMI_ATTENTION_BF16
-                     : strcmp(value, "8bit") == 0 ? SUMI_ATTENTION_8BIT
-                                                  : SUMI_ATTENTION_AUTO;
-        return p->attention != SUMI_ATTENTION_AUTO || refuse(name, value, "bf16 or 8bit");
-    }
-    fprintf(stderr, "live: there is no option %s: live --help lists them\n", name);
-    return false;
+    sumi_attention_format* attention = into;
+    *attention = strcmp(value, "bf16") == 0 ? SUMI_ATTENTION_BF16
+               : strcmp(value, "8bit") == 0 ? SUMI_ATTENTION_8BIT
+                                            : SUMI_ATTENTION_AUTO;
+    return *attention != SUMI_ATTENTION_AUTO;
 }
 
 static bool read_options(options* o, int argc, char** argv)
 {
-    for (int at = 1; at < argc; at++) {
-        const char* name = argv[at];
-        bool is_known;
-        if (strcmp(name, "--help") == 0) return o->wants_help = true;
-        if (strcmp(name, "--watch") == 0) {
-            o->watches = true;
-        } else if (name[0] != '-') {
-            if (o->painter.model) return refuse("a second model", name, "one only");
-            o->painter.model = name;
-        } else if (at + 1 == argc) {
-            fprintf(stderr, "live: %s lacks its value: live --help lists the options\n", name);
-            return false;
-        } else {
-            const char* value = argv[++at];
-            if (!read_text(o, name, value, &is_known)) return false;
-            if (!is_known && !read_number(o, name, value, &is_known)) return false;
-            if (!is_known && !read_choice(o, name, value)) return false;
-        }
-    }
-    return true;
+    painter_desc* p = &o->painter;
+    const option table[] = {{"--watch", .flag = &o->watches},
+                            {"--prompt", .text = &p->prompt},
+                            {"--frames", .text = &o->frames},
+                            {"--script", .text = &o->script},
+                            {"--out", .text = &o->out},
+                            {"--strength", .number = &p->strength, .least = 0.01, .most = 1.0},
+                            {"--rate", .number = &o->rate, .least = 0.01, .most = 10000.0},
+                            {"--seconds", .number = &o->seconds, .least = 0.01, .most = 36000.0},
+                            {"--steps", .whole = &p->steps, .least = 1.0, .most = 1000.0},
+                            {"--seed", .seed = &p->seed, .most = OPTION_MOST_SEED},
+                            {"--size", .width = &p->size.width, .height = &p->size.height},
+                            {"--backend", .backend = &p->backend},
+                            {"--synthetic", .read = read_synthetic, .into = &o->synthetic,
+                             .wanted = "klein, klein-tiny, z-image, tiny, qwen-image, newbie"},
+                            {"--weights", .read = read_weights, .into = &p->weights, .wanted = SYNTHETIC_WEIGHTS},
+                            {"--attention", .read = read_attention, .into = &p->attention, .wanted = "bf16 or 8bit"}};
+    return options_read("live", table, sizeof table / sizeof *table, argc, argv, &p->model, &o->wants_help);
 }
 
 // What contradicts itself, and folders that are not there, before minutes are spent on a model.
