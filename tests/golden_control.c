@@ -200,7 +200,8 @@ typedef struct forward {
     bool is_packed; // the case has rows of packed patches
     watcher* w;
     sumi_value x, features, times, strengths, control_planes[MAX_CASE_CONTROLS];
-    int32_t width; // of the stream
+    int32_t width;      // of the stream
+    int32_t sums_alone; // is_sum_alone
     array velocity;
 } forward;
 
@@ -265,9 +266,20 @@ static void write_forward(plan_run* run)
     write_strengths(run, &f->controls, f->strengths, f->width);
 }
 
+// Whether this is a block's last sum in Z-Image, and the next op is no norm of the same rows, with which it would be one
+// op on a GPU.
+static bool is_sum_alone(const sumi_op* op)
+{
+    const size_t bytes = strlen(op->label), end = strlen(".ffn_norm2");
+    return op->kind == SUMI_OP_NORM_GATE_ADD && bytes > end && strcmp(op->label + bytes - end, ".ffn_norm2") == 0
+        && strncmp(op->label, "context_", 8) != 0
+        && (op[1].kind != SUMI_OP_NORM_MODULATE || op[1].in[0].id != op->out.id);
+}
+
 static void probe_forward(plan_run* run, const sumi_op* op, int32_t counter, bool before)
 {
     forward* f = run->context;
+    f->sums_alone += before && is_sum_alone(op);
     if (f->w != NULL) watch_op(run, f->w, op, counter, before);
 }
 
@@ -281,6 +293,7 @@ static bool run_one(golden_case* c, forward* f)
     begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     f->width = module->properties(f->network->denoiser).stream_width;
+    f->sums_alone = 0;
     f->x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, channels, height * width);
     f->features =
         sumi_plan_bound(&plan, "features", SUMI_ELEMENT_ACTIVATION, (int32_t)f->text_rows, (int32_t)f->text.shape[1]);
@@ -311,6 +324,9 @@ static bool run_one(golden_case* c, forward* f)
     plan_run run = {.c = c, .write = write_forward, .probe = probe_forward, .context = f};
     const bool good = run_denoiser(&run, module, f->network->denoiser, &plan, &job, &list, f->x, &f->velocity);
     for (int32_t k = 0; k < f->controls.count; k++) free(controls[k].state);
+    // the denoiser and every net end with such a sum in both stages
+    if (good && f->sums_alone > 2 + 2 * f->controls.count)
+        case_fails(c, "%d sums and norms that a GPU could compute as one are apart", f->sums_alone);
     return good;
 }
 

@@ -30,7 +30,7 @@ typedef enum sumi_control_stage {
 // A place between two blocks.
 typedef struct sumi_control_place {
     sumi_control_stage stage;
-    int32_t block; // after this one of the stage; -1: before the first one
+    int32_t block; // after this one of the stage, or before its last sum; -1: before the first one
     bool is_last;  // of the blocks of this evaluation
     sumi_value x;  // the stream
     const sumi_evaluation_list* list;

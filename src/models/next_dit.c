@@ -476,6 +476,26 @@ static void write_dit_images(const sumi_next_dit* model, sumi_plan* plan, const 
                    x);
 }
 
+// One block of a stage, with the hints of its place.
+typedef struct dit_turn {
+    const sumi_control_place* place;
+    const char* stem; // the stage's name in files
+    sumi_dit_block_rows rows;
+} dit_turn;
+
+// Hints are added before the block's last sum, so that this and the next block's first norm stay one op.
+static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
+                            const sumi_next_dit_block* block, const dit_turn* turn)
+{
+    const sumi_dit_block_rows* rows = &turn->rows;
+    sumi_plan_prefix(plan, "%s.%d.", turn->stem, (int)turn->place->block);
+    const sumi_value normed = sumi_dit_write_first_norm(model, plan, block, rows),
+                     branch = sumi_dit_write_branches(model, plan, block, rows, normed);
+    sumi_controls_write_place(plan, job, turn->place);
+    sumi_plan_prefix(plan, "%s.%d.", turn->stem, (int)turn->place->block);
+    sumi_dit_write_last_sum(model, plan, block, rows, branch);
+}
+
 static void write_dit_refiner(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job,
                               const sumi_dit_evaluation* e, sumi_control_place place)
 {
@@ -485,16 +505,16 @@ static void write_dit_refiner(const sumi_next_dit* model, sumi_plan* plan, sumi_
     sumi_controls_write_place(plan, job, &place);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_next_dit_block* block = &model->noise_refiner[i];
-        sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        sumi_dit_write_block(model, plan, block,
-                             &(sumi_dit_block_rows){.x = place.x,
-                                                    .in = e->modulated_images,
-                                                    .out = e->modulated_images,
-                                                    .attention = &e->images,
-                                                    .rope = e->rope,
-                                                    .modulation = state->modulation[block->table_index]});
         place.block = i;
-        sumi_controls_write_place(plan, job, &place);
+        write_dit_block(model, plan, job, block,
+                        &(dit_turn){.place = &place,
+                                    .stem = "noise_refiner",
+                                    .rows = {.x = place.x,
+                                             .in = e->modulated_images,
+                                             .out = e->modulated_images,
+                                             .attention = &e->images,
+                                             .rope = e->rope,
+                                             .modulation = state->modulation[block->table_index]}});
     }
 }
 
@@ -516,15 +536,15 @@ static void write_dit_layers(const sumi_next_dit* model, sumi_plan* plan, sumi_d
         place.block = i;
         place.is_last = i == count - 1;
         const bool reads_images_only = place.is_last && !job->computes_unused_rows;
-        sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        sumi_dit_write_block(model, plan, block,
-                             &(sumi_dit_block_rows){.x = x,
-                                                    .in = e->modulated_all,
-                                                    .out = reads_images_only ? e->modulated_images : e->modulated_all,
-                                                    .attention = reads_images_only ? &e->last : &e->joint,
-                                                    .rope = e->rope,
-                                                    .modulation = state->modulation[block->table_index]});
-        sumi_controls_write_place(plan, job, &place);
+        write_dit_block(model, plan, job, block,
+                        &(dit_turn){.place = &place,
+                                    .stem = "layers",
+                                    .rows = {.x = x,
+                                             .in = e->modulated_all,
+                                             .out = reads_images_only ? e->modulated_images : e->modulated_all,
+                                             .attention = reads_images_only ? &e->last : &e->joint,
+                                             .rope = e->rope,
+                                             .modulation = state->modulation[block->table_index]}});
         if (keeps && i == 0) sumi_block_residuals_after_first(plan, &job->residuals[slot], x);
     }
     if (keeps) sumi_block_residuals_after_last(plan, &job->residuals[slot], x);

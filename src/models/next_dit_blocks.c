@@ -112,41 +112,44 @@ static sumi_step_row modulation_of(const sumi_next_dit* model, sumi_value table,
     return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
 }
 
-void sumi_dit_write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
-                          const sumi_dit_block_rows* b)
+sumi_value sumi_dit_write_first_norm(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                                     const sumi_dit_block_rows* rows)
 {
-    const sumi_value x = b->x, modulation = b->modulation;
-    const sumi_dit_rows in = b->in, out = b->out;
-    const int32_t rows = in.count, out_rows = out.count;
-    SUMI_ASSERT(out_rows >= 1 && out_rows <= rows);
-    SUMI_ASSERT(block->is_modulated == (modulation.id != 0) || plan->error.result != SUMI_OK);
-    sumi_value attention_input =
-        sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "attention_norm1",
-                                                    .x = x,
-                                                    .rows = rows,
-                                                    .weight = &block->attention_norm1,
-                                                    .eps = model->eps,
-                                                    .scale = modulation_of(model, modulation, 0),
-                                                    .bands = in.bands,
-                                                    .band_count = in.band_count});
-    sumi_value qkv = sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){.label = "attention.qkv", .x = attention_input, .weight = &block->qkv});
+    SUMI_ASSERT(block->is_modulated == (rows->modulation.id != 0) || plan->error.result != SUMI_OK);
+    return sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "attention_norm1",
+                                                       .x = rows->x,
+                                                       .rows = rows->in.count,
+                                                       .weight = &block->attention_norm1,
+                                                       .eps = model->eps,
+                                                       .scale = modulation_of(model, rows->modulation, 0),
+                                                       .bands = rows->in.bands,
+                                                       .band_count = rows->in.band_count});
+}
+
+sumi_value sumi_dit_write_branches(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                                   const sumi_dit_block_rows* rows, sumi_value normed)
+{
+    const sumi_value x = rows->x, modulation = rows->modulation;
+    const sumi_dit_rows out = rows->out;
+    SUMI_ASSERT(out.count >= 1 && out.count <= rows->in.count);
+    sumi_value qkv =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "attention.qkv", .x = normed, .weight = &block->qkv});
     sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attention.qk_norm_rope",
                                                       .qkv = qkv,
-                                                      .rows = rows,
+                                                      .rows = rows->in.count,
                                                       .q_heads = model->heads,
                                                       .kv_heads = model->kv_heads,
                                                       .dim = model->head_dim,
                                                       .q_norm = &block->q_norm,
                                                       .k_norm = &block->k_norm,
                                                       .eps = model->qk_eps,
-                                                      .rope = b->rope,
+                                                      .rope = rows->rope,
                                                       .rotary = SUMI_ROTARY_INTERLEAVED});
-    sumi_value attended = sumi_plan_attention(plan, "attention", qkv, b->attention);
-    sumi_value branch = sumi_plan_value(plan, "attention_branch", SUMI_ELEMENT_ACTIVATION, out_rows, model->dim);
+    sumi_value attended = sumi_plan_attention(plan, "attention", qkv, rows->attention);
+    sumi_value branch = sumi_plan_value(plan, "attention_branch", SUMI_ELEMENT_ACTIVATION, out.count, model->dim);
     sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
-                  .label = "attention.out", .x = attended, .rows = out_rows, .weight = &block->out, .y = branch});
+                  .label = "attention.out", .x = attended, .rows = out.count, .weight = &block->out, .y = branch});
     sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){.label = "attention_norm2",
                                                                   .x = x,
                                                                   .branch = branch,
@@ -159,7 +162,7 @@ void sumi_dit_write_block(const sumi_next_dit* model, sumi_plan* plan, const sum
     sumi_value feed_forward_input =
         sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "ffn_norm1",
                                                     .x = x,
-                                                    .rows = out_rows,
+                                                    .rows = out.count,
                                                     .weight = &block->ffn_norm1,
                                                     .eps = model->eps,
                                                     .scale = modulation_of(model, modulation, 2),
@@ -167,16 +170,29 @@ void sumi_dit_write_block(const sumi_next_dit* model, sumi_plan* plan, const sum
                                                     .band_count = out.band_count});
     sumi_value gated =
         sumi_plan_linear_gated(plan, "feed_forward.w1w3", feed_forward_input, &block->gate_up, SUMI_ACT_SILU);
-    sumi_value feed_forward_branch = sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){.label = "feed_forward.w2", .x = gated, .weight = &block->down});
+    return sumi_plan_linear(plan,
+                            &(sumi_plan_linear_args){.label = "feed_forward.w2", .x = gated, .weight = &block->down});
+}
+
+void sumi_dit_write_last_sum(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                             const sumi_dit_block_rows* rows, sumi_value branch)
+{
     sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){.label = "ffn_norm2",
-                                                                  .x = x,
-                                                                  .branch = feed_forward_branch,
+                                                                  .x = rows->x,
+                                                                  .branch = branch,
                                                                   .weight = &block->ffn_norm2,
                                                                   .eps = model->eps,
-                                                                  .gate = modulation_of(model, modulation, 3),
-                                                                  .bands = out.bands,
-                                                                  .band_count = out.band_count});
+                                                                  .gate = modulation_of(model, rows->modulation, 3),
+                                                                  .bands = rows->out.bands,
+                                                                  .band_count = rows->out.band_count});
+}
+
+void sumi_dit_write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                          const sumi_dit_block_rows* rows)
+{
+    const sumi_value normed = sumi_dit_write_first_norm(model, plan, block, rows),
+                     branch = sumi_dit_write_branches(model, plan, block, rows, normed);
+    sumi_dit_write_last_sum(model, plan, block, rows, branch);
 }
 
 sumi_dit_layout sumi_dit_lay_out(const sumi_next_dit* model, const sumi_denoising* job,

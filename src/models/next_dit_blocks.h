@@ -87,5 +87,15 @@ typedef struct sumi_dit_block_rows {
 // Writes one block on x, in place.
 void sumi_dit_write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
                           const sumi_dit_block_rows* rows);
+
+// A block in three parts, for a network that writes something between them. The last sum of a block and the first norm
+// of the next one are one op on a GPU if they follow each other in the plan.
+//   normed = first_norm(x);   x += attention(normed);   branch = feed_forward(x);   x += norm(branch)
+sumi_value sumi_dit_write_first_norm(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                                     const sumi_dit_block_rows* rows);
+sumi_value sumi_dit_write_branches(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                                   const sumi_dit_block_rows* rows, sumi_value normed);
+void sumi_dit_write_last_sum(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block,
+                             const sumi_dit_block_rows* rows, sumi_value branch);
 sumi_attention sumi_dit_attention(const sumi_next_dit* model, const sumi_sequence* sequences, int32_t count);
 #endif

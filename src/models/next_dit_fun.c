@@ -38,7 +38,8 @@ typedef struct fun_state {
     sumi_value modulation[SUMI_NEXT_DIT_MAX_BLOCKS]; // by table_index
     sumi_value first; // [pictures * image rows, dim]: what the stream begins with, from the control picture alone
     // Of the evaluation that is written: the stream [joint rows, dim]; `next_layer` is the layer that comes next.
-    sumi_value stream;
+    // `normed` is the first norm of the rows that the next block of the stage reads, if it was written already.
+    sumi_value stream, normed;
     int32_t next_layer;
     // What computes the hint of this place, from the first rows of the stream. NULL: nothing.
     const fun_block* hint;
@@ -224,24 +225,40 @@ static void write_fun_layout(const sumi_planned_control* control, sumi_plan* pla
 
 // ---- One evaluation -------------------------------------------------------------------------------------------------
 
-// Rows of the stream in one stage.
-typedef struct fun_rows {
+// The net's blocks in one stage, and the rows of the stream that they work on.
+typedef struct fun_stage {
+    const char* stem; // of their names
+    const fun_block* blocks;
+    int32_t count;
     sumi_dit_rows in, out;
     const sumi_attention* attention;
-} fun_rows;
+} fun_stage;
 
+// Writes block i and, beside its last sum, the first norm of the block that follows in this evaluation.
 static void write_fun_block(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place,
-                            const fun_block* block, const fun_rows* rows)
+                            const fun_stage* stage, int32_t i)
 {
-    const fun_state* own = control->state;
+    const sumi_next_dit* base = place->base;
+    const sumi_next_dit_block* block = &stage->blocks[i].block;
     const sumi_dit_evaluation* e = place->evaluation;
-    sumi_dit_write_block(place->base, plan, &block->block,
-                         &(sumi_dit_block_rows){.x = own->stream,
-                                                .in = rows->in,
-                                                .out = rows->out,
-                                                .attention = rows->attention,
-                                                .rope = e->rope,
-                                                .modulation = own->modulation[block->block.table_index]});
+    fun_state* own = control->state;
+    sumi_dit_block_rows rows = {.x = own->stream,
+                                .in = stage->in,
+                                .out = stage->out,
+                                .attention = stage->attention,
+                                .rope = e->rope,
+                                .modulation = own->modulation[block->table_index]};
+    snprintf(own->label, sizeof own->label, "%s%d.", stage->stem, (int)i);
+    sumi_plan_prefix(plan, "%s", own->label);
+    if (own->normed.id == 0) own->normed = sumi_dit_write_first_norm(base, plan, block, &rows);
+    const sumi_value branch = sumi_dit_write_branches(base, plan, block, &rows, own->normed);
+    own->normed = SUMI_NO_VALUE;
+    sumi_dit_write_last_sum(base, plan, block, &rows, branch);
+    if (place->is_last || i + 1 >= stage->count) return;
+    const sumi_next_dit_block* next = &stage->blocks[i + 1].block;
+    sumi_plan_prefix(plan, "%s%d.", stage->stem, (int)i + 1);
+    rows.modulation = own->modulation[next->table_index];
+    own->normed = sumi_dit_write_first_norm(base, plan, next, &rows);
 }
 
 // Makes the stream, whose image rows begin as the control picture of each entry. In 2.x the entry's own rows are added.
@@ -254,6 +271,7 @@ static void begin_fun_stream(const sumi_planned_control* control, sumi_plan* pla
     const int32_t image_rows = e->layout.image_rows;
     sumi_plan_prefix(plan, "control.");
     own->next_layer = 0;
+    own->normed = SUMI_NO_VALUE;
     own->stream = sumi_plan_value(plan, "control_stream", SUMI_ELEMENT_ACTIVATION, e->layout.rows, base->dim);
     for (int32_t entry = 0; entry < place->list->count; entry++) {
         const int32_t picture = control->picture_count > 1 ? place->list->evaluations[entry].item : 0;
@@ -269,6 +287,18 @@ static void begin_fun_stream(const sumi_planned_control* control, sumi_plan* pla
                       .label = "add_stream", .x = place->x, .y = own->stream, .rows = e->image_rows, .scale = 1.0f});
 }
 
+// 2.0 has its layers in this stage too.
+static fun_stage refiner_of(const sumi_next_dit_fun* net, const sumi_dit_evaluation* e)
+{
+    const bool uses_layers = net->version == FUN_2_0;
+    return (fun_stage){.stem = uses_layers ? LAYERS "image_" : REFINER,
+                       .blocks = uses_layers ? net->layers : net->refiner,
+                       .count = uses_layers ? net->layer_count : net->refiner_count,
+                       .in = e->modulated_images,
+                       .out = e->modulated_images,
+                       .attention = &e->images};
+}
+
 // The refiner stage up to this place. 2.0 uses its layers here, and only as many hints as the denoiser has refiner
 // blocks; the others only change the stream.
 static void write_fun_refiner(const sumi_planned_control* control, sumi_plan* plan, const sumi_control_place* place)
@@ -276,16 +306,11 @@ static void write_fun_refiner(const sumi_planned_control* control, sumi_plan* pl
     const sumi_next_dit_fun* net = control->model;
     const sumi_dit_evaluation* e = place->evaluation;
     fun_state* own = control->state;
-    const bool uses_layers = net->version == FUN_2_0;
-    const fun_block* blocks = uses_layers ? net->layers : net->refiner;
-    const int32_t count = uses_layers ? net->layer_count : net->refiner_count;
-    const fun_rows rows = {e->modulated_images, e->modulated_images, &e->images};
+    const fun_stage stage = refiner_of(net, e);
     if (place->block < 0) begin_fun_stream(control, plan, place);
-    else if (place->block < count) {
-        snprintf(own->label, sizeof own->label, "%s%d.", uses_layers ? LAYERS "image_" : REFINER, (int)place->block);
-        sumi_plan_prefix(plan, "%s", own->label);
-        write_fun_block(control, plan, place, &blocks[place->block], &rows);
-        own->hint = net->version != FUN_1_0 ? &blocks[place->block] : NULL;
+    else if (place->block < stage.count) {
+        write_fun_block(control, plan, place, &stage, place->block);
+        own->hint = net->version != FUN_1_0 ? &stage.blocks[place->block] : NULL;
         own->hint_rows = e->image_rows;
     }
 }
@@ -296,12 +321,9 @@ static void end_fun_refiner(const sumi_planned_control* control, sumi_plan* plan
 {
     const sumi_next_dit_fun* net = control->model;
     const sumi_next_dit* base = place->base;
-    const sumi_dit_evaluation* e = place->evaluation;
-    const fun_rows rows = {e->modulated_images, e->modulated_images, &e->images};
-    for (int32_t i = base->refiner_count; net->version == FUN_2_0 && i < net->layer_count; i++) {
-        sumi_plan_prefix(plan, LAYERS "image_%d.", (int)i);
-        write_fun_block(control, plan, place, &net->layers[i], &rows);
-    }
+    const fun_stage stage = refiner_of(net, place->evaluation);
+    for (int32_t i = base->refiner_count; net->version == FUN_2_0 && i < stage.count; i++)
+        write_fun_block(control, plan, place, &stage, i);
 }
 
 // stream := before_proj([stream | captions]) + the denoiser's rows before its first layer
@@ -341,14 +363,15 @@ static void write_fun_place(const sumi_planned_control* control, sumi_plan* plan
     } else if (own->next_layer < net->layer_count && net->info.places[own->next_layer] == place->block) {
         // after the last layer nothing reads captions
         const bool reads_images_only = place->is_last && !job->computes_unused_rows;
-        const fun_rows rows = {e->modulated_all, reads_images_only ? e->modulated_images : e->modulated_all,
-                               reads_images_only ? &e->last : &e->joint};
-        const fun_block* layer = &net->layers[own->next_layer];
-        snprintf(own->label, sizeof own->label, LAYERS "%d.", (int)own->next_layer++);
-        sumi_plan_prefix(plan, "%s", own->label);
-        write_fun_block(control, plan, place, layer, &rows);
-        own->hint = layer;
-        own->hint_rows = rows.out.count;
+        const fun_stage stage = {.stem = LAYERS,
+                                 .blocks = net->layers,
+                                 .count = net->layer_count,
+                                 .in = e->modulated_all,
+                                 .out = reads_images_only ? e->modulated_images : e->modulated_all,
+                                 .attention = reads_images_only ? &e->last : &e->joint};
+        own->hint = &net->layers[own->next_layer];
+        own->hint_rows = stage.out.count;
+        write_fun_block(control, plan, place, &stage, own->next_layer++);
     }
 }
 
