@@ -14,13 +14,14 @@
 
 // What a kernel's epilogue computes, fixed when the kernel is compiled. SWIGLU: y is [m][n / 2]; the rows of w are
 // interleaved by 8: 8 gate rows, 8 up rows, ...
-#define SUMI_EPILOGUE_BIAS 1     // + bias[n]
-#define SUMI_EPILOGUE_GELU 2     // gelu, tanh form
-#define SUMI_EPILOGUE_SWIGLU 4   // y = silu(gate) * up
-#define SUMI_EPILOGUE_RESIDUAL 8 // y = residual + value
-#define SUMI_EPILOGUE_GATE 16    // with RESIDUAL: y = residual + gate[n] * value
-#define SUMI_EPILOGUE_SCALE 32   // value = sum * row_scale[m] * col_scale[n]      (e4m3, int8)
-#define SUMI_EPILOGUE_ANY 64     // portable kernels: the epilogue is chosen at run time by sumi_gemm_epilogue
+#define SUMI_EPILOGUE_BIAS 1       // + bias[n]
+#define SUMI_EPILOGUE_GELU 2       // gelu, tanh form
+#define SUMI_EPILOGUE_SWIGLU 4     // y = silu(gate) * up
+#define SUMI_EPILOGUE_RESIDUAL 8   // y = residual + value
+#define SUMI_EPILOGUE_GATE 16      // with RESIDUAL: y = residual + gate[n] * value
+#define SUMI_EPILOGUE_SCALE 32     // value = sum * row_scale[m] * col_scale[n]      (e4m3, int8)
+#define SUMI_EPILOGUE_ANY 64       // portable kernels: the epilogue is chosen at run time by sumi_gemm_epilogue
+#define SUMI_EPILOGUE_GELU_ERF 128 // gelu, with erf
 
 // The epilogue of a product, chosen at run time. Every factor and term is optional; y is stored as bf16 or float:
 //
@@ -103,6 +104,7 @@ typedef struct sumi_gemm_split_args {
     X(plain, pp, 0, 2, 128, 6, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 6, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 6, 2, 64, 1)                                          \
+    X(gelu_erf, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU_ERF, 2, 128, 6, 2, 64, 1)                                  \
     X(swiglu, pp, SUMI_EPILOGUE_SWIGLU, 2, 128, 6, 1, 64, 1)                                                           \
     X(resid, pp, SUMI_EPILOGUE_RESIDUAL, 2, 128, 6, 2, 64, 1)                                                          \
     X(resid_bias, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_BIAS, 2, 128, 6, 2, 64, 1)                                \
@@ -121,6 +123,7 @@ typedef struct sumi_gemm_split_args {
     X(gate_bias, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)          \
     X(bias, 192, SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                                                              \
     X(gelu, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 192, 4, 1, 64, 0)                                         \
+    X(gelu_erf, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU_ERF, 1, 192, 4, 1, 64, 0)                                 \
     X(swiglu, 192, SUMI_EPILOGUE_SWIGLU, 1, 192, 4, 1, 96, 0)                                                          \
     X(resid, 192, SUMI_EPILOGUE_RESIDUAL, 1, 192, 4, 1, 64, 0)                                                         \
     X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
@@ -133,6 +136,7 @@ typedef struct sumi_gemm_split_args {
     X(plain, pp, 0, 2, 128, 5, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 5, 2, 64, 1)                                          \
+    X(gelu_erf, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU_ERF, 2, 128, 5, 2, 64, 1)                                  \
     X(swiglu, pp, SUMI_EPILOGUE_SWIGLU, 2, 128, 5, 1, 64, 1)                                                           \
     X(resid, pp, SUMI_EPILOGUE_RESIDUAL, 2, 128, 5, 2, 64, 1)                                                          \
     X(gate, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 2, 128, 5, 2, 64, 1)                                      \

@@ -35,7 +35,7 @@
 //   VECTORS_OFFSET   VECTOR_BUFFERS buffers: bias, gate, column scales, row scales
 //   BARRIERS_OFFSET  full[STAGES], empty[STAGES], residual[CONSUMERS], 8 bytes each
 #pragma once
-#include "gemm.h"
+#include "gemm_epilogue.cuh"
 #include "hopper.cuh"
 
 // The constants of a kernel. PING_PONG: each of the two consumers has its own tile of 64 * M64_TILES rows, and they
@@ -345,6 +345,9 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
                     if (T::EPILOGUE & SUMI_EPILOGUE_GELU)
 #pragma unroll
                         for (int e = 0; e < 4; e++) v[0][e] = gelu_tanh(v[0][e]);
+                    if (T::EPILOGUE & SUMI_EPILOGUE_GELU_ERF)
+#pragma unroll
+                        for (int e = 0; e < 4; e++) v[0][e] = epilogue_gelu_erf(v[0][e]);
                     if (IS_SWIGLU)
 #pragma unroll
                         for (int e = 0; e < 4; e++) v[0][e] = silu(v[0][e]) * v[1][e];

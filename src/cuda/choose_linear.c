@@ -185,7 +185,8 @@ static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s
                   whole = sumi_cuda_whole_items(kernel, items, clusters);
     const double whole_rounds = (double)((whole + clusters - 1) / clusters), half_rounds = whole < items ? 1.0 : 0.0;
     double rate = rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
-    if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) rate *= 1.12;
+    const bool has_gelu = s->epilogue == SUMI_CUDA_EPILOGUE_gelu || s->epilogue == SUMI_CUDA_EPILOGUE_gelu_erf;
+    if (has_gelu && !kernel->is_ping_pong) rate *= 1.12;
     const double work = (double)items / (double)clusters * kernel->rows * kernel->cols / 16384.0 * rate,
                  rounds = whole_rounds * k_block_cost(kernel->rows, kernel->cols, rate)
                         + half_rounds * k_block_cost(kernel->rows, kernel->cols / 2, rate * rates->half);

@@ -371,6 +371,7 @@ static sumi_cuda_epilogue epilogue_of(const sumi_gemm_epilogue* f, bool is_fused
         || (has_gate && (!has_residual || !f->gate_is_float || ((f->gate_stride | f->gate_column) & 3) != 0)))
         return SUMI_CUDA_EPILOGUE_any;
     if (f->activation == SUMI_ACT_GELU_TANH && has_bias && !has_residual) return SUMI_CUDA_EPILOGUE_gelu;
+    if (f->activation == SUMI_ACT_GELU_ERF && has_bias && !has_residual) return SUMI_CUDA_EPILOGUE_gelu_erf;
     if (f->activation != SUMI_ACT_NONE) return SUMI_CUDA_EPILOGUE_any;
     if (has_gate) return has_bias ? SUMI_CUDA_EPILOGUE_gate_bias : SUMI_CUDA_EPILOGUE_gate;
     if (has_residual) return has_bias ? SUMI_CUDA_EPILOGUE_resid_bias : SUMI_CUDA_EPILOGUE_resid;

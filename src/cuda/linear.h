@@ -18,7 +18,7 @@
 // clang-format off
 // The lower-case ends are the names of epilogues in kernels/gemm.h.
 typedef enum sumi_cuda_epilogue {
-    SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias, SUMI_CUDA_EPILOGUE_gelu, SUMI_CUDA_EPILOGUE_swiglu, SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_resid_bias,
+    SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias, SUMI_CUDA_EPILOGUE_gelu, SUMI_CUDA_EPILOGUE_gelu_erf, SUMI_CUDA_EPILOGUE_swiglu, SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_resid_bias,
     SUMI_CUDA_EPILOGUE_gate, SUMI_CUDA_EPILOGUE_gate_bias, SUMI_CUDA_EPILOGUE_any
 } sumi_cuda_epilogue;
 

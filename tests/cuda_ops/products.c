@@ -22,6 +22,8 @@ static const product_case s_products[] = {
     {{"product, bias", build_linear, PRODUCT_SHAPE, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
     {{"product, bias, gelu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_GELU_TANH, .bound = STORED},
      SUMI_CUDA_EPILOGUE_gelu},
+    {{"product, bias, gelu erf", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_GELU_ERF, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gelu_erf},
     {{"product, gated", build_gated, 300, 280, 512, .act = SUMI_ACT_SILU, .bound = CHAINED}, SUMI_CUDA_EPILOGUE_swiglu},
     {{"product, residual", build_linear, PRODUCT_SHAPE, RESIDUAL, .bound = STORED}, SUMI_CUDA_EPILOGUE_resid},
     {{"product, bias, residual", build_linear, PRODUCT_SHAPE, BIASED | RESIDUAL, .bound = STORED},
