@@ -41,7 +41,7 @@
 #              streamed belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one, a checkpoint of
 #              16 GB; and klein-mid, whose layers are narrower
 #
-#   control    beside bench, with or without qwen: control nets instead. Steps without and with each net in turns, in bf16 and int8, at 1024x1024, 4 steps, and how many times longer one takes than its
+#   control    beside bench, with or without qwen: control nets instead. Steps without and with each net in turns, in bf16 and int8, at 1024x1024, in jobs of 8 or 4 steps, and how many times longer one takes than its
 #              share of the work says; Z-Image Fun 1.0, 2.1 and Lite, or InstantX, Fun and blockwise. 32 or 67 GB of the GPU's memory
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. JOBS=8 programs of ops,
@@ -416,10 +416,10 @@ if has bench && has newbie; then
     bench_newbie 'bench fp8' --weights fp8
     for budget in ${BENCH_BUDGETS:-16000 8000 6000}; do bench_newbie "bench $budget MB" --weights bf16 --memory-budget "$budget"; done
 elif has bench && has control; then
-    nets=z-fun-1.0,z-fun-2.1,z-fun-2.1-lite
-    if has qwen; then nets=qwen-instantx,qwen-fun,qwen-blockwise; fi
+    nets=z-fun-1.0,z-fun-2.1,z-fun-2.1-lite control_steps=8
+    if has qwen; then nets=qwen-instantx,qwen-fun,qwen-blockwise control_steps=4; fi
     for weights in bf16 int8; do
-        WITHOUT_COUNTS=1 run "bench control $weights" "$bin/bench" --synthetic $synthetic --control $nets --weights $weights --without-text-encoder --backend cuda --report --short --sizes "${BENCH_SIZES:-1024}" --steps 4 --batch 1 --seconds "${BENCH_SECONDS:-8}"
+        WITHOUT_COUNTS=1 run "bench control $weights" "$bin/bench" --synthetic $synthetic --control $nets --weights $weights --without-text-encoder --backend cuda --report --short --sizes "${BENCH_SIZES:-1024}" --steps $control_steps --batch 1 --seconds "${BENCH_SECONDS:-8}"
         cat "$log/bench_control_$weights.txt"
     done
 elif has bench; then

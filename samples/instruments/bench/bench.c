@@ -32,7 +32,8 @@
 //
 // With --control the report has, for each net, steps with and without it in turns: jobs of --steps steps for the seconds
 // of a row, and the medians of all. "of its work" is the same ratio of operations. The net reads one picture, and has its
-// usual strength in all steps. "preparing its picture" is the IMAGE stage of such a job: the VAE's encoder.
+// usual strength in all steps. "preparing its picture" is the IMAGE stage of such a job: the VAE's encoder. --ops then has
+// a table without a net and one for each.
 //
 // With --blocks N the transformer of a synthetic checkpoint is cut to N blocks. "forward" is then scaled to the blocks
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
@@ -871,7 +872,7 @@ static bool report_memory(const bench* b, int32_t side, int32_t items, bool has_
 
 // Where the time of a picture goes: op by op, each a slice of its own, with the rates that its operations and its bytes
 // come to.
-static bool report_ops(bench* b, int32_t side)
+static bool report_ops(bench* b, int32_t side, const sumi_control* control)
 {
     static sumi_profile_row s_rows[512];
     static const char* const s_stages[] = {"wait",    "load",   "prepare",  "text",   "image",
@@ -884,6 +885,8 @@ static bool report_ops(bench* b, int32_t side)
         items[0] = (sumi_image_item){.text = b->text, .seed = 7};
         set_references(b, &desc, true);
     }
+    sumi_control_use use;
+    set_control(b, &desc, control, &use);
     desc.profile = true;
     int32_t count = 0;
     for (int32_t i = 0; i < 2; i++) { // the first one warms up
@@ -894,7 +897,8 @@ static bool report_ops(bench* b, int32_t side)
         if (!check(b, sumi_fetch_images(b->engine, job, &image, 1), "fetching the picture")) return false;
         sumi_images_release(b->engine, &image, 1);
     }
-    printf("\nops of one picture, %dx%d, %d steps, with its text; each op launched alone\n\n", side, side, b->steps);
+    printf("\nops of one picture, %dx%d, %d steps, %s%s; each op launched alone\n\n", side, side, b->steps,
+           has_text_encoder(b) ? "with its text" : "its prompt stored", control ? ", with a control net" : "");
     printf("| stage    | op                               |  times | ms in all |  us each |  TFLOP/s |   GB/s "
            "|\n|----------|----------------------------------|-------:|----------:|---------:|---------:|-------:|\n");
     for (int32_t i = 0; i < count && i < 48; i++) {
@@ -985,7 +989,11 @@ static bool print_report(bench* b)
            1e-6 * (double)info.held_bytes[SUMI_MEMORY_WEIGHTS], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_ARENA],
            1e-6 * (double)info.held_bytes[SUMI_MEMORY_IMAGE], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_STAGING],
            1e-6 * (double)info.host_peak_bytes);
-    return !b->shows_ops || report_ops(b, b->sizes[0]);
+    if (!b->shows_ops) return true;
+    bool good = report_ops(b, b->sizes[0], NULL);
+    for (int32_t k = 0; k < SYNTHETIC_MAX_CONTROLS && b->controls[k] && good; k++)
+        good = report_ops(b, b->sizes[0], b->controls[k]);
+    return good;
 }
 
 // ---- Formats of the text encoder ----------------------------------------------------------------------------------
