@@ -8,7 +8,6 @@
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
 #include "jobs/log.h"
-#include "jobs/objects.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +81,17 @@ sumi_result sumi_call_end(const sumi_engine* const_engine, sumi_result result, c
     return result;
 }
 
+sumi_result sumi_call_begin_submit(sumi_engine* engine, const char* function, const void* desc, sumi_job* out_job)
+{
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, function));
+    if (desc != NULL && out_job != NULL) return SUMI_OK;
+    sumi_error error = {0};
+    const sumi_result result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: desc or out_job is NULL", function);
+    return sumi_call_end(engine, result, &error);
+}
+
 // ---- Descs ----------------------------------------------------------------------------------------------------------
 
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const char* type, const char* function,
@@ -93,29 +103,9 @@ sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const c
                      "this %s was not made by %s(): begin with what that returns and change members", type, function);
 }
 
-sumi_result sumi_check_file_of_model(const sumi_engine* engine, const sumi_model* model, const char* path,
-                                     const char* what, sumi_error* error)
-{
-    if (model == NULL)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: %s is read for an opened model", what);
-    if (model->engine != engine) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
-    if (path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL: say where %s is", what);
-    return SUMI_OK;
-}
-
-sumi_result sumi_job_keep_path(sumi_engine* engine, sumi_job_slot* slot, const char* path, const char** out_path,
-                               sumi_error* error)
-{
-    const size_t bytes = strlen(path) + 1;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, bytes, "a path", error));
-    memcpy(slot->input.data, path, bytes);
-    *out_path = slot->input.data;
-    return SUMI_OK;
-}
-
 // ---- Fetches of objects ---------------------------------------------------------------------------------------------
 
-void* sumi_call_fetch_object(sumi_engine* engine, sumi_job handle, const sumi_object_fetch* fetch,
+void* sumi_call_fetch_object(sumi_engine* engine, sumi_job handle, const sumi_object_fetch* fetch, bool has_out,
                              sumi_result* out_result)
 {
     *out_result = engine != NULL ? sumi_call_begin(engine, fetch->function) : SUMI_INVALID_ARGUMENT;
@@ -124,8 +114,7 @@ void* sumi_call_fetch_object(sumi_engine* engine, sumi_job handle, const sumi_ob
     sumi_job_slot* slot = NULL;
     void* object = NULL;
     sumi_result result;
-    if (!fetch->has_out)
-        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: %s is NULL", fetch->function, fetch->out_name);
+    if (!has_out) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: %s is NULL", fetch->function, fetch->out_name);
     else result = sumi_job_finished(engine, handle, fetch->kind, &slot, &error);
     if (slot != NULL) {
         result = slot->error.result;

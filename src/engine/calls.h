@@ -13,6 +13,9 @@
 // returns without sumi_call_end. sumi_call_end logs the error of a failed call, and returns `result`.
 sumi_result sumi_call_begin(const sumi_engine* engine, const char* function);
 sumi_result sumi_call_end(const sumi_engine* engine, sumi_result result, const sumi_error* error);
+// sumi_call_begin for a public function that submits a job. Clears out_job's handle, and fails also if the engine, the
+// desc or out_job is NULL.
+sumi_result sumi_call_begin_submit(sumi_engine* engine, const char* function, const void* desc, sumi_job* out_job);
 bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the one that created the engine
 
 // Returns a failure from the enclosing function when the condition is true. That function has a parameter `error`. Used
@@ -36,13 +39,6 @@ bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const char* type, const char* function,
                               sumi_error* error);
 
-// Checks the model and the path of a desc that reads a file for a model; `what` is "an adapter", for messages.
-sumi_result sumi_check_file_of_model(const sumi_engine* engine, const sumi_model* model, const char* path,
-                                     const char* what, sumi_error* error);
-// Copies a path into the job slot's block `input`.
-sumi_result sumi_job_keep_path(sumi_engine* engine, sumi_job_slot* slot, const char* path, const char** out_path,
-                               sumi_error* error);
-
 // ---- Fetches of objects ---------------------------------------------------------------------------------------------
 
 // The body of a public function that fetches an object (a model, a prompt, an adapter), which functions->take returns.
@@ -51,8 +47,8 @@ typedef struct sumi_object_fetch {
     const char* function; // the public function
     sumi_job_kind kind;
     const char* out_name; // name of its out parameter, for messages
-    bool has_out;         // the out parameter is not NULL
 } sumi_object_fetch;
-void* sumi_call_fetch_object(sumi_engine* engine, sumi_job handle, const sumi_object_fetch* fetch,
+// has_out: the out parameter is not NULL.
+void* sumi_call_fetch_object(sumi_engine* engine, sumi_job handle, const sumi_object_fetch* fetch, bool has_out,
                              sumi_result* out_result);
 #endif

@@ -1,8 +1,7 @@
-// Control nets: read by a job, used by image jobs, and released; the cached plans that use them are dropped then.
+// Control nets: read in turns of a job, which file_jobs.c submits; checked and copied for image jobs; freed.
 #include "engine/controls.h"
 #include "base/assert.h"
 #include "base/memory.h"
-#include "base/platform.h"
 #include "base/result.h"
 #include "engine/calls.h"
 #include "engine/desc_checks.h"
@@ -11,11 +10,9 @@
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
 #include "jobs/job_memory.h"
+#include "jobs/log.h"
 #include "jobs/objects.h"
-#include "jobs/plan_cache.h"
 #include "jobs/plan_job.h"
-#include "jobs/pump.h"
-#include "jobs/run.h"
 #include "models/control.h"
 #include "models/limits.h"
 #include "models/network.h"
@@ -44,35 +41,28 @@ void sumi_control_close(sumi_control* control)
 void sumi_control_free(sumi_control* control)
 {
     if (control == NULL) return;
-    sumi_engine* engine = control->engine;
     sumi_control_close(control);
-    sumi_mutex_lock(&engine->state_lock);
-    SUMI_LIST_REMOVE(control);
-    sumi_mutex_unlock(&engine->state_lock);
-    sumi_free(&engine->heap, control);
+    SUMI_OBJECT_REMOVE(control);
+    sumi_free(&control->engine->heap, control);
 }
 
 static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
-    SUMI_ASSERT(slot->model != NULL && slot->u.control_job.product == NULL);
-    sumi_control* control = sumi_alloc_zero(&engine->heap, sizeof *control);
+    SUMI_ASSERT(slot->model != NULL && slot->u.file_job.product == NULL);
+    sumi_control* control = sumi_alloc(&engine->heap, sizeof *control);
     if (control == NULL) return sumi_out_of_memory(error, sizeof *control, "a control net");
-    control->engine = engine;
-    control->model = slot->model;
-    sumi_mutex_lock(&engine->state_lock);
-    control->serial = ++engine->next_serial;
-    SUMI_LIST_INSERT(engine->controls, control);
-    sumi_mutex_unlock(&engine->state_lock);
-    slot->u.control_job.product = control;
-    return sumi_control_net_open_begin(slot->model->network, engine->desc.files, slot->u.control_job.path, error,
+    *control = (sumi_control){.engine = engine, .model = slot->model};
+    SUMI_OBJECT_ADD(controls, control);
+    slot->u.file_job.product = control;
+    return sumi_control_net_open_begin(slot->model->network, engine->desc.files, slot->u.file_job.path, error,
                                        &control->net);
 }
 
-static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
+sumi_result sumi_control_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error)
 {
     turn->stage = SUMI_STAGE_LOAD;
-    if (slot->u.control_job.product == NULL) return begin_reading(engine, slot, error);
-    sumi_control* control = slot->u.control_job.product;
+    if (slot->u.file_job.product == NULL) return begin_reading(engine, slot, error);
+    sumi_control* control = slot->u.file_job.product;
     SUMI_TRY(sumi_control_net_open_step(control->net,
                                         sumi_frame_limits_piece_us(&engine->frame, engine->desc.max_slice_us),
                                         &control->is_open, &slot->live.progress, error));
@@ -84,82 +74,6 @@ static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sum
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
     turn->end = SUMI_TURN_DONE;
     return SUMI_OK;
-}
-
-static void stop_reading(sumi_engine* engine, sumi_job_slot* slot)
-{
-    (void)engine;
-    (void)slot;
-}
-
-static void drop_control(sumi_engine* engine, sumi_job_slot* slot)
-{
-    (void)engine;
-    sumi_control_free(slot->u.control_job.product);
-    slot->u.control_job.product = NULL;
-}
-
-static void* take_control(sumi_job_slot* slot)
-{
-    sumi_control* control = slot->u.control_job.product;
-    slot->u.control_job.product = NULL;
-    return control;
-}
-
-static const sumi_job_functions s_functions = {"a control net job", sumi_job_predict_load, advance_reading,
-                                               stop_reading,        drop_control,          take_control};
-
-static sumi_result submit_control(sumi_engine* engine, const sumi_control_desc* desc, sumi_job* out_job,
-                                  sumi_error* error)
-{
-    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_control: desc or out_job is NULL");
-    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_CONTROL, "sumi_control_desc", "sumi_control_defaults", error));
-    SUMI_TRY(sumi_check_file_of_model(engine, desc->model, desc->path, "a control net", error));
-    sumi_job_slot* slot;
-    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_CONTROL, &s_functions, &slot, error));
-    const sumi_result result = sumi_job_keep_path(engine, slot, desc->path, &slot->u.control_job.path, error);
-    if (result != SUMI_OK) {
-        sumi_job_free(engine, slot);
-        return result;
-    }
-    slot->model = desc->model;
-    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
-    return SUMI_OK;
-}
-
-sumi_result sumi_submit_control(sumi_engine* engine, const sumi_control_desc* desc, sumi_job* out_job)
-{
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_control"));
-    sumi_error error = {0};
-    const sumi_result result = submit_control(engine, desc, out_job, &error);
-    return sumi_call_end(engine, result, &error);
-}
-
-sumi_result sumi_fetch_control(sumi_engine* engine, sumi_job handle, sumi_control** out_control)
-{
-    sumi_result result;
-    const sumi_object_fetch fetch = {.function = "sumi_fetch_control",
-                                     .kind = SUMI_JOB_KIND_CONTROL,
-                                     .out_name = "out_control",
-                                     .has_out = out_control != NULL};
-    void* control = sumi_call_fetch_object(engine, handle, &fetch, &result);
-    if (out_control != NULL) *out_control = control;
-    return result;
-}
-
-void sumi_control_release(sumi_control* control)
-{
-    if (control == NULL || sumi_call_begin(control->engine, "sumi_control_release") != SUMI_OK) return;
-    sumi_engine* engine = control->engine;
-    sumi_pump_lock(engine);
-    sumi_jobs_cancel(engine, &(sumi_used_object){.control = control});
-    sumi_run_wait_for_all(engine);
-    sumi_plan_cache_drop(engine, &(sumi_used_object){.control = control});
-    sumi_control_free(control);
-    sumi_pump_unlock(engine);
-    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
 
 sumi_control_info sumi_control_get_info(const sumi_control* control)

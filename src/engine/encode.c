@@ -70,7 +70,6 @@ static sumi_result fill_encoding(sumi_engine* engine, const sumi_encode_desc* de
 static sumi_result submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job,
                                  sumi_error* error)
 {
-    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_encode: desc or out_job is NULL");
     SUMI_TRY(check_encode_desc(engine, desc, error));
     sumi_job_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_ENCODE, &s_functions, &slot, error));
@@ -86,9 +85,7 @@ static sumi_result submit_encode(sumi_engine* engine, const sumi_encode_desc* de
 
 sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_encode"));
+    SUMI_TRY(sumi_call_begin_submit(engine, "sumi_submit_encode", desc, out_job));
     sumi_error error = {0};
     const sumi_result result = submit_encode(engine, desc, out_job, &error);
     return sumi_call_end(engine, result, &error);

@@ -257,9 +257,7 @@ static void free_external(sumi_external* external)
          user = user->next)
         interop->finish_import(engine->runner, &user->import);
     interop->release_import(engine->runner, &external->import);
-    sumi_mutex_lock(&engine->state_lock);
-    SUMI_LIST_REMOVE(external);
-    sumi_mutex_unlock(&engine->state_lock);
+    SUMI_OBJECT_REMOVE(external);
     sumi_free(&engine->heap, external);
 }
 

@@ -161,8 +161,6 @@ static sumi_result fill_images(sumi_engine* engine, const sumi_image_desc* desc,
 static sumi_result submit_images(sumi_engine* engine, const sumi_image_desc* public_desc, sumi_job* out_job,
                                  sumi_error* error)
 {
-    SUMI_REFUSE(public_desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT,
-                "sumi_submit_images: desc or out_job is NULL");
     sumi_image_desc desc;
     SUMI_TRY(sumi_image_desc_check(engine, public_desc, &desc, error));
     sumi_job_slot* slot;
@@ -181,9 +179,7 @@ static sumi_result submit_images(sumi_engine* engine, const sumi_image_desc* pub
 
 sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_images"));
+    SUMI_TRY(sumi_call_begin_submit(engine, "sumi_submit_images", desc, out_job));
     sumi_error error = {0};
     const sumi_result result = submit_images(engine, desc, out_job, &error);
     return sumi_call_end(engine, result, &error);

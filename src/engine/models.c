@@ -39,9 +39,7 @@ void sumi_model_free(sumi_model* model)
     }
     atomic_fetch_sub(&engine->memory.weight_bytes, model->info.weight_bytes);
     sumi_network_close(model->network);
-    sumi_mutex_lock(&engine->state_lock);
-    SUMI_LIST_REMOVE(model);
-    sumi_mutex_unlock(&engine->state_lock);
+    SUMI_OBJECT_REMOVE(model);
     sumi_free(&engine->heap, model);
 }
 
@@ -54,10 +52,7 @@ static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_
     model->weights = job->weights;
     model->text_weights = job->text_weights;
     model->attention = job->attention;
-    sumi_mutex_lock(&engine->state_lock);
-    model->serial = ++engine->next_serial;
-    SUMI_LIST_INSERT(engine->models, model);
-    sumi_mutex_unlock(&engine->state_lock);
+    SUMI_OBJECT_ADD(models, model);
     job->product = model;
     job->begin_ns = sumi_clock_ns();
     return sumi_network_open_begin(&engine->heap, engine->desc.files, &job->desc, error, &model->network);
@@ -340,7 +335,6 @@ static sumi_result fill_model(sumi_engine* engine, const sumi_model_desc* desc, 
 
 static sumi_result submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job, sumi_error* error)
 {
-    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
     SUMI_TRY(check_model_desc(engine, desc, error));
     sumi_job_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_MODEL, &s_functions, &slot, error));
@@ -355,9 +349,7 @@ static sumi_result submit_model(sumi_engine* engine, const sumi_model_desc* desc
 
 sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_model"));
+    SUMI_TRY(sumi_call_begin_submit(engine, "sumi_submit_model", desc, out_job));
     sumi_error error = {0};
     const sumi_result result = submit_model(engine, desc, out_job, &error);
     return sumi_call_end(engine, result, &error);
@@ -365,12 +357,9 @@ sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, 
 
 sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job handle, sumi_model** out_model)
 {
+    static const sumi_object_fetch s_fetch = {"sumi_fetch_model", SUMI_JOB_KIND_MODEL, "out_model"};
     sumi_result result;
-    const sumi_object_fetch fetch = {.function = "sumi_fetch_model",
-                                     .kind = SUMI_JOB_KIND_MODEL,
-                                     .out_name = "out_model",
-                                     .has_out = out_model != NULL};
-    void* model = sumi_call_fetch_object(engine, handle, &fetch, &result);
+    void* model = sumi_call_fetch_object(engine, handle, &s_fetch, out_model != NULL, &result);
     if (out_model != NULL) *out_model = model;
     return result;
 }

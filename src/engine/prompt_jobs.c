@@ -69,7 +69,6 @@ static sumi_result fill_prompt(sumi_engine* engine, const sumi_prompt_desc* desc
 static sumi_result submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job,
                                  sumi_error* error)
 {
-    SUMI_REFUSE(desc == NULL || out_job == NULL, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
     sumi_references references;
     SUMI_TRY(check_prompt_desc(engine, desc, &references, error));
     sumi_job_slot* slot;
@@ -86,9 +85,7 @@ static sumi_result submit_prompt(sumi_engine* engine, const sumi_prompt_desc* de
 
 sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_prompt"));
+    SUMI_TRY(sumi_call_begin_submit(engine, "sumi_submit_prompt", desc, out_job));
     sumi_error error = {0};
     const sumi_result result = submit_prompt(engine, desc, out_job, &error);
     return sumi_call_end(engine, result, &error);
@@ -96,12 +93,9 @@ sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc
 
 sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job handle, sumi_prompt** out_prompt)
 {
+    static const sumi_object_fetch s_fetch = {"sumi_fetch_prompt", SUMI_JOB_KIND_PROMPT, "out_prompt"};
     sumi_result result;
-    const sumi_object_fetch fetch = {.function = "sumi_fetch_prompt",
-                                     .kind = SUMI_JOB_KIND_PROMPT,
-                                     .out_name = "out_prompt",
-                                     .has_out = out_prompt != NULL};
-    void* prompt = sumi_call_fetch_object(engine, handle, &fetch, &result);
+    void* prompt = sumi_call_fetch_object(engine, handle, &s_fetch, out_prompt != NULL, &result);
     if (out_prompt != NULL) *out_prompt = prompt;
     return result;
 }

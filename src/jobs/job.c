@@ -16,7 +16,7 @@
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
                              sumi_job_slot** out_slot, sumi_error* error)
 {
-    SUMI_ASSERT(functions != NULL && functions->advance != NULL && functions->stop != NULL && functions->drop != NULL);
+    SUMI_ASSERT(functions != NULL && functions->advance != NULL && functions->drop != NULL);
     *out_slot = NULL;
     sumi_mutex_lock(&engine->state_lock);
     if (engine->jobs.free_count == 0) {
@@ -270,7 +270,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
     SUMI_ASSERT(state == SUMI_JOB_DONE || state == SUMI_JOB_FAILED || state == SUMI_JOB_CANCELLED);
     SUMI_ASSERT((error->result == SUMI_OK) == (state == SUMI_JOB_DONE));
     if (engine->jobs.running == slot || engine->jobs.draining == slot) {
-        slot->functions->stop(engine, slot);
+        if (slot->functions->stop != NULL) slot->functions->stop(engine, slot);
         if (engine->jobs.running == slot) engine->jobs.running = NULL;
         else engine->jobs.draining = NULL;
         sumi_engine_trim(engine);
@@ -307,7 +307,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
 void sumi_job_yield(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
-    slot->functions->stop(engine, slot);
+    if (slot->functions->stop != NULL) slot->functions->stop(engine, slot);
     engine->jobs.running = NULL;
     sumi_engine_trim(engine);
     sumi_mutex_lock(&engine->state_lock);

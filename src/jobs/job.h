@@ -53,7 +53,7 @@ typedef struct sumi_job_functions {
     sumi_result (*advance)(sumi_engine* engine, sumi_job_slot* slot, sumi_turn* turn, sumi_error* error);
     // Releases what only a running job holds. Called once after the last turn, whether the job succeeded, failed, was
     // cancelled or yields. The caller holds the pump lock. May block until the device has written the job's
-    // pictures.
+    // pictures. NULL: a running job holds nothing else.
     void (*stop)(sumi_engine* engine, sumi_job_slot* slot);
     // Frees the product if it was not fetched. A second call does nothing. The caller holds the pump lock if the job
     // slot may still have a model or an adapter.
@@ -77,15 +77,11 @@ typedef struct sumi_model_job {
     uint64_t begin_ns;
 } sumi_model_job;
 
-typedef struct sumi_lora_job {
-    const char* path;
-    sumi_lora* product;
-} sumi_lora_job;
-
-typedef struct sumi_control_job {
-    const char* path;
-    sumi_control* product;
-} sumi_control_job;
+// Of a job that reads a file for a model (engine/file_jobs.c).
+typedef struct sumi_file_job {
+    const char* path; // lies in the job slot's block `input`
+    void* product;    // of kind LORA a sumi_lora, of kind CONTROL a sumi_control; NULL: not begun, or taken
+} sumi_file_job;
 
 // What a running job reports after each of its turns. The pump copies it to sumi_job_slot.status under `state_lock`.
 typedef struct sumi_job_live {
@@ -132,8 +128,7 @@ struct sumi_job_slot {
     double stage_seconds[SUMI_STAGE_COUNT], device_seconds;
     union {
         sumi_model_job model_job;
-        sumi_lora_job lora_job;
-        sumi_control_job control_job;
+        sumi_file_job file_job; // jobs of the kinds LORA and CONTROL
         sumi_plan_job plan_job; // jobs of the kinds PROMPT, IMAGES and ENCODE
     } u;
 };

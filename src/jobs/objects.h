@@ -5,6 +5,7 @@
 #define SUMI_JOBS_OBJECTS_H
 #include "base/assert.h"
 #include "base/file.h"
+#include "base/platform.h"
 #include "interop/interop.h"
 #include "models/control.h"
 #include "models/network.h"
@@ -83,5 +84,20 @@ struct sumi_control {
             if ((object)->next != NULL) (object)->next->link = (object)->link;                                         \
             (object)->link = NULL;                                                                                     \
         }                                                                                                              \
+    } while (0)
+// Gives a new object its serial and inserts it into a list of its engine (`loras`), and removes it. Both lock
+// `state_lock` for a moment.
+#define SUMI_OBJECT_ADD(list, object)                                                                                  \
+    do {                                                                                                               \
+        sumi_mutex_lock(&(object)->engine->state_lock);                                                                \
+        (object)->serial = ++(object)->engine->next_serial;                                                            \
+        SUMI_LIST_INSERT((object)->engine->list, object);                                                              \
+        sumi_mutex_unlock(&(object)->engine->state_lock);                                                              \
+    } while (0)
+#define SUMI_OBJECT_REMOVE(object)                                                                                     \
+    do {                                                                                                               \
+        sumi_mutex_lock(&(object)->engine->state_lock);                                                                \
+        SUMI_LIST_REMOVE(object);                                                                                      \
+        sumi_mutex_unlock(&(object)->engine->state_lock);                                                              \
     } while (0)
 #endif
