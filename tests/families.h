@@ -43,6 +43,9 @@ typedef struct family_row {
     bool names_variant;           // the files do not tell it: the caller does (sumi_model_desc.variant)
     family_files tiny,
         wide; // the checkpoints of tests/golden: of a single head, and of several. The second may be {NULL}
+    // Of test_cuda_cards, which computes with every network and with an edit: its checkpoint of the released sizes, as
+    // synthetic_find names it. NULL: the test leaves the row out.
+    const char* released;
     const char* adapters[8]; // of the tiny checkpoint, in every dialect; the first one changes its transformer
     int32_t text_encoder_count;
     int32_t min_references, max_references;
@@ -68,6 +71,7 @@ static const family_row s_families[] = {
      .variant = "turbo",
      .tiny = FAMILY_IN("z-image"),
      .wide = FAMILY_IN("z-image-wide"),
+     .released = "z-image",
      .adapters = {FAMILY_FOLDER("z-image") "lora/lora_peft.safetensors"},
      .text_encoder_count = 1},
     {.name = "qwen-image",
@@ -75,6 +79,7 @@ static const family_row s_families[] = {
      .variant = "first",
      .tiny = FAMILY_IN("qwen-image"),
      .wide = FAMILY_IN("qwen-image-wide"),
+     .released = "qwen-image",
      .adapters = {QWEN_IMAGE_ADAPTER("lightning-4steps-bf16"), QWEN_IMAGE_ADAPTER("peft"), QWEN_IMAGE_ADAPTER("kohya"),
                   QWEN_IMAGE_ADAPTER("peft-metadata"), QWEN_IMAGE_ADAPTER("peft-adapter-name"),
                   QWEN_IMAGE_ADAPTER("comfyui")},
@@ -84,6 +89,7 @@ static const family_row s_families[] = {
      .variant = "edit",
      .tiny = FAMILY_BESIDE("qwen-image", "model-edit"),
      .wide = FAMILY_BESIDE("qwen-image-wide", "model-edit"),
+     .released = "qwen-image",
      .adapters = {QWEN_IMAGE_ADAPTER("lightning-4steps-bf16")},
      .text_encoder_count = 1,
      .min_references = 1,
@@ -117,6 +123,7 @@ static const family_row s_families[] = {
      .variant = "exp0.1",
      .tiny = FAMILY_IN("newbie"),
      .wide = FAMILY_IN("newbie-wide"),
+     .released = "newbie",
      .adapters = {FAMILY_FOLDER("newbie") "adapters/lora_peft", FAMILY_FOLDER("newbie") "adapters/lokr_low"},
      .text_encoder_count = 2},
     {.name = "flux2-klein",
@@ -124,6 +131,7 @@ static const family_row s_families[] = {
      .variant = "distilled",
      .tiny = FAMILY_IN("flux2-klein"),
      .wide = FAMILY_IN("flux2-klein-wide"),
+     .released = "klein",
      .adapters = {KLEIN_ADAPTER("lora_peft"), KLEIN_ADAPTER("lora_kohya"), KLEIN_ADAPTER("lora_original"),
                   KLEIN_ADAPTER("lora_comfy"), KLEIN_ADAPTER("lora_expanded"), KLEIN_ADAPTER("lokr_original")},
      .text_encoder_count = 1,

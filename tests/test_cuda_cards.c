@@ -10,6 +10,7 @@
 #include "cuda/linear.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
+#include "families.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "plan_runner.h"
@@ -69,26 +70,13 @@ static const format s_formats[] = {{"bf16", SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_AU
                                    {"fp8", SUMI_WEIGHTS_FP8, SUMI_ATTENTION_8BIT, 89}};
 enum { FORMAT_COUNT = sizeof s_formats / sizeof *s_formats };
 
-#define QWEN "tests/golden/qwen-image-wide/"
-
-typedef struct family {
-    const char* name;
-    sumi_network_desc desc;
-    const synthetic_config* released;
-    int reference_count;
-} family;
-static const family s_z_image = {"z-image", {.path = "tests/golden/z-image-wide/model"}, &synthetic_z_image, 0};
-static const family s_newbie = {"newbie", {.path = "tests/golden/newbie-wide/model"}, &synthetic_newbie, 0};
-static const family s_qwen_image = {"qwen-image", {.path = QWEN "model"}, &synthetic_qwen_image, 0};
-static const family s_edit = {"qwen-image-edit",
-                              {.path = QWEN "model-edit",
-                               .transformer_path = QWEN "model/transformer",
-                               .text_encoder_path = QWEN "model/text_encoder",
-                               .vae_path = QWEN "model/vae",
-                               .tokenizer_path = QWEN "model/tokenizer",
-                               .processor_path = QWEN "model-edit/processor"},
-                              &synthetic_qwen_image,
-                              1};
+// Every network, and an edit, which reads a reference.
+static const family_row* next_row(const family_row* row)
+{
+    row = row == NULL ? s_families : row + 1;
+    while (row < s_families + FAMILY_COUNT && row->released == NULL) row++;
+    return row < s_families + FAMILY_COUNT ? row : NULL;
+}
 
 static const struct {
     int32_t width, height;
@@ -108,11 +96,11 @@ static sumi_network* open_network(bench* b, const sumi_files* files, const sumi_
 }
 
 // Writes the plan of a guided step, from the texts to the picture.
-static sumi_result write_plan(bench* b, const sumi_network* network, const family* f, int size, const format* as,
+static sumi_result write_plan(bench* b, const sumi_network* network, const family_row* row, int size, const format* as,
                               sumi_plan* plan, sumi_error* error)
 {
     const sumi_pipeline_reference reference = {392, 392, 384, 384};
-    const int32_t tokens = 120 + 14 * 14 * f->reference_count;
+    const int32_t tokens = 120 + 14 * 14 * row->min_references;
     const sumi_pipeline_prompt prompts[] = {{.token_count = {tokens, 77}, .reference_row = {70}},
                                             {.token_count = {tokens - 20, 9}, .reference_row = {70}}};
     const sumi_pipeline_item item = {0, 1};
@@ -124,7 +112,7 @@ static sumi_result write_plan(bench* b, const sumi_network* network, const famil
                                            .item_count = 1,
                                            .guided = &guided,
                                            .references = &reference,
-                                           .reference_count = f->reference_count,
+                                           .reference_count = row->min_references,
                                            .width = s_sizes[size].width,
                                            .height = s_sizes[size].height,
                                            .evaluation_count = 1};
@@ -136,13 +124,13 @@ static sumi_result write_plan(bench* b, const sumi_network* network, const famil
 }
 
 // Returns how many kernels ran.
-static int draw(bench* b, const sumi_network* network, const family* f, int size, const format* as, char* text)
+static int draw(bench* b, const sumi_network* network, const family_row* row, int size, const format* as, char* text)
 {
     sumi_plan plan;
     sumi_error error = {0};
     const sumi_rates rates = b->runner->functions->rates(b->runner);
     fake_count_launches(true);
-    sumi_result result = write_plan(b, network, f, size, as, &plan, &error);
+    sumi_result result = write_plan(b, network, row, size, as, &plan, &error);
     if (result == SUMI_OK) result = plan_slice(&plan, &rates, sumi_engine_defaults().max_slice_us, &error);
     if (result == SUMI_OK) result = plan_ready(b->runner, &plan, &error);
     if (result == SUMI_OK) {
@@ -155,17 +143,24 @@ static int draw(bench* b, const sumi_network* network, const family* f, int size
     return fake_launch_count();
 }
 
-static void draw_all(const family* f, const card* as, const format* in)
+static void draw_all(const family_row* row, const card* as, const format* in)
 {
     bench b;
+    const family_files* files = &row->wide;
+    const sumi_network_desc desc = {.path = files->path,
+                                    .transformer_path = files->transformer_path,
+                                    .text_encoder_path = files->text_encoder_path,
+                                    .vae_path = files->vae_path,
+                                    .tokenizer_path = files->tokenizer_path,
+                                    .processor_path = files->processor_path};
     if (as->capability < in->lowest) return;
     if (open_bench(&b, as)) {
-        sumi_network* network = open_network(&b, NULL, &f->desc);
+        sumi_network* network = open_network(&b, NULL, &desc);
         for (int size = 0; network != NULL && size < SIZE_COUNT; size++) {
             char text[SUMI_ERROR_TEXT_BYTES];
-            const int launches = draw(&b, network, f, size, in, text);
+            const int launches = draw(&b, network, row, size, in, text);
             if (text[0] != 0 || launches < 50)
-                printf("  %s, %d x %d, %s, as %d.%d: %d kernels\n", f->name, (int)s_sizes[size].width,
+                printf("  %s, %d x %d, %s, as %d.%d: %d kernels\n", row->name, (int)s_sizes[size].width,
                        (int)s_sizes[size].height, in->name, as->capability / 10, as->capability % 10, launches);
             CHECK_TEXT(text, "");
             CHECK(launches >= 50);
@@ -176,16 +171,13 @@ static void draw_all(const family* f, const card* as, const format* in)
     close_bench(&b);
 }
 
-static void draw_as_every_card(const family* f)
+TEST(every_family_runs_as_every_card)
 {
-    for (int c = 0; c < CARD_COUNT; c++)
-        for (int i = 0; i < FORMAT_COUNT; i++) draw_all(f, &s_cards[c], &s_formats[i]);
+    for (const family_row* row = next_row(NULL); row != NULL; row = next_row(row)) {
+        for (int c = 0; c < CARD_COUNT; c++)
+            for (int i = 0; i < FORMAT_COUNT; i++) draw_all(row, &s_cards[c], &s_formats[i]);
+    }
 }
-
-TEST(z_image_runs_as_every_card) { draw_as_every_card(&s_z_image); }
-TEST(qwen_image_runs_as_every_card) { draw_as_every_card(&s_qwen_image); }
-TEST(an_edit_runs_as_every_card) { draw_as_every_card(&s_edit); }
-TEST(newbie_runs_as_every_card) { draw_as_every_card(&s_newbie); }
 
 // ---- Products at the released sizes ---------------------------------------------------------------------------------
 
@@ -224,14 +216,14 @@ static int choose(const bench* b, const sumi_op* op, const sumi_plan* plan)
     return count;
 }
 
-static int choose_all(bench* b, const family* f, const sumi_files* files)
+static int choose_all(bench* b, const family_row* row, const sumi_files* files)
 {
     sumi_network* network = open_network(b, files, &(sumi_network_desc){.path = SYNTHETIC_PATH});
     int count = 0;
     for (int size = 0; network != NULL && size < SIZE_COUNT; size++) {
         sumi_plan plan;
         sumi_error error = {0};
-        CHECK(write_plan(b, network, f, size, &s_formats[0], &plan, &error) == SUMI_OK);
+        CHECK(write_plan(b, network, row, size, &s_formats[0], &plan, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
         for (size_t i = 0; i < plan.op_count; i++)
             if (plan.ops[i].kind == SUMI_OP_LINEAR) count += choose(b, &plan.ops[i], &plan);
@@ -243,16 +235,15 @@ static int choose_all(bench* b, const family* f, const sumi_files* files)
 
 TEST(products_of_released_models_fit_every_card)
 {
-    static const family* const s_families[] = {&s_z_image, &s_qwen_image, &s_edit, &s_newbie};
-    for (size_t i = 0; i < sizeof s_families / sizeof *s_families; i++) {
-        synthetic_config config = *s_families[i]->released;
-        config.references = s_families[i]->reference_count;
+    for (const family_row* row = next_row(NULL); row != NULL; row = next_row(row)) {
+        synthetic_config config = *synthetic_find(row->released);
+        config.references = row->min_references;
         synthetic_files* files = synthetic_open(&config);
         CHECK(files != NULL);
         for (int c = 0; files != NULL && c < CARD_COUNT; c++) {
             bench b;
             const sumi_files services = synthetic_services(files);
-            if (open_bench(&b, &s_cards[c])) CHECK(choose_all(&b, s_families[i], &services) > 5000);
+            if (open_bench(&b, &s_cards[c])) CHECK(choose_all(&b, row, &services) > 5000);
             close_bench(&b);
         }
         synthetic_close(files);
@@ -262,10 +253,7 @@ TEST(products_of_released_models_fit_every_card)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    RUN(z_image_runs_as_every_card);
-    RUN(qwen_image_runs_as_every_card);
-    RUN(an_edit_runs_as_every_card);
-    RUN(newbie_runs_as_every_card);
+    RUN(every_family_runs_as_every_card);
     RUN(products_of_released_models_fit_every_card);
     TEST_END();
 }

@@ -3,6 +3,7 @@
 // build/gcc/release/bin/test_engine_prompt_formats nearly_the_same_images prints the table of samples/README.md.
 #include "base/rows_int8.h"
 #include "engine_fixture.h"
+#include "families.h"
 #include "jobs/engine_state.h"
 #include "jobs/objects.h"
 #include "jobs/prompt.h"
@@ -448,13 +449,11 @@ static double decibels(const sumi_image* a, const sumi_image* b)
 // image to 8 bits (1 / 255 / sqrt(12)), and the noise of a smaller prompt is to stay below it.
 TEST(smaller_formats_draw_nearly_the_same_images)
 {
-    static const char* const s_folders[] = {"flux2-klein", "z-image", "qwen-image", "newbie"};
     printf("  family        features          F32 bytes   BF16 bytes  error    image     INT8 bytes  error    image\n");
-    for (size_t i = 0; i < sizeof s_folders / sizeof *s_folders; i++) {
-        char path[128], shape[64] = "";
-        snprintf(path, sizeof path, "tests/golden/%s/model", s_folders[i]);
+    for (const family_row* row = next_network(NULL); row != NULL; row = next_network(row)) {
+        char shape[64] = "";
         sumi_engine* engine = fresh_engine_with(2000, NULL);
-        sumi_model* model = load_model_at(engine, path);
+        sumi_model* model = load_model_at(engine, row->tiny.path);
         if (model == NULL) continue;
         sumi_prompt* prompt = encode_prompt(engine, model, "a red fox in the snow");
         sumi_image whole = draw_floats(engine, model, prompt);
@@ -462,7 +461,7 @@ TEST(smaller_formats_draw_nearly_the_same_images)
         for (int e = 0; e < want.encoder_count; e++)
             snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%d x %d", e > 0 ? ", " : "",
                      (int)want.encoders[e].token_count, (int)want.encoders[e].width);
-        printf("  %-13s %-17s %-10zu", s_folders[i], shape, sumi_prompt_save(prompt, NULL, 0));
+        printf("  %-13s %-17s %-10zu", row->name, shape, sumi_prompt_save(prompt, NULL, 0));
         for (int f = SUMI_PROMPT_BF16; f < FORMATS; f++) {
             size_t bytes;
             unsigned char* saved = save_as(prompt, (sumi_prompt_format)f, &bytes);
