@@ -3,6 +3,7 @@
 #include "at_once.h"
 #include "base/dtype.h"
 #include "engine_fixture.h"
+#include "jobs/engine_state.h"
 #include "jobs/objects.h"
 #include "jobs/prompt.h"
 #include "models/network.h"
@@ -674,6 +675,16 @@ TEST(malformed_saved_prompts_are_refused)
 
 // ---- LoRA -----------------------------------------------------------------------------------------------------------
 
+static int plans_with(const sumi_engine* engine, const sumi_lora* lora)
+{
+    int count = 0;
+    for (int i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        const sumi_plan_entry* entry = &engine->cache.entries[i];
+        for (int32_t k = 0; entry->model != NULL && k < entry->lora_count; k++) count += entry->loras[k] == lora;
+    }
+    return count;
+}
+
 TEST(adapters_come_and_go_between_jobs)
 {
     OPEN_WITH(20, engine, model);
@@ -707,7 +718,9 @@ TEST(adapters_come_and_go_between_jobs)
     desc.lora_count = 0;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &without), SUMI_OK);
     run_until_denoise(engine, with);
+    CHECK(plans_with(engine, peft) > 0);
     sumi_lora_release(peft);
+    CHECK_NUMBER(plans_with(engine, peft), 0);
     CHECK_NUMBER(sumi_job_poll(engine, with).state, SUMI_JOB_CANCELLED);
     sumi_image image;
     CHECK_NUMBER(sumi_fetch_images(engine, with, &image, 1), SUMI_CANCELLED);

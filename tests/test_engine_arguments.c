@@ -136,7 +136,16 @@ TEST(model_and_object_descs_are_checked)
     BAD(sumi_lora_desc, sumi_lora_defaults(model), sumi_submit_lora, d.path = "x", change, result)
     BAD_LORA(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
     BAD_LORA(d.model = NULL, SUMI_INVALID_ARGUMENT);
+    CHECK_TEXT(s_host.log, "model is NULL: an adapter is read for an opened model");
     BAD_LORA(d.path = NULL, SUMI_INVALID_ARGUMENT);
+    CHECK_TEXT(s_host.log, "path is NULL: say where an adapter is");
+#define BAD_CONTROL(change, result)                                                                                    \
+    BAD(sumi_control_desc, sumi_control_defaults(model), sumi_submit_control, d.path = "x", change, result)
+    BAD_CONTROL(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
+    BAD_CONTROL(d.model = NULL, SUMI_INVALID_ARGUMENT);
+    CHECK_TEXT(s_host.log, "model is NULL: a control net is read for an opened model");
+    BAD_CONTROL(d.path = NULL, SUMI_INVALID_ARGUMENT);
+    CHECK_TEXT(s_host.log, "path is NULL: say where a control net is");
 #define BAD_ENCODE(change, result)                                                                                     \
     BAD(sumi_encode_desc, sumi_encode_defaults(model), sumi_submit_encode,                                             \
         (d.image = &pixels, d.width = d.height = 32), change, result)
@@ -157,11 +166,20 @@ TEST(model_and_object_descs_are_checked)
     // another engine's model
     sumi_image_desc desc = small_image(model, &s_item);
     CHECK_NUMBER(sumi_submit_images(second, &desc, &job), SUMI_INVALID_ARGUMENT);
+    const sumi_lora_desc lora_desc = sumi_lora_defaults(model);
+    CHECK_NUMBER(sumi_submit_lora(second, &lora_desc, &job), SUMI_INVALID_ARGUMENT);
     // NULLs
     sumi_memory memory;
     CHECK_NUMBER(sumi_submit_model(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_submit_prompt(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_submit_lora(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_TEXT(s_host.log, "sumi_submit_lora: desc or out_job is NULL");
+    CHECK_NUMBER(sumi_submit_lora(engine, &lora_desc, NULL), SUMI_INVALID_ARGUMENT);
+    job.id = 5;
+    CHECK_NUMBER(sumi_submit_lora(NULL, &lora_desc, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(job.id, 0);
+    CHECK_NUMBER(sumi_submit_control(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_TEXT(s_host.log, "sumi_submit_control: desc or out_job is NULL");
     CHECK_NUMBER(sumi_submit_images(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_submit_encode(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_submit_images(engine, &desc, NULL), SUMI_INVALID_ARGUMENT);

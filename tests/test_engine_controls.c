@@ -2,6 +2,7 @@
 // releases, failing allocations, files of the host program.
 #include "base/memory.h"
 #include "engine_fixture.h"
+#include "jobs/engine_state.h"
 #include "pictures/pixels.h"
 
 #define NETS "tests/golden/controlnet/"
@@ -586,6 +587,17 @@ TEST(files_that_are_no_nets_for_the_model_are_refused)
 
 // ---- Lives ----------------------------------------------------------------------------------------------------------
 
+static int plans_with(const sumi_engine* engine, const sumi_control* control)
+{
+    int count = 0;
+    for (int i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        const sumi_plan_entry* entry = &engine->cache.entries[i];
+        for (int32_t k = 0; entry->model != NULL && k < entry->control_count; k++)
+            count += entry->controls[k] == control;
+    }
+    return count;
+}
+
 TEST(a_release_cancels_the_jobs_of_the_net)
 {
     OPEN_NET_WITH(100, engine, model, control, NET_21);
@@ -599,7 +611,9 @@ TEST(a_release_cancels_the_jobs_of_the_net)
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &queued), SUMI_OK);
     CHECK_NUMBER(sumi_submit_images(engine, &other, &without), SUMI_OK);
     while (sumi_job_poll(engine, running).stage != SUMI_STAGE_DENOISE) sumi_engine_update(engine, 1);
+    CHECK(plans_with(engine, control) > 0);
     sumi_control_release(control);
+    CHECK_NUMBER(plans_with(engine, control), 0);
     CHECK_NUMBER(sumi_job_poll(engine, running).state, SUMI_JOB_CANCELLED);
     CHECK_NUMBER(sumi_job_poll(engine, queued).state, SUMI_JOB_CANCELLED);
     CHECK(strstr(sumi_job_poll(engine, queued).message, "control net was released") != NULL);
