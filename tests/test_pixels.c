@@ -118,6 +118,115 @@ TEST(resize_keeps_flat_images_flat)
             }
 }
 
+// Lines of a picture along one axis: values of a line are `step` bytes apart, before and after their resize.
+typedef struct plain_lines {
+    int32_t length, new_length, step, count;
+    int32_t row_bytes, new_row_bytes; // from a line to the next
+    sumi_filter filter;
+} plain_lines;
+
+static double sinc(double x) { return x == 0.0 ? 1.0 : sin(x * 3.14159265358979323846) / (x * 3.14159265358979323846); }
+
+static double plain_weight(sumi_filter filter, double x)
+{
+    if (filter == SUMI_FILTER_LANCZOS) return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0;
+    x = fabs(x);
+    return x < 1.0 ? (1.5 * x - 2.5) * x * x + 1 : x < 2.0 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0.0;
+}
+
+static uint8_t plain_sum(const int32_t* weights, const uint8_t* from, int32_t count, int32_t step)
+{
+    int64_t sum = 1 << 21;
+    for (int32_t j = 0; j < count; j++) sum += (int64_t)weights[j] * from[(ptrdiff_t)j * step];
+    sum = sum < 0 ? 0 : sum >> 22;
+    return (uint8_t)(sum > 255 ? 255 : sum);
+}
+
+static void resize_plainly(const plain_lines* lines, const uint8_t* from, uint8_t* into)
+{
+    const int32_t length = lines->length, new_length = lines->new_length, step = lines->step;
+    const double scale = (double)length / new_length, wide = scale < 1.0 ? 1.0 : scale,
+                 support = (lines->filter == SUMI_FILTER_LANCZOS ? 3.0 : 2.0) * wide;
+    double* exact = malloc((size_t)length * sizeof *exact);
+    int32_t* weights = malloc((size_t)length * sizeof *weights);
+    for (int32_t i = 0; i < new_length; i++) {
+        const double center = (i + 0.5) * scale;
+        int32_t first = (int32_t)(center - support + 0.5), end = (int32_t)(center + support + 0.5);
+        first = first < 0 ? 0 : first;
+        end = end > length ? length : end;
+        double total = 0.0;
+        for (int32_t j = first; j < end; j++)
+            total += exact[j] = plain_weight(lines->filter, (j - center + 0.5) * (1.0 / wide));
+        for (int32_t j = first; j < end; j++) {
+            const double weight = exact[j] / total * (1 << 22);
+            weights[j - first] = (int32_t)(weight + (weight < 0.0 ? -0.5 : 0.5));
+        }
+        for (int32_t k = 0; k < lines->count; k++)
+            into[(ptrdiff_t)k * lines->new_row_bytes + (ptrdiff_t)i * step] =
+                plain_sum(weights, from + (ptrdiff_t)k * lines->row_bytes + (ptrdiff_t)first * step, end - first, step);
+    }
+    free(exact);
+    free(weights);
+}
+
+// Noise in which a third of the bytes are 0 and 255, so that sums leave the range of bytes on both sides.
+static void fill_noise(uint8_t* bytes, size_t count)
+{
+    uint32_t x = 7;
+    for (size_t i = 0; i < count; i++) {
+        x = x * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(x >> 30 == 0 ? 0 : x >> 30 == 1 ? 255 : x >> 20);
+    }
+}
+
+// Both passes in plain loops; a pass that changes no length changes nothing.
+static uint8_t* resize_whole_plainly(const sumi_pixels* source, int32_t width, int32_t height, sumi_filter filter)
+{
+    const int32_t channels = source->channel_count, row = width * channels, from_height = source->height;
+    const uint8_t* from = source->data;
+    uint8_t *between = malloc((size_t)row * (size_t)from_height), *into = malloc((size_t)row * (size_t)height);
+    const plain_lines across = {source->width, width, channels, from_height, source->row_bytes, row, filter},
+                      down = {from_height, height, row, row, 1, 1, filter};
+    if (width != source->width)
+        for (int32_t c = 0; c < channels; c++) resize_plainly(&across, from + c, between + c);
+    else
+        for (int32_t y = 0; y < from_height; y++)
+            memcpy(between + (ptrdiff_t)y * row, from + (ptrdiff_t)y * source->row_bytes, (size_t)row);
+    if (height != from_height) resize_plainly(&down, between, into);
+    else memcpy(into, between, (size_t)row * (size_t)height);
+    free(between);
+    return into;
+}
+
+TEST(resize_equals_plain_loops_at_any_size)
+{
+    static const struct {
+        int32_t width, height, new_width, new_height;
+    } s_sizes[] = {
+        {1, 1, 1, 1},     {1, 1, 37, 19},   {53, 41, 1, 1},    {2, 3, 3, 2},     {5, 1, 4, 1},
+        {1, 200, 3, 7},   {97, 61, 96, 62}, {97, 61, 98, 60},  {16, 16, 15, 17}, {31, 33, 160, 7},
+        {300, 5, 17, 5},  {70, 90, 70, 31}, {1025, 3, 700, 9}, {3000, 2, 5, 3},  {2, 3000, 3, 5},
+        {32768, 1, 1, 1}, {1, 32768, 2, 1}, {700, 34, 341, 2}, {1, 40, 1, 39},   {343, 17, 342, 16},
+    };
+    static uint8_t s_noise[400000];
+    fill_noise(s_noise, sizeof s_noise);
+    for (size_t k = 0; k < sizeof s_sizes / sizeof *s_sizes; k++)
+        for (int32_t n = 0; n < 4; n++) {
+            const int32_t channels = n + 1, width = s_sizes[k].new_width, height = s_sizes[k].new_height;
+            const sumi_filter filter = (k + (size_t)n) % 2 == 0 ? SUMI_FILTER_BICUBIC : SUMI_FILTER_LANCZOS;
+            const sumi_pixels source = {s_noise + n, s_sizes[k].width, s_sizes[k].height,
+                                        s_sizes[k].width * channels + n, channels};
+            const size_t bytes = (size_t)width * (size_t)height * (size_t)channels;
+            uint8_t *want = resize_whole_plainly(&source, width, height, filter), *got = malloc(bytes);
+            CHECK((size_t)source.row_bytes * (size_t)source.height + 8 <= sizeof s_noise);
+            CHECK_NUMBER(sumi_pixels_resize(&s_heap, &source, &(sumi_resized_pixels){got, width, height, filter}, NULL),
+                         SUMI_OK);
+            CHECK(memcmp(want, got, bytes) == 0);
+            free(want);
+            free(got);
+        }
+}
+
 // Chamfer distances in pieces of any height; opacity grows from the edge inwards.
 TEST(distances_to_what_a_mask_keeps)
 {
@@ -436,6 +545,7 @@ int main(int argc, char** argv)
     RUN(resize_equals_pillow_bit_for_bit);
     RUN(resize_treats_channels_alone_and_minds_row_bytes);
     RUN(resize_keeps_flat_images_flat);
+    RUN(resize_equals_plain_loops_at_any_size);
     RUN(distances_to_what_a_mask_keeps);
     RUN(image_and_mask_are_prepared_as_the_reference_does);
     RUN(mask_threshold_and_luma_are_pillows);

@@ -175,6 +175,7 @@ static sumi_result create_members(sumi_engine* engine, sumi_error* error)
         [SUMI_OVERHEAD_OUTPUT] = 100};
     memcpy(engine->overhead_us, s_first_guess_us, sizeof s_first_guess_us);
     SUMI_TRY(sumi_workers_create(heap, engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
+    engine->workspace.workers = engine->workers;
     SUMI_TRY(create_runner(engine, error));
     if (engine->desc.pump == SUMI_PUMP_THREAD && !sumi_pump_start_thread(engine))
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread for SUMI_PUMP_THREAD");

@@ -87,6 +87,7 @@ void sumi_workspace_close(sumi_workspace* workspace)
     sumi_block_free(heap, &workspace->values);
     sumi_block_free(heap, &workspace->intermediate);
     sumi_block_free(heap, &workspace->picture);
+    sumi_block_free(heap, &workspace->axis);
     sumi_block_free(heap, &workspace->first);
     sumi_block_free(heap, &workspace->temporary);
 }

@@ -47,12 +47,14 @@ void sumi_temporary_end(sumi_temporary* temporary);
 // Memory that a job needs only while it runs. There is one workspace in the engine, for the job that runs, and one in
 // each memory query (sumi_image_memory).
 typedef struct sumi_workspace {
-    sumi_heap* heap;   // of the blocks
-    sumi_block ids;    // token ids of all prompts (sumi_plan_job_ids)
-    sumi_block tables; // sigmas, solver rows, times, and the lists of the plan request (job_request.c)
+    sumi_heap* heap;              // of the blocks
+    struct sumi_workers* workers; // share the rows of a resize; NULL: only the caller works
+    sumi_block ids;               // token ids of all prompts (sumi_plan_job_ids)
+    sumi_block tables;            // sigmas, solver rows, times, and the lists of the plan request (job_request.c)
     sumi_block values; // values that are copied to or from the arena: noise, pictures, features, masks, previews
     // The intermediate result of a resize, or the distances of a mask; the result of a resize.
     sumi_block intermediate, picture;
+    sumi_block axis;  // the table of weights of a resize (pictures/resize.h)
     sumi_block first; // a reference picture as RGB, resized for the autoencoder or before the vision tower's resize
     sumi_prompt_reader* reader; // of the text that becomes tokens; NULL: no text was read yet
     sumi_block temporary;       // the block of a sumi_temporary, for functions of other module folders that allocate

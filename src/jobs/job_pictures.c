@@ -1,9 +1,10 @@
-// Pillow resizes in two passes, with 8 bits between them: first each row, then each column. So bands of rows, and then
-// blocks of columns, can be resized one at a time, with the same bits as the whole picture:
+// Pillow resizes in two passes, with 8 bits between them: first each row, then each column. So rows of the source, and
+// then rows of the result, can be made some at a time, with the same bits as the whole picture:
 //
-//     source  --bands of rows-->  intermediate [height of the source][width of the result]  --blocks of columns-->  result
+//     source  --some rows-->  intermediate [height of the source][width of the result]  --columns, some rows-->  result
 //
-// Each piece computes its table of filter weights again; pieces are large enough that this takes little time.
+// A pass that changes nothing is left out. The table of filter weights of a pass is made with its first piece, and the
+// workers share the rows of a piece.
 #include "jobs/job_pictures.h"
 #include "base/assert.h"
 #include "base/memory.h"
@@ -12,15 +13,14 @@
 #include "models/network.h"
 #include "pictures/picture_sizes.h"
 #include "pictures/pixels.h"
-#include <string.h>
 
-#define PIECE 3000000.0 // multiplications: about two milliseconds
+#define PIECE 8000000.0 // multiplications: one or two milliseconds of one thread
 
-// Number of taps of the filter's window.
+// Multiplications for a value: the taps of the filter's window.
 static double taps(sumi_filter filter, int32_t from, int32_t to)
 {
     const double least = filter == SUMI_FILTER_LANCZOS ? 6.0 : 4.0;
-    return from > to ? least * from / to : least;
+    return from == to ? 1.0 : from > to ? least * from / to : least;
 }
 
 static int32_t count_that_fits(double operations_each, int32_t remaining_count)
@@ -29,66 +29,81 @@ static int32_t count_that_fits(double operations_each, int32_t remaining_count)
     return count < 1.0 ? 1 : count < remaining_count ? (int32_t)count : remaining_count;
 }
 
-static void remove_alpha(const sumi_pixels* source, int32_t row, int32_t count, unsigned char* into)
-{
-    for (int32_t y = row; y < row + count; y++) {
-        const unsigned char* from = (const unsigned char*)source->data + (size_t)y * (size_t)source->row_bytes;
-        for (int32_t x = 0; x < source->width; x++, from += 4, into += 3) memcpy(into, from, 3);
-    }
-}
-
 static int32_t channels_of(const sumi_resize_args* args)
 {
     return args->source->channel_count == 4 ? 3 : args->source->channel_count;
 }
 
-static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* workspace, const sumi_resize_args* args,
-                               sumi_resize* resize, sumi_error* error)
+static bool is_whole(const sumi_resize_args* args)
 {
-    const sumi_pixels* source = args->source;
-    const int32_t channels = channels_of(args), width = args->width;
-    SUMI_ASSERT(resize->row < source->height && resize->column == 0);
-    int32_t count =
-        count_that_fits(taps(args->filter, source->width, width) * width * channels, source->height - resize->row);
-    SUMI_ASSERT(count >= 1 && resize->row + count <= source->height);
-    const unsigned char* from = (const unsigned char*)source->data + (size_t)resize->row * (size_t)source->row_bytes;
-    int32_t row_bytes = source->row_bytes;
-    if (source->channel_count == 4) {
-        row_bytes = source->width * 3;
-        SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)row_bytes * (uint64_t)count,
-                                    "an image's rows", error));
-        remove_alpha(source, resize->row, count, workspace->values.data);
-        from = workspace->values.data;
-    }
-    uint8_t* to = (uint8_t*)workspace->intermediate.data + (size_t)resize->row * (size_t)width * (size_t)channels;
-    SUMI_TRY(sumi_pixels_resize(&temporary->heap, &(sumi_pixels){from, source->width, count, row_bytes, channels},
-                                &(sumi_resized_pixels){to, width, count, args->filter}, error));
-    resize->row += count;
-    return SUMI_OK;
+    return args->source->width == args->width && args->source->height == args->height;
+}
+static bool passes_rows(const sumi_resize_args* args)
+{
+    return args->source->width != args->width || channels_of(args) != args->source->channel_count;
+}
+static bool passes_columns(const sumi_resize_args* args) { return args->source->height != args->height; }
+
+static uint64_t row_bytes(const sumi_resize_args* args) { return (uint64_t)args->width * (uint64_t)channels_of(args); }
+static uint64_t intermediate_bytes(const sumi_resize_args* args)
+{
+    return passes_rows(args) && passes_columns(args) ? row_bytes(args) * (uint64_t)args->source->height : 0;
+}
+static uint64_t axis_bytes(sumi_filter filter, int32_t from, int32_t to)
+{
+    return from != to ? sumi_resize_axis_bytes(from, to, filter) : 0;
+}
+static uint64_t larger_axis_bytes(const sumi_resize_args* args)
+{
+    const uint64_t rows = axis_bytes(args->filter, args->source->width, args->width),
+                   columns = axis_bytes(args->filter, args->source->height, args->height);
+    return rows > columns ? rows : columns;
 }
 
-static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* workspace, const sumi_resize_args* args,
-                                  sumi_resize* resize, sumi_error* error)
+// The axis of a pass, which its first piece makes.
+static const sumi_resize_axis* axis_of(const sumi_workspace* workspace, sumi_filter filter, int32_t from, int32_t to,
+                                       bool is_first)
 {
-    const int32_t from_height = args->source->height, width = args->width, height = args->height,
-                  channels = channels_of(args);
-    SUMI_ASSERT(resize->row == from_height && resize->column < width);
-    const int32_t count =
-        count_that_fits(taps(args->filter, from_height, height) * height * channels, width - resize->column);
-    SUMI_ASSERT(count >= 1 && resize->column + count <= width);
-    const size_t row = (size_t)width * (size_t)channels, piece = (size_t)count * (size_t)channels,
-                 column_offset = (size_t)resize->column * (size_t)channels;
-    SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height,
-                                "an image's columns", error));
-    uint8_t* block = workspace->values.data;
-    const uint8_t* intermediate = workspace->intermediate.data;
-    SUMI_TRY(sumi_pixels_resize(
-        &temporary->heap, &(sumi_pixels){intermediate + column_offset, count, from_height, (int32_t)row, channels},
-        &(sumi_resized_pixels){block, count, height, args->filter}, error));
-    for (int32_t y = 0; y < height; y++)
-        memcpy((uint8_t*)workspace->picture.data + (size_t)y * row + column_offset, block + (size_t)y * piece, piece);
-    resize->column += count;
-    return SUMI_OK;
+    if (from == to) return NULL;
+    return is_first ? sumi_resize_axis_make(workspace->axis.data, from, to, filter) : workspace->axis.data;
+}
+
+static void resize_rows(const sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize)
+{
+    const sumi_pixels* source = args->source;
+    const int32_t width = args->width, begin = resize->row,
+                  count = count_that_fits(taps(args->filter, source->width, width) * (double)row_bytes(args),
+                                          source->height - begin);
+    SUMI_ASSERT(count >= 1 && begin + count <= source->height && resize->row_out == 0);
+    const sumi_resize_pass pass = {.axis = axis_of(workspace, args->filter, source->width, width, begin == 0),
+                                   .from = source->data,
+                                   .from_row_bytes = (size_t)source->row_bytes,
+                                   .into =
+                                       passes_columns(args) ? workspace->intermediate.data : workspace->picture.data,
+                                   .width = source->width,
+                                   .from_channels = source->channel_count,
+                                   .channels = channels_of(args)};
+    sumi_resize_rows(&pass, workspace->workers, begin, begin + count);
+    resize->row += count;
+}
+
+static void resize_columns(const sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize)
+{
+    const sumi_pixels* source = args->source;
+    const int32_t height = args->height, begin = resize->row_out, channels = channels_of(args),
+                  count = count_that_fits(taps(args->filter, source->height, height) * (double)row_bytes(args),
+                                          height - begin);
+    SUMI_ASSERT(count >= 1 && begin + count <= height && resize->row == source->height);
+    const bool is_second = passes_rows(args);
+    const sumi_resize_pass pass = {.axis = axis_of(workspace, args->filter, source->height, height, begin == 0),
+                                   .from = is_second ? workspace->intermediate.data : source->data,
+                                   .from_row_bytes = is_second ? (size_t)row_bytes(args) : (size_t)source->row_bytes,
+                                   .into = workspace->picture.data,
+                                   .width = args->width,
+                                   .from_channels = channels,
+                                   .channels = channels};
+    sumi_resize_columns(&pass, workspace->workers, begin, begin + count);
+    resize->row_out += count;
 }
 
 sumi_result sumi_resize_advance(sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize,
@@ -96,26 +111,24 @@ sumi_result sumi_resize_advance(sumi_workspace* workspace, const sumi_resize_arg
 {
     const sumi_pixels* source = args->source;
     const int32_t width = args->width, height = args->height, channels = channels_of(args);
-    SUMI_ASSERT(width > 0 && height > 0 && resize->row >= 0 && resize->column >= 0);
+    SUMI_ASSERT(width > 0 && height > 0 && resize->row >= 0 && resize->row_out >= 0);
     SUMI_ASSERT(source->data != NULL && source->data != workspace->picture.data
-                && source->data != workspace->intermediate.data && source->data != workspace->values.data);
-    if (source->width == width && source->height == height) {
+                && source->data != workspace->intermediate.data);
+    if (is_whole(args)) {
         *out_picture = *source;
         return SUMI_OK;
     }
     *out_picture = (sumi_pixels){0};
-    const uint64_t row = (uint64_t)width * (uint64_t)channels;
-    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->intermediate, row * (uint64_t)source->height,
+    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->axis, larger_axis_bytes(args),
+                                "the weights of an image's resize", error));
+    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->intermediate, intermediate_bytes(args),
                                 "an image between two passes of its resize", error));
-    SUMI_TRY(
-        sumi_block_reserve(workspace->heap, &workspace->picture, row * (uint64_t)height, "a resized image", error));
-    sumi_temporary temporary;
-    sumi_temporary_begin(&temporary, workspace->heap, &workspace->temporary);
-    sumi_result result = resize->row < source->height ? resize_rows(&temporary, workspace, args, resize, error)
-                                                      : resize_columns(&temporary, workspace, args, resize, error);
-    sumi_temporary_end(&temporary);
-    SUMI_TRY(result);
-    if (resize->column < width) return SUMI_OK;
+    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->picture, row_bytes(args) * (uint64_t)height,
+                                "a resized image", error));
+    if (!passes_rows(args)) resize->row = source->height;
+    if (resize->row < source->height) resize_rows(workspace, args, resize);
+    else resize_columns(workspace, args, resize);
+    if (resize->row < source->height || (passes_columns(args) && resize->row_out < height)) return SUMI_OK;
     *out_picture = (sumi_pixels){workspace->picture.data, width, height, width * channels, channels};
     *resize = (sumi_resize){0, 0};
     return SUMI_OK;
@@ -123,17 +136,8 @@ sumi_result sumi_resize_advance(sumi_workspace* workspace, const sumi_resize_arg
 
 uint64_t sumi_resize_bytes(const sumi_resize_args* args)
 {
-    const sumi_pixels* source = args->source;
-    if (source->width == args->width && source->height == args->height) return 0;
-    const uint64_t channels = (uint64_t)channels_of(args), row = (uint64_t)args->width * channels;
-    const uint64_t rows = (uint64_t)count_that_fits(taps(args->filter, source->width, args->width) * (double)row,
-                                                    source->height)
-                        * (uint64_t)source->width * 3,
-                   columns = (uint64_t)count_that_fits(taps(args->filter, source->height, args->height) * args->height
-                                                           * (double)channels,
-                                                       args->width)
-                           * (uint64_t)args->height * channels;
-    return row * (uint64_t)(source->height + args->height) + (rows > columns ? rows : columns);
+    if (is_whole(args)) return 0;
+    return larger_axis_bytes(args) + intermediate_bytes(args) + row_bytes(args) * (uint64_t)args->height;
 }
 
 // ---- References -----------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@
 
 // ---- Resizes --------------------------------------------------------------------------------------------------------
 //
-// Resizes pictures of the host program in pieces. A Lanczos resize of a photograph takes a tenth of a second, too long
-// for a frame.
+// Resizes pictures of the host program in pieces, because a Lanczos resize of a large photograph takes longer than a
+// frame on one thread.
 
 struct sumi_workspace;
 
@@ -22,15 +22,16 @@ typedef struct sumi_resize_args {
 
 // Progress of a resize. All zero before the first piece and after the last one.
 typedef struct sumi_resize {
-    int32_t row, column;
+    int32_t row;     // of the source: rows before it have passed
+    int32_t row_out; // of the result: rows before it are made
 } sumi_resize;
 
-// Resizes some rows, then some columns, of the source. After the last piece out_picture->data is not NULL, and
+// Resizes some rows of the source, then the columns of some rows of the result. After the last piece out_picture->data is not NULL, and
 // *out_picture is the result, with 1 or 3 channels, in the workspace's block `picture`. A source that already has the
 // right size is its own result. The bits are those of one call of sumi_pixels_resize.
 sumi_result sumi_resize_advance(struct sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize,
                                 sumi_pixels* out_picture, sumi_error* error);
-// Bytes that the workspace's blocks need for such a resize, without `temporary`.
+// Bytes that the workspace's blocks need for such a resize.
 uint64_t sumi_resize_bytes(const sumi_resize_args* args);
 
 // ---- References -----------------------------------------------------------------------------------------------------

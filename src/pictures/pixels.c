@@ -5,160 +5,12 @@
 //     source  --horizontal-->  8-bit rows of the new width  --vertical-->  new size
 //
 // A pass is skipped if the length of its axis does not change. When a picture shrinks, the window is wider: the
-// filter's support times the scale. The windows (first input pixel, count) and weights are computed once per axis.
+// filter's support times the scale. The windows and weights are computed once per axis (resize.h).
 #include "pictures/pixels.h"
 #include "base/assert.h"
 #include "base/dtype.h"
 #include "base/numbers.h"
-#include <math.h>
 #include <string.h>
-
-enum { FRACTION_BITS = 22 };
-static const double s_pi = 3.14159265358979323846;
-
-// ---- Filters and weights --------------------------------------------------------------------------------------------
-
-static double sinc(double x)
-{
-    if (x == 0.0) return 1.0;
-    x *= s_pi;
-    return sin(x) / x;
-}
-
-static double lanczos(double x) { return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0; }
-
-// Keys' cubic convolution with a = -0.5.
-static double bicubic(double x)
-{
-    const double a = -0.5;
-    if (x < 0.0) x = -x;
-    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
-    if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
-    return 0.0;
-}
-
-typedef struct axis_window {
-    int32_t first, count;
-} axis_window;
-// Output i of an axis is the sum over j < windows[i].count of weights[i * stride + j] * input[windows[i].first + j].
-typedef struct axis {
-    axis_window* windows;
-    int32_t* weights;
-    size_t stride;
-    int32_t length; // number of outputs
-} axis;
-
-static void axis_free(sumi_heap* heap, axis* a)
-{
-    sumi_free(heap, a->windows);
-    sumi_free(heap, a->weights);
-}
-
-// The axis has its length already; `length` is that of the input.
-static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, sumi_filter filter, sumi_error* error)
-{
-    const int32_t new_length = a->length;
-    SUMI_ASSERT(length >= 1 && new_length >= 1 && length != new_length);
-    double scale = (double)length / new_length;
-    double filter_scale = scale < 1.0 ? 1.0 : scale;
-    double support = (filter == SUMI_FILTER_LANCZOS ? 3.0 : 2.0) * filter_scale;
-    a->stride = (size_t)ceil(support) * 2 + 1;
-    a->windows = sumi_alloc_array(heap, (size_t)new_length, sizeof *a->windows);
-    a->weights = sumi_alloc_array(heap, (size_t)new_length * a->stride, sizeof *a->weights);
-    double* exact = sumi_alloc_array(heap, a->stride, sizeof *exact);
-    if (a->windows == NULL || a->weights == NULL || exact == NULL) {
-        sumi_free(heap, exact);
-        return sumi_out_of_memory(error, (size_t)new_length * a->stride * sizeof *a->weights,
-                                  "the weights of an image's resize");
-    }
-    double step = 1.0 / filter_scale;
-    for (int32_t i = 0; i < new_length; i++) {
-        double center = (i + 0.5) * scale;
-        int32_t first = (int32_t)(center - support + 0.5), end = (int32_t)(center + support + 0.5);
-        if (first < 0) first = 0;
-        if (end > length) end = length;
-        double sum = 0.0;
-        for (int32_t j = 0; j < end - first; j++) {
-            double x = (j + first - center + 0.5) * step;
-            exact[j] = filter == SUMI_FILTER_LANCZOS ? lanczos(x) : bicubic(x);
-            sum += exact[j];
-        }
-        SUMI_ASSERT(first < end && (size_t)(end - first) <= a->stride);
-        int32_t* weights = a->weights + (size_t)i * a->stride;
-        for (int32_t j = 0; j < end - first; j++) {
-            double weight = (sum != 0.0 ? exact[j] / sum : exact[j]) * (1 << FRACTION_BITS);
-            weights[j] = (int32_t)(weight + (weight < 0.0 ? -0.5 : 0.5));
-        }
-        a->windows[i] = (axis_window){first, end - first};
-    }
-    sumi_free(heap, exact);
-    return SUMI_OK;
-}
-
-// The weights add up to 2^22, and their absolute values to at most 1.6 times that (half a window at an edge), so 255
-// times this sum fits 31 bits.
-static inline uint8_t from_fixed(int32_t sum)
-{
-    if (sum < 0) return 0; // also because a shift of a negative number is not portable
-    sum >>= FRACTION_BITS;
-    return (uint8_t)(sum > 255 ? 255 : sum);
-}
-
-// Rows of bytes, row_bytes apart.
-typedef struct byte_rows {
-    const uint8_t* data;
-    size_t row_bytes;
-    int32_t count;
-} byte_rows;
-
-static inline void pass_horizontal_of(const int32_t channels, const axis* a, byte_rows source, uint8_t* into)
-{
-    const int32_t new_width = a->length;
-    for (int32_t y = 0; y < source.count; y++) {
-        const uint8_t* row = source.data + (size_t)y * source.row_bytes;
-        for (int32_t x = 0; x < new_width; x++) {
-            axis_window window = a->windows[x];
-            const int32_t* weights = a->weights + (size_t)x * a->stride;
-            const uint8_t* from = row + (size_t)window.first * (size_t)channels;
-            int32_t sums[4] = {1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1),
-                               1 << (FRACTION_BITS - 1)};
-            for (int32_t j = 0; j < window.count; j++) {
-                for (int32_t c = 0; c < channels; c++) sums[c] += weights[j] * from[c];
-                from += channels;
-            }
-            for (int32_t c = 0; c < channels; c++) *into++ = from_fixed(sums[c]);
-        }
-    }
-}
-
-// The loop exists once per channel count, so that the sums stay in registers.
-static void pass_horizontal(const axis* a, byte_rows source, int32_t channels, uint8_t* into)
-{
-    SUMI_ASSERT(channels >= 1 && channels <= 4 && source.count >= 1 && source.row_bytes > 0);
-    switch (channels) {
-    case 1: pass_horizontal_of(1, a, source, into); break;
-    case 2: pass_horizontal_of(2, a, source, into); break;
-    case 3: pass_horizontal_of(3, a, source, into); break;
-    default: pass_horizontal_of(4, a, source, into); break;
-    }
-}
-
-// Computes whole rows: `sums` holds the accumulators of one row.
-static void pass_vertical(const axis* a, byte_rows source, size_t row_values, uint8_t* into, int32_t* sums)
-{
-    SUMI_ASSERT(row_values > 0 && source.row_bytes >= row_values && a->length >= 1);
-    const int32_t new_height = a->length;
-    for (int32_t y = 0; y < new_height; y++) {
-        axis_window window = a->windows[y];
-        for (size_t i = 0; i < row_values; i++) sums[i] = 1 << (FRACTION_BITS - 1);
-        for (int32_t j = 0; j < window.count; j++) {
-            const int32_t weight = a->weights[(size_t)y * a->stride + (size_t)j];
-            const uint8_t* row = source.data + (size_t)(window.first + j) * source.row_bytes;
-            for (size_t i = 0; i < row_values; i++) sums[i] += weight * row[i];
-        }
-        for (size_t i = 0; i < row_values; i++) *into++ = from_fixed(sums[i]);
-    }
-}
 
 // ---- Resize ---------------------------------------------------------------------------------------------------------
 
@@ -188,60 +40,63 @@ sumi_result sumi_pixels_check_size(int32_t width, int32_t height, const char* wh
                      what, (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
 }
 
+// Both pictures have been checked. Channels of the source after the first `channels` are left out.
+static sumi_result resize(sumi_heap* heap, const sumi_pixels* source, int32_t channels,
+                          const sumi_resized_pixels* resized, sumi_error* error)
+{
+    const int32_t width = resized->width, height = resized->height, from_width = source->width,
+                  from_height = source->height;
+    const bool resizes_width = width != from_width, resizes_height = height != from_height,
+               passes_rows = resizes_width || !resizes_height || channels != source->channel_count;
+    const size_t row = (size_t)width * (size_t)channels;
+    const uint64_t rows_axis = resizes_width ? sumi_resize_axis_bytes(from_width, width, resized->filter) : 0,
+                   columns_axis = resizes_height ? sumi_resize_axis_bytes(from_height, height, resized->filter) : 0,
+                   columns_at = sumi_align(rows_axis, SUMI_ALIGNMENT),
+                   between_at = sumi_align(columns_at + columns_axis, SUMI_ALIGNMENT),
+                   bytes = between_at + (passes_rows && resizes_height ? (uint64_t)row * (uint64_t)from_height : 0);
+    unsigned char* memory = bytes > 0 ? sumi_alloc(heap, (size_t)bytes) : NULL;
+    if (bytes > 0 && memory == NULL)
+        return sumi_out_of_memory(error, (size_t)bytes, "an image between two passes of its resize");
+    const sumi_resize_pass rows = {
+        .axis = resizes_width ? sumi_resize_axis_make(memory, from_width, width, resized->filter) : NULL,
+        .from = source->data,
+        .from_row_bytes = (size_t)source->row_bytes,
+        .into = resizes_height ? memory + between_at : resized->into,
+        .width = from_width,
+        .from_channels = source->channel_count,
+        .channels = channels};
+    if (passes_rows) sumi_resize_rows(&rows, NULL, 0, from_height);
+    if (resizes_height) {
+        const sumi_resize_pass columns = {
+            .axis = sumi_resize_axis_make(memory + columns_at, from_height, height, resized->filter),
+            .from = passes_rows ? rows.into : rows.from,
+            .from_row_bytes = passes_rows ? row : rows.from_row_bytes,
+            .into = resized->into,
+            .width = width,
+            .from_channels = channels,
+            .channels = channels};
+        sumi_resize_columns(&columns, NULL, 0, height);
+    }
+    sumi_free(heap, memory);
+    return SUMI_OK;
+}
+
 sumi_result sumi_pixels_resize(sumi_heap* heap, const sumi_pixels* source, const sumi_resized_pixels* resized,
                                sumi_error* error)
 {
-    const int32_t channel_count = source->channel_count, width = source->width, height = source->height;
-    const int32_t new_width = resized->width, new_height = resized->height;
-    const sumi_filter filter = resized->filter;
-    uint8_t* into = resized->into;
-    if (channel_count < 1 || channel_count > 4) {
+    if (source->channel_count < 1 || source->channel_count > 4) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "an image of %d channels cannot be resized: 1 to 4 are possible",
-                         (int)channel_count);
+                         (int)source->channel_count);
     }
     SUMI_TRY(check_source(source, "the image to resize", error));
-    SUMI_TRY(sumi_pixels_check_size(new_width, new_height, "the image", error));
-    if (into == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized image has no memory: into is NULL");
-    if (filter != SUMI_FILTER_BICUBIC && filter != SUMI_FILTER_LANCZOS) {
+    SUMI_TRY(sumi_pixels_check_size(resized->width, resized->height, "the image", error));
+    if (resized->into == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized image has no memory: into is NULL");
+    if (resized->filter != SUMI_FILTER_BICUBIC && resized->filter != SUMI_FILTER_LANCZOS) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)filter);
+                         "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)resized->filter);
     }
-    const bool resizes_width = new_width != width, resizes_height = new_height != height;
-    const size_t new_row = (size_t)new_width * (size_t)channel_count, row_bytes = (size_t)source->row_bytes;
-    const uint8_t* data = source->data;
-    if (!resizes_width && !resizes_height) {
-        for (int32_t y = 0; y < height; y++) memcpy(into + (size_t)y * new_row, data + (size_t)y * row_bytes, new_row);
-        return SUMI_OK;
-    }
-
-    axis horizontal = {.length = new_width}, vertical = {.length = new_height};
-    uint8_t* intermediate = NULL;
-    int32_t* sums = NULL;
-    const size_t intermediate_bytes = resizes_width && resizes_height ? new_row * (size_t)height : 0;
-    sumi_result result = resizes_width ? axis_make(heap, &horizontal, width, filter, error) : SUMI_OK;
-    if (result == SUMI_OK && resizes_height) result = axis_make(heap, &vertical, height, filter, error);
-    if (result == SUMI_OK && resizes_height) {
-        sums = sumi_alloc_array(heap, new_row, sizeof *sums);
-        if (sums == NULL) result = sumi_out_of_memory(error, new_row * sizeof *sums, "a row of an image's resize");
-    }
-    if (result == SUMI_OK && intermediate_bytes > 0) {
-        intermediate = sumi_alloc(heap, intermediate_bytes);
-        if (intermediate == NULL)
-            result = sumi_out_of_memory(error, intermediate_bytes, "the first pass of an image's resize");
-    }
-    if (result == SUMI_OK) {
-        byte_rows rows = {data, row_bytes, height};
-        if (resizes_width) {
-            pass_horizontal(&horizontal, rows, channel_count, resizes_height ? intermediate : into);
-            rows = (byte_rows){intermediate, new_row, height};
-        }
-        if (resizes_height) pass_vertical(&vertical, rows, new_row, into, sums);
-    }
-    sumi_free(heap, intermediate);
-    sumi_free(heap, sums);
-    axis_free(heap, &horizontal);
-    axis_free(heap, &vertical);
-    return result;
+    return resize(heap, source, source->channel_count, resized, error);
 }
 
 // ---- Pictures of the host program -----------------------------------------------------------------------------------
@@ -262,38 +117,20 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
     SUMI_TRY(sumi_pixels_check(pixels, "the image", error));
     SUMI_TRY(sumi_pixels_check_size(width, height, "the image", error));
     if (rgb == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the RGB image has no memory: rgb is NULL");
-    const uint8_t* data = pixels->data;
-    const size_t count = (size_t)width * (size_t)height;
-    if (pixels->channel_count == 3) {
+    if (pixels->channel_count != 1) {
         const sumi_resized_pixels resized = {rgb, width, height, SUMI_FILTER_LANCZOS};
-        return sumi_pixels_resize(heap, pixels, &resized, error);
+        return resize(heap, pixels, 3, &resized, error);
     }
     // The grey picture is resized into the last third of rgb, then expanded from the start: reads stay ahead of writes.
-    if (pixels->channel_count == 1) {
-        uint8_t* grey = rgb + 2 * count;
-        const sumi_resized_pixels resized = {grey, width, height, SUMI_FILTER_LANCZOS};
-        SUMI_TRY(sumi_pixels_resize(heap, pixels, &resized, error));
-        for (size_t i = 0; i < count; i++) {
-            uint8_t value = grey[i];
-            rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = value;
-        }
-        return SUMI_OK;
+    const size_t count = (size_t)width * (size_t)height;
+    uint8_t* grey = rgb + 2 * count;
+    const sumi_resized_pixels resized = {grey, width, height, SUMI_FILTER_LANCZOS};
+    SUMI_TRY(resize(heap, pixels, 1, &resized, error));
+    for (size_t i = 0; i < count; i++) {
+        uint8_t value = grey[i];
+        rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = value;
     }
-    const bool has_same_size = width == pixels->width && height == pixels->height;
-    const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
-    uint8_t* colours = has_same_size ? rgb : sumi_alloc_array(heap, source_count, 3);
-    if (colours == NULL) return sumi_out_of_memory(error, 3 * source_count, "an image without its alpha channel");
-    uint8_t* to = colours;
-    for (int32_t y = 0; y < pixels->height; y++) {
-        const uint8_t* from = data + (size_t)y * (size_t)pixels->row_bytes;
-        for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 3) memcpy(to, from, 3);
-    }
-    if (has_same_size) return SUMI_OK;
-    const sumi_pixels opaque = {colours, pixels->width, pixels->height, 3 * pixels->width, 3};
-    const sumi_resized_pixels resized = {rgb, width, height, SUMI_FILTER_LANCZOS};
-    sumi_result result = sumi_pixels_resize(heap, &opaque, &resized, error);
-    sumi_free(heap, colours);
-    return result;
+    return SUMI_OK;
 }
 
 sumi_pixels sumi_pixels_window(const sumi_pixels* pixels, int32_t left, int32_t top, int32_t width, int32_t height)

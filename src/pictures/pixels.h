@@ -3,12 +3,12 @@
 #ifndef SUMI_PICTURES_PIXELS_H
 #define SUMI_PICTURES_PIXELS_H
 #include "base/memory.h"
+#include "pictures/resize.h"
 
 // The longest side of any picture. Functions fail with SUMI_INVALID_ARGUMENT for sides outside 1 .. this, and for
 // row_bytes less than a row of pixels.
 #define SUMI_PIXELS_MAX_SIDE 32768
 
-typedef enum sumi_filter { SUMI_FILTER_BICUBIC, SUMI_FILTER_LANCZOS } sumi_filter;
 typedef struct sumi_resized_pixels {
     uint8_t* into; // tightly packed
     int32_t width, height;
