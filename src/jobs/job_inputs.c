@@ -273,14 +273,13 @@ static sumi_result write_mask(sumi_engine* engine, const sumi_network_info* info
 // The pieces of a reference, in this order: see job_pictures.h.
 typedef enum reference_stage { FOR_AUTOENCODER, BEFORE_VISION, FOR_VISION, REFERENCE_STAGES } reference_stage;
 
-// Where the result of a resize goes: a window of it, as RGB of 3 bytes per pixel, into `block` of the workspace.
+// A window of the result of a resize.
 typedef struct reference_window {
     int32_t left, top;
     sumi_picture_size size;
-    sumi_block* block;
 } reference_window;
 
-// Does the next piece of a resize. With *out_done the window of the result is written.
+// Does the next piece of a resize. With *out_done workspace.first holds the window of the result, as packed RGB.
 static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, const sumi_resize_args* args,
                                     const reference_window* to, bool* out_done, sumi_error* error)
 {
@@ -290,10 +289,11 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
     if (!*out_done) return SUMI_OK;
     const int32_t width = to->size.width, height = to->size.height;
     const uint64_t bytes = (uint64_t)width * (uint64_t)height * 3;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, to->block, bytes, "a reference image", error));
+    sumi_block* first = &engine->workspace.first;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, first, bytes, "a reference image", error));
     const sumi_pixels window = sumi_pixels_window(&picture, to->left, to->top, width, height);
     // The window has the right size already, so this allocates nothing.
-    return sumi_pixels_to_rgb(&engine->heap, &window, width, height, to->block->data, error);
+    return sumi_pixels_to_rgb(&engine->heap, &window, width, height, first->data, error);
 }
 
 // Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
@@ -312,7 +312,7 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
     if (stage == FOR_AUTOENCODER) {
         const sumi_resize_args args = {&reference->source, resized.width, resized.height, SUMI_FILTER_LANCZOS};
-        const reference_window window = {reference->sizes.left, reference->sizes.top, read, &workspace->first};
+        const reference_window window = {reference->sizes.left, reference->sizes.top, read};
         SUMI_TRY(resize_reference(engine, job, &args, &window, out_done, error));
         if (!*out_done) return SUMI_OK;
         const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
@@ -327,17 +327,18 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
         const bool is_cropped = read.width != resized.width || read.height != resized.height;
         if (first.width == read.width && first.height == read.height && !is_cropped) return SUMI_OK;
         const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS};
-        const reference_window whole = {.size = first, .block = &workspace->first};
+        const reference_window whole = {.size = first};
         return resize_reference(engine, job, &args, &whole, out_done, error);
     }
     const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
     const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
-    const reference_window whole = {.size = seen, .block = &workspace->values};
-    SUMI_TRY(resize_reference(engine, job, &args, &whole, out_done, error));
+    sumi_pixels picture;
+    SUMI_TRY(sumi_resize_advance(workspace, &args, &job->progress.resize, &picture, error));
+    *out_done = picture.data != NULL;
     if (*out_done)
         write_value(engine, job,
                     &(sumi_value_part){.value = vision, .count = (uint64_t)seen.width * (uint64_t)seen.height * 3},
-                    workspace->values.data);
+                    picture.data);
     return SUMI_OK;
 }
 

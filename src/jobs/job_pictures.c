@@ -166,8 +166,7 @@ uint64_t sumi_references_resize_bytes(const sumi_references* references)
                 sumi_resize_bytes(&(sumi_resize_args){&reference->source, sizes->first.width, sizes->first.height,
                                                       SUMI_FILTER_LANCZOS}),
                 sumi_resize_bytes(
-                    &(sumi_resize_args){&first, sizes->vision.width, sizes->vision.height, SUMI_FILTER_BICUBIC})
-                    + rgb_bytes(sizes->vision)};
+                    &(sumi_resize_args){&first, sizes->vision.width, sizes->vision.height, SUMI_FILTER_BICUBIC})};
             for (int k = 0; k < 2; k++) resize_bytes = vision_bytes[k] > resize_bytes ? vision_bytes[k] : resize_bytes;
             if (rgb_bytes(sizes->first) > picture_bytes) picture_bytes = rgb_bytes(sizes->first);
         }
