@@ -300,8 +300,8 @@ typedef struct sumi_engine_desc {
     // The most memory that a job may take for intermediate values (CPU), or that the engine may allocate on the device
     // (GPU). 0: no limit. What does not fit is streamed or computed in tiles, more slowly. See "Memory".
     uint64_t memory_budget_bytes;
-    // Threads that work on a loop of the CPU backend without `tasks`; the calling thread is one of them. 1: no hidden
-    // thread; the log mentions it if the machine has more processors. 0: one per logical processor.
+    // Threads that work on a loop without `tasks` (with a GPU: uploads, resizes); the calling thread is one of them. 1:
+    // no hidden thread; the log mentions it if the machine has more processors. 0: one per logical processor.
     int32_t cpu_thread_count;
 } sumi_engine_desc;
 

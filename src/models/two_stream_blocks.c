@@ -569,6 +569,10 @@ static void write_after_attention(const sumi_two_stream_evaluation* e, const blo
                                                        .gate = sumi_two_stream_vector(b->row, GATE_2, e->model->dim)});
 }
 
+// References that are modulated by time 0 have the same q, k and v in the first block of every evaluation. They are
+// computed again: 0.12 % of an evaluation of 1024 x 1024 pixels with one reference, while keeping them takes 75 MB and
+// a copy into qkv.
+//
 // In the last block only the targets have queries in attention. q of the text is computed there too: leaving it out
 // would save a 3000th of an evaluation of 1024 x 1024 pixels with 512 text tokens.
 void sumi_two_stream_write_block(sumi_two_stream_evaluation* e, int32_t index, bool is_last)

@@ -24,7 +24,7 @@ enum {
     FRACTION_BITS = 22,
     LOW_BITS = 11,
     LANES = 16,
-    BLOCK = 1024,         // values of a row that are transposed at once: with 16 rows they are half of the L1 cache
+    BLOCK = 512,          // values of a row that are transposed at once: 8 KiB of the stack of a task
     RANGE_WORK = 1 << 19, // products of the smallest range of a worker: a tenth of a millisecond
 };
 static const double s_pi = 3.14159265358979323846;
@@ -188,16 +188,14 @@ static inline void add_quarter(quarter* sums, __m128i values, __m128i low_weight
 
 static inline __m128i end_quarter(quarter sums)
 {
-    const __m128i half = _mm_set1_epi32(1 << (FRACTION_BITS - 1)),
-                  sum = _mm_add_epi32(_mm_slli_epi32(sums.high, LOW_BITS), sums.low);
-    return _mm_srai_epi32(_mm_add_epi32(sum, half), FRACTION_BITS);
+    return _mm_srai_epi32(_mm_add_epi32(_mm_slli_epi32(sums.high, LOW_BITS), sums.low), FRACTION_BITS);
 }
 
 // Writes one output of LANES values.
 static inline void add_lanes(const tap_list* taps, uint8_t* into)
 {
-    const __m128i zero = _mm_setzero_si128();
-    quarter a = {zero, zero}, b = a, c = a, d = a;
+    const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (FRACTION_BITS - 1));
+    quarter a = {half, zero}, b = a, c = a, d = a;
     const uint8_t* from = taps->from;
     const weight_pair* pair = taps->pairs;
     for (int32_t count = taps->count; count > 0; count -= 2, from += 2 * taps->stride, pair++) {
