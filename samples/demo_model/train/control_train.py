@@ -42,11 +42,11 @@ STATE_LIMIT = 16 * 2**20
 
 # ---- Data -----------------------------------------------------------------------------------------------------------------------------------
 
-def training_scene(rng):
+def training_scene(rng, few):
     """Two in three lie anywhere, the others where the model's own scenes have them, and then their words may say so. Held-out combinations are left out, as in the model's training."""
     while True:
         scene = free_scene(rng) if rng.random() < 0.67 else sample_scene(rng)
-        if not is_held_out(scene):
+        if not is_held_out(scene) and (few == 1 or len(scene["things"]) > 2 or rng.random() < few):
             return scene
 
 
@@ -67,12 +67,12 @@ def make_data(args, vae, seed):
     encoder, parts, jobs = copy.deepcopy(vae).to(torch.bfloat16 if DEVICE == "cuda" else torch.float32), {size: [] for size in SIZES}, {size: [] for size in SIZES}
     while done < args.pictures:
         size = rng.choices(list(SIZES), list(SIZES.values()))[0]
-        batch = [training_scene(rng) for _ in range(min(args.chunk * 65536 // (size[0] * size[1]), args.pictures - done))]
+        batch = [training_scene(rng, args.few) for _ in range(min(args.chunk * 65536 // (size[0] * size[1]), args.pictures - done))]
         jobs[size].append(args.workers.apply_async(tokens.encode_scenes, ((args.model / "tokenizer", batch, seed + done, CAPTIONS),)))
         z = latents_of(encoder, render(batch, *size, DEVICE))
         rough = [drawings(batch, *size, DEVICE, True, seed + done + k, args.whole) for k in range(DRAWINGS)]
         clean = drawings(batch, *size, DEVICE)
-        rough[0] = torch.where(torch.rand(len(batch), 1, 1, device=DEVICE) < 0.6, clean, rough[0])
+        rough[0] = torch.where(torch.rand(len(batch), 1, 1, device=DEVICE) < args.clean, clean, rough[0])
         control = torch.stack([latents_of(encoder, r[:, None].expand(-1, 3, -1, -1)) for r in rough], 1)
         lines = F.max_pool2d(F.max_pool2d(clean[:, None], 8), 3, 1, 1)
         parts[size].append((z, control, (1 + 1.5 * lines).to(torch.bfloat16)))
@@ -182,7 +182,7 @@ def train_net(args, net):
     if args.compile:
         args.transformer.compile_blocks(), net.compile_blocks(), args.encoder.compile_layers()
     control_judge.prepare(args.workers)  # the checker's templates, while the GPU trains
-    speed, measured, saved = Speed(step), None, time.time()
+    speed, measured, saved, first = Speed(step), None, time.time(), step
 
     def save():
         save_state(path, dict(net=net.state_dict(), ema=ema.nets[0].state_dict(), optimiser=halved(optimiser.state_dict()), muon=halved(muon.state_dict()), step=step, steps=steps, mean=mean,
@@ -206,12 +206,12 @@ def train_net(args, net):
         if step % args.log_steps == 0:
             log(f"control {step}/{steps} loss {mean:.4f} {speed(step)}")
         step += 1
-        if args.fit and pieces == 0 and step == 500:
+        if args.fit and step == first + 500:
             measured = time.time()
-        if measured and step == 900:  # the learning rate is still level, so that its end can be moved
+        if measured and step == first + 900:  # early: in a first piece the learning rate is still level, in others it falls a little when its end comes nearer
             left = args.clock.end - args.after_seconds - time.time()
-            steps = max(3000, min(steps, 900 + int(400 / (time.time() - measured) * left)))
-            log(f"control: {steps} steps fit into this piece (--steps {steps} repeats this run)")
+            steps = max(first + 2000, min(steps, step + int(400 / (time.time() - measured) * left)))
+            log(f"control: {steps - first} steps fit into this piece ({'--more-steps' if pieces else '--steps'} {steps - first} repeats this run)")
         if time.time() - saved > 60:
             saved = time.time()
             save()
@@ -238,6 +238,8 @@ def main():
     parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--more-steps", type=int, default=0, help="of a state whose training has ended")
     parser.add_argument("--whole", type=float, default=0.95, help="the chance that a rough drawing has a thing of several")
+    parser.add_argument("--few", type=float, default=1.0, help="the chance that a scene of one or two things is kept; all of three to five are")
+    parser.add_argument("--clean", type=float, default=0.6, help="the chance that the first of a picture's drawings is clean")
     parser.add_argument("--batch", type=int, default=512, help="256x256 pictures per step; fewer of the larger sizes")
     parser.add_argument("--rate", type=float, default=1e-3, help="AdamW, of all but the matrices")
     parser.add_argument("--rate-muon", type=float, default=4e-3)
