@@ -1,11 +1,11 @@
 // Many prompts, as fast as the machine can: batches of a few pictures, and always a job waiting behind the one that
 // runs, so that the device never is without work.
 //     batch MODEL prompts.txt FOLDER [pictures per job]       one prompt per line; FOLDER/0000.png, 0001.png, ...
+#include "lines.h"
 #include "picture.h"
 #include "system.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sumi.h>
 
 #define MAX_BATCH 16
@@ -18,28 +18,11 @@ typedef struct batch {
 
 static double now(void) { return 1e-9 * (double)system_clock_ns(); }
 
-// Lines without those that are empty. The text stays one block: lines are pointers into it.
-static int read_lines(const char* path, char** out_text, char*** out_lines)
-{
-    FILE* file = fopen(path, "rb");
-    if (!file) return 0;
-    long bytes = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    char* text = bytes > 0 ? calloc((size_t)bytes + 1, 1) : NULL;
-    char** lines = text ? malloc(((size_t)bytes + 1) * sizeof *lines) : NULL;
-    const bool is_read = lines && fseek(file, 0, SEEK_SET) == 0 && fread(text, 1, (size_t)bytes, file) == (size_t)bytes;
-    int count = 0;
-    for (char* line = is_read ? strtok(text, "\r\n") : NULL; line; line = strtok(NULL, "\r\n")) lines[count++] = line;
-    fclose(file);
-    *out_text = text;
-    *out_lines = lines;
-    return count;
-}
-
-static sumi_result submit(sumi_engine* engine, sumi_model* model, char** lines, batch* b)
+static sumi_result submit(sumi_engine* engine, sumi_model* model, const lines* prompts, batch* b)
 {
     sumi_image_item items[MAX_BATCH];
     for (int i = 0; i < b->count; i++)
-        items[i] = (sumi_image_item){.text = lines[b->first + i], .seed = (uint64_t)(b->first + i)};
+        items[i] = (sumi_image_item){.text = prompts->at[b->first + i], .seed = (uint64_t)(b->first + i)};
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     desc.items = items; // copied
     desc.item_count = b->count;
@@ -64,19 +47,18 @@ static sumi_result finish(sumi_engine* engine, const batch* b, const char* folde
     return result;
 }
 
-static sumi_result run(sumi_engine* engine, sumi_model* model, char** lines, int line_count, int per_job,
-                       const char* folder)
+static sumi_result run(sumi_engine* engine, sumi_model* model, const lines* prompts, int per_job, const char* folder)
 {
     batch jobs[JOBS]; // a ring
     int begun = 0, ended = 0, next_line = 0;
     sumi_result result = SUMI_OK;
-    while (result == SUMI_OK && (next_line < line_count || ended < begun)) {
-        if (next_line < line_count && begun - ended < JOBS) {
+    while (result == SUMI_OK && (next_line < prompts->count || ended < begun)) {
+        if (next_line < prompts->count && begun - ended < JOBS) {
             batch* b = &jobs[begun++ % JOBS];
             *b = (batch){.first = next_line,
-                         .count = line_count - next_line < per_job ? line_count - next_line : per_job};
+                         .count = prompts->count - next_line < per_job ? prompts->count - next_line : per_job};
             next_line += b->count;
-            result = submit(engine, model, lines, b);
+            result = submit(engine, model, prompts, b);
         } else {
             result = finish(engine, &jobs[ended++ % JOBS], folder);
         }
@@ -89,9 +71,8 @@ int main(int argc, char** argv)
     if (argc != 4 && argc != 5)
         return fprintf(stderr, "usage: batch MODEL prompts.txt FOLDER [pictures per job, 1 to %d]\n", MAX_BATCH), 2;
     const int per_job = argc == 5 ? atoi(argv[4]) : 4;
-    char *text = NULL, **lines = NULL;
-    const int line_count = read_lines(argv[2], &text, &lines);
-    if (line_count == 0 || per_job < 1 || per_job > MAX_BATCH)
+    lines prompts = lines_read(argv[2]);
+    if (prompts.count == 0 || per_job < 1 || per_job > MAX_BATCH)
         return fprintf(stderr, "batch: %s holds no prompt, or more than %d pictures per job are asked for\n", argv[2],
                        MAX_BATCH),
                2;
@@ -110,12 +91,11 @@ int main(int argc, char** argv)
     if (result == SUMI_OK) sumi_job_wait(engine, load, SUMI_FOREVER);
     if (result == SUMI_OK) result = sumi_fetch_model(engine, load, &model);
     const double begin = now();
-    if (result == SUMI_OK) result = run(engine, model, lines, line_count, per_job, argv[3]);
+    if (result == SUMI_OK) result = run(engine, model, &prompts, per_job, argv[3]);
     if (result == SUMI_OK)
-        printf("%d pictures in %.2f s, %.2f a second\n", line_count, now() - begin, line_count / (now() - begin));
+        printf("%d pictures in %.2f s, %.2f a second\n", prompts.count, now() - begin, prompts.count / (now() - begin));
     else fprintf(stderr, "batch: %s\n", sumi_result_text(result));
     sumi_engine_destroy(engine);
-    free(lines);
-    free(text);
+    lines_free(&prompts);
     return result == SUMI_OK ? 0 : 1;
 }

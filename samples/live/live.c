@@ -131,47 +131,25 @@ static const char s_usage[] =
     "  [--weights " SYNTHETIC_WEIGHTS "] [--attention bf16|8bit]\n"
     "  Weights that do not fit a GPU are streamed, which is slow: int8 takes half of what bf16 takes.\n";
 
-static bool read_synthetic(const char* value, void* into)
-{
-    const synthetic_config** config = into;
-    *config = synthetic_find(value);
-    return *config != NULL;
-}
-
-static bool read_weights(const char* value, void* into)
-{
-    sumi_weight_format* weights = into;
-    return synthetic_weights(value, weights);
-}
-
-static bool read_attention(const char* value, void* into)
-{
-    sumi_attention_format* attention = into;
-    *attention = strcmp(value, "bf16") == 0 ? SUMI_ATTENTION_BF16
-               : strcmp(value, "8bit") == 0 ? SUMI_ATTENTION_8BIT
-                                            : SUMI_ATTENTION_AUTO;
-    return *attention != SUMI_ATTENTION_AUTO;
-}
-
 static bool read_options(options* o, int argc, char** argv)
 {
     painter_desc* p = &o->painter;
-    const option table[] = {{"--watch", .flag = &o->watches},
-                            {"--prompt", .text = &p->prompt},
-                            {"--frames", .text = &o->frames},
-                            {"--script", .text = &o->script},
-                            {"--out", .text = &o->out},
-                            {"--strength", .number = &p->strength, .least = 0.01, .most = 1.0},
-                            {"--rate", .number = &o->rate, .least = 0.01, .most = 10000.0},
-                            {"--seconds", .number = &o->seconds, .least = 0.01, .most = 36000.0},
-                            {"--steps", .whole = &p->steps, .least = 1.0, .most = 1000.0},
-                            {"--seed", .seed = &p->seed, .most = OPTION_MOST_SEED},
-                            {"--size", .width = &p->size.width, .height = &p->size.height},
-                            {"--backend", .backend = &p->backend},
-                            {"--synthetic", .read = read_synthetic, .into = &o->synthetic,
-                             .wanted = "klein, klein-tiny, z-image, tiny, qwen-image, newbie"},
-                            {"--weights", .read = read_weights, .into = &p->weights, .wanted = SYNTHETIC_WEIGHTS},
-                            {"--attention", .read = read_attention, .into = &p->attention, .wanted = "bf16 or 8bit"}};
+    const option table[] = {
+        {"--watch", .flag = &o->watches},
+        {"--prompt", .text = &p->prompt},
+        {"--frames", .text = &o->frames},
+        {"--script", .text = &o->script},
+        {"--out", .text = &o->out},
+        {"--strength", .number = &p->strength, .least = 0.01, .most = 1.0},
+        {"--rate", .number = &o->rate, .least = 0.01, .most = 10000.0},
+        {"--seconds", .number = &o->seconds, .least = 0.01, .most = 36000.0},
+        {"--steps", .whole = &p->steps, .least = 1.0, .most = 1000.0},
+        {"--seed", .seed = &p->seed, .most = OPTION_MOST_SEED},
+        {"--size", .width = &p->size.width, .height = &p->size.height},
+        {"--backend", .backend = &p->backend},
+        {"--synthetic", .read = options_read_synthetic, .into = &o->synthetic, .wanted = OPTIONS_SYNTHETIC},
+        {"--weights", .read = options_read_weights, .into = &p->weights, .wanted = SYNTHETIC_WEIGHTS},
+        {"--attention", .read = options_read_attention, .into = &p->attention, .wanted = "bf16 or 8bit"}};
     return options_read("live", table, sizeof table / sizeof *table, argc, argv, &p->model, &o->wants_help);
 }
 

@@ -1,8 +1,31 @@
 #include "options.h"
+#include "synthetic.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool options_read_synthetic(const char* value, void* into)
+{
+    const synthetic_config** config = into;
+    *config = synthetic_find(value);
+    return *config != NULL;
+}
+
+bool options_read_weights(const char* value, void* into)
+{
+    sumi_weight_format* weights = into;
+    return synthetic_weights(value, weights);
+}
+
+bool options_read_attention(const char* value, void* into)
+{
+    sumi_attention_format* attention = into;
+    *attention = strcmp(value, "bf16") == 0 ? SUMI_ATTENTION_BF16
+               : strcmp(value, "8bit") == 0 ? SUMI_ATTENTION_8BIT
+                                            : SUMI_ATTENTION_AUTO;
+    return *attention != SUMI_ATTENTION_AUTO;
+}
 
 static bool refuse(const char* program, const char* name, const char* value, const char* wanted)
 {

@@ -25,6 +25,12 @@ typedef struct option {
     const char* wanted;
 } option;
 
+// For `read`: into a const synthetic_config*, a sumi_weight_format, a sumi_attention_format.
+bool options_read_synthetic(const char* value, void* into);
+bool options_read_weights(const char* value, void* into);
+bool options_read_attention(const char* value, void* into);
+#define OPTIONS_SYNTHETIC "klein, klein-tiny, z-image, tiny, qwen-image, newbie" // the most used ones
+
 #define OPTION_MOST_SEED 9007199254740991.0 // 2^53 - 1: a double does not have all whole numbers above
 
 // Reads argv from argv[1] on. Returns false after printing a sentence. --help ends the reading with *out_wants_help.
