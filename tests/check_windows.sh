@@ -15,7 +15,7 @@ for header in utf8proc.h spng.h; do # which include nothing that is this system'
     path=$(echo "#include <$header>" | cc -M -x c - | tr ' ' '\n' | grep "/$header$") && cp "$path" "$folder"
 done
 passed=0 failed=0
-for source in $(ls src/*/*.c | grep -v '^src/cuda/') src/cuda/absent.c samples/shared/*.c samples/hello/*.c samples/edit/*.c samples/apps/sumi/*.c samples/d3d12/*.c samples/{batch,cookbook,frame_loop,live,prompt_cache,worker}/*.c samples/instruments/bench/*.c; do
+for source in $(ls src/*/*.c | grep -v '^src/cuda/') src/cuda/absent.c samples/shared/*.c samples/hello/*.c samples/edit/*.c samples/apps/sumi/*.c samples/d3d12/*.c samples/{batch,cookbook,frame_loop,live,many_gpus,prompt_cache,worker}/*.c samples/instruments/bench/*.c; do
     if $tools-gcc -std=c11 -fsyntax-only -Wall -Wextra -Werror -DNDEBUG -D_POSIX_C_SOURCE=200809L -D__USE_MINGW_ANSI_STDIO=1 -DUTF8PROC_STATIC -DSPNG_STATIC -Iinclude -Isrc -I. -Isamples/shared -I"$folder" \
         "$source" >"$folder/out" 2>&1; then passed=$((passed + 1))
     else

@@ -20,6 +20,8 @@
 #              recipes of samples/cookbook on the GPU (default)
 #   sanitize   compute-sanitizer: memcheck, initcheck, racecheck and synccheck on the tiny model and small cases; SANITIZE_JOBS (8) programs at a time, SANITIZE_SECONDS (150) for each,
 #              SANITIZE_TOTAL (600) for all. What is not done by then is skipped; it counts as failed if something was found
+#   many       samples/many_gpus with one engine and with one on every GPU: how many times as many pictures a second, and that they are the same pictures where the GPUs are of one kind. MANY says what is drawn
+#              ("--synthetic z-image --size 1024x1024 --steps 8"), MANY_COUNT (32) how often. Skipped where there is one GPU
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
 #   start      from the start of the process to the PNG: sumi generate, 8 steps, 1024 x 1024, a checkpoint of the released sizes (20 GB, random) in the page cache; START_FOLDER says where it goes
 #   torch      samples/instruments/bench/compare_torch.py on the GPU
@@ -91,7 +93,7 @@ done < <(sed -n 's,^gpu golden/\([^ ]*\).*,\1,p' <<<"$rows")
 if [ "${1:-}" = --collect ]; then
     [ $# -eq 3 ] && [ -d "$3" ] || { sed -n '4,5p' "$0"; exit 2; }
     mkdir -p "$2/lib"
-    for program in test_cuda_ops test_demo test_demo_edit golden_run tune_cuda_linear tune_cuda_calls bench pacing sumi cookbook $programs_beside_others $programs_alone; do
+    for program in test_cuda_ops test_demo test_demo_edit golden_run tune_cuda_linear tune_cuda_calls bench pacing sumi cookbook many_gpus $programs_beside_others $programs_alone; do
         program=$3/$program
         [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
         cp -f "$program" "$2/"
@@ -111,13 +113,13 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,45p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,47p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | cards | interop | neighbour | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie | klein | control) ;;
+        ops | golden | tests | cards | interop | neighbour | demo | sanitize | many | bench | start | torch | accuracy | outliers | quality | qwen | newbie | klein | control) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -400,6 +402,27 @@ if has sanitize; then
         wait
         for name in "${sanitized[@]}"; do report_sanitized "${name%% *}" "${name#* }"; done
     fi
+fi
+if has many; then
+    many() { "$bin/many_gpus" --backend cuda "$@"; }
+    pictures=$(mktemp -d)
+    gpus=$(many --synthetic tiny --size 64x64 --out "$pictures/tiny" 2>"$log/many_look.txt" | grep -o 'by engine' | wc -l)
+    if [ "$gpus" -lt 2 ]; then
+        echo "skip: many: there is $([ "$gpus" -eq 1 ] && echo 'one GPU, and two are wanted' || echo "no GPU that sumi can use: $(tail -n 1 "$log/many_look.txt")")"
+        skipped=$((skipped + 1))
+    else
+        read -r -a drawn <<<"${MANY:---synthetic z-image --size 1024x1024 --steps 8}"
+        for engines in 1 "$gpus"; do
+            WITHOUT_COUNTS=1 run "many $engines" "$bin/many_gpus" --backend cuda "${drawn[@]}" --count "${MANY_COUNT:-32}" --warm-up --engines "$engines" --out "$pictures/$engines"
+            sed 's/^/       /' "$(output_of "many $engines")"
+        done
+        rate() { sed -n 's/.* pictures in .* s, \([0-9.]*\) a second: .*/\1/p' "$(output_of "many $1")"; }
+        awk -v one="$(rate 1)" -v all="$(rate "$gpus")" -v gpus="$gpus" 'BEGIN { if (one > 0) printf "       %.3f times as many pictures a second with %d engines as with one\n", all / one, gpus }'
+        kinds=$(grep -o 'by engine [0-9]* ([^)]*)' "$(output_of "many $gpus")" | sed 's/.*(//' | sort -u | wc -l)
+        if [ "$kinds" -eq 1 ]; then WITHOUT_COUNTS=1 run "many: the same pictures" diff -rq "$pictures/1" "$pictures/$gpus"
+        else echo "skip: many: the same pictures: the GPUs are of $kinds kinds"; skipped=$((skipped + 1)); fi
+    fi
+    rm -rf "$pictures"
 fi
 # Of the family that bench, torch and accuracy are about.
 synthetic=z-image sizes=1024,768,512 steps=8

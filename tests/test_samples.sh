@@ -79,6 +79,26 @@ if check "batch" "$bin/batch" $model "$folder/prompts.txt" "$folder/pictures" 2;
 fi
 wrong "batch wants prompts" "holds no prompt" "$bin/batch" $model /dev/null "$folder/pictures"
 
+# Several engines with one queue: on the CPU here, on a driver of two devices below.
+many() { "$bin/many_gpus" tests/golden/flux2-klein/model --size 64x64 --threads 1 --prompts "$folder/prompts.txt" --count 5 "$@"; }
+if check "many_gpus, one engine" many --backend cpu --out "$folder/one" && check "many_gpus, two engines" many --backend cpu --engines 2 --warm-up --out "$folder/two"; then
+    cat "$out"
+    check "many_gpus says how fast each engine was" grep -qE '^5 pictures in [0-9.]+ s, [0-9.]+ a second: [0-9.]+ by engine 0 \(CPU.*\), [0-9.]+ by engine 1 \(CPU' "$out"
+    check "two engines' pictures are one engine's" diff -r "$folder/one" "$folder/two" && check "five of them" test -s "$folder/two/0004.png" -a ! -e "$folder/two/0005.png"
+    check "the command line, fifth picture" "$bin/sumi" generate --quiet --backend cpu --model tests/golden/flux2-klein/model --size 64x64 --prompt "a yellow moon at night" --seed 11 -o "$folder/fifth.png" && same "many_gpus' fifth picture" "$folder/two/0004.png" "$folder/fifth.png"
+fi
+ends_with() { local want=$1 got=0; shift; "$@" || got=$?; [ $got -eq "$want" ]; }
+says() { # what, code, pattern, command ...
+    local what=$1 code=$2 pattern=$3; shift 3
+    check "$what" ends_with "$code" "$@" && check "$what, in a sentence" grep -qE -- "$pattern" "$out"
+}
+says "many_gpus lists its options" 0 '^usage: many_gpus' "$bin/many_gpus" --help
+says "many_gpus knows no such option" 2 '^many_gpus: there is no option --gpus' many --gpus 2
+says "many_gpus wants prompts" 2 '^many_gpus: the file of --prompts' "$bin/many_gpus" --prompts /dev/null
+says "many_gpus wants a folder" 2 '^many_gpus: the folder of --out' many --out "$folder/no/such"
+says "many_gpus wants a model" 1 '^many_gpus: engine 1: no/such/model: no such file' "$bin/many_gpus" no/such/model --backend cpu --engines 2 --out "$folder/x"
+check "many_gpus without a model draws nothing" grep -qx 'many_gpus: 1 of 1 pictures are missing: no engine is left' "$out"
+
 # Without a GPU: its pixels are uploaded to whatever Vulkan has.
 if [ ! -x "$bin/vulkan" ]; then skip "vulkan" "built without Vulkan's headers (samples/setup.sh vulkan)"
 elif "$bin/vulkan" $model "$prompt" "$folder/vulkan.png" --copy >"$out" 2>&1 && grep -q '^skipped: ' "$out"; then skip "vulkan" "$(sed 's/^skipped: //' "$out")"
@@ -297,6 +317,17 @@ FAKE
             rules() { ! grep 'fake driver:' "$1" | grep -v "capture mode is not relaxed"; }
             check "it keeps the driver's rules" rules "$out"
         fi
+        # Of two devices one stops working while it draws, at its third graph.
+        sed 's/fake_reset();/fake_reset(); fake_devices(2, 90); fake_fail_call("cuGraphLaunch", atoi(getenv("FAIL")), 700);/; 1i #include <stdlib.h>' "$folder/fake.c" >"$folder/fake_two.c"
+        cc -shared -fPIC -Itests/fake_cuda "$folder/fake_two.c" -L"$build/fake" -l:libfake_cuda.so -o "$folder/fake_two.so"
+        fake_many() { FAIL=$1 LD_LIBRARY_PATH=$build/fake LD_PRELOAD=$folder/fake_two.so many "${@:2}"; }
+        says "many_gpus has an engine on each device" 0 '^5 pictures .* by engine 0 \(Fake 0, .* by engine 1 \(Fake 1, [^,]*\)$' fake_many 0 --out "$folder/fake"
+        check "it gives all back" grep -q '^0 objects of the driver still held' "$out"
+        says "many_gpus wants devices that are there" 1 "^many_gpus: --engines 3: sumi can use 2 of this machine's GPUs$" fake_many 0 --engines 3 --out "$folder/x"
+        says "many_gpus loses a device and draws all" 0 '^5 pictures in ' fake_many 3 --out "$folder/lost"
+        check "it says which engine draws no more" grep -qE '^many_gpus: engine [01] draws no more: (draw|submitt)ing a picture failed: .*; [12] of its pictures go back to the queue$' "$out"
+        check "each picture is there" test "$(ls "$folder/lost" | wc -l)" = 5
+        says "many_gpus loses its only device" 1 '^many_gpus: 5 of 5 pictures are missing: no engine is left$' fake_many 3 --engines 1 --out "$folder/lost_all"
     fi
 fi
 

@@ -53,6 +53,7 @@ void* lane_open(void* context)
 
 static void fill(lane* l)
 {
+    // [excerpt many_fill]
     int32_t picture;
     while (!l->has_failed && l->job_count < LANE_JOBS && (picture = queue_take(&l->work->queue)) >= 0) {
         sumi_job job = {0};
@@ -61,6 +62,7 @@ static void fill(lane* l)
         l->jobs[l->job_count++].picture = picture;
         if (result != SUMI_OK) stop(l, "submitting a picture", result);
     }
+    // [end]
 }
 
 static bool write_image(const lane* l, int32_t picture, const sumi_image* i)
@@ -97,8 +99,10 @@ static void take_image(lane* l)
 void* lane_draw(void* context)
 {
     lane* l = context;
+    // [excerpt many_draw]
     while (!l->has_failed && queue_wait(&l->work->queue)) {
         for (fill(l); l->job_count > 0; fill(l)) take_image(l);
     }
+    // [end]
     return NULL;
 }
