@@ -72,10 +72,12 @@ int main(int argc, char** argv)
         return fprintf(stderr, "usage: batch MODEL prompts.txt FOLDER [pictures per job, 1 to %d]\n", MAX_BATCH), 2;
     const int per_job = argc == 5 ? atoi(argv[4]) : 4;
     lines prompts = lines_read(argv[2]);
-    if (prompts.count == 0 || per_job < 1 || per_job > MAX_BATCH)
+    if (prompts.count == 0 || per_job < 1 || per_job > MAX_BATCH) {
+        lines_free(&prompts);
         return fprintf(stderr, "batch: %s holds no prompt, or more than %d pictures per job are asked for\n", argv[2],
                        MAX_BATCH),
                2;
+    }
 
     sumi_engine_desc ed = sumi_engine_defaults();
     ed.pump = SUMI_PUMP_THREAD; // works on while this thread writes files

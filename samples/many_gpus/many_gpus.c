@@ -19,8 +19,7 @@
 #include "options.h"
 #include "synthetic.h"
 #include "system.h"
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #define MAX_ENGINES 64
 
@@ -169,7 +168,7 @@ int main(int argc, char** argv)
     options o = {.work = {.prompt = "a yellow moon above a purple cat at night", .out = "pictures", .seed = 7}};
     if (!read_options(&o, argc, argv)) return 2;
     if (o.wants_help) return fputs(s_usage, stdout), 0;
-    if (!prepare(&o)) return 2;
+    if (!prepare(&o)) return lines_free(&o.work.prompts), 2;
 
     lane lanes[MAX_ENGINES];
     synthetic_files* random = o.synthetic ? synthetic_open(o.synthetic) : NULL;
