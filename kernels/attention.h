@@ -170,7 +170,7 @@ typedef struct sumi_attention_sm90_shape {
 // 128 bytes, one per key, in the 128-byte swizzle; keys 16 i .. 16 i + 15 in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7
 // 14 15. Keys past the span's end are zeros. scales: per tile in the same order two floats, e and 2^-e: a value of v is
 // the stored one * 2^e.
-#define SUMI_ATTENTION_FP8_TILE_BYTES 16384
+#define SUMI_ATTENTION_FP8_TILE_BYTES(channels) (128 * (channels))
 typedef struct sumi_attention_fp8_values {
     uint64_t tiles, scales; // device addresses; tiles: a multiple of 128
     int32_t tile_count;
@@ -180,7 +180,7 @@ typedef struct sumi_attention_fp8_values {
 
 // sumi_attention_pack_values: the only parameter, by value: the v of one sequence. Grid (the sequence's tiles of keys,
 // key heads), block SUMI_ATTENTION_PACK_THREADS. Block (x, y) writes tile first_tile + x of key head head_begin + y.
-#define SUMI_ATTENTION_PACK_THREADS 256
+#define SUMI_ATTENTION_PACK_THREADS(channels) (2 * (channels))
 typedef struct sumi_attention_pack_args {
     uint64_t qkv;                     // bf16, 16-byte aligned
     sumi_attention_fp8_values values; // first_tile is not read

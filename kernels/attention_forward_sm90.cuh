@@ -64,51 +64,65 @@ SUMI_DEVICE attention_tile find_tile(const sumi_attention_sm90_shape& shape, int
     return tile;
 }
 
-template <int OPERANDS, int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL, bool CAUSAL>
+// How the row maxima of a tile are found.
+enum {
+    SOFTMAX_MAXIMA,  // each tile's, before its exponentials
+    SOFTMAX_CHECKED, // e4m3: the exponentials use the older maximum, and their sum says whether that was right
+    SOFTMAX_SUMMED   // e4m3: the same, but the probabilities themselves say so, and the tensor cores sum them
+};
+
+template <int OPERANDS, int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL, bool CAUSAL,
+          int SOFTMAX = SOFTMAX_MAXIMA, int PARTS = 1, bool Q_IN_REGISTERS = false>
 struct attention_sm90 {
     static constexpr bool IS_E4M3 = OPERANDS == SUMI_OPERANDS_E4M3;
-    static_assert(!IS_E4M3 || (HEAD_DIM == 128 && !OVERLAP && !CAUSAL),
-                  "e4m3: one head dim, and v's scale is read in the plain loop");
+    static_assert(!IS_E4M3 || (HEAD_DIM <= 128 && HEAD_DIM % 16 == 0 && !CAUSAL), "a head is one slab");
+    static_assert(IS_E4M3 || (SOFTMAX == SOFTMAX_MAXIMA && !Q_IN_REGISTERS), "for e4m3 only");
     static constexpr int ELEMENT_BYTES = IS_E4M3 ? 1 : 2;
     static constexpr int TILE_KEYS = 128;
     static constexpr int TILE_QUERIES = CONSUMERS * 64;
     // Channels of a slab of q and k, whose rows in shared memory have 128, 64 or 32 bytes.
     static constexpr int SLAB_CHANNELS = IS_E4M3 ? 128 : HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16;
     static constexpr int SLAB_ROW_BYTES = SLAB_CHANNELS * ELEMENT_BYTES;
-    static constexpr int SLABS = HEAD_DIM / SLAB_CHANNELS;
+    static constexpr int SLABS = IS_E4M3 ? 1 : HEAD_DIM / SLAB_CHANNELS;
+    static constexpr int QK_STEPS = (HEAD_DIM * ELEMENT_BYTES + 31) / 32; // k-steps of S = q k^T
     static constexpr int LAYOUT = SLAB_ROW_BYTES == 128 ? 1 : SLAB_ROW_BYTES == 64 ? 2 : 3;
-    static constexpr int EIGHT_ROWS_BYTES = 8 * SLAB_ROW_BYTES;            // of a slab
-    static constexpr int OUT_SLAB_CHANNELS = IS_E4M3 ? 64 : SLAB_CHANNELS; // the output is bf16
+    static constexpr int EIGHT_ROWS_BYTES = 8 * SLAB_ROW_BYTES;                                      // of a slab
+    static constexpr int OUT_SLAB_CHANNELS = HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16; // it is bf16
     static constexpr int OUT_SLAB_ROW_BYTES = OUT_SLAB_CHANNELS * 2;
     static constexpr int OUT_SLABS = HEAD_DIM / OUT_SLAB_CHANNELS;
     static constexpr int OUT_GROUP_BYTES = 64 * HEAD_DIM * 2; // the output of one warpgroup
-    static constexpr int KV_TILE_BYTES = TILE_KEYS * HEAD_DIM * ELEMENT_BYTES;
-    static constexpr int QUERY_GROUP_BYTES = 64 * HEAD_DIM * ELEMENT_BYTES; // the queries of one warpgroup
-    static constexpr int SCORE_COUNT = TILE_KEYS / 2;                       // floats of S per thread
-    static constexpr int ACC_COUNT = HEAD_DIM / 2;                          // floats of O per thread
+    static constexpr int K_TILE_BYTES = TILE_KEYS * SLABS * SLAB_ROW_BYTES;
+    static constexpr int QUERY_GROUP_BYTES = 64 * SLABS * SLAB_ROW_BYTES; // the queries of one warpgroup
+    // Channels of a tile of v, with SOFTMAX_SUMMED 8 more, whose products with P are the sums of its rows.
+    static constexpr int V_CHANNELS = HEAD_DIM + (SOFTMAX == SOFTMAX_SUMMED ? 8 : 0);
+    static constexpr int V_TILE_BYTES = TILE_KEYS * V_CHANNELS * ELEMENT_BYTES;
+    static constexpr int SCORE_COUNT = TILE_KEYS / 2; // floats of S per thread
+    static constexpr int ACC_COUNT = V_CHANNELS / 2;  // floats of O per thread
     static constexpr int PROBABILITY_WORDS =
         TILE_KEYS * ELEMENT_BYTES / 8; // words of P per thread, two bf16 or four e4m3 each
     // A row maximum that grows by more than this, as an exponent of 2, causes a rescale.
     static constexpr float RESCALE_THRESHOLD = IS_E4M3 ? 4.f : 8.f;
     // Probabilities in e4m3 are multiplied by 2^E4M3_SHIFT: they are at most 2^8 then, and normal down to 2^-10 of the
-    // largest one.
-    static constexpr float E4M3_SHIFT = 4.f;
+    // largest one. With SOFTMAX_CHECKED the sum of a lane's 32 probabilities of a row, none of which is above 2^3.5
+    // when the maximum is right, stays below 448.
+    static constexpr float E4M3_SHIFT = SOFTMAX == SOFTMAX_CHECKED && PARTS == 1 ? 3.5f : 4.f;
 
     // score * scale_log2, and for e4m3 + the exponent of the tile's v.
     static SUMI_DEVICE float exponent_of(float score, float scale_log2, const tile_scale& v_scale)
     {
         return IS_E4M3 ? fmaf(score, scale_log2, v_scale.exponent) : score * scale_log2;
     }
-    // Updates the row maxima and sums for the scores of a new tile. FIRST: the first tile, which sets them.
-    template <bool FIRST>
-    static SUMI_DEVICE void update_row_max(const float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
-                                           const tile_scale& v_scale)
+    // The maxima of this lane's columns in groups BEGIN .. END - 1 of 8 columns.
+    template <int BEGIN, int END>
+    static SUMI_DEVICE void find_lane_maxima(const float (&scores)[SCORE_COUNT], float& lane_max0, float& lane_max1)
     {
-        // The maxima of this lane's columns: lane_max of the even groups of 8 columns, then of all of them.
-        float lane_max0 = fmaxf(scores[0], scores[1]), lane_max1 = fmaxf(scores[2], scores[3]),
-              odd_groups_max0 = fmaxf(scores[4], scores[5]), odd_groups_max1 = fmaxf(scores[6], scores[7]);
+        // lane_max of the even groups, then of all of them
+        const float* first = scores + 4 * BEGIN;
+        float odd_groups_max0 = fmaxf(first[4], first[5]), odd_groups_max1 = fmaxf(first[6], first[7]);
+        lane_max0 = fmaxf(first[0], first[1]);
+        lane_max1 = fmaxf(first[2], first[3]);
 #pragma unroll
-        for (int group = 2; group < SCORE_COUNT / 4; group += 2) {
+        for (int group = BEGIN + 2; group < END; group += 2) {
             lane_max0 = fmaxf(lane_max0, fmaxf(scores[4 * group], scores[4 * group + 1]));
             lane_max1 = fmaxf(lane_max1, fmaxf(scores[4 * group + 2], scores[4 * group + 3]));
             odd_groups_max0 = fmaxf(odd_groups_max0, fmaxf(scores[4 * group + 4], scores[4 * group + 5]));
@@ -116,14 +130,24 @@ struct attention_sm90 {
         }
         lane_max0 = fmaxf(lane_max0, odd_groups_max0);
         lane_max1 = fmaxf(lane_max1, odd_groups_max1);
+    }
+    // Updates the row maxima and sums for the scores of a new tile. FIRST: the first tile, which sets them. CHECKS: only
+    // if a maximum grew too much.
+    template <bool FIRST, bool CHECKS = true, int BEGIN = 0, int END = SCORE_COUNT / 4>
+    static SUMI_DEVICE void update_row_max(const float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
+                                           const tile_scale& v_scale)
+    {
+        float lane_max0, lane_max1;
+        find_lane_maxima<BEGIN, END>(scores, lane_max0, lane_max1);
         const float offset = IS_E4M3 ? v_scale.exponent : -0.f; // x + -0 is x, also to the compiler
         // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of the
         // whole row. So the common case exchanges no values between lanes: the tensor cores wait while this code
         // runs.
         softmax.needs_rescale = !FIRST
-                             && __any_sync(~0u, fmaxf(fmaf(lane_max0, scale_log2, offset - softmax.row_max0),
-                                                      fmaf(lane_max1, scale_log2, offset - softmax.row_max1))
-                                                    > RESCALE_THRESHOLD);
+                             && (!CHECKS
+                                 || __any_sync(~0u, fmaxf(fmaf(lane_max0, scale_log2, offset - softmax.row_max0),
+                                                          fmaf(lane_max1, scale_log2, offset - softmax.row_max1))
+                                                        > RESCALE_THRESHOLD));
         if (!FIRST && !softmax.needs_rescale) return;
         lane_max0 = fmaxf(lane_max0, __shfl_xor_sync(~0u, lane_max0, 1));
         lane_max1 = fmaxf(lane_max1, __shfl_xor_sync(~0u, lane_max1, 1));
@@ -198,6 +222,78 @@ struct attention_sm90 {
             }
         }
     }
+    // Whether a word of P has an exponential on the FMA units.
+    static SUMI_DEVICE constexpr bool is_polynomial(int word, int element)
+    {
+        return POLYNOMIAL == 2 ? element % 2 == 0
+             : POLYNOMIAL == 4 ? element == 0
+             : POLYNOMIAL == 8 ? element == 0 && ((word ^ word >> 1) & 1) == 0 // alternately of the two rows
+                               : false;
+    }
+    // Words BEGIN .. END - 1 of P, from the maxima that there are; the scores stay. Returns whether one of this lane's
+    // may be above what e4m3 holds. sum: of this lane's, SOFTMAX_CHECKED only.
+    template <int BEGIN, int END>
+    static SUMI_DEVICE bool find_probabilities(u32 (&probabilities)[PROBABILITY_WORDS],
+                                               const float (&scores)[SCORE_COUNT], const softmax_state& softmax,
+                                               float scale_log2, const tile_scale& v_scale, float (&sum)[2])
+    {
+        const float shift = v_scale.exponent + E4M3_SHIFT,
+                    added[2] = {shift - softmax.row_max0, shift - softmax.row_max1};
+        float odd_sum[2] = {0.f, 0.f};
+        u32 above = 0;
+        sum[0] = sum[1] = 0.f;
+#pragma unroll
+        for (int i = BEGIN; i < END; i++) {
+            const int first = i / 4 * 16 + (i & 2) * 4 + (i & 1) * 2;
+            float p[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float x = fmaf(scores[first + (e & 1) + (e & 2) * 2], scale_log2, added[i & 1]);
+                p[e] = is_polynomial(i, e) ? exp2_coarse(x) : exp2_fast(x);
+            }
+            if (SOFTMAX != SOFTMAX_SUMMED) {
+                sum[i & 1] += p[0];
+                odd_sum[i & 1] += p[1];
+                sum[i & 1] += p[2];
+                odd_sum[i & 1] += p[3];
+            }
+            probabilities[i] = pack_e4m3(p[0], p[1], p[2], p[3]);
+            if (SOFTMAX == SOFTMAX_SUMMED) above |= probabilities[i] + 0x08080808u; // bit 7 of a byte: from 256 on
+        }
+        if (SOFTMAX == SOFTMAX_SUMMED) return (above & 0x80808080u) != 0;
+        sum[0] += odd_sum[0];
+        sum[1] += odd_sum[1];
+        return fmaxf(sum[0], sum[1]) > 448.f;
+    }
+    static constexpr int PART_WORDS = PROBABILITY_WORDS / PARTS;
+    // Part PART of the softmax of a tile, for SOFTMAX_CHECKED and SOFTMAX_SUMMED: tries the maxima that there are.
+    // A later part is tried while P v of the one before it is computed, without a branch, for which ptxas would
+    // serialise the wgmma. So what to do about larger maxima is the next function.
+    template <int PART>
+    static SUMI_DEVICE void try_softmax(u32 (&probabilities)[PROBABILITY_WORDS], const float (&scores)[SCORE_COUNT],
+                                        softmax_state& softmax, float scale_log2, const tile_scale& v_scale,
+                                        float (&sum)[2])
+    {
+        const bool is_above = find_probabilities<PART * PART_WORDS, (PART + 1) * PART_WORDS>(
+            probabilities, scores, softmax, scale_log2, v_scale, sum);
+        softmax.needs_rescale = SOFTMAX != SOFTMAX_MAXIMA && __any_sync(~0u, is_above);
+    }
+    template <int PART>
+    static SUMI_DEVICE void finish_softmax(u32 (&probabilities)[PROBABILITY_WORDS], const float (&scores)[SCORE_COUNT],
+                                           softmax_state& softmax, float scale_log2, const tile_scale& v_scale,
+                                           float (&sum)[2], float (&acc)[ACC_COUNT])
+    {
+        if (softmax.needs_rescale) {
+            update_row_max<false, false, PART * PART_WORDS, SCORE_COUNT / 4>(scores, softmax, scale_log2, v_scale);
+            rescale_output(acc, softmax);
+            find_probabilities<PART * PART_WORDS, (PART + 1) * PART_WORDS>(probabilities, scores, softmax, scale_log2,
+                                                                           v_scale, sum);
+        }
+        if (SOFTMAX != SOFTMAX_SUMMED) {
+            softmax.row_sum0 = fmaf(sum[0], v_scale.inverse, softmax.row_sum0);
+            softmax.row_sum1 = fmaf(sum[1], v_scale.inverse, softmax.row_sum1);
+        }
+    }
     static SUMI_DEVICE void rescale_output(float (&acc)[ACC_COUNT], const softmax_state& softmax)
     {
 #pragma unroll
@@ -228,7 +324,7 @@ struct attention_sm90 {
     static SUMI_DEVICE void multiply_qk(float (&scores)[SCORE_COUNT], u32 q_low, u32 k_low)
     {
 #pragma unroll
-        for (int k_step = 0; k_step < HEAD_DIM * ELEMENT_BYTES / 32; k_step++) {
+        for (int k_step = 0; k_step < QK_STEPS; k_step++) {
             const int slab = k_step * 32 / SLAB_ROW_BYTES, byte = k_step * 32 % SLAB_ROW_BYTES;
             const u64 a = wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(
                           q_low + (slab * 64 * SLAB_ROW_BYTES + byte) / 16),
@@ -237,17 +333,60 @@ struct attention_sm90 {
             wgmma_shared<TILE_KEYS, OPERANDS>::mma(scores, a, b, k_step);
         }
     }
+    // The same with q in registers: the fragments that load_queries() has loaded.
+    static SUMI_DEVICE void multiply_qk(float (&scores)[SCORE_COUNT], const u32 (&q)[4 * QK_STEPS], u32 k_low)
+    {
+#pragma unroll
+        for (int k_step = 0; k_step < QK_STEPS; k_step++)
+            wgmma_registers<TILE_KEYS, OPERANDS>::mma(
+                scores, q + 4 * k_step, wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(k_low + 2 * k_step),
+                k_step);
+    }
+    // The warp's 16 queries as A operands. Lanes 8 i .. 8 i + 7 address matrix i of ldmatrix.x4: matrix 0 has rows 0-7
+    // and bytes 0-15 of the k-step, matrix 1 rows 8-15, matrices 2 and 3 bytes 16-31.
+    static SUMI_DEVICE void load_queries(u32 (&q)[4 * QK_STEPS], u32 address)
+    {
+        const int lane = threadIdx.x & 31, row = ((threadIdx.x >> 5) & 3) * 16 + (lane & 15);
+#pragma unroll
+        for (int k_step = 0; k_step < QK_STEPS; k_step++)
+            load_matrix_x4(address + row * 128 + ((k_step * 32 + (lane >> 4) * 16) ^ ((row & 7) << 4)), q[4 * k_step],
+                           q[4 * k_step + 1], q[4 * k_step + 2], q[4 * k_step + 3]);
+    }
     // O += P v. A k-step is four words of P: 16 keys in bf16, which are rows of an N-major slab of v, or 32 keys in
     // e4m3, which are 32 bytes of K-major rows.
+    template <int BEGIN = 0, int END = TILE_KEYS* ELEMENT_BYTES / 32>
     static SUMI_DEVICE void multiply_pv(float (&acc)[ACC_COUNT], const u32 (&probabilities)[PROBABILITY_WORDS],
                                         u32 v_low)
     {
 #pragma unroll
-        for (int k_step = 0; k_step < TILE_KEYS * ELEMENT_BYTES / 32; k_step++) {
+        for (int k_step = BEGIN; k_step < END; k_step++) {
             const u64 b =
                 wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(v_low + k_step * (IS_E4M3 ? 2 : SLAB_ROW_BYTES));
-            wgmma_registers<HEAD_DIM, OPERANDS>::mma(acc, probabilities + 4 * k_step, b, 1);
+            wgmma_registers<V_CHANNELS, OPERANDS>::mma(acc, probabilities + 4 * k_step, b, 1);
         }
+    }
+
+    // Softmax and P v of a tile from part PART on. P v of the last part is in flight then.
+    template <int PART>
+    static SUMI_DEVICE void compute_parts(float (&acc)[ACC_COUNT], u32 (&probabilities)[PROBABILITY_WORDS],
+                                          float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
+                                          const tile_scale& v_scale, u32 v_low)
+    {
+        constexpr int STEPS = TILE_KEYS * ELEMENT_BYTES / 32;
+        float sum[2];
+        try_softmax<PART>(probabilities, scores, softmax, scale_log2, v_scale, sum);
+        if constexpr (PART > 0) {
+            WGMMA_WAIT(0);
+            warpgroup_fence_operand(acc);
+        }
+        finish_softmax<PART>(probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
+        if constexpr (PART + 1 == PARTS) warpgroup_fence_operand(scores);
+        warpgroup_fence_operand(acc);
+        WGMMA_FENCE();
+        multiply_pv<PART * STEPS / PARTS, (PART + 1) * STEPS / PARTS>(acc, probabilities, v_low);
+        WGMMA_COMMIT();
+        if constexpr (PART + 1 < PARTS)
+            compute_parts<PART + 1>(acc, probabilities, scores, softmax, scale_log2, v_scale, v_low);
     }
 
     // Masks the keys of a tile that a row does not see, if there are any. query0: the warpgroup's first query.
@@ -302,8 +441,8 @@ struct attention_sm90 {
                           row = (span ? key_tile - sequence.first_span_key_tiles : key_tile) * TILE_KEYS;
                 const sumi_attention_map* kv_map = &maps.kv[tile.sequence_index][span];
                 mbarrier_wait(shared.k_empty + 8 * stage, parity);
-                mbarrier_expect(shared.k_full + 8 * stage, KV_TILE_BYTES);
-                tma_load_3d(shared.k + stage * KV_TILE_BYTES, kv_map, shared.k_full + 8 * stage, row,
+                mbarrier_expect(shared.k_full + 8 * stage, K_TILE_BYTES);
+                tma_load_3d(shared.k + stage * K_TILE_BYTES, kv_map, shared.k_full + 8 * stage, row,
                             shape.k_slab + kv_slab);
                 if (key_tile == last_key_tile) { // the groups of q, each to the buffer of its warpgroup
                     mbarrier_wait(shared.q_empty, q_parity);
@@ -319,14 +458,13 @@ struct attention_sm90 {
                     }
                 }
                 mbarrier_wait(shared.v_empty + 8 * stage, parity);
-                mbarrier_expect(shared.v_full + 8 * stage, KV_TILE_BYTES);
+                mbarrier_expect(shared.v_full + 8 * stage, V_TILE_BYTES);
                 if constexpr (IS_E4M3) {
                     const int64_t value_tile = first_value_tile(shape, *values, tile) + key_tile;
-                    bulk_load(shared.v + stage * KV_TILE_BYTES,
-                              (const void*)(values->tiles + value_tile * SUMI_ATTENTION_FP8_TILE_BYTES), KV_TILE_BYTES,
-                              shared.v_full + 8 * stage);
+                    bulk_load(shared.v + stage * V_TILE_BYTES, (const void*)(values->tiles + value_tile * V_TILE_BYTES),
+                              V_TILE_BYTES, shared.v_full + 8 * stage);
                 } else {
-                    tma_load_3d(shared.v + stage * KV_TILE_BYTES, kv_map, shared.v_full + 8 * stage, row,
+                    tma_load_3d(shared.v + stage * V_TILE_BYTES, kv_map, shared.v_full + 8 * stage, row,
                                 shape.v_slab + kv_slab);
                 }
                 if (++stage == STAGES) {
@@ -392,21 +530,77 @@ struct attention_sm90 {
             }
             // The first iteration: the last tile of keys, which may be incomplete.
             mbarrier_wait(shared.k_full + 8 * stage, parity);
+            u32 queries[Q_IN_REGISTERS ? 4 * QK_STEPS : 1];
+            if constexpr (Q_IN_REGISTERS) load_queries(queries, shared.q + consumer * QUERY_GROUP_BYTES);
+            const auto start_qk = [&](u32 k) {
+                if constexpr (Q_IN_REGISTERS) multiply_qk(scores, queries, k);
+                else multiply_qk(scores, opaque(q_low), k);
+            };
             WGMMA_FENCE();
-            multiply_qk(scores, opaque(q_low), k_low + stage * (KV_TILE_BYTES / 16));
+            start_qk(k_low + stage * (K_TILE_BYTES / 16));
             WGMMA_COMMIT();
             WGMMA_WAIT(0);
             warpgroup_fence_operand(scores);
             if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
             mask_key_tile<true>(scores, sequence, key_tile, query0, visible_keys);
-            update_row_max<true>(scores, softmax, scale_log2, v_scale);
-            exponentials(scores, softmax, scale_log2, v_scale);
-            pack_probabilities(probabilities, scores);
+            if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
+                update_row_max<true>(scores, softmax, scale_log2, v_scale);
+                if constexpr (PARTS == 1) {
+                    exponentials(scores, softmax, scale_log2, v_scale);
+                    pack_probabilities(probabilities, scores);
+                }
+            } else {
+                update_row_max<true>(scores, softmax, scale_log2, v_scale);
+            }
             // The output is zeroed, although the first product could overwrite it: only so does ptxas find enough
             // registers (otherwise C7512).
 #pragma unroll
             for (int i = 0; i < ACC_COUNT; i++) acc[i] = 0.f;
-            if (OVERLAP) {
+            float sum[2];
+            if constexpr (SOFTMAX != SOFTMAX_MAXIMA && PARTS == 1) {
+                try_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum);
+                finish_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
+            }
+            if constexpr (PARTS > 1) {
+                for (key_tile--; key_tile >= 0; key_tile--) {
+                    u32 next_stage = stage + 1, next_parity = parity;
+                    if (next_stage == STAGES) {
+                        next_stage = 0;
+                        next_parity ^= 1;
+                    }
+                    mbarrier_wait(shared.v_full + 8 * stage, parity);
+                    mbarrier_wait(shared.k_full + 8 * next_stage, next_parity);
+                    compute_parts<0>(acc, probabilities, scores, softmax, scale_log2, v_scale,
+                                     v_low + stage * (V_TILE_BYTES / 16));
+                    start_qk(k_low + next_stage * (K_TILE_BYTES / 16));
+                    WGMMA_COMMIT();
+                    v_scale = v_scales[key_tile];
+                    WGMMA_WAIT(1);
+                    warpgroup_fence_operand(acc);
+                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                    WGMMA_WAIT(0);
+                    warpgroup_fence_operand(scores);
+                    if (is_leader) mbarrier_arrive(shared.k_empty + 8 * next_stage);
+                    mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
+                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
+                        update_row_max<false>(scores, softmax, scale_log2, v_scale);
+                        if (softmax.needs_rescale) rescale_output(acc, softmax);
+                    }
+                    stage = next_stage;
+                    parity = next_parity;
+                }
+                if (is_leader) mbarrier_arrive(shared.q_empty);
+                mbarrier_wait(shared.v_full + 8 * stage, parity);
+                compute_parts<0>(acc, probabilities, scores, softmax, scale_log2, v_scale,
+                                 v_low + stage * (V_TILE_BYTES / 16));
+                WGMMA_WAIT(0);
+                warpgroup_fence_operand(acc);
+                if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                if (++stage == STAGES) {
+                    stage = 0;
+                    parity ^= 1;
+                }
+            } else if (OVERLAP) {
                 for (key_tile--; key_tile >= 0; key_tile--) {
                     u32 next_stage = stage + 1, next_parity = parity;
                     if (next_stage == STAGES) {
@@ -419,21 +613,33 @@ struct attention_sm90 {
                     warpgroup_fence_operand(scores);
                     warpgroup_fence_operand(acc);
                     WGMMA_FENCE();
-                    multiply_qk(scores, opaque(q_low), k_low + next_stage * (KV_TILE_BYTES / 16));
+                    start_qk(k_low + next_stage * (K_TILE_BYTES / 16));
                     WGMMA_COMMIT();
-                    multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                    if constexpr (IS_E4M3) v_scale = v_scales[key_tile];
+                    multiply_pv(acc, probabilities, v_low + stage * (V_TILE_BYTES / 16));
                     WGMMA_COMMIT();
                     WGMMA_WAIT(1);
                     warpgroup_fence_operand(scores);
                     if (is_leader) mbarrier_arrive(shared.k_empty + 8 * next_stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
-                    update_row_max<false>(scores, softmax, scale_log2, v_scale);
-                    exponentials(scores, softmax, scale_log2, v_scale);
+                    u32 next_probabilities[PROBABILITY_WORDS];
+                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
+                        update_row_max<false>(scores, softmax, scale_log2, v_scale);
+                        exponentials(scores, softmax, scale_log2, v_scale);
+                    } else {
+                        try_softmax<0>(next_probabilities, scores, softmax, scale_log2, v_scale, sum);
+                    }
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(acc);
                     if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
-                    pack_probabilities(probabilities, scores);
-                    if (softmax.needs_rescale) rescale_output(acc, softmax);
+                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
+                        pack_probabilities(probabilities, scores);
+                        if (softmax.needs_rescale) rescale_output(acc, softmax);
+                    } else {
+                        finish_softmax<0>(next_probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
+#pragma unroll
+                        for (int i = 0; i < PROBABILITY_WORDS; i++) probabilities[i] = next_probabilities[i];
+                    }
                     stage = next_stage;
                     parity = next_parity;
                 }
@@ -441,7 +647,7 @@ struct attention_sm90 {
                 mbarrier_wait(shared.v_full + 8 * stage, parity);
                 warpgroup_fence_operand(acc);
                 WGMMA_FENCE();
-                multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                multiply_pv(acc, probabilities, v_low + stage * (V_TILE_BYTES / 16));
                 WGMMA_COMMIT();
                 WGMMA_WAIT(0);
                 warpgroup_fence_operand(acc);
@@ -454,7 +660,7 @@ struct attention_sm90 {
                 mbarrier_wait(shared.v_full + 8 * stage, parity);
                 warpgroup_fence_operand(acc);
                 WGMMA_FENCE();
-                multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                multiply_pv(acc, probabilities, v_low + stage * (V_TILE_BYTES / 16));
                 WGMMA_COMMIT();
                 WGMMA_WAIT(0);
                 warpgroup_fence_operand(acc);
@@ -466,21 +672,26 @@ struct attention_sm90 {
                 for (key_tile--; key_tile >= 0; key_tile--) {
                     mbarrier_wait(shared.k_full + 8 * stage, parity);
                     WGMMA_FENCE();
-                    multiply_qk(scores, opaque(q_low), k_low + stage * (KV_TILE_BYTES / 16));
+                    start_qk(k_low + stage * (K_TILE_BYTES / 16));
                     WGMMA_COMMIT();
                     if constexpr (IS_E4M3) v_scale = v_scales[key_tile];
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(scores);
                     if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
-                    update_row_max<false>(scores, softmax, scale_log2, v_scale);
-                    if (softmax.needs_rescale) rescale_output(acc, softmax);
-                    exponentials(scores, softmax, scale_log2, v_scale);
-                    pack_probabilities(probabilities, scores);
+                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
+                        update_row_max<false>(scores, softmax, scale_log2, v_scale);
+                        if (softmax.needs_rescale) rescale_output(acc, softmax);
+                        exponentials(scores, softmax, scale_log2, v_scale);
+                        pack_probabilities(probabilities, scores);
+                    } else {
+                        try_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum);
+                        finish_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
+                    }
                     mbarrier_wait(shared.v_full + 8 * stage, parity);
                     warpgroup_fence_operand(acc);
                     WGMMA_FENCE();
-                    multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                    multiply_pv(acc, probabilities, v_low + stage * (V_TILE_BYTES / 16));
                     WGMMA_COMMIT();
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(acc);
@@ -491,6 +702,12 @@ struct attention_sm90 {
                     }
                 }
                 if (is_leader) mbarrier_arrive(shared.q_empty);
+            }
+            if constexpr (SOFTMAX == SOFTMAX_SUMMED) {
+                // The channels that hold 2^(x - base) of every tile's factor 2^x, base = 15 channel - 53.
+                const float base = __uint_as_float((u32)(127 - 53 + 30 * (lane & 3)) << 23);
+                softmax.row_sum0 = fmaf(acc[HEAD_DIM / 2], base, acc[HEAD_DIM / 2 + 1] * (base * 32768.f));
+                softmax.row_sum1 = fmaf(acc[HEAD_DIM / 2 + 2], base, acc[HEAD_DIM / 2 + 3] * (base * 32768.f));
             }
             // The sums of the four lanes of a row are added.
             softmax.row_sum0 += __shfl_xor_sync(~0u, softmax.row_sum0, 1);
@@ -539,8 +756,8 @@ struct attention_sm90 {
         shared_addresses shared;
         shared.q = (smem_addr(dynamic) + 1023) & ~1023u;
         shared.k = shared.q + CONSUMERS * QUERY_GROUP_BYTES;
-        shared.v = shared.k + STAGES * KV_TILE_BYTES;
-        shared.out = shared.v + STAGES * KV_TILE_BYTES;
+        shared.v = shared.k + STAGES * K_TILE_BYTES;
+        shared.out = shared.v + STAGES * V_TILE_BYTES;
         __shared__ __align__(8) u64 barriers[2 + 4 * STAGES];
         shared.q_full = smem_addr(barriers);
         shared.q_empty = shared.q_full + 8;

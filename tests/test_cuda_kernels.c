@@ -335,7 +335,7 @@ static void check_balances(const sumi_plan* plan, sumi_section_kind kind, bool i
 static void run_picture(bench* b, const sumi_network* network, sumi_weight_format weights,
                         sumi_attention_format attention, bool watches)
 {
-    const sumi_pipeline_prompt prompt = {.token_count = {20}};
+    const sumi_pipeline_prompt prompt = {.token_count = {20, 20}};
     const sumi_pipeline_item item = {0, -1};
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
                                            .prompts = &prompt,
@@ -419,29 +419,38 @@ TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
     }
 }
 
-// Attention in 8 bits: of the transformer's heads of 128 channels, not of the text encoder, whose attention is causal.
+// Attention in 8 bits: of the transformer's heads of 128 or 96 channels, not of the text encoder, whose attention is
+// causal.
 TEST(attention_in_8_bits_takes_its_kernels)
 {
     static const struct {
         const char* model;
+        int32_t dim;  // of heads
         bool watches; // all values are bound: q and k are not stored differently from what the plan says
         bool without_hopper;
         bool e4m3, int8;
-    } s_cases[] = {{"tests/golden/z-image-wide/model", false, false, true, false},
-                   {"tests/golden/z-image-wide/model", true, false, false, false},
-                   {"tests/golden/z-image-wide/model", false, true, false, true},
-                   {"tests/golden/z-image/model", false, false, false, false}, // heads of 16
-                   {"tests/golden/z-image/model", false, true, false, false}};
+    } s_cases[] = {{"tests/golden/z-image-wide/model", 128, false, false, true, false},
+                   {"tests/golden/z-image-wide/model", 128, true, false, false, false},
+                   {"tests/golden/z-image-wide/model", 128, false, true, false, true},
+                   {"tests/golden/newbie-wide/model", 96, false, false, true, false},
+                   {"tests/golden/newbie-wide/model", 96, false, true, false, true},
+                   {"tests/golden/z-image/model", 16, false, false, false, false},
+                   {"tests/golden/z-image/model", 16, false, true, false, false}};
+    static const char* const s_names[][2] = {{"sumi_attention_sm90_fp8_d128", "sumi_attention_sm90_fp8_d96"},
+                                             {"sumi_attention_pack_values_d128", "sumi_attention_pack_values_d96"},
+                                             {"sumi_attention_int8_d128", "sumi_attention_int8_d96"},
+                                             {"sumi_attention_pack_keys_d128", "sumi_attention_pack_keys_d96"}};
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         bench b;
         if (open_bench_with(&b, &(sumi_cuda_options){.without_hopper = s_cases[i].without_hopper})) {
             sumi_network* network = open_network(&b, NULL, s_cases[i].model);
             if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_8BIT, s_cases[i].watches);
-            check_used(&b, "sumi_attention_sm90_fp8_d128", s_cases[i].e4m3);
-            check_used(&b, "sumi_attention_pack_values", s_cases[i].e4m3);
+            for (size_t n = 0; n < sizeof s_names / sizeof *s_names; n++) {
+                const bool is_taken = n < 2 ? s_cases[i].e4m3 : s_cases[i].int8;
+                check_used(&b, s_names[n][0], is_taken && s_cases[i].dim == 128);
+                check_used(&b, s_names[n][1], is_taken && s_cases[i].dim == 96);
+            }
             check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].e4m3);
-            check_used(&b, "sumi_attention_int8_d128", s_cases[i].int8);
-            check_used(&b, "sumi_attention_pack_keys_d128", s_cases[i].int8);
             sumi_network_close(network);
         }
         close_bench(&b);

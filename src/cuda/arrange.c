@@ -2,6 +2,7 @@
 #include "cuda/arrange.h"
 #include "base/assert.h"
 #include "cuda/device.h"
+#include "cuda/launch.h"
 #include "kernels/rows.h"
 
 // Returns the next op, if it is in the same section and reads what this op writes; otherwise NULL.
@@ -72,7 +73,7 @@ static bool takes_e4m3_attention(const sumi_plan* plan, const sumi_op* op)
 {
     const sumi_op_attention* a = &op->u.attention;
     const sumi_value_info* qkv = sumi_plan_info(plan, op->in[0]);
-    return a->dim == 128 && a->q_column == 0 && a->k_column == a->q_heads * a->dim
+    return sumi_cuda_has_e4m3_attention(a->dim) && a->q_column == 0 && a->k_column == a->q_heads * a->dim
         && a->v_column == (a->q_heads + a->kv_heads) * a->dim && qkv->base.id == 0 && !qkv->bound;
 }
 

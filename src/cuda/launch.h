@@ -104,6 +104,7 @@ sumi_cuda_op_scratch sumi_cuda_linear_scratch;
 // launch_attention.c
 sumi_cuda_op sumi_cuda_attention;
 sumi_cuda_op_scratch sumi_cuda_attention_scratch;
+bool sumi_cuda_has_e4m3_attention(int32_t dim); // of heads, on Hopper
 // launch_rows.c
 sumi_cuda_op sumi_cuda_embed_rows, sumi_cuda_fill_rows, sumi_cuda_copy_rows, sumi_cuda_mean_rows, sumi_cuda_add_rows,
     sumi_cuda_residual_change, sumi_cuda_add_residual, sumi_cuda_kronecker_add, sumi_cuda_activate, sumi_cuda_gated,

@@ -63,9 +63,27 @@ static const attention_kernel s_sm90_d96[2] = {{"sumi_attention_sm90_d96", FAMIL
 static const attention_kernel s_sm90_d80 = {"sumi_attention_sm90_d80", FAMILY_HOPPER, 192, 512, 226304};
 static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMILY_HOPPER, 192, 512, 181248},
                                                {"sumi_attention_sm90_d64_causal", FAMILY_HOPPER, 192, 512, 181248}};
-static const attention_kernel s_sm90_fp8_d128 = {"sumi_attention_sm90_fp8_d128", FAMILY_HOPPER, 192, 512, 173056};
 static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
+
+// Attention in e4m3: the head dims that have it where there are the kernels for Hopper, and the kernel that packs v.
+typedef struct e4m3_kernel {
+    int32_t dim;
+    const char* pack;
+    attention_kernel attention;
+} e4m3_kernel;
+static const e4m3_kernel s_e4m3[] = {
+    {128, "sumi_attention_pack_values_d128", {"sumi_attention_sm90_fp8_d128", FAMILY_HOPPER, 192, 512, 173056}},
+    {96, "sumi_attention_pack_values_d96", {"sumi_attention_sm90_fp8_d96", FAMILY_HOPPER, 192, 512, 148480}}};
+
+static const e4m3_kernel* e4m3_kernel_of(int32_t dim)
+{
+    for (size_t i = 0; i < sizeof s_e4m3 / sizeof *s_e4m3; i++)
+        if (s_e4m3[i].dim == dim) return &s_e4m3[i];
+    return NULL;
+}
+
+bool sumi_cuda_has_e4m3_attention(int32_t dim) { return e4m3_kernel_of(dim) != NULL; }
 
 // The tokens of a sequence as spans of keys. In each span the first `queries` rows are queries. With first_query, the
 // queries are all tokens from that one on, and queries[0] is their number. With has_padding, the keys are the first
@@ -178,7 +196,7 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
     }
     if (dim == 384 || dim == 512)
         return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
-    if (sumi_cuda_is_qk_e4m3(run, op->in[0])) return &s_sm90_fp8_d128;
+    if (sumi_cuda_is_qk_e4m3(run, op->in[0])) return &e4m3_kernel_of(dim)->attention;
     // tiles of 192 rows are faster, unless their last round leaves too much of the device idle
     if (dim == 128 && !d->is_causal) {
         const attention_kernel *tall = &s_sm90_d128[0], *low = &s_sm90_d128_c2;
@@ -403,16 +421,18 @@ static sumi_result make_map(sumi_cuda_run* run, const map_part* p, sumi_attentio
     return SUMI_OK;
 }
 
-// The same for heads of 128 channels in e4m3, each in the first half of its bytes: {128, rows, heads}.
+// The same for heads in e4m3, each in the first half of its bytes: {dim, rows, heads}. In shared memory a row of a head
+// has 128 bytes; the copy fills those past the head with zeros.
 static sumi_result make_e4m3_map(sumi_cuda_run* run, const map_part* p, sumi_attention_map* out_map)
 {
     CUtensorMap map;
+    const uint64_t dim = (uint64_t)run->op->u.attention.dim;
     const sumi_cuda_tensor tensor = {.address = address_of(p),
                                      .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
                                      .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
                                      .rank = 3,
-                                     .dims = {128, (uint64_t)p->rows, (uint64_t)p->columns / 128},
-                                     .strides = {2 * (uint64_t)p->cols, 256},
+                                     .dims = {dim, (uint64_t)p->rows, (uint64_t)p->columns / dim},
+                                     .strides = {2 * (uint64_t)p->cols, 2 * dim},
                                      .box = {128, p->box_rows, 1}};
     SUMI_TRY(sumi_cuda_tensor_map(run, &tensor, &map));
     memcpy(out_map, &map, sizeof *out_map);
@@ -474,11 +494,12 @@ static int32_t count_key_tiles(const sumi_op* op)
 // Where the tiles of v lie in the op's scratch memory: first all tiles, then their scales.
 static sumi_attention_fp8_values values_of(const sumi_cuda_run* run)
 {
+    const sumi_op_attention* a = &run->op->u.attention;
     const int32_t tiles = count_key_tiles(run->op);
     return (sumi_attention_fp8_values){
         .tiles = run->scratch,
         .scales =
-            run->scratch + (uint64_t)run->op->u.attention.kv_heads * (uint64_t)tiles * SUMI_ATTENTION_FP8_TILE_BYTES,
+            run->scratch + (uint64_t)a->kv_heads * (uint64_t)tiles * (uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(a->dim),
         .tile_count = tiles};
 }
 
@@ -496,8 +517,8 @@ static sumi_result pack_values(sumi_cuda_run* run, const tokens* t, int32_t firs
     sumi_cuda_grid grid = {.x = (uint32_t)key_tiles_of(t),
                            .y = (uint32_t)(key_heads.end - key_heads.begin),
                            .z = 1,
-                           .block = SUMI_ATTENTION_PACK_THREADS};
-    return sumi_cuda_launch_args(run, "sumi_attention_pack_values", grid, &args);
+                           .block = (uint32_t)SUMI_ATTENTION_PACK_THREADS(run->op->u.attention.dim)};
+    return sumi_cuda_launch_args(run, e4m3_kernel_of(run->op->u.attention.dim)->pack, grid, &args);
 }
 
 static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin,
@@ -506,8 +527,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
     const sumi_op* op = run->op;
     int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0,
             dim = op->u.attention.dim;
-    const bool is_fp8 = kernel == &s_sm90_fp8_d128;
-    int32_t slab = is_fp8 ? 128 : slab_of(dim);
+    const bool is_fp8 = sumi_cuda_is_qk_e4m3(run, op->in[0]);
+    int32_t slab = is_fp8 ? dim : slab_of(dim);
     uint32_t slabs = (uint32_t)(dim / slab_of(dim));
     sumi_attention_fp8_values values = is_fp8 ? values_of(run) : (sumi_attention_fp8_values){.tile_count = 0};
     int32_t key_tiles = 0;
@@ -624,5 +645,5 @@ uint64_t sumi_cuda_attention_scratch(const sumi_cuda_device* device, const sumi_
         return packed_bytes(op) + (uint64_t)op->u.attention.kv_heads * (uint64_t)count_packed_tiles(op) * sizeof(float);
     if ((sumi_plan_info(plan, op->in[0])->marks & SUMI_CUDA_VALUE_QK_E4M3) == 0) return 0;
     return (uint64_t)op->u.attention.kv_heads * (uint64_t)count_key_tiles(op)
-         * (SUMI_ATTENTION_FP8_TILE_BYTES + sizeof(float[2]));
+         * ((uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(op->u.attention.dim) + sizeof(float[2]));
 }

@@ -524,7 +524,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     args.is_halves = op->u.qk.rotary == SUMI_ROTARY_HALVES;
     args.eps = op->u.qk.eps;
     const int64_t count = rows.end - rows.begin;
-    const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->out); // then heads have 128 channels
+    const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->out); // then heads have 96 or 128 channels
     if (args.x.is_float || args.dim % (args.is_halves ? 16 : 8) != 0 || args.dim > 256 || args.pitch % 8 != 0)
         return sumi_cuda_launch_args(run, "sumi_qk_norm_rope_any", row_grid(run, count, ANY_BLOCKS), &args);
     int32_t size = 0; // 4 << size lanes hold a head
