@@ -41,6 +41,7 @@
 //   sumi_attention_sm90_d128_c2           128     128       384     197632          128   one or two spans, few tiles
 //   sumi_attention_sm90_d128_causal       192     128       512     230400          128   one span, causal
 //   sumi_attention_sm90_fp8_d128          192     128       512     173056          128   one or two spans, e4m3
+//   sumi_attention_sm90_fp8_d96           192     128       512     148480           96   one or two spans, e4m3
 //   sumi_attention_sm90_d96, _d96_causal  192     128       512     173056           96   one or two spans *
 //   sumi_attention_sm90_d80               192     128       512     226304           80   one or two spans
 //   sumi_attention_sm90_d64, _d64_causal  192     128       512     181248           64   one or two spans *
@@ -159,14 +160,15 @@ typedef struct sumi_attention_sm90_shape {
     sumi_attention_sm90_sequence sequences[SUMI_ATTENTION_SM90_SEQUENCES];
 } sumi_attention_sm90_shape;
 
-// sumi_attention_sm90_fp8_d128: the parameters are the maps and the shape above, and then the values. q and k are e4m3,
-// written by sumi_qk_norm_rope_fp8_*: a head has 128 bytes, at the begin of the 256 bytes that it has in the bf16
-// matrix. The maps q and kv are {128, rows, heads} of bytes, with the strides {row pitch, 256}, 128-byte swizzle and
-// boxes {128, 64, 1} and {128, 128, 1}. k_slab counts heads of 128 columns; v_slab is not read.
+// sumi_attention_sm90_fp8_d<dim>: the parameters are the maps and the shape above, and then the values. q and k are
+// e4m3, written by sumi_qk_norm_rope_fp8_*: a head has dim bytes, at the begin of the 2 dim bytes that it has in the
+// bf16 matrix. The maps q and kv are {dim, rows, heads} of bytes, with the strides {row pitch, 2 dim}, 128-byte swizzle
+// and boxes {128, 64, 1} and {128, 128, 1}: TMA fills the rows of narrower heads with zeros. k_slab counts heads;
+// v_slab is not read.
 //
-// v is e4m3 in tiles of 128 keys by 128 channels, written by sumi_attention_pack_values: tile t of key head h is at
-// tiles + (h * tile_count + t) * SUMI_ATTENTION_FP8_TILE_BYTES. The tiles of a sequence are those of its first span and
-// then those of its second one. A tile is stored as wgmma reads it from shared memory: 128 rows, one per channel, of
+// v is e4m3 in tiles of 128 keys by dim channels, written by sumi_attention_pack_values_d<dim>: tile t of key head h is
+// at tiles + (h * tile_count + t) * SUMI_ATTENTION_FP8_TILE_BYTES(dim). The tiles of a sequence are those of its first
+// span and then those of its second one. A tile is stored as wgmma reads it from shared memory: a row per channel, of
 // 128 bytes, one per key, in the 128-byte swizzle; keys 16 i .. 16 i + 15 in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7
 // 14 15. Keys past the span's end are zeros. scales: per tile in the same order two floats, e and 2^-e: a value of v is
 // the stored one * 2^e.
@@ -178,8 +180,9 @@ typedef struct sumi_attention_fp8_values {
     int32_t reserved;
 } sumi_attention_fp8_values;
 
-// sumi_attention_pack_values: the only parameter, by value: the v of one sequence. Grid (the sequence's tiles of keys,
-// key heads), block SUMI_ATTENTION_PACK_THREADS. Block (x, y) writes tile first_tile + x of key head head_begin + y.
+// sumi_attention_pack_values_d<dim>: the only parameter, by value: the v of one sequence. Grid (the sequence's tiles of
+// keys, key heads), block SUMI_ATTENTION_PACK_THREADS(dim). Block (x, y) writes tile first_tile + x of key head
+// head_begin + y.
 #define SUMI_ATTENTION_PACK_THREADS(channels) (2 * (channels))
 typedef struct sumi_attention_pack_args {
     uint64_t qkv;                     // bf16, 16-byte aligned

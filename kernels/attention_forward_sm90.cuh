@@ -290,8 +290,8 @@ struct attention_sm90 {
                                                                            v_scale, sum);
         }
         if (SOFTMAX != SOFTMAX_SUMMED) {
-            softmax.row_sum0 = fmaf(sum[0], v_scale.inverse, softmax.row_sum0);
-            softmax.row_sum1 = fmaf(sum[1], v_scale.inverse, softmax.row_sum1);
+            softmax.row_sum0 = fmaf(sum[0], exp2_fast(-v_scale.exponent), softmax.row_sum0);
+            softmax.row_sum1 = fmaf(sum[1], exp2_fast(-v_scale.exponent), softmax.row_sum1);
         }
     }
     static SUMI_DEVICE void rescale_output(float (&acc)[ACC_COUNT], const softmax_state& softmax)
@@ -563,31 +563,32 @@ struct attention_sm90 {
             }
             if constexpr (PARTS > 1) {
                 for (key_tile--; key_tile >= 0; key_tile--) {
-                    u32 next_stage = stage + 1, next_parity = parity;
-                    if (next_stage == STAGES) {
-                        next_stage = 0;
-                        next_parity ^= 1;
-                    }
                     mbarrier_wait(shared.v_full + 8 * stage, parity);
-                    mbarrier_wait(shared.k_full + 8 * next_stage, next_parity);
+                    {
+                        const bool wraps = stage + 1 == STAGES;
+                        mbarrier_wait(shared.k_full + (wraps ? 0 : 8 * (stage + 1)), parity ^ (wraps ? 1 : 0));
+                    }
                     compute_parts<0>(acc, probabilities, scores, softmax, scale_log2, v_scale,
                                      v_low + stage * (V_TILE_BYTES / 16));
-                    start_qk(k_low + next_stage * (K_TILE_BYTES / 16));
+                    const u32 last_stage = stage;
+                    if (++stage == STAGES) {
+                        stage = 0;
+                        parity ^= 1;
+                    }
+                    start_qk(k_low + stage * (K_TILE_BYTES / 16));
                     WGMMA_COMMIT();
                     v_scale = v_scales[key_tile];
                     WGMMA_WAIT(1);
                     warpgroup_fence_operand(acc);
-                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * last_stage);
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(scores);
-                    if (is_leader) mbarrier_arrive(shared.k_empty + 8 * next_stage);
+                    if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
                     if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
                         update_row_max<false>(scores, softmax, scale_log2, v_scale);
                         if (softmax.needs_rescale) rescale_output(acc, softmax);
                     }
-                    stage = next_stage;
-                    parity = next_parity;
                 }
                 if (is_leader) mbarrier_arrive(shared.q_empty);
                 mbarrier_wait(shared.v_full + 8 * stage, parity);

@@ -1,9 +1,11 @@
-// softmax(q k^T * scale) v on Hopper with operands in e4m3 and float sums: head dim 128, grouped-query heads, sequences
-// of one or two spans. attention.h has the shapes, attention_forward_sm90.cuh the code.
+// softmax(q k^T * scale) v on Hopper with operands in e4m3 and float sums: head dims 96 and 128, grouped-query heads,
+// sequences of one or two spans. attention.h has the shapes, attention_forward_sm90.cuh the code.
 //
-//   sumi_qk_norm_rope_fp8_*        q and k, normed and rotated, to e4m3 without a scale (qk_norm.cuh)
-//   sumi_attention_pack_values     v to e4m3, transposed, with a power of two per tile of 128 keys
-//   sumi_attention_sm90_fp8_d128   S = q k^T (e4m3) -> softmax (float) -> P in e4m3 -> O += P v (e4m3)
+//   sumi_qk_norm_rope_fp8_*          q and k, normed and rotated, to e4m3 without a scale (qk_norm.cuh)
+//   sumi_attention_pack_values_*     v to e4m3, transposed, with a power of two per tile of 128 keys
+//   sumi_attention_sm90_fp8_*        S = q k^T (e4m3) -> softmax (float) -> P in e4m3 -> O += P v (e4m3)
+//
+// A row of q or k has 128 bytes in shared memory. Of a head of 96 the last 32 are zeros, and no product reads them.
 //
 // wgmma takes operands of 8 bits K-major only, so v has to be transposed: the keys of a channel are one row of a tile.
 // The kernel that does it writes a tile as it lies in shared memory, and a bulk copy without a tensor map reads it. The

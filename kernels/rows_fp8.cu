@@ -12,7 +12,7 @@ SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modu
                 norm_modulate_any<SUMI_OPERANDS_E4M3>(args))
 SUMI_ROW_KERNEL(sumi_norm_pair_fp8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_E4M3>(args))
 
-// q and k of heads of 128 channels, normed, rotated and written as e4m3 in place (qk_norm.cuh).
+// q and k of heads of 96 or 128 channels, normed, rotated and written as e4m3 in place (qk_norm.cuh).
 SUMI_ROW_KERNEL(sumi_qk_norm_rope_fp8_pairs_16, SUMI_ROWS_THREADS, 3, sumi_qk_norm_rope_args,
                 (qk_norm_rope<16, false, true>(args)))
 SUMI_ROW_KERNEL(sumi_qk_norm_rope_fp8_halves_16, SUMI_ROWS_THREADS, 2, sumi_qk_norm_rope_args,

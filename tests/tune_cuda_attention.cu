@@ -80,6 +80,7 @@ typedef struct form {
     X(d96_2_ch_p4, 96, 2, 4, false, 4, CHECKED, 2, true)                                                               \
     X(d128_m_p8, 128, 3, 3, false, 8, MAXIMA, 1, false)                                                                \
     X(d128_cq, 128, 3, 3, false, 0, CHECKED, 4, false)                                                                 \
+    X(d128_cq_s4, 128, 3, 4, false, 0, CHECKED, 4, false)                                                              \
     X(d128_cq_p8, 128, 3, 3, false, 8, CHECKED, 4, false)                                                              \
     X(d128_2_m, 128, 2, 4, false, 0, MAXIMA, 1, false)                                                                 \
     X(d128_2_mo, 128, 2, 4, true, 0, MAXIMA, 1, false)                                                                 \

@@ -1216,9 +1216,8 @@ def compare_accuracy(args, model, folder):
         rows = [("sumi, bf16", [], half), ("sumi, bf16, portable kernels", ["--portable"], half)]
         rows += [("sumi, fp8", ["--fp8"], 1.1 * quarter)]
         rows += [("sumi, fp8, portable kernels", ["--fp8", "--portable"], 1.1 * quarter)]
-        if args.synthetic != "newbie": # whose heads of 96 channels stay in bf16
-            rows += [("sumi, attention in 8 bits", ["--8bit-attention"], 1.1 * quarter)]
-            rows += [("sumi, int8, attention in 8 bits", ["--int8", "--8bit-attention"], 1.1 * quarter)]
+        rows += [("sumi, attention in 8 bits", ["--8bit-attention"], 1.1 * quarter)]
+        rows += [("sumi, int8, attention in 8 bits", ["--int8", "--8bit-attention"], 1.1 * quarter)]
         rows += [("sumi, int8", ["--int8"], 2.2 * half)]
         rows += [("sumi, int8, portable kernels", ["--int8", "--portable"], 2.2 * half)]
         # 4.5 bits a weight: measured 12 to 13 times, with outliers 11 to 15. What is far above that is a defect.
