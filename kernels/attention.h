@@ -41,6 +41,7 @@
 //   sumi_attention_sm90_d128_c2           128     128       384     197632          128   one or two spans, few tiles
 //   sumi_attention_sm90_d128_causal       192     128       512     230400          128   one span, causal
 //   sumi_attention_sm90_fp8_d128          192     128       512     173056          128   one or two spans, e4m3
+//   sumi_attention_sm90_fp8_d128_c2       128     128       384     181248          128   the same, few tiles
 //   sumi_attention_sm90_fp8_d96           192     128       512     148480           96   one or two spans, e4m3
 //   sumi_attention_sm90_d96, _d96_causal  192     128       512     173056           96   one or two spans *
 //   sumi_attention_sm90_d80               192     128       512     226304           80   one or two spans
@@ -170,11 +171,11 @@ typedef struct sumi_attention_sm90_shape {
 // at tiles + (h * tile_count + t) * SUMI_ATTENTION_FP8_TILE_BYTES(dim). The tiles of a sequence are those of its first
 // span and then those of its second one. A tile is stored as wgmma reads it from shared memory: a row per channel, of
 // 128 bytes, one per key, in the 128-byte swizzle; keys 16 i .. 16 i + 15 in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7
-// 14 15. Keys past the span's end are zeros. scales: per tile in the same order two floats, e and 2^-e: a value of v is
-// the stored one * 2^e.
+// 14 15. Keys past the span's end are zeros. exponents: per tile in the same order a float e, which is an integer: a value
+// of v is the stored one * 2^e.
 #define SUMI_ATTENTION_FP8_TILE_BYTES(channels) (128 * (channels))
 typedef struct sumi_attention_fp8_values {
-    uint64_t tiles, scales; // device addresses; tiles: a multiple of 128
+    uint64_t tiles, exponents; // device addresses; tiles: a multiple of 128
     int32_t tile_count;
     int32_t first_tile[SUMI_ATTENTION_SM90_SEQUENCES]; // of each sequence
     int32_t reserved;

@@ -5,6 +5,11 @@
 //                          queries of q
 //   consumer warpgroups    64 queries each:  S = q k^T (wgmma) -> online softmax with lazy rescaling, in registers
 //                                            -> O += P v (wgmma, P stays in registers) -> TMA store
+//
+// In bf16 a tile's softmax comes before its P v. In e4m3 the softmax takes as long as both products, so a tile's keys
+// are cut into PARTS: P v of a part is computed while the exponentials of the next part are, and P v of the last part
+// while q k^T of the next tile is. Then there is no time to find the maxima of a tile before its exponentials. The
+// exponentials use the maxima that there are, and their sums, which are needed anyway, say whether that was right.
 #pragma once
 #include "attention_sm90.cuh"
 #include "operands.cuh"
@@ -17,13 +22,6 @@ struct softmax_state {
     float row_sum0, row_sum1;               // of this lane's columns only, until the end
     float rescale_factor0, rescale_factor1; // by which sums and output are multiplied when needs_rescale is set
     bool needs_rescale;
-};
-
-// The scale of a tile of v in e4m3: v = (stored v) * 2^exponent; inverse = 2^-exponent. A score s of such a tile counts
-// as s * scale_log2 + exponent: P is then the probability * 2^exponent, P v has the scale of v, and the sum of the
-// probabilities gets P * inverse. So a tile's scale costs nothing per element.
-struct alignas(8) tile_scale {
-    float exponent, inverse;
 };
 
 // What a tile computes. It is found from the tile's number wherever it is needed. Keeping it during the loop over keys
@@ -64,19 +62,14 @@ SUMI_DEVICE attention_tile find_tile(const sumi_attention_sm90_shape& shape, int
     return tile;
 }
 
-// How the row maxima of a tile are found.
-enum {
-    SOFTMAX_MAXIMA,  // each tile's, before its exponentials
-    SOFTMAX_CHECKED, // e4m3: the exponentials use the older maximum, and their sum says whether that was right
-    SOFTMAX_SUMMED   // e4m3: the same, but the probabilities themselves say so, and the tensor cores sum them
-};
-
+// OVERLAP, POLYNOMIAL and CAUSAL: bf16 only (attention_sm90.cu). PARTS: e4m3 only.
 template <int OPERANDS, int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL, bool CAUSAL,
-          int SOFTMAX = SOFTMAX_MAXIMA, int PARTS = 1, bool Q_IN_REGISTERS = false>
+          int PARTS = 1>
 struct attention_sm90 {
     static constexpr bool IS_E4M3 = OPERANDS == SUMI_OPERANDS_E4M3;
-    static_assert(!IS_E4M3 || (HEAD_DIM <= 128 && HEAD_DIM % 16 == 0 && !CAUSAL), "a head is one slab");
-    static_assert(IS_E4M3 || (SOFTMAX == SOFTMAX_MAXIMA && !Q_IN_REGISTERS), "for e4m3 only");
+    static_assert(IS_E4M3 ? HEAD_DIM <= 128 && HEAD_DIM % 32 == 0 && PARTS > 1 && !OVERLAP && !POLYNOMIAL && !CAUSAL
+                          : PARTS == 1,
+                  "e4m3: a head is one slab, and there is the loop over parts only");
     static constexpr int ELEMENT_BYTES = IS_E4M3 ? 1 : 2;
     static constexpr int TILE_KEYS = 128;
     static constexpr int TILE_QUERIES = CONSUMERS * 64;
@@ -84,7 +77,7 @@ struct attention_sm90 {
     static constexpr int SLAB_CHANNELS = IS_E4M3 ? 128 : HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16;
     static constexpr int SLAB_ROW_BYTES = SLAB_CHANNELS * ELEMENT_BYTES;
     static constexpr int SLABS = IS_E4M3 ? 1 : HEAD_DIM / SLAB_CHANNELS;
-    static constexpr int QK_STEPS = (HEAD_DIM * ELEMENT_BYTES + 31) / 32; // k-steps of S = q k^T
+    static constexpr int QK_STEPS = HEAD_DIM * ELEMENT_BYTES / 32; // k-steps of S = q k^T
     static constexpr int LAYOUT = SLAB_ROW_BYTES == 128 ? 1 : SLAB_ROW_BYTES == 64 ? 2 : 3;
     static constexpr int EIGHT_ROWS_BYTES = 8 * SLAB_ROW_BYTES;                                      // of a slab
     static constexpr int OUT_SLAB_CHANNELS = HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16; // it is bf16
@@ -92,37 +85,40 @@ struct attention_sm90 {
     static constexpr int OUT_SLABS = HEAD_DIM / OUT_SLAB_CHANNELS;
     static constexpr int OUT_GROUP_BYTES = 64 * HEAD_DIM * 2; // the output of one warpgroup
     static constexpr int K_TILE_BYTES = TILE_KEYS * SLABS * SLAB_ROW_BYTES;
+    static constexpr int V_TILE_BYTES = TILE_KEYS * HEAD_DIM * ELEMENT_BYTES;
     static constexpr int QUERY_GROUP_BYTES = 64 * SLABS * SLAB_ROW_BYTES; // the queries of one warpgroup
-    // Channels of a tile of v, with SOFTMAX_SUMMED 8 more, whose products with P are the sums of its rows.
-    static constexpr int V_CHANNELS = HEAD_DIM + (SOFTMAX == SOFTMAX_SUMMED ? 8 : 0);
-    static constexpr int V_TILE_BYTES = TILE_KEYS * V_CHANNELS * ELEMENT_BYTES;
-    static constexpr int SCORE_COUNT = TILE_KEYS / 2; // floats of S per thread
-    static constexpr int ACC_COUNT = V_CHANNELS / 2;  // floats of O per thread
+    static constexpr int SCORE_COUNT = TILE_KEYS / 2;                     // floats of S per thread
+    static constexpr int ACC_COUNT = HEAD_DIM / 2;                        // floats of O per thread
     static constexpr int PROBABILITY_WORDS =
         TILE_KEYS * ELEMENT_BYTES / 8; // words of P per thread, two bf16 or four e4m3 each
-    // A row maximum that grows by more than this, as an exponent of 2, causes a rescale.
-    static constexpr float RESCALE_THRESHOLD = IS_E4M3 ? 4.f : 8.f;
-    // Probabilities in e4m3 are multiplied by 2^E4M3_SHIFT: they are at most 2^8 then, and normal down to 2^-10 of the
-    // largest one. With SOFTMAX_CHECKED the sum of a lane's 32 probabilities of a row, none of which is above 2^3.5
-    // when the maximum is right, stays below 448.
-    static constexpr float E4M3_SHIFT = SOFTMAX == SOFTMAX_CHECKED && PARTS == 1 ? 3.5f : 4.f;
+    static constexpr int PART_WORDS = PROBABILITY_WORDS / PARTS;
+    static constexpr int PV_STEPS = TILE_KEYS * ELEMENT_BYTES / 32; // k-steps of P v
+    // bf16: a row maximum that grows by more than this, as an exponent of 2, causes a rescale.
+    static constexpr float RESCALE_THRESHOLD = 8.f;
+    // Probabilities in e4m3 are multiplied by 2^E4M3_SHIFT. With the right maximum they are at most 16 then, and normal
+    // down to 2^-10 of the largest one. The sum of a lane's up to 16 of a row is at most 256 then. While that sum stays
+    // below 448, the largest value of e4m3, none of them is above it, whatever the maximum.
+    static constexpr float E4M3_SHIFT = 4.f, E4M3_LARGEST = 448.f;
 
-    // score * scale_log2, and for e4m3 + the exponent of the tile's v.
-    static SUMI_DEVICE float exponent_of(float score, float scale_log2, const tile_scale& v_scale)
+    // score * scale_log2, and for e4m3 + the exponent of the tile's v: a value of v is the stored one * 2^v_exponent. P
+    // is then the probability * 2^v_exponent, P v has the scale of v, and the sum of the probabilities gets
+    // P * 2^-v_exponent. So a tile's scale costs nothing per element.
+    static SUMI_DEVICE float exponent_of(float score, float scale_log2, float v_exponent)
     {
-        return IS_E4M3 ? fmaf(score, scale_log2, v_scale.exponent) : score * scale_log2;
+        return IS_E4M3 ? fmaf(score, scale_log2, v_exponent) : score * scale_log2;
     }
-    // The maxima of this lane's columns in groups BEGIN .. END - 1 of 8 columns.
-    template <int BEGIN, int END>
-    static SUMI_DEVICE void find_lane_maxima(const float (&scores)[SCORE_COUNT], float& lane_max0, float& lane_max1)
+    // Updates the row maxima and sums for the scores of a new tile, in e4m3 from group BEGIN of 8 columns on. FIRST: the
+    // first tile, which sets them. In bf16 only if a maximum grew too much.
+    template <bool FIRST, int BEGIN = 0>
+    static SUMI_DEVICE void update_row_max(const float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
+                                           float v_exponent)
     {
-        // lane_max of the even groups, then of all of them
+        // The maxima of this lane's columns: lane_max of the even groups of 8 columns, then of all of them.
         const float* first = scores + 4 * BEGIN;
-        float odd_groups_max0 = fmaxf(first[4], first[5]), odd_groups_max1 = fmaxf(first[6], first[7]);
-        lane_max0 = fmaxf(first[0], first[1]);
-        lane_max1 = fmaxf(first[2], first[3]);
+        float lane_max0 = fmaxf(first[0], first[1]), lane_max1 = fmaxf(first[2], first[3]),
+              odd_groups_max0 = fmaxf(first[4], first[5]), odd_groups_max1 = fmaxf(first[6], first[7]);
 #pragma unroll
-        for (int group = BEGIN + 2; group < END; group += 2) {
+        for (int group = BEGIN + 2; group < SCORE_COUNT / 4; group += 2) {
             lane_max0 = fmaxf(lane_max0, fmaxf(scores[4 * group], scores[4 * group + 1]));
             lane_max1 = fmaxf(lane_max1, fmaxf(scores[4 * group + 2], scores[4 * group + 3]));
             odd_groups_max0 = fmaxf(odd_groups_max0, fmaxf(scores[4 * group + 4], scores[4 * group + 5]));
@@ -130,25 +126,16 @@ struct attention_sm90 {
         }
         lane_max0 = fmaxf(lane_max0, odd_groups_max0);
         lane_max1 = fmaxf(lane_max1, odd_groups_max1);
-    }
-    // Updates the row maxima and sums for the scores of a new tile. FIRST: the first tile, which sets them. CHECKS: only
-    // if a maximum grew too much.
-    template <bool FIRST, bool CHECKS = true, int BEGIN = 0, int END = SCORE_COUNT / 4>
-    static SUMI_DEVICE void update_row_max(const float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
-                                           const tile_scale& v_scale)
-    {
-        float lane_max0, lane_max1;
-        find_lane_maxima<BEGIN, END>(scores, lane_max0, lane_max1);
-        const float offset = IS_E4M3 ? v_scale.exponent : -0.f; // x + -0 is x, also to the compiler
-        // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of the
-        // whole row. So the common case exchanges no values between lanes: the tensor cores wait while this code
-        // runs.
-        softmax.needs_rescale = !FIRST
-                             && (!CHECKS
-                                 || __any_sync(~0u, fmaxf(fmaf(lane_max0, scale_log2, offset - softmax.row_max0),
-                                                          fmaf(lane_max1, scale_log2, offset - softmax.row_max1))
-                                                        > RESCALE_THRESHOLD));
-        if (!FIRST && !softmax.needs_rescale) return;
+        if constexpr (!IS_E4M3) {
+            // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of
+            // the whole row. So the common case exchanges no values between lanes: the tensor cores wait while this
+            // code runs.
+            softmax.needs_rescale = !FIRST
+                                 && __any_sync(~0u, fmaxf(fmaf(lane_max0, scale_log2, -softmax.row_max0),
+                                                          fmaf(lane_max1, scale_log2, -softmax.row_max1))
+                                                        > RESCALE_THRESHOLD);
+            if (!FIRST && !softmax.needs_rescale) return;
+        }
         lane_max0 = fmaxf(lane_max0, __shfl_xor_sync(~0u, lane_max0, 1));
         lane_max1 = fmaxf(lane_max1, __shfl_xor_sync(~0u, lane_max1, 1));
         lane_max0 = fmaxf(lane_max0, __shfl_xor_sync(~0u, lane_max0, 2));
@@ -156,15 +143,15 @@ struct attention_sm90 {
         if (FIRST) {
             // A causal row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max)
             // equal 0, where -inf - -inf would be NaN.
-            softmax.row_max0 = exponent_of(lane_max0, scale_log2, v_scale);
+            softmax.row_max0 = exponent_of(lane_max0, scale_log2, v_exponent);
             if (CAUSAL) softmax.row_max0 = fmaxf(softmax.row_max0, -1e30f);
-            softmax.row_max1 = exponent_of(lane_max1, scale_log2, v_scale);
+            softmax.row_max1 = exponent_of(lane_max1, scale_log2, v_exponent);
             if (CAUSAL) softmax.row_max1 = fmaxf(softmax.row_max1, -1e30f);
             softmax.row_sum0 = softmax.row_sum1 = 0.f;
             return;
         }
-        const float new_max0 = fmaxf(softmax.row_max0, exponent_of(lane_max0, scale_log2, v_scale)),
-                    new_max1 = fmaxf(softmax.row_max1, exponent_of(lane_max1, scale_log2, v_scale));
+        const float new_max0 = fmaxf(softmax.row_max0, exponent_of(lane_max0, scale_log2, v_exponent)),
+                    new_max1 = fmaxf(softmax.row_max1, exponent_of(lane_max1, scale_log2, v_exponent));
         softmax.rescale_factor0 = exp2_fast(softmax.row_max0 - new_max0);
         softmax.rescale_factor1 = exp2_fast(softmax.row_max1 - new_max1);
         softmax.row_max0 = new_max0;
@@ -172,127 +159,94 @@ struct attention_sm90 {
         softmax.row_sum0 *= softmax.rescale_factor0;
         softmax.row_sum1 *= softmax.rescale_factor1;
     }
-    // scores = exp2(scores * scale_log2 - row_max), for e4m3 times 2^(v's exponent + E4M3_SHIFT), which are added to
-    // the sums. With POLYNOMIAL n, one of n values is computed on the FMA units, alternately in the thread's first and
-    // second row.
-    static SUMI_DEVICE void exponentials(float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
-                                         const tile_scale& v_scale)
+    // bf16: scores = exp2(scores * scale_log2 - row_max), which are added to the sums. With POLYNOMIAL n, one of n values
+    // is computed on the FMA units, alternately in the thread's first and second row.
+    static SUMI_DEVICE void exponentials(float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2)
     {
-        const float shift = IS_E4M3 ? v_scale.exponent + E4M3_SHIFT : 0.f,
-                    subtracted_max0 = IS_E4M3 ? softmax.row_max0 - shift : softmax.row_max0,
-                    subtracted_max1 = IS_E4M3 ? softmax.row_max1 - shift : softmax.row_max1;
-        float odd_sum0 = 0.f, odd_sum1 = 0.f, tile_sum0 = 0.f, tile_sum1 = 0.f; // the last two: e4m3
-        float &even_sum0 = IS_E4M3 ? tile_sum0 : softmax.row_sum0, &even_sum1 = IS_E4M3 ? tile_sum1 : softmax.row_sum1;
+        float odd_sum0 = 0.f, odd_sum1 = 0.f;
 #pragma unroll
         for (int group = 0; group < SCORE_COUNT / 4; group++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const float x = fmaf(scores[4 * group + e], scale_log2, e < 2 ? -subtracted_max0 : -subtracted_max1);
+                const float x = fmaf(scores[4 * group + e], scale_log2, e < 2 ? -softmax.row_max0 : -softmax.row_max1);
                 scores[4 * group + e] =
-                    POLYNOMIAL && (4 * group + (e ^ (group & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
-                        ? exp2_polynomial(x)
-                        : exp2_fast(x);
+                    POLYNOMIAL && (4 * group + (e ^ (group & 2))) % POLYNOMIAL == 0 ? exp2_polynomial(x) : exp2_fast(x);
             }
-            even_sum0 += scores[4 * group];
+            softmax.row_sum0 += scores[4 * group];
             odd_sum0 += scores[4 * group + 1];
-            even_sum1 += scores[4 * group + 2];
+            softmax.row_sum1 += scores[4 * group + 2];
             odd_sum1 += scores[4 * group + 3];
         }
-        even_sum0 += odd_sum0;
-        even_sum1 += odd_sum1;
-        if (IS_E4M3) {
-            softmax.row_sum0 = fmaf(tile_sum0, v_scale.inverse, softmax.row_sum0);
-            softmax.row_sum1 = fmaf(tile_sum1, v_scale.inverse, softmax.row_sum1);
-        }
+        softmax.row_sum0 += odd_sum0;
+        softmax.row_sum1 += odd_sum1;
     }
-    // P as the A operand of P v. For bf16 the accumulator layout of S is the A layout (drawn in attention.cu), so no
-    // lanes exchange values. For e4m3 a word of A holds four neighbouring keys of a row, where S has keys 2 q, 2 q + 1
-    // and 2 q + 8, 2 q + 9 of 16 in one lane (q = lane & 3). So these four go into one word, and the tiles of v have
-    // their keys in the same order (attention.h).
+    // bf16: P as the A operand of P v. The accumulator layout of S is the A layout (drawn in attention.cu), so no lanes
+    // exchange values.
     static SUMI_DEVICE void pack_probabilities(u32 (&probabilities)[PROBABILITY_WORDS],
                                                const float (&scores)[SCORE_COUNT])
     {
 #pragma unroll
-        for (int i = 0; i < PROBABILITY_WORDS; i++) {
-            if constexpr (IS_E4M3) { // words 4 t .. 4 t + 3: the rows r and r + 8 of 16 keys, then those of the next 16
-                const int first = i / 4 * 16 + (i & 2) * 4 + (i & 1) * 2;
-                probabilities[i] = pack_e4m3(scores[first], scores[first + 1], scores[first + 4], scores[first + 5]);
-            } else {
-                probabilities[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
-            }
-        }
+        for (int i = 0; i < PROBABILITY_WORDS; i++) probabilities[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
     }
-    // Whether a word of P has an exponential on the FMA units.
-    static SUMI_DEVICE constexpr bool is_polynomial(int word, int element)
-    {
-        return POLYNOMIAL == 2 ? element % 2 == 0
-             : POLYNOMIAL == 4 ? element == 0
-             : POLYNOMIAL == 8 ? element == 0 && ((word ^ word >> 1) & 1) == 0 // alternately of the two rows
-                               : false;
-    }
-    // Words BEGIN .. END - 1 of P, from the maxima that there are; the scores stay. Returns whether one of this lane's
-    // may be above what e4m3 holds. sum: of this lane's, SOFTMAX_CHECKED only.
+    // e4m3: words BEGIN .. END - 1 of P from the maxima that there are, and the sums of this lane's two rows of them;
+    // the scores stay. A word of the A operand holds four neighbouring keys of a row, where S has keys 2 q, 2 q + 1 and
+    // 2 q + 8, 2 q + 9 of 16 in one lane (q = lane & 3). So these four go into one word, and the tiles of v have their
+    // keys in the same order (attention.h). Words 4 t .. 4 t + 3: the rows r and r + 8 of 16 keys, then those of the
+    // next 16.
     template <int BEGIN, int END>
-    static SUMI_DEVICE bool find_probabilities(u32 (&probabilities)[PROBABILITY_WORDS],
+    static SUMI_DEVICE void find_probabilities(u32 (&probabilities)[PROBABILITY_WORDS], float (&sum)[2],
                                                const float (&scores)[SCORE_COUNT], const softmax_state& softmax,
-                                               float scale_log2, const tile_scale& v_scale, float (&sum)[2])
+                                               float scale_log2, float v_exponent)
     {
-        const float shift = v_scale.exponent + E4M3_SHIFT,
-                    added[2] = {shift - softmax.row_max0, shift - softmax.row_max1};
+        const float shift = v_exponent + E4M3_SHIFT, added[2] = {shift - softmax.row_max0, shift - softmax.row_max1};
         float odd_sum[2] = {0.f, 0.f};
-        u32 above = 0;
         sum[0] = sum[1] = 0.f;
 #pragma unroll
         for (int i = BEGIN; i < END; i++) {
             const int first = i / 4 * 16 + (i & 2) * 4 + (i & 1) * 2;
             float p[4];
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const float x = fmaf(scores[first + (e & 1) + (e & 2) * 2], scale_log2, added[i & 1]);
-                p[e] = is_polynomial(i, e) ? exp2_coarse(x) : exp2_fast(x);
-            }
-            if (SOFTMAX != SOFTMAX_SUMMED) {
-                sum[i & 1] += p[0];
-                odd_sum[i & 1] += p[1];
-                sum[i & 1] += p[2];
-                odd_sum[i & 1] += p[3];
-            }
+            for (int e = 0; e < 4; e++)
+                p[e] = exp2_fast(fmaf(scores[first + (e & 1) + (e & 2) * 2], scale_log2, added[i & 1]));
+            sum[i & 1] += p[0];
+            odd_sum[i & 1] += p[1];
+            sum[i & 1] += p[2];
+            odd_sum[i & 1] += p[3];
             probabilities[i] = pack_e4m3(p[0], p[1], p[2], p[3]);
-            if (SOFTMAX == SOFTMAX_SUMMED) above |= probabilities[i] + 0x08080808u; // bit 7 of a byte: from 256 on
         }
-        if (SOFTMAX == SOFTMAX_SUMMED) return (above & 0x80808080u) != 0;
         sum[0] += odd_sum[0];
         sum[1] += odd_sum[1];
-        return fmaxf(sum[0], sum[1]) > 448.f;
     }
-    static constexpr int PART_WORDS = PROBABILITY_WORDS / PARTS;
-    // Part PART of the softmax of a tile, for SOFTMAX_CHECKED and SOFTMAX_SUMMED: tries the maxima that there are.
-    // A later part is tried while P v of the one before it is computed, without a branch, for which ptxas would
-    // serialise the wgmma. So what to do about larger maxima is the next function.
+    // e4m3: the softmax of a tile's part PART, and of the parts after it, each followed by its P v. That of the last one
+    // is in flight at the end. What runs beside a product has no branch, for which ptxas would serialise the wgmma
+    // (C7520). So larger maxima wait until the product before has ended.
     template <int PART>
-    static SUMI_DEVICE void try_softmax(u32 (&probabilities)[PROBABILITY_WORDS], const float (&scores)[SCORE_COUNT],
-                                        softmax_state& softmax, float scale_log2, const tile_scale& v_scale,
-                                        float (&sum)[2])
+    static SUMI_DEVICE void compute_parts(float (&acc)[ACC_COUNT], u32 (&probabilities)[PROBABILITY_WORDS],
+                                          float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
+                                          float v_exponent, u32 v_low)
     {
-        const bool is_above = find_probabilities<PART * PART_WORDS, (PART + 1) * PART_WORDS>(
-            probabilities, scores, softmax, scale_log2, v_scale, sum);
-        softmax.needs_rescale = SOFTMAX != SOFTMAX_MAXIMA && __any_sync(~0u, is_above);
-    }
-    template <int PART>
-    static SUMI_DEVICE void finish_softmax(u32 (&probabilities)[PROBABILITY_WORDS], const float (&scores)[SCORE_COUNT],
-                                           softmax_state& softmax, float scale_log2, const tile_scale& v_scale,
-                                           float (&sum)[2], float (&acc)[ACC_COUNT])
-    {
+        constexpr int BEGIN = PART * PART_WORDS, END = BEGIN + PART_WORDS; // also in groups of 8 columns
+        float sum[2];
+        find_probabilities<BEGIN, END>(probabilities, sum, scores, softmax, scale_log2, v_exponent);
+        softmax.needs_rescale = __any_sync(~0u, fmaxf(sum[0], sum[1]) > E4M3_LARGEST);
+        if constexpr (PART > 0) {
+            WGMMA_WAIT(0);
+            warpgroup_fence_operand(acc);
+        }
         if (softmax.needs_rescale) {
-            update_row_max<false, false, PART * PART_WORDS, SCORE_COUNT / 4>(scores, softmax, scale_log2, v_scale);
+            update_row_max<false, BEGIN>(scores, softmax, scale_log2, v_exponent);
             rescale_output(acc, softmax);
-            find_probabilities<PART * PART_WORDS, (PART + 1) * PART_WORDS>(probabilities, scores, softmax, scale_log2,
-                                                                           v_scale, sum);
+            find_probabilities<BEGIN, END>(probabilities, sum, scores, softmax, scale_log2, v_exponent);
         }
-        if (SOFTMAX != SOFTMAX_SUMMED) {
-            softmax.row_sum0 = fmaf(sum[0], exp2_fast(-v_scale.exponent), softmax.row_sum0);
-            softmax.row_sum1 = fmaf(sum[1], exp2_fast(-v_scale.exponent), softmax.row_sum1);
-        }
+        softmax.row_sum0 = fmaf(sum[0], exp2_fast(-v_exponent), softmax.row_sum0);
+        softmax.row_sum1 = fmaf(sum[1], exp2_fast(-v_exponent), softmax.row_sum1);
+        if constexpr (PART + 1 == PARTS) warpgroup_fence_operand(scores);
+        warpgroup_fence_operand(acc);
+        WGMMA_FENCE();
+        multiply_pv<PART * PV_STEPS / PARTS, (PART + 1) * PV_STEPS / PARTS>(acc, probabilities, v_low);
+        WGMMA_COMMIT();
+        if constexpr (PART + 1 < PARTS)
+            compute_parts<PART + 1>(acc, probabilities, scores, softmax, scale_log2, v_exponent, v_low);
     }
     static SUMI_DEVICE void rescale_output(float (&acc)[ACC_COUNT], const softmax_state& softmax)
     {
@@ -333,28 +287,9 @@ struct attention_sm90 {
             wgmma_shared<TILE_KEYS, OPERANDS>::mma(scores, a, b, k_step);
         }
     }
-    // The same with q in registers: the fragments that load_queries() has loaded.
-    static SUMI_DEVICE void multiply_qk(float (&scores)[SCORE_COUNT], const u32 (&q)[4 * QK_STEPS], u32 k_low)
-    {
-#pragma unroll
-        for (int k_step = 0; k_step < QK_STEPS; k_step++)
-            wgmma_registers<TILE_KEYS, OPERANDS>::mma(
-                scores, q + 4 * k_step, wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(k_low + 2 * k_step),
-                k_step);
-    }
-    // The warp's 16 queries as A operands. Lanes 8 i .. 8 i + 7 address matrix i of ldmatrix.x4: matrix 0 has rows 0-7
-    // and bytes 0-15 of the k-step, matrix 1 rows 8-15, matrices 2 and 3 bytes 16-31.
-    static SUMI_DEVICE void load_queries(u32 (&q)[4 * QK_STEPS], u32 address)
-    {
-        const int lane = threadIdx.x & 31, row = ((threadIdx.x >> 5) & 3) * 16 + (lane & 15);
-#pragma unroll
-        for (int k_step = 0; k_step < QK_STEPS; k_step++)
-            load_matrix_x4(address + row * 128 + ((k_step * 32 + (lane >> 4) * 16) ^ ((row & 7) << 4)), q[4 * k_step],
-                           q[4 * k_step + 1], q[4 * k_step + 2], q[4 * k_step + 3]);
-    }
     // O += P v. A k-step is four words of P: 16 keys in bf16, which are rows of an N-major slab of v, or 32 keys in
     // e4m3, which are 32 bytes of K-major rows.
-    template <int BEGIN = 0, int END = TILE_KEYS* ELEMENT_BYTES / 32>
+    template <int BEGIN = 0, int END = PV_STEPS>
     static SUMI_DEVICE void multiply_pv(float (&acc)[ACC_COUNT], const u32 (&probabilities)[PROBABILITY_WORDS],
                                         u32 v_low)
     {
@@ -362,31 +297,8 @@ struct attention_sm90 {
         for (int k_step = BEGIN; k_step < END; k_step++) {
             const u64 b =
                 wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(v_low + k_step * (IS_E4M3 ? 2 : SLAB_ROW_BYTES));
-            wgmma_registers<V_CHANNELS, OPERANDS>::mma(acc, probabilities + 4 * k_step, b, 1);
+            wgmma_registers<HEAD_DIM, OPERANDS>::mma(acc, probabilities + 4 * k_step, b, 1);
         }
-    }
-
-    // Softmax and P v of a tile from part PART on. P v of the last part is in flight then.
-    template <int PART>
-    static SUMI_DEVICE void compute_parts(float (&acc)[ACC_COUNT], u32 (&probabilities)[PROBABILITY_WORDS],
-                                          float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale_log2,
-                                          const tile_scale& v_scale, u32 v_low)
-    {
-        constexpr int STEPS = TILE_KEYS * ELEMENT_BYTES / 32;
-        float sum[2];
-        try_softmax<PART>(probabilities, scores, softmax, scale_log2, v_scale, sum);
-        if constexpr (PART > 0) {
-            WGMMA_WAIT(0);
-            warpgroup_fence_operand(acc);
-        }
-        finish_softmax<PART>(probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
-        if constexpr (PART + 1 == PARTS) warpgroup_fence_operand(scores);
-        warpgroup_fence_operand(acc);
-        WGMMA_FENCE();
-        multiply_pv<PART * STEPS / PARTS, (PART + 1) * STEPS / PARTS>(acc, probabilities, v_low);
-        WGMMA_COMMIT();
-        if constexpr (PART + 1 < PARTS)
-            compute_parts<PART + 1>(acc, probabilities, scores, softmax, scale_log2, v_scale, v_low);
     }
 
     // Masks the keys of a tile that a row does not see, if there are any. query0: the warpgroup's first query.
@@ -522,77 +434,57 @@ struct attention_sm90 {
             float acc[ACC_COUNT], scores[SCORE_COUNT];
             u32 probabilities[PROBABILITY_WORDS];
             softmax_state softmax;
-            const tile_scale* v_scales = nullptr;
-            tile_scale v_scale = {0.f, 1.f};
+            const float* v_exponents = nullptr; // of the tiles of v, e4m3 only
+            float v_exponent = 0.f;
             if constexpr (IS_E4M3) {
-                v_scales = (const tile_scale*)values->scales + first_value_tile(shape, *values, tile);
-                v_scale = v_scales[key_tile];
+                v_exponents = (const float*)values->exponents + first_value_tile(shape, *values, tile);
+                v_exponent = v_exponents[key_tile];
             }
             // The first iteration: the last tile of keys, which may be incomplete.
             mbarrier_wait(shared.k_full + 8 * stage, parity);
-            u32 queries[Q_IN_REGISTERS ? 4 * QK_STEPS : 1];
-            if constexpr (Q_IN_REGISTERS) load_queries(queries, shared.q + consumer * QUERY_GROUP_BYTES);
-            const auto start_qk = [&](u32 k) {
-                if constexpr (Q_IN_REGISTERS) multiply_qk(scores, queries, k);
-                else multiply_qk(scores, opaque(q_low), k);
-            };
             WGMMA_FENCE();
-            start_qk(k_low + stage * (K_TILE_BYTES / 16));
+            multiply_qk(scores, opaque(q_low), k_low + stage * (K_TILE_BYTES / 16));
             WGMMA_COMMIT();
             WGMMA_WAIT(0);
             warpgroup_fence_operand(scores);
             if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
             mask_key_tile<true>(scores, sequence, key_tile, query0, visible_keys);
-            if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
-                update_row_max<true>(scores, softmax, scale_log2, v_scale);
-                if constexpr (PARTS == 1) {
-                    exponentials(scores, softmax, scale_log2, v_scale);
-                    pack_probabilities(probabilities, scores);
-                }
-            } else {
-                update_row_max<true>(scores, softmax, scale_log2, v_scale);
+            update_row_max<true>(scores, softmax, scale_log2, v_exponent);
+            if constexpr (!IS_E4M3) {
+                exponentials(scores, softmax, scale_log2);
+                pack_probabilities(probabilities, scores);
             }
             // The output is zeroed, although the first product could overwrite it: only so does ptxas find enough
             // registers (otherwise C7512).
 #pragma unroll
             for (int i = 0; i < ACC_COUNT; i++) acc[i] = 0.f;
-            float sum[2];
-            if constexpr (SOFTMAX != SOFTMAX_MAXIMA && PARTS == 1) {
-                try_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum);
-                finish_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
-            }
-            if constexpr (PARTS > 1) {
+            if constexpr (IS_E4M3) {
                 for (key_tile--; key_tile >= 0; key_tile--) {
                     mbarrier_wait(shared.v_full + 8 * stage, parity);
-                    {
-                        const bool wraps = stage + 1 == STAGES;
-                        mbarrier_wait(shared.k_full + (wraps ? 0 : 8 * (stage + 1)), parity ^ (wraps ? 1 : 0));
-                    }
-                    compute_parts<0>(acc, probabilities, scores, softmax, scale_log2, v_scale,
+                    // of the next stage, here, because a wait while wgmma are in flight would serialise them (C7520)
+                    const bool is_last_stage = stage + 1 == STAGES;
+                    mbarrier_wait(shared.k_full + (is_last_stage ? 0 : 8 * (stage + 1)), parity ^ is_last_stage);
+                    compute_parts<0>(acc, probabilities, scores, softmax, scale_log2, v_exponent,
                                      v_low + stage * (V_TILE_BYTES / 16));
-                    const u32 last_stage = stage;
+                    const u32 v_stage = stage;
                     if (++stage == STAGES) {
                         stage = 0;
                         parity ^= 1;
                     }
-                    start_qk(k_low + stage * (K_TILE_BYTES / 16));
+                    multiply_qk(scores, opaque(q_low), k_low + stage * (K_TILE_BYTES / 16));
                     WGMMA_COMMIT();
-                    v_scale = v_scales[key_tile];
+                    v_exponent = v_exponents[key_tile];
                     WGMMA_WAIT(1);
                     warpgroup_fence_operand(acc);
-                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * last_stage);
+                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * v_stage);
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(scores);
                     if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
-                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
-                        update_row_max<false>(scores, softmax, scale_log2, v_scale);
-                        if (softmax.needs_rescale) rescale_output(acc, softmax);
-                    }
                 }
                 if (is_leader) mbarrier_arrive(shared.q_empty);
                 mbarrier_wait(shared.v_full + 8 * stage, parity);
-                compute_parts<0>(acc, probabilities, scores, softmax, scale_log2, v_scale,
+                compute_parts<0>(acc, probabilities, scores, softmax, scale_log2, v_exponent,
                                  v_low + stage * (V_TILE_BYTES / 16));
                 WGMMA_WAIT(0);
                 warpgroup_fence_operand(acc);
@@ -601,7 +493,7 @@ struct attention_sm90 {
                     stage = 0;
                     parity ^= 1;
                 }
-            } else if (OVERLAP) {
+            } else if constexpr (OVERLAP) {
                 for (key_tile--; key_tile >= 0; key_tile--) {
                     u32 next_stage = stage + 1, next_parity = parity;
                     if (next_stage == STAGES) {
@@ -614,33 +506,21 @@ struct attention_sm90 {
                     warpgroup_fence_operand(scores);
                     warpgroup_fence_operand(acc);
                     WGMMA_FENCE();
-                    start_qk(k_low + next_stage * (K_TILE_BYTES / 16));
+                    multiply_qk(scores, opaque(q_low), k_low + next_stage * (K_TILE_BYTES / 16));
                     WGMMA_COMMIT();
-                    if constexpr (IS_E4M3) v_scale = v_scales[key_tile];
                     multiply_pv(acc, probabilities, v_low + stage * (V_TILE_BYTES / 16));
                     WGMMA_COMMIT();
                     WGMMA_WAIT(1);
                     warpgroup_fence_operand(scores);
                     if (is_leader) mbarrier_arrive(shared.k_empty + 8 * next_stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
-                    u32 next_probabilities[PROBABILITY_WORDS];
-                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
-                        update_row_max<false>(scores, softmax, scale_log2, v_scale);
-                        exponentials(scores, softmax, scale_log2, v_scale);
-                    } else {
-                        try_softmax<0>(next_probabilities, scores, softmax, scale_log2, v_scale, sum);
-                    }
+                    update_row_max<false>(scores, softmax, scale_log2, v_exponent);
+                    exponentials(scores, softmax, scale_log2);
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(acc);
                     if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
-                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
-                        pack_probabilities(probabilities, scores);
-                        if (softmax.needs_rescale) rescale_output(acc, softmax);
-                    } else {
-                        finish_softmax<0>(next_probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
-#pragma unroll
-                        for (int i = 0; i < PROBABILITY_WORDS; i++) probabilities[i] = next_probabilities[i];
-                    }
+                    pack_probabilities(probabilities, scores);
+                    if (softmax.needs_rescale) rescale_output(acc, softmax);
                     stage = next_stage;
                     parity = next_parity;
                 }
@@ -673,22 +553,16 @@ struct attention_sm90 {
                 for (key_tile--; key_tile >= 0; key_tile--) {
                     mbarrier_wait(shared.k_full + 8 * stage, parity);
                     WGMMA_FENCE();
-                    start_qk(k_low + stage * (K_TILE_BYTES / 16));
+                    multiply_qk(scores, opaque(q_low), k_low + stage * (K_TILE_BYTES / 16));
                     WGMMA_COMMIT();
-                    if constexpr (IS_E4M3) v_scale = v_scales[key_tile];
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(scores);
                     if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
-                    if constexpr (SOFTMAX == SOFTMAX_MAXIMA) {
-                        update_row_max<false>(scores, softmax, scale_log2, v_scale);
-                        if (softmax.needs_rescale) rescale_output(acc, softmax);
-                        exponentials(scores, softmax, scale_log2, v_scale);
-                        pack_probabilities(probabilities, scores);
-                    } else {
-                        try_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum);
-                        finish_softmax<0>(probabilities, scores, softmax, scale_log2, v_scale, sum, acc);
-                    }
+                    update_row_max<false>(scores, softmax, scale_log2, v_exponent);
+                    if (softmax.needs_rescale) rescale_output(acc, softmax);
+                    exponentials(scores, softmax, scale_log2);
+                    pack_probabilities(probabilities, scores);
                     mbarrier_wait(shared.v_full + 8 * stage, parity);
                     warpgroup_fence_operand(acc);
                     WGMMA_FENCE();
@@ -703,12 +577,6 @@ struct attention_sm90 {
                     }
                 }
                 if (is_leader) mbarrier_arrive(shared.q_empty);
-            }
-            if constexpr (SOFTMAX == SOFTMAX_SUMMED) {
-                // The channels that hold 2^(x - base) of every tile's factor 2^x, base = 15 channel - 53.
-                const float base = __uint_as_float((u32)(127 - 53 + 30 * (lane & 3)) << 23);
-                softmax.row_sum0 = fmaf(acc[HEAD_DIM / 2], base, acc[HEAD_DIM / 2 + 1] * (base * 32768.f));
-                softmax.row_sum1 = fmaf(acc[HEAD_DIM / 2 + 2], base, acc[HEAD_DIM / 2 + 3] * (base * 32768.f));
             }
             // The sums of the four lanes of a row are added.
             softmax.row_sum0 += __shfl_xor_sync(~0u, softmax.row_sum0, 1);

@@ -16,18 +16,19 @@
 // of sumi_attention_sm90_d128, with three stages, for which the smaller tiles leave room.
 #include "attention_forward_sm90.cuh"
 
-#define E4M3_KERNEL(NAME, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, SOFTMAX, PARTS, Q_IN_REGISTERS)            \
+#define E4M3_KERNEL(NAME, HEAD_DIM, CONSUMERS, STAGES, PARTS)                                                          \
     extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)                                             \
         NAME(const __grid_constant__ sumi_attention_sm90_maps maps,                                                    \
              const __grid_constant__ sumi_attention_sm90_shape shape,                                                  \
              const __grid_constant__ sumi_attention_fp8_values values)                                                 \
     {                                                                                                                  \
-        attention_sm90<SUMI_OPERANDS_E4M3, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, false, SOFTMAX, PARTS,    \
-                       Q_IN_REGISTERS>::run(maps, shape, &values);                                                     \
+        attention_sm90<SUMI_OPERANDS_E4M3, HEAD_DIM, CONSUMERS, STAGES, false, 0, false, PARTS>::run(maps, shape,      \
+                                                                                                     &values);         \
     }
-//               name, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, SOFTMAX, PARTS, Q_IN_REGISTERS
-E4M3_KERNEL(sumi_attention_sm90_fp8_d128, 128, 3, 3, false, 0, SOFTMAX_MAXIMA, 1, false)
-E4M3_KERNEL(sumi_attention_sm90_fp8_d96, 96, 3, 3, false, 0, SOFTMAX_MAXIMA, 1, false)
+//               name, HEAD_DIM, CONSUMERS, STAGES, PARTS
+E4M3_KERNEL(sumi_attention_sm90_fp8_d128, 128, 3, 3, 4)
+E4M3_KERNEL(sumi_attention_sm90_fp8_d128_c2, 128, 2, 4, 2)
+E4M3_KERNEL(sumi_attention_sm90_fp8_d96, 96, 3, 3, 2)
 
 // v of one key head and 128 tokens as a tile of e4m3, see attention.h. Bound by bytes. A thread has two items of 4 keys
 // x 8 channels, which become 8 words of the tile: one per channel, with the keys that are neighbours there. Lanes are
@@ -37,10 +38,10 @@ E4M3_KERNEL(sumi_attention_sm90_fp8_d96, 96, 3, 3, false, 0, SOFTMAX_MAXIMA, 1, 
 //                        keys 16 group + 2 quarter + 0, 1, 8, 9    quarter = lane >> 1 & 3,
 //                                                                  group = 4 item + (lane >> 3)
 //   word of a channel    byte 128 channel + 16 (group ^ (channel & 7)) + 4 quarter of the tile: the 128-byte swizzle
-template <int TILE_CHANNELS, bool HAS_SUMS> SUMI_DEVICE void pack_values(const sumi_attention_pack_args& args)
+template <int TILE_CHANNELS> SUMI_DEVICE void pack_values(const sumi_attention_pack_args& args)
 {
     constexpr int ITEMS = 2, THREADS = SUMI_ATTENTION_PACK_THREADS(TILE_CHANNELS), WARPS = THREADS / 32,
-                  TILE_KEYS = 128, TILE_BYTES = SUMI_ATTENTION_FP8_TILE_BYTES(TILE_CHANNELS + (HAS_SUMS ? 8 : 0));
+                  TILE_KEYS = 128, TILE_BYTES = SUMI_ATTENTION_FP8_TILE_BYTES(TILE_CHANNELS);
     __shared__ __align__(16) u32 tile[TILE_BYTES / 4];
     __shared__ float warp_largest[WARPS];
     const int head = args.head_begin + blockIdx.y, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -79,7 +80,7 @@ template <int TILE_CHANNELS, bool HAS_SUMS> SUMI_DEVICE void pack_values(const s
     const u32 bits = __float_as_uint(largest);
     const int exponent = max(-59, min(59, (int)(bits >> 23) - 127 - 8 + ((bits & 0x7FFFFF) > 0x600000)));
     const float inverse = __uint_as_float((u32)(127 - exponent) << 23);
-    if (threadIdx.x == 0) ((tile_scale*)args.values.scales)[tile_index] = {(float)exponent, inverse};
+    if (threadIdx.x == 0) ((float*)args.values.exponents)[tile_index] = (float)exponent;
 #pragma unroll
     for (int item = 0; item < ITEMS; item++) {
         const int group = 4 * item + (lane >> 3);
@@ -95,23 +96,16 @@ template <int TILE_CHANNELS, bool HAS_SUMS> SUMI_DEVICE void pack_values(const s
                 pack_e4m3(scaled[0], scaled[1], scaled[2], scaled[3]);
         }
     }
-    if (HAS_SUMS) {
-        // Channel 15 j .. of the powers of two that e4m3 holds: 2^-6 .. 2^8 times 2^(15 j - 53).
-        const int number = 59 - exponent, channel = number / 15;
-        const u32 code = (u32)(number % 15 + 1) << 3;
-        for (int i = threadIdx.x; i < 8 * 32; i += THREADS)
-            tile[TILE_CHANNELS * 32 + i] = i / 32 == channel ? code * 0x01010101u : 0;
-    }
     __syncthreads();
     uint4* to = (uint4*)(args.values.tiles + tile_index * TILE_BYTES);
 #pragma unroll
     for (int i = threadIdx.x; i < TILE_BYTES / 16; i += THREADS) to[i] = ((const uint4*)tile)[i];
 }
-#define PACK_KERNEL(NAME, CHANNELS, HAS_SUMS)                                                                          \
+#define PACK_KERNEL(NAME, CHANNELS)                                                                                    \
     extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_PACK_THREADS(CHANNELS))                                \
         NAME(const __grid_constant__ sumi_attention_pack_args args)                                                    \
     {                                                                                                                  \
-        pack_values<CHANNELS, HAS_SUMS>(args);                                                                         \
+        pack_values<CHANNELS>(args);                                                                                   \
     }
-PACK_KERNEL(sumi_attention_pack_values_d128, 128, false)
-PACK_KERNEL(sumi_attention_pack_values_d96, 96, false)
+PACK_KERNEL(sumi_attention_pack_values_d128, 128)
+PACK_KERNEL(sumi_attention_pack_values_d96, 96)

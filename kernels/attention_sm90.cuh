@@ -74,15 +74,6 @@ SUMI_DEVICE float exp2_polynomial(float x)
     return __int_as_float(__float_as_int(y) + (__float_as_int(t) << 23));
 }
 
-// The same for exponentials that e4m3 rounds: relative error 1.7e-3.
-SUMI_DEVICE float exp2_coarse(float x)
-{
-    x = fmaxf(x, -100.f);
-    const float t = x + 12582912.f, f = x - (t - 12582912.f);
-    const float y = fmaf(fmaf(f, 0.238428936f, 0.703448006f), f, 1.00044314f);
-    return __int_as_float(__float_as_int(y) + (__float_as_int(t) << 23));
-}
-
 // Converts four floats to e4m3, the first one in the lowest byte. Values saturate at 448, NaN stays NaN.
 SUMI_DEVICE u32 pack_e4m3(float a, float b, float c, float d)
 {
@@ -151,9 +142,5 @@ ATTENTION_WGMMA(192, 96, 96, 97, 98, 99, 100, 101)
 ATTENTION_WGMMA(256, 128, 128, 129, 130, 131, 132, 133)
 #define ATTENTION_WGMMA_E4M3(N, COUNT, A0, A1, A2, A3, B, P)                                                           \
     ATTENTION_WGMMA_OF(N, COUNT, A0, A1, A2, A3, B, P, SUMI_OPERANDS_E4M3, "k32.f32.e4m3.e4m3", ",1,1")
-ATTENTION_WGMMA_E4M3(64, 32, 32, 33, 34, 35, 36, 37)
-ATTENTION_WGMMA_E4M3(80, 40, 40, 41, 42, 43, 44, 45)
 ATTENTION_WGMMA_E4M3(96, 48, 48, 49, 50, 51, 52, 53)
-ATTENTION_WGMMA_E4M3(104, 52, 52, 53, 54, 55, 56, 57)
 ATTENTION_WGMMA_E4M3(128, 64, 64, 65, 66, 67, 68, 69)
-ATTENTION_WGMMA_E4M3(136, 68, 68, 69, 70, 71, 72, 73)

@@ -194,13 +194,11 @@ SUMI_DEVICE u64 wgmma_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) <
     "30,%31"
 #define SUMI_ASM_REGISTERS_40 SUMI_ASM_REGISTERS_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define SUMI_ASM_REGISTERS_48 SUMI_ASM_REGISTERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define SUMI_ASM_REGISTERS_52 SUMI_ASM_REGISTERS_48 ",%48,%49,%50,%51"
 #define SUMI_ASM_REGISTERS_56 SUMI_ASM_REGISTERS_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define SUMI_ASM_REGISTERS_64                                                                                          \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
     "30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%" \
     "58,%59,%60,%61,%62,%63"
-#define SUMI_ASM_REGISTERS_68 SUMI_ASM_REGISTERS_64 ",%64,%65,%66,%67"
 #define SUMI_ASM_REGISTERS_80 SUMI_ASM_REGISTERS_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define SUMI_ASM_REGISTERS_88 SUMI_ASM_REGISTERS_80 ",%80,%81,%82,%83,%84,%85,%86,%87"
 #define SUMI_ASM_REGISTERS_96                                                                                          \
@@ -220,10 +218,8 @@ SUMI_DEVICE u64 wgmma_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) <
 #define SUMI_ASM_OUTPUTS_32(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0)
 #define SUMI_ASM_OUTPUTS_40(C, d) SUMI_ASM_OUTPUTS_32(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 32)
 #define SUMI_ASM_OUTPUTS_48(C, d) SUMI_ASM_OUTPUTS_40(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 40)
-#define SUMI_ASM_OUTPUTS_52(C, d) SUMI_ASM_OUTPUTS_48(C, d), C(d[48]), C(d[49]), C(d[50]), C(d[51])
 #define SUMI_ASM_OUTPUTS_56(C, d) SUMI_ASM_OUTPUTS_48(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 48)
 #define SUMI_ASM_OUTPUTS_64(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0), SUMI_ASM_OUTPUTS_32_FROM(C, d, 32)
-#define SUMI_ASM_OUTPUTS_68(C, d) SUMI_ASM_OUTPUTS_64(C, d), C(d[64]), C(d[65]), C(d[66]), C(d[67])
 #define SUMI_ASM_OUTPUTS_80(C, d)                                                                                      \
     SUMI_ASM_OUTPUTS_64(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 64), SUMI_ASM_OUTPUTS_8_FROM(C, d, 72)
 #define SUMI_ASM_OUTPUTS_88(C, d) SUMI_ASM_OUTPUTS_80(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 80)

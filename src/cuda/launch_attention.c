@@ -66,24 +66,11 @@ static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMIL
 static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
-// Attention in e4m3: the head dims that have it where there are the kernels for Hopper, and the kernel that packs v.
-typedef struct e4m3_kernel {
-    int32_t dim;
-    const char* pack;
-    attention_kernel attention;
-} e4m3_kernel;
-static const e4m3_kernel s_e4m3[] = {
-    {128, "sumi_attention_pack_values_d128", {"sumi_attention_sm90_fp8_d128", FAMILY_HOPPER, 192, 512, 173056}},
-    {96, "sumi_attention_pack_values_d96", {"sumi_attention_sm90_fp8_d96", FAMILY_HOPPER, 192, 512, 148480}}};
+static const attention_kernel s_fp8_d128 = {"sumi_attention_sm90_fp8_d128", FAMILY_HOPPER, 192, 512, 173056};
+static const attention_kernel s_fp8_d128_c2 = {"sumi_attention_sm90_fp8_d128_c2", FAMILY_HOPPER, 128, 384, 181248};
+static const attention_kernel s_fp8_d96 = {"sumi_attention_sm90_fp8_d96", FAMILY_HOPPER, 192, 512, 148480};
 
-static const e4m3_kernel* e4m3_kernel_of(int32_t dim)
-{
-    for (size_t i = 0; i < sizeof s_e4m3 / sizeof *s_e4m3; i++)
-        if (s_e4m3[i].dim == dim) return &s_e4m3[i];
-    return NULL;
-}
-
-bool sumi_cuda_has_e4m3_attention(int32_t dim) { return e4m3_kernel_of(dim) != NULL; }
+bool sumi_cuda_has_e4m3_attention(int32_t dim) { return dim == 128 || dim == 96; }
 
 // The tokens of a sequence as spans of keys. In each span the first `queries` rows are queries. With first_query, the
 // queries are all tokens from that one on, and queries[0] is their number. With has_padding, the keys are the first
@@ -196,10 +183,12 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
     }
     if (dim == 384 || dim == 512)
         return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
-    if (sumi_cuda_is_qk_e4m3(run, op->in[0])) return &e4m3_kernel_of(dim)->attention;
+    const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->in[0]);
+    if (is_e4m3 && dim == 96) return &s_fp8_d96;
     // tiles of 192 rows are faster, unless their last round leaves too much of the device idle
     if (dim == 128 && !d->is_causal) {
-        const attention_kernel *tall = &s_sm90_d128[0], *low = &s_sm90_d128_c2;
+        const attention_kernel *tall = is_e4m3 ? &s_fp8_d128 : &s_sm90_d128[0],
+                               *low = is_e4m3 ? &s_fp8_d128_c2 : &s_sm90_d128_c2;
         double tall_rows = (double)sumi_divide_up(count_tiles(op, tall), units) * tall->rows,
                low_rows = (double)sumi_divide_up(count_tiles(op, low), units) * low->rows;
         return low_rows * 1.1 < tall_rows ? low : tall;
@@ -491,14 +480,14 @@ static int32_t count_key_tiles(const sumi_op* op)
     return tiles;
 }
 
-// Where the tiles of v lie in the op's scratch memory: first all tiles, then their scales.
+// Where the tiles of v lie in the op's scratch memory: first all tiles, then their exponents.
 static sumi_attention_fp8_values values_of(const sumi_cuda_run* run)
 {
     const sumi_op_attention* a = &run->op->u.attention;
     const int32_t tiles = count_key_tiles(run->op);
     return (sumi_attention_fp8_values){
         .tiles = run->scratch,
-        .scales =
+        .exponents =
             run->scratch + (uint64_t)a->kv_heads * (uint64_t)tiles * (uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(a->dim),
         .tile_count = tiles};
 }
@@ -518,7 +507,9 @@ static sumi_result pack_values(sumi_cuda_run* run, const tokens* t, int32_t firs
                            .y = (uint32_t)(key_heads.end - key_heads.begin),
                            .z = 1,
                            .block = (uint32_t)SUMI_ATTENTION_PACK_THREADS(run->op->u.attention.dim)};
-    return sumi_cuda_launch_args(run, e4m3_kernel_of(run->op->u.attention.dim)->pack, grid, &args);
+    return sumi_cuda_launch_args(
+        run, run->op->u.attention.dim == 128 ? "sumi_attention_pack_values_d128" : "sumi_attention_pack_values_d96",
+        grid, &args);
 }
 
 static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin,
@@ -645,5 +636,5 @@ uint64_t sumi_cuda_attention_scratch(const sumi_cuda_device* device, const sumi_
         return packed_bytes(op) + (uint64_t)op->u.attention.kv_heads * (uint64_t)count_packed_tiles(op) * sizeof(float);
     if ((sumi_plan_info(plan, op->in[0])->marks & SUMI_CUDA_VALUE_QK_E4M3) == 0) return 0;
     return (uint64_t)op->u.attention.kv_heads * (uint64_t)count_key_tiles(op)
-         * ((uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(op->u.attention.dim) + sizeof(float[2]));
+         * ((uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(op->u.attention.dim) + sizeof(float));
 }

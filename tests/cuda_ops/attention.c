@@ -52,7 +52,8 @@ static void build_attention(scene* s, const op_case* c)
     for (int i = 0; i < read_count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
 }
 // q, k and v by a product, normed and rotated, then attention in 8 bits, where the GPU has it. m queries, n heads, heads
-// of k; a: flags; b: key heads; d: rows of the second span; e: 1: rotated in halves
+// of k; a: flags, SHARP: scores that are further apart; b: key heads; d: rows of the second span; e: 1: rotated in
+// halves
 static void build_attention_8bit(scene* s, const op_case* c)
 {
     s->plan.weight_options.attention = SUMI_ATTENTION_8BIT;
@@ -96,7 +97,7 @@ static void build_attention_8bit(scene* s, const op_case* c)
     sumi_attention attention = {.q_heads = q,
                                 .kv_heads = kv,
                                 .dim = dim,
-                                .scale = 1.0f / sqrtf((float)dim),
+                                .scale = (c->a & SHARP ? 4.0f : 1.0f) / sqrtf((float)dim),
                                 .sequences = list,
                                 .sequence_count = count};
     sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
@@ -148,6 +149,9 @@ static void build_beside(scene* s, const op_case* c)
 // Attention in 8 bits. e4m3: q, k, the probabilities and v are off by 2.5e-2 each. int8: q and k by 1e-2; the
 // result is off by 1.5e-2 at most, that of e4m3 by 5.5e-2.
 #define ATTENTION_8BIT 6.5e-2
+// Scores that are four times as far apart: they are off by 0.14, and so are the probabilities. Tiles of keys raise the
+// maxima of the tiles before.
+#define SHARP_8BIT 0.25
 // The probabilities are rounded to bfloat16 for the second product on tensor cores, so CHAINED.
 static const op_case s_attention[] = {
     {"attention 1 query, 1 head of 8", build_attention, 1, 1, 8, .bound = CHAINED},
@@ -252,6 +256,13 @@ static const op_case s_attention[] = {
     {"8-bit attention, three sequences", build_attention_8bit, 192, 2, 128, THREE, .d = 32, .bound = ATTENTION_8BIT},
     {"8-bit attention, batch of three at 1024 + 64, 30 heads", build_attention_8bit, 1024, 30, 128, THREE, .d = 64,
      .bound = ATTENTION_8BIT},
+    {"8-bit attention 300 queries, 2 heads, sharp", build_attention_8bit, 300, 2, 128, SHARP, .bound = SHARP_8BIT},
+    {"8-bit attention 301 + 33, 66 of 22 heads", build_attention_8bit, 301, 66, 128, TWO_SPANS, 22, .d = 33,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention 301 + 33, 66 of 22 heads, sharp", build_attention_8bit, 301, 66, 128, TWO_SPANS | SHARP, 22,
+     .d = 33, .bound = SHARP_8BIT},
+    {"8-bit attention 1013 + 250, 24 of 12 heads", build_attention_8bit, 1013, 24, 128, TWO_SPANS, 12, .d = 250,
+     .bound = ATTENTION_8BIT},
     {"8-bit attention 1 query, 3 of 1 heads of 96", build_attention_8bit, 1, 3, 96, 0, 1, .bound = ATTENTION_8BIT},
     {"8-bit attention 77 queries, 2 heads of 96", build_attention_8bit, 77, 2, 96, .bound = ATTENTION_8BIT},
     {"8-bit attention 300 queries, 6 of 2 heads of 96, halves", build_attention_8bit, 300, 6, 96, 0, 2, .e = 1,
@@ -262,6 +273,8 @@ static const op_case s_attention[] = {
      .bound = ATTENTION_8BIT},
     {"8-bit attention 333 + 33, 4 of 2 heads of 96", build_attention_8bit, 333, 4, 96, TWO_SPANS, 2, .d = 33,
      .bound = ATTENTION_8BIT},
+    {"8-bit attention 333 + 33, 4 of 2 heads of 96, sharp", build_attention_8bit, 333, 4, 96, TWO_SPANS | SHARP, 2,
+     .d = 33, .bound = SHARP_8BIT},
     {"8-bit attention, three sequences, heads of 64", build_attention_8bit, 130, 3, 64, THREE, .d = 9,
      .bound = ATTENTION_8BIT},
     {"8-bit attention 4096 + 256, 24 of 8 heads of 96", build_attention_8bit, 4096, 24, 96, TWO_SPANS, 8, .d = 256,
