@@ -8,8 +8,8 @@
 //
 // In bf16 a tile's softmax comes before its P v. In e4m3 the softmax takes as long as both products, so a tile's keys
 // are cut into PARTS: P v of a part is computed while the exponentials of the next part are, and P v of the last part
-// while q k^T of the next tile is. Then there is no time to find the maxima of a tile before its exponentials. The
-// exponentials use the maxima that there are, and their sums, which are needed anyway, say whether that was right.
+// while q k^T of the next tile is. So the maxima of a tile cannot be found before its exponentials. These use the maxima
+// of the tiles before, and their sums, which are needed anyway, say whether that was right.
 #pragma once
 #include "attention_sm90.cuh"
 #include "operands.cuh"

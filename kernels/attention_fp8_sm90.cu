@@ -12,8 +12,32 @@
 // probabilities are in 1 .. 2^-10 times a power of two, where e4m3 is normal; what is below counts as nothing beside
 // the largest one. On random data the result is off by 4e-2 to 5.5e-2 in norm: q, k, P and v are off by 2.5e-2 each.
 //
-// 4224 tokens, 30 heads, one H200: 322 us with the packing of v (20 us), where bf16 takes 406. The settings are those
-// of sumi_attention_sm90_d128, with three stages, for which the smaller tiles leave room.
+// PARTS. For 64 queries, 128 keys and 128 channels the tensor cores of a multiprocessor take 512 cycles for both
+// products. Its special function units take the same 512 for the exponentials, and the rest of the softmax comes on
+// top. While a warpgroup computed all maxima of a tile, then its softmax, then P v, the tensor cores had only the other
+// warpgroups to work for. With a tile's keys in two or four parts P v of a part runs beside the softmax of the next
+// part, in the same warpgroup. The maxima of a part cannot be known before the exponentials, so they are checked
+// afterwards (attention_forward_sm90.cuh). Four parts leave the kernel with three consumers enough registers for heads
+// of 128 (its spill of 8 bytes is once per tile of queries, outside the loop over keys); with two consumers, and for
+// heads of 96, two parts are faster.
+//
+// One H200, us, with the packing of v; before: one part, maxima first, tiles of 192 rows.
+//
+//   tokens x heads of dim      bf16    before     now
+//   24904 x 24 of 128          9796      9265    7078
+//   4224 x 30 of 128            373       341     286
+//   1152 x 30 of 128           40.9      35.5    35.0
+//   1280 x 24 of 128           34.6      36.3    31.0    tiles of 128 rows
+//   4352 x 24 (8) of 96         309      none     212
+//   1280 x 24 (8) of 96        36.1      none    28.0
+//
+// Tried, and slower: every second, fourth or eighth exponential on the FMA units (1.02 to 1.22 times; every eighth one
+// with tiles of 128 rows 0.99 for 1280 tokens, which is not worth the code), a fourth stage (1.02 times for long
+// sequences, 0.98 for 4224 tokens), four parts for heads of 96 (1.08 times), checked maxima in one part (1.09 times), q
+// in registers with tiles of 128 rows (0.99 to 1.03 times). For heads of 96 tiles of 128 rows are 1.18 times slower for
+// 4352 tokens and 0.99 for 1280: not worth another kernel. Wrong: sums of P by the tensor cores, from a row of ones
+// beside v. The result is off by 0.06 more at 4097 tokens and by 0.49 at 24904, as if every product were cut off 13 bits
+// below the sum that it is added to.
 #include "attention_forward_sm90.cuh"
 
 #define E4M3_KERNEL(NAME, HEAD_DIM, CONSUMERS, STAGES, PARTS)                                                          \

@@ -1141,6 +1141,56 @@ TEST(attention_takes_the_kernel_of_its_heads)
     }
 }
 
+// Attention in e4m3 of released models, by tokens. Tiles of 128 rows are for heads of 128 where they need fewer rounds of
+// the 132 multiprocessors.
+TEST(attention_in_e4m3_takes_the_tiles_whose_rounds_are_full)
+{
+    enum { WIDTH = 64 };
+    static const struct {
+        int32_t q_heads, kv_heads, dim, rows;
+        bool is_low;
+    } s_cases[] = {{30, 30, 128, 4224, false}, {30, 30, 128, 1152, false}, {24, 24, 128, 24904, false},
+                   {24, 24, 128, 4352, false}, {24, 24, 128, 1280, true},  {24, 8, 96, 1280, false},
+                   {24, 8, 96, 4352, false}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        const int32_t q = s_cases[i].q_heads, kv = s_cases[i].kv_heads, dim = s_cases[i].dim, rows = s_cases[i].rows;
+        const sumi_sequence whole = {.span = {{0, rows}}, .span_count = 1, .query_spans = 1};
+        const sumi_attention attention = {
+            .q_heads = q, .kv_heads = kv, .dim = dim, .scale = 0.1f, .sequences = &whole, .sequence_count = 1};
+        sumi_weight weight;
+        s_weight_count = 0;
+        give_zeros(&weight, (q + 2 * kv) * dim, WIDTH);
+        bench b;
+        if (open_bench(&b)) {
+            sumi_plan plan;
+            sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+            plan.weight_options.attention = SUMI_ATTENTION_8BIT;
+            sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+            const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, rows, WIDTH),
+                             qkv = sumi_plan_linear(
+                                 &plan, &(sumi_plan_linear_args){.label = "qkv", .x = x, .weight = &weight});
+            sumi_plan_qk_norm_rope(&plan, &(sumi_plan_qk_args){.label = "norm",
+                                                               .qkv = qkv,
+                                                               .rows = rows,
+                                                               .q_heads = q,
+                                                               .kv_heads = kv,
+                                                               .dim = dim,
+                                                               .eps = 1e-5f,
+                                                               .rotary = SUMI_ROTARY_NONE});
+            sumi_plan_attention(&plan, "attention", qkv, &attention);
+            run_written(&b, &plan);
+            check_used(&b, dim == 128 ? "sumi_attention_pack_values_d128" : "sumi_attention_pack_values_d96", true);
+            check_used(&b, dim == 128 ? "sumi_attention_sm90_fp8_d128" : "sumi_attention_sm90_fp8_d96", true);
+            check_used(&b, "sumi_attention_sm90_fp8_d128_c2", s_cases[i].is_low);
+            CHECK_NUMBER(tally_of(&b, "sumi_attention_sm90_").used, 1);
+            plan_release(b.runner, &plan);
+            sumi_plan_end(&plan);
+            runner_release_weights(b.runner, s_weights, (size_t)s_weight_count);
+        }
+        close_bench(&b);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -1164,6 +1214,7 @@ int main(int argc, char** argv)
     RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);
     RUN(the_layers_of_the_qwen_autoencoder_have_fast_kernels);
     RUN(attention_takes_the_kernel_of_its_heads);
+    RUN(attention_in_e4m3_takes_the_tiles_whose_rounds_are_full);
     TEST_END();
 }
 #else
