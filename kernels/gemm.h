@@ -175,6 +175,10 @@ typedef struct sumi_gemm_split_args {
     X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
     X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
 #define SUMI_GEMM_SM90_8BIT_HALVES_3(X) X(plain, 192x160h, 0, 160, 4, 2, 80)
+// X(epilogue): the kernels sumi_gemm_int8_pair_<epilogue>_192, which compute two products with the tile that the kernel
+// sumi_gemm_int8_<epilogue>_192 has. Parameters: the tensor maps of x, w, y and the residual, two of each; the structs of
+// both products, which have the same n and k.
+#define SUMI_GEMM_SM90_PAIRS(X) X(bias) X(gelu) X(gate_bias)
 #define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)                                          \
     ((STAGES) * (192 + (TILE_COLUMNS)) * 128 + 3 * (SLAB_COLUMNS)*128                                                  \
      + 2 * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))      \

@@ -21,5 +21,7 @@ SUMI_GEMM_SM90_8BIT_3(KERNEL_3)
 #define HALVES_3(epilogue, tile, EPILOGUE, ...)                                                                        \
     SUMI_GEMM_KERNEL_3(sumi_gemm_int8, SUMI_OPERANDS_INT8, 1, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,        \
                        __VA_ARGS__)
+#define PAIR(epilogue) SUMI_GEMM_PAIR_KERNEL(sumi_gemm_int8_pair_##epilogue##_192, tile_##epilogue##_192)
+SUMI_GEMM_SM90_PAIRS(PAIR)
 SUMI_GEMM_SM90_8BIT_HALVES(HALVES_2)
 SUMI_GEMM_SM90_8BIT_HALVES_3(HALVES_3)

@@ -482,19 +482,41 @@ SUMI_DEVICE void operands_load_half(const sumi_tensor_map& x_map, const sumi_ten
     }
 }
 
+struct sumi_gemm_pair_maps {
+    sumi_tensor_map x[2], w[2], y[2], residual[2];
+};
+
 // The kernel. gemm.h has the requirements of its arguments: n a multiple of 8, k rows of 16 bytes, row scales readable
 // up to a multiple of 4 rows, a gate only together with a residual. The grid is even and may be smaller than twice the
 // number of items: cluster c computes items c, c + clusters, c + 2 clusters, ...
-template <class T>
-SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map, const sumi_tensor_map& y_map,
-                      const sumi_tensor_map& residual_map, const sumi_gemm_sm90_args& args)
+// IS_PAIR: two products with the same n, k and epilogue, whose items follow each other. A product of few rows then fills
+// the last round of a large one.
+struct sumi_product {
+    const sumi_tensor_map *x, *w, *y, *residual;
+    const sumi_gemm_sm90_args* args;
+};
+template <class T, bool IS_PAIR> SUMI_DEVICE void gemm(const sumi_product& first, const sumi_product& second)
 {
+    static_assert(!IS_PAIR || !T::HALVES, "items of both products are whole");
+    const sumi_gemm_sm90_args& args = *first.args;
     const u32 smem = smem_base(), rank = cluster_rank();
     const int consumer = uniform(threadIdx.x >> 7) - 1; // -1: the producer
     const int tiles_m = (args.m + T::TILE_ROWS - 1) / T::TILE_ROWS,
               tiles_n = (args.n + T::TILE_COLUMNS - 1) / T::TILE_COLUMNS,
               all_items = block_tile_items(tiles_m, tiles_n),
-              items = T::HALVES ? 2 * all_items - args.whole_items : all_items;
+              first_items = T::HALVES ? 2 * all_items - args.whole_items : all_items,
+              second_tiles_m = IS_PAIR ? (second.args->m + T::TILE_ROWS - 1) / T::TILE_ROWS : 0,
+              items = first_items + (IS_PAIR ? block_tile_items(second_tiles_m, tiles_n) : 0);
+    const auto is_in_second = [&](int item) { return IS_PAIR && item >= first_items; };
+    const auto of_item = [&](int item, auto sumi_product::*member) {
+        return is_in_second(item) ? second.*member : first.*member;
+    };
+    const auto tile_of = [&](int item, int& half) {
+        if (!is_in_second(item))
+            return block_tile_or_half<T>(item, args.whole_items, tiles_m, tiles_n, args.group, rank, half);
+        half = -1;
+        return block_tile_of(item - first_items, second_tiles_m, tiles_n, second.args->group, rank);
+    };
     constexpr int K_BLOCK = T::OPERANDS == SUMI_OPERANDS_BF16 ? 64 : 128; // elements in 128 bytes of k
     // TMA fills zeros beyond k. At least STAGES: see vectors_load.
     const int k_blocks = max((args.k + K_BLOCK - 1) / K_BLOCK, T::STAGES);
@@ -509,16 +531,19 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
             int vector_buffer = 0;
             // The gate is a row of a step table. The kernel reads the counter itself, so that a launch captured in a
             // CUDA graph is right for every step.
-            const float* gate = (T::EPILOGUE & SUMI_EPILOGUE_GATE)
-                                  ? (const float*)args.gate + (long long)*(const int*)args.counter * args.gate_stride
-                                        + args.gate_column
-                                  : nullptr;
+            const auto gate_of = [](const sumi_gemm_sm90_args& of) {
+                return (T::EPILOGUE & SUMI_EPILOGUE_GATE)
+                         ? (const float*)of.gate + (long long)*(const int*)of.counter * of.gate_stride + of.gate_column
+                         : nullptr;
+            };
+            const float *first_gate = gate_of(args), *second_gate = IS_PAIR ? gate_of(*second.args) : nullptr;
             int next_half;
-            sumi_block_tile next_tile =
-                block_tile_or_half<T>(blockIdx.x >> 1, args.whole_items, tiles_m, tiles_n, args.group, rank, next_half);
+            sumi_block_tile next_tile = tile_of(blockIdx.x >> 1, next_half);
             for (int item = blockIdx.x >> 1; item < items;
                  item += clusters, vector_buffer = (vector_buffer + 1) & (T::VECTOR_BUFFERS - 1)) {
                 const sumi_block_tile tile = next_tile;
+                const sumi_tensor_map &x = *of_item(item, &sumi_product::x), &w = *of_item(item, &sumi_product::w);
+                const sumi_gemm_sm90_args& its = *of_item(item, &sumi_product::args);
                 const bool is_half = T::HALVES && next_half >= 0;
                 const int m0 = tile.m * T::TILE_ROWS,
                           n0 = tile.n * T::TILE_COLUMNS + (is_half ? next_half * (T::TILE_COLUMNS / 2) : 0),
@@ -531,21 +556,21 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
                     if (T::VECTORS_BYTES && k_block == 0) {
                         const int columns = T::HALVES ? max(min(tile_columns, args.n - n0), 0)
                                                       : min(T::TILE_COLUMNS, args.n - n0),
-                                  rows = min(T::TILE_ROWS, (args.m - m0 + 3) & ~3);
+                                  rows = min(T::TILE_ROWS, (its.m - m0 + 3) & ~3);
                         mbarrier_expect(barrier, stage_bytes + vectors_bytes<T>(columns, rows));
                         vectors_load<T>(smem + T::VECTORS_OFFSET + vector_buffer * T::VECTORS_BYTES, barrier,
-                                        (const float*)args.bias, gate, (const float*)args.col_scale,
-                                        (const float*)args.row_scale, n0, columns, m0, rows);
+                                        (const float*)its.bias, is_in_second(item) ? second_gate : first_gate,
+                                        (const float*)its.col_scale, (const float*)its.row_scale, n0, columns, m0,
+                                        rows);
                     } else mbarrier_expect(barrier, stage_bytes);
                     if (is_half)
-                        operands_load_half<T>(x_map, w_map, a, b, barrier, tile.shares_a, rank, k0, m0, n0,
+                        operands_load_half<T>(x, w, a, b, barrier, tile.shares_a, rank, k0, m0, n0,
                                               (k_block & 1) == (int)rank);
-                    else operands_load<T>(x_map, w_map, a, b, barrier, tile.shares_a, rank, k0, m0, n0);
+                    else operands_load<T>(x, w, a, b, barrier, tile.shares_a, rank, k0, m0, n0);
                     // The divisions for the next tile, while the copies of this k-block are in flight. The empty asm
                     // keeps the compiler from moving them.
                     if (k_block == 0) {
-                        next_tile = block_tile_or_half<T>(item + clusters, args.whole_items, tiles_m, tiles_n,
-                                                          args.group, rank, next_half);
+                        next_tile = tile_of(item + clusters, next_half);
                         asm volatile("" : "+r"(next_tile.m), "+r"(next_tile.n));
                     }
                     if (++stage == T::STAGES) {
@@ -581,13 +606,12 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
                 mbarrier_expect(barrier, T::STAGING_BYTES);
 #pragma unroll
                 for (int slab = 0; slab < T::SLABS; slab++)
-                    tma_load_2d(staging + slab * T::SLAB_BYTES, &residual_map, barrier,
+                    tma_load_2d(staging + slab * T::SLAB_BYTES, of_item(item, &sumi_product::residual), barrier,
                                 column0 + pass * T::PASS_STRIDE + slab * T::SLAB_COLUMNS, row0);
             };
             auto find_tile = [&](int half_columns) {
                 int half;
-                const sumi_block_tile tile =
-                    block_tile_or_half<T>(item, args.whole_items, tiles_m, tiles_n, args.group, rank, half);
+                const sumi_block_tile tile = tile_of(item, half);
                 row0 = tile.m * T::TILE_ROWS + (T::PING_PONG ? 0 : consumer * 64 * T::M64_TILES);
                 column0 = tile.n * T::OUT_COLUMNS + (T::HALVES ? half * half_columns : 0);
                 // Of a tile that both blocks compute, the idle block's store goes past the last row, where TMA drops
@@ -597,7 +621,9 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
                 asm volatile("" : "+r"(row0), "+r"(column0), "+r"(store_row));
                 if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch_residual(0);
             };
-            auto store_slab = [&](u32 slab, int column) { tma_store_2d(&y_map, slab, column0 + column, store_row); };
+            auto store_slab = [&](u32 slab, int column) {
+                tma_store_2d(of_item(item, &sumi_product::y), slab, column0 + column, store_row);
+            };
             const int vector_buffer = tile_index & (T::VECTOR_BUFFERS - 1);
             bool is_half = false;
             if constexpr (T::HALVES) {
@@ -658,5 +684,14 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
              const __grid_constant__ sumi_tensor_map y_map, const __grid_constant__ sumi_tensor_map residual_map,      \
              const __grid_constant__ sumi_gemm_sm90_args args)                                                         \
     {                                                                                                                  \
-        gemm<T>(x_map, w_map, y_map, residual_map, args);                                                              \
+        const sumi_product product = {&x_map, &w_map, &y_map, &residual_map, &args};                                   \
+        gemm<T, false>(product, product);                                                                              \
+    }
+#define SUMI_GEMM_PAIR_KERNEL(name, T)                                                                                 \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
+        name(const __grid_constant__ sumi_gemm_pair_maps maps, const __grid_constant__ sumi_gemm_sm90_args first,      \
+             const __grid_constant__ sumi_gemm_sm90_args second)                                                       \
+    {                                                                                                                  \
+        gemm<T, true>({&maps.x[0], &maps.w[0], &maps.y[0], &maps.residual[0], &first},                                 \
+                      {&maps.x[1], &maps.w[1], &maps.y[1], &maps.residual[1], &second});                               \
     }

@@ -549,6 +549,70 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
     }
 }
 
+// Two products in int8 with weights of one shape, of which neither reads the other one's rows, are beside each other.
+TEST(products_of_two_streams_are_beside_each_other)
+{
+    typedef enum what_reads { OWN, THE_OTHER, OVERLAPPING } what_reads;
+    static const struct {
+        const char* what;
+        int32_t cols; // of the second weight
+        sumi_weight_format weights;
+        bool is_hopper, is_joint, is_biased;
+        what_reads second;
+        bool expected;
+    } s_cases[] = {
+        {"two values", 512, SUMI_WEIGHTS_INT8, true, false, true, OWN, true},
+        {"rows of one value", 512, SUMI_WEIGHTS_INT8, true, true, true, OWN, true},
+        {"overlapping rows of one value", 512, SUMI_WEIGHTS_INT8, true, true, true, OVERLAPPING, false},
+        {"the second reads the first", 512, SUMI_WEIGHTS_INT8, true, false, true, THE_OTHER, false},
+        {"another width", 768, SUMI_WEIGHTS_INT8, true, false, true, OWN, false},
+        {"one bias", 512, SUMI_WEIGHTS_INT8, true, false, false, OWN, false},
+        {"fp8", 512, SUMI_WEIGHTS_FP8, true, false, true, OWN, false},
+        {"bfloat16", 512, SUMI_WEIGHTS_BF16, true, false, true, OWN, false},
+        {"another card", 512, SUMI_WEIGHTS_INT8, false, false, true, OWN, false},
+    };
+    enum { ROWS = 64, FEW = 8 };
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        sumi_weight first = make_weight("first", 512, 512, NULL, SUMI_DTYPE_BF16),
+                    second = make_weight("second", 512, s_cases[i].cols, NULL, SUMI_DTYPE_BF16),
+                    third = make_weight("third", 512, 512, NULL, SUMI_DTYPE_BF16),
+                    bias = make_weight("bias", 1, 512, NULL, SUMI_DTYPE_BF16);
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &heap, 2);
+        plan.arrange = s_cases[i].is_hopper ? arrange_for_hopper : arrange_for_86;
+        plan.weight_options.weights = s_cases[i].weights;
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, ROWS, 512),
+                         few = sumi_plan_bound(&plan, "few", SUMI_ELEMENT_ACTIVATION, FEW, s_cases[i].cols),
+                         joint = sumi_plan_bound(&plan, "joint", SUMI_ELEMENT_ACTIVATION, ROWS + FEW, 512);
+        sumi_plan_linear_args a = {.label = "first", .x = x, .rows = ROWS, .weight = &first, .bias = &bias},
+                              b = {.label = "second",
+                                   .x = few,
+                                   .rows = FEW,
+                                   .weight = &second,
+                                   .bias = s_cases[i].is_biased ? &bias : NULL};
+        if (s_cases[i].is_joint) {
+            a.y = b.y = joint;
+            b.y_row = s_cases[i].second == OVERLAPPING ? ROWS - 1 : ROWS;
+        }
+        const sumi_value made = sumi_plan_linear(&plan, &a);
+        if (s_cases[i].second == THE_OTHER) b.x = made;
+        (void)sumi_plan_linear(&plan, &b);
+        (void)sumi_plan_linear(&plan,
+                               &(sumi_plan_linear_args){.label = "third", .x = x, .weight = &third, .bias = &bias});
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        if (plan.ops[0].is_beside_next != s_cases[i].expected) printf("  %s\n", s_cases[i].what);
+        CHECK(plan.ops[0].is_beside_next == s_cases[i].expected && !plan.ops[2].is_beside_next);
+        CHECK(!(plan.ops[0].is_beside_next && plan.ops[1].is_beside_next));
+        CHECK(!plan.ops[0].is_first_of_pair && !sumi_cuda_is_fused_gated(&plan, 0));
+        sumi_plan_end(&plan);
+    }
+}
+
 // sumi_cuda_share() divides the units of an op among its slices.
 TEST(shares_cover_every_unit_once)
 {
@@ -582,6 +646,7 @@ int main(int argc, char** argv)
     RUN(a_kronecker_product_keeps_its_forms);
     RUN(attention_in_8_bits_has_its_conditions);
     RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);
+    RUN(products_of_two_streams_are_beside_each_other);
     RUN(shares_cover_every_unit_once);
     TEST_END();
 }

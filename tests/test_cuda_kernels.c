@@ -206,6 +206,10 @@ TEST(every_product_has_its_kernel)
                         check_name(sumi_cuda_portable_name(&sumi_cuda_portable_kernels[k], (sumi_cuda_epilogue)e));
                 }
             }
+        for (int e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
+            const char* pair = sumi_cuda_pair_name((sumi_cuda_epilogue)e);
+            if (pair != NULL) check_name(pair), wgmma++;
+        }
         CHECK_NUMBER(wgmma, tally_of(&b, "sumi_gemm_bf16_").kernels + tally_of(&b, "sumi_gemm_fp8_").kernels
                                 + tally_of(&b, "sumi_gemm_int8_").kernels);
     }
@@ -570,7 +574,8 @@ static uint64_t max_live_bytes(const sumi_plan* plan)
     return most;
 }
 
-static void check_arena(bench* b, const sumi_network* network, const sumi_pipeline_request* request)
+// gaps: the part of the arena that no value uses at the op where most of it is in use.
+static void check_arena(bench* b, const sumi_network* network, const sumi_pipeline_request* request, double gaps)
 {
     sumi_plan plan;
     sumi_pipeline pipeline;
@@ -579,10 +584,10 @@ static void check_arena(bench* b, const sumi_network* network, const sumi_pipeli
     CHECK(sumi_pipeline_write(network, request, &plan, &pipeline, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
     const uint64_t most = max_live_bytes(&plan);
-    if ((double)plan.arena_bytes > 1.03 * (double)most)
+    if ((double)plan.arena_bytes > (1.0 + gaps) * (double)most)
         printf("  %d x %d: an arena of %.1f MB for %.1f\n", (int)request->width, (int)request->height,
                1e-6 * (double)plan.arena_bytes, 1e-6 * (double)most);
-    CHECK(most > 0 && (double)plan.arena_bytes <= 1.03 * (double)most);
+    CHECK(most > 0 && (double)plan.arena_bytes <= (1.0 + gaps) * (double)most);
     sumi_plan_end(&plan);
 }
 
@@ -591,6 +596,8 @@ static void check_two_stream_arena(bench* b, const sumi_network* network, int32_
     const sumi_pipeline_reference reference = {1036, 1036, 1024, 1024};
     const sumi_pipeline_prompt prompt = {.token_count = {reference_count > 0 ? 1627 : 256}, .has_features = true};
     const sumi_pipeline_item item = {0, -1};
+    // Beside a reference the text has 1627 rows. Its MLP's hidden rows (40 MB) live at the same time as the image's, for
+    // products that are computed at once, and do not fit into the gap of 38 MB between the image's and the stream.
     check_arena(b, network,
                 &(sumi_pipeline_request){.goal = SUMI_GOAL_IMAGES,
                                          .prompts = &prompt,
@@ -601,7 +608,8 @@ static void check_two_stream_arena(bench* b, const sumi_network* network, int32_
                                          .reference_count = reference_count,
                                          .width = side,
                                          .height = side,
-                                         .evaluation_count = 4});
+                                         .evaluation_count = 4},
+                reference_count > 0 ? 0.101 : 0.03);
 }
 
 // Nothing is run, and no weight is read: 57 GB that are one block of memory.
@@ -712,11 +720,12 @@ TEST(the_arena_of_the_released_newbie_image_has_no_gaps)
                                                  .guided = is_guided ? guided : NULL,
                                                  .width = side,
                                                  .height = side,
-                                                 .evaluation_count = is_guided ? 28 : 4});
+                                                 .evaluation_count = is_guided ? 28 : 4},
+                        0.03);
         }
         if (network != NULL) {
             check_arena(&b, network,
-                        &(sumi_pipeline_request){.goal = SUMI_GOAL_PROMPTS, .prompts = texts, .prompt_count = 1});
+                        &(sumi_pipeline_request){.goal = SUMI_GOAL_PROMPTS, .prompts = texts, .prompt_count = 1}, 0.03);
             check_pooled_ops(&b, network, texts);
         }
         sumi_network_close(network);

@@ -159,6 +159,46 @@ static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
     return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MAX_COLS && has_rows_apart(plan, op, norm->out);
 }
 
+// ---- Products beside each other -------------------------------------------------------------------------------------
+
+// Whether the rows that both ops write are different ones, if they write to one value.
+static bool writes_other_rows(const sumi_plan* plan, const sumi_op* a, const sumi_op* b)
+{
+    if (sumi_device_base_id(plan, a->out) != sumi_device_base_id(plan, b->out)) return true;
+    const int32_t a_row = a->u.linear.y_row, b_row = b->u.linear.y_row;
+    return a->out.id == b->out.id && (a_row + a->rows <= b_row || b_row + b->rows <= a_row);
+}
+
+// Whether `reader` reads what `writer` writes, other than rows of its own output.
+static bool reads_output(const sumi_plan* plan, const sumi_op* reader, const sumi_op* writer)
+{
+    bool is_any = false;
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
+        is_any = is_any
+              || (reader->in[k].id != 0 && reader->in[k].id != reader->out.id
+                  && sumi_device_base_id(plan, reader->in[k]) == sumi_device_base_id(plan, writer->out));
+    }
+    return is_any;
+}
+
+// Products of two streams with weights of one shape, such as image and text, in int8: their sums are exact, so the rows
+// of few tokens may be computed with the tiles of many.
+static bool are_products_beside(const sumi_plan* plan, int32_t op_index)
+{
+    const sumi_op *a = &plan->ops[op_index], *b = a + 1;
+    if ((size_t)op_index + 1 >= plan->op_count || a->section != b->section || a->kind != SUMI_OP_LINEAR
+        || b->kind != SUMI_OP_LINEAR || a->is_first_of_pair)
+        return false;
+    const bool is_int8 = (a->marks & b->marks & SUMI_DEVICE_OP_8BIT) != 0
+                      && sumi_device_quantised_operands(plan, a) == SUMI_DEVICE_INT8
+                      && sumi_device_quantised_operands(plan, b) == SUMI_DEVICE_INT8;
+    return is_int8 && ((a->marks | b->marks) & SUMI_DEVICE_OP_GATED) == 0 && a->weight != b->weight
+        && a->weight->rows == b->weight->rows && a->weight->cols == b->weight->cols
+        && a->u.linear.activation == b->u.linear.activation && (a->bias == NULL) == (b->bias == NULL)
+        && (a->in[1].id == 0) == (b->in[1].id == 0) && writes_other_rows(plan, a, b) && !reads_output(plan, a, b)
+        && !reads_output(plan, b, a);
+}
+
 // ---- The plan -------------------------------------------------------------------------------------------------------
 
 void sumi_cuda_arrange(const sumi_cuda_device* device, bool allows_hopper, sumi_plan* plan)
@@ -169,6 +209,10 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, bool allows_hopper, sumi_
         const bool is_gated = is_gated_pair(plan, i);
         op->is_first_of_pair = is_gated || is_norm_pair(plan, i);
         if (is_gated) plan->values[op->out.id - 1].is_unstored = true;
+    }
+    for (int32_t i = 0; sumi_cuda_has_hopper(device, allows_hopper) && i + 1 < (int32_t)plan->op_count; i++) {
+        if (plan->ops[i + 1].is_first_of_pair || !are_products_beside(plan, i)) continue;
+        plan->ops[i++].is_beside_next = true;
     }
     mark_8bit_attention(device, allows_hopper, plan);
 }

@@ -2,6 +2,8 @@
 // from the plan, and which form of a weight an op reads (choose_forms.h). sumi_cuda_arrange decides all of this once,
 // when the plan is finished, and records it in the plan's marks, where launchers find it.
 //
+//   LINEAR, LINEAR                 of the same shape but for their rows, in int8: one kernel may compute both
+//                                  (is_beside_next)
 //   NORM_GATE_ADD, NORM_MODULATE   one kernel adds, norms the sum, and writes both (is_first_of_pair)
 //   LINEAR, GATED                  one kernel multiplies and gates; gate and up are never stored (is_unstored)
 //

@@ -178,11 +178,20 @@ static double k_block_cost(int32_t rows, int32_t cols, double rate)
     return products > copies ? products : copies;
 }
 
-static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s, int32_t blocks, int64_t clusters)
+static int64_t items_of(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s)
+{
+    return sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols);
+}
+
+static int32_t k_blocks_of(const sumi_cuda_shape* s)
+{
+    return sumi_divide_up(s->k, s->operands != SUMI_CUDA_BF16 ? 128 : 64);
+}
+
+static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s, int64_t items, int64_t clusters)
 {
     const hopper_rates* rates = rates_of(s);
-    const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
-                  whole = sumi_cuda_whole_items(kernel, items, clusters);
+    const int64_t whole = sumi_cuda_whole_items(kernel, items, clusters);
     const double whole_rounds = (double)((whole + clusters - 1) / clusters), half_rounds = whole < items ? 1.0 : 0.0;
     double rate = rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
     const bool has_gelu = s->epilogue == SUMI_CUDA_EPILOGUE_gelu || s->epilogue == SUMI_CUDA_EPILOGUE_gelu_erf;
@@ -193,23 +202,24 @@ static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s
     const double ends = kernel->is_ping_pong ? 1.0 : whole_rounds + half_rounds;
     const double cost =
         s_launch + ends * (s->operands == SUMI_CUDA_BF16 ? s_tile_end : s_tile_end_8bit)
-        + sumi_max_int(blocks, kernel->stages) * ((1.0 - rates->work_part) * rounds + rates->work_part * work);
+        + sumi_max_int(k_blocks_of(s), kernel->stages) * ((1.0 - rates->work_part) * rounds + rates->work_part * work);
     return kernel->rows == 192 ? cost * (1.0 + rates->tall) : cost;
 }
 
+// *out_cost: of the choice.
 static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cuda_shape* s,
-                                  sumi_cuda_linear_choice* best)
+                                  sumi_cuda_linear_choice* best, double* out_cost)
 {
     const int64_t clusters = sumi_max_int(device->multiprocessors / 2, 1);
-    const int32_t blocks = sumi_divide_up(s->k, s->operands != SUMI_CUDA_BF16 ? 128 : 64);
+    const int32_t blocks = k_blocks_of(s);
     double least = 0.0;
     best->method = SUMI_CUDA_METHOD_ANY;
     for (int32_t i = 0; i < WGMMA_COUNT; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue != s->epilogue || kernel->operands != s->operands) continue;
-        const double cost = wgmma_cost(kernel, s, blocks, clusters);
+        const double cost = wgmma_cost(kernel, s, items_of(kernel, s), clusters);
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
-            least = cost;
+            least = *out_cost = cost;
             *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows};
         }
     }
@@ -240,12 +250,48 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
                       * (sumi_divide_up(blocks, split) * block + s_tile_end + s_split_end * width + s_part_write * join)
                 + split * s_part_read * join;
             if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
-                least = cost;
+                least = *out_cost = cost;
                 *best = c;
             }
         }
     }
     return true;
+}
+
+const char* sumi_cuda_pair_name(sumi_cuda_epilogue epilogue)
+{
+    switch (epilogue) {
+#define ROW(name)                                                                                                      \
+    case SUMI_CUDA_EPILOGUE_##name: return "sumi_gemm_int8_pair_" #name "_192";
+        SUMI_GEMM_SM90_PAIRS(ROW)
+#undef ROW
+    default: return NULL;
+    }
+}
+
+int32_t sumi_cuda_choose_pair(const sumi_cuda_device* device, const sumi_cuda_shape* first,
+                              const sumi_cuda_shape* second)
+{
+    const int64_t clusters = sumi_max_int(device->multiprocessors / 2, 1);
+    const sumi_cuda_shape* larger = first->m >= second->m ? first : second;
+    sumi_cuda_linear_choice ignored;
+    double first_cost, second_cost;
+    int32_t kernel = 0;
+    while (kernel < WGMMA_COUNT) {
+        const sumi_cuda_wgmma* k = &sumi_cuda_wgmma_kernels[kernel];
+        if (k->operands == SUMI_CUDA_INT8 && k->epilogue == first->epilogue && k->rows == 128 && k->cols == 192
+            && !k->has_halves && !k->is_ping_pong)
+            break;
+        kernel++;
+    }
+    if (sumi_cuda_pair_name(first->epilogue) == NULL || first->epilogue != second->epilogue || kernel == WGMMA_COUNT
+        || first->operands != SUMI_CUDA_INT8 || second->operands != SUMI_CUDA_INT8 || first->n != second->n
+        || first->k != second->k || !choose_hopper_product(device, first, &ignored, &first_cost)
+        || !choose_hopper_product(device, second, &ignored, &second_cost))
+        return -1;
+    const sumi_cuda_wgmma* tile = &sumi_cuda_wgmma_kernels[kernel];
+    const double together = wgmma_cost(tile, larger, items_of(tile, first) + items_of(tile, second), clusters);
+    return together < first_cost + second_cost ? kernel : -1;
 }
 
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue e)
@@ -348,7 +394,8 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, 
     if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS && !is_flat)
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_GEMV, 0, s->n < 2000 && s->k >= 1024 ? 2 : 1, GEMV_ROWS};
     sumi_cuda_linear_choice c;
-    if (is_hopper && (!is_small || is_flat) && choose_hopper_product(device, s, &c)) return c;
+    double cost;
+    if (is_hopper && (!is_small || is_flat) && choose_hopper_product(device, s, &c, &cost)) return c;
     return choose_portable_product(device, s);
 }
 

@@ -22,13 +22,14 @@
 #include "device/streaming.h"
 #include <string.h>
 
-static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t range_begin,
-                             int32_t range_end, CUstream stream, sumi_error* error)
+static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, const sumi_slice* slice, int32_t op_index,
+                             CUstream stream, sumi_error* error)
 {
-    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->held.plan->op_count);
-    SUMI_ASSERT(range_begin >= 0 && cuda->current == record);
+    SUMI_ASSERT(op_index >= slice->op_begin && op_index < slice->op_end && cuda->current == record);
     const sumi_plan* plan = record->held.plan;
     const sumi_op* op = &plan->ops[op_index];
+    const bool is_part = slice->op_end == slice->op_begin + 1;
+    SUMI_ASSERT(!is_part || slice->range_begin >= 0);
     sumi_cuda_run run = {.cuda = cuda,
                          .device = &cuda->device,
                          .modules = cuda->modules,
@@ -40,8 +41,10 @@ static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int3
                          .arrivals = cuda->fixed.address,
                          .counter = cuda->fixed.address + SUMI_CUDA_ARRIVALS * sizeof(uint32_t),
                          .stream = stream,
-                         .range_begin = range_begin,
-                         .range_end = range_end < op->range_count ? range_end : op->range_count,
+                         .range_begin = is_part ? slice->range_begin : 0,
+                         .range_end =
+                             is_part && slice->range_end < op->range_count ? slice->range_end : op->range_count,
+                         .slice = slice,
                          .allows_hopper = cuda->device.capability == 90 && !cuda->options.without_hopper,
                          .error = error};
     if (run.range_begin >= run.range_end) return SUMI_OK;
@@ -56,10 +59,8 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end);
     SUMI_ASSERT((size_t)slice->op_end <= record->held.plan->op_count);
     cuda->current = record;
-    if (slice->op_end == slice->op_begin + 1)
-        return launch_op(cuda, record, slice->op_begin, slice->range_begin, slice->range_end, stream, error);
     for (int32_t i = slice->op_begin; i < slice->op_end; i++)
-        SUMI_TRY(launch_op(cuda, record, i, 0, record->held.plan->ops[i].range_count, stream, error));
+        SUMI_TRY(launch_op(cuda, record, slice, i, stream, error));
     return SUMI_OK;
 }
 
@@ -75,7 +76,8 @@ sumi_result sumi_cuda_find_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint
     for (bool is_late = false; (size_t)record->walked_ops < plan->op_count && !is_late && result == SUMI_OK;
          record->walked_ops++) {
         const int32_t op = record->walked_ops;
-        result = launch_op(cuda, record, op, 0, plan->ops[op].range_count, cuda->capture, error);
+        const sumi_slice whole = {.op_begin = op, .op_end = op + 1, .range_end = plan->ops[op].range_count};
+        result = launch_op(cuda, record, &whole, op, cuda->capture, error);
         is_late = sumi_clock_ns() >= until_ns;
     }
     sumi_cuda_modules_note_wanted(cuda->modules, false);

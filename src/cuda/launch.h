@@ -34,6 +34,7 @@ typedef struct sumi_cuda_run {
     CUdeviceptr arrivals;
     CUstream stream;
     int32_t range_begin, range_end; // of op->range_count work ranges
+    const sumi_slice* slice;        // that the op is in: all its ops are launched whole if there are several
     bool allows_hopper;             // false: use the portable kernels even on 9.0 (tests)
     sumi_error* error;
 } sumi_cuda_run;

@@ -1,7 +1,8 @@
 // LINEAR: launches the kernel that choose_linear.c has chosen.
 //
 // Scratch:  [weight in bfloat16, if its stored bytes are unpacked][partial sums of shared k]
-//      or   [x in 8 bits][scale of x per row][partial sums of shared k]
+//      or   [x in 8 bits][scale of x per row][partial sums of shared k]; of two products in one launch
+//           [x in 8 bits][scale of x per row], twice
 #include "base/assert.h"
 #include "base/numbers.h"
 #include "cuda/arrange.h"
@@ -63,7 +64,7 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
     if ((op->marks & SUMI_DEVICE_OP_8BIT) != 0) {
         const sumi_cuda_operands operands = sumi_device_quantised_operands(plan, op);
         const int32_t pitch = sumi_device_quantised_pitch(operands, depth);
-        return quantised_bytes(op->rows, pitch)
+        return quantised_bytes(op->rows, pitch) + (op->is_beside_next ? quantised_bytes(op[1].rows, pitch) : 0)
              + max_partial_sum_bytes(device, op->rows, op->weight->rows, pitch, operands);
     }
     const uint64_t partial_sum_bytes = max_partial_sum_bytes(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
@@ -85,7 +86,8 @@ typedef struct product {
     CUdeviceptr x, row_scales;
     sumi_device_weight weight;
     int32_t ldx;
-    bool x_is_float, is_fused;
+    bool x_is_float, is_fused, has_quantised_input;
+    uint64_t x_bytes; // of an element
     sumi_gemm_epilogue epilogue;
 } product;
 
@@ -155,10 +157,10 @@ static int32_t group_of(int32_t m, int32_t tile_rows)
              : sumi_divide_up(pairs, sumi_divide_up(pairs, sumi_max_int(GROUP_ROWS / pair_rows, 1)));
 }
 
-static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+// The tensor maps of x, w, y and the residual.
+static sumi_result map_product(const sumi_cuda_run* run, const product* p, const sumi_cuda_wgmma* kernel,
+                               CUtensorMap* out_maps[4])
 {
-    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_WGMMA && c->split == 1 && p->epilogue.is_aligned);
-    const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_epilogue* f = &p->epilogue;
     const mapped_matrix x = rows_of_x(p, kernel->rows / 2), w = rows_of_weight(p, kernel->cols / 2);
@@ -170,30 +172,68 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
                        .box_cols = kernel->slab_cols,
                        .box_rows = kernel->slab_rows,
                        .is_plain = kernel->slab_cols != 64};
-    CUtensorMap mx, mw, my, mr;
-    SUMI_TRY(map_matrix(run, &x, &mx));
-    SUMI_TRY(map_matrix(run, &w, &mw));
-    SUMI_TRY(map_matrix(run, &y, &my));
-    mr = my;
+    SUMI_TRY(map_matrix(run, &x, out_maps[0]));
+    SUMI_TRY(map_matrix(run, &w, out_maps[1]));
+    SUMI_TRY(map_matrix(run, &y, out_maps[2]));
+    *out_maps[3] = *out_maps[2];
     y.address = f->residual + 2 * (uint64_t)f->column; // a residual has the shape of y
-    if (f->residual != 0) SUMI_TRY(map_matrix(run, &y, &mr));
+    return f->residual != 0 ? map_matrix(run, &y, out_maps[3]) : SUMI_OK;
+}
+
+static sumi_gemm_sm90_args wgmma_args(const product* p, const sumi_cuda_wgmma* kernel, int64_t whole_items)
+{
+    const sumi_cuda_shape* s = &p->shape;
+    const sumi_gemm_epilogue* f = &p->epilogue;
+    return (sumi_gemm_sm90_args){.bias = f->bias,
+                                 .gate = f->gate,
+                                 .counter = f->counter,
+                                 .row_scale = f->row_scale,
+                                 .col_scale = f->col_scale,
+                                 .gate_stride = f->gate_stride,
+                                 .gate_column = f->gate_column,
+                                 .m = s->m,
+                                 .n = s->n,
+                                 .k = s->k,
+                                 .group = group_of(s->m, kernel->rows),
+                                 .whole_items = (int32_t)whole_items};
+}
+
+static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+{
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_WGMMA && c->split == 1 && p->epilogue.is_aligned);
+    const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[c->kernel];
+    const sumi_cuda_shape* s = &p->shape;
+    CUtensorMap maps[4], *places[4] = {&maps[0], &maps[1], &maps[2], &maps[3]};
+    SUMI_TRY(map_product(run, p, kernel, places));
     const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
                   whole = sumi_cuda_whole_items(kernel, items, sumi_max_int(run->device->multiprocessors / 2, 1));
-    sumi_gemm_sm90_args args = {.bias = f->bias,
-                                .gate = f->gate,
-                                .counter = f->counter,
-                                .row_scale = f->row_scale,
-                                .col_scale = f->col_scale,
-                                .gate_stride = f->gate_stride,
-                                .gate_column = f->gate_column,
-                                .m = s->m,
-                                .n = s->n,
-                                .k = s->k,
-                                .group = group_of(s->m, kernel->rows),
-                                .whole_items = (int32_t)whole};
-    void* params[] = {&mx, &mw, &my, &mr, &args};
+    sumi_gemm_sm90_args args = wgmma_args(p, kernel, whole);
+    void* params[] = {&maps[0], &maps[1], &maps[2], &maps[3], &args};
     const sumi_cuda_grid grid = {cluster_grid(run->device, 2 * items - whole), 1, 1, kernel->threads, kernel->shared};
     return sumi_cuda_launch(run, kernel->name, grid, params);
+}
+
+// Both products in one launch. kernel: whose tile the pair's kernel has.
+static sumi_result launch_pair(const sumi_cuda_run* run, const product* first, const product* second, int32_t kernel)
+{
+    const sumi_cuda_wgmma* tile = &sumi_cuda_wgmma_kernels[kernel];
+    const product* products[2] = {first, second};
+    struct { // sumi_gemm_pair_maps in gemm_sm90.cuh
+        CUtensorMap x[2], w[2], y[2], residual[2];
+    } maps;
+    sumi_gemm_sm90_args args[2];
+    int64_t items = 0;
+    for (int i = 0; i < 2; i++) {
+        const product* p = products[i];
+        CUtensorMap* places[4] = {&maps.x[i], &maps.w[i], &maps.y[i], &maps.residual[i]};
+        SUMI_TRY(map_product(run, p, tile, places));
+        const int64_t its_items = sumi_cuda_tile_pairs(p->shape.m, p->shape.n, tile->rows, tile->cols);
+        args[i] = wgmma_args(p, tile, its_items);
+        items += its_items;
+    }
+    void* params[] = {&maps, &args[0], &args[1]};
+    const sumi_cuda_grid grid = {cluster_grid(run->device, items), 1, 1, tile->threads, tile->shared};
+    return sumi_cuda_launch(run, sumi_cuda_pair_name(tile->epilogue), grid, params);
 }
 
 // A plan without products that share k has no such scratch.
@@ -408,70 +448,121 @@ static sumi_result launch_stored(const sumi_cuda_run* run, product* p, const sum
                                    &args);
 }
 
-sumi_result sumi_cuda_linear(sumi_cuda_run* run)
+// The run's product, all rows of the op. Its weight may still have to be unpacked.
+static sumi_result describe(const sumi_cuda_run* run, product* out)
 {
-    SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
     const sumi_op* op = run->op;
-    const sumi_device_form form = sumi_cuda_weight_form(run, op->weight);
-    const sumi_cuda_operands operands = sumi_device_traits(form)->operands,
-                             input_operands = sumi_cuda_operands_of(run, op->in[0]);
-    const bool is_8bit = operands != SUMI_CUDA_BF16, has_quantised_input = input_operands != SUMI_CUDA_BF16,
-               is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
-               is_weight_gated = (op->marks & SUMI_DEVICE_OP_GATED) != 0,
-               is_stored = (op->marks & SUMI_DEVICE_OP_STORED) != 0;
-    const sumi_value out = is_fused ? (op + 1)->out : op->out;
+    const sumi_cuda_operands operands = sumi_device_traits(sumi_cuda_weight_form(run, op->weight))->operands;
+    const bool is_8bit = operands != SUMI_CUDA_BF16, is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
+               is_weight_gated = (op->marks & SUMI_DEVICE_OP_GATED) != 0;
+    const sumi_value y = is_fused ? (op + 1)->out : op->out;
     // The columns of the weight, rounded up to 8: both operands have zeros there. For int8 rounded up to 256.
     const int32_t cols = sumi_cuda_cols(run, op->in[0]),
                   depth = is_8bit ? sumi_device_quantised_pitch(operands, cols) : cols;
-    sumi_cuda_run shifted_run; // its scratch begins after the unpacked weight
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
-                 .ldx = has_quantised_input ? depth : cols,
                  .is_fused = is_fused,
+                 .has_quantised_input = sumi_cuda_operands_of(run, op->in[0]) != SUMI_CUDA_BF16,
                  .x_is_float = sumi_cuda_element(run, op->in[0]) == SUMI_ELEMENT_FLOAT};
     if (p.weight.data == 0 || (op->bias != NULL && sumi_cuda_find_weight(run, op->bias).data == 0)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label,
                          op->weight->name);
     }
     if ((is_weight_gated && (op->bias != NULL || op->in[1].id != 0 || op->u.linear.y_column != 0))
-        || (is_fused && !is_weight_gated) || (has_quantised_input && !is_8bit)
+        || (is_fused && !is_weight_gated) || (p.has_quantised_input && !is_8bit)
         || (op->in[1].id != 0 && sumi_cuda_element(run, op->in[1]) != sumi_cuda_element(run, op->out))
         || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89))
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     // weight_forms.c never stores the weights of adapters in 8 bits
     SUMI_ASSERT(!op->u.linear.is_adapter_product || (op->in[1].id == op->out.id && !is_8bit));
-    SUMI_ASSERT(!has_quantised_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
-    p.epilogue = epilogue_args_of(run, out, is_fused, is_weight_gated);
+    SUMI_ASSERT(!p.has_quantised_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
+    p.epilogue = epilogue_args_of(run, y, is_fused, is_weight_gated);
     p.epilogue.col_scale = is_8bit ? p.weight.scales : 0;
+    p.ldx = p.has_quantised_input ? depth : cols;
+    p.x_bytes = p.has_quantised_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0]));
+    const uint64_t x_row = (uint64_t)op->u.linear.x_row;
+    p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * p.x_bytes;
+    p.epilogue.row_scale = p.has_quantised_input ? sumi_cuda_quantised_scales(run, op->in[0]) + 4 * x_row : 0;
+    p.shape =
+        (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, is_8bit, epilogue_of(&p.epilogue, is_fused)};
+    if (is_8bit
+        && (((depth | p.weight.pitch) & 15) != 0 || !p.epilogue.is_aligned
+            || ((p.epilogue.row_scale | p.epilogue.col_scale) & 15) != 0))
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: 8-bit rows that are not aligned to 16 bytes", op->label);
+    *out = p;
+    return SUMI_OK;
+}
 
-    const uint64_t x_bytes = has_quantised_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])),
-                   x_row = (uint64_t)op->u.linear.x_row;
-    p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
-    p.epilogue.row_scale = has_quantised_input ? sumi_cuda_quantised_scales(run, op->in[0]) + 4 * x_row : 0;
-    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, false, epilogue_of(&p.epilogue, is_fused)};
-    if (is_stored) {
+// The product beside this one (plan.h), if one kernel computes both. Then this one is computed with that kernel's tile
+// also where slices part the two, so that slices do not change the bits.
+typedef struct companion {
+    sumi_cuda_run run; // of the other op, whole
+    product product;
+    int32_t kernel; // in sumi_cuda_wgmma_kernels; -1: there is no companion
+} companion;
+static sumi_result find_companion(const sumi_cuda_run* run, const product* p, companion* out)
+{
+    const bool is_first = run->op->is_beside_next, is_second = run->op_index > 0 && (run->op - 1)->is_beside_next;
+    out->kernel = -1;
+    if (!is_first && !is_second) return SUMI_OK;
+    out->run = *run;
+    out->run.op_index += is_first ? 1 : -1;
+    out->run.op = &run->plan->ops[out->run.op_index];
+    out->run.range_begin = 0;
+    out->run.range_end = out->run.op->range_count;
+    SUMI_TRY(describe(&out->run, &out->product));
+    const sumi_cuda_shape *mine = &p->shape, *its = &out->product.shape;
+    out->kernel = sumi_cuda_choose_pair(run->device, is_first ? mine : its, is_first ? its : mine);
+    return SUMI_OK;
+}
+
+// The first of two products in one slice launches both.
+static sumi_result launch_with_companion(const sumi_cuda_run* run, product* p, companion* other)
+{
+    if (!run->op->is_beside_next) return SUMI_OK;
+    if (!p->has_quantised_input) SUMI_TRY(quantize(run, p));
+    other->run.scratch += quantised_bytes(run->op->rows, p->shape.k);
+    if (!other->product.has_quantised_input) SUMI_TRY(quantize(&other->run, &other->product));
+    return launch_pair(run, p, &other->product, other->kernel);
+}
+
+sumi_result sumi_cuda_linear(sumi_cuda_run* run)
+{
+    SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
+    const sumi_op* op = run->op;
+    sumi_cuda_run shifted_run; // its scratch begins after the unpacked weight
+    product p;
+    SUMI_TRY(describe(run, &p));
+    const bool is_8bit = p.shape.operands != SUMI_CUDA_BF16;
+    if ((op->marks & SUMI_DEVICE_OP_STORED) != 0) {
+        const bool is_weight_gated = (op->marks & SUMI_DEVICE_OP_GATED) != 0;
         const sumi_cuda_stored_choice c = stored_choice(run->device, run->allows_hopper, run->plan, op);
         if (c.tile >= 0) return launch_stored(run, &p, &c, is_weight_gated);
         // Each slice unpacks the whole weight: other ops may have overwritten the data that the previous slice left in
         // scratch.
-        SUMI_TRY(sumi_cuda_unpack(run, op->weight, form, p.weight.data, is_weight_gated, run->scratch));
+        SUMI_TRY(sumi_cuda_unpack(run, op->weight, sumi_cuda_weight_form(run, op->weight), p.weight.data,
+                                  is_weight_gated, run->scratch));
         p.weight = (sumi_device_weight){.data = run->scratch, .pitch = op->weight->cols};
         shifted_run = *run;
         shifted_run.scratch += unpacked_bytes(op->weight);
         run = &shifted_run;
     }
-    p.shape.reads_aligned =
-        is_8bit || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
-    if (is_8bit
-        && (((depth | p.weight.pitch) & 15) != 0 || !p.epilogue.is_aligned
-            || ((p.epilogue.row_scale | p.epilogue.col_scale) & 15) != 0))
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: 8-bit rows that are not aligned to 16 bytes", op->label);
+    if (!is_8bit)
+        p.shape.reads_aligned =
+            !p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0;
 
-    const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
+    companion other;
+    SUMI_TRY(find_companion(run, &p, &other));
+    if (other.kernel >= 0 && other.run.op_index >= run->slice->op_begin && other.run.op_index < run->slice->op_end)
+        return launch_with_companion(run, &p, &other);
+    const sumi_cuda_linear_choice c = other.kernel >= 0
+                                        ? (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, other.kernel, 1,
+                                                                    2 * sumi_cuda_wgmma_kernels[other.kernel].rows}
+                                        : sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
     if (is_8bit && c.method == SUMI_CUDA_METHOD_ANY)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: no 8-bit kernel fits into %d bytes of shared memory",
                          op->label, (int)run->device->shared_per_block);
-    if (!take_slice(run, &p, c.unit_rows, x_bytes)) return SUMI_OK;
-    if (is_8bit && !has_quantised_input) SUMI_TRY(quantize(run, &p));
+    if (!take_slice(run, &p, c.unit_rows, p.x_bytes)) return SUMI_OK;
+    if (is_8bit && !p.has_quantised_input) SUMI_TRY(quantize(run, &p));
 
     switch (c.method) {
     case SUMI_CUDA_METHOD_WGMMA: return launch_wgmma(run, &p, &c);

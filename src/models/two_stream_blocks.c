@@ -485,18 +485,24 @@ typedef struct block_stream {
     sumi_step_row row;
 } block_stream;
 
-// Writes q, k and v of a stream's rows to the joint matrix.
-static void write_qkv(const sumi_two_stream_evaluation* e, const block_stream* b, sumi_value qkv)
+// The norm of a stream before attention, or before its MLP.
+static sumi_value write_stream_norm(const sumi_two_stream_evaluation* e, const block_stream* b, sumi_value x,
+                                    bool is_second)
+{
+    const int32_t dim = e->model->dim;
+    return sumi_plan_norm(
+        e->plan, &(sumi_plan_norm_args){.label = is_second ? b->s->names->norm_2 : b->s->names->norm_1,
+                                        .x = x,
+                                        .norm = SUMI_NORM_LAYER,
+                                        .eps = SUMI_TWO_STREAM_EPS,
+                                        .scale = sumi_two_stream_vector(b->row, is_second ? SCALE_2 : SCALE_1, dim),
+                                        .shift = sumi_two_stream_vector(b->row, is_second ? SHIFT_2 : SHIFT_1, dim)});
+}
+
+// Writes q, k and v of a stream's rows to the joint matrix. a: its first norm.
+static void write_qkv(const sumi_two_stream_evaluation* e, const block_stream* b, sumi_value a, sumi_value qkv)
 {
     const sumi_two_stream_rows* s = b->s;
-    const sumi_two_stream* model = e->model;
-    sumi_value a =
-        sumi_plan_norm(e->plan, &(sumi_plan_norm_args){.label = s->names->norm_1,
-                                                       .x = s->x,
-                                                       .norm = SUMI_NORM_LAYER,
-                                                       .eps = SUMI_TWO_STREAM_EPS,
-                                                       .scale = sumi_two_stream_vector(b->row, SCALE_1, model->dim),
-                                                       .shift = sumi_two_stream_vector(b->row, SHIFT_1, model->dim)});
     for (int32_t i = 0; i < s->run_count; i++) {
         sumi_plan_linear(e->plan, &(sumi_plan_linear_args){.label = s->names->qkv,
                                                            .x = a,
@@ -507,6 +513,12 @@ static void write_qkv(const sumi_two_stream_evaluation* e, const block_stream* b
                                                            .y = qkv,
                                                            .y_row = s->runs[i].joint_row});
     }
+}
+
+static void write_qk_norms(const sumi_two_stream_evaluation* e, const block_stream* b, sumi_value qkv)
+{
+    const sumi_two_stream_rows* s = b->s;
+    const sumi_two_stream* model = e->model;
     for (int32_t i = 0; i < s->run_count; i++) {
         sumi_plan_qk_norm_rope(e->plan, &(sumi_plan_qk_args){.label = s->names->qk,
                                                              .qkv = qkv,
@@ -538,35 +550,50 @@ static void write_out(const sumi_two_stream_evaluation* e, const block_stream* b
                                                        .gate = sumi_two_stream_vector(b->row, GATE_1, e->model->dim)});
 }
 
-// Writes what follows attention, for the whole stream or, in the last block, for its first rows.
-static void write_after_attention(const sumi_two_stream_evaluation* e, const block_stream* b, sumi_value attention,
-                                  bool is_last)
+// The rows of a stream that a block changes: all, or in the last block the first ones.
+static sumi_value changed_rows(const sumi_two_stream_rows* s, bool is_last)
+{
+    return is_last && s->last_block_rows < s->rows ? s->last_view : s->x;
+}
+
+static void write_outs(const sumi_two_stream_evaluation* e, const block_stream* b, sumi_value attention, bool is_last)
 {
     const sumi_two_stream_rows* s = b->s;
-    bool is_partial = is_last && s->last_block_rows < s->rows;
-    sumi_value x = is_partial ? s->last_view : s->x;
-    if (is_partial) {
-        write_out(e, b, attention, &(sumi_two_stream_run){0, s->runs[0].joint_row, s->last_block_rows}, x);
+    if (is_last && s->last_block_rows < s->rows) {
+        const sumi_two_stream_run first = {0, s->runs[0].joint_row, s->last_block_rows};
+        write_out(e, b, attention, &first, s->last_view);
+        return;
     }
-    for (int32_t i = 0; i < s->run_count && !is_partial; i++) write_out(e, b, attention, &s->runs[i], s->views[i]);
-    sumi_value f = sumi_plan_norm(
-        e->plan, &(sumi_plan_norm_args){.label = s->names->norm_2,
-                                        .x = x,
-                                        .norm = SUMI_NORM_LAYER,
-                                        .eps = SUMI_TWO_STREAM_EPS,
-                                        .scale = sumi_two_stream_vector(b->row, SCALE_2, e->model->dim),
-                                        .shift = sumi_two_stream_vector(b->row, SHIFT_2, e->model->dim)});
-    sumi_value g = sumi_plan_linear(e->plan, &(sumi_plan_linear_args){.label = s->names->mlp_in,
-                                                                      .x = f,
-                                                                      .weight = &b->weights->mlp_in,
-                                                                      .bias = &b->weights->mlp_in_bias,
-                                                                      .activation = SUMI_ACT_GELU_TANH});
-    sumi_plan_linear(e->plan, &(sumi_plan_linear_args){.label = s->names->mlp_out,
-                                                       .x = g,
-                                                       .weight = &b->weights->mlp_out,
-                                                       .bias = &b->weights->mlp_out_bias,
-                                                       .residual = x,
-                                                       .gate = sumi_two_stream_vector(b->row, GATE_2, e->model->dim)});
+    for (int32_t i = 0; i < s->run_count; i++) write_out(e, b, attention, &s->runs[i], s->views[i]);
+}
+
+// Writes what follows attention, for one or two streams. Two take turns, so that products with weights of one shape follow
+// each other: in int8 a GPU computes both at once, and the rows of the text then take hardly any time of their own.
+static void write_after_attention(const sumi_two_stream_evaluation* e, const block_stream* streams, int32_t count,
+                                  sumi_value attention, bool is_last)
+{
+    sumi_value normed[2], hidden[2];
+    SUMI_ASSERT(count == 1 || count == 2);
+    for (int32_t k = 0; k < count; k++) write_outs(e, &streams[k], attention, is_last);
+    for (int32_t k = 0; k < count; k++)
+        normed[k] = write_stream_norm(e, &streams[k], changed_rows(streams[k].s, is_last), true);
+    for (int32_t k = 0; k < count; k++) {
+        hidden[k] = sumi_plan_linear(e->plan, &(sumi_plan_linear_args){.label = streams[k].s->names->mlp_in,
+                                                                       .x = normed[k],
+                                                                       .weight = &streams[k].weights->mlp_in,
+                                                                       .bias = &streams[k].weights->mlp_in_bias,
+                                                                       .activation = SUMI_ACT_GELU_TANH});
+    }
+    for (int32_t k = 0; k < count; k++) {
+        const block_stream* b = &streams[k];
+        sumi_plan_linear(e->plan,
+                         &(sumi_plan_linear_args){.label = b->s->names->mlp_out,
+                                                  .x = hidden[k],
+                                                  .weight = &b->weights->mlp_out,
+                                                  .bias = &b->weights->mlp_out_bias,
+                                                  .residual = changed_rows(b->s, is_last),
+                                                  .gate = sumi_two_stream_vector(b->row, GATE_2, e->model->dim)});
+    }
 }
 
 // References that are modulated by time 0 have the same q, k and v in the first block of every evaluation. They are
@@ -582,6 +609,7 @@ void sumi_two_stream_write_block(sumi_two_stream_evaluation* e, int32_t index, b
     sumi_plan_prefix(e->plan, "%s%d.", model->label, (int)index);
     sumi_value qkv = sumi_plan_value(e->plan, "qkv", SUMI_ELEMENT_ACTIVATION, e->layout.rows, 3 * model->dim);
     block_stream streams[3];
+    sumi_value normed[3];
     for (int32_t k = 0; k < e->stream_count; k++) {
         const sumi_two_stream_rows* s = &e->streams[k];
         const sumi_two_stream_weights* weights = &block->side[s->side];
@@ -595,8 +623,10 @@ void sumi_two_stream_write_block(sumi_two_stream_evaluation* e, int32_t index, b
                                                                      .adds_one = BLOCK_ADDS_ONE},
                                         &weights->modulation, &weights->modulation_bias);
         streams[k] = (block_stream){s, weights, row};
-        write_qkv(e, &streams[k], qkv);
+        normed[k] = write_stream_norm(e, &streams[k], s->x, false);
     }
+    for (int32_t k = 0; k < e->stream_count; k++) write_qkv(e, &streams[k], normed[k], qkv);
+    for (int32_t k = 0; k < e->stream_count; k++) write_qk_norms(e, &streams[k], qkv);
     for (int32_t s = 0; s < e->layout.count; s++)
         e->sequences[s].query_spans = is_last && !e->job->computes_unused_rows ? 1 : 2;
     sumi_value o = sumi_plan_attention(e->plan, "attention", qkv,
@@ -606,7 +636,9 @@ void sumi_two_stream_write_block(sumi_two_stream_evaluation* e, int32_t index, b
                                                          .scale = (float)(1.0 / sqrt((double)model->head_dim)),
                                                          .sequences = e->sequences,
                                                          .sequence_count = e->layout.count});
+    int32_t count = 0; // streams that go on
     for (int32_t k = 0; k < e->stream_count; k++) {
-        if (!is_last || e->streams[k].last_block_rows > 0) write_after_attention(e, &streams[k], o, is_last);
+        if (!is_last || e->streams[k].last_block_rows > 0) streams[count++] = streams[k];
     }
+    for (int32_t k = 0; k < count; k += 2) write_after_attention(e, &streams[k], count - k < 2 ? 1 : 2, o, is_last);
 }

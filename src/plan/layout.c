@@ -46,7 +46,7 @@ static void find_uses(sumi_plan* plan)
     }
     for (size_t i = 0; i < plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
-        op->is_first_of_pair = false;
+        op->is_first_of_pair = op->is_beside_next = false;
         op->marks = 0;
         SUMI_ASSERT(!op->is_cut || plan->arrange != NULL); // which cuts it again
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) note_use(plan, op->in[k], (int32_t)i);
@@ -62,7 +62,7 @@ static void find_lifetimes(sumi_plan* plan)
 {
     for (size_t i = 0; i + 1 < plan->op_count; i++) {
         const sumi_value written = plan->ops[i + 1].out;
-        if (!plan->ops[i].is_first_of_pair || written.id == 0) continue;
+        if ((!plan->ops[i].is_first_of_pair && !plan->ops[i].is_beside_next) || written.id == 0) continue;
         sumi_value_info* info = &plan->values[written.id - 1];
         if (info->base.id != 0) info = &plan->values[info->base.id - 1];
         if (info->first_use > (int32_t)i) info->first_use = (int32_t)i;

@@ -508,7 +508,7 @@ typedef struct sumi_op {
     int32_t preparing_count;
     double flops, bytes; // of one run of the whole op
     // The backend executes this op and the next one together. Set by a backend, see sumi_plan_arrange in plan.h.
-    bool is_first_of_pair;
+    bool is_first_of_pair, is_beside_next;
     uint8_t marks; // for the backend's own use
     union {
         sumi_op_embed_rows embed;

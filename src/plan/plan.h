@@ -115,6 +115,8 @@ struct sumi_runner;
 //  op.is_first_of_pair  The op and the next one, of the same section, are executed together, as a pair: the result of the
 //                       second op is written while the inputs of the first op are still read. An op is in at most one
 //                       pair.
+//  op.is_beside_next    The op and the next one, of the same section, read nothing that the other one writes, and may be
+//                       executed at the same time. An op is beside one other op at most, and in no pair.
 //  value.is_unstored    The result of a pair's first op that only the second op reads. It takes no memory.
 //  marks                Of ops and values: other data that the backend needs when it runs them. Nobody else reads them.
 //  op.is_cut            The backend has written range_count, range_rows and preparing_count too. The work ranges run in

@@ -425,27 +425,20 @@ static sumi_result check_writes(const sumi_validator* v, const sumi_op* op)
     return SUMI_OK;
 }
 
-// sumi_plan_arrange: the second op of a pair reads the result of the first op, and writes no memory that the first op
-// reads.
-static sumi_result check_pair(const sumi_validator* v, const sumi_op* op)
+// The next op writes no memory that this op reads, although both are executed together.
+static sumi_result check_next_writes_apart(const sumi_validator* v, const sumi_op* op)
 {
     const sumi_plan* plan = v->plan;
     const sumi_op* next = op + 1;
-    if (!op->is_first_of_pair) return SUMI_OK;
-    if (next >= plan->ops + plan->op_count || next->section != op->section)
-        return sumi_validate_op_breaks(v, op, op->out, "the op joins the next one, and there is none in its section");
-    if (next->is_first_of_pair) return sumi_validate_op_breaks(v, op, op->out, "an op is in one pair at most");
-    bool is_read = false;
-    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) is_read = is_read || next->in[k].id == op->out.id;
-    if (!is_read || !sumi_validate_is_value(plan, next->out))
-        return sumi_validate_op_breaks(v, op, op->out, "the second op of a pair reads what the first one makes");
     const sumi_value_info* written = sumi_plan_info(plan, sumi_validate_owner(plan, next->out));
     if (written->first_use > (int32_t)(op - plan->ops)) {
         return sumi_validate_op_breaks(v, op, next->out,
                                        "what the second op of a pair writes lives from the first one on");
     }
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
-        if (op->in[k].id == 0) continue;
+        // where ops beside each other write rows of one matrix, each reads its own rows of it at most
+        if (op->in[k].id == 0 || (op->is_beside_next && op->in[k].id == op->out.id && op->out.id == next->out.id))
+            continue;
         const sumi_value_info* read = sumi_plan_info(plan, sumi_validate_owner(plan, op->in[k]));
         if (read->offset < written->offset + written->bytes && written->offset < read->offset + read->bytes) {
             return sumi_validate_op_breaks(v, op, op->in[k],
@@ -453,6 +446,33 @@ static sumi_result check_pair(const sumi_validator* v, const sumi_op* op)
         }
     }
     return SUMI_OK;
+}
+
+// sumi_plan_arrange: the second op of a pair reads the result of the first op, and writes no memory that the first op
+// reads. Of two ops beside each other neither reads the other one's result.
+static sumi_result check_pair(const sumi_validator* v, const sumi_op* op)
+{
+    const sumi_plan* plan = v->plan;
+    const sumi_op* next = op + 1;
+    if (!op->is_first_of_pair && !op->is_beside_next) return SUMI_OK;
+    if (next >= plan->ops + plan->op_count || next->section != op->section)
+        return sumi_validate_op_breaks(v, op, op->out, "the op joins the next one, and there is none in its section");
+    if (next->is_first_of_pair || next->is_beside_next || (op->is_first_of_pair && op->is_beside_next))
+        return sumi_validate_op_breaks(v, op, op->out, "an op is in one pair at most");
+    if (!sumi_validate_is_value(plan, next->out))
+        return sumi_validate_op_breaks(v, op, op->out, "the second op of a pair writes a value");
+    bool is_read = false, is_apart = true;
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
+        is_read = is_read || next->in[k].id == op->out.id;
+        is_apart = is_apart
+                && (next->in[k].id == 0 || next->in[k].id == next->out.id
+                    || sumi_validate_owner(plan, next->in[k]).id != sumi_validate_owner(plan, op->out).id);
+    }
+    if (op->is_first_of_pair && !is_read)
+        return sumi_validate_op_breaks(v, op, op->out, "the second op of a pair reads what the first one makes");
+    if (op->is_beside_next && !is_apart)
+        return sumi_validate_op_breaks(v, op, op->out, "an op reads what the one beside it makes");
+    return check_next_writes_apart(v, op);
 }
 
 sumi_result sumi_validate_op(sumi_validator* v, const sumi_op* op)

@@ -158,6 +158,39 @@ void build_linear(scene* s, const op_case* c)
     }
     expect(s, y, c->bound);
 }
+// Two streams with weights of one shape, which a GPU may compute at once: c->m rows, and c->b rows that follow them in one
+// matrix, or that are added to rows of their own.
+static void build_streams(scene* s, const op_case* c)
+{
+    const int rows[2] = {c->m, c->b};
+    sumi_value x[2], y = SUMI_NO_VALUE;
+    sumi_plan_linear_args products[2];
+    s->plan.weight_options.weights = weights_of(c->a);
+    if (!(c->a & GATED_RESIDUAL)) y = activations(s, rows[0] + rows[1], c->n);
+    for (int i = 0; i < 2; i++) {
+        x[i] = activations(s, rows[i], c->k);
+        products[i] = (sumi_plan_linear_args){
+            .label = i == 0 ? "image" : "text",
+            .x = x[i],
+            .rows = rows[i],
+            .weight = stacked_weight(s, c->n, c->k, 1, SUMI_DTYPE_BF16, 1.0f / sqrtf((float)c->k), 0.0f),
+            .bias = bias_of(s, c->n, SUMI_DTYPE_BF16),
+            .activation = c->act};
+        if (c->a & GATED_RESIDUAL) {
+            products[i].residual = activations(s, rows[i], c->n);
+            products[i].gate = aligned_row(s, SUMI_ELEMENT_FLOAT, c->n, true);
+        } else {
+            products[i].y = y;
+            products[i].y_row = i * rows[0];
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        const sumi_value out = sumi_plan_linear(&s->plan, &products[i]);
+        if (c->a & GATED_RESIDUAL) expect(s, out, c->bound);
+    }
+    if (!(c->a & GATED_RESIDUAL)) expect(s, y, c->bound);
+}
+
 static const op_case s_linear[] = {
     {"linear 1x1x1", build_linear, 1, 1, 1, .bound = STORED},
     {"linear 1x3x5, bias", build_linear, 1, 3, 5, BIASED, .bound = STORED},
@@ -514,6 +547,18 @@ static const op_case s_int8[] = {
     {"int8, norm and qkv 4096x3072x3072", build_8bit_block, 4096, 3072, 3072, IN_INT8, .bound = INT8},
     {"int8, norm of 2304 and qkv", build_8bit_block, 1500, 272, 2304, IN_INT8, .bound = INT8},
     {"int8, norm of 784 and qkv", build_8bit_block, 2900, 272, 784, IN_INT8, .bound = INT8},
+    {"int8, two streams 1792 and 128 x1536x512", build_streams, 1792, 1536, 512, IN_INT8, 128, .bound = INT8},
+    {"int8, two streams 1700 and 77 x1536x512", build_streams, 1700, 1536, 512, IN_INT8, 77, .bound = INT8},
+    {"int8, two streams 1792 and 300 x1504x512", build_streams, 1792, 1504, 512, IN_INT8, 300, .bound = INT8},
+    {"int8, two streams 1792 and 128 x1536x512, gelu", build_streams, 1792, 1536, 512, IN_INT8, 128,
+     .act = SUMI_ACT_GELU_TANH, .bound = 2 * INT8},
+    {"int8, two streams 1700 and 77 x1536x512, gelu", build_streams, 1700, 1536, 512, IN_INT8, 77,
+     .act = SUMI_ACT_GELU_TANH, .bound = 2 * INT8},
+    {"int8, two streams 1792 and 128 x1536x512, gate", build_streams, 1792, 1536, 512, IN_INT8 | GATED_RESIDUAL, 128,
+     .counter = 1, .bound = INT8},
+    {"int8, two streams 1700 and 77 x1536x512, gate", build_streams, 1700, 1536, 512, IN_INT8 | GATED_RESIDUAL, 77,
+     .counter = 2, .bound = INT8},
+    {"int8, two streams 100 and 7 x512x256", build_streams, 100, 512, 256, IN_INT8, 7, .bound = INT8},
 };
 CASE_TABLE(int8);
 static const op_case s_balanced[] = {
