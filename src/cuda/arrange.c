@@ -169,7 +169,7 @@ static bool writes_other_rows(const sumi_plan* plan, const sumi_op* a, const sum
     return a->out.id == b->out.id && (a_row + a->rows <= b_row || b_row + b->rows <= a_row);
 }
 
-// Whether `reader` reads what `writer` writes, other than rows of its own output.
+// Whether `reader` reads what `writer` writes, other than rows of what it writes itself.
 static bool reads_output(const sumi_plan* plan, const sumi_op* reader, const sumi_op* writer)
 {
     bool is_any = false;

@@ -497,7 +497,7 @@ static sumi_result describe(const sumi_cuda_run* run, product* out)
 typedef struct companion {
     sumi_cuda_run run; // of the other op, whole
     product product;
-    int32_t kernel; // in sumi_cuda_wgmma_kernels; -1: there is no companion
+    int32_t kernel; // in sumi_cuda_wgmma_kernels; -1: none
 } companion;
 static sumi_result find_companion(const sumi_cuda_run* run, const product* p, companion* out)
 {

@@ -568,7 +568,7 @@ static void write_outs(const sumi_two_stream_evaluation* e, const block_stream* 
 }
 
 // Writes what follows attention, for one or two streams. Two take turns, so that products with weights of one shape follow
-// each other: in int8 a GPU computes both at once, and the rows of the text then take hardly any time of their own.
+// each other: in int8 a GPU computes both at once, and the rows of the text then take hardly any time.
 static void write_after_attention(const sumi_two_stream_evaluation* e, const block_stream* streams, int32_t count,
                                   sumi_value attention, bool is_last)
 {
@@ -636,7 +636,7 @@ void sumi_two_stream_write_block(sumi_two_stream_evaluation* e, int32_t index, b
                                                          .scale = (float)(1.0 / sqrt((double)model->head_dim)),
                                                          .sequences = e->sequences,
                                                          .sequence_count = e->layout.count});
-    int32_t count = 0; // streams that go on
+    int32_t count = 0; // streams that this block changes
     for (int32_t k = 0; k < e->stream_count; k++) {
         if (!is_last || e->streams[k].last_block_rows > 0) streams[count++] = streams[k];
     }
