@@ -517,8 +517,7 @@ typedef struct sumi_job_status {
     float seconds_left;       // of work, predicted from the speed so far; negative: not known yet
     uint32_t preview_version; // grows with each new preview
     sumi_result result;       // of a finished job; SUMI_OK before
-    // Details of a failure, otherwise "". Valid until the job is freed, so do not read it while another thread may do
-    // so.
+    // Details of a failure, otherwise "". Valid until the job is freed, which no other thread may do while you read.
     const char* message;
     float stage_seconds[SUMI_STAGE_COUNT];       // of work so far, by sumi_stage; of stages that a GPU ran: its time
     double device_seconds;                       // of finished slices: on a GPU, the time that it worked for this job
@@ -532,8 +531,7 @@ typedef struct sumi_job_status {
     bool paused;     // sumi_job_pause: a queued job waits until it is resumed; a running job will go back to the queue
 } sumi_job_status;
 
-// Returns a snapshot of a job; does no work. A stale job has state SUMI_JOB_NONE and result SUMI_STALE_HANDLE. Free
-// call.
+// Returns a snapshot of a job. A stale job has state SUMI_JOB_NONE and result SUMI_STALE_HANDLE. Free call.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
 // Asks a job to stop. It stops within one slice, in any stage, and is then CANCELLED; with SUMI_PUMP_UPDATE in the next
 // sumi_engine_update, even if its budget is 0. The model stays usable. A finished job does not change. Free call.
@@ -682,6 +680,8 @@ typedef struct sumi_image_desc {
     void* user_data;            // returned in sumi_job_status and passed to the engine's completion
     const sumi_control_use* controls; // 0 to 4 nets that make images follow control pictures; see "Control nets"
     int32_t control_count;
+    float step_cache_db;      // instead of step_cache: 0, or the PSNR in dB that the image is to keep, such as 40
+    int32_t step_cache_every; // instead of both: 0, or a fixed schedule
 } sumi_image_desc;
 
 // Returns the preset's values for this model, with sizes in proportion to its native_size. On edit models width and
@@ -705,10 +705,10 @@ typedef struct sumi_image {
     sumi_format format;
     uint64_t seed;
     int32_t step_count; // steps that were run: a deadline may have left some out
-    // Evaluations in these steps (a guided one counts once), and how many of them the step cache replaced. Both 0 in
-    // previews.
+    // Evaluations in these steps (a guided one counts once), and how many the step cache replaced; both 0 in previews.
     int32_t evaluation_count, reused_count;
-    uint64_t handle; // for sumi_images_release
+    float predicted_db; // with a step cache: the PSNR that the image keeps, as predicted; see "Step caching"
+    uint64_t handle;    // for sumi_images_release
 } sumi_image;
 // Frees the job and writes one sumi_image per item. The images are in their targets, or in memory of sumi that lives
 // until sumi_images_release or sumi_engine_destroy. A failed or cancelled job is freed too, and its result is returned.
@@ -1325,19 +1325,31 @@ SUMI_API sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out
 // model. That job may leave out more steps than it has to.
 
 // ---- Step caching ---------------------------------------------------------------------------------------------------
-// For jobs of about 20 steps or more. With sumi_image_desc.step_cache above 0, an evaluation that is predicted to
-// differ little from an earlier one computes only the first block of the transformer. What the other blocks add is
-// extrapolated from the last two evaluations that computed them. The number is the largest predicted change of the
-// first block's output that counts as little, relative to its size, as in First-Block Cache (ParaAttention, diffusers).
-// 0.05 to 0.12 are usual. A larger number is faster and changes the image more. Numbers above 10 are
-// SUMI_INVALID_ARGUMENT.
+// For jobs of about 20 steps or more. An evaluation that reuses earlier ones computes only the first block of the
+// transformer. What the other blocks add is extrapolated from the last two evaluations that computed them. Which
+// evaluations do so is decided by one of three numbers in sumi_image_desc; two above 0 are SUMI_INVALID_ARGUMENT.
+//
+// step_cache_db     The PSNR in dB that the image is to keep against the one without a step cache: 45 can hardly be
+//                   seen, 40 changes details, 35 also small things. Evaluations are reused while the finished image is
+//                   predicted to keep it. Evaluations that are computed measure what reusing would have changed in
+//                   their place, so the same number serves all models, solvers, guidance scales and numbers of steps.
+//                   At most 99.
+// step_cache_every  A fixed schedule: the first two evaluations are computed, and of those after them every n-th. 2 to
+//                   10.
+// step_cache        The largest predicted change of the first block's output, relative to its size, over which an
+//                   evaluation is reused, as in First-Block Cache (ParaAttention, diffusers). 0.05 to 0.12 are usual. A
+//                   larger number is faster and changes the image more, by how much depends on model and steps. At most
+//                   10.
 //
 // The first two evaluations, those of the last step and the first two after guidance begins or ends are always
-// computed, and so is at least every fourth one. sumi_image.reused_count says how many were not. The same job reuses
-// the same evaluations whatever the budgets, slices and threads are, but with a deadline they depend on time, as the
-// steps do. Another backend rounds differently and may decide differently. Every image decides for itself: the images
-// of a batch run one after another. A job takes three more matrices of one row per image token and the transformer's
-// width, with guidance twice as many rows; sumi_image_memory counts them.
+// computed; with step_cache_db also the third, and without a fixed schedule at least every fourth one.
+// sumi_image.reused_count says how many were not, and predicted_db what the image is predicted to keep: 99 if it is
+// equal, 0 if that is not known. Predictions are right within a few dB: on a demo model most are too low by 0 to 5.
+//
+// The same job reuses the same evaluations whatever the budgets, slices and threads are, but with a deadline they
+// depend on time, as the steps do. Another backend rounds differently and may decide differently. Every image decides
+// for itself: the images of a batch run one after another. A job takes four more matrices of one row per image token
+// and the transformer's width, with guidance twice as many rows; sumi_image_memory counts them.
 
 // ---- Targets --------------------------------------------------------------------------------------------------------
 struct CUevent_st; // the CUDA driver's CUevent is a pointer to it

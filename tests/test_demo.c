@@ -449,8 +449,18 @@ TEST(a_step_cache_keeps_the_image)
         CHECK(whole.reused_count == 0 && whole.evaluation_count == 50 && cached.evaluation_count == 50);
         CHECK(cached.reused_count >= 25 && db > 48.0);
     }
-    sumi_images_release(s_engine, &whole, 1);
     sumi_images_release(s_engine, &cached, 1);
+    // A target is kept, or missed by little, and so is what is predicted.
+    desc.step_cache = 0.0f;
+    desc.step_cache_db = 45.0f;
+    CHECK_NUMBER(draw(s_engine, &desc, &cached), SUMI_OK);
+    if (whole.pixels != NULL && cached.pixels != NULL) {
+        const double db = psnr_whole(cached.pixels, whole.pixels), predicted = (double)cached.predicted_db;
+        printf("  for 45 dB %d reused: %.1f dB, %.1f predicted\n", cached.reused_count, db, predicted);
+        CHECK(cached.reused_count >= 20 && db > 42.0 && fabs(predicted - db) < 8.0);
+    }
+    sumi_images_release(s_engine, &cached, 1);
+    sumi_images_release(s_engine, &whole, 1);
 }
 
 TEST(everything_is_given_back) // the last test

@@ -6,41 +6,118 @@
 #define STEPS 14
 #define TINY 1e-7f         // nothing changes as little as that
 #define LARGE_CHANGE 10.0f // everything does
+#define SOME_DB 18.0f      // some of those of random weights are reused
 #define SOME 0.04f         // some of the steps of smooth_image do
 
 // ---- The rule -------------------------------------------------------------------------------------------------------
 
+static bool allows(const sumi_reuse* reuse, float sigma)
+{
+    return sumi_reuse_allows(reuse, &(sumi_reuse_candidate){.sigma = sigma, .weight = 0.02f, .elapsed = 1.0f});
+}
+
 TEST(the_rule_predicts_the_change_from_the_one_before)
 {
     sumi_reuse reuse;
-    sumi_reuse_begin(&reuse, 0.1f);
-    CHECK(!sumi_reuse_allows(&reuse, 0.9f)); // there is nothing to reuse
+    sumi_reuse_begin(&reuse, &(sumi_reuse_rule){.threshold = 0.1f});
+    CHECK(!allows(&reuse, 0.9f)); // there is nothing to reuse
     sumi_reuse_note_whole(&reuse, 1.0f);
     sumi_reuse_note_change(&reuse, 5.0, 0.0); // there was nothing before it
-    CHECK(!sumi_reuse_allows(&reuse, 0.99f));
+    CHECK(!allows(&reuse, 0.99f));
     sumi_reuse_note_whole(&reuse, 0.9f);
     sumi_reuse_note_change(&reuse, 4.0, 100.0); // 0.4 per unit of sigma
-    CHECK(sumi_reuse_allows(&reuse, 0.7f) && sumi_reuse_allows(&reuse, 0.66f) && !sumi_reuse_allows(&reuse, 0.64f));
+    CHECK(allows(&reuse, 0.7f) && allows(&reuse, 0.66f) && !allows(&reuse, 0.64f));
     for (int i = 0; i < SUMI_REUSE_MOST; i++) {
-        CHECK(sumi_reuse_allows(&reuse, 0.89f));
-        sumi_reuse_note_reused(&reuse);
+        CHECK(allows(&reuse, 0.89f));
+        sumi_reuse_note_reused(&reuse, &(sumi_reuse_candidate){.sigma = 0.89f});
     }
-    CHECK(!sumi_reuse_allows(&reuse, 0.89f)); // enough in a row
+    CHECK(!allows(&reuse, 0.89f)); // enough in a row
     sumi_reuse_note_whole(&reuse, 0.7f);
     sumi_reuse_note_change(&reuse, 40.0, 100.0);
-    CHECK(sumi_reuse_allows(&reuse, 0.66f) && !sumi_reuse_allows(&reuse, 0.64f));
+    CHECK(allows(&reuse, 0.66f) && !allows(&reuse, 0.64f));
     // a second evaluation at the same sigma says nothing about the speed
     sumi_reuse_note_whole(&reuse, 0.7f);
     sumi_reuse_note_change(&reuse, 90.0, 100.0);
-    CHECK(sumi_reuse_allows(&reuse, 0.66f) && !sumi_reuse_allows(&reuse, 0.64f));
+    CHECK(allows(&reuse, 0.66f) && !allows(&reuse, 0.64f));
     sumi_reuse_note_whole(&reuse, SOME);
     sumi_reuse_note_change(&reuse, (double)NAN, 100.0);
-    CHECK(!sumi_reuse_allows(&reuse, SOME));
-    sumi_reuse_begin(&reuse, 0.0f);
+    CHECK(!allows(&reuse, SOME));
+    sumi_reuse_begin(&reuse, &(sumi_reuse_rule){.threshold = 0.0f});
     sumi_reuse_note_whole(&reuse, 1.0f);
     sumi_reuse_note_whole(&reuse, 0.9f);
     sumi_reuse_note_change(&reuse, 0.0, 100.0);
-    CHECK(!sumi_reuse_allows(&reuse, 0.9f)); // off
+    CHECK(!allows(&reuse, 0.9f)); // off
+}
+
+// A job of 50 steps whose evaluations measure `error` per distance in sigma. Returns how many are reused, and what is
+// predicted for the image.
+static int32_t reused_with(float db, double error, float* out_db)
+{
+    sumi_reuse reuse;
+    int32_t reused_count = 0;
+    float whole_sigma = 1.0f;
+    sumi_reuse_begin(&reuse, &(sumi_reuse_rule){.db = db});
+    sumi_reuse_forget(&reuse, 0.5f);
+    for (int i = 0; i < 50; i++) {
+        const float sigma = 1.0f - 0.02f * (float)i;
+        const sumi_reuse_candidate next = {.sigma = sigma, .weight = 0.02f, .elapsed = 1.02f - sigma};
+        if (i > 0 && i < 49 && sumi_reuse_allows(&reuse, &next)) {
+            CHECK(i > 2); // no error is known before
+            sumi_reuse_note_reused(&reuse, &next);
+            reused_count++;
+            continue;
+        }
+        sumi_reuse_note_whole(&reuse, sigma);
+        sumi_reuse_note_change(&reuse, (double)(whole_sigma - sigma), 1.0);
+        sumi_reuse_note_error(&reuse, error * (double)(whole_sigma - sigma), 1.0);
+        whole_sigma = sigma;
+    }
+    *out_db = sumi_reuse_db(&reuse);
+    return reused_count;
+}
+
+TEST(a_target_in_db_is_predicted_to_be_kept)
+{
+    int32_t count_before = 0;
+    float db_before = SUMI_REUSE_MOST_DB, got, half;
+    for (float db = 90.0f; db > 20.0f; db -= 5.0f) {
+        const int32_t count = reused_with(db, 0.5, &got);
+        CHECK(got >= db && got <= db_before && count >= count_before); // the less is to be kept, the more is reused
+        CHECK(count == 0 || got < SUMI_REUSE_MOST_DB);
+        count_before = count;
+        db_before = got;
+    }
+    CHECK(count_before > 30 && reused_with(SUMI_REUSE_MOST_DB, 0.5, &got) == 0 && got == SUMI_REUSE_MOST_DB);
+    // half the error is 6 dB
+    CHECK_NUMBER(reused_with(30.0f, 0.5, &got), reused_with(30.0f + 6.0206f, 0.25, &half));
+    CHECK(fabsf(half - got - 6.0206f) < 0.01f);
+    CHECK_NUMBER(reused_with(30.0f, (double)NAN, &got), 0); // not known
+}
+
+// The error of an interval is known when the whole evaluation at its end has ended, which may be later than the next
+// evaluation was noted, as on a device.
+TEST(errors_may_be_read_late)
+{
+    float db[2];
+    for (int late = 0; late < 2; late++) {
+        sumi_reuse reuse;
+        sumi_reuse_begin(&reuse, &(sumi_reuse_rule){.every = 2});
+        sumi_reuse_forget(&reuse, 0.5f);
+        for (int i = 0; i < 20; i++) {
+            const float sigma = 1.0f - 0.05f * (float)i;
+            if (i > 1 && i % 2 == 0) {
+                sumi_reuse_note_reused(&reuse, &(sumi_reuse_candidate){.sigma = sigma, .weight = 0.05f});
+                continue;
+            }
+            if (late == 1) sumi_reuse_note_whole(&reuse, sigma);
+            if (i > 0) sumi_reuse_note_error(&reuse, 0.01 * i * i, 1.0); // of the whole evaluation before this one
+            if (late == 0) sumi_reuse_note_whole(&reuse, sigma);
+            sumi_reuse_note_change(&reuse, 0.1, 1.0);
+        }
+        sumi_reuse_note_error(&reuse, 4.0, 1.0);
+        db[late] = sumi_reuse_db(&reuse);
+    }
+    CHECK(db[0] == db[1] && db[0] > 0.0f && db[0] < SUMI_REUSE_MOST_DB);
 }
 
 // ---- Which evaluations ----------------------------------------------------------------------------------------------
@@ -48,20 +125,21 @@ TEST(the_rule_predicts_the_change_from_the_one_before)
 typedef struct counts {
     int32_t evaluations, reused;
     uint64_t hash;
+    float db;
 } counts;
 
 // Draws and returns what the last image says of its evaluations.
 static counts draw_counts(sumi_engine* engine, const sumi_image_desc* desc)
 {
-    counts result = {-1, -1, 0};
+    counts result = {-1, -1, 0, 0.0f};
     sumi_image images[4];
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
     CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
     if (sumi_fetch_images(engine, job, images, 4) != SUMI_OK) return result;
     for (int32_t i = 0; i < desc->item_count; i++) {
-        result =
-            (counts){images[i].evaluation_count, images[i].reused_count, result.hash * 31 + hash_image(&images[i])};
+        result = (counts){images[i].evaluation_count, images[i].reused_count, result.hash * 31 + hash_image(&images[i]),
+                          images[i].predicted_db};
     }
     sumi_images_release(engine, images, desc->item_count);
     return result;
@@ -164,6 +242,25 @@ TEST(the_first_and_the_last_step_are_whole)
     close_engine(engine);
 }
 
+// The first two evaluations are computed, every n-th after them, and the last.
+TEST(a_fixed_schedule_computes_what_it_says)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = long_image(model, &s_guided);
+    for (int32_t every = 2; every <= 10; every += every < 5 ? 1 : 5) {
+        int32_t whole = 2;
+        for (int32_t i = 2; i < STEPS; i++) whole += (i - 1) % every == 0 || i == STEPS - 1;
+        desc.step_cache_every = every;
+        CHECK_NUMBER(draw_counts(engine, &desc).reused, STEPS - whole);
+    }
+    desc.step_cache_every = 4;
+    const counts four = draw_counts(engine, &desc);
+    desc.step_cache_every = 0;
+    desc.step_cache = LARGE_CHANGE; // the same evaluations
+    CHECK(draw_counts(engine, &desc).hash == four.hash);
+    close_engine(engine);
+}
+
 TEST(thresholds_out_of_range_are_refused)
 {
     static const float s_wrong[] = {-0.01f, 10.1f, NAN, INFINITY, -INFINITY};
@@ -176,6 +273,27 @@ TEST(thresholds_out_of_range_are_refused)
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(s_host.log, "step_cache") != NULL);
     }
+    static const struct {
+        float change, db;
+        int32_t every;
+        const char* says;
+    } s_pairs[] = {{0.0f, -1.0f, 0, "step_cache_db is -1: give 0 (off)"},
+                   {0.0f, 99.5f, 0, "step_cache_db is 99.5"},
+                   {0.0f, NAN, 0, "step_cache_db"},
+                   {0.0f, 0.0f, 1, "step_cache_every is 1: give 0 (off), or 2 to 10"},
+                   {0.0f, 0.0f, 11, "step_cache_every is 11"},
+                   {0.0f, 0.0f, -2, "step_cache_every is -2"},
+                   {0.1f, 40.0f, 0, "give one of them"},
+                   {0.1f, 0.0f, 3, "give one of them"},
+                   {0.0f, 40.0f, 3, "give one of them"}};
+    for (size_t i = 0; i < sizeof s_pairs / sizeof *s_pairs; i++) {
+        sumi_job job;
+        desc.step_cache = s_pairs[i].change;
+        desc.step_cache_db = s_pairs[i].db;
+        desc.step_cache_every = s_pairs[i].every;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(s_host.log, s_pairs[i].says) != NULL);
+    }
     close_engine(engine);
 }
 
@@ -183,7 +301,7 @@ TEST(thresholds_out_of_range_are_refused)
 
 TEST(slices_threads_and_paces_change_no_bit)
 {
-    counts first = {0, 0, 0};
+    counts first = {0, 0, 0, 0.0f};
     for (int i = 0; i < 6; i++) {
         memset(&s_host, 0, sizeof s_host);
         sumi_engine_desc ed = host_desc(&s_host);
@@ -273,10 +391,14 @@ TEST(pauses_change_no_bit)
     for (size_t s = 0; s < sizeof s_solvers / sizeof *s_solvers; s++) {
         sumi_image_desc desc = s == 0 ? smooth_image(model, &s_guided) : long_image(model, &s_guided);
         desc.solver = s_solvers[s];
-        desc.step_cache = s == 0 ? SOME : LARGE_CHANGE;
+        desc.step_cache = s == 0 ? SOME : s == 1 ? 0.0f : LARGE_CHANGE;
+        desc.step_cache_db = s == 1 ? SOME_DB : 0.0f;
         desc.guidance.scale = 2.0f;
-        desc.guidance.end = s == 1 ? 0.5f : 1.0f;
+        desc.guidance.end = s == 2 ? 0.5f : 1.0f;
         const counts want = draw_counts(engine, &desc);
+        if (s == 1)
+            printf("  %d of %d reused for %.0f dB, %.1f predicted\n", want.reused, want.evaluations, (double)SOME_DB,
+                   (double)want.db);
         bool is_over = false;
         for (int updates = 5; !is_over && t_errors == 0; updates += s == 0 ? 7 : 31) {
             sumi_job job;
@@ -291,7 +413,7 @@ TEST(pauses_change_no_bit)
             sumi_image image;
             CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
             const bool is_same = hash_image(&image) == want.hash && image.evaluation_count == want.evaluations
-                              && image.reused_count == want.reused;
+                              && image.reused_count == want.reused && image.predicted_db == want.db;
             if (!is_same) printf("  solver %d: another image after a pause behind %d updates\n", (int)s, updates);
             CHECK(is_same);
             sumi_images_release(engine, &image, 1);
@@ -408,8 +530,11 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(the_rule_predicts_the_change_from_the_one_before);
+    RUN(a_target_in_db_is_predicted_to_be_kept);
+    RUN(errors_may_be_read_late);
     RUN(nothing_is_reused_below_the_threshold_and_the_most_above_it);
     RUN(the_first_and_the_last_step_are_whole);
+    RUN(a_fixed_schedule_computes_what_it_says);
     RUN(thresholds_out_of_range_are_refused);
     RUN(slices_threads_and_paces_change_no_bit);
     RUN(batches_are_their_images_one_by_one);

@@ -481,7 +481,8 @@ static void check_same_parameters(const parameters* a, const parameters* b)
     CHECK_NUMBER(a->reference_count, b->reference_count);
     CHECK(a->seed == b->seed && a->has_seed == b->has_seed);
     CHECK(a->guidance == b->guidance && a->cfg_scale == b->cfg_scale && a->strength == b->strength
-          && a->shift == b->shift && a->step_cache == b->step_cache);
+          && a->shift == b->shift && a->step_cache == b->step_cache && a->step_cache_db == b->step_cache_db
+          && a->step_cache_every == b->step_cache_every);
 }
 
 TEST(parameters_read_what_parameters_write)
@@ -504,11 +505,15 @@ TEST(parameters_read_what_parameters_write)
                       3.5f,
                       0.25f,
                       3.1f,
-                      0.08f};
+                      0.08f,
+                      0.0f,
+                      0};
     parameters few = parameters_none();
     few.step_count = 4, few.width = 64, few.height = 48;
-    const parameters* cases[] = {&all, &few};
-    for (size_t i = 0; i < 2; i++) {
+    parameters kept = few, fixed = few;
+    kept.step_cache_db = 42.5f, fixed.step_cache_every = 3;
+    const parameters* cases[] = {&all, &few, &kept, &fixed};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];
         CHECK(parameters_write(cases[i], text, sizeof text) < sizeof text);
         parameters read;
@@ -523,6 +528,26 @@ TEST(parameters_read_what_parameters_write)
             CHECK(strlen(cut) == capacity - 1 && memcmp(cut, text, capacity - 1) == 0);
         }
     }
+}
+
+TEST(step_caches_are_read_as_they_are_written)
+{
+    static const char* const s_good[] = {"0", "0.08", "auto:40", "auto:42.5", "every:2", "every:10"};
+    static const char* const s_bad[] = {"",        "-1",       "11",     "0.1x",    "nan",       "auto:",    "auto40",
+                                        "auto:-1", "auto:100", "every:", "every:1", "every:2.5", "every:11", "every"};
+    char text[24];
+    for (size_t i = 0; i < sizeof s_good / sizeof *s_good; i++) {
+        parameters read = parameters_none();
+        CHECK(parameters_read_step_cache(s_good[i], &read));
+        parameters_write_step_cache(&read, text);
+        CHECK_TEXT(text, s_good[i]);
+    }
+    for (size_t i = 0; i < sizeof s_bad / sizeof *s_bad; i++) {
+        parameters read = parameters_none();
+        CHECK(!parameters_read_step_cache(s_bad[i], &read) && read.step_cache == 0.0f);
+    }
+    parameters read = parameters_none();
+    CHECK(parameters_read_step_cache("auto", &read) && read.step_cache_db == PARAMETERS_STEP_CACHE_DB);
 }
 
 TEST(parameters_of_other_programs_are_read)
@@ -624,6 +649,7 @@ int main(int argc, char** argv)
     RUN(comments_of_other_programs_are_read);
     RUN(every_code_point_survives_utf8_and_utf16);
     RUN(parameters_read_what_parameters_write);
+    RUN(step_caches_are_read_as_they_are_written);
     RUN(parameters_of_other_programs_are_read);
     RUN(edges_are_lines_of_one_pixel);
     RUN(weak_edges_count_beside_strong_ones);

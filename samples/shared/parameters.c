@@ -104,7 +104,9 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
     if (from->model_name) put_value(&out, "Model", from->model_name);
     if (from->strength >= 0.0f) put(&out, ", Denoising strength: %g", (double)from->strength);
     if (from->shift > 0.0f) put(&out, ", Shift: %g", (double)from->shift);
-    if (from->step_cache > 0.0f) put(&out, ", Step cache: %g", (double)from->step_cache);
+    char step_cache[24];
+    parameters_write_step_cache(from, step_cache);
+    if (strcmp(step_cache, "0") != 0) put(&out, ", Step cache: %s", step_cache);
     if (from->noise >= 0)
         put(&out, ", RNG: %s",
             from->noise == SUMI_NOISE_TORCH_CPU    ? "CPU"
@@ -213,6 +215,33 @@ static void read_size(const char* value, parameters* out)
     out->height = height;
 }
 
+void parameters_write_step_cache(const parameters* from, char* into)
+{
+    if (from->step_cache_every > 0) snprintf(into, 24, "every:%d", from->step_cache_every);
+    else if (from->step_cache_db > 0.0f) snprintf(into, 24, "auto:%g", (double)from->step_cache_db);
+    else snprintf(into, 24, "%g", from->step_cache > 0.0f ? (double)from->step_cache : 0.0);
+}
+
+bool parameters_read_step_cache(const char* text, parameters* out)
+{
+    const bool is_auto = strncmp(text, "auto", 4) == 0, is_every = strncmp(text, "every:", 6) == 0;
+    const char* number = text + (is_auto ? 4 : is_every ? 6 : 0);
+    float value = PARAMETERS_STEP_CACHE_DB;
+    if (!is_auto || *number != 0) {
+        char* end;
+        if (is_auto && *number++ != ':') return false;
+        value = strtof(number, &end);
+        if (end == number || *end != 0) return false;
+    }
+    // the limits of sumi_image_desc
+    if (!(value >= (is_every ? 2.0f : 0.0f) && value <= (is_auto ? 99.0f : 10.0f))) return false;
+    if (is_every && value != (float)(int32_t)value) return false;
+    out->step_cache = !is_auto && !is_every ? value : 0.0f;
+    out->step_cache_db = is_auto ? value : 0.0f;
+    out->step_cache_every = is_every ? (int32_t)value : 0;
+    return true;
+}
+
 static void read_setting(const char* key, const char* value, char** strings, parameters* out)
 {
     if (same_word(key, "Steps")) out->step_count = read_count(value);
@@ -234,8 +263,7 @@ static void read_setting(const char* key, const char* value, char** strings, par
         const float shift = read_scale(value);
         out->shift = shift > 0.0f ? shift : 0.0f;
     } else if (same_word(key, "Step cache")) {
-        const float step_cache = read_scale(value);
-        out->step_cache = step_cache > 0.0f ? step_cache : 0.0f;
+        parameters_read_step_cache(value, out);
     } else if (same_word(key, "Sampler")) {
         for (int32_t i = SUMI_SOLVER_EULER; i <= SUMI_SOLVER_RES_MULTISTEP; i++) {
             if (same_word(value, parameters_solver_name((sumi_solver)i))) out->solver = i;

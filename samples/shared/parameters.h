@@ -23,11 +23,13 @@ typedef struct parameters {
     int32_t reference_count;
     uint64_t seed;
     bool has_seed;
-    float cfg_scale;  // the classic scale, in which 1 is no guidance; negative: unknown
-    float guidance;   // the same on the scale of the model's card, as sumi has it; negative: not said
-    float strength;   // of a start image; negative: there was none
-    float shift;      // 0: not said
-    float step_cache; // 0: none, or not said
+    float cfg_scale; // the classic scale, in which 1 is no guidance; negative: unknown
+    float guidance;  // the same on the scale of the model's card, as sumi has it; negative: not said
+    float strength;  // of a start image; negative: there was none
+    float shift;     // 0: not said
+    // Of the three at most one is above 0; all 0: none, or not said.
+    float step_cache, step_cache_db;
+    int32_t step_cache_every;
 } parameters;
 
 // Returns parameters in which everything is unknown.
@@ -39,6 +41,12 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity);
 // unknown; a text without settings is a prompt. The strings of `out` are in one block of memory, which is returned and
 // freed with free(); NULL: no memory, and `out` is parameters_none().
 char* parameters_read(const char* text, parameters* out);
+
+// A step cache as text: "0.08", "auto:40" (the dB to keep) or "every:3"; "0" is off. Writes up to 24 bytes.
+void parameters_write_step_cache(const parameters* from, char* into);
+// Reads such a text; "auto" alone stands for PARAMETERS_STEP_CACHE_DB. False: it is something else, and nothing changes.
+#define PARAMETERS_STEP_CACHE_DB 40.0f
+bool parameters_read_step_cache(const char* text, parameters* out);
 
 const char* parameters_solver_name(sumi_solver solver); // "DPM++ 2M"
 // A scale of guidance as sumi has it for this model, and the classic scale.

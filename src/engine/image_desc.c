@@ -24,6 +24,7 @@
 #include "pictures/picture_sizes.h"
 #include "pictures/pixels.h"
 #include "plan/runner.h"
+#include "sampling/reuse.h"
 #include "sampling/schedule.h"
 #include "sampling/solver.h"
 #include <stdio.h>
@@ -123,6 +124,28 @@ static sumi_result check_guidance_rule(const sumi_image_desc* desc, sumi_error* 
 
 #define MAX_SHIFT 1e4f
 #define MAX_STEP_CACHE 10.0f
+#define MIN_STEP_CACHE_EVERY 2
+#define MAX_STEP_CACHE_EVERY 10
+
+static sumi_result check_step_cache(const sumi_image_desc* desc, sumi_error* error)
+{
+    SUMI_REFUSE(!is_between(desc->step_cache, 0.0f, MAX_STEP_CACHE), SUMI_INVALID_ARGUMENT,
+                "step_cache is %g: give 0 (off), or the largest change to reuse over, such as 0.08, up to %g",
+                (double)desc->step_cache, (double)MAX_STEP_CACHE);
+    SUMI_REFUSE(!is_between(desc->step_cache_db, 0.0f, SUMI_REUSE_MOST_DB), SUMI_INVALID_ARGUMENT,
+                "step_cache_db is %g: give 0 (off), or the PSNR in dB that the image is to keep, such as 40, up to %g",
+                (double)desc->step_cache_db, (double)SUMI_REUSE_MOST_DB);
+    SUMI_REFUSE(desc->step_cache_every != 0
+                    && (desc->step_cache_every < MIN_STEP_CACHE_EVERY || desc->step_cache_every > MAX_STEP_CACHE_EVERY),
+                SUMI_INVALID_ARGUMENT, "step_cache_every is %d: give 0 (off), or %d to %d", (int)desc->step_cache_every,
+                MIN_STEP_CACHE_EVERY, MAX_STEP_CACHE_EVERY);
+    SUMI_REFUSE(
+        (desc->step_cache > 0.0f) + (desc->step_cache_db > 0.0f) + (desc->step_cache_every > 0) > 1,
+        SUMI_INVALID_ARGUMENT,
+        "step_cache is %g, step_cache_db is %g and step_cache_every is %d: give one of them and 0 for the others",
+        (double)desc->step_cache, (double)desc->step_cache_db, (int)desc->step_cache_every);
+    return SUMI_OK;
+}
 
 static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error)
 {
@@ -144,9 +167,7 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
     SUMI_REFUSE(!is_between(desc->shift, 0.0f, MAX_SHIFT), SUMI_INVALID_ARGUMENT,
                 "shift is %g: give 0 for the model's own, or a positive number up to %g", (double)desc->shift,
                 (double)MAX_SHIFT);
-    SUMI_REFUSE(!is_between(desc->step_cache, 0.0f, MAX_STEP_CACHE), SUMI_INVALID_ARGUMENT,
-                "step_cache is %g: give 0 (off), or the largest change to reuse over, such as 0.08, up to %g",
-                (double)desc->step_cache, (double)MAX_STEP_CACHE);
+    SUMI_TRY(check_step_cache(desc, error));
     if (desc->sigmas != NULL) {
         SUMI_TRY(sumi_schedule_check(desc->sigmas, desc->step_count, error));
         SUMI_REFUSE(desc->deadline_ms != 0, SUMI_INVALID_ARGUMENT,
@@ -532,7 +553,8 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
         encodes_text = encodes_text || request->prompts[i].source == NULL;
     sumi_loras_copy(desc->loras, desc->lora_count, true, encodes_text, request);
     request->deadline_ms = desc->deadline_ms;
-    request->step_cache_threshold = desc->step_cache;
+    request->reuse =
+        (sumi_reuse_rule){.threshold = desc->step_cache, .db = desc->step_cache_db, .every = desc->step_cache_every};
     request->preview_every = desc->preview_every;
     request->profiles = desc->profile;
     return SUMI_OK;

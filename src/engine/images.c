@@ -308,7 +308,8 @@ static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image
                           .seed = item->seed,
                           .step_count = item->step_count,
                           .evaluation_count = item->evaluation_count,
-                          .reused_count = item->reused_count};
+                          .reused_count = item->reused_count,
+                          .predicted_db = item->predicted_db};
     if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
     if (item->target.device_address != 0) return;
     if (item->target.host_memory == NULL) {
@@ -391,7 +392,7 @@ static sumi_result paused_latents(sumi_engine* engine, sumi_job handle, int32_t 
     const sumi_plan_job* job = slot != NULL ? &slot->u.plan_job : NULL;
     // With a step cache an earlier step may have been saved.
     *out_is_paused = slot != NULL && slot->kind == SUMI_JOB_KIND_IMAGES && slot->status.state == SUMI_JOB_QUEUED
-                  && slot->status.paused && job->saved.evaluation > 0 && job->request.step_cache_threshold <= 0.0f;
+                  && slot->status.paused && job->saved.evaluation > 0 && !sumi_reuse_rule_is_on(&job->request.reuse);
     if (*out_is_paused) {
         const size_t count = sumi_plan_job_latent_values(job);
         const int32_t saved_item = item - job->progress.batch_begin;

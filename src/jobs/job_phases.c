@@ -135,6 +135,8 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
         item->step_count = progress->run_steps - progress->deadline_adaptation.skipped_count;
         item->evaluation_count = progress->step_cache.evaluation_count;
         item->reused_count = progress->step_cache.reused_count;
+        item->predicted_db =
+            sumi_reuse_rule_is_on(&job->request.reuse) ? sumi_reuse_db(&progress->step_cache.reuse) : 0.0f;
     }
     progress->batch_begin += progress->batch_count;
     const int32_t remaining_count = job->request.item_count - progress->batch_begin;

@@ -339,7 +339,7 @@ sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_co
     p->samples_posterior = sumi_plan_job_draws_posterior(job);
     // With a step cache every image decides for itself, so that its bits do not depend on the others.
     if (progress->batch_count == 0)
-        progress->batch_count = request->step_cache_threshold > 0.0f ? 1 : request->item_count;
+        progress->batch_count = sumi_reuse_rule_is_on(&request->reuse) ? 1 : request->item_count;
     progress->plan_prompts = tables.plan_prompts;
     progress->plan_prompt_count = 0;
     for (int32_t i = 0; i < request->prompt_count; i++) tables.plan_prompts[progress->plan_prompt_count++] = i;
@@ -351,7 +351,7 @@ sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_co
         p->start_is_reference = p->inpaints && model->info.start.is_reference;
         p->composites = p->inpaints && p->starts_from_image && request->mask_feather >= 0;
         p->previews = request->preview_every > 0;
-        p->caches_steps = request->step_cache_threshold > 0.0f;
+        p->caches_steps = sumi_reuse_rule_is_on(&request->reuse);
     }
     bool encodes_text = false;
     for (int32_t i = 0; i < progress->plan_prompt_count; i++) {

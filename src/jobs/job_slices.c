@@ -35,9 +35,7 @@ static void fill_in_denoising_step(const sumi_plan_job* job, sumi_run_slice* sli
     SUMI_ASSERT(evaluation >= 0 && evaluation < job->progress.evaluation_count && denoising_step >= 0
                 && denoising_step < job->progress.run_steps);
     slice->denoising_step = denoising_step;
-    const sumi_plan* plan = &job->progress.entry->plan;
-    if (sumi_plan_has_alternative(plan, slice->section_index))
-        slice->change = sumi_step_cache_measured(plan, &plan->slices[slice->index]);
+    sumi_step_cache_fill_in(job, slice);
     if (!slice->ends_iteration || job->saved.repeats) return; // of the section that repeats: one evaluation
     // An evaluation does not end the step if others of the same step follow.
     if (evaluation + 1 < job->progress.evaluation_count && job->progress.rows[evaluation + 1].step == denoising_step)
@@ -84,7 +82,7 @@ static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const su
     sumi_plan_job* job = &slot->u.plan_job;
     if (job->request.profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
     if (slice->ends_step) slot->live.step = slice->denoising_step + 1 + slice->skip_count;
-    if (slice->change.id != 0) sumi_step_cache_read(engine, job, slice->change);
+    sumi_step_cache_read(engine, job, slice);
     if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
         job->progress.preview_is_pending = false;
@@ -135,6 +133,7 @@ static sumi_result submit_slice(sumi_engine* engine, sumi_job_slot* slot, sumi_r
     if (!engine->runner->traits.has_device) note_piece(engine, slot, slice);
     if (!slice->is_submitted) return SUMI_OK;
     SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->change, error));
+    SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->reuse_error, error));
     if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->progress.entry->pipeline.preview, error));
         job->progress.preview_is_pending = true;
@@ -228,7 +227,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         fill_in_denoising_step(job, &next);
         // Copies to host memory use the staging memory of the draining job's results, so none may be submitted until
         // that job has ended. A preview has one copy, which must have been published before the next one.
-        const bool copies = next.has_preview || next.ends_run || next.change.id != 0;
+        const bool copies = next.has_preview || next.ends_run || next.change.id != 0 || next.reuse_error.id != 0;
         const bool is_blocked =
             (copies && engine->jobs.draining != NULL) || (next.has_preview && job->progress.preview_is_pending);
         if (!is_blocked) {

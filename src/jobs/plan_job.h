@@ -53,6 +53,7 @@ typedef struct sumi_job_item {
     unsigned char* pixels;                  // the finished picture until the fetch
     int32_t step_count;                     // steps that were run
     int32_t evaluation_count, reused_count; // evaluations of these steps, and how many of them were reused
+    float predicted_db;                     // sumi_reuse_db; 0: without a step cache, or not known
     bool is_copied;                         // the copy into the external was submitted by a fetch that failed later
 } sumi_job_item;
 
@@ -73,9 +74,11 @@ typedef struct sumi_step_cache {
     int32_t whole_evaluation;   // the last whole evaluation of that section; -1: none
     int32_t earlier_evaluation; // the whole evaluation before it, of the same section; -1: none
     bool lacks_change;          // the change of that evaluation was not read yet
-    // For predictions: the newest speed of any section or, before one was measured, of an earlier job; 0: not known.
-    double speed;
-    double change_sum, sigma_sum;               // of all changes that were read
+    bool is_repeated;           // that evaluation is computed again after a pause, so its measurements are not read
+    sumi_reuse_speed speed;     // for predictions: the newest of any section; 0: not known
+    // Of all changes that were read, and of the ratios known then.
+    double change_sum, sigma_sum, ratio_sum;
+    int32_t ratio_count;
     int32_t evaluation_count, reused_count;     // evaluations decided, and how many of them are reused
     sumi_deadline_adaptation adaptation_before; // before whole_evaluation
 } sumi_step_cache;
@@ -128,7 +131,7 @@ typedef struct sumi_job_request {
     sumi_job_control controls[SUMI_MAX_CONTROLS]; // without those of strength 0
     int32_t control_count, given_control_count;   // the latter as in the desc
     uint32_t deadline_ms;
-    float step_cache_threshold; // 0: nothing is reused
+    sumi_reuse_rule reuse; // all 0: nothing is reused
     int32_t preview_every;
     bool profiles;
 } sumi_job_request;

@@ -20,17 +20,17 @@ typedef struct sumi_run_slice {
     int32_t counter, index;    // index: of the slice in the plan; -1: the plan has none, the run only ends
     size_t section_index;
     bool ends_iteration, ends_run;
-    int32_t skip_count;          // for a slice that ends an iteration: how many iterations are left out after it
-    const sumi_op* op;           // the first op of the slice
-    float predicted_us;          // as predicted when the slice was submitted
-    int32_t denoising_step;      // -1: not a slice of the denoising loop
-    bool ends_step, has_preview; // the denoising step ends with this slice; a preview is taken after it
-    sumi_value change;           // the value to read when the slice has ended (step_cache.h); none: nothing
-    double us;                   // measured, from the begin to the end of the slice
-    bool has_delay;              // the slice's time begins behind an empty kernel (sumi_slice_time)
-    bool is_crowded;             // has_delay, and kernels of others kept the device busy then
-    bool has_waits;              // the slice waited for streamed weights, so its own work took less than `us`
-    double unwaited_us;          // the time of its own work as far as it is known; predictions are made from it
+    int32_t skip_count;             // for a slice that ends an iteration: how many iterations are left out after it
+    const sumi_op* op;              // the first op of the slice
+    float predicted_us;             // as predicted when the slice was submitted
+    int32_t denoising_step;         // -1: not a slice of the denoising loop
+    bool ends_step, has_preview;    // the denoising step ends with this slice; a preview is taken after it
+    sumi_value change, reuse_error; // to read when the slice has ended (step_cache.h); none: nothing
+    double us;                      // measured, from the begin to the end of the slice
+    bool has_delay;                 // the slice's time begins behind an empty kernel (sumi_slice_time)
+    bool is_crowded;                // has_delay, and kernels of others kept the device busy then
+    bool has_waits;                 // the slice waited for streamed weights, so its own work took less than `us`
+    double unwaited_us;             // the time of its own work as far as it is known; predictions are made from it
     uint64_t submitted_ns;
     // Nothing of sumi's was in flight or had been submitted in the same update. Then the slice may have waited between
     // its begin and its first kernel for commands of the host program.

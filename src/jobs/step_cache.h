@@ -9,8 +9,7 @@
 #ifndef SUMI_JOBS_STEP_CACHE_H
 #define SUMI_JOBS_STEP_CACHE_H
 #include "jobs/plan_job.h"
-#include "plan/ops.h"
-#include "plan/plan.h"
+#include "jobs/run.h"
 
 // At the begin of a run.
 void sumi_step_cache_begin(sumi_engine* engine, sumi_plan_job* job);
@@ -19,8 +18,8 @@ void sumi_step_cache_end(const sumi_plan_job* job, sumi_model* model);
 // Decides about the evaluation that begins with the next slice, if one does and it was not decided. False: the change
 // of an earlier evaluation has to be collected first.
 bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job);
-// The value that the slice completes and that is read when the slice has ended; none for most slices.
-sumi_value sumi_step_cache_measured(const sumi_plan* plan, const sumi_slice* slice);
+// Fills in the values that the slice completes and that are read when it has ended; none for most slices.
+void sumi_step_cache_fill_in(const sumi_plan_job* job, sumi_run_slice* slice);
 // Predictions of how many evaluations are reused, from the speed of the last change that was measured. They serve to
 // predict times: no decision about an evaluation depends on them.
 //
@@ -31,8 +30,8 @@ double sumi_step_cache_share_of_all(const sumi_plan_job* job, int32_t count);
 double sumi_step_cache_share_after(const sumi_plan_job* job, int32_t counter, int32_t count);
 // Whether the job has a step cache, but no change was measured in it or an earlier job: the predicted shares are 0.
 bool sumi_step_cache_lacks_speed(const sumi_plan_job* job);
-// Reads this value. The slice was collected.
-void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_value change);
+// Reads these values of a slice that was collected.
+void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, const sumi_run_slice* slice);
 // Where a job that is paused before the evaluation `counter`, whose decision was not made, can continue. Residuals are
 // not saved: the last whole evaluation is computed again, and the one before it first, because the later one needs the
 // difference of their residuals.

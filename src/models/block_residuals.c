@@ -10,25 +10,39 @@ sumi_block_residuals sumi_block_residuals_make(sumi_plan* plan, int32_t rows, in
         .rows = rows};
     sumi_plan_fill_rows(plan, residuals.rest, NULL, &(sumi_span){0, rows}, 1);
     sumi_plan_fill_rows(plan, residuals.first, NULL, &(sumi_span){0, rows}, 1);
+    sumi_plan_fill_rows(plan, residuals.slope, NULL, &(sumi_span){0, rows}, 1);
     return residuals;
 }
 
-void sumi_block_residuals_before_first(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x)
+// A copy of the first rows of x.
+static sumi_value copy_of(sumi_plan* plan, const char* name, const sumi_block_residuals* residuals, sumi_value x)
 {
-    SUMI_ASSERT(residuals->rows > 0 || plan->error.result != SUMI_OK);
-    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = residuals->rest, .y = residuals->slope});
-    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = residuals->rest, .rows = residuals->rows});
+    const sumi_value y =
+        sumi_plan_value(plan, name, SUMI_ELEMENT_ACTIVATION, residuals->rows, sumi_plan_cols(plan, residuals->rest));
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = y, .rows = residuals->rows});
+    return y;
 }
 
-void sumi_block_residuals_after_first(sumi_plan* plan, sumi_block_residuals* residuals, sumi_value x)
+void sumi_block_residuals_before_first(sumi_plan* plan, sumi_block_residuals* residuals, sumi_value x)
+{
+    SUMI_ASSERT(residuals->rows > 0 || plan->error.result != SUMI_OK);
+    residuals->before = copy_of(plan, "rows_before_first", residuals, x);
+}
+
+sumi_value sumi_block_residuals_after_first(sumi_plan* plan, sumi_block_residuals* residuals, sumi_value x,
+                                            const sumi_extrapolation* extrapolation)
 {
     residuals->change = sumi_plan_residual_change(plan, &(sumi_plan_residual_change_args){.label = "first_block_change",
                                                                                           .x = x,
-                                                                                          .before = residuals->rest,
+                                                                                          .before = residuals->before,
                                                                                           .kept = residuals->first,
                                                                                           .rows = residuals->rows,
                                                                                           .change = residuals->change});
+    const sumi_value reused = copy_of(plan, "reused_rows", residuals, x);
+    sumi_block_residuals_reuse(plan, residuals, reused, extrapolation);
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = residuals->rest, .y = residuals->slope});
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = residuals->rest, .rows = residuals->rows});
+    return reused;
 }
 
 void sumi_block_residuals_after_last(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x)

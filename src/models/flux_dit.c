@@ -538,7 +538,7 @@ typedef struct flux_run {
 typedef struct flux_writer {
     const sumi_flux_dit* model;
     sumi_plan* plan;
-    const sumi_denoising* job;
+    sumi_denoising* job;
     const flux_state* state;
     sumi_block_residuals* residuals; // of the job, for this list of evaluations
     sumi_joint_rows layout;
@@ -818,6 +818,28 @@ static void write_single(flux_writer* w, int32_t index, bool only_targets)
                                                        .gate = vector_of(w, modulation, GATE_1)});
 }
 
+// Returns velocities from the rows after the last block.
+static sumi_value write_flux_final(flux_writer* w, sumi_value x)
+{
+    const sumi_flux_dit* model = w->model;
+    sumi_plan* plan = w->plan;
+    sumi_plan_prefix(plan, "%s", "");
+    const sumi_step_row row = {w->state->final_table, 0, true};
+    sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm_out",
+                                                               .x = x,
+                                                               .rows = w->target_rows,
+                                                               .norm = SUMI_NORM_LAYER,
+                                                               .eps = EPS,
+                                                               .scale = vector_of(w, row, final_scale(model)),
+                                                               .shift = vector_of(w, row, 1 - final_scale(model))});
+    sumi_value out =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "proj_out",
+                                                        .x = z,
+                                                        .weight = &model->final_linear,
+                                                        .bias = bias_of(model, &model->final_linear_bias)});
+    return sumi_joint_rows_latents(&w->layout, plan, w->job, out, model->channels);
+}
+
 static void write_flux_blocks(flux_writer* w)
 {
     const sumi_denoising* job = w->job;
@@ -827,7 +849,9 @@ static void write_flux_blocks(flux_writer* w)
     if (keeps) sumi_block_residuals_before_first(w->plan, w->residuals, w->x);
     for (int32_t i = 0; i < w->model->double_count && (i == 0 || !reuses); i++) {
         write_double(w, i, reuses);
-        if (keeps && i == 0) sumi_block_residuals_after_first(w->plan, w->residuals, w->x);
+        if (!keeps || i > 0) continue;
+        const sumi_value reused = sumi_block_residuals_after_first(w->plan, w->residuals, w->x, &job->extrapolation);
+        w->job->reused_velocities = write_flux_final(w, reused);
     }
     for (int32_t i = 0; i < w->model->single_count && !reuses; i++)
         write_single(w, i, !every_row && i == w->model->single_count - 1);
@@ -848,21 +872,7 @@ static sumi_value write_flux_evaluation_with(flux_writer* w, sumi_value latents,
             &(sumi_plan_modulation_args){.label = "row", .table = w->state->condition, .rows = 1, .per_step = true});
     }
     write_flux_blocks(w);
-    sumi_plan_prefix(plan, "%s", "");
-    const sumi_step_row row = {w->state->final_table, 0, true};
-    sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm_out",
-                                                               .x = w->x,
-                                                               .rows = w->target_rows,
-                                                               .norm = SUMI_NORM_LAYER,
-                                                               .eps = EPS,
-                                                               .scale = vector_of(w, row, final_scale(model)),
-                                                               .shift = vector_of(w, row, 1 - final_scale(model))});
-    sumi_value out =
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "proj_out",
-                                                        .x = z,
-                                                        .weight = &model->final_linear,
-                                                        .bias = bias_of(model, &model->final_linear_bias)});
-    return sumi_joint_rows_latents(&w->layout, plan, w->job, out, model->channels);
+    return write_flux_final(w, w->x);
 }
 
 static sumi_value write_flux_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,

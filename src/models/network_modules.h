@@ -136,7 +136,9 @@ typedef struct sumi_denoising {
     int32_t control_count;
     uint32_t active_controls; // of the next call of write_evaluation: bit k for controls[k]
     sumi_block_residuals residuals[2];
-    sumi_extrapolation extrapolation; // for REUSED
+    sumi_extrapolation extrapolation; // for WHOLE and REUSED
+    // Written by write_evaluation of a WHOLE one: what it would have returned as a REUSED one.
+    sumi_value reused_velocities;
     void* state;
 } sumi_denoising;
 

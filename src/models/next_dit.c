@@ -518,39 +518,6 @@ static void write_dit_refiner(const sumi_next_dit* model, sumi_plan* plan, sumi_
     }
 }
 
-static void write_dit_layers(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job,
-                             const sumi_dit_evaluation* e, sumi_control_place place)
-{
-    const sumi_next_dit_state* state = job->state;
-    const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
-    const int32_t count = reuses ? 1 : model->layer_count, slot = place.list->slot;
-    const sumi_value x = place.x;
-    SUMI_ASSERT((!keeps && !reuses) || !job->computes_unused_rows);
-    place.stage = SUMI_CONTROL_BLOCKS;
-    place.block = -1;
-    place.is_last = false;
-    sumi_controls_write_place(plan, job, &place);
-    if (keeps) sumi_block_residuals_before_first(plan, &job->residuals[slot], x);
-    for (int32_t i = 0; i < count; i++) {
-        const sumi_next_dit_block* block = &model->layers[i];
-        place.block = i;
-        place.is_last = i == count - 1;
-        const bool reads_images_only = place.is_last && !job->computes_unused_rows;
-        write_dit_block(model, plan, job, block,
-                        &(dit_turn){.place = &place,
-                                    .stem = "layers",
-                                    .rows = {.x = x,
-                                             .in = e->modulated_all,
-                                             .out = reads_images_only ? e->modulated_images : e->modulated_all,
-                                             .attention = reads_images_only ? &e->last : &e->joint,
-                                             .rope = e->rope,
-                                             .modulation = state->modulation[block->table_index]}});
-        if (keeps && i == 0) sumi_block_residuals_after_first(plan, &job->residuals[slot], x);
-    }
-    if (keeps) sumi_block_residuals_after_last(plan, &job->residuals[slot], x);
-    if (reuses) sumi_block_residuals_reuse(plan, &job->residuals[slot], x, &job->extrapolation);
-}
-
 // Returns velocities from the rows after the last layer.
 static sumi_value write_dit_final(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
                                   const sumi_dit_evaluation* e, sumi_value x)
@@ -580,6 +547,42 @@ static sumi_value write_dit_final(const sumi_next_dit* model, sumi_plan* plan, c
     return sumi_plan_unpatchify(
         plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, 2, count, order, row_begin, false},
         -1.0f);
+}
+
+static void write_dit_layers(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job,
+                             const sumi_dit_evaluation* e, sumi_control_place place)
+{
+    const sumi_next_dit_state* state = job->state;
+    const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
+    const int32_t count = reuses ? 1 : model->layer_count, slot = place.list->slot;
+    const sumi_value x = place.x;
+    SUMI_ASSERT((!keeps && !reuses) || !job->computes_unused_rows);
+    place.stage = SUMI_CONTROL_BLOCKS;
+    place.block = -1;
+    place.is_last = false;
+    sumi_controls_write_place(plan, job, &place);
+    if (keeps) sumi_block_residuals_before_first(plan, &job->residuals[slot], x);
+    for (int32_t i = 0; i < count; i++) {
+        const sumi_next_dit_block* block = &model->layers[i];
+        place.block = i;
+        place.is_last = i == count - 1;
+        const bool reads_images_only = place.is_last && !job->computes_unused_rows;
+        write_dit_block(model, plan, job, block,
+                        &(dit_turn){.place = &place,
+                                    .stem = "layers",
+                                    .rows = {.x = x,
+                                             .in = e->modulated_all,
+                                             .out = reads_images_only ? e->modulated_images : e->modulated_all,
+                                             .attention = reads_images_only ? &e->last : &e->joint,
+                                             .rope = e->rope,
+                                             .modulation = state->modulation[block->table_index]}});
+        if (!keeps || i > 0) continue;
+        const sumi_value reused =
+            sumi_block_residuals_after_first(plan, &job->residuals[slot], x, &job->extrapolation);
+        job->reused_velocities = write_dit_final(model, plan, job, e, reused);
+    }
+    if (keeps) sumi_block_residuals_after_last(plan, &job->residuals[slot], x);
+    if (reuses) sumi_block_residuals_reuse(plan, &job->residuals[slot], x, &job->extrapolation);
 }
 
 static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,

@@ -22,6 +22,8 @@ _Static_assert(offsetof(sumi_solver_row, sigma) == SIGMA_COLUMN * sizeof(float)
                    && offsetof(sumi_solver_row, guidance) == GUIDANCE_COLUMN * sizeof(float),
                "columns of the solver table");
 
+float sumi_pipeline_most_ahead(bool guides) { return guides ? MOST_AHEAD_GUIDED : MOST_AHEAD; }
+
 void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_base, bool* out_history)
 {
     *out_base = *out_history = false;
@@ -285,6 +287,9 @@ typedef struct writer {
     sumi_denoising denoising;
     sumi_evaluation evaluation_lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
+    // sumi_extrapolation.whole_sigmas of reused and of whole evaluations
+    sumi_value whole_sigmas, earlier_sigmas;
+    sumi_value no_residual; // float, of the size of x: zeros
 } writer;
 
 // Makes the result of an op readable after the run.
@@ -649,15 +654,23 @@ static void make_kept_states(const writer* w, const char* name, sumi_value state
     }
 }
 
+static sumi_value make_zeros(const writer* w, const char* name, int32_t rows, int32_t cols)
+{
+    const sumi_value value = sumi_plan_value(w->plan, name, SUMI_ELEMENT_FLOAT, rows, cols);
+    sumi_plan_fill_rows(w->plan, value, NULL, &(sumi_span){0, rows}, 1);
+    return value;
+}
+
 static void make_kept(writer* w)
 {
     make_kept_states(w, "kept_x", w->out->x, w->out->kept_x);
     make_kept_states(w, "kept_base", w->out->base, w->out->kept_base);
     make_kept_states(w, "kept_history", w->out->history, w->out->kept_history);
     w->denoising.extrapolation.sigma = solver_column(w, SIGMA_COLUMN, true);
-    w->denoising.extrapolation.whole_sigmas =
-        sumi_plan_value(w->plan, "whole_sigmas", SUMI_ELEMENT_FLOAT, 2, SOLVER_COLUMNS);
-    sumi_plan_fill_rows(w->plan, w->denoising.extrapolation.whole_sigmas, NULL, &(sumi_span){0, 2}, 1);
+    w->whole_sigmas = make_zeros(w, "whole_sigmas", 2, SOLVER_COLUMNS);
+    w->earlier_sigmas = make_zeros(w, "earlier_sigmas", 2, SOLVER_COLUMNS);
+    w->no_residual =
+        make_zeros(w, "no_residual", sumi_plan_rows(w->plan, w->out->x), sumi_plan_cols(w->plan, w->out->x));
 }
 
 // Keeps the solver's states and the row of its table before a whole evaluation, and the copies from before the previous
@@ -671,12 +684,13 @@ static void write_kept(const writer* w)
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = kept[i][0], .y = kept[i][1]});
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = states[i], .y = kept[i][0]});
     }
-    const sumi_value sigmas = w->denoising.extrapolation.whole_sigmas,
+    const sumi_value sigmas = w->whole_sigmas,
                      row = sumi_plan_modulation(w->plan, &(sumi_plan_modulation_args){.label = "whole_sigma",
                                                                                       .table = w->out->solver,
                                                                                       .rows = 1,
                                                                                       .per_step = true,
                                                                                       .element = SUMI_ELEMENT_FLOAT});
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = sigmas, .y = w->earlier_sigmas});
     sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = sigmas, .x_row = 1, .y = sigmas, .rows = 1});
     sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = row, .y = sigmas, .y_row = 1});
 }
@@ -686,29 +700,45 @@ static sumi_evaluation_list evaluations_of(const writer* w, bool guides)
     return (sumi_evaluation_list){w->evaluation_lists[guides], w->r->item_count * (guides ? 2 : 1), guides};
 }
 
+static sumi_value write_guidance(const writer* w, sumi_value predictions)
+{
+    const sumi_pipeline_request* r = w->r;
+    return sumi_plan_guide(w->plan, &(sumi_plan_guide_args){.predictions = predictions,
+                                                            .item_count = r->item_count,
+                                                            .channels = w->info->latent_channels,
+                                                            .positive = w->positive,
+                                                            .negative = w->negative,
+                                                            .scale = solver_column(w, GUIDANCE_COLUMN, true),
+                                                            .rule = r->guidance_rule != SUMI_GUIDANCE_MODEL
+                                                                      ? r->guidance_rule
+                                                                      : w->info->guidance_rule,
+                                                            .norm_limit = r->norm_limit,
+                                                            .width = w->out->latent_width,
+                                                            .patch_size = w->info->patch_size});
+}
+
+// Measures in a whole evaluation how far its prediction v is from that of a reused one.
+static void write_reuse_error(writer* w, sumi_value v, bool guides)
+{
+    const sumi_value reused = w->denoising.reused_velocities;
+    w->out->reuse_error = sumi_plan_residual_change(
+        w->plan, &(sumi_plan_residual_change_args){.label = "reuse_error",
+                                                   .x = v,
+                                                   .before = w->no_residual,
+                                                   .kept = guides ? write_guidance(w, reused) : reused,
+                                                   .change = w->out->reuse_error});
+}
+
 // Writes one evaluation of the batch and the solver's update into the section that was begun. Returns the guided
 // prediction.
 static sumi_value write_step(writer* w, const sumi_plan_solve_args* states, bool guides)
 {
     const sumi_pipeline_request* r = w->r;
-    int32_t channels = w->info->latent_channels;
     const sumi_evaluation_list list = evaluations_of(w, guides);
     sumi_value v =
         w->network->recipe->denoiser->write_evaluation(w->network->denoiser, w->plan, &w->denoising, &list, w->out->x);
-    if (guides) {
-        v = sumi_plan_guide(w->plan, &(sumi_plan_guide_args){.predictions = v,
-                                                             .item_count = r->item_count,
-                                                             .channels = channels,
-                                                             .positive = w->positive,
-                                                             .negative = w->negative,
-                                                             .scale = solver_column(w, GUIDANCE_COLUMN, true),
-                                                             .rule = r->guidance_rule != SUMI_GUIDANCE_MODEL
-                                                                       ? r->guidance_rule
-                                                                       : w->info->guidance_rule,
-                                                             .norm_limit = r->norm_limit,
-                                                             .width = w->out->latent_width,
-                                                             .patch_size = w->info->patch_size});
-    }
+    if (guides) v = write_guidance(w, v);
+    if (w->denoising.kind == SUMI_EVALUATION_WHOLE) write_reuse_error(w, v, guides);
     if (r->previews) {
         sumi_plan_preview(w->plan, &(sumi_plan_preview_args){.x = w->out->x,
                                                              .v = v,
@@ -735,12 +765,14 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     w->denoising.kind = caches ? SUMI_EVALUATION_WHOLE : SUMI_EVALUATION_PLAIN;
     w->denoising.active_controls = active_controls(w->r, first);
     if (caches) write_kept(w);
+    w->denoising.extrapolation.whole_sigmas = w->earlier_sigmas;
+    w->denoising.extrapolation.most_ahead = sumi_pipeline_most_ahead(guides);
     const sumi_value v = write_step(w, states, guides);
     w->out->velocity = first == 0 ? v : w->out->velocity;
     if (!caches) return;
     sumi_plan_alternative(w->plan);
     w->denoising.kind = SUMI_EVALUATION_REUSED;
-    w->denoising.extrapolation.most_ahead = guides ? MOST_AHEAD_GUIDED : MOST_AHEAD;
+    w->denoising.extrapolation.whole_sigmas = w->whole_sigmas;
     write_step(w, states, guides);
 }
 

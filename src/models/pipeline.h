@@ -144,6 +144,9 @@ typedef struct sumi_pipeline {
     // out  float, same shape, with caches_steps: x, base and history before the last whole evaluation of a section with
     // an alternative, and before the one before that
     sumi_value kept_x[2], kept_base[2], kept_history[2];
+    // out  float [any, 2], with caches_steps: after a whole evaluation the sums of |prediction - what a reused one would
+    // predict| and of |the latter|; all rows together
+    sumi_value reuse_error;
     sumi_value clean;    // out  float, same shape: the encoded start image. in with starts_from_latents
     sumi_value velocity; // (not bound; for tests) d x / d sigma after guidance
     sumi_value preview;  // out  float [items * 3, pixels of a preview] in [-1, 1], new after every evaluation
@@ -158,6 +161,9 @@ typedef struct sumi_pipeline {
 // the last picture, or the part of the template whose features are not passed on. It depends only on numbers of tokens,
 // so that plans do not depend on the words of a prompt. 0: sharing does not pay, or this encoder cannot share.
 int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder);
+
+// The most of the distance of two whole evaluations by which a reused one extrapolates them (sumi_extrapolation).
+float sumi_pipeline_most_ahead(bool guides);
 
 // Whether rows of a solver read the base y or the history h.
 void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_base, bool* out_history);

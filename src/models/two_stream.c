@@ -132,6 +132,33 @@ static void write_inputs(sumi_two_stream_evaluation* e)
     sumi_two_stream_write_texts(e, e->state);
 }
 
+static sumi_value write_final(const sumi_two_stream_evaluation* e, sumi_value x, const char* norm, const char* linear,
+                              sumi_step_row row)
+{
+    const sumi_two_stream* model = e->model;
+    sumi_value z =
+        sumi_plan_norm(e->plan, &(sumi_plan_norm_args){.label = norm,
+                                                       .x = x,
+                                                       .norm = SUMI_NORM_LAYER,
+                                                       .eps = SUMI_TWO_STREAM_EPS,
+                                                       .scale = sumi_two_stream_vector(row, FINAL_SCALE, model->dim),
+                                                       .shift = sumi_two_stream_vector(row, FINAL_SHIFT, model->dim)});
+    return sumi_plan_linear(
+        e->plan, &(sumi_plan_linear_args){
+                     .label = linear, .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
+}
+
+static sumi_step_row write_final_row(sumi_two_stream_evaluation* e)
+{
+    sumi_plan_prefix(e->plan, "%s", "");
+    return sumi_two_stream_write_modulation(e,
+                                            &(sumi_plan_modulation_args){.label = "norm_out.modulation",
+                                                                         .table = e->state->final_table,
+                                                                         .vector_count = FINAL_PARTS,
+                                                                         .adds_one = FINAL_ADDS_ONE},
+                                            &e->model->final_modulation, &e->model->final_modulation_bias);
+}
+
 static void write_blocks(sumi_two_stream_evaluation* e, sumi_denoising* job)
 {
     const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
@@ -152,26 +179,13 @@ static void write_blocks(sumi_two_stream_evaluation* e, sumi_denoising* job)
         place.is_last = i == count - 1;
         sumi_two_stream_write_block(e, i, place.is_last);
         sumi_controls_write_place(e->plan, job, &place);
-        if (keeps && i == 0) sumi_block_residuals_after_first(e->plan, residuals, x);
+        if (!keeps || i > 0) continue;
+        const sumi_value reused = sumi_block_residuals_after_first(e->plan, residuals, x, &job->extrapolation);
+        const sumi_value out = write_final(e, reused, "norm_out", "proj_out", write_final_row(e));
+        job->reused_velocities = sumi_joint_rows_latents(&e->layout, e->plan, job, out, e->model->channels);
     }
     if (keeps) sumi_block_residuals_after_last(e->plan, residuals, x);
     if (reuses) sumi_block_residuals_reuse(e->plan, residuals, x, &job->extrapolation);
-}
-
-static sumi_value write_final(const sumi_two_stream_evaluation* e, const sumi_two_stream_rows* s, const char* norm,
-                              const char* linear, sumi_step_row row)
-{
-    const sumi_two_stream* model = e->model;
-    sumi_value z =
-        sumi_plan_norm(e->plan, &(sumi_plan_norm_args){.label = norm,
-                                                       .x = s->last_view,
-                                                       .norm = SUMI_NORM_LAYER,
-                                                       .eps = SUMI_TWO_STREAM_EPS,
-                                                       .scale = sumi_two_stream_vector(row, FINAL_SCALE, model->dim),
-                                                       .shift = sumi_two_stream_vector(row, FINAL_SHIFT, model->dim)});
-    return sumi_plan_linear(
-        e->plan, &(sumi_plan_linear_args){
-                     .label = linear, .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
 }
 
 static sumi_value write_evaluation_with(sumi_two_stream_evaluation* e, sumi_denoising* job)
@@ -183,18 +197,11 @@ static sumi_value write_evaluation_with(sumi_two_stream_evaluation* e, sumi_deno
     sumi_plan_prefix(plan, "%s", "");
     write_inputs(e);
     write_blocks(e, job);
-    sumi_plan_prefix(plan, "%s", "");
-    const sumi_step_row row =
-        sumi_two_stream_write_modulation(e,
-                                         &(sumi_plan_modulation_args){.label = "norm_out.modulation",
-                                                                      .table = e->state->final_table,
-                                                                      .vector_count = FINAL_PARTS,
-                                                                      .adds_one = FINAL_ADDS_ONE},
-                                         &model->final_modulation, &model->final_modulation_bias);
-    sumi_value out = write_final(e, &e->streams[0], "norm_out", "proj_out", row);
+    const sumi_step_row row = write_final_row(e);
+    sumi_value out = write_final(e, e->streams[0].last_view, "norm_out", "proj_out", row);
     // the references are not modulated by time 0 here
     if (e->stream_count == 3 && job->computes_unused_rows)
-        write_final(e, &e->streams[2], "ref_norm_out", "ref_proj_out", row);
+        write_final(e, e->streams[2].last_view, "ref_norm_out", "ref_proj_out", row);
     return sumi_joint_rows_latents(&e->layout, plan, job, out, model->channels);
 }
 

@@ -563,6 +563,8 @@ sumi_image_desc._fields_ = [
     ("user_data", c_void_p),
     ("controls", POINTER(sumi_control_use)),
     ("control_count", c_int32),
+    ("step_cache_db", c_float),
+    ("step_cache_every", c_int32),
 ]
 sumi_image._fields_ = [
     ("pixels", c_void_p),
@@ -574,6 +576,7 @@ sumi_image._fields_ = [
     ("step_count", c_int32),
     ("evaluation_count", c_int32),
     ("reused_count", c_int32),
+    ("predicted_db", c_float),
     ("handle", c_uint64),
 ]
 sumi_allocator_allocate = CFUNCTYPE(c_void_p, c_size_t, c_size_t, c_void_p)
@@ -972,6 +975,8 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_image_desc, "user_data", 216, 8),
     (sumi_image_desc, "controls", 224, 8),
     (sumi_image_desc, "control_count", 232, 4),
+    (sumi_image_desc, "step_cache_db", 236, 4),
+    (sumi_image_desc, "step_cache_every", 240, 4),
     (sumi_image, "pixels", 0, 8),
     (sumi_image, "width", 8, 4),
     (sumi_image, "height", 12, 4),
@@ -981,6 +986,7 @@ _LAYOUT: Sequence[Tuple[Any, str, int, int]] = (
     (sumi_image, "step_count", 32, 4),
     (sumi_image, "evaluation_count", 36, 4),
     (sumi_image, "reused_count", 40, 4),
+    (sumi_image, "predicted_db", 44, 4),
     (sumi_image, "handle", 48, 8),
     (sumi_allocator, "allocate", 0, 8),
     (sumi_allocator, "release", 8, 8),
@@ -1183,7 +1189,7 @@ _SIZES: Sequence[Tuple[Any, int]] = (
     (sumi_guidance, 20),
     (sumi_noise, 24),
     (sumi_image_start, 48),
-    (sumi_image_desc, 240),
+    (sumi_image_desc, 248),
     (sumi_image, 56),
     (sumi_allocator, 24),
     (sumi_files, 40),

@@ -159,6 +159,7 @@ class Image:
     step_count: int
     evaluation_count: int
     reused_count: int
+    predicted_db: float
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
         if copy:
@@ -367,6 +368,8 @@ class Model(_Object):
         preview_every: int = 0,
         deadline: Optional[float] = None,
         step_cache: float = 0,
+        step_cache_db: float = 0,
+        step_cache_every: int = 0,
         priority: int = 0,
     ) -> ImageJob:
         """Makes one image for each prompt in a job. What is None is the preset's.
@@ -385,7 +388,9 @@ class Model(_Object):
                     Nothing else may use the tensor until the job has finished; finish your own work on it before. sumi links
                     no CUDA runtime, so it lets you allocate with the library that you use.
         deadline    in seconds: leaves out steps to be done by then.
-        step_cache  0.05 to 0.12 skip work in jobs of 20 steps or more.
+        step_cache_db     with 20 steps or more: skip work as far as the image is predicted to keep this PSNR, such as 40.
+        step_cache_every  instead: compute the first two evaluations, every n-th after them and the last.
+        step_cache        instead: the change over which evaluations are reused; 0.05 to 0.12 are usual.
         """
         keep: List[Any] = []
         engine = self.engine
@@ -458,6 +463,8 @@ class Model(_Object):
             desc.preview_every = preview_every
             desc.deadline_ms = 0 if deadline is None else min(max(int(deadline * 1000), 1), _abi.FOREVER - 1)
             desc.step_cache = step_cache
+            desc.step_cache_db = step_cache_db
+            desc.step_cache_every = step_cache_every
             desc.priority = priority
 
             # What depends on the size of the images, which only the library knows if there are references.
@@ -482,7 +489,7 @@ class Model(_Object):
             images = (_abi.sumi_image * len(memories))()
             result = library.sumi_fetch_images(handle, job, images, len(memories))
             return result, lambda: [
-                Image(memory, one.width, one.height, Format(one.format), one.seed, one.step_count, one.evaluation_count, one.reused_count)
+                Image(memory, one.width, one.height, Format(one.format), one.seed, one.step_count, one.evaluation_count, one.reused_count, one.predicted_db)
                 for memory, one in zip(memories, images)
             ]
 

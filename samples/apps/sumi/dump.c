@@ -32,7 +32,7 @@ int dump_check_args(const generate_run* run)
         {args->image != NULL, "--image"},
         {args->latents != NULL, "--latents"},
         {args->deadline_ms > 0, "--deadline-ms"},
-        {args->step_cache > 0.0f, "--step-cache"},
+        {args->step_cache_text != NULL, "--step-cache"},
         {args->preview_dir != NULL, "--preview-dir"},
         {args->profile, "--profile"},
     };

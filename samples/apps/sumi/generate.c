@@ -59,7 +59,7 @@ static int count_pictures(generate_run* run)
     return EXIT_OK;
 }
 
-static int check_args(const cli_command* command, const generate_args* args)
+static int check_args(const cli_command* command, generate_args* args)
 {
     if (!args->session.model && !args->session.transformer) return args_wrong(command, "give the model: --model PATH");
     const int code = check_prompts(command, args);
@@ -76,6 +76,11 @@ static int check_args(const cli_command* command, const generate_args* args)
     if (args->posterior_noise && !args->image) return args_wrong(command, "--posterior-noise needs --image FILE");
     if (args->preview_every > 0 && !args->preview_dir)
         return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
+    if (args->step_cache_text && !parameters_read_step_cache(args->step_cache_text, &args->step_cache))
+        return args_wrong(command,
+                          "--step-cache %s: give auto, auto:DB with 0 to 99 dB, every:N with 2 to 10, or a change of 0 "
+                          "to 10 such as 0.08",
+                          args->step_cache_text);
     const int lora_code = loras_check(command, &args->loras);
     if (lora_code != EXIT_OK) return lora_code;
     const int control_code = controls_check(command, &args->controls);
@@ -306,7 +311,9 @@ static void set_numbers(const generate_args* args, sumi_image_desc* desc)
     if (args->posterior >= 0) desc->start.posterior = (sumi_posterior)args->posterior;
     if (args->strength >= 0.0f) desc->start.strength = args->strength;
     desc->deadline_ms = (uint32_t)args->deadline_ms;
-    desc->step_cache = args->step_cache;
+    desc->step_cache = args->step_cache.step_cache;
+    desc->step_cache_db = args->step_cache.step_cache_db;
+    desc->step_cache_every = args->step_cache.step_cache_every;
     desc->profile = args->profile;
     if (args->preview_dir) desc->preview_every = args->preview_every > 0 ? args->preview_every : 1;
 }
@@ -661,10 +668,13 @@ int generate_main(int argc, char** argv)
         {"--preview-every", OPTION_COUNT, &args.preview_every, "N", "after every N-th step only", 1, 1000},
         {"--deadline-ms", OPTION_COUNT, &args.deadline_ms, "MS",
          "take fewer steps if needed, by the speed measured so far", 1, 2e9},
-        {"--step-cache", OPTION_NUMBER, &args.step_cache, "X",
-         "with many steps: reuse most of an evaluation where the next one is predicted to change by less than this; "
-         "0.05 to 0.12 are usual, 0 is off",
-         0, 10},
+        {"--step-cache", OPTION_TEXT, &args.step_cache_text, "auto|auto:DB|every:N|X",
+         "with 20 steps or more: reuse most of an evaluation in later ones. auto: as far as the image is predicted to "
+         "keep DB, "
+         "the PSNR in dB against the one without (auto is auto:40); every:N: compute the first two evaluations, every "
+         "N-th after them and the last; X: as long as evaluations are predicted to change by less than this, 0.05 to "
+         "0.12 are usual; 0 is off",
+         0, 0},
         {"--trace", OPTION_TEXT, &args.trace, "FILE",
          "write what was done when, for chrome://tracing or ui.perfetto.dev", 0, 0},
         {"--profile", OPTION_FLAG, &args.profile, NULL, "print what every kind of operation cost", 0, 0},

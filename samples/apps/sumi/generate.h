@@ -8,6 +8,7 @@
 #include "fit.h"
 #include "json_out.h"
 #include "lora_options.h"
+#include "parameters.h"
 #include "picture.h"
 #include "prompt_lines.h"
 #include "session.h"
@@ -23,10 +24,11 @@ typedef struct generate_args {
     text_list prompts, encoded_prompts, loras, references;
     control_args controls;
     const char *prompts_path, *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise,
-        *latents_out, *preview_dir, *trace, *dump, *output;
+        *latents_out, *preview_dir, *trace, *dump, *output, *step_cache_text;
     int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
         preview_every, mask_feather, quality, fit;
-    float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength, step_cache;
+    float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
+    parameters step_cache; // what step_cache_text says
     uint64_t seed;
     bool profile, is_json, no_clobber;
 } generate_args;

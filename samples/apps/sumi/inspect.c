@@ -457,7 +457,9 @@ static void print_picture(const inspection* in, const picture_file* image, const
     if (settings->cfg_scale >= 0.0f)
         printf("  %-14s %g, the scale in which 1 is no guidance\n", "CFG scale", (double)settings->cfg_scale);
     if (settings->shift > 0.0f) printf("  %-14s %g\n", "shift", (double)settings->shift);
-    if (settings->step_cache > 0.0f) printf("  %-14s %g\n", "step cache", (double)settings->step_cache);
+    char step_cache[24];
+    parameters_write_step_cache(settings, step_cache);
+    if (strcmp(step_cache, "0") != 0) printf("  %-14s %s\n", "step cache", step_cache);
     if (settings->strength >= 0.0f) printf("  %-14s %g\n", "strength", (double)settings->strength);
     if (settings->reference_count) printf("  %-14s %d\n", "references", settings->reference_count);
 }

@@ -242,6 +242,8 @@ void inspect_picture_json(const inspection* in, const picture_file* image, const
         if (settings->cfg_scale >= 0.0f) json_number(&out, "cfg_scale", (double)settings->cfg_scale);
         if (settings->shift > 0.0f) json_number(&out, "shift", (double)settings->shift);
         if (settings->step_cache > 0.0f) json_number(&out, "step_cache", (double)settings->step_cache);
+        if (settings->step_cache_db > 0.0f) json_number(&out, "step_cache_db", (double)settings->step_cache_db);
+        if (settings->step_cache_every > 0) json_integer(&out, "step_cache_every", settings->step_cache_every);
         if (settings->strength >= 0.0f) json_number(&out, "strength", (double)settings->strength);
         if (settings->reference_count) json_integer(&out, "references", settings->reference_count);
         json_end_object(&out);

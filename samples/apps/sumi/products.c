@@ -186,6 +186,8 @@ static char* make_parameters(const generate_run* run, int32_t index)
     if (desc->start.image || desc->start.latents) from.strength = desc->start.strength;
     from.shift = desc->shift;
     from.step_cache = desc->step_cache;
+    from.step_cache_db = desc->step_cache_db;
+    from.step_cache_every = desc->step_cache_every;
     const size_t bytes = parameters_write(&from, NULL, 0) + 1;
     char* text = malloc(bytes);
     if (text) parameters_write(&from, text, bytes);
@@ -235,13 +237,16 @@ static void tell_image(generate_run* run, int32_t index, const char* path)
         json_integer(out, "steps", image->step_count);
         json_integer(out, "evaluations", image->evaluation_count);
         json_integer(out, "reused_evaluations", image->reused_count);
+        if (image->predicted_db > 0.0f) json_number(out, "predicted_db", (double)image->predicted_db);
         json_end_object(out);
     } else if (!run->args->session.quiet) {
         FILE* to = is_standard_output(path) ? stderr : stdout;
         fprintf(to, "%s  %dx%d, seed %llu, %d steps", shown(path), image->width, image->height,
                 (unsigned long long)image->seed, image->step_count);
-        if (run->desc.step_cache > 0.0f)
+        if (run->args->step_cache_text)
             fprintf(to, ", %d of %d evaluations reused", image->reused_count, image->evaluation_count);
+        if (image->reused_count > 0 && image->predicted_db > 0.0f)
+            fprintf(to, ", about %.0f dB kept", (double)image->predicted_db);
         fprintf(to, "\n");
     }
     fflush(stdout); // the next job may take minutes
@@ -284,6 +289,8 @@ static void end_json(generate_run* run, double seconds)
     json_number(out, "cfg_scale", (double)parameters_cfg_scale(&info, run->desc.guidance.scale));
     json_text(out, "solver", parameters_solver_name(run->desc.solver));
     if (run->desc.step_cache > 0.0f) json_number(out, "step_cache", (double)run->desc.step_cache);
+    if (run->desc.step_cache_db > 0.0f) json_number(out, "step_cache_db", (double)run->desc.step_cache_db);
+    if (run->desc.step_cache_every > 0) json_integer(out, "step_cache_every", run->desc.step_cache_every);
     controls_put(out, &run->controls);
     json_text(out, "device", sumi_engine_get_info(run->session.engine).device);
     json_number(out, "seconds", seconds);

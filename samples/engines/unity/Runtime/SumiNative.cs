@@ -223,6 +223,8 @@ namespace Sumi
             public int priority;
             public IntPtr user_data, controls;
             public int control_count;
+            public float step_cache_db;
+            public int step_cache_every;
         }
 
         public struct sumi_memory
@@ -231,7 +233,7 @@ namespace Sumi
             public byte tiles_vae;
             public ulong streamed, uncounted, needed;
         }
-        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count, evaluation_count, reused_count; public ulong handle; }
+        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count, evaluation_count, reused_count; public float predicted_db; public ulong handle; }
         public struct sumi_encode_desc
         {
             public uint cookie;
