@@ -125,6 +125,10 @@ def check_settings_reach_the_library():
         assert bytes_of(model.generate("a cat", **{**guided, **changed})[0]) != plain, changed
     assert model.generate("a cat", deadline=0.001, **{**SMALL, "steps": 30})[0].step_count < 30
     raises(sumi.CallerError, sumi.Result.INVALID_ARGUMENT, "step_cache", model.generate, "a cat", step_cache=77, **SMALL)
+    many = {**SMALL, "steps": 12}
+    kept, scheduled = (model.generate("a cat", **many, **cache)[0] for cache in ({"step_cache_db": 99}, {"step_cache_every": 3}))
+    assert bytes_of(kept) == bytes_of(model.generate("a cat", **many)[0]) and kept.predicted_db == 99
+    assert scheduled.reused_count == 6 and scheduled.predicted_db < 99
     assert model.info.family == "z-image" and model.sizes == [(256, 256)] and engine.info.backend == "cpu"
     assert model.memory(size=(32, 32)).arena < model.memory().arena
     more = {"transformer": DEMO + "/transformer", "vae": DEMO + "/vae", "tokenizer": DEMO + "/tokenizer", "text_encoder": DEMO + "/text_encoder"}

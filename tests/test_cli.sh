@@ -337,6 +337,12 @@ cli generate --model "$model" --prompt x --size 64x48 --preset quality --steps 2
 cli generate --model "$model" --prompt x --size 64x48 --steps 12 --step-cache 10 -o "$folder/p.png"
 expect_code "a step cache" 0; expect_text "a step cache" "of 12 evaluations reused" "$out"
 cli inspect "$folder/p.png"; expect_text "the step cache in the file" "step cache +10" "$out"
+cli generate --model "$model" --prompt x --size 64x48 --steps 12 --step-cache every:4 -o "$folder/q.png"
+expect_text "a fixed schedule" "7 of 12 evaluations reused, about [0-9]+ dB kept" "$out"
+cli inspect "$folder/q.png"; expect_text "the schedule in the file" "step cache +every:4" "$out"
+cli generate --model "$model" --prompt x --size 64x48 --steps 12 --step-cache auto -o "$folder/q.png"
+expect_code "a step cache that keeps 40 dB" 0; cli inspect "$folder/q.png"; expect_text "the dB in the file" "step cache +auto:40" "$out"
+cli generate --model "$model" --prompt x --step-cache every:1 -o "$folder/q.png"; expect_code "a schedule of nothing" 2; expect_text "it says what to give" "every:N with 2 to 10" "$err"
 cli generate --model "$model" --prompt x --size 64x48 --steps 12 --step-cache 10 --json --quiet -o "$folder/p.png"
 expect_text "a step cache in JSON" '"reused_evaluations": ?[1-9]' "$out"
 cli generate --model "$model" --prompt x --step-cache -1 -o "$folder/p.png"; expect_code "a step cache below 0" 2

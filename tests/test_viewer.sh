@@ -901,7 +901,9 @@ test_numbers() {
     if [[ "$(where reuse)" == *[0-9]* ]]; then fail "few steps have nothing to reuse"; else ok; fi
     click adapter-0-remove
     set_to steps 20
-    set_to reuse 0.2
+    click reuse
+    click reuse-3
+    set_to reuse-number 0.2
     if [ -z "$(overlaps)" ]; then ok; else fail "nothing lies over anything else with the slider for reuse" "$(overlaps)"; fi
     [ -z "${REUSE_SCREENSHOT:-}" ] || look "$REUSE_SCREENSHOT" >/dev/null
     click seed

@@ -314,6 +314,13 @@ internal static class UnityBindings
             changed = Draw(model, asked);
             Check(changed.EvaluationCount == 20 && changed.ReusedCount == 13 && !changed.Pixels.SequenceEqual(whole.Pixels), "a step cache: " + changed.ReusedCount + " reused");
             asked = one();
+            asked.StepCacheEvery = 4;
+            Picture scheduled = Draw(model, asked);
+            Check(scheduled.Pixels.SequenceEqual(changed.Pixels) && scheduled.PredictedDb > 0 && whole.PredictedDb == 0, "a fixed schedule of the same evaluations");
+            asked = one();
+            asked.StepCacheDb = 99;
+            Check(Draw(model, asked).PredictedDb == 99, "a step cache that keeps everything");
+            asked = one();
             asked.Shift = 1;
             changed = Draw(model, asked);
             asked = one();
@@ -340,6 +347,7 @@ internal static class UnityBindings
         while (component.IsBusy) component.Tell("Update");
         byte[] cached = made.Shown;
         component.stepCache = 0;
+        component.stepCacheDb = 99;
         component.Generate("a red house", 7);
         while (component.IsBusy) component.Tell("Update");
         Check(cached.Length == made.Shown.Length && !cached.SequenceEqual(made.Shown), "the component takes a step cache");

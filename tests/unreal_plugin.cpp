@@ -59,7 +59,7 @@ struct FGame {
     {
         GEngine->World = World;
         return USumiGenerateImage::GenerateImage(World, TEXT("a red house"), Seed, References, Controls,
-                                                 ESumiPreset::Model, TEXT(""), Size, Size, 4, 0.0f, Into);
+                                                 ESumiPreset::Model, TEXT(""), Size, Size, 4, 0.0f, 0.0f, Into);
     }
 
     FSubsystemCollectionBase Collection;
@@ -172,7 +172,7 @@ static void ANodeWithoutAGameFails()
     FEnding End;
     GEngine->World = nullptr;
     USumiGenerateImage* Action = USumiGenerateImage::GenerateImage(nullptr, TEXT(""), 7, {}, {}, ESumiPreset::Model,
-                                                                   TEXT(""), 0, 0, 0, 0.0f, nullptr);
+                                                                   TEXT(""), 0, 0, 0, 0.0f, 0.0f, nullptr);
     Listen(Action, End);
     Action->Activate();
     Check(End.Failures == 1 && End.Trouble.Contains(TEXT("no game instance")), "a node without a game says so");

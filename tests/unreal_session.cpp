@@ -152,6 +152,15 @@ static void StepsAreReused(const char* Model)
     Check(Cached.Dones == 1 && Cached.Picture.EvaluationCount == 20 && Cached.Picture.ReusedCount == 13
               && Cached.Picture.Rgba != Whole.Picture.Rgba,
           "a step cache");
+    Wish.StepCache = 0.0f, Wish.StepCacheEvery = 4;
+    const Ending Scheduled = Ask(*Session, Wish);
+    Check(Scheduled.Dones == 1 && Scheduled.Picture.Rgba == Cached.Picture.Rgba && Scheduled.Picture.PredictedDb > 0.0f,
+          "a fixed schedule of the same evaluations");
+    Wish.StepCacheEvery = 0, Wish.StepCacheDb = 99.0f;
+    const Ending Kept = Ask(*Session, Wish);
+    Check(Kept.Dones == 1 && Kept.Picture.Rgba == Whole.Picture.Rgba && Kept.Picture.PredictedDb == 99.0f,
+          "a step cache that keeps everything");
+    Wish.StepCacheDb = 0.0f;
     auto Fast = sumi::Session::Open(Model, Processor, {"", SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_8BIT});
     const Ending None = Ask(*Fast, Wish);
     Check(None.Failures == 1 && None.Sentence.find("attention") != std::string::npos,

@@ -1,4 +1,4 @@
-// A picture of many steps in less time: evaluations that change little reuse most of an earlier one.
+// A picture of many steps in less time: evaluations reuse most of an earlier one.
 #include "cookbook.h"
 
 sumi_result recipe_step_cache(const recipe_host* host)
@@ -10,12 +10,15 @@ sumi_result recipe_step_cache(const recipe_host* host)
     sumi_job job;
     // [excerpt step_cache]
     desc.step_count = 50;
-    desc.step_cache = 0.08f; // the largest change that counts as little; 0.05 is more careful, 0.12 is faster
+    desc.step_cache_db = 40.0f; // as far as the image is predicted to keep so many dB; 45 can hardly be seen
     sumi_result result = sumi_submit_images(host->engine, &desc, &job);
     sumi_image image;
     if (result == SUMI_OK) sumi_job_wait(host->engine, job, SUMI_FOREVER);
     if (result == SUMI_OK) result = sumi_fetch_images(host->engine, job, &image, 1);
-    if (result == SUMI_OK) printf("%d of %d evaluations reused\n", image.reused_count, image.evaluation_count);
+    if (result == SUMI_OK) {
+        printf("%d of %d evaluations reused, ", image.reused_count, image.evaluation_count);
+        printf("about %.0f dB kept\n", (double)image.predicted_db);
+    }
     // [end]
     if (result == SUMI_OK) {
         result = recipe_write(host, &image);

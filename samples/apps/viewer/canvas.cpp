@@ -137,8 +137,11 @@ static void draw_nothing(const Viewer& viewer, const Area& room)
 static std::string caption(const Product& product)
 {
     const Settings& s = product.settings;
-    char text[160], reused[32] = "";
-    if (product.reused_count > 0) snprintf(reused, sizeof reused, ", %d reused", product.reused_count);
+    char text[200], reused[64] = "";
+    if (product.reused_count > 0 && product.predicted_db > 0.0f)
+        snprintf(reused, sizeof reused, ", %d reused, about %.0f dB kept", product.reused_count,
+                 (double)product.predicted_db);
+    else if (product.reused_count > 0) snprintf(reused, sizeof reused, ", %d reused", product.reused_count);
     snprintf(text, sizeof text, "%d \u00d7 %d    %d steps%s    seed %llu    %.2f s%s", s.width, s.height, s.step_count,
              reused, (unsigned long long)s.seed, product.seconds,
              s.mask                  ? "    repainted in part"

@@ -52,6 +52,8 @@ static std::string parameters_of(const Product& product)
     if (s.start) from.strength = s.strength;
     from.shift = s.shift;
     from.step_cache = s.step_cache;
+    from.step_cache_db = s.step_cache_db;
+    from.step_cache_every = s.step_cache_every;
     std::string text(parameters_write(&from, nullptr, 0) + 1, '\0');
     parameters_write(&from, &text[0], text.size());
     text.pop_back();

@@ -84,6 +84,20 @@ bool can_reuse_steps(const Viewer& viewer)
     return (float)viewer.form.step_count * (skips_steps ? viewer.form.strength : 1.0f) >= 16.0f;
 }
 
+Reuse reuse_of(const Settings& settings)
+{
+    if (settings.step_cache_every > 0) return Reuse::FIXED;
+    if (settings.step_cache_db > 0.0f) return Reuse::KEEP;
+    return settings.step_cache > 0.0f ? Reuse::CHANGE : Reuse::OFF;
+}
+
+void set_reuse(Settings& settings, Reuse kind, float number)
+{
+    settings.step_cache = kind == Reuse::CHANGE ? std::min(number, MAX_STEP_CACHE) : 0.0f;
+    settings.step_cache_db = kind == Reuse::KEEP ? number : 0.0f;
+    settings.step_cache_every = kind == Reuse::FIXED ? (int)number : 0;
+}
+
 // Complete for a job.
 Settings current_settings(const Viewer& viewer)
 {
@@ -104,7 +118,7 @@ Settings current_settings(const Viewer& viewer)
     for (size_t i = 0; i < used_references(viewer); i++) settings.references.push_back(viewer.references[i]->pixels);
     if (viewer.start && viewer.mask.has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask.pixels);
     if (settings.mask) settings.strength = 1.0f; // what is painted over is to be forgotten
-    if (!can_reuse_steps(viewer)) settings.step_cache = 0.0f;
+    if (!can_reuse_steps(viewer)) set_reuse(settings, Reuse::OFF, 0.0f);
     if (viewer.generator.model_info().ignores_guidance)
         settings.guidance = settings.guidance_off; // what is saved tells it
     return settings;
@@ -182,7 +196,9 @@ void apply_parameters(Viewer& viewer, const std::string& text)
     if (read.cfg_scale >= 0.0f) form.guidance = std::max(form.guidance_off, parameters_guidance(&info, read.cfg_scale));
     if (read.solver >= 0) form.solver = (sumi_solver)read.solver;
     form.shift = read.shift;
-    form.step_cache = std::min(read.step_cache, MAX_STEP_CACHE);
+    if (read.step_cache_every > 0) set_reuse(form, Reuse::FIXED, (float)read.step_cache_every);
+    else if (read.step_cache_db > 0.0f) set_reuse(form, Reuse::KEEP, read.step_cache_db);
+    else set_reuse(form, read.step_cache > 0.0f ? Reuse::CHANGE : Reuse::OFF, read.step_cache);
     if (read.strength > 0.0f) form.strength = std::min(read.strength, 1.0f);
     viewer.status = "Took the settings";
     if (read.loras) viewer.status += std::string("; it was made with the LoRA ") + read.loras;

@@ -196,6 +196,8 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     desc.solver = s.solver;
     desc.shift = s.shift;
     desc.step_cache = s.step_cache;
+    desc.step_cache_db = s.step_cache_db;
+    desc.step_cache_every = s.step_cache_every;
     desc.preview_every = 1;
     for (const AdapterUse& each : s.adapters)
         if (each.adapter) request->loras.push_back({each.adapter->lora, each.strength, 0.0f, false});
@@ -443,6 +445,7 @@ void Generator::end_job(const sumi_job_status& status, double now)
         product_->cfg_scale = parameters_cfg_scale(&model_info_, s.guidance);
         product_->seconds = now - began_;
         product_->reused_count = (int)image.reused_count;
+        product_->predicted_db = image.predicted_db;
         std::copy(std::begin(status.stage_seconds), std::end(status.stage_seconds), product_->stage_seconds);
     } else if (result == SUMI_CANCELLED) {
         was_cancelled_ = true;

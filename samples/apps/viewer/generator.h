@@ -61,8 +61,11 @@ struct Settings {
     int width = 0, height = 0, step_count = 0;
     float guidance = 0.0f, guidance_off = 0.0f, strength = 0.0f; // guidance_off: the model's number for none
     sumi_solver solver = SUMI_SOLVER_EULER;
-    float shift = 0.0f;      // 0: the model's own schedule
-    float step_cache = 0.0f; // 0: every step is computed whole
+    float shift = 0.0f; // 0: the model's own schedule
+    // At most one of the three is above 0; all 0: every step is computed whole.
+    float step_cache = 0.0f, step_cache_db = 0.0f;
+    int step_cache_every = 0;
+    bool reuses_steps() const { return step_cache > 0.0f || step_cache_db > 0.0f || step_cache_every > 0; }
     uint64_t seed = 0;
     std::vector<AdapterUse> adapters;
     ControlUse control;
@@ -80,10 +83,11 @@ struct Product {
     std::string model_name;
     std::string negative; // the one that was used, the model's own too; "" without guidance
     int noise = 0, guidance_rule = 0;
-    float cfg_scale = 0.0f; // settings.guidance on the scale of other tools
-    double seconds = 0.0;   // on the clock
-    int reused_count = 0;   // of the network's evaluations, by the step cache
-    std::string saved_path; // "": it was not saved
+    float cfg_scale = 0.0f;    // settings.guidance on the scale of other tools
+    double seconds = 0.0;      // on the clock
+    int reused_count = 0;      // of the network's evaluations, by the step cache
+    float predicted_db = 0.0f; // that the picture keeps then; 0: not known
+    std::string saved_path;    // "": it was not saved
     float stage_seconds[SUMI_STAGE_COUNT] = {};
 };
 

@@ -130,6 +130,48 @@ static bool draw_size(Viewer& viewer)
     return changed;
 }
 
+static bool draw_reuse(Viewer& viewer)
+{
+    static const struct {
+        const char* name;
+        float number; // at first
+    } kinds[] = {{"no steps", 0.0f},
+                 {"as the picture allows", PARAMETERS_STEP_CACHE_DB},
+                 {"a fixed schedule", 3.0f},
+                 {"over small changes", 0.08f}};
+    Settings& form = viewer.form;
+    bool changed = false;
+    label(viewer, "Reuse");
+    const bool is_open = ImGui::BeginCombo("##reuse", kinds[(int)reuse_of(form)].name);
+    mark(viewer, "reuse");
+    if (is_open) {
+        for (int i = 0; i < 4; i++) {
+            if (ImGui::Selectable(kinds[i].name, i == (int)reuse_of(form)) || is_entered(viewer)) {
+                set_reuse(form, (Reuse)i, kinds[i].number);
+                changed = true;
+            }
+            char name[32];
+            snprintf(name, sizeof name, "reuse-%d", i);
+            mark(viewer, name);
+        }
+        ImGui::EndCombo();
+    } else {
+        hint("Saves time: a step reuses most of an earlier one. As the picture allows: as long as it is predicted to "
+             "keep so many dB; 45 can hardly be seen, 35 also changes small things.");
+    }
+    if (!form.reuses_steps()) return changed;
+    label(viewer, "");
+    if (reuse_of(form) == Reuse::KEEP)
+        changed |= slider("##reuse-number", &form.step_cache_db, 25.0f, 60.0f, "keeps %.0f dB");
+    if (reuse_of(form) == Reuse::FIXED)
+        changed |= slider("##reuse-number", &form.step_cache_every, 2, 10, "one of %d is computed");
+    if (reuse_of(form) == Reuse::CHANGE)
+        changed |= slider("##reuse-number", &form.step_cache, 0.01f, MAX_STEP_CACHE, "change %.2f");
+    mark(viewer, "reuse-number");
+    hint("More dB keep more of the picture. A larger change or schedule is faster and changes the picture more.");
+    return changed;
+}
+
 static bool draw_solver(Viewer& viewer)
 {
     Settings& form = viewer.form;
@@ -158,13 +200,7 @@ static bool draw_solver(Viewer& viewer)
     mark(viewer, "shift");
     hint("How much of the way is spent at high noise. At 0 the model's own schedule, which may depend on the size.");
     if (!can_reuse_steps(viewer)) return changed;
-    label(viewer, "Reuse");
-    changed |= slider("##reuse", &form.step_cache, 0.0f, MAX_STEP_CACHE, form.step_cache > 0.0f ? "%.2f" : "off");
-    mark(viewer, "reuse");
-    hint(
-        "Saves time: a step that is predicted to change little reuses most of an earlier one. Usual are 0.05, which is "
-        "careful, to 0.12, which is fast. More than that changes the picture more.");
-    return changed;
+    return draw_reuse(viewer) || changed;
 }
 
 static void draw_seed(Viewer& viewer)

@@ -158,6 +158,10 @@ void take_news(Viewer& viewer); // from the generator and the thread for files; 
 // ---- form.cpp: what the left panel says -----------------------------------------------------------------------------
 Settings current_settings(const Viewer& viewer);
 constexpr float MAX_STEP_CACHE = 0.3f;
+// How steps are reused: not at all, as far as the picture keeps a number of dB, by a fixed schedule, over small changes.
+enum class Reuse { OFF, KEEP, FIXED, CHANGE };
+Reuse reuse_of(const Settings& settings);
+void set_reuse(Settings& settings, Reuse kind, float number); // number: of dB, of steps, or the change
 bool can_reuse_steps(const Viewer& viewer); // whether there are so many steps that a step cache saves time
 void apply_preset(Viewer& viewer, sumi_preset preset);
 void apply_steps(Viewer& viewer, sumi_preset preset);        // likewise, but the size stays

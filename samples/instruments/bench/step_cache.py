@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What step caching saves and what it changes: one model, several prompts, numbers of steps and thresholds.
 
-    samples/instruments/bench/step_cache.py SUMI MODEL [--steps 20,50] [--caches 0.05,0.08,0.12] [--runs 3] [-- OPTIONS ...]
+    samples/instruments/bench/step_cache.py SUMI MODEL [--steps 20,50] [--caches auto:45,every:3,0.08] [--runs 3]
+        [--seed 0] [--prompt TEXT ...] [--instead "--steps 34"] [-- OPTIONS ...]
 
 SUMI is the command line, OPTIONS are passed to `sumi generate` (--backend cuda, --size 1024x1024, --guidance 4). Every
-image is made without a cache and then with each threshold, in turns. A line of the table has the mean number of reused
-evaluations, the PSNR against the images without a cache (of the mean error over all prompts, and of the worst prompt),
-and the median ratio of the times of denoising, which are those of whole operations (--profile).
+image is made without a cache and then with each --step-cache of --caches, in turns; with --instead also once with other
+options in place of a cache. A line of the table has the mean number of reused evaluations; the PSNR against the images
+without a cache, predicted and measured of the median prompt, and measured of the worst; how far predictions are from the
+measured PSNR of their image: the median and the limits; and the median ratio of the times of denoising, which are the
+times of whole operations (--profile).
 """
 import argparse
 import json
@@ -63,17 +66,35 @@ def mean_error(a, b):
 
 
 def psnr(error):
-    return f"{10.0 * math.log10(255.0 ** 2 / error):.1f}" if error > 0.0 else "equal"
+    return 10.0 * math.log10(255.0 ** 2 / error) if error > 0.0 else math.inf
+
+
+def shown(db):
+    return f"{db:.1f}" if db < math.inf else "equal"
 
 
 def generate(options, folder, prompt, seed, steps, cache):
     path = f"{folder}/image.png"
     command = [options.sumi, "generate", "--model", options.model, "--prompt", prompt, "--seed", str(seed), "--steps",
-               str(steps), "--step-cache", str(cache), "--json", "--profile", "--quiet", "-o", path, *options.others]
+               str(steps), "--json", "--profile", "--quiet", "-o", path, *options.others]
+    command += cache.split() if cache.startswith("--") else ["--step-cache", cache]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     image = result["images"][0]
     seconds = sum(row["seconds"] for row in result["profile"] if row["stage"].startswith("denois"))
-    return read_png(path), image["reused_evaluations"], image["evaluations"], seconds
+    return read_png(path), image, seconds
+
+
+def print_row(steps, cache, row):
+    measured = [psnr(error) for error in row["errors"]]
+    predicted = apart = "-"
+    if min(row["predicted"]) > 0.0:
+        predicted = f"{statistics.median(row['predicted']):.1f}"
+        differences = [a - b for a, b in zip(row["predicted"], measured) if b < math.inf]
+        if differences:
+            apart = f"{statistics.median(differences):+.1f} ({min(differences):+.1f} to {max(differences):+.1f})"
+    print(f"| {steps} | {cache} | {statistics.mean(row['reused']):.1f} | {row['of']} | {predicted} "
+          f"| {shown(statistics.median(measured))} | {shown(min(measured))} | {apart} "
+          f"| {statistics.median(row['ratio']):.2f} |", flush=True)
 
 
 def main():
@@ -81,30 +102,33 @@ def main():
     parser.add_argument("sumi")
     parser.add_argument("model")
     parser.add_argument("--steps", default="20,50")
-    parser.add_argument("--caches", default="0.05,0.08,0.12")
+    parser.add_argument("--caches", default="auto:45,auto:40,every:3,0.08")
+    parser.add_argument("--instead", action="append", default=[])
+    parser.add_argument("--prompt", action="append", default=[])
     parser.add_argument("--prompts", type=int, default=len(PROMPTS))
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=1)
     own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     options = parser.parse_args(own)
     options.others = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
-    caches = [float(text) for text in options.caches.split(",")]
-    print("| steps | step_cache | reused | of | PSNR dB | worst prompt | time of denoising |")
-    print("|---:|---:|---:|---:|---:|---:|---:|")
+    caches = [text for text in options.caches.split(",") if text] + options.instead
+    print("| steps | step_cache | reused | of | predicted dB | measured dB | worst prompt | predicted - measured | time of denoising |")
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
         for steps in (int(text) for text in options.steps.split(",")):
-            rows = {cache: {"reused": [], "of": 0, "errors": [], "ratio": []} for cache in caches}
-            for seed, prompt in enumerate(PROMPTS[:options.prompts]):
+            rows = {cache: {"reused": [], "of": 0, "errors": [], "predicted": [], "ratio": []} for cache in caches}
+            for i, prompt in enumerate(options.prompt or PROMPTS[:options.prompts]):
                 for _ in range(options.runs):
-                    whole, _, _, whole_seconds = generate(options, folder, prompt, seed, steps, 0)
+                    whole, _, whole_seconds = generate(options, folder, prompt, options.seed + i, steps, "0")
                     for cache, row in rows.items():
-                        image, reused, row["of"], seconds = generate(options, folder, prompt, seed, steps, cache)
-                        row["reused"].append(reused)
-                        row["errors"].append(mean_error(image, whole))
+                        pixels, image, seconds = generate(options, folder, prompt, options.seed + i, steps, cache)
+                        row["reused"].append(image["reused_evaluations"])
+                        row["of"] = image["evaluations"]
+                        row["errors"].append(mean_error(pixels, whole))
+                        row["predicted"].append(image.get("predicted_db", 0.0))
                         row["ratio"].append(seconds / whole_seconds)
             for cache, row in rows.items():
-                print(f"| {steps} | {cache:g} | {statistics.mean(row['reused']):.1f} | {row['of']} "
-                      f"| {psnr(statistics.mean(row['errors']))} | {psnr(max(row['errors']))} "
-                      f"| {statistics.median(row['ratio']):.2f} |", flush=True)
+                print_row(steps, cache, row)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ namespace Sumi
     public sealed class Picture
     {
         public int Width, Height, StepCount;
-        public int EvaluationCount, ReusedCount; // of the transformer, and how many of them ImageRequest.StepCache reused
+        public int EvaluationCount, ReusedCount; // of the transformer, and how many of them were reused (ImageRequest.StepCacheDb)
+        public float PredictedDb;                // that the picture is predicted to keep then; 0: not known, or without a step cache
         public ulong Seed;
         public byte[] Pixels;
     }
@@ -903,6 +904,7 @@ namespace Sumi
                 about.StepCount = images[0].step_count;
                 about.EvaluationCount = images[0].evaluation_count;
                 about.ReusedCount = images[0].reused_count;
+                about.PredictedDb = images[0].predicted_db;
                 about.Seed = images[0].seed;
                 Native.sumi_images_release(Owner, images, 1);
                 return Result.Ok;
@@ -1394,7 +1396,9 @@ namespace Sumi
         public List<LoraUse> Loras = new List<LoraUse>();
         public List<ControlUse> Controls = new List<ControlUse>(); // nets that make the picture follow control pictures
         public uint DeadlineMilliseconds;                 // 0: none. Steps are left out, as many as needed
-        public float StepCache;                           // 0: off. With many steps: the largest change over which evaluations are reused, such as 0.08
+        public float StepCacheDb;                         // 0: off. With many steps: the PSNR in dB to keep, such as 40; evaluations are reused as far as that allows
+        public int StepCacheEvery;                        // instead, 0: off. A fixed schedule: the first two evaluations are computed, every n-th after them and the last
+        public float StepCache;                           // instead, 0: off. With many steps: the largest change over which evaluations are reused, such as 0.08
         public int PreviewEvery, Priority;                // a preview after every n-th step; 0: none
         private readonly Preset preset;
 
@@ -1452,6 +1456,8 @@ namespace Sumi
             desc.reference_count = References.Count;
             desc.deadline_ms = DeadlineMilliseconds;
             desc.step_cache = StepCache;
+            desc.step_cache_db = StepCacheDb;
+            desc.step_cache_every = StepCacheEvery;
             desc.preview_every = PreviewEvery;
             desc.priority = Priority;
             desc.loras = LoraUse.Pin(Loras, model.Owner, scratch);

@@ -45,7 +45,9 @@ namespace Sumi
         public float controlStart, controlEnd = 1;
         [Tooltip("Pictures follow what its camera sees when they begin. Empty: they follow ControlPicture, or nothing.")]
         public SumiDepth depth;
-        [Tooltip("Saves time where there are 20 steps or more: steps that change little reuse most of an earlier one. 0: off; 0.05 to 0.12 are usual, larger numbers change the picture more.")]
+        [Tooltip("Saves time where there are 20 steps or more: steps reuse most of an earlier one as long as the picture is predicted to keep so many dB. 0: off; 45 can hardly be seen, 40 changes details, 35 also small things.")]
+        public float stepCacheDb;
+        [Tooltip("Instead: steps that change less than this reuse most of an earlier one. 0: off; 0.05 to 0.12 are usual, larger numbers change the picture more.")]
         public float stepCache;
         [Tooltip("The form of the transformer's weights on the GPU. 8 bits: less memory, most of the quality.")]
         public WeightFormat weights = WeightFormat.Auto;
@@ -298,7 +300,7 @@ namespace Sumi
             }
             try
             {
-                var request = new ImageRequest(Model, preset) { Prompt = wish.Prompt, Seed = wish.Seed, PreviewEvery = previews ? 1 : 0, StepCache = stepCache };
+                var request = new ImageRequest(Model, preset) { Prompt = wish.Prompt, Seed = wish.Seed, PreviewEvery = previews ? 1 : 0, StepCache = stepCache, StepCacheDb = stepCacheDb };
                 request.References.AddRange(wish.References);
                 if (width > 0) request.Width = width;
                 if (height > 0) request.Height = height;

@@ -124,7 +124,7 @@ USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, con
                                                       const TArray<UTexture2D*>& References,
                                                       const TArray<FSumiControl>& Controls, ESumiPreset Preset,
                                                       const FString& Negative, int32 Width, int32 Height, int32 Steps,
-                                                      float StepCache, UTexture2D* Into)
+                                                      float StepCacheDb, float StepCache, UTexture2D* Into)
 {
     USumiGenerateImage* Action = NewObject<USumiGenerateImage>();
     Action->Wish.Prompt = TCHAR_TO_UTF8(*Prompt);
@@ -149,6 +149,7 @@ USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, con
     Action->Wish.Width = Width;
     Action->Wish.Height = Height;
     Action->Wish.Steps = Steps;
+    Action->Wish.StepCacheDb = StepCacheDb;
     Action->Wish.StepCache = StepCache;
     Action->Picture = Into;
     const UWorld* World =

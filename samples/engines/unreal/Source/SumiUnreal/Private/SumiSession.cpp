@@ -230,6 +230,8 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews, std::string& Me
     if (Wish.Guidance >= 0.0f) Desc.guidance.scale = Wish.Guidance;
     Desc.guidance.rule = Wish.GuidanceRule;
     Desc.step_cache = Wish.StepCache;
+    Desc.step_cache_db = Wish.StepCacheDb;
+    Desc.step_cache_every = Wish.StepCacheEvery;
     Desc.preview_every = Wish.bPreviews && bPreviews ? 1 : 0;
     sumi_target Target = {};
     if (Wish.Target) Target = Wish.Target();
@@ -342,6 +344,7 @@ void Session::LookAtRunning()
     Made.Height = Image.height;
     Made.EvaluationCount = Image.evaluation_count;
     Made.ReusedCount = Image.reused_count;
+    Made.PredictedDb = Image.predicted_db;
     const uint8_t* Pixels = static_cast<const uint8_t*>(Image.pixels);
     // our own memory: rows without gaps
     if (Pixels && !Taken.Wish.Target)

@@ -50,19 +50,21 @@ class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
     // Sizes of 0 are the preset's; otherwise multiples of 16. References are for edit models: textures in the order in
     // which the prompt counts them from 1, whose pixels the processor can read (BGRA8 or RGBA8, uncompressed, from a
     // file or made at run time; On Failed names the setting that is in the way). The size of 0 then follows from them.
-    // An empty negative prompt is the model's own. Step
-    // Cache saves time where there are 20 steps or more: the largest change over which evaluations are reused, such as
-    // 0.08; 0 is off. Controls are control nets with their pictures, which are read as references are. Into is a texture that this node made before: the picture is written into it, and what shows it
-    // shows the new one. Where it has another size, and when it is empty, a new texture is made.
-    UFUNCTION(BlueprintCallable, Category = "Sumi",
-              meta = (BlueprintInternalUseOnly = "true", WorldContext = "WorldContext",
-                      AutoCreateRefTerm = "References,Controls",
-                      AdvancedDisplay = "References,Controls,Preset,Negative,Width,Height,Steps,StepCache,Into"))
+    // An empty negative prompt is the model's own. Step Cache Db saves time where there are 20 steps or more: steps reuse
+    // most of an earlier one as long as the picture is predicted to keep so many dB, such as 40; 0 is off. Step Cache
+    // does so over changes below a number such as 0.08 instead. Controls are control nets with their pictures, which are
+    // read as references are. Into is a texture that this node made before: the picture is written into it, and what
+    // shows it shows the new one. Where it has another size, and when it is empty, a new texture is made.
+    UFUNCTION(
+        BlueprintCallable, Category = "Sumi",
+        meta = (BlueprintInternalUseOnly = "true", WorldContext = "WorldContext",
+                AutoCreateRefTerm = "References,Controls",
+                AdvancedDisplay = "References,Controls,Preset,Negative,Width,Height,Steps,StepCacheDb,StepCache,Into"))
     static USumiGenerateImage* GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
                                              const TArray<UTexture2D*>& References,
                                              const TArray<FSumiControl>& Controls, ESumiPreset Preset,
                                              const FString& Negative, int32 Width, int32 Height, int32 Steps,
-                                             float StepCache, UTexture2D* Into);
+                                             float StepCacheDb, float StepCache, UTexture2D* Into);
 
     UFUNCTION(BlueprintCallable, Category = "Sumi")
     void Cancel();

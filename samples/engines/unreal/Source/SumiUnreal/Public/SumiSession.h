@@ -27,8 +27,10 @@ SUMIUNREAL_API std::string CheckVersion();
 struct Picture {
     int32_t Width = 0, Height = 0;
     std::vector<uint8_t> Rgba; // rows from the top
-    // Of finished pictures: evaluations of the transformer, and how many of them Request::StepCache reused.
+    // Of finished pictures: evaluations of the transformer, how many of them were reused (Request::StepCacheDb), and the
+    // PSNR in dB that the picture is predicted to keep then; 0: not known, or without a step cache.
     int32_t EvaluationCount = 0, ReusedCount = 0;
+    float PredictedDb = 0.0f;
 };
 
 // What a camera sees, of which sumi makes a control picture: "Depth buffers" in sumi.h.
@@ -58,7 +60,11 @@ struct Request {
     float Guidance = -1.0f;        // the number of the model's card; negative: the preset's
     sumi_preset Preset = SUMI_PRESET_MODEL;
     sumi_guidance_rule GuidanceRule = SUMI_GUIDANCE_MODEL;
-    // For 20 steps or more: the largest change over which evaluations are reused, such as 0.08; 0: off.
+    // For 20 steps or more, one of the three; 0: off. The PSNR in dB that the picture is to keep while evaluations are
+    // reused, such as 40; a fixed schedule, which computes the first two, every n-th after them and the last; the
+    // largest change over which evaluations are reused, such as 0.08.
+    float StepCacheDb = 0.0f;
+    int32_t StepCacheEvery = 0;
     float StepCache = 0.0f;
     uint64_t Seed = 0;
     bool bPreviews = true;
