@@ -454,8 +454,7 @@ SUMI_API sumi_model_desc sumi_model_defaults(void);
 // SUMI_OUT_OF_HOST_MEMORY, SUMI_DEVICE_LOST or another result of a device.
 SUMI_API sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job);
 // Frees the job and returns the model, which the host program ends with sumi_model_close. A failed or cancelled job is
-// freed too, and its result is returned. Other failures: SUMI_WRONG_STATE while the job runs or if it is of another
-// kind, SUMI_STALE_HANDLE.
+// freed too, and its result is returned. Or SUMI_STALE_HANDLE; SUMI_WRONG_STATE while the job runs or of another kind.
 SUMI_API sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model);
 // Returns what the model is; for NULL all zero, with empty texts.
 SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model);
@@ -465,8 +464,7 @@ SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model);
 SUMI_API void sumi_model_close(sumi_model* model);
 
 // ---- Jobs -----------------------------------------------------------------------------------------------------------
-// Jobs run one after another (on a GPU two may overlap, see "Time"): higher priority first, then in the order of
-// submission. A submit returns at once.
+// Jobs run one by one (on a GPU two may overlap, see "Time"), by priority, then by submission. A submit returns at once.
 //
 //     submit --> QUEUED --> RUNNING --> DONE      -- fetch --> the product is yours; the handle is stale
 //                  | ^         |  |---> FAILED    -- fetch --> the result says why; the handle is stale
@@ -557,7 +555,9 @@ typedef enum sumi_preset {
     SUMI_PRESET_QUALITY = 3,  // the same size, more evaluations
     // The fewest steps, without guidance: for models distilled to that few steps, or with an adapter of the same effect
     // (the 4-step and 8-step adapters of Qwen-Image), which you add to `loras` yourself.
-    SUMI_PRESET_FAST = 4
+    SUMI_PRESET_FAST = 4,
+    // The authors' settings, with guidance only while 1 - sigma <= 0.5; for models that need guidance.
+    SUMI_PRESET_LEAN = 5
 } sumi_preset;
 
 typedef enum sumi_solver {

@@ -453,8 +453,10 @@ static void check_author(const char* model, const char* class_name, const char* 
     const int usual_steps = is_edit ? 40 : 8;
     const sumi_model_info info = sumi_model_get_info(opened);
     const float usual = is_edit ? 4.0f : info.guidance_off, want = guidance != 0.0f ? guidance : usual;
-    for (int preset = 0; preset < 5; preset++) {
+    for (int preset = 0; preset <= SUMI_PRESET_LEAN; preset++) {
         const sumi_image_desc desc = sumi_image_defaults(opened, (sumi_preset)preset);
+        CHECK(desc.guidance.end == (preset == SUMI_PRESET_LEAN ? 0.5f : 1.0f));
+        if (preset == SUMI_PRESET_LEAN) CHECK_NUMBER(desc.step_count, steps != 0 ? steps : usual_steps);
         if (preset == SUMI_PRESET_MODEL) CHECK_NUMBER(desc.step_count, steps != 0 ? steps : usual_steps);
         if (preset == SUMI_PRESET_FAST) CHECK(desc.guidance.scale == info.guidance_off && desc.step_count < 20);
         else CHECK(desc.guidance.scale == want);

@@ -162,7 +162,7 @@ typedef struct sumi_pipeline {
 // so that plans do not depend on the words of a prompt. 0: sharing does not pay, or this encoder cannot share.
 int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder);
 
-// The most of the distance of two whole evaluations by which a reused one extrapolates them (sumi_extrapolation).
+// How much of the distance of two whole evaluations a reused one extrapolates at most (sumi_extrapolation).
 float sumi_pipeline_most_ahead(bool guides);
 
 // Whether rows of a solver read the base y or the history h.

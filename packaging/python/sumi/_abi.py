@@ -145,6 +145,7 @@ class Preset(IntEnum):
     STANDARD = 2
     QUALITY = 3
     FAST = 4
+    LEAN = 5
 
 
 class Solver(IntEnum):

@@ -600,9 +600,10 @@ int generate_main(int argc, char** argv)
          "end before any work when an output is there already: a picture, --latents-out, --trace", 0, 0},
         {"--quality", OPTION_COUNT, &args.quality, "N", "of JPEG and WebP, 92 by default; WebP with 100 is lossless", 1,
          100},
-        {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality|fast",
+        {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality|fast|lean",
          "size, steps and guidance; what is given beside it counts more. fast: for a model that was distilled to few "
-         "steps, or with an adapter (--lora) that makes it so. sumi info --model PATH lists them",
+         "steps, or with an adapter (--lora) that makes it so. lean: guidance in the first half only. sumi info "
+         "--model PATH lists them",
          0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH",
          "pixels; with --image and without --size, the size of that picture, at most what the model makes; with "

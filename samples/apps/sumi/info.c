@@ -133,13 +133,14 @@ static void print_json(void)
 
 static void print_presets(sumi_model* model, const sumi_model_info* info)
 {
-    static const char* const s_names[] = {"model", "preview", "standard", "quality", "fast"};
+    static const char* const s_names[] = {"model", "preview", "standard", "quality", "fast", "lean"};
     for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
         const sumi_image_desc desc = sumi_image_defaults(model, (sumi_preset)i);
-        char size[64] = "the references' size", guidance[32] = "no guidance";
+        char size[64] = "the references' size", guidance[48] = "no guidance";
         if (desc.width > 0) snprintf(size, sizeof size, "%dx%d", desc.width, desc.height);
         if (desc.guidance.scale != info->guidance_off)
-            snprintf(guidance, sizeof guidance, "guidance %g", (double)desc.guidance.scale);
+            snprintf(guidance, sizeof guidance, desc.guidance.end < 1.0f ? "guidance %g up to %g" : "guidance %g",
+                     (double)desc.guidance.scale, (double)desc.guidance.end);
         printf("  %-14s %-9s %s, %d steps, %s, %s", i == 0 ? "presets" : "", s_names[i], size, desc.step_count,
                guidance, parameters_solver_name(desc.solver));
         if (desc.shift > 0.0f) printf(", shift %g", (double)desc.shift);
@@ -284,7 +285,7 @@ static void put_needs(json_out* out, const needs_job* job, const needs_row* rows
 
 static void put_presets(json_out* out, sumi_model* model)
 {
-    static const char* const s_names[] = {"model", "preview", "standard", "quality", "fast"};
+    static const char* const s_names[] = {"model", "preview", "standard", "quality", "fast", "lean"};
     json_begin_object(out, "presets");
     for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
         const sumi_image_desc desc = sumi_image_defaults(model, (sumi_preset)i);
@@ -293,6 +294,7 @@ static void put_presets(json_out* out, sumi_model* model)
         json_integer(out, "height", desc.height);
         json_integer(out, "steps", desc.step_count);
         json_number(out, "guidance", (double)desc.guidance.scale);
+        json_number(out, "guidance_end", (double)desc.guidance.end);
         json_text(out, "solver", parameters_solver_name(desc.solver));
         json_number(out, "shift", (double)desc.shift); // 0: the schedule of the files
         json_end_object(out);

@@ -26,7 +26,7 @@ namespace Sumi
     public enum JobState { None = 0, Queued = 1, Running = 2, Done = 3, Failed = 4, Cancelled = 5 }
     public enum WeightFormat { Auto = 0, Bf16 = 1, Fp8 = 2, AsStored = 3, Int8 = 4, Int4 = 5 }
     public enum AttentionFormat { Auto = 0, Bf16 = 1, EightBit = 2 }
-    public enum Preset { Model = 0, Preview = 1, Standard = 2, Quality = 3, Fast = 4 }
+    public enum Preset { Model = 0, Preview = 1, Standard = 2, Quality = 3, Fast = 4, Lean = 5 }
     public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3, HeunFull = 4, Rk4 = 5, ResMultistep = 6 }
     public enum GuidanceFormula { FromPositive = 0, FromNegative = 1 }
     public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }

@@ -14,7 +14,7 @@ static_assert(static_cast<int>(ESumiPreset::Model) == SUMI_PRESET_MODEL, "");
 static_assert(static_cast<int>(ESumiPreset::Preview) == SUMI_PRESET_PREVIEW, "");
 static_assert(static_cast<int>(ESumiPreset::Standard) == SUMI_PRESET_STANDARD, "");
 static_assert(static_cast<int>(ESumiPreset::Quality) == SUMI_PRESET_QUALITY, "");
-static_assert(static_cast<int>(ESumiPreset::Fast) == SUMI_PRESET_FAST, "");
+static_assert(static_cast<int>(ESumiPreset::Lean) == SUMI_PRESET_LEAN, "");
 
 // What the render thread copies from, some time later.
 struct FSumiUpload {

@@ -15,7 +15,7 @@ DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FSumiGenerateImagePin, UTexture2D
 
 // As sumi_preset.
 UENUM(BlueprintType)
-enum class ESumiPreset : uint8 { Model, Preview, Standard, Quality, Fast };
+enum class ESumiPreset : uint8 { Model, Preview, Standard, Quality, Fast, Lean };
 
 // A control net, and the picture that the image follows: white edges on black, depth with white near.
 USTRUCT(BlueprintType)
