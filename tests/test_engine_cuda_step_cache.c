@@ -12,11 +12,12 @@
 #define LARGE_CHANGE 10.0f
 #define MOST 9 // of STEPS evaluations
 
-// The changes that whole evaluations measure, one after another, over and over; counts the measurements.
+// The changes that whole evaluations measure, one after another, over and over; errors are half of the next one. Counts
+// both.
 static const float s_steady[] = {0.01f}, s_uneven[] = {0.3f, 0.02f, 0.5f, 0.001f};
 typedef struct play {
     const float* changes;
-    int count, measured;
+    int count, measured, errors;
 } play;
 
 static void measure(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
@@ -26,13 +27,16 @@ static void measure(const char* kernel, const unsigned char* parameters, uint64_
     if (strcmp(kernel, "sumi_residual_change") != 0) return;
     CHECK(bytes >= sizeof args);
     memcpy(&args, parameters, sizeof args);
+    const bool is_error = args.x.is_float; // of the prediction; the residual is an activation
     for (int32_t i = args.part_begin; i < args.part_end; i++) {
         float* sums = (float*)(uintptr_t)args.change + 2 * (size_t)i;
-        sums[0] = p->changes[p->measured % p->count] * 100.0f;
+        sums[0] = (is_error ? 0.5f : 1.0f) * p->changes[p->measured % p->count] * 100.0f;
         sums[1] = 100.0f;
     }
     // the last part ends the measurement, whichever slices it was cut into
-    if ((int64_t)args.part_end * args.part_size >= args.count) p->measured++;
+    if ((int64_t)args.part_end * args.part_size < args.count) return;
+    if (is_error) p->errors++;
+    else p->measured++;
 }
 
 static sumi_image_desc cached_image(sumi_model* model)
@@ -49,6 +53,7 @@ static sumi_image_desc cached_image(sumi_model* model)
 typedef struct counts {
     int32_t evaluations, reused;
     int launches;
+    float db;
 } counts;
 
 static counts draw_counts(sumi_engine* engine, const sumi_image_desc* desc, play* p, uint32_t budget_us)
@@ -56,7 +61,7 @@ static counts draw_counts(sumi_engine* engine, const sumi_image_desc* desc, play
     sumi_image image = {.reused_count = -1};
     sumi_job job;
     uint64_t frame_waits = 0;
-    p->measured = 0;
+    p->measured = p->errors = 0;
     fake_count_launches(true);
     CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
     for (int i = 0; budget_us > 0 && i < 200000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) {
@@ -67,11 +72,12 @@ static counts draw_counts(sumi_engine* engine, const sumi_image_desc* desc, play
     }
     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
     CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
-    const counts result = {image.evaluation_count, image.reused_count, fake_launch_count()};
+    const counts result = {image.evaluation_count, image.reused_count, fake_launch_count(), image.predicted_db};
     sumi_images_release(engine, &image, 1);
     // A frame waits for nothing: only reads of a change, of a preview and of results ask for events, which have passed.
-    CHECK(frame_waits <= (uint64_t)(p->measured + (desc->preview_every > 0 ? STEPS : 0) + 3));
+    CHECK(frame_waits <= (uint64_t)(p->measured + p->errors + (desc->preview_every > 0 ? STEPS : 0) + 3));
     CHECK_NUMBER(p->measured, result.evaluations - result.reused);
+    CHECK_NUMBER(p->errors, p->measured);
     return result;
 }
 
@@ -79,13 +85,13 @@ static counts draw_counts(sumi_engine* engine, const sumi_image_desc* desc, play
 // device is.
 TEST(decisions_depend_on_the_numbers_alone)
 {
-    static const float* const s_lists[] = {s_steady, s_uneven};
-    static const int s_lengths[] = {1, 4};
-    for (int list = 0; list < 2; list++) {
-        counts first = {-1, -1, 0};
+    static const float* const s_lists[] = {s_steady, s_uneven, s_uneven};
+    static const int s_lengths[] = {1, 4, 4};
+    for (int list = 0; list < 3; list++) {
+        counts first = {-1, -1, 0, 0.0f};
         for (int variant = 0; variant < 12 && t_errors == 0; variant++) {
             fake_reset();
-            play p = {s_lists[list], s_lengths[list], 0};
+            play p = {s_lists[list], s_lengths[list], 0, 0};
             fake_on_launch(measure, &p);
             if (variant % 4 == 3) fake_refuse_graphs(true);
             sumi_model* model;
@@ -97,19 +103,21 @@ TEST(decisions_depend_on_the_numbers_alone)
             if (engine == NULL) return;
             fake_complete_after(variant % 2 == 0 ? 0 : 3);
             sumi_image_desc desc = cached_image(model);
-            desc.step_cache = list == 0 ? LARGE_CHANGE : 0.3f;
+            desc.step_cache = list == 0 ? LARGE_CHANGE : list == 1 ? 0.3f : 0.0f;
+            desc.step_cache_db = list == 2 ? 30.0f : 0.0f;
             desc.preview_every = variant % 5 == 1;
             const uint32_t budgets[] = {0, 1, 200, 5000};
             const counts got = draw_counts(engine, &desc, &p, variant % 6 == 5 ? 0 : budgets[variant % 4]);
             if (variant == 0) first = got;
             CHECK_NUMBER(got.evaluations, STEPS);
             CHECK_NUMBER(got.reused, first.reused);
+            CHECK(got.db == first.db && got.db > 0.0f);
             if (t_errors != 0) printf("  list %d, variant %d\n", list, variant);
             fake_complete_after(0);
             fake_finish();
             close_cuda(engine);
         }
-        printf("  %d of %d reused\n", first.reused, first.evaluations);
+        printf("  %d of %d reused, %.1f dB\n", first.reused, first.evaluations, (double)first.db);
         CHECK(list == 0 ? first.reused == MOST : first.reused > 0 && first.reused < MOST);
     }
 }
@@ -118,7 +126,7 @@ TEST(decisions_depend_on_the_numbers_alone)
 TEST(streamed_weights_change_no_decision)
 {
     fake_reset();
-    play p = {s_uneven, 4, 0};
+    play p = {s_uneven, 4, 0, 0};
     fake_on_launch(measure, &p);
     sumi_model* model;
     sumi_engine* engine = cuda_engine(100, &model);
@@ -157,7 +165,7 @@ TEST(streamed_weights_change_no_decision)
 TEST(jobs_that_reuse_can_be_paused_and_cancelled_after_every_step)
 {
     fake_reset();
-    play p = {s_steady, 1, 0};
+    play p = {s_steady, 1, 0, 0};
     fake_on_launch(measure, &p);
     sumi_model* model;
     sumi_engine* engine = cuda_engine(100, &model);
@@ -203,7 +211,7 @@ TEST(jobs_that_reuse_can_be_paused_and_cancelled_after_every_step)
 TEST(queued_jobs_reuse_the_same)
 {
     fake_reset();
-    play p = {s_steady, 1, 0};
+    play p = {s_steady, 1, 0, 0};
     fake_on_launch(measure, &p);
     sumi_model* model;
     sumi_engine* engine = cuda_engine(100, &model);
@@ -240,7 +248,7 @@ TEST(failures_leave_nothing)
         bool has_failed = true;
         for (int nth = 1; has_failed && t_errors == 0; nth += entry < 1 ? 1 : 97) {
             fake_reset();
-            play p = {s_steady, 1, 0};
+            play p = {s_steady, 1, 0, 0};
             fake_on_launch(measure, &p);
             sumi_model* model;
             sumi_engine* engine = cuda_engine(100, &model);

@@ -134,6 +134,7 @@ static sumi_result submit_slice(sumi_engine* engine, sumi_job_slot* slot, sumi_r
     if (!slice->is_submitted) return SUMI_OK;
     SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->change, error));
     SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->reuse_error, error));
+    if (slice->reuse_error.id != 0) job->progress.step_cache.error_is_pending = true;
     if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->progress.entry->pipeline.preview, error));
         job->progress.preview_is_pending = true;
@@ -226,10 +227,12 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         sumi_run_slice next = sumi_run_next(engine);
         fill_in_denoising_step(job, &next);
         // Copies to host memory use the staging memory of the draining job's results, so none may be submitted until
-        // that job has ended. A preview has one copy, which must have been published before the next one.
+        // that job has ended. A preview has one copy, which must have been published before the next one; likewise the
+        // error of a whole evaluation, which is read before the end of the next one is submitted.
         const bool copies = next.has_preview || next.ends_run || next.change.id != 0 || next.reuse_error.id != 0;
-        const bool is_blocked =
-            (copies && engine->jobs.draining != NULL) || (next.has_preview && job->progress.preview_is_pending);
+        const bool is_blocked = (copies && engine->jobs.draining != NULL)
+                             || (next.has_preview && job->progress.preview_is_pending)
+                             || (next.reuse_error.id != 0 && job->progress.step_cache.error_is_pending);
         if (!is_blocked) {
             if (turn->end == SUMI_TURN_WAITS && run->pending_count == 0)
                 turn->stage = sumi_stage_of_section(next.section);

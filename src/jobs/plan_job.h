@@ -74,6 +74,7 @@ typedef struct sumi_step_cache {
     int32_t whole_evaluation;   // the last whole evaluation of that section; -1: none
     int32_t earlier_evaluation; // the whole evaluation before it, of the same section; -1: none
     bool lacks_change;          // the change of that evaluation was not read yet
+    bool error_is_pending;      // the copy of an error from the device was started, and was not read yet
     bool is_repeated;           // that evaluation is computed again after a pause, so its measurements are not read
     sumi_reuse_speed speed;     // for predictions: the newest of any section; 0: not known
     // Of all changes that were read, and of the ratios known then.

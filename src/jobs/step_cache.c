@@ -254,9 +254,12 @@ static void read_change(const sumi_engine* engine, sumi_plan_job* job, sumi_valu
 void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, const sumi_run_slice* slice)
 {
     if (slice->change.id != 0) read_change(engine, job, slice->change);
-    if (slice->reuse_error.id == 0 || !job->progress.step_cache.reuse.awaits_error) return;
+    if (slice->reuse_error.id == 0) return;
+    sumi_step_cache* cache = &job->progress.step_cache;
+    cache->error_is_pending = false;
+    if (!cache->reuse.awaits_error) return;
     const measurement measured = read_sums(engine, job, slice->reuse_error);
-    sumi_reuse_note_error(&job->progress.step_cache.reuse, measured.difference, measured.size);
+    sumi_reuse_note_error(&cache->reuse, measured.difference, measured.size);
 }
 
 sumi_step_cache_resumption sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job,
