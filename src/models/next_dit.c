@@ -577,8 +577,7 @@ static void write_dit_layers(const sumi_next_dit* model, sumi_plan* plan, sumi_d
                                              .rope = e->rope,
                                              .modulation = state->modulation[block->table_index]}});
         if (!keeps || i > 0) continue;
-        const sumi_value reused =
-            sumi_block_residuals_after_first(plan, &job->residuals[slot], x, &job->extrapolation);
+        const sumi_value reused = sumi_block_residuals_after_first(plan, &job->residuals[slot], x, &job->extrapolation);
         job->reused_velocities = write_dit_final(model, plan, job, e, reused);
     }
     if (keeps) sumi_block_residuals_after_last(plan, &job->residuals[slot], x);
