@@ -236,9 +236,9 @@ static void read_change(const sumi_engine* engine, sumi_plan_job* job, sumi_valu
     sumi_step_cache* cache = &job->progress.step_cache;
     SUMI_ASSERT(cache->lacks_change && job->progress.entry != NULL);
     cache->lacks_change = false;
-    // An evaluation that is computed again was measured before.
-    if (cache->is_repeated) return;
+    // What was copied from the device has to be read, also if an evaluation was measured before a pause.
     const measurement measured = read_sums(engine, job, change);
+    if (cache->is_repeated) return;
     sumi_reuse* reuse = &cache->reuse;
     sumi_reuse_note_change(reuse, measured.difference, measured.size);
     if (reuse->sigma_change <= 0.0f || reuse->speed < 0.0) return;
@@ -257,7 +257,6 @@ void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, const s
     if (slice->reuse_error.id == 0) return;
     sumi_step_cache* cache = &job->progress.step_cache;
     cache->error_is_pending = false;
-    if (!cache->reuse.awaits_error) return;
     const measurement measured = read_sums(engine, job, slice->reuse_error);
     sumi_reuse_note_error(&cache->reuse, measured.difference, measured.size);
 }
