@@ -1062,7 +1062,8 @@ SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paus
 // all supported transformers have. All other GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the
 // probabilities in bfloat16, for heads of 64, 96 or 128 channels. At Z-Image's size the error of a prediction is 1.8
 // times that of PyTorch's bfloat16 (BF16: 0.8 times). On an H200, with weights in INT8, it takes 0.94 of the time that
-// it takes with BF16 attention.
+// it takes with BF16 attention. In e4m3 sums over many keys lose digits where v is not near 0 on average: compare images
+// of more than about 1024 x 1024 pixels with those of BF16 before you rely on it.
 
 // ---- Encoded prompts ------------------------------------------------------------------------------------------------
 // A prompt can be encoded once and used for many images, and a game can ship it instead of the text encoder.

@@ -634,6 +634,43 @@ TEST(the_arena_of_a_released_two_stream_model_has_no_gaps)
     }
 }
 
+// In int8 every product of the text stands beside one of the image, in all blocks but the last, which needs no text.
+TEST(products_of_both_streams_of_a_released_model_are_beside_each_other)
+{
+    bench b;
+    synthetic_config config = synthetic_qwen_image;
+    synthetic_files* files = synthetic_open(&config);
+    CHECK(files != NULL);
+    if (files != NULL && open_bench(&b)) {
+        const sumi_files services = synthetic_services(files);
+        sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
+        const sumi_pipeline_prompt prompt = {.token_count = {256}, .has_features = true};
+        const sumi_pipeline_item item = {0, -1};
+        const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                               .prompts = &prompt,
+                                               .prompt_count = 1,
+                                               .items = &item,
+                                               .item_count = 1,
+                                               .width = 1024,
+                                               .height = 1024,
+                                               .evaluation_count = 4};
+        sumi_plan plan;
+        sumi_pipeline pipeline;
+        sumi_error error = {0};
+        sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+        plan.weight_options.weights = SUMI_WEIGHTS_INT8;
+        CHECK(sumi_pipeline_write(network, &request, &plan, &pipeline, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        int32_t count = 0;
+        for (size_t i = 0; i < plan.op_count; i++) count += plan.ops[i].is_beside_next;
+        CHECK_NUMBER(count, 4 * 59 + 1);
+        sumi_plan_end(&plan);
+        sumi_network_close(network);
+    }
+    close_bench(&b);
+    synthetic_close(files);
+}
+
 static int64_t value_bytes(const sumi_files* services, const char* path)
 {
     unsigned char length[8];
@@ -1215,6 +1252,7 @@ int main(int argc, char** argv)
     RUN(values_that_are_looked_at_are_not_fused);
     RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
+    RUN(products_of_both_streams_of_a_released_model_are_beside_each_other);
     RUN(the_random_newbie_image_has_as_many_weights_as_the_released_one);
     RUN(the_arena_of_the_released_newbie_image_has_no_gaps);
     RUN(reused_evaluations_of_released_models_cost_little);

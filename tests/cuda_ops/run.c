@@ -7,7 +7,7 @@ run_settings g_run;
 
 // ---- Running --------------------------------------------------------------------------------------------------------
 
-const char* const g_run_modes[RUN_MODE_COUNT] = {"whole ops", "the same plan again", "parts in another order",
+const char* const g_run_modes[RUN_MODE_COUNT] = {"whole ops", "again, all ops in one slice", "parts in another order",
                                                  "small slices"};
 
 static void scene_begin(scene* s, const op_case* c, case_data* store, const machine* m)
@@ -169,8 +169,9 @@ bool run_case(const op_case* c, case_data* store, const machine* m, run_mode mod
     for (size_t i = 0; i < s->plan.op_count && result == SUMI_OK; i++)
         us += (double)sumi_plan_predict_us(&s->plan, &s->plan.ops[i], &rates);
     if (result == SUMI_OK)
-        result = mode == RUN_PARTS
-                   ? slice_by_parts(&s->plan, &error)
+        result = mode == RUN_PARTS ? slice_by_parts(&s->plan, &error)
+               : mode == RUN_AGAIN
+                   ? sumi_plan_slice(&s->plan, &(sumi_slicing){.rates = &rates, .gathered_us = 1u << 30}, &error)
                    : plan_slice(&s->plan, &rates, mode == RUN_SMALL ? (uint32_t)(us / 5.0) + 1 : 0, &error);
     if (result == SUMI_OK) result = fill_arena_with_nan(m, s->plan.arena_bytes, &error);
     if (result == SUMI_OK) result = plan_ready(m->runner, &s->plan, &error);
