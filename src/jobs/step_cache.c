@@ -230,7 +230,6 @@ static measurement read_sums(const sumi_engine* engine, const sumi_plan_job* job
     return all;
 }
 
-#include <string.h>
 static void read_change(const sumi_engine* engine, sumi_plan_job* job, sumi_value change)
 {
     sumi_step_cache* cache = &job->progress.step_cache;
