@@ -574,15 +574,23 @@ static uint64_t max_live_bytes(const sumi_plan* plan)
     return most;
 }
 
+// Writes a pipeline's plan, which the caller ends.
+static void write_plan(bench* b, const sumi_network* network, const sumi_pipeline_request* request,
+                       sumi_weight_format weights, sumi_plan* plan)
+{
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    sumi_runner_begin_plan(b->runner, plan, &b->heap);
+    plan->weight_options.weights = weights;
+    CHECK(sumi_pipeline_write(network, request, plan, &pipeline, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+}
+
 // gaps: the part of the arena that no value uses at the op where most of it is in use.
 static void check_arena(bench* b, const sumi_network* network, const sumi_pipeline_request* request, double gaps)
 {
     sumi_plan plan;
-    sumi_pipeline pipeline;
-    sumi_error error = {0};
-    sumi_runner_begin_plan(b->runner, &plan, &b->heap);
-    CHECK(sumi_pipeline_write(network, request, &plan, &pipeline, &error) == SUMI_OK);
-    CHECK_TEXT(error.text, "");
+    write_plan(b, network, request, SUMI_WEIGHTS_AUTO, &plan);
     const uint64_t most = max_live_bytes(&plan);
     if ((double)plan.arena_bytes > (1.0 + gaps) * (double)most)
         printf("  %d x %d: an arena of %.1f MB for %.1f\n", (int)request->width, (int)request->height,
@@ -591,25 +599,31 @@ static void check_arena(bench* b, const sumi_network* network, const sumi_pipeli
     sumi_plan_end(&plan);
 }
 
+// An image of Qwen-Image, or an edit of one picture.
+static sumi_pipeline_request two_stream_request(int32_t side, int32_t reference_count)
+{
+    static const sumi_pipeline_reference s_reference = {1036, 1036, 1024, 1024};
+    static const sumi_pipeline_prompt s_prompts[] = {{.token_count = {256}, .has_features = true},
+                                                     {.token_count = {1627}, .has_features = true}};
+    static const sumi_pipeline_item s_item = {0, -1};
+    return (sumi_pipeline_request){.goal = SUMI_GOAL_IMAGES,
+                                   .prompts = &s_prompts[reference_count > 0],
+                                   .prompt_count = 1,
+                                   .items = &s_item,
+                                   .item_count = 1,
+                                   .references = &s_reference,
+                                   .reference_count = reference_count,
+                                   .width = side,
+                                   .height = side,
+                                   .evaluation_count = 4};
+}
+
 static void check_two_stream_arena(bench* b, const sumi_network* network, int32_t side, int32_t reference_count)
 {
-    const sumi_pipeline_reference reference = {1036, 1036, 1024, 1024};
-    const sumi_pipeline_prompt prompt = {.token_count = {reference_count > 0 ? 1627 : 256}, .has_features = true};
-    const sumi_pipeline_item item = {0, -1};
+    const sumi_pipeline_request request = two_stream_request(side, reference_count);
     // Beside a reference the text has 1627 rows. Its MLP's hidden rows (40 MB) live at the same time as the image's, for
     // products that are computed at once, and do not fit into the gap of 38 MB between the image's and the stream.
-    check_arena(b, network,
-                &(sumi_pipeline_request){.goal = SUMI_GOAL_IMAGES,
-                                         .prompts = &prompt,
-                                         .prompt_count = 1,
-                                         .items = &item,
-                                         .item_count = 1,
-                                         .references = &reference,
-                                         .reference_count = reference_count,
-                                         .width = side,
-                                         .height = side,
-                                         .evaluation_count = 4},
-                reference_count > 0 ? 0.101 : 0.03);
+    check_arena(b, network, &request, reference_count > 0 ? 0.101 : 0.03);
 }
 
 // Nothing is run, and no weight is read: 57 GB that are one block of memory.
@@ -644,23 +658,9 @@ TEST(products_of_both_streams_of_a_released_model_are_beside_each_other)
     if (files != NULL && open_bench(&b)) {
         const sumi_files services = synthetic_services(files);
         sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
-        const sumi_pipeline_prompt prompt = {.token_count = {256}, .has_features = true};
-        const sumi_pipeline_item item = {0, -1};
-        const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
-                                               .prompts = &prompt,
-                                               .prompt_count = 1,
-                                               .items = &item,
-                                               .item_count = 1,
-                                               .width = 1024,
-                                               .height = 1024,
-                                               .evaluation_count = 4};
+        const sumi_pipeline_request request = two_stream_request(1024, 0);
         sumi_plan plan;
-        sumi_pipeline pipeline;
-        sumi_error error = {0};
-        sumi_runner_begin_plan(b.runner, &plan, &b.heap);
-        plan.weight_options.weights = SUMI_WEIGHTS_INT8;
-        CHECK(sumi_pipeline_write(network, &request, &plan, &pipeline, &error) == SUMI_OK);
-        CHECK_TEXT(error.text, "");
+        write_plan(&b, network, &request, SUMI_WEIGHTS_INT8, &plan);
         int32_t count = 0;
         for (size_t i = 0; i < plan.op_count; i++) count += plan.ops[i].is_beside_next;
         CHECK_NUMBER(count, 4 * 59 + 1);
