@@ -130,6 +130,33 @@ static bool draw_size(Viewer& viewer)
     return changed;
 }
 
+// A list of which one is chosen.
+struct Choices {
+    const char *name, *hint;  // name: for reports; hint: while the list is closed
+    int first, last, current; // numbers of entries
+};
+
+// Returns the entry that was chosen now; -1: none was. text_of(entry): what it says.
+template <class TextOf> static int choose(Viewer& viewer, const Choices& choices, const TextOf& text_of)
+{
+    char name[32];
+    snprintf(name, sizeof name, "##%s", choices.name);
+    const bool is_open = ImGui::BeginCombo(name, text_of(choices.current));
+    mark(viewer, choices.name);
+    if (!is_open) {
+        hint(choices.hint);
+        return -1;
+    }
+    int chosen = -1;
+    for (int i = choices.first; i <= choices.last; i++) {
+        if (ImGui::Selectable(text_of(i), i == choices.current) || is_entered(viewer)) chosen = i;
+        snprintf(name, sizeof name, "%s-%d", choices.name, i);
+        mark(viewer, name);
+    }
+    ImGui::EndCombo();
+    return chosen;
+}
+
 static bool draw_reuse(Viewer& viewer)
 {
     static const struct {
@@ -140,25 +167,16 @@ static bool draw_reuse(Viewer& viewer)
                  {"a fixed schedule", 3.0f},
                  {"over small changes", 0.08f}};
     Settings& form = viewer.form;
-    bool changed = false;
     label(viewer, "Reuse");
-    const bool is_open = ImGui::BeginCombo("##reuse", kinds[(int)reuse_of(form)].name);
-    mark(viewer, "reuse");
-    if (is_open) {
-        for (int i = 0; i < 4; i++) {
-            if (ImGui::Selectable(kinds[i].name, i == (int)reuse_of(form)) || is_entered(viewer)) {
-                set_reuse(form, (Reuse)i, kinds[i].number);
-                changed = true;
-            }
-            char name[32];
-            snprintf(name, sizeof name, "reuse-%d", i);
-            mark(viewer, name);
-        }
-        ImGui::EndCombo();
-    } else {
-        hint("Saves time: a step reuses most of an earlier one. As the picture allows: as long as it is predicted to "
-             "keep so many dB; 45 can hardly be seen, 35 also changes small things.");
-    }
+    const int chosen = choose(
+        viewer,
+        {"reuse",
+         "Saves time: a step reuses most of an earlier one. As the picture allows: as long as it is predicted to "
+         "keep so many dB; 45 can hardly be seen, 35 also changes small things.",
+         0, 3, (int)reuse_of(form)},
+        [](int i) { return kinds[i].name; });
+    bool changed = chosen >= 0;
+    if (changed) set_reuse(form, (Reuse)chosen, kinds[chosen].number);
     if (!form.reuses_steps()) return changed;
     label(viewer, "");
     if (reuse_of(form) == Reuse::KEEP)
@@ -175,26 +193,16 @@ static bool draw_reuse(Viewer& viewer)
 static bool draw_solver(Viewer& viewer)
 {
     Settings& form = viewer.form;
-    bool changed = false;
     label(viewer, "Solver");
-    const bool is_open = ImGui::BeginCombo("##solver", parameters_solver_name(form.solver));
-    mark(viewer, "solver");
-    if (is_open) {
-        for (int i = SUMI_SOLVER_EULER; i <= SUMI_SOLVER_RES_MULTISTEP; i++) {
-            if (ImGui::Selectable(parameters_solver_name((sumi_solver)i), i == (int)form.solver)
-                || is_entered(viewer)) {
-                form.solver = (sumi_solver)i;
-                changed = true;
-            }
-            char name[32];
-            snprintf(name, sizeof name, "solver-%d", i);
-            mark(viewer, name);
-        }
-        ImGui::EndCombo();
-    } else {
-        hint("The sampler. Heun and Midpoint run the network twice in each step, RK4 four times; DPM++ 2M and Res "
-             "Multistep once, as Euler.");
-    }
+    const int chosen =
+        choose(viewer,
+               {"solver",
+                "The sampler. Heun and Midpoint run the network twice in each step, RK4 four times; DPM++ "
+                "2M and Res Multistep once, as Euler.",
+                SUMI_SOLVER_EULER, SUMI_SOLVER_RES_MULTISTEP, (int)form.solver},
+               [](int i) { return parameters_solver_name((sumi_solver)i); });
+    bool changed = chosen >= 0;
+    if (changed) form.solver = (sumi_solver)chosen;
     label(viewer, "Shift");
     changed |= slider("##shift", &form.shift, 0.0f, 12.0f, form.shift > 0.0f ? "%.2f" : "the model's own");
     mark(viewer, "shift");
