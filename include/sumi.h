@@ -1058,12 +1058,11 @@ SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paus
 // sumi_model_desc.attention is independent of these formats. It is the format of the operands of softmax(q k^T) v in
 // the transformer on a GPU; text encoders and the VAE keep bfloat16. With SUMI_ATTENTION_8BIT the operands have 8 bits,
 // in the format that is fast on the device, with sums of 32 bits. Compute capability 9.0: q, k, v and the probabilities
-// in e4m3 (FlashAttention-3, Shah et al. 2024, without its rotation of q and k), for heads of 96 or 128 channels, which
-// all supported transformers have. All other GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the
-// probabilities in bfloat16, for heads of 64, 96 or 128 channels. At Z-Image's size the error of a prediction is 1.8
-// times that of PyTorch's bfloat16 (BF16: 0.8 times). On an H200, with weights in INT8, it takes 0.94 of the time that
-// it takes with BF16 attention. In e4m3 sums over many keys lose digits where v is not near 0 on average: compare images
-// of more than about 1024 x 1024 pixels with those of BF16 before you rely on it.
+// in e4m3 (FlashAttention-3, Shah et al. 2024, without its rotation of q and k), v less a mean of each of its channels
+// (SageAttention2, Zhang et al. 2024), for heads of 96 or 128 channels, which all supported transformers have. All other
+// GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the probabilities in bfloat16, for heads of 64, 96 or
+// 128 channels. At Z-Image's size the error of a prediction is 1.2 times that of PyTorch's bfloat16 (BF16: 0.8 times).
+// On an H200, with weights in INT8, it takes 0.94 of the time that it takes with BF16 attention.
 
 // ---- Encoded prompts ------------------------------------------------------------------------------------------------
 // A prompt can be encoded once and used for many images, and a game can ship it instead of the text encoder.

@@ -172,10 +172,11 @@ typedef struct sumi_attention_sm90_shape {
 // span and then those of its second one. A tile is stored as wgmma reads it from shared memory: a row per channel, of
 // 128 bytes, one per key, in the 128-byte swizzle; keys 16 i .. 16 i + 15 in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7
 // 14 15. Keys past the span's end are zeros. exponents: per tile in the same order a float e, which is an integer: a value
-// of v is the stored one * 2^e.
+// of v is the stored one * 2^e + the mean of its channel, or nearly that. means: float [sequence of the op][key head][dim], 16-byte
+// aligned.
 #define SUMI_ATTENTION_FP8_TILE_BYTES(channels) (128 * (channels))
 typedef struct sumi_attention_fp8_values {
-    uint64_t tiles, exponents; // device addresses; tiles: a multiple of 128
+    uint64_t tiles, exponents, means; // device addresses; tiles: a multiple of 128; means: from the first sequence here
     int32_t tile_count;
     int32_t first_tile[SUMI_ATTENTION_SM90_SEQUENCES]; // of each sequence
     int32_t reserved;
@@ -184,10 +185,13 @@ typedef struct sumi_attention_fp8_values {
 // sumi_attention_pack_values_d<dim>: the only parameter, by value: the v of one sequence. Grid (the sequence's tiles of
 // keys, key heads), block SUMI_ATTENTION_PACK_THREADS(dim). Block (x, y) writes tile first_tile + x of key head
 // head_begin + y.
+// Before it sumi_attention_value_means, with the same parameter, writes their means: grid (dim / 16, key heads), block
+// SUMI_ATTENTION_MEANS_THREADS, for key heads from head_begin on.
 #define SUMI_ATTENTION_PACK_THREADS(channels) (2 * (channels))
+#define SUMI_ATTENTION_MEANS_THREADS 512
 typedef struct sumi_attention_pack_args {
     uint64_t qkv;                     // bf16, 16-byte aligned
-    sumi_attention_fp8_values values; // first_tile is not read
+    sumi_attention_fp8_values values; // first_tile is not read; means: of this sequence
     int32_t pitch, v_column;          // elements, multiples of 8
     int32_t first_tile, head_begin;
     int32_t begin[2], keys[2]; // the spans: first rows and numbers of keys; keys[1] = 0: one span

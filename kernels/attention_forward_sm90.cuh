@@ -248,6 +248,23 @@ struct attention_sm90 {
         if constexpr (PART + 1 < PARTS)
             compute_parts<PART + 1>(acc, probabilities, scores, softmax, scale_log2, v_exponent, v_low);
     }
+    // e4m3: O += mean of v * sum of the row's probabilities. Of each group of 8 channels a lane has 2 (lane & 3) and + 1.
+    static SUMI_DEVICE void add_means(float (&acc)[ACC_COUNT], const sumi_attention_sm90_shape& shape,
+                                      const sumi_attention_fp8_values& values, const attention_tile& tile,
+                                      float row_sum0, float row_sum1)
+    {
+        const int head = tile.sequence_index * (shape.heads / shape.group) + tile.head / shape.group;
+        const float2* means = (const float2*)values.means + head * (HEAD_DIM / 2) + (threadIdx.x & 3);
+        // P was multiplied by 2^E4M3_SHIFT like the sums; acc has that factor too.
+#pragma unroll
+        for (int group = 0; group < HEAD_DIM / 8; group++) {
+            const float2 mean = means[4 * group];
+            acc[4 * group] = fmaf(mean.x, row_sum0, acc[4 * group]);
+            acc[4 * group + 1] = fmaf(mean.y, row_sum0, acc[4 * group + 1]);
+            acc[4 * group + 2] = fmaf(mean.x, row_sum1, acc[4 * group + 2]);
+            acc[4 * group + 3] = fmaf(mean.y, row_sum1, acc[4 * group + 3]);
+        }
+    }
     static SUMI_DEVICE void rescale_output(float (&acc)[ACC_COUNT], const softmax_state& softmax)
     {
 #pragma unroll
@@ -584,6 +601,10 @@ struct attention_sm90 {
             softmax.row_sum1 += __shfl_xor_sync(~0u, softmax.row_sum1, 1);
             softmax.row_sum1 += __shfl_xor_sync(~0u, softmax.row_sum1, 2);
             const float inverse_sum0 = 1.f / softmax.row_sum0, inverse_sum1 = 1.f / softmax.row_sum1;
+            if constexpr (IS_E4M3) {
+                add_means(acc, shape, *values, find_tile<CAUSAL, CONSUMERS>(shape, opaque(tile_number)),
+                          softmax.row_sum0, softmax.row_sum1);
+            }
             if (is_leader) TMA_STORE_WAIT_READ(); // the previous store has read the staging buffer
             consumer_sync<CONSUMERS>(consumer);
             // O as bf16 to the staging buffer. Lanes 8 i .. 8 i + 7 address matrix i of stmatrix.x4: matrix 0 has rows

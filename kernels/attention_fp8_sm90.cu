@@ -2,7 +2,8 @@
 // sequences of one or two spans. attention.h has the shapes, attention_forward_sm90.cuh the code.
 //
 //   sumi_qk_norm_rope_fp8_*          q and k, normed and rotated, to e4m3 without a scale (qk_norm.cuh)
-//   sumi_attention_pack_values_*     v to e4m3, transposed, with a power of two per tile of 128 keys
+//   sumi_attention_value_means       the mean of each channel of v
+//   sumi_attention_pack_values_*     v less the means to e4m3, transposed, with a power of two per tile of 128 keys
 //   sumi_attention_sm90_fp8_*        S = q k^T (e4m3) -> softmax (float) -> P in e4m3 -> O += P v (e4m3)
 //
 // A row of q or k has 128 bytes in shared memory. Of a head of 96 the last 32 are zeros, and no product reads them.
@@ -11,6 +12,18 @@
 // The kernel that does it writes a tile as it lies in shared memory, and a bulk copy without a tensor map reads it. The
 // probabilities are in 1 .. 2^-10 times a power of two, where e4m3 is normal; what is below counts as nothing beside
 // the largest one. On random data the result is off by 4e-2 to 5.5e-2 in norm: q, k, P and v are off by 2.5e-2 each.
+//
+// MEANS. wgmma cuts every product of e4m3 off 13 bits below the sum that it is added to. Where a channel of v is not
+// near 0 on average, the sum over 16384 keys is so much larger than each product that 0.19 of the result was lost (0.07
+// at 4096 keys). So its mean is subtracted from each channel of v, and added to the result, where all probabilities add
+// up to 1 (SageAttention2, Zhang et al. 2024, smooths v likewise). Whatever is subtracted is added, so the mean of 1024
+// keys or more is good enough.
+//
+// One value of bf16 in 16 lies halfway between two of e4m3. Rounded to even, as many go up as down. Once a mean has been
+// subtracted, all of a channel go the same way, and the sum over many keys is off: by 1.2 times the error of all that is
+// rounded for 4224 keys, by 1.8 times for 16384 (computed, normal q, k and v). So the 16 bits that bf16 lacks beside a
+// float are as if at random, which is far below what rounding to e4m3 does. They make values larger, by 0.72 / 256 on
+// average where all mantissas are equally likely on a logarithmic scale; a factor takes that back.
 //
 // PARTS. For 64 queries, 128 keys and 128 channels the tensor cores of a multiprocessor take 512 cycles for both
 // products. Its special function units take the same 512 for the exponentials, and the rest of the softmax comes on
@@ -36,8 +49,7 @@
 // sequences, 0.98 for 4224 tokens), four parts for heads of 96 (1.08 times), checked maxima in one part (1.09 times), q
 // in registers with tiles of 128 rows (0.99 to 1.03 times). For heads of 96 tiles of 128 rows are 1.18 times slower for
 // 4352 tokens and 0.99 for 1280: not worth another kernel. Wrong: sums of P by the tensor cores, from a row of ones
-// beside v. The result is off by 0.06 more at 4097 tokens and by 0.49 at 24904, as if every product were cut off 13 bits
-// below the sum that it is added to.
+// beside v. The result is off by 0.06 more at 4097 tokens and by 0.49 at 24904, because products are cut off (MEANS).
 #include "attention_forward_sm90.cuh"
 
 #define E4M3_KERNEL(NAME, HEAD_DIM, CONSUMERS, STAGES, PARTS)                                                          \
@@ -54,9 +66,55 @@ E4M3_KERNEL(sumi_attention_sm90_fp8_d128, 128, 3, 3, 4)
 E4M3_KERNEL(sumi_attention_sm90_fp8_d128_c2, 128, 2, 4, 2)
 E4M3_KERNEL(sumi_attention_sm90_fp8_d96, 96, 3, 3, 2)
 
-// v of one key head and 128 tokens as a tile of e4m3, see attention.h. Bound by bytes. A thread has two items of 4 keys
-// x 8 channels, which become 8 words of the tile: one per channel, with the keys that are neighbours there. Lanes are
-// arranged so that two neighbours read 32 bytes of a row:
+// 32 bits, as if at random: Knuth's multiplicative hash of both, mixed.
+SUMI_DEVICE u32 hash_of(int key, int channel)
+{
+    const u32 hash = ((u32)key * 0x9E3779B1u ^ (u32)channel * 0x85EBCA6Bu) * 0xC2B2AE35u;
+    return hash ^ hash >> 15;
+}
+
+// The means of 16 channels of one key head over the keys of a sequence, or over 1024 to 2047 of them: one of each
+// `stride` neighbours, any of which may be it, because an image repeats itself from row to row. Two threads read 32 bytes
+// of a row. The order of the additions depends on the number of keys alone.
+extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_MEANS_THREADS)
+    sumi_attention_value_means(const __grid_constant__ sumi_attention_pack_args args)
+{
+    constexpr int CHANNELS = 16, ROWS = SUMI_ATTENTION_MEANS_THREADS / 2, WARPS = SUMI_ATTENTION_MEANS_THREADS / 32;
+    __shared__ float warp_sums[WARPS][CHANNELS];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, half = lane & 1;
+    const int channel = ((args.head_begin + blockIdx.y) * gridDim.x + blockIdx.x) * CHANNELS; // of all key heads
+    const int keys = args.keys[0] + args.keys[1], stride = max(1, keys / 1024), samples = keys / stride;
+    const u16* values = (const u16*)args.qkv + args.v_column + channel + 8 * half;
+    float sums[8] = {};
+#pragma unroll 4
+    for (int sample = threadIdx.x >> 1; sample < samples; sample += ROWS) {
+        const int key = sample * stride + (int)__umulhi(hash_of(sample, 0), (u32)stride);
+        const int row = key < args.keys[0] ? args.begin[0] + key : args.begin[1] + key - args.keys[0];
+        const uint4 words = *(const uint4*)(values + (int64_t)row * args.pitch);
+        const u32 pairs[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            sums[2 * word] += bf16_low(pairs[word]);
+            sums[2 * word + 1] += bf16_high(pairs[word]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+#pragma unroll
+        for (int mask = 16; mask > 1; mask >>= 1) sums[i] += __shfl_xor_sync(~0u, sums[i], mask);
+        if (lane < 2) warp_sums[warp][8 * half + i] = sums[i];
+    }
+    __syncthreads();
+    if (threadIdx.x >= CHANNELS) return;
+    float sum = 0.f;
+#pragma unroll
+    for (int other = 0; other < WARPS; other++) sum += warp_sums[other][threadIdx.x];
+    ((float*)args.values.means)[channel + threadIdx.x] = sum / (float)samples;
+}
+
+// v of one key head and 128 tokens, less its means, as a tile of e4m3, see attention.h. Bound by bytes. A thread has two
+// items of 4 keys x 8 channels, which become 8 words of the tile: one per channel, with the keys that are neighbours
+// there. Lanes are arranged so that two neighbours read 32 bytes of a row:
 //
 //   item of a lane       channels 8 octet .. 8 octet + 7           octet = 2 warp + (lane & 1)
 //                        keys 16 group + 2 quarter + 0, 1, 8, 9    quarter = lane >> 1 & 3,
@@ -69,28 +127,33 @@ template <int TILE_CHANNELS> SUMI_DEVICE void pack_values(const sumi_attention_p
     __shared__ __align__(16) u32 tile[TILE_BYTES / 4];
     __shared__ float warp_largest[WARPS];
     const int head = args.head_begin + blockIdx.y, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int octet = 2 * warp + (lane & 1), quarter = lane >> 1 & 3;
+    const int octet = 2 * warp + (lane & 1), quarter = lane >> 1 & 3, channel = head * TILE_CHANNELS + 8 * octet;
     const int first_span_tiles = (args.keys[0] + TILE_KEYS - 1) / TILE_KEYS, span = (int)blockIdx.x >= first_span_tiles,
               first_key = ((int)blockIdx.x - (span ? first_span_tiles : 0)) * TILE_KEYS,
               key_count = args.keys[span] - first_key;
     const int64_t tile_index = (int64_t)head * args.values.tile_count + args.first_tile + blockIdx.x;
-    const u16* values = (const u16*)args.qkv + (int64_t)(args.begin[span] + first_key) * args.pitch + args.v_column
-                      + head * TILE_CHANNELS + 8 * octet;
-    u32 pairs[ITEMS][4][4]; // of each key of an item, 8 channels
+    const u16* qkv =
+        (const u16*)args.qkv + (int64_t)(args.begin[span] + first_key) * args.pitch + args.v_column + channel;
+    const float4 *means = (const float4*)((const float*)args.values.means + channel), low = means[0], high = means[1];
+    const float mean[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    float values[ITEMS][4][8]; // of each key of an item, 8 channels
     float largest = 0.f;
 #pragma unroll
     for (int item = 0; item < ITEMS; item++) {
 #pragma unroll
         for (int row = 0; row < 4; row++) {
             const int key = 16 * (4 * item + (lane >> 3)) + 2 * quarter + (row & 1) + 8 * (row >> 1);
-            uint4 words = make_uint4(0, 0, 0, 0); // keys past the end are zeros
-            if (key < key_count) words = *(const uint4*)(values + (int64_t)key * args.pitch);
-            pairs[item][row][0] = words.x, pairs[item][row][1] = words.y;
-            pairs[item][row][2] = words.z, pairs[item][row][3] = words.w;
+            uint4 words = make_uint4(0, 0, 0, 0);
+            if (key < key_count) words = *(const uint4*)(qkv + (int64_t)key * args.pitch);
+            const u32 pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
-            for (int word = 0; word < 4; word++) {
-                largest = fmaxf(largest, fabsf(bf16_low(pairs[item][row][word])));
-                largest = fmaxf(largest, fabsf(bf16_high(pairs[item][row][word])));
+            for (int i = 0; i < 8; i++) {
+                // The value in the upper half, bits of the hash in the lower one.
+                const u32 hash = hash_of(first_key + key, 4 * octet + (i >> 1)),
+                          bits = __byte_perm(pairs[i >> 1], hash, i & 1 ? 0x3276 : 0x1054);
+                const float value = fmaf(__uint_as_float(bits), 1.f - 0.7213f / 256.f, -mean[i]);
+                values[item][row][i] = key < key_count ? value : 0.f; // keys past the end are zeros
+                largest = fmaxf(largest, fabsf(values[item][row][i]));
             }
         }
     }
@@ -108,16 +171,11 @@ template <int TILE_CHANNELS> SUMI_DEVICE void pack_values(const sumi_attention_p
 #pragma unroll
     for (int item = 0; item < ITEMS; item++) {
         const int group = 4 * item + (lane >> 3);
+        const float(&keys)[4][8] = values[item];
 #pragma unroll
-        for (int channel = 0; channel < 8; channel++) { // of the octet
-            float scaled[4];
-#pragma unroll
-            for (int row = 0; row < 4; row++) {
-                const u32 pair = pairs[item][row][channel >> 1];
-                scaled[row] = (channel & 1 ? bf16_high(pair) : bf16_low(pair)) * inverse;
-            }
-            tile[(8 * octet + channel) * 32 + (group ^ channel) * 4 + quarter] =
-                pack_e4m3(scaled[0], scaled[1], scaled[2], scaled[3]);
+        for (int i = 0; i < 8; i++) {
+            tile[(8 * octet + i) * 32 + (group ^ i) * 4 + quarter] =
+                pack_e4m3(keys[0][i] * inverse, keys[1][i] * inverse, keys[2][i] * inverse, keys[3][i] * inverse);
         }
     }
     __syncthreads();

@@ -455,6 +455,7 @@ TEST(attention_in_8_bits_takes_its_kernels)
                 check_used(&b, s_names[n][1], is_taken && s_cases[i].dim == 96);
             }
             check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].e4m3);
+            check_used(&b, "sumi_attention_value_means", s_cases[i].e4m3);
             sumi_network_close(network);
         }
         close_bench(&b);

@@ -480,36 +480,50 @@ static int32_t count_key_tiles(const sumi_op* op)
     return tiles;
 }
 
-// Where the tiles of v lie in the op's scratch memory: first all tiles, then their exponents.
+// Of one sequence.
+static uint64_t mean_bytes(const sumi_op* op)
+{
+    return (uint64_t)op->u.attention.kv_heads * (uint64_t)op->u.attention.dim * sizeof(float);
+}
+
+// Where the tiles of v lie in the op's scratch memory: first all tiles, then the means of all sequences, then the tiles'
+// exponents.
 static sumi_attention_fp8_values values_of(const sumi_cuda_run* run)
 {
     const sumi_op_attention* a = &run->op->u.attention;
     const int32_t tiles = count_key_tiles(run->op);
-    return (sumi_attention_fp8_values){
-        .tiles = run->scratch,
-        .exponents =
-            run->scratch + (uint64_t)a->kv_heads * (uint64_t)tiles * (uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(a->dim),
-        .tile_count = tiles};
+    const CUdeviceptr means =
+        run->scratch + (uint64_t)a->kv_heads * (uint64_t)tiles * (uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(a->dim);
+    return (sumi_attention_fp8_values){.tiles = run->scratch,
+                                       .exponents = means + (uint64_t)a->sequence_count * mean_bytes(run->op),
+                                       .means = means,
+                                       .tile_count = tiles};
 }
 
-// Writes v of some key heads of a sequence as tiles of e4m3 to scratch, as pack_keys does.
-static sumi_result pack_values(sumi_cuda_run* run, const tokens* t, int32_t first_tile, head_range key_heads)
+// Writes the means of v of some key heads of a sequence, and v less these means as tiles of e4m3, to scratch, as
+// pack_keys does.
+static sumi_result pack_values(sumi_cuda_run* run, int32_t sequence, int32_t first_tile, head_range key_heads)
 {
+    const tokens all = tokens_of(&run->op->u.attention.sequences[sequence]), *t = &all;
+    sumi_attention_fp8_values values = values_of(run);
+    values.means += (uint64_t)sequence * mean_bytes(run->op);
     sumi_attention_pack_args args = {.qkv = sumi_cuda_value(run, run->op->in[0]),
-                                     .values = values_of(run),
+                                     .values = values,
                                      .pitch = sumi_cuda_cols(run, run->op->in[0]),
                                      .v_column = run->op->u.attention.v_column,
                                      .first_tile = first_tile,
                                      .head_begin = key_heads.begin,
                                      .begin = {t->begin[0], t->begin[1]},
                                      .keys = {t->keys[0], t->keys[1]}};
-    sumi_cuda_grid grid = {.x = (uint32_t)key_tiles_of(t),
-                           .y = (uint32_t)(key_heads.end - key_heads.begin),
-                           .z = 1,
-                           .block = (uint32_t)SUMI_ATTENTION_PACK_THREADS(run->op->u.attention.dim)};
+    const uint32_t dim = (uint32_t)run->op->u.attention.dim, heads = (uint32_t)(key_heads.end - key_heads.begin);
+    SUMI_TRY(sumi_cuda_launch_args(
+        run, "sumi_attention_value_means",
+        (sumi_cuda_grid){.x = dim / 16, .y = heads, .z = 1, .block = SUMI_ATTENTION_MEANS_THREADS}, &args));
     return sumi_cuda_launch_args(
-        run, run->op->u.attention.dim == 128 ? "sumi_attention_pack_values_d128" : "sumi_attention_pack_values_d96",
-        grid, &args);
+        run, dim == 128 ? "sumi_attention_pack_values_d128" : "sumi_attention_pack_values_d96",
+        (sumi_cuda_grid){
+            .x = (uint32_t)key_tiles_of(t), .y = heads, .z = 1, .block = (uint32_t)SUMI_ATTENTION_PACK_THREADS(dim)},
+        &args);
 }
 
 static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin,
@@ -532,6 +546,7 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
                                        .scale_log2 = scale_log2(op)};
     for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SM90_SEQUENCES) {
         int32_t batch = sumi_min_int(SUMI_ATTENTION_SM90_SEQUENCES, count - first), from = sumi_max_int(begin, after);
+        if (is_fp8) values.means = values_of(run).means + (uint64_t)first * mean_bytes(op);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
             int32_t tiles = row_tiles(kernel, &t), first_span_query_groups = sumi_divide_up(t.queries[0], 64),
@@ -540,7 +555,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             const int32_t before = after;
             after += heads * tiles;
             if (is_fp8 && begin < after && before < end)
-                SUMI_TRY(pack_values(run, &t, key_tiles, key_heads_of(begin - before, end - before, tiles, run)));
+                SUMI_TRY(
+                    pack_values(run, first + i, key_tiles, key_heads_of(begin - before, end - before, tiles, run)));
             values.first_tile[i] = key_tiles;
             key_tiles += key_tiles_of(&t);
             shape.sequences[i] = (sumi_attention_sm90_sequence){
@@ -636,5 +652,6 @@ uint64_t sumi_cuda_attention_scratch(const sumi_cuda_device* device, const sumi_
         return packed_bytes(op) + (uint64_t)op->u.attention.kv_heads * (uint64_t)count_packed_tiles(op) * sizeof(float);
     if ((sumi_plan_info(plan, op->in[0])->marks & SUMI_CUDA_VALUE_QK_E4M3) == 0) return 0;
     return (uint64_t)op->u.attention.kv_heads * (uint64_t)count_key_tiles(op)
-         * ((uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(op->u.attention.dim) + sizeof(float));
+             * ((uint64_t)SUMI_ATTENTION_FP8_TILE_BYTES(op->u.attention.dim) + sizeof(float))
+         + (uint64_t)op->u.attention.sequence_count * mean_bytes(op);
 }
