@@ -38,6 +38,7 @@ case that is written here. Fails when sumi's error is above PyTorch's own in bfl
 PyTorch's in e4m3. With --backend cpu (--synthetic tiny or mid): sumi in float32, to 1e-4.
 """
 import argparse
+import functools
 import json
 import os
 import re
@@ -309,17 +310,17 @@ def tokenise(model, text):
 # ---- The networks for a GPU: compiled, random weights, for their time alone ----------------------------------------------------------------
 
 
-def make_gpu_networks():
-    """Modules of the released sizes. In a function, since torch is imported late everywhere here."""
+def make_gpu_networks(device="cuda", is_tiny=False):
+    """Modules of Z-Image's released sizes, or of small ones. In a function, since torch is imported late everywhere here."""
     import math
 
     import torch
     import torch.nn.functional as F
     from torch import nn
+    from torch_parts import product_rounded, rotate_pairs, round_rows
 
-    def rotate_pairs(x, cos, sin):  # (2k, 2k + 1), in float as the reference
-        a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
-        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
+    widths = {"dim": 256, "heads": 2, "hidden": 512} if is_tiny else {"dim": 3840, "heads": 30, "hidden": 10240}
+    depth = {"layers": 2, "refiners": 1} if is_tiny else {"layers": 30, "refiners": 2}
 
     def rotate_halves(x, cos, sin):
         a, b = x.chunk(2, -1)
@@ -327,23 +328,18 @@ def make_gpu_networks():
 
     linear = lambda i, o, bias=False: nn.Linear(i, o, bias=bias)
 
-    class ProductByRows(nn.Module):
-        """A product in e4m3 with a scale for each row of both operands; the weights are rounded once."""
+    class RoundedLinear(nn.Module):
+        """A product in 8 bits, of a layer without bias."""
 
-        def __init__(self, weight):
+        def __init__(self, weight, form):
             super().__init__()
-            scale = weight.float().abs().amax(-1, keepdim=True) / 448.0
-            self.weight = nn.Parameter((weight.float() / scale).to(torch.float8_e4m3fn), requires_grad=False)
-            self.scale = nn.Parameter(scale.t().contiguous(), requires_grad=False)
+            self.weight, self.scale = (nn.Parameter(tensor, requires_grad=False) for tensor in round_rows(weight, form))
 
         def forward(self, x):
-            rows = x.flatten(0, -2)
-            scale = rows.abs().amax(-1, keepdim=True).float().clamp_min(1e-12) / 448.0
-            rounded = (rows.float() / scale).to(torch.float8_e4m3fn)
-            return torch._scaled_mm(rounded, self.weight.t(), scale, self.scale, out_dtype=x.dtype, use_fast_accum=True).unflatten(0, x.shape[:-1])
+            return product_rounded(x, self.weight, self.scale)
 
     class Block(nn.Module):
-        def __init__(self, dim=3840, heads=30, hidden=10240, condition=256, modulated=True):
+        def __init__(self, dim, heads, hidden, condition=256, modulated=True):
             super().__init__()
             self.heads = heads
             self.to_qkv, self.out = linear(dim, 3 * dim), linear(dim, dim)
@@ -370,13 +366,14 @@ def make_gpu_networks():
             return x + (f if self.modulation is None else g2.tanh() * f)
 
     class Transformer(nn.Module):
-        def __init__(self, dim=3840, layers=30, refiners=2, caption=2560):
+        def __init__(self, layers, refiners, caption=2560):
             super().__init__()
+            dim = widths["dim"]
             self.embed_x, self.embed_caption, self.norm_caption = linear(64, dim, True), linear(caption, dim, True), nn.RMSNorm(caption, 1e-5)
             self.time = nn.Sequential(linear(256, 1024, True), nn.SiLU(), linear(1024, 256, True))
-            self.noise_refiner = nn.ModuleList(Block() for _ in range(refiners))
-            self.context_refiner = nn.ModuleList(Block(modulated=False) for _ in range(refiners))
-            self.layers = nn.ModuleList(Block() for _ in range(layers))
+            self.noise_refiner = nn.ModuleList(Block(**widths) for _ in range(refiners))
+            self.context_refiner = nn.ModuleList(Block(**widths, modulated=False) for _ in range(refiners))
+            self.layers = nn.ModuleList(Block(**widths) for _ in range(layers))
             self.final_scale, self.final = linear(256, dim, True), linear(dim, 64, True)
 
         def forward(self, latents, t, features, tables):  # latents: of a batch, for one caption
@@ -398,11 +395,13 @@ def make_gpu_networks():
             u = F.layer_norm(u[:, :n], u.shape[-1:], eps=1e-6) * (1 + self.final_scale(F.silu(condition)))
             return self.final(u).view(batch, rows, columns, 2, 2, channels).permute(0, 5, 1, 3, 2, 4).reshape(batch, channels, height, width)
 
-        def to_fp8(self):
-            """The products of the blocks that run at every step, as sumi's fp8 has them."""
+        def use_products(self, form):
+            """The products of the blocks that run at every step, in bf16 or in 8 bits. The bf16 weights stay."""
             for block in (*self.noise_refiner, *self.layers):
-                for name in ("to_qkv", "out", "w1_w3", "w2"):
-                    setattr(block, name, ProductByRows(getattr(block, name).weight))
+                if not hasattr(block, "plain"):
+                    block.plain = {name: getattr(block, name) for name in ("to_qkv", "out", "w1_w3", "w2")}
+                for name, plain in block.plain.items():
+                    setattr(block, name, plain if form == "bf16" else RoundedLinear(plain.weight, form))
 
         def compile_blocks(self):
             for block in (*self.noise_refiner, *self.context_refiner, *self.layers):
@@ -417,7 +416,7 @@ def make_gpu_networks():
 
         def of(positions):
             columns = [positions[:, a : a + 1] * 256.0 ** (-torch.arange(0, w, 2, dtype=torch.float64) / w) for a, w in enumerate((32, 48, 48))]
-            angles = torch.cat(columns, 1).float().cuda()[None, :, None, :]
+            angles = torch.cat(columns, 1).float().to(device)[None, :, None, :]
             return angles.cos(), angles.sin()
 
         return of(image), of(caption), of(torch.cat([image, caption]))
@@ -477,7 +476,7 @@ def make_gpu_networks():
             return x + o.transpose(1, 2).reshape(x.shape)
 
     class GpuDecoder(nn.Module):
-        def __init__(self, widths=(128, 256, 512, 512)):
+        def __init__(self, widths=(32, 32, 64, 64) if is_tiny else (128, 256, 512, 512)):
             super().__init__()
             top, parts = widths[3], []
             parts += [nn.Conv2d(16, top, 3, padding=1), Resnet(top, top), Middle(top), Resnet(top, top)]
@@ -497,12 +496,12 @@ def make_gpu_networks():
     def build(make):
         with torch.device("meta"):
             module = make()
-        module = module.to(torch.bfloat16).to_empty(device="cuda").eval().requires_grad_(False)
+        module = module.to(torch.bfloat16).to_empty(device=device).eval().requires_grad_(False)
         for parameter in module.parameters():
             parameter.normal_(0.0, 0.02)
         return module
 
-    return {"transformer": lambda: build(Transformer), "decoder": lambda: build(GpuDecoder).to(memory_format=torch.channels_last), "text": lambda: build(Text), "tables": tables}
+    return {"transformer": lambda: build(lambda: Transformer(**depth)), "decoder": lambda: build(GpuDecoder).to(memory_format=torch.channels_last), "text": lambda: build(Text), "tables": tables}
 
 
 # ---- One side, in a process of its own: a command per line, a line of JSON per answer -------------------------------------------------------
@@ -633,11 +632,18 @@ def worker(args):
 
 
 class Side:
-    def __init__(self, name, command):
+    def __init__(self, name, command, waits=True):
+        """Without `waits` it gets ready beside what is done here, until somebody asks for its `about`."""
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         self.name = name
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        self.about = self.read()
+        if waits:
+            self.about
+
+    @functools.cached_property
+    def about(self):
+        """What it says when it is ready."""
+        return self.read()
 
     def read(self):
         line = self.process.stdout.readline()
@@ -646,6 +652,7 @@ class Side:
         return json.loads(line)
 
     def ask(self, command):
+        self.about
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         return self.read()
@@ -726,25 +733,39 @@ def with_graphs(jobs):
     return {key: [(name, graphs[call]) for name, call in calls] for key, calls in jobs.items()}
 
 
+def mark():
+    """The present moment: an event in the stream of a GPU, or the clock without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def between(a, b):
+    return b - a if isinstance(a, float) else a.elapsed_time(b) * 1e-3
+
+
 def timed(calls, seconds):
     """Rounds of (name, call) for `seconds`, at least two; medians in seconds of each name's second half. Nothing waits inside a round."""
     import torch
 
-    marks, began = [], time.perf_counter()
-    while len(marks) < 2 or time.perf_counter() - began < seconds:
-        events = [torch.cuda.Event(enable_timing=True)]
-        events[0].record()
+    rounds, began = [], time.perf_counter()
+    while len(rounds) < 2 or time.perf_counter() - began < seconds:
+        marks = [mark()]
         for _, call in calls:
             call()
-            events.append(torch.cuda.Event(enable_timing=True))
-            events[-1].record()
-        torch.cuda.synchronize()
-        marks.append(events)
+            marks.append(mark())
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        rounds.append(marks)
     times = {"picture": []}
-    for events in marks[len(marks) // 2 :]:
+    for marks in rounds[len(rounds) // 2 :]:
         for i, (name, _) in enumerate(calls):
-            times.setdefault(name, []).append(events[i].elapsed_time(events[i + 1]) * 1e-3)
-        times["picture"].append(events[0].elapsed_time(events[-1]) * 1e-3)
+            times.setdefault(name, []).append(between(marks[i], marks[i + 1]))
+        times["picture"].append(between(marks[0], marks[-1]))
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -767,8 +788,7 @@ def compare_gpu(args):
     with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
         networks = make_gpu_networks()
         transformer, decoder, text = networks["transformer"](), networks["decoder"](), networks["text"]()
-        if args.torch_weights == "fp8":
-            transformer.to_fp8()
+        transformer.use_products(args.torch_weights)
         transformer.compile_blocks()
         decode = torch.compile(decoder, dynamic=False)
         for layer in text.layers:
@@ -1245,7 +1265,7 @@ def compare_accuracy(args, model, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bench", help="the built bench program")
+    parser.add_argument("bench", nargs="?", help="the built bench program")
     parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie", "klein-tiny", "klein-mid", "klein"], help="mid; on a GPU z-image")
     parser.add_argument("--accuracy", metavar="GOLDEN_RUN", help="compare errors instead of times, with this program")
     parser.add_argument("--folder", help="where checkpoints that are made here go for the time being")
@@ -1257,19 +1277,34 @@ def main():
     parser.add_argument("--float32", action="store_true", help="the checkpoint holds float32 instead of bfloat16")
     parser.add_argument("--outliers", action="store_true", help="20 channels before a block's products are 15 to 40 times as large as the others")
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--sizes", default="1024,768,512", help="sides of the pictures on a GPU")
+    parser.add_argument("--sizes", help="sides of the pictures on a GPU; 1024,768,512, of --table 1024")
     parser.add_argument("--steps", type=int, help="of a picture on a GPU; 8, of klein 4")
-    parser.add_argument("--seconds", type=float, default=6.0, help="per measurement on a GPU")
+    parser.add_argument("--seconds", type=float, help="per measurement on a GPU; 6, of --table 2")
     parser.add_argument("--rounds", type=int, default=2, help="turns on a GPU")
     parser.add_argument("--weights", default="bf16", choices=["bf16", "fp8", "int8", "int4", "as-stored"], help="sumi's on a GPU")
     parser.add_argument("--attention", default="bf16", choices=["bf16", "8bit"], help="sumi's on a GPU")
-    parser.add_argument("--torch-weights", default="bf16", choices=["bf16", "fp8"], help="PyTorch's of Z-Image on a GPU; fp8: e4m3 products with scales of rows")
+    parser.add_argument("--torch-weights", default="bf16", choices=["bf16", "fp8", "int8"], help="PyTorch's of Z-Image on a GPU; in 8 bits with scales of rows")
     parser.add_argument("--batch", type=int, default=1, help="pictures of Z-Image that both sides compute at once on a GPU")
     parser.add_argument("--blocks", type=int, default=0, help="cuts Qwen-Image's transformer to so many of its 60 blocks on both sides, for a GPU that does not hold 114 GB")
     parser.add_argument("--references", type=int, default=0, choices=range(11), metavar="N", help="with --accuracy of klein: the prediction has so many of the picture's size to refer to")
+    parser.add_argument("--table", action="store_true", help="all families against PyTorch in bf16 and in 8 bits: torch_table.py says how")
+    parser.add_argument("--families", default="z-image,qwen-image,edit,newbie,klein", help="of --table")
+    parser.add_argument("--eager", choices=["diffusers"], help="with --table: also diffusers as its users run it, which must be where PYTHONPATH says (eager_diffusers.py)")
+    parser.add_argument("--torch-forms", default="int8,fp8", help="PyTorch's forms of 8 bits that --table tries; the faster one stays")
+    parser.add_argument("--table-parts", default="bf16,8 bits", help="what --table measures of a family")
+    parser.add_argument("--collect", nargs="+", metavar="FILE", help="with --table: makes the table of what several runs printed")
+    parser.add_argument("--table-worker", help=argparse.SUPPRESS)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--features", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if not args.bench and not args.collect:
+        parser.error("give the built bench program, or --table --collect and files")
+    args.sizes = args.sizes or ("1024" if args.table else "1024,768,512")
+    args.seconds = args.seconds or (2.0 if args.table else 6.0)
+    if args.table or args.collect:
+        import torch_table
+
+        return torch_table.work(args) if args.table_worker else torch_table.table(args)
     args.width, args.height = (int(n) for n in args.size.split("x"))
     args.threads = args.threads or len(os.sched_getaffinity(0))
     args.synthetic = args.synthetic or ("z-image" if args.backend == "cuda" else "mid")

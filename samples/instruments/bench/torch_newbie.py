@@ -276,7 +276,9 @@ def pooled_shapes(c):
     return s
 
 
-def random_networks(device, dtype):
+def random_networks(device, dtype, sizes=SIZES):
+    """Those that `sizes` names, in the order of SIZES."""
+
     def made(shapes, norms_at):
         weights = {}
         for name, shape in shapes.items():
@@ -285,8 +287,9 @@ def random_networks(device, dtype):
         stack_products(weights, W1_W3, LAYER_QKV, GATE_UP)
         return weights
 
-    return (
-        Transformer(made(transformer_shapes(SIZES["transformer"]), 1.0), SIZES["transformer"]),
-        Text(made(text_shapes(SIZES["text"]), 0.0), SIZES["text"]),
-        Pooled(made(pooled_shapes(SIZES["pooled"]), 1.0), {}),
-    )
+    makes = {
+        "transformer": lambda size: Transformer(made(transformer_shapes(size), 1.0), size),
+        "text": lambda size: Text(made(text_shapes(size), 0.0), size),
+        "pooled": lambda size: Pooled(made(pooled_shapes(size), 1.0), {}),
+    }
+    return [make(sizes[kind]) for kind, make in makes.items() if kind in sizes]

@@ -383,9 +383,13 @@ def vae_shapes(c):
 
 
 def random_networks(sizes, device, dtype):
-    def made(shapes, size):
-        weights = random_weights(shapes(size), device, dtype)
-        stack_products(weights, QKV, TEXT_QKV, LAYER_QKV, GATE_UP)
-        return weights, size
+    """Those that `sizes` names, in the order of SIZES."""
+    kinds = {"transformer": (Transformer, transformer_shapes), "text": (Text, text_shapes), "vision": (Vision, vision_shapes), "vae": (Autoencoder, vae_shapes)}
 
-    return Transformer(*made(transformer_shapes, sizes["transformer"])), Text(*made(text_shapes, sizes["text"])), Vision(*made(vision_shapes, sizes["vision"])), Autoencoder(*made(vae_shapes, sizes["vae"]))
+    def made(kind):
+        network, shapes = kinds[kind]
+        weights = random_weights(shapes(sizes[kind]), device, dtype)
+        stack_products(weights, QKV, TEXT_QKV, LAYER_QKV, GATE_UP)
+        return network(weights, sizes[kind])
+
+    return [made(kind) for kind in kinds if kind in sizes]
