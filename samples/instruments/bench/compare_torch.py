@@ -16,6 +16,11 @@ On a GPU it is about time alone: the released sizes with random weights of each 
 rates of one card in one run. PyTorch: every transformer block compiled (torch.compile, fullgraph), cuDNN's attention where it has it, the VAE compiled whole in channels-last layout, the text
 encoder compiled by layer, q, k and v one product, gate and up another, each forward and decoding a CUDA graph that is replayed; timed by CUDA events. sumi: bench --synthetic z-image --serve, timed by its stages.
 
+    samples/instruments/bench/compare_torch.py build/release/bin/bench --backend cuda --table [--families z-image,qwen-image,edit,newbie,klein] [--eager diffusers] [--sizes 1024]
+    samples/instruments/bench/compare_torch.py --table --collect FILE ..
+
+All families in one table, in bf16 and in 8 bits, and beside diffusers: torch_table.py says how.
+
     samples/instruments/bench/compare_torch.py build/release/bin/bench --accuracy build/release/bin/golden_run --backend cuda
                                    [--size 1024x1024] [--tokens 128]
 
