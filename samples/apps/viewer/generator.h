@@ -101,7 +101,7 @@ struct GeneratorOptions {
 using FindTexture = std::function<sumi_external*(int width, int height)>;
 
 // With textures, frame() and the end want the OpenGL context current.
-constexpr int PRESET_COUNT = SUMI_PRESET_FAST + 1;
+constexpr int PRESET_COUNT = SUMI_PRESET_LEAN + 1;
 
 class Generator {
   public:

@@ -146,7 +146,10 @@ bool primary_button(const Viewer&, const char* text, ImVec2 size)
 bool segments(Viewer& viewer, const char* name, const char* const* texts, int count, int* chosen,
               const char* const* hints)
 {
-    const float width = ImGui::CalcItemWidth(), height = ImGui::GetFrameHeight(), part = width / (float)count;
+    const float width = ImGui::CalcItemWidth(), height = ImGui::GetFrameHeight();
+    float texts_width = 0.0f;
+    for (int i = 0; i < count; i++) texts_width += ImGui::CalcTextSize(texts[i]).x;
+    const float space = (width - texts_width) / (float)count; // around each text, which are not equally long
     const ImVec2 corner = ImGui::GetCursorScreenPos();
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float rounding = ImGui::GetStyle().FrameRounding, inset = viewer.theme(2);
@@ -154,8 +157,12 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
                         rounding);
     bool changed = false;
     ImGui::PushID(name);
+    float part_begin = corner.x;
     for (int i = 0; i < count; i++) {
-        const ImVec2 from(corner.x + part * (float)i, corner.y), to(from.x + part, corner.y + height);
+        const ImVec2 size = ImGui::CalcTextSize(texts[i]);
+        const float part = size.x + space;
+        const ImVec2 from(part_begin, corner.y), to(from.x + part, corner.y + height);
+        part_begin = to.x;
         ImGui::SetCursorScreenPos(from);
         ImGui::PushID(i);
         if (ImGui::InvisibleButton("part", ImVec2(part, height)) && *chosen != i) *chosen = i, changed = true;
@@ -165,7 +172,6 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
                                 ImGui::GetColorU32(IM_COL32(72, 77, 89, 255)), rounding - 1.0f);
         if (ImGui::GetIO().NavVisible && ImGui::IsItemFocused()) // keys have moved there
             list->AddRect(from, to, colour::SEAL, rounding, 0, viewer.theme(1.5f));
-        const ImVec2 size = ImGui::CalcTextSize(texts[i]);
         list->AddText(
             ImVec2(std::floor(from.x + 0.5f * (part - size.x)), std::floor(from.y + 0.5f * (height - size.y))),
             ImGui::GetColorU32(is_chosen ? colour::TEXT
