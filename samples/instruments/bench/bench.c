@@ -39,6 +39,7 @@
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
 // prompts are given as random features.
 #include "budget_weights.h"
+#include "parameters.h"
 #include "pretend.h"
 #include "synthetic.h"
 #include "synthetic_blocks.h"
@@ -68,7 +69,8 @@ typedef struct bench {
     int32_t whole_blocks; // of the transformer before --blocks
     synthetic_files* files;
     int32_t width, height, tokens, runs, threads, sizes[8], size_count, steps, batch, blocks;
-    int32_t guided_steps; // of a picture with guidance; 0: none is made
+    int32_t guided_steps;  // of a picture with guidance; 0: none is made
+    parameters step_cache; // of such a picture that is made too; without a step cache: none is
     sumi_pixels references[MAX_REFERENCES];
     int32_t reference_count;
     unsigned char* reference; // all of them are this picture
@@ -447,13 +449,15 @@ typedef struct work {
     bool has_text; // the prompt is encoded by the job
     // As the authors have it. The negative prompt is the empty text in NewBie-image, else the prompt itself.
     bool is_guided;
-    const sumi_control* control; // NULL: none
-    sumi_pixels canvas;          // what an image to image begins with, at CANVAS_STRENGTH; without data: noise
+    const parameters* step_cache; // NULL: none
+    const sumi_control* control;  // NULL: none
+    sumi_pixels canvas;           // what an image to image begins with, at CANVAS_STRENGTH; without data: noise
 } work;
 #define CANVAS_STRENGTH 0.6f
 typedef struct sample {
-    double forward, decode, picture, cpu_per_step, image;
-} sample; // seconds; picture: of the whole job
+    double forward, decode, picture, cpu_per_step, image; // seconds; picture: of the whole job
+    double reused;                                        // evaluations of the first picture
+} sample;
 
 static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item items[MAX_BATCH])
 {
@@ -479,6 +483,11 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
         desc.guidance.end = 1.0f;
     }
     if (w->canvas.data) desc.start.image = &w->canvas, desc.start.strength = CANVAS_STRENGTH;
+    if (w->step_cache) {
+        desc.step_cache = w->step_cache->step_cache;
+        desc.step_cache_db = w->step_cache->step_cache_db;
+        desc.step_cache_every = w->step_cache->step_cache_every;
+    }
     set_references(b, &desc, w->has_text);
     return desc;
 }
@@ -521,8 +530,11 @@ static bool run_work(bench* b, const work* w, step_times* times, sample* out)
     sumi_job_status status = sumi_job_poll(b->engine, job);
     if (!check(b, sumi_fetch_images(b->engine, job, images, MAX_BATCH), "fetching the pictures")) return false;
     *out = (sample){(double)status.stage_seconds[SUMI_STAGE_DENOISE] / w->steps,
-                    (double)status.stage_seconds[SUMI_STAGE_DECODE] / w->items, now() - began,
-                    (system_processor_seconds() - busy) / w->steps, (double)status.stage_seconds[SUMI_STAGE_IMAGE]};
+                    (double)status.stage_seconds[SUMI_STAGE_DECODE] / w->items,
+                    now() - began,
+                    (system_processor_seconds() - busy) / w->steps,
+                    (double)status.stage_seconds[SUMI_STAGE_IMAGE],
+                    images[0].reused_count};
     sumi_images_release(b->engine, images, w->items);
     return true;
 }
@@ -640,6 +652,16 @@ static bool report_guided(bench* b, int32_t side)
     snprintf(name, sizeof name, "guided picture of %d steps, %dx%d", guided.steps, side, side);
     report_row(name, one.picture, one.picture, 0.0);
     if (s_times.count > 0) report_spread_of(&s_times, "guided ");
+    char cache[24];
+    parameters_write_step_cache(&b->step_cache, cache);
+    if (strcmp(cache, "0") != 0) {
+        guided.step_cache = &b->step_cache;
+        if (!run_work(b, &guided, NULL, &one) || !run_work(b, &guided, NULL, &one))
+            return false; // makes its plan first
+        snprintf(name, sizeof name, "step cache %s, %.0f evaluations reused", cache, one.reused);
+        report_row(name, one.picture, one.picture, 0.0);
+        guided.step_cache = NULL;
+    }
     if (!b->memory_budget || !has_text_encoder(b)) return true;
     guided.has_text = true;
     if (!run_work(b, &guided, NULL, &one)) return false;
@@ -1171,7 +1193,8 @@ static int usage(void)
         "nets, " SYNTHETIC_CONTROLS "\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
         "] ...\n"
-        "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N] [--batch N] [--seconds N] "
+        "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N [--step-cache "
+        "auto:DB|every:N|X]] [--batch N] [--seconds N] "
         "[--ops]\n"
         "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only "
         "writes the checkpoint\n"
@@ -1189,6 +1212,7 @@ static int usage(void)
         "their products are 15 to 40 times as large as the others\n"
         "       bench ... --compare-text [--tokens N] [--seconds N]\n"
         "  --compare-text: each format of the text encoder's weights: its error against bf16, its time, its memory\n"
+        "  --step-cache: the guided picture also with evaluations reused, as that option of the command line\n"
         "  --guided-steps: also a picture of N steps with the authors' guidance, two runs of the network a step; of "
         "NewBie-image Euler's steps, all of them guided, away from the empty text\n");
     return 2;
@@ -1272,7 +1296,9 @@ static bool read_arguments(bench* b, int argc, char** argv)
             b->stored = synthetic_type_find(value);
             if (!b->stored || b->stored->block_bytes >= 2 * b->stored->block) return false; // bf16, f32
         } else if (strcmp(name, "--guided-steps") == 0) b->guided_steps = atoi(value);
-        else if (strcmp(name, "--model") == 0) b->model_path = value;
+        else if (strcmp(name, "--step-cache") == 0) {
+            if (!parameters_read_step_cache(value, &b->step_cache)) return false;
+        } else if (strcmp(name, "--model") == 0) b->model_path = value;
         else if (strcmp(name, "--write") == 0) b->write_path = value;
         else if (strcmp(name, "--encoded-prompt") == 0) b->prompt_path = value;
         else if (strcmp(name, "--size") == 0) {
