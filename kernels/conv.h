@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 // ---- conv_sm90.cu ---------------------------------------------------------------------------------------------------
-// sumi_conv_sm90_n<columns>[_residual][_stats<channels per group>], columns 256 or 128. For compute capability 9.0.
+// sumi_conv_sm90_n<columns>[_residual][_stats<channels per group>], columns 256 or 128. Of those with a residual none
+// has _stats. For compute capability 9.0, and for what conv_halo_sm90.cu does not compute: stride 2, 1x1, few or other
+// channels, upsampling with a residual.
 // Parameters, all by value: the tensor maps of x, weights, y and residual (y's map where there is no residual), then
 // sumi_conv_sm90_args. All maps are bf16 with the 128-byte swizzle. Strides are in elements, from dimension 1 on.
 //   width, height     of the image that the patches cover: the output, or the small input image when upsampling
@@ -48,6 +50,31 @@ typedef struct sumi_conv_sm90_args {
 #define SUMI_CONV_SM90_PATCHES(width, height) ((((width) + 15) / 16) * (((height) + 7) / 8))
 #define SUMI_CONV_SM90_N256_SHARED 215104
 #define SUMI_CONV_SM90_N128_SHARED 197728
+
+// ---- conv_halo_sm90.cu ----------------------------------------------------------------------------------------------
+// sumi_conv_halo_<pixels>x<columns>_c<channels>[_residual][_stats<channels per group>]: pixels (256: a patch of 16 x
+// 16, 128: of 16 x 8) and columns of a tile, input channels of a k-block. 256x96_c96, 128x96_c96, 128x192_c64,
+// 128x128_c64 and 128x96_c64. For compute capability 9.0; stride 1; kernel 3, or 2 with parities == 4 and without a
+// residual. in_channels is a multiple of <channels>, out_channels of <columns>. Only 128x128_c64 has forms with _stats.
+// All kernels with the same <channels> add in the same order, so the choice between them changes no bits.
+// Parameters, all by value: the tensor maps of x, the tail of x, weights, the tail of the weights, y and residual (y's
+// map where there is no residual), then sumi_conv_sm90_args, of which `stride` is not read. All maps are bf16.
+// Dimensions and strides are those of conv_sm90.cu; the boxes and swizzles are
+//
+//   x               box {64, 18, rows of the patch + 2, 1}       128-byte swizzle
+//   weights         box {64, columns / 2}                        128-byte swizzle
+//   tails           the same with 32 channels                    64-byte swizzle; with c64 they are not read
+//   y, residual     box {32, 1, 8, 1, 8}                         64-byte swizzle
+//
+// Work items: ceil(patches / 2) * parities * out / columns. An item is two neighbouring patches, one parity and one
+// tile of columns. Grid: even, at most 2 * items and at most the multiprocessors. Block 384. Cluster 2 (in the kernel).
+// Dynamic shared memory: SUMI_CONV_HALO_<tile>_SHARED. stats: float [patches * parities * 4][32][2]. Bound by the
+// tensor cores.
+#define SUMI_CONV_HALO_256X96_C96_SHARED 231536
+#define SUMI_CONV_HALO_128X96_C96_SHARED 194688
+#define SUMI_CONV_HALO_128X192_C64_SHARED 219280
+#define SUMI_CONV_HALO_128X96_C64_SHARED 193712
+#define SUMI_CONV_HALO_128X128_C64_SHARED 218304
 
 // ---- conv.cu --------------------------------------------------------------------------------------------------------
 // sumi_conv_n256, _n128w, _n128, _n96w, _n96, _n64. Parameter: sumi_conv_args. Grid (units of this launch); blocks and

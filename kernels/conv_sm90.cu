@@ -1,4 +1,5 @@
 // Convolution of 3x3 (stride 1 or 2) or 1x1 on Hopper, NHWC bf16, as an implicit GEMM on the pipeline of gemm_sm90.cuh.
+// conv_halo_sm90.cu is faster where stride and channels allow it.
 //
 //   y[p, o] = bias[o] + sum over taps (r, s), channels c of x[p * stride + (r, s) - pad, c] * w[o][r][s][c]
 //             (+ residual[p, o])
@@ -21,28 +22,15 @@
 //   rows:  a = 0: tap 0 <- w0, tap 1 <- w1 + w2       a = 1: tap 0 <- w0 + w1, tap 1 <- w2      (columns alike with b)
 // The 5-D maps of output and residual {c, b, x, a, y} place the pixels of one parity two apart.
 //
-// Group sums for a GroupNorm of 32 groups (kernels with _stats): every warp writes the sums and sums of squares of its
-// 64 pixels to stats[((patch * parities + parity) * 8 + warp) * 32 + group][2]. There are no atomics, so equal inputs
-// give equal bits. Pixels outside the image count as 0. sumi_group_sums_conv (group_norm.cu) reads them.
+// Group sums for a GroupNorm of 32 groups (kernels with _stats, conv_sums_sm90.cuh): every warp writes the sums and
+// sums of squares of its 16 pixels to stats[((patch * parities + parity) * 8 + warp) * 32 + group][2]. Pixels outside
+// the image count as 0. sumi_group_sums_conv (group_norm.cu) reads them.
 //
 // Bound by the tensor cores (and by the card's power limit). Three stages with a staging buffer for the whole tile beat
 // four stages with half of it by 0-2 %. 16x16 patches for 128 columns were 1 % slower.
 #include "conv.h"
+#include "conv_sums_sm90.cuh"
 #include "gemm_sm90.cuh"
-
-// One step of a sum over lanes. It adds each of v[0 .. COUNT) over the two lanes that differ in bit LANE_BIT, and
-// divides the values between them: the lane with the bit keeps the upper half, the other lane the lower half, in
-// v[0 .. COUNT / 2). Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane
-// l then has sum l.
-template <int COUNT, int LANE_BIT> __device__ __forceinline__ void reduce_step(float* v, int lane)
-{
-#pragma unroll
-    for (int k = 0; k < COUNT / 2; k++) {
-        const bool keeps_upper = lane & LANE_BIT;
-        const float sent = keeps_upper ? v[k] : v[k + COUNT / 2], kept = keeps_upper ? v[k + COUNT / 2] : v[k];
-        v[k] = kept + __shfl_xor_sync(~0u, sent, LANE_BIT);
-    }
-}
 
 // What a block computes of a work item, which is two neighbouring patches, one output parity and one tile of columns.
 struct conv_work {
@@ -162,14 +150,7 @@ __device__ __forceinline__ void conv(const sumi_tensor_map& x_map, const sumi_te
             mainloop<T>(acc, smem, consumer, k_blocks, stage, parity, [&] {
                 if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch_residual(0);
             });
-            // This lane's sums and sums of squares, in pairs, per group. With 4 channels per group a lane's two columns
-            // of an 8-column block belong to one of the block's two groups, so there is one pair per block.
-            constexpr int SUMS = GROUP_CHANNELS == 0  ? 1
-                               : GROUP_CHANNELS == 16 ? T::TILE_COLUMNS / 8
-                                                      : T::TILE_COLUMNS / 4;
-            float sums[SUMS];
-#pragma unroll
-            for (int k = 0; k < SUMS; k++) sums[k] = 0.f;
+            conv_sums<T::TILE_COLUMNS, GROUP_CHANNELS> sums;
             epilogue<T>(
                 acc, smem, consumer, finished_tiles & 1, finished_tiles,
                 [&](u32 slab, int column) {
@@ -181,39 +162,18 @@ __device__ __forceinline__ void conv(const sumi_tensor_map& x_map, const sumi_te
                     // 2 (lane & 3) and + 1 (drawn in hopper.cuh).
                     if (GROUP_CHANNELS) {
                         const bool is_row_inside = y0 + m64_tile * 4 + warp < args.height;
-                        const int x = work.x0 + (lane >> 2), k = GROUP_CHANNELS == 16 ? column_block / 2 : column_block;
-                        // 1 if the pixel lies in the image, otherwise 0.
+                        const int x = work.x0 + (lane >> 2);
                         const float inside_0 = is_row_inside && x < args.width ? 1.f : 0.f,
                                     inside_1 = is_row_inside && x + 8 < args.width ? 1.f : 0.f;
-                        sums[2 * k] += inside_0 * (v[0] + v[1]) + inside_1 * (v[2] + v[3]);
-                        sums[2 * k + 1] +=
-                            inside_0 * (v[0] * v[0] + v[1] * v[1]) + inside_1 * (v[2] * v[2] + v[3] * v[3]);
+                        sums.add(column_block, v, inside_0, inside_1);
                     }
                 },
                 fetch_residual);
-            if (GROUP_CHANNELS) {
-                // Bits 4, 3 and 2 of the lane number select the pixels of the row, bits 1 and 0 the columns.
-                reduce_step<SUMS, 16>(sums, lane);
-                reduce_step<SUMS / 2, 8>(sums, lane);
-                reduce_step<SUMS / 4, 4>(sums, lane);
-                float* out = (float*)args.stats
-                           + (((size_t)work.patch * args.parities + work.output_parity) * 8 + consumer * 4 + warp) * 64
-                           + work.n0 / (GROUP_CHANNELS ? GROUP_CHANNELS : 1) * 2;
-                if (GROUP_CHANNELS == 4) { // bit 1 of the lane says which of the two groups of an 8-column block it has
-                    reduce_step<SUMS / 8, 1>(sums, lane);
-                    const int column_block =
-                        (lane >> 4 & 1) * 8 + (lane >> 3 & 1) * 4 + (lane >> 2 & 1) * 2 + (lane & 1);
-                    if (!is_idle)
-                        *(float2*)(out + (2 * column_block + (lane >> 1 & 1)) * 2) = make_float2(sums[0], sums[1]);
-                } else {
-                    reduce_step<SUMS / 8, 2>(sums, lane);
-                    reduce_step<SUMS / 16, 1>(sums, lane);
-                    if (!is_idle) {
-                        if (SUMS == 64) *(float2*)(out + lane * 2) = make_float2(sums[0], sums[1]);
-                        else out[lane] = sums[0];
-                    }
-                }
-            }
+            if (GROUP_CHANNELS)
+                sums.store((float*)args.stats
+                               + (((size_t)work.patch * args.parities + work.output_parity) * 8 + consumer * 4 + warp)
+                                     * 64,
+                           work.n0, lane, !is_idle);
         }
         if (warp == 0 && elect_one()) TMA_STORE_WAIT();
     }
@@ -240,9 +200,6 @@ SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, BIAS, 0)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, BIAS, 16)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8, 256, 3, BIAS, 8)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, RESIDUAL, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, RESIDUAL, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, RESIDUAL, 8)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n128, 128, 5, BIAS, 0)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4, 128, 5, BIAS, 4)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, RESIDUAL, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, RESIDUAL, 4)

@@ -229,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
     if (threadIdx.x == 0) ((float2*)args.sums)[(int64_t)row_block * args.groups + group] = make_float2(mean, m2);
 }
 
-// Moments from the group sums of a convolution (conv_sm90.cu), in double. Entry i has 32 groups x (sum, sum of
+// Moments from the group sums of a convolution (conv_sums_sm90.cuh), in double. Entry i has 32 groups x (sum, sum of
 // squares). A warp adds every eighth entry of the block's range of entries, and each of its lanes one group. The block
 // that arrives last combines the partial sums of all blocks in order, and writes the input of sumi_group_norm.
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)

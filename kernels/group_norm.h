@@ -22,14 +22,14 @@ typedef struct sumi_group_sums_args {
     int32_t x_pitch;
 } sumi_group_sums_args;
 
-// sumi_group_sums_conv: the same sums from the group sums of a convolution (conv_sm90.cu), for 32 groups. Grid
+// sumi_group_sums_conv: the same sums from the group sums of a convolution (conv_sm90.cu, conv_halo_sm90.cu), for 32 groups. Grid
 // SUMI_GROUP_CONV_BLOCKS. Every row block gets the mean of the whole image, and a share of the squared deviations that
 // is proportional to its rows.
 typedef struct sumi_group_conv_args {
-    uint64_t stats;          // float [patches][parities][8][32][2]: sums, sums of squares
+    uint64_t stats;          // float [entries][32][2]: sums, sums of squares
     uint64_t block_sums;     // scratch memory, double [SUMI_GROUP_CONV_BLOCKS][32][2]
     uint64_t sums, arrivals; // arrivals: one uint32, zero before and after the launch
-    int64_t entries;         // patches * parities * 8
+    int64_t entries;         // patches * parities * warps of a patch
     int32_t rows, group_size, block_rows, block_count;
 } sumi_group_conv_args;
 enum { SUMI_GROUP_CONV_BLOCKS = 128 };

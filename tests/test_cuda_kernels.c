@@ -154,6 +154,7 @@ static void close_bench(bench* b)
 typedef struct tally {
     const char* begins;
     int kernels, used;
+    uint64_t uses;
 } tally;
 static void count_kernel(const char* name, uint64_t use_count, void* user_data)
 {
@@ -161,6 +162,7 @@ static void count_kernel(const char* name, uint64_t use_count, void* user_data)
     if (strncmp(name, t->begins, strlen(t->begins)) != 0) return;
     t->kernels++;
     t->used += use_count > 0;
+    t->uses += use_count;
 }
 static tally tally_of(const bench* b, const char* begins)
 {
@@ -1022,105 +1024,155 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
 
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
 
-// The layers of the Qwen-Image autoencoder at its widths, on a picture of 64 x 64 (of 32 x 32 before it is doubled) and
-// on 16 rows of it.
-typedef enum layer_kind { LAYER_CONV, LAYER_STRIP, LAYER_UP, LAYER_DOWN, LAYER_NORM, LAYER_ATTENTION } layer_kind;
+// The layers of the autoencoders at their widths, on a square picture (of half the side before it is doubled) and on 16
+// rows of it. NORMED: a group norm follows. ADDED: so it does, and the convolution has a residual.
+typedef enum layer_kind {
+    LAYER_CONV,
+    LAYER_STRIP,
+    LAYER_UP,
+    LAYER_DOWN,
+    LAYER_NORMED,
+    LAYER_ADDED,
+    LAYER_NORM,
+    LAYER_ATTENTION
+} layer_kind;
 typedef struct layer {
     layer_kind kind;
     int32_t in, out;
     const char* kernel;
+    int32_t side;
 } layer;
-static const layer s_layers[] = {{LAYER_CONV, 3, 96, "sumi_conv_sm90_n128"},
-                                 {LAYER_CONV, 16, 384, "sumi_conv_sm90_n128"},
-                                 {LAYER_CONV, 384, 384, "sumi_conv_sm90_n128"},
-                                 {LAYER_STRIP, 384, 384, "sumi_conv_sm90_n128"},
-                                 {LAYER_CONV, 192, 384, "sumi_conv_sm90_n128"},
-                                 {LAYER_CONV, 192, 192, "sumi_conv_sm90_n256"},
-                                 {LAYER_STRIP, 192, 192, "sumi_conv_sm90_n256"},
-                                 {LAYER_CONV, 96, 192, "sumi_conv_sm90_n256"},
-                                 {LAYER_CONV, 96, 96, "sumi_conv_sm90_n128"},
-                                 {LAYER_STRIP, 96, 96, "sumi_conv_sm90_n128"},
-                                 {LAYER_UP, 384, 192, "sumi_conv_sm90_n256"},
-                                 {LAYER_UP, 192, 96, "sumi_conv_sm90_n128"},
-                                 {LAYER_DOWN, 96, 96, "sumi_conv_sm90_n128"},
-                                 {LAYER_DOWN, 192, 192, "sumi_conv_sm90_n256"},
-                                 {LAYER_DOWN, 384, 384, "sumi_conv_sm90_n128"},
-                                 {LAYER_CONV, 96, 3, "sumi_conv_narrow"},
-                                 {LAYER_CONV, 384, 32, "sumi_conv_sm90_n128"},
-                                 {LAYER_NORM, 96, 96, "sumi_norm_silu_128"},
-                                 {LAYER_NORM, 192, 192, "sumi_norm_silu_256"},
-                                 {LAYER_NORM, 384, 384, "sumi_norm_silu_512"},
-                                 {LAYER_ATTENTION, 3 * 384, 384, "sumi_attention_sm90_d384"}};
+static const layer s_layers[] = {{LAYER_CONV, 3, 96, "sumi_conv_sm90_n128", 64},
+                                 {LAYER_CONV, 16, 384, "sumi_conv_sm90_n128", 64},
+                                 {LAYER_CONV, 384, 384, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_STRIP, 384, 384, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_CONV, 192, 384, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_CONV, 192, 192, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_STRIP, 192, 192, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_CONV, 96, 192, "sumi_conv_halo_128x96_c96", 64},
+                                 {LAYER_CONV, 96, 96, "sumi_conv_halo_128x96_c96", 64},
+                                 {LAYER_STRIP, 96, 96, "sumi_conv_halo_128x96_c96", 64},
+                                 {LAYER_UP, 384, 192, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_UP, 192, 96, "sumi_conv_halo_128x96_c96", 64},
+                                 {LAYER_DOWN, 96, 96, "sumi_conv_sm90_n128", 64},
+                                 {LAYER_DOWN, 192, 192, "sumi_conv_sm90_n256", 64},
+                                 {LAYER_DOWN, 384, 384, "sumi_conv_sm90_n128", 64},
+                                 {LAYER_CONV, 96, 3, "sumi_conv_narrow", 64},
+                                 {LAYER_CONV, 384, 32, "sumi_conv_sm90_n128", 64},
+                                 // a c96 or a c64 by channels alone; by the size, the tile whose rounds are full
+                                 {LAYER_CONV, 96, 96, "sumi_conv_halo_256x96_c96", 256},
+                                 {LAYER_CONV, 192, 192, "sumi_conv_halo_128x192_c64", 256},
+                                 {LAYER_CONV, 384, 384, "sumi_conv_halo_128x192_c64", 128},
+                                 {LAYER_CONV, 384, 384, "sumi_conv_halo_128x128_c64", 96},
+                                 // the Flux autoencoder's
+                                 {LAYER_CONV, 512, 512, "sumi_conv_halo_128x128_c64", 64},
+                                 {LAYER_NORMED, 16, 512, "sumi_conv_sm90_n256_stats16", 64},
+                                 {LAYER_NORMED, 512, 512, "sumi_conv_halo_128x128_c64_stats16", 64},
+                                 {LAYER_NORMED, 256, 128, "sumi_conv_halo_128x128_c64_stats4", 64},
+                                 {LAYER_ADDED, 256, 256, "sumi_conv_halo_128x128_c64_residual_stats8", 64},
+                                 {LAYER_ADDED, 16, 128, "sumi_conv_sm90_n128_residual", 64}, // reads its sums again
+                                 {LAYER_NORM, 96, 96, "sumi_norm_silu_128", 64},
+                                 {LAYER_NORM, 192, 192, "sumi_norm_silu_256", 64},
+                                 {LAYER_NORM, 384, 384, "sumi_norm_silu_512", 64},
+                                 {LAYER_ATTENTION, 3 * 384, 384, "sumi_attention_sm90_d384", 64}};
 
 static void write_layer(sumi_plan* plan, const layer* l, const sumi_weight* weight, const sumi_weight* bias)
 {
-    const int32_t rows = l->kind == LAYER_STRIP ? 16 : 64, doubled = l->kind == LAYER_UP ? 2 : 1;
-    const sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, rows / doubled * (64 / doubled), l->in);
-    const sumi_sequence all = {.span = {{0, rows * 64}}, .span_count = 1, .query_spans = 1};
-    if (l->kind == LAYER_NORM)
+    const int32_t side = l->side, rows = l->kind == LAYER_STRIP ? 16 : side, doubled = l->kind == LAYER_UP ? 2 : 1;
+    const sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, rows / doubled * (side / doubled), l->in);
+    const sumi_sequence all = {.span = {{0, rows * side}}, .span_count = 1, .query_spans = 1};
+    if (l->kind == LAYER_NORM) {
         sumi_plan_norm(
             plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .weight = bias, .eps = 1e-26f, .silu = true, .y = x});
-    else if (l->kind == LAYER_ATTENTION)
+        return;
+    }
+    if (l->kind == LAYER_ATTENTION) {
         sumi_plan_attention(
             plan, "attention", x,
             &(sumi_attention){
                 .q_heads = 1, .kv_heads = 1, .dim = l->out, .scale = 0.05f, .sequences = &all, .sequence_count = 1});
-    else
-        sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv",
-                                                    .x = x,
-                                                    .weight = weight,
-                                                    .bias = bias,
-                                                    .shape = {.height = rows / doubled,
-                                                              .width = 64 / doubled,
-                                                              .upsamples = l->kind == LAYER_UP,
-                                                              .stride = l->kind == LAYER_DOWN ? 2 : 1,
-                                                              .pads_end = l->kind == LAYER_DOWN,
-                                                              .above = l->kind == LAYER_STRIP,
-                                                              .below = l->kind == LAYER_STRIP}});
+        return;
+    }
+    const sumi_value residual = l->kind == LAYER_ADDED
+                                  ? sumi_plan_bound(plan, "residual", SUMI_ELEMENT_ACTIVATION, rows * side, l->out)
+                                  : SUMI_NO_VALUE;
+    const sumi_value y = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv",
+                                                                     .x = x,
+                                                                     .weight = weight,
+                                                                     .bias = bias,
+                                                                     .shape = {.height = rows / doubled,
+                                                                               .width = side / doubled,
+                                                                               .upsamples = l->kind == LAYER_UP,
+                                                                               .stride = l->kind == LAYER_DOWN ? 2 : 1,
+                                                                               .pads_end = l->kind == LAYER_DOWN,
+                                                                               .above = l->kind == LAYER_STRIP,
+                                                                               .below = l->kind == LAYER_STRIP},
+                                                                     .residual = residual});
+    if (l->kind == LAYER_NORMED || l->kind == LAYER_ADDED)
+        sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = "norm",
+                                                                .x = y,
+                                                                .weight = bias,
+                                                                .bias = bias,
+                                                                .groups = 32,
+                                                                .eps = 1e-6f,
+                                                                .silu = true,
+                                                                .y = y});
+}
+
+static void run_layer(bench* b, const layer* l, const float* zeros)
+{
+    // as they lie in the file: one slice in time of three
+    const sumi_weight weight = {.name = "conv",
+                                .rows = l->out,
+                                .cols = 9 * l->in,
+                                .tensor_count = 1,
+                                .tensors = {{.data = zeros + 18,
+                                             .dtype = SUMI_DTYPE_F32,
+                                             .rows = l->out,
+                                             .chunk = 9,
+                                             .chunk_stride = 27,
+                                             .scale = 1.0f}}};
+    const sumi_weight bias = {.name = "bias",
+                              .rows = 1,
+                              .cols = l->out,
+                              .tensor_count = 1,
+                              .tensors = {{.data = zeros, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
+    const sumi_weight* const weights[] = {&weight, &bias};
+    sumi_plan plan;
+    sumi_runner_begin_plan(b->runner, &plan, &b->heap);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    write_layer(&plan, l, &weight, &bias);
+    run_written(b, &plan);
+    plan_release(b->runner, &plan);
+    sumi_plan_end(&plan);
+    runner_release_weights(b->runner, weights, 2);
 }
 
 // A layer goes through the kernel named beside it and through no other, but for what pads three channels.
-TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
+TEST(the_layers_of_the_autoencoders_have_fast_kernels)
 {
-    float* zeros = calloc(384 * 384 * 27, sizeof *zeros);
-    for (size_t i = 0; i < sizeof s_layers / sizeof *s_layers; i++) {
+    float* zeros = calloc(512 * 512 * 27, sizeof *zeros);
+    bench b;
+    const bool is_open = open_bench(&b);
+    for (size_t i = 0; is_open && i < sizeof s_layers / sizeof *s_layers; i++) {
         const layer* l = &s_layers[i];
-        bench b;
-        if (open_bench(&b)) {
-            // as they lie in the file: one slice in time of three
-            const sumi_weight weight = {.name = "conv",
-                                        .rows = l->out,
-                                        .cols = 9 * l->in,
-                                        .tensor_count = 1,
-                                        .tensors = {{.data = zeros + 18,
-                                                     .dtype = SUMI_DTYPE_F32,
-                                                     .rows = l->out,
-                                                     .chunk = 9,
-                                                     .chunk_stride = 27,
-                                                     .scale = 1.0f}}};
-            const sumi_weight bias = {.name = "bias",
-                                      .rows = 1,
-                                      .cols = l->out,
-                                      .tensor_count = 1,
-                                      .tensors = {{.data = zeros, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
-            const sumi_weight* const weights[] = {&weight, &bias};
-            const int launched = tally_of(&b, "").used;
-            sumi_plan plan;
-            sumi_runner_begin_plan(b.runner, &plan, &b.heap);
-            sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
-            write_layer(&plan, l, &weight, &bias);
-            run_written(&b, &plan);
-            check_used(&b, l->kernel, true);
-            if (tally_of(&b, l->kernel).used == 0)
-                printf("  layer %d, %d -> %d\n", (int)l->kind, (int)l->in, (int)l->out);
-            CHECK(tally_of(&b, "sumi_conv_any").used == 0 && tally_of(&b, "sumi_conv_n").used == (l->out == 3));
-            CHECK(tally_of(&b, "sumi_attention_any").used == 0 && tally_of(&b, "").used > launched);
-            plan_release(b.runner, &plan);
-            sumi_plan_end(&plan);
-            runner_release_weights(b.runner, weights, 2);
+        static const char* const s_names[] = {"sumi_conv_sm90_", "sumi_conv_halo_", "sumi_conv_n",
+                                              "sumi_group_sums_conv"};
+        const uint64_t before = tally_of(&b, l->kernel).uses;
+        uint64_t uses[sizeof s_names / sizeof *s_names];
+        for (size_t n = 0; n < sizeof s_names / sizeof *s_names; n++) uses[n] = tally_of(&b, s_names[n]).uses;
+        run_layer(&b, l, zeros);
+        if (tally_of(&b, l->kernel).uses == before)
+            printf("  layer %d, %d -> %d: %s was not used\n", (int)l->kind, (int)l->in, (int)l->out, l->kernel);
+        CHECK(tally_of(&b, l->kernel).uses > before);
+        for (size_t n = 0; n < sizeof s_names / sizeof *s_names; n++) {
+            const bool is_wanted =
+                n < 3 ? strncmp(l->kernel, s_names[n], strlen(s_names[n])) == 0 : strstr(l->kernel, "_stats") != NULL;
+            CHECK((tally_of(&b, s_names[n]).uses > uses[n]) == is_wanted);
         }
-        close_bench(&b);
     }
+    if (is_open) CHECK(tally_of(&b, "sumi_conv_any").used == 0 && tally_of(&b, "sumi_attention_any").used == 0);
+    close_bench(&b);
     free(zeros);
 }
 
@@ -1260,7 +1312,7 @@ int main(int argc, char** argv)
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
     RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);
-    RUN(the_layers_of_the_qwen_autoencoder_have_fast_kernels);
+    RUN(the_layers_of_the_autoencoders_have_fast_kernels);
     RUN(attention_takes_the_kernel_of_its_heads);
     RUN(attention_in_e4m3_takes_the_tiles_whose_rounds_are_full);
     TEST_END();

@@ -1,5 +1,5 @@
 // Launchers of the ops on pictures (NHWC): convolutions, group norms, tiles, 8-bit pixels. Kernels:
-// kernels/{conv_sm90,conv,conv_narrow,conv_any,group_norm,pictures}.cu.
+// kernels/{conv_halo_sm90,conv_sm90,conv,conv_narrow,conv_any,group_norm,pictures}.cu.
 //
 // A group norm that directly follows the convolution which writes its picture need not read that picture a third time.
 // On 9.0 the epilogue of the convolution leaves sums per group in scratch memory, and GROUP_SUMS, the very next op,
@@ -10,6 +10,7 @@
 // for both ops. A picture may be written by several convolutions, one per strip. Their sums are stored in the order of
 // their patches and stay until the last strip is done, because the ops between them use no scratch. The plan and the
 // device alone decide which ops do so, so slices change no bits.
+#include "base/assert.h"
 #include "base/numbers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
@@ -66,12 +67,22 @@ static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
     return s;
 }
 
-typedef enum conv_kind { CONV_NARROW, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
+// HALO and HOPPER: the kernels of conv_halo_sm90.cu and conv_sm90.cu.
+typedef enum conv_kind { CONV_NARROW, CONV_HALO, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
 
 // Whether a view begins at a multiple of 16 bytes.
 static bool begins_aligned(const sumi_plan* plan, sumi_value value)
 {
     return sumi_plan_info(plan, value)->base_element % 8 == 0;
+}
+
+// The channels of a k-block of the kernels of conv_halo_sm90.cu, 64 or 96, which determine the order of sums; 0: there
+// are none for these channels. It depends on channels alone, so strips and tiles of a picture have the bits of the whole.
+static int32_t halo_channels(const conv_shape* s)
+{
+    if (s->out % 192 == 0 && s->in % 64 == 0) return 64;
+    if (s->out % 96 == 0 && s->in % 96 == 0) return 96;
+    return (s->out % 96 == 0 || s->out % 128 == 0) && s->in % 64 == 0 ? 64 : 0;
 }
 
 // Depends on the shape of the whole op, never on the slice.
@@ -92,16 +103,11 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, 
     // portable kernels.
     bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4
                                : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
-    if (allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
-        && device->shared_per_block >= SUMI_CONV_SM90_N256_SHARED && op->bias != NULL && fits && s->tile_width >= 16
-        && s->tile_height >= 8)
-        return CONV_HOPPER;
-    return CONV_PORTABLE;
-}
-
-static int32_t hopper_columns(const conv_shape* s)
-{
-    return sumi_divide_up(s->out, 128) * 128 < sumi_divide_up(s->out, 256) * 256 ? 128 : 256;
+    if (!sumi_cuda_has_hopper(device, allows_hopper) || op->bias == NULL || !fits || s->tile_width < 16
+        || s->tile_height < 8)
+        return CONV_PORTABLE;
+    bool has_halo = s->parities == 4 ? op->in[1].id == 0 : s->kernel == 3 && s->stride == 1;
+    return has_halo && halo_channels(s) != 0 ? CONV_HALO : CONV_HOPPER;
 }
 
 // ---- Convolutions that leave sums -----------------------------------------------------------------------------------
@@ -120,11 +126,15 @@ static int32_t first_row(const sumi_plan* plan, const sumi_op* op, sumi_value pi
     return row / s->tile_width / (s->parities == 4 ? 4 : 1);
 }
 
-static bool can_leave_sums(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, bool allows_hopper)
+// Sums that a convolution leaves for each patch of 16 x 8 pixels and parity, one for each warp that computes the patch;
+// 0: it leaves none.
+static int32_t sums_per_patch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op,
+                              bool allows_hopper)
 {
     conv_shape s = shape_of(plan, op);
-    return (s.out == 128 || s.out == 256 || s.out == 512)
-        && kind_of(device, plan, op, &s, allows_hopper) == CONV_HOPPER;
+    if (s.out != 128 && s.out != 256 && s.out != 512) return 0;
+    conv_kind kind = kind_of(device, plan, op, &s, allows_hopper);
+    return kind == CONV_HALO ? 4 : kind == CONV_HOPPER && op->in[1].id == 0 ? 8 : 0;
 }
 
 // Whether the GROUP_SUMS at `op_index` can use the sums of the convolutions before it.
@@ -133,7 +143,7 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
     const sumi_op* sums = &plan->ops[op_index];
     if (sums->kind != SUMI_OP_GROUP_SUMS || sums->u.group.groups != 32) return false;
     sumi_value picture = sums->in[0];
-    int32_t rows = sumi_plan_info(plan, picture)->rows, done = 0;
+    int32_t rows = sumi_plan_info(plan, picture)->rows, done = 0, per_patch = 0;
     // The last product that was queried: strips have few shapes, and the query takes the most time.
     const sumi_op* linear = NULL;
     for (int32_t i = op_index - 1; i >= 0 && plan->ops[i].section == sums->section; i--) {
@@ -141,8 +151,10 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
         if (writes_picture(plan, op, picture)) {
             conv_shape s = shape_of(plan, op);
             bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->cut_from_row + op->rows == rows;
-            if (!can_leave_sums(device, plan, op, allows_hopper)) return false;
+            int32_t left = sums_per_patch(device, plan, op, allows_hopper);
+            if (left == 0 || (per_patch != 0 && left != per_patch)) return false;
             if (is_all) return i == op_index - 1;
+            per_patch = left;
             if (s.in != s.padded || first_row(plan, op, picture, &s) % 8 != 0 || (!ends && s.tile_height % 8 != 0))
                 return false;
             done += op->rows;
@@ -173,10 +185,10 @@ static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, in
 }
 
 // Entries of the sums of the whole picture of `rows` pixels; the convolution writes all of them or a strip.
-static int64_t sums_entries(const conv_shape* s, int32_t rows)
+static int64_t sums_entries(const conv_shape* s, int32_t rows, int32_t per_patch)
 {
     int32_t height = rows / s->tile_width / (s->parities == 4 ? 4 : 1);
-    return (int64_t)SUMI_CONV_SM90_PATCHES(s->tile_width, height) * s->parities * 8;
+    return (int64_t)SUMI_CONV_SM90_PATCHES(s->tile_width, height) * s->parities * per_patch;
 }
 // Where the sums begin in scratch: after the copy of the input with padded channels that the tensor cores need.
 static uint64_t padded_bytes(const conv_shape* s)
@@ -185,16 +197,18 @@ static uint64_t padded_bytes(const conv_shape* s)
              ? 0
              : sumi_align((uint64_t)s->height * (uint64_t)s->width * (uint64_t)s->padded * 2, SCRATCH_ALIGNMENT);
 }
-static uint64_t sums_bytes(const conv_shape* s, int32_t rows)
+static uint64_t sums_bytes(int64_t entries)
 {
-    return sumi_align((uint64_t)sums_entries(s, rows) * 64 * sizeof(float), SCRATCH_ALIGNMENT);
+    return sumi_align((uint64_t)entries * 64 * sizeof(float), SCRATCH_ALIGNMENT);
 }
 
 uint64_t sumi_cuda_conv_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     conv_shape s = shape_of(plan, op);
     int32_t sums = sums_op(device, plan, (int32_t)(op - plan->ops), true);
-    return padded_bytes(&s) + (sums >= 0 ? sums_bytes(&s, plan->ops[sums].rows) : 0);
+    if (sums < 0) return padded_bytes(&s);
+    const int32_t per_patch = sums_per_patch(device, plan, op, true);
+    return padded_bytes(&s) + sums_bytes(sums_entries(&s, plan->ops[sums].rows, per_patch));
 }
 
 // Device addresses of a convolution.
@@ -303,35 +317,127 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
                                  &args);
 }
 
-static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+// The kernels for Hopper that have the same tile.
+typedef struct hopper_tile {
+    int32_t columns, patch_height, channels; // channels of a k-block of conv_halo_sm90.cu; 0: of conv_sm90.cu
+    int32_t shared;
+    double slower;           // time for the same products, relative to the fastest tile (one H200)
+    const char* names[2][4]; // [with a residual], without sums or with those of groups of 4, 8, 16 channels
+} hopper_tile;
+
+static const hopper_tile* hopper_tile_of(const conv_shape* s)
 {
-    static const char* const s_names[2][2][4] = {
-        {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4", NULL, NULL},
-         {"sumi_conv_sm90_n128_residual", "sumi_conv_sm90_n128_residual_stats4", NULL, NULL}},
-        {{"sumi_conv_sm90_n256", NULL, "sumi_conv_sm90_n256_stats8", "sumi_conv_sm90_n256_stats16"},
-         {"sumi_conv_sm90_n256_residual", NULL, "sumi_conv_sm90_n256_residual_stats8",
-          "sumi_conv_sm90_n256_residual_stats16"}}};
+    static const hopper_tile s_128 = {
+        .columns = 128,
+        .patch_height = 8,
+        .shared = SUMI_CONV_SM90_N128_SHARED,
+        .names = {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4"}, {"sumi_conv_sm90_n128_residual"}}};
+    static const hopper_tile s_256 = {
+        .columns = 256,
+        .patch_height = 8,
+        .shared = SUMI_CONV_SM90_N256_SHARED,
+        .names = {{"sumi_conv_sm90_n256", NULL, "sumi_conv_sm90_n256_stats8", "sumi_conv_sm90_n256_stats16"},
+                  {"sumi_conv_sm90_n256_residual"}}};
+    return sumi_divide_up(s->out, 128) * 128 < sumi_divide_up(s->out, 256) * 256 ? &s_128 : &s_256;
+}
+
+static int32_t hopper_items(const conv_shape* s, const hopper_tile* tile)
+{
+    const int32_t patches = sumi_divide_up(s->tile_width, 16) * sumi_divide_up(s->tile_height, tile->patch_height);
+    return sumi_divide_up(patches, 2) * s->parities * sumi_divide_up(s->out, tile->columns);
+}
+
+// The tile with the least rounds x work of a round, of those with the same order of sums.
+static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const conv_shape* s)
+{
+    static const hopper_tile s_tiles[] = {
+        {96,
+         16,
+         96,
+         SUMI_CONV_HALO_256X96_C96_SHARED,
+         1.0,
+         {{"sumi_conv_halo_256x96_c96"}, {"sumi_conv_halo_256x96_c96_residual"}}},
+        {96,
+         8,
+         96,
+         SUMI_CONV_HALO_128X96_C96_SHARED,
+         1.06,
+         {{"sumi_conv_halo_128x96_c96"}, {"sumi_conv_halo_128x96_c96_residual"}}},
+        {192,
+         8,
+         64,
+         SUMI_CONV_HALO_128X192_C64_SHARED,
+         1.0,
+         {{"sumi_conv_halo_128x192_c64"}, {"sumi_conv_halo_128x192_c64_residual"}}},
+        {128,
+         8,
+         64,
+         SUMI_CONV_HALO_128X128_C64_SHARED,
+         1.05,
+         {{"sumi_conv_halo_128x128_c64", "sumi_conv_halo_128x128_c64_stats4", "sumi_conv_halo_128x128_c64_stats8",
+           "sumi_conv_halo_128x128_c64_stats16"},
+          {"sumi_conv_halo_128x128_c64_residual", "sumi_conv_halo_128x128_c64_residual_stats4",
+           "sumi_conv_halo_128x128_c64_residual_stats8", "sumi_conv_halo_128x128_c64_residual_stats16"}}},
+        {96,
+         8,
+         64,
+         SUMI_CONV_HALO_128X96_C64_SHARED,
+         1.10,
+         {{"sumi_conv_halo_128x96_c64"}, {"sumi_conv_halo_128x96_c64_residual"}}}};
+    const int32_t clusters = sumi_max_int(1, device->multiprocessors / 2);
+    const hopper_tile* best = NULL;
+    double best_cost = 0.0;
+    for (size_t i = 0; i < sizeof s_tiles / sizeof *s_tiles; i++) {
+        const hopper_tile* tile = &s_tiles[i];
+        if (tile->channels != halo_channels(s) || s->out % tile->columns != 0) continue;
+        const double cost =
+            (double)sumi_divide_up(hopper_items(s, tile), clusters) * tile->patch_height * tile->columns * tile->slower;
+        if (best == NULL || cost < best_cost) {
+            best = tile;
+            best_cost = cost;
+        }
+    }
+    SUMI_ASSERT(best != NULL); // halo_channels says that there is one
+    return best;
+}
+
+// A map of x or of the weights, and of its tail of 32 channels. Kernels without tails get the map itself.
+static sumi_result make_maps(const sumi_cuda_run* run, sumi_cuda_tensor tensor, bool has_tail, CUtensorMap out_maps[2])
+{
+    SUMI_TRY(sumi_cuda_tensor_map(run, &tensor, &out_maps[0]));
+    if (has_tail) {
+        tensor.swizzle = CU_TENSOR_MAP_SWIZZLE_64B;
+        tensor.box[0] = 32;
+    }
+    return sumi_cuda_tensor_map(run, &tensor, &out_maps[1]);
+}
+
+// conv_sm90.cu and conv_halo_sm90.cu.
+static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d,
+                                      const hopper_tile* tile)
+{
     const uint64_t in = (uint64_t)s->in, out = (uint64_t)s->out, w = (uint64_t)s->tile_width,
                    h = (uint64_t)s->tile_height, p = s->parities == 4 ? 2 : 1;
     const uint64_t px = (uint64_t)s->x_pitch, py = (uint64_t)s->y_pitch;
-    const int32_t columns = hopper_columns(s), patches = SUMI_CONV_SM90_PATCHES(s->tile_width, s->tile_height);
+    const bool has_halo = tile->channels != 0;
+    const uint32_t patch_height = (uint32_t)tile->patch_height;
     const CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
-    const sumi_cuda_tensor x = s->stride == 2
-                                 ? (sumi_cuda_tensor){.address = d->x,
-                                                      .type = type,
-                                                      .swizzle = swizzle,
-                                                      .rank = 5,
-                                                      .dims = {in, 2, w, 2, h},
-                                                      .strides = {px * 2, px * 4, px * 4 * w, px * 8 * w},
-                                                      .box = {64, 1, 16, 1, 8}}
-                                 : (sumi_cuda_tensor){.address = d->x,
-                                                      .type = type,
-                                                      .swizzle = swizzle,
-                                                      .rank = 4,
-                                                      .dims = {in, w, (uint64_t)s->height, 1},
-                                                      .strides = {px * 2, px * 2 * w, px * 2 * w * (uint64_t)s->height},
-                                                      .box = {64, 16, 8, 1}};
+    const sumi_cuda_tensor x =
+        s->stride == 2 ? (sumi_cuda_tensor){.address = d->x,
+                                            .type = type,
+                                            .swizzle = swizzle,
+                                            .rank = 5,
+                                            .dims = {in, 2, w, 2, h},
+                                            .strides = {px * 2, px * 4, px * 4 * w, px * 8 * w},
+                                            .box = {64, 1, 16, 1, 8}}
+                       : (sumi_cuda_tensor){.address = d->x,
+                                            .type = type,
+                                            .swizzle = swizzle,
+                                            .rank = 4,
+                                            .dims = {in, w, (uint64_t)s->height, 1},
+                                            .strides = {px * 2, px * 2 * w, px * 2 * w * (uint64_t)s->height},
+                                            .box = {64, has_halo ? 18 : 16, patch_height + (has_halo ? 2 : 0), 1}};
     const uint64_t taps = (uint64_t)s->kernel * (uint64_t)s->kernel;
     const sumi_cuda_tensor weight = {.address = d->weight,
                                      .type = type,
@@ -339,48 +445,54 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
                                      .rank = 2,
                                      .dims = {taps * in, p * p * out},
                                      .strides = {taps * in * 2},
-                                     .box = {64, (uint32_t)columns / 2}};
+                                     .box = {64, (uint32_t)tile->columns / 2}};
     sumi_cuda_tensor y = {.address = d->y,
                           .type = type,
-                          .swizzle = swizzle,
+                          .swizzle = has_halo ? CU_TENSOR_MAP_SWIZZLE_64B : swizzle,
                           .rank = 5,
                           .dims = {out, p, w, p, h},
                           .strides = {py * 2, py * 2 * p, py * 2 * p * w, py * 2 * p * p * w},
                           .box = {64, 1, 16, 1, 4}};
-    CUtensorMap x_map, weight_map, y_map, residual_map;
-    SUMI_TRY(sumi_cuda_tensor_map(run, &x, &x_map));
-    SUMI_TRY(sumi_cuda_tensor_map(run, &weight, &weight_map));
+    if (has_halo) {
+        y.box[0] = 32;
+        y.box[2] = y.box[4] = 8;
+    }
+    CUtensorMap x_maps[2], weight_maps[2], y_map, residual_map;
+    SUMI_TRY(make_maps(run, x, tile->channels == 96, x_maps));
+    SUMI_TRY(make_maps(run, weight, tile->channels == 96, weight_maps));
     SUMI_TRY(sumi_cuda_tensor_map(run, &y, &y_map));
     if (d->residual != 0) y.address = d->residual;
     SUMI_TRY(sumi_cuda_tensor_map(run, &y, &residual_map));
 
-    const int32_t sums = sums_op(run->device, run->plan, run->op_index, run->allows_hopper), stats = sums < 0      ? 0
-                                                                                                   : s->out == 128 ? 1
-                                                                                                   : s->out == 256 ? 2
-                                                                                                                   : 3;
     int32_t begin, end;
-    sumi_cuda_share(run, sumi_divide_up(patches, 2) * s->parities * sumi_divide_up(s->out, columns), &begin, &end);
-    sumi_conv_sm90_args args = {.bias = d->bias, .above = s->above};
+    sumi_cuda_share(run, hopper_items(s, tile), &begin, &end);
+    sumi_conv_sm90_args args = {.bias = d->bias,
+                                .width = s->tile_width,
+                                .height = s->tile_height,
+                                .in_channels = s->in,
+                                .out_channels = s->out,
+                                .kernel = s->kernel,
+                                .stride = s->stride,
+                                .parities = s->parities,
+                                .item_begin = begin,
+                                .item_end = end,
+                                .above = s->above};
+    int32_t stats = 0;
+    const int32_t sums = sums_op(run->device, run->plan, run->op_index, run->allows_hopper);
     if (sums >= 0) {
-        // patches
-        int64_t before = (int64_t)sumi_divide_up(s->tile_width, 16)
-                       * (first_row(run->plan, run->op, run->plan->ops[sums].in[0], s) / 8);
-        args.stats = d->sums + (uint64_t)before * (uint64_t)s->parities * 8 * 64 * sizeof(float);
+        const int32_t first = first_row(run->plan, run->op, run->plan->ops[sums].in[0], s);
+        const int64_t patches_before = (int64_t)sumi_divide_up(s->tile_width, 16) * (first / 8),
+                      per_patch = sums_per_patch(run->device, run->plan, run->op, run->allows_hopper);
+        args.stats = d->sums + (uint64_t)(patches_before * s->parities * per_patch) * 64 * sizeof(float);
+        stats = s->out == 128 ? 1 : s->out == 256 ? 2 : 3;
     }
-    args.width = s->tile_width;
-    args.height = s->tile_height;
-    args.in_channels = s->in;
-    args.out_channels = s->out;
-    args.kernel = s->kernel;
-    args.stride = s->stride;
-    args.parities = s->parities;
-    args.item_begin = begin;
-    args.item_end = end;
-    void* params[] = {&x_map, &weight_map, &y_map, &residual_map, &args};
-    uint32_t blocks = (uint32_t)sumi_min_int(run->device->multiprocessors / 2 * 2, 2 * (end - begin));
-    uint32_t shared_bytes = columns == 256 ? SUMI_CONV_SM90_N256_SHARED : SUMI_CONV_SM90_N128_SHARED;
-    return sumi_cuda_launch(run, s_names[columns == 256][d->residual != 0][stats],
-                            (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
+    const char* name = tile->names[d->residual != 0][stats];
+    SUMI_ASSERT(name != NULL); // sums_per_patch says which leave sums
+    void* halo_params[] = {&x_maps[0], &x_maps[1], &weight_maps[0], &weight_maps[1], &y_map, &residual_map, &args};
+    void* params[] = {&x_maps[0], &weight_maps[0], &y_map, &residual_map, &args};
+    const uint32_t blocks = (uint32_t)sumi_min_int(run->device->multiprocessors / 2 * 2, 2 * (end - begin));
+    return sumi_cuda_launch(run, name, (sumi_cuda_grid){blocks, 1, 1, 384, (uint32_t)tile->shared},
+                            has_halo ? halo_params : params);
 }
 
 // If the number of channels is not a multiple of 8 (3 of a picture): makes a copy padded with zeros, like the weights.
@@ -418,7 +530,8 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
     switch (kind_of(run->device, run->plan, op, &s, run->allows_hopper)) {
     case CONV_NARROW: return launch_narrow(run, &s, &d);
     case CONV_ANY: return launch_any_conv(run, &s, &d);
-    case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper_conv(run, &s, &d);
+    case CONV_HALO: return launch_hopper_conv(run, &s, &d, halo_tile_of(run->device, &s));
+    case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper_conv(run, &s, &d, hopper_tile_of(&s));
     case CONV_PORTABLE: SUMI_TRY(pad_input(run, &s, &d)); return launch_portable_conv(run, &s, &d);
     }
     return SUMI_OK;
@@ -484,15 +597,17 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
     const sumi_op *op = run->op, *conv = op - 1;
     if (run->range_begin > 0) return SUMI_OK;
     conv_shape s = shape_of(run->plan, conv);
+    const int64_t entries =
+        sums_entries(&s, op->rows, sums_per_patch(run->device, run->plan, conv, run->allows_hopper));
     sumi_group_conv_args args = {.stats = run->scratch + padded_bytes(&s),
                                  .sums = sumi_cuda_value(run, op->out),
                                  .arrivals = run->arrivals,
-                                 .entries = sums_entries(&s, op->rows),
+                                 .entries = entries,
                                  .rows = op->rows,
                                  .group_size = s.out / 32,
                                  .block_rows = op->rows,
                                  .block_count = 1};
-    args.block_sums = args.stats + sums_bytes(&s, op->rows);
+    args.block_sums = args.stats + sums_bytes(entries);
     return sumi_cuda_launch_args(run, "sumi_group_sums_conv",
                                  (sumi_cuda_grid){SUMI_GROUP_CONV_BLOCKS, 1, 1, SUMI_GROUP_THREADS, 0}, &args);
 }

@@ -71,6 +71,23 @@ static const op_case s_conv[] = {
     {"conv up, 128x128, 256 -> 256", build_conv, 128, 128, 256, 256, 3, UP, .bound = CHAINED},
     {"conv down, 256x256, 128 -> 128", build_conv, 256, 256, 128, 128, 3, DOWN, .bound = STORED},
     {"conv 256x256, 3 -> 128", build_conv, 256, 256, 3, 128, 3, .bound = STORED},
+    // each tile of Hopper's kernels with borders: one patch, odd sizes, sizes that take the large tiles
+    {"conv 8x16, 96 -> 96, residual", build_conv, 8, 16, 96, 96, 3, PLUS, .bound = STORED},
+    {"conv 53x101, 96 -> 96", build_conv, 53, 101, 96, 96, 3, .bound = STORED},
+    {"conv 253x250, 96 -> 96, residual", build_conv, 253, 250, 96, 96, 3, PLUS, .bound = STORED},
+    {"conv 45x37, 96 -> 192", build_conv, 45, 37, 96, 192, 3, .bound = STORED},
+    {"conv 8x16, 64 -> 192", build_conv, 8, 16, 64, 192, 3, .bound = STORED},
+    {"conv 45x37, 192 -> 192, residual", build_conv, 45, 37, 192, 192, 3, PLUS, .bound = STORED},
+    {"conv 45x37, 64 -> 96", build_conv, 45, 37, 64, 96, 3, .bound = STORED},
+    {"conv 251x260, 192 -> 192, residual", build_conv, 251, 260, 192, 192, 3, PLUS, .bound = STORED},
+    {"conv 91x93, 384 -> 384", build_conv, 91, 93, 384, 384, 3, .bound = STORED},
+    {"conv 8x17, 64 -> 128, residual", build_conv, 8, 17, 64, 128, 3, PLUS, .bound = STORED},
+    {"conv up, 21x27, 192 -> 96", build_conv, 21, 27, 192, 96, 3, UP, .bound = CHAINED},
+    {"conv up, 19x33, 384 -> 192", build_conv, 19, 33, 384, 192, 3, UP, .bound = CHAINED},
+    {"conv up, 128x128, 384 -> 192", build_conv, 128, 128, 384, 192, 3, UP, .bound = CHAINED},
+    {"conv up, 21x27, 64 -> 128", build_conv, 21, 27, 64, 128, 3, UP, .bound = CHAINED},
+    {"conv up, 20x24, 96 -> 96, residual", build_conv, 20, 24, 96, 96, 3, UP | PLUS, .bound = CHAINED},
+    {"conv 24x25, 32 -> 256, residual", build_conv, 24, 25, 32, 256, 3, PLUS, .bound = STORED},
 };
 CASE_TABLE(conv);
 // An image of m x n pixels, k to a channels, whole and in strips of b rows of the input, from the last to the first; c:
@@ -136,6 +153,14 @@ static const op_case s_strips[] = {
     {"strips 64x48, 256 -> 128", build_strips, 64, 48, 256, 128, 16, .bound = CHAINED},
     {"strips 72x48, 128 -> 128, residual", build_strips, 72, 48, 128, 128, 24, PLUS, .bound = CHAINED},
     {"strips up, 40x32, 256 -> 256", build_strips, 40, 32, 256, 256, 8, UP, .bound = 2 * CHAINED},
+    {"strips 80x50, 512 -> 512, residual", build_strips, 80, 50, 512, 512, 24, PLUS, .bound = CHAINED},
+    {"strips 56x35, 256 -> 256, residual", build_strips, 56, 35, 256, 256, 24, PLUS, .bound = CHAINED},
+    {"strips 45x37, 64 -> 512", build_strips, 45, 37, 64, 512, 16, .bound = CHAINED},
+    {"strips 40x37, 32 -> 128", build_strips, 40, 37, 32, 128, 16, .bound = CHAINED},
+    {"strips 40x37, 32 -> 256", build_strips, 40, 37, 32, 256, 16, .bound = CHAINED},
+    {"strips 40x37, 32 -> 512", build_strips, 40, 37, 32, 512, 16, .bound = CHAINED},
+    {"strips 52x33, 96 -> 96, residual", build_strips, 52, 33, 96, 96, 16, PLUS, .bound = CHAINED},
+    {"strips up, 26x37, 384 -> 192", build_strips, 26, 37, 384, 192, 16, UP, .bound = 2 * CHAINED},
 };
 CASE_TABLE(strips);
 // m rows, n channels, k groups; a: with SiLU; b: the inputs have a mean of 30
