@@ -21,8 +21,8 @@ static sumi_vision_properties edit_vision_properties(const void* model)
     return *(const sumi_vision_properties*)model;
 }
 
-static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height,
-                                    int32_t width)
+static sumi_vision_rows edit_vision_write(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height,
+                                          int32_t width)
 {
     static float s_values[EDIT_WIDTH * 3];
     for (int i = 0; i < EDIT_WIDTH * 3; i++) s_values[i] = (float)(i * 29 % 17 - 8) * 0.05f;
@@ -45,7 +45,7 @@ static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_val
                                     .x = all, .x_row = y * cell * width + x * cell, .y = rows, .y_row = at, .rows = 1});
         }
     }
-    return rows;
+    return (sumi_vision_rows){.value = rows};
 }
 
 static sumi_value edit_text_write(const void* model, sumi_plan* plan, const sumi_text_batch* batch)

@@ -138,7 +138,7 @@ static void run_picture(golden_case* c, const sumi_qwen_vision* model, int index
     job->pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
     job->rows = sumi_plan_bound(&plan, "rows", SUMI_ELEMENT_ACTIVATION,
                                 height / properties.cell * (width / properties.cell), properties.width);
-    sumi_value made = sumi_qwen_vision_module.write(model, &plan, job->pixels, height, width);
+    const sumi_value made = sumi_qwen_vision_module.write(model, &plan, job->pixels, height, width).value;
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = made, .y = job->rows});
     plan_run run = {.c = c, .write = write_picture, .probe = probe_vision, .context = job};
     watch_vision(c, &job->w, index);

@@ -10,7 +10,7 @@ static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (c
 // Loop bodies get rows relative to the run's first row.
 typedef struct row_loop {
     sumi_cpu_run* run;
-    const float *x, *b, *w, *k_w, *scale, *shift, *bias, *table;
+    const float *x, *b, *w, *k_w, *scale, *shift, *bias, *table, *factors;
     const int32_t* ids;
     float* y;
     int32_t cols, x_cols, scale_pitch, shift_pitch; // pitches: floats from row to row of the step tables
@@ -23,6 +23,24 @@ static void over_rows(row_loop* loop, sumi_loop_body* body)
 }
 
 // ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS, MEAN_ROWS --------------------------------------------------------------------
+// Sums of several rows, in the order of their numbers.
+static void mix(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    row_loop* loop = context;
+    const sumi_cpu_run* run = loop->run;
+    const int32_t taps = run->op->u.embed.taps, cols = loop->cols;
+    float* converted = sumi_cpu_worker(run, worker_index);
+    for (int32_t r = run->row_begin + begin; r < run->row_begin + end; r++) {
+        float* y = loop->y + (int64_t)r * cols;
+        for (int64_t t = (int64_t)r * taps; t < (int64_t)(r + 1) * taps; t++) {
+            const float* x = loop->table != NULL ? loop->table + (int64_t)loop->ids[t] * cols : converted;
+            if (loop->table == NULL) sumi_weight_to_float(run->op->weight, loop->ids[t], 1, converted, cols);
+            if (t == (int64_t)r * taps) run->kernels->scale(y, x, loop->factors[t], cols);
+            else run->kernels->gate_add(y, y, x, loop->factors[t], NULL, NULL, cols);
+        }
+    }
+}
+
 static void embed(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -49,20 +67,22 @@ sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
     row_loop loop = {.run = run,
                      .ids = sumi_cpu_value(run, run->op->in[0]),
                      .table = sumi_cpu_value(run, run->op->in[1]),
+                     .factors = sumi_cpu_value(run, run->op->in[2]),
                      .y = sumi_cpu_value(run, run->op->out),
                      .cols = cols,
                      .x_cols = cols};
-    for (int32_t r = run->row_begin; r < run->row_end; r++) {
-        if (loop.ids[r] < 0 || loop.ids[r] >= rows) {
+    const int64_t taps = run->op->u.embed.taps;
+    for (int64_t i = run->row_begin * taps; i < run->row_end * taps; i++) {
+        if (loop.ids[i] < 0 || loop.ids[i] >= rows) {
             return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows",
-                             weight != NULL ? weight->name : run->op->label, loop.ids[r], rows);
+                             weight != NULL ? weight->name : run->op->label, loop.ids[i], rows);
         }
     }
     if (run->op->bias != NULL) {
         sumi_cpu_vector(run->op->bias, cols, run->shared);
         loop.bias = run->shared;
     }
-    over_rows(&loop, embed);
+    over_rows(&loop, loop.factors != NULL ? mix : embed);
     return SUMI_OK;
 }
 
@@ -149,9 +169,10 @@ static void add_rows(int32_t begin, int32_t end, int32_t worker_index, void* con
 sumi_result sumi_cpu_add_rows(sumi_cpu_run* run)
 {
     const int32_t cols = sumi_cpu_cols(run, run->op->out);
+    const sumi_op_add_rows* add = &run->op->u.add;
     row_loop loop = {.run = run,
-                     .x = sumi_cpu_value(run, run->op->in[0]),
-                     .y = sumi_cpu_value(run, run->op->out),
+                     .x = (const float*)sumi_cpu_value(run, run->op->in[0]) + (int64_t)add->from * cols,
+                     .y = (float*)sumi_cpu_value(run, run->op->out) + (int64_t)add->to * cols,
                      .cols = cols,
                      .x_cols = cols};
     over_rows(&loop, add_rows);
@@ -503,7 +524,8 @@ sumi_cpu_scratch sumi_cpu_rows_scratch(const sumi_cpu_kernels* kernels, const su
     uint64_t floats = op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim
                     : op->kind == SUMI_OP_EMBED_ROWS   ? (op->bias != NULL ? cols : 0)
                                                        : cols * (op->bias != NULL ? 2 : 1); // weight, bias
-    return (sumi_cpu_scratch){floats * sizeof(float), 0};
+    const bool converts = op->kind == SUMI_OP_EMBED_ROWS && op->in[2].id != 0;
+    return (sumi_cpu_scratch){floats * sizeof(float), converts ? cols * sizeof(float) : 0};
 }
 
 // ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------
@@ -514,14 +536,12 @@ static void rope_table(int32_t begin, int32_t end, int32_t worker_index, void* c
     (void)worker_index;
     row_loop* loop = context;
     const sumi_op* op = loop->run->op;
-    for (int32_t axis = 0, pair = 0; axis < op->u.rope.axes; axis++) {
-        for (int32_t k = 0; k < op->u.rope.pairs[axis]; k++, pair++) {
-            double frequency = sumi_plan_rope_frequency(op, axis, k);
-            for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
-                float angle = (float)(loop->ids[(int64_t)r * op->u.rope.axes + axis] * frequency);
-                loop->y[(int64_t)r * loop->cols + 2 * pair] = (float)cos((double)angle);
-                loop->y[(int64_t)r * loop->cols + 2 * pair + 1] = (float)sin((double)angle);
-            }
+    for (int32_t pair = 0; pair < loop->cols / 2; pair++) {
+        const sumi_rope_pair from = sumi_plan_rope_pair(op, pair);
+        for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+            float angle = (float)(loop->ids[(int64_t)r * op->u.rope.axes + from.axis] * from.frequency);
+            loop->y[(int64_t)r * loop->cols + 2 * pair] = (float)cos((double)angle);
+            loop->y[(int64_t)r * loop->cols + 2 * pair + 1] = (float)sin((double)angle);
         }
     }
 }

@@ -55,6 +55,8 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
                                               : sumi_cuda_find_weight(run, op->weight);
     sumi_embed_rows_args args = {
         .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
+    args.factors = op->in[2].id != 0 ? sumi_cuda_value(run, op->in[2]) : 0;
+    args.taps = op->u.embed.taps;
     args.bias = sumi_cuda_find_weight(run, op->bias).data;
     args.table_rows = is_value ? sumi_cuda_rows(run, op->in[1]) : op->weight->rows;
     args.pitch = table.pitch;
@@ -75,6 +77,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
         args.type_scale = tensors[0].scale;
         args.lanes_log2 = lanes_log2_of(args.cols, true);
     }
+    if (args.factors != 0) name = "sumi_mix_rows";
     return sumi_cuda_launch_args(run, name, elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
 }
 
@@ -182,6 +185,8 @@ sumi_result sumi_cuda_add_rows(sumi_cuda_run* run)
                                .begin = rows.begin * cols,
                                .end = rows.end * cols,
                                .scale = op->u.add.scale};
+    args.x.data += (uint64_t)(op->u.add.from * cols) * (args.x.is_float ? sizeof(float) : sizeof(uint16_t));
+    args.y.data += (uint64_t)(op->u.add.to * cols) * (args.y.is_float ? sizeof(float) : sizeof(uint16_t));
     args.is_vector = !args.x.is_float && !args.y.is_float && cols % 8 == 0;
     return sumi_cuda_launch_args(
         run, "sumi_add_rows",
@@ -546,19 +551,18 @@ sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
     args.cols = sumi_cuda_cols(run, op->out);
     args.row_begin = rows.begin;
     args.row_end = rows.end;
-    for (int32_t axis = 0; axis < op->u.rope.axes; axis++) {
-        for (int32_t k = 0; k < op->u.rope.pairs[axis]; k++) {
-            // computed by the CPU's pow, as in the CPU backend, so that the angles are the same floats
-            args.frequency[args.pair_count] = sumi_plan_rope_frequency(op, axis, k);
-            args.axis[args.pair_count++] = axis;
-            if (args.pair_count == SUMI_ROPE_BATCH || args.pair_begin + args.pair_count == args.cols / 2) {
-                const int64_t count = (int64_t)(rows.end - rows.begin) * args.pair_count;
-                SUMI_TRY(sumi_cuda_launch_args(run, "sumi_rope_table",
-                                               row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
-                                               &args));
-                args.pair_begin += args.pair_count;
-                args.pair_count = 0;
-            }
+    for (int32_t pair = 0; pair < args.cols / 2; pair++) {
+        // computed by the CPU's pow, as in the CPU backend, so that the angles are the same floats
+        const sumi_rope_pair from = sumi_plan_rope_pair(op, pair);
+        args.frequency[args.pair_count] = from.frequency;
+        args.axis[args.pair_count++] = from.axis;
+        if (args.pair_count == SUMI_ROPE_BATCH || pair + 1 == args.cols / 2) {
+            const int64_t count = (int64_t)(rows.end - rows.begin) * args.pair_count;
+            SUMI_TRY(sumi_cuda_launch_args(run, "sumi_rope_table",
+                                           row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
+                                           &args));
+            args.pair_begin += args.pair_count;
+            args.pair_count = 0;
         }
     }
     return SUMI_OK;

@@ -90,7 +90,8 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
     const sumi_op* op = &plan->ops[op_index];
     const sumi_weight* w = op->weight;
     const bool is_product = op->kind == SUMI_OP_LINEAR && !sumi_device_is_adapter_op(plan, op_index);
-    if (w == NULL || (!is_product && op->kind != SUMI_OP_EMBED_ROWS)) return false;
+    const bool is_lookup = op->kind == SUMI_OP_EMBED_ROWS && op->in[2].id == 0; // sums of rows are made from bfloat16
+    if (w == NULL || (!is_product && !is_lookup)) return false;
     const sumi_weight_format requested = requested_format(plan, op);
     if (requested == SUMI_WEIGHTS_AS_STORED) return sumi_device_is_storable(w) && (is_product || w->tensor_count == 1);
     return requested == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && w->cols % 32 == 0 && w->rows >= 256

@@ -118,7 +118,7 @@ static void bind_language_layer(sumi_language_model* model, sumi_binder* b, int3
 typedef struct config_values {
     int32_t layers, q_heads, kv_heads, head_dim, width, hidden, window, sections[3], section_count, kind_count;
     char kinds[SUMI_LANGUAGE_MODEL_MAX_LAYERS][SUMI_CONFIG_TEXT_BYTES];
-    bool has_bias, slides;
+    bool has_bias, slides, interleaves;
     double eps, theta, window_theta, divisor, attention_scalar;
     // how positions are scaled, for layers without and with a window; "": as the divisor says
     char scaling[SUMI_CONFIG_TEXT_BYTES], window_scaling[SUMI_CONFIG_TEXT_BYTES];
@@ -156,6 +156,8 @@ static sumi_result read_keys(config_values* c, const sumi_module_config* config,
                 {"rope_parameters.sliding_attention.rope_type", SUMI_CONFIG_TEXT, c->window_scaling, 0, NULL},
                 {"rope_scaling.mrope_section", SUMI_CONFIG_INTEGERS, c->sections, 3, &c->section_count},
                 {"rope_parameters.mrope_section", SUMI_CONFIG_INTEGERS, c->sections, 3, &c->section_count},
+                {"rope_scaling.mrope_interleaved", SUMI_CONFIG_BOOL, &c->interleaves, 0, NULL},
+                {"rope_parameters.mrope_interleaved", SUMI_CONFIG_BOOL, &c->interleaves, 0, NULL},
                 {"query_pre_attn_scalar", SUMI_CONFIG_NUMBER, &c->attention_scalar, 0, NULL},
                 {"sliding_window", SUMI_CONFIG_INTEGER, &c->window, 0, NULL},
                 {"layer_types", SUMI_CONFIG_TEXTS, c->kinds, SUMI_LANGUAGE_MODEL_MAX_LAYERS, &c->kind_count},
@@ -235,6 +237,7 @@ static void read_language_config(sumi_language_model* model, sumi_binder* b, con
                          .window = settings->window,
                          .window_theta = settings->window_theta,
                          .divisor = settings->position_divisor,
+                         .interleaves = settings->interleaves_axes,
                          .has_bias = settings->has_qkv_bias};
     b->result = read_keys(c, config, "text_config.", b->error);
     if (b->result == SUMI_OK) b->result = read_keys(c, config, "", b->error);
@@ -373,6 +376,7 @@ static sumi_result bind_language_model(void* memory, const void* settings, sumi_
     model->attention_scale = (float)(1.0 / sqrt(c.attention_scalar > 0 ? c.attention_scalar : (double)model->head_dim));
     model->theta = c.theta;
     model->window = c.window;
+    model->interleaves_axes = c.interleaves;
     model->window_theta = c.window_theta > 0 ? c.window_theta : c.theta;
     model->position_divisor = c.divisor > 0 ? c.divisor : 1.0;
     const bool adaptable = b->adaptable;
@@ -393,6 +397,7 @@ static sumi_text_encoder_properties language_properties(const void* memory)
                                           .row_width = model->width,
                                           .vocabulary = model->vocabulary,
                                           .takes_pictures = model->settings->takes_pictures,
+                                          .layer_count = model->layer_count,
                                           // a window could hide all tokens from padding far after them
                                           .takes_padding = model->settings->full_every == 0,
                                           .shares_beginning = true};
@@ -400,7 +405,7 @@ static sumi_text_encoder_properties language_properties(const void* memory)
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// Writes the positions of one prompt's rows, `axes` numbers each, as Qwen2.5-VL counts them. The position of a text
+// Writes the positions of one prompt's rows, `axes` numbers each, as Qwen-VL counts them. The position of a text
 // token, and of padding, is one more than the position before it, on all axes. The tokens of a picture have the same frame, and their
 // row and column counted from there; the text after it continues after the longer side.
 static void fill_positions(int32_t* positions, int32_t axes, sumi_span rows, const sumi_text_batch* batch)
@@ -479,9 +484,9 @@ static sumi_value write_language_rope(const sumi_language_model* model, sumi_pla
                                 .pairs = {model->head_dim / 2},
                                 .theta = full ? model->theta : model->window_theta,
                                 .divisor = full ? model->position_divisor : 1.0};
-    if (model->sections[0] > 0) { // the frequencies continue from one axis to the next
+    if (model->sections[0] > 0) {
         args.axes = 3;
-        args.is_continuous = true;
+        args.order = model->interleaves_axes ? SUMI_ROPE_IN_TURNS : SUMI_ROPE_CONTINUED;
         memcpy(args.pairs, model->sections, sizeof model->sections);
     }
     return sumi_plan_rope_table(plan, &args);
@@ -579,6 +584,22 @@ static sumi_sequence sequence_of(const sumi_text_batch* batch, int32_t prompt, i
     return (sumi_sequence){.span = {{row, count}}, .span_count = 1, .query_spans = 1};
 }
 
+// Adds what the pictures have for the rows after this layer. The reference adds in the type of the activations too.
+static void write_deep_rows(sumi_plan* plan, const sumi_text_batch* batch, sumi_value h, int32_t layer)
+{
+    for (int32_t i = 0; i < batch->picture_count; i++) {
+        const sumi_text_picture* picture = &batch->pictures[i];
+        if (layer >= picture->deep_count) continue;
+        sumi_plan_add_rows(plan, &(sumi_plan_add_rows_args){.label = "deep_add",
+                                                            .x = picture->deep[layer],
+                                                            .x_row = picture->value_row,
+                                                            .y = h,
+                                                            .y_row = picture->row,
+                                                            .rows = picture->grid_height * picture->grid_width,
+                                                            .scale = 1.0f});
+    }
+}
+
 static sumi_value write_language_text(const void* memory, sumi_plan* plan, const sumi_text_batch* batch)
 {
     const sumi_language_model* model = memory;
@@ -631,6 +652,7 @@ static sumi_value write_language_text(const void* memory, sumi_plan* plan, const
         sumi_plan_prefix(plan, "text.layers.%d.", (int)layer);
         attention.window = w->has_window ? model->window : 0;
         write_language_layer(model, plan, w, h, &attention, batch->shared, ropes[w->has_window]);
+        write_deep_rows(plan, batch, h, layer);
         if (tap_count <= 1 || taps[tap] != layer + 1) continue;
         sumi_plan_copy_rows(plan,
                             &(sumi_plan_copy_args){

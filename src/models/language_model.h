@@ -1,22 +1,23 @@
-// A decoder-only language model as a text encoder: token ids in, features of every token out. Qwen3, Qwen2.5-VL and
-// Gemma 3 are this one network with other settings.
+// A decoder-only language model as a text encoder: token ids in, features of every token out. Qwen3, Qwen2.5-VL,
+// Qwen3-VL and Gemma 3 are this one network with other settings.
 //
-//   h = embedding[id] * factor                        some rows are replaced by rows of pictures (Qwen2.5-VL)
+//   h = embedding[id] * factor                        some rows are replaced by rows of pictures (Qwen-VL)
 //   for each layer that is run:
 //     a = norm(h)
 //     q, k, v = a Wq + bq, a Wk + bk, a Wv + bv       biases: Qwen2.5-VL
-//     q, k = norm(q), norm(k) per head                Qwen3, Gemma 3
-//     q, k = rotated by the token's position          pairs (i, i + head_dim / 2); three axes for Qwen2.5-VL (M-RoPE)
+//     q, k = norm(q), norm(k) per head                Qwen3, Qwen3-VL, Gemma 3
+//     q, k = rotated by the token's position          pairs (i, i + head_dim / 2); three axes for Qwen-VL (M-RoPE)
 //     o = attention(q, k, v), causal, grouped heads   the last `window` tokens only in some of Gemma 3's layers
 //     h = h + norm(o Wo)                              this norm: Gemma 3
 //     m = norm(h)
 //     h = h + norm((act(m Wgate) * (m Wup)) Wdown)    this norm: Gemma 3
+//     h = h + further rows of the pictures            after the first layers of Qwen3-VL (DeepStack)
 //   features = h, or norm(h), or h after several layers side by side
 //
 // Padding after a text has rows too: a row of padding sees the text's tokens, and no other row sees it.
 //
-// Yang et al. 2025 (Qwen3); Bai et al. 2025 (Qwen2.5-VL); Gemma Team 2025 (Gemma 3). Reference: transformers'
-// modeling_qwen3, modeling_qwen2_5_vl, modeling_gemma3.
+// Yang et al. 2025 (Qwen3); Bai et al. 2025 (Qwen2.5-VL, Qwen3-VL); Gemma Team 2025 (Gemma 3). Reference: transformers'
+// modeling_qwen3, modeling_qwen2_5_vl, modeling_qwen3_vl, modeling_gemma3.
 #ifndef SUMI_MODELS_LANGUAGE_MODEL_H
 #define SUMI_MODELS_LANGUAGE_MODEL_H
 #include "models/network_modules.h"
@@ -42,6 +43,7 @@ typedef struct sumi_language_model_settings {
     // Defaults where config.json does not give a value, or is missing:
     double theta;
     int32_t sections[3];     // pairs that frame, row and column rotate; all 0: one position per token
+    bool interleaves_axes;   // frame, row and column take turns in the pairs; otherwise their sections follow each other
     int32_t window;          // in tokens, of the layers that have a window; 0: none has
     int32_t full_every;      // every full_every-th layer has no window
     double window_theta;     // of the layers with a window; 0: the same as theta
@@ -60,6 +62,7 @@ typedef struct sumi_language_model {
     float eps, attention_scale;
     double theta, window_theta, position_divisor; // position_divisor: of layers without a window
     int32_t sections[3], window;
+    bool interleaves_axes;
     sumi_weight embedding, final_norm;
     sumi_language_layer* layers; // in the weight list's memory
 } sumi_language_model;

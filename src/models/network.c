@@ -356,6 +356,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
         const sumi_prompt_template* prompt = &recipe->encoders[e].prompt;
         if (prompt->max_tokens > info->max_prompt_tokens) info->max_prompt_tokens = prompt->max_tokens;
+        network->encoders[e].dropped_rows = prompt->dropped_feature_rows;
         info->min_prompt_tokens[e] = prompt->dropped_feature_rows + 1;
     }
     if (properties.takes_references) {
@@ -418,6 +419,12 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
     const sumi_component* component = &network->checkpoint.components[SUMI_COMPONENT_VISION];
     const sumi_file* processor = &network->checkpoint.processor;
     if (recipe->vision == NULL || network->without_text_encoder || !component->present) return SUMI_OK;
+    const char* tower = sumi_component_network(component);
+    if (tower[0] != '\0' && strcmp(tower, recipe->vision_network) != 0) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: this is the vision tower %s; %s needs %s: take the one that was released with the model",
+                         component->path, tower, recipe->family, recipe->vision_network);
+    }
     sumi_binder binder;
     sumi_module_config config;
     SUMI_TRY(begin_component(network, SUMI_COMPONENT_VISION, recipe->vision->model_bytes, &network->vision, &binder,
@@ -451,6 +458,14 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
             error, SUMI_TENSOR_MISMATCH,
             "%s: the text encoder takes rows of %d values, the vision tower makes %d; they do not belong together",
             component->path, (int)properties.row_width, (int)recipe->vision->properties(network->vision).width);
+    }
+    if (network->vision != NULL && properties.takes_pictures
+        && recipe->vision->properties(network->vision).deep_count > properties.layer_count) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: the vision tower adds rows after %d layers of the text encoder, which has %d; they do not "
+                         "belong together",
+                         component->path, (int)recipe->vision->properties(network->vision).deep_count,
+                         (int)properties.layer_count);
     }
     return SUMI_OK;
 }
@@ -568,9 +583,18 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
                          network->checkpoint.components[s_encoder_components[e]].path, recipe->token,
                          (int)recipe->token_id);
     }
-    const char* const texts[] = {recipe->prompt.before, recipe->prompt.picture, recipe->prompt.after};
+    const char* const texts[] = {recipe->prompt.before, recipe->prompt.picture, recipe->prompt.later_picture,
+                                 recipe->prompt.after};
     for (size_t i = 0; i < sizeof texts / sizeof *texts && *out_done; i++)
         SUMI_TRY(check_template(encoder->tokenizer, texts[i], network->checkpoint.tokenizers[e].path, error));
+    if (*out_done && recipe->prompt.dropped_text != NULL) {
+        const char* text = recipe->prompt.dropped_text;
+        size_t count;
+        SUMI_ASSERT(strncmp(recipe->prompt.before, text, strlen(text)) == 0);
+        SUMI_TRY(sumi_tokenizer_encode(encoder->tokenizer, text, strlen(text), false, NULL, 0, &count, error));
+        encoder->dropped_rows = (int32_t)count;
+        network->info.min_prompt_tokens[e] = encoder->dropped_rows + 1;
+    }
     if (*out_done && recipe->prompt.padded_tokens > 0) {
         encoder->pad_id = sumi_tokenizer_id(encoder->tokenizer, recipe->prompt.pad_token);
         if (encoder->pad_id < 0) {
@@ -790,7 +814,7 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
     SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
     if (network->info.is_pooled[encoder]) return 1;
     const int32_t rows =
-                      sumi_network_id_rows(network, encoder, token_count) - recipe_encoder->prompt.dropped_feature_rows,
+                      sumi_network_id_rows(network, encoder, token_count) - network->encoders[encoder].dropped_rows,
                   max_rows = recipe_encoder->prompt.max_feature_rows;
     return rows < 1 ? 0 : max_rows > 0 && rows > max_rows ? max_rows : rows;
 }

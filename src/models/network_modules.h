@@ -1,7 +1,7 @@
 // The modules that a network consists of:
 //
 //   text encoders   token ids -> features                         language_model.h, xlm_roberta.h
-//   vision tower    a picture -> rows that take the place of tokens in a prompt        qwen_vision.h
+//   vision tower    a picture -> rows that take the place of tokens in a prompt        qwen_vision.h, qwen3_vision.h
 //   denoiser        latents, features, time -> velocities         next_dit.h, two_stream.h
 //   autoencoder     pixels <-> latents                            autoencoders.h; cut into tiles by vae_tiles.h
 //
@@ -22,13 +22,16 @@
 
 // ---- Text encoders --------------------------------------------------------------------------------------------------
 
+#define SUMI_MAX_DEEP_LEVELS 4
+
 // A picture inside a prompt: grid_height * grid_width tokens from row `row` on, row by row. Their embeddings are the
-// rows of `value` from value_row on.
+// rows of `value` from value_row on. The same rows of deep[i] are added to theirs after layer i (DeepStack), of which
+// the encoder has at least deep_count.
 typedef struct sumi_text_picture {
     int32_t row;
     int32_t grid_height, grid_width;
-    sumi_value value; // [.., row_width of the encoder]
-    int32_t value_row;
+    sumi_value value, deep[SUMI_MAX_DEEP_LEVELS]; // [.., row_width of the encoder]
+    int32_t value_row, deep_count;
 } sumi_text_picture;
 
 typedef struct sumi_text_batch {
@@ -52,6 +55,7 @@ typedef struct sumi_text_encoder_properties {
     int32_t vocabulary; // ids are below this
     bool pools;         // one row of features per prompt instead of one per token
     bool takes_pictures;
+    int32_t layer_count; // after each of which rows of pictures may be added; only if takes_pictures
     bool takes_padding;
     bool shares_beginning; // the features of a token depend only on the tokens before it (sumi_text_batch.shared)
 } sumi_text_encoder_properties;
@@ -69,9 +73,15 @@ typedef struct sumi_text_encoder_module {
 typedef struct sumi_vision_properties {
     int32_t width; // of its output rows
     int32_t cell;  // side in pixels of the square that one row represents
+    int32_t deep_count;
     // The limits of a picture's area in pixels, between which it is resized.
     int64_t min_pixels, max_pixels;
 } sumi_vision_properties;
+
+// A picture's rows, [(height / cell) * (width / cell), width], row by row: as in sumi_text_picture.
+typedef struct sumi_vision_rows {
+    sumi_value value, deep[SUMI_MAX_DEEP_LEVELS]; // deep: deep_count of the properties
+} sumi_vision_rows;
 
 typedef struct sumi_vision_module {
     size_t model_bytes;
@@ -79,9 +89,8 @@ typedef struct sumi_vision_module {
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config,
                         const sumi_module_config* processor);
     sumi_vision_properties (*properties)(const void* model);
-    // 8-bit RGB [height * width, 3], both sides multiples of the cell -> [(height / cell) * (width / cell), width], row
-    // by row.
-    sumi_value (*write)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width);
+    // pixels: 8-bit RGB [height * width, 3], both sides multiples of the cell.
+    sumi_vision_rows (*write)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width);
 } sumi_vision_module;
 
 // ---- Denoisers ------------------------------------------------------------------------------------------------------

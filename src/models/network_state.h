@@ -8,7 +8,8 @@
 typedef struct sumi_network_encoder {
     void* model; // of the recipe's module; NULL: not open
     sumi_tokenizer* tokenizer;
-    int32_t pad_id; // of the template's pad_token
+    int32_t pad_id;       // of the template's pad_token
+    int32_t dropped_rows; // of features, as the template says
 } sumi_network_encoder;
 
 struct sumi_network {

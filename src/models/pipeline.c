@@ -152,7 +152,7 @@ static bool sees_references(const sumi_network* network, const sumi_pipeline_req
 int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder)
 {
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[encoder];
-    int32_t shared = recipe->prompt.dropped_feature_rows, prompts = 0;
+    int32_t shared = network->encoders[encoder].dropped_rows, prompts = 0;
     int64_t rows = 0;
     if (!recipe->module->properties(network->encoders[encoder].model).shares_beginning) return 0;
     if (recipe->prompt.padded_tokens > 0) return 0; // sumi_text_batch
@@ -279,7 +279,7 @@ typedef struct writer {
     bool decodes; // ends with the VAE decoder
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
     sumi_text_picture pictures[SUMI_MAX_PROMPTS * SUMI_MAX_REFERENCES];
-    sumi_value vision_rows[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
+    sumi_vision_rows vision_rows[SUMI_MAX_REFERENCES]; // which take the place of tokens in prompts
     sumi_reference_latents references[SUMI_MAX_REFERENCE_LATENTS];
     int32_t reference_count; // of those whose latents were written
     sumi_planned_control controls[SUMI_MAX_CONTROLS];
@@ -325,13 +325,16 @@ static int32_t list_pictures(writer* w, const int32_t* first_id)
     const sumi_pipeline_request* r = w->r;
     int32_t count = 0;
     if (!sees_references(w->network, r)) return 0;
-    const int32_t cell = w->network->recipe->vision->properties(w->network->vision).cell;
+    const sumi_vision_properties tower = w->network->recipe->vision->properties(w->network->vision);
     for (int32_t p = 0; p < r->prompt_count && (count == 0 || r->shared_tokens[0] == 0); p++) {
         for (int32_t i = 0; i < r->reference_count && !r->prompts[p].has_features; i++) {
-            w->pictures[count++] = (sumi_text_picture){.row = first_id[p] + r->prompts[p].reference_row[i],
-                                                       .grid_height = r->references[i].vision_height / cell,
-                                                       .grid_width = r->references[i].vision_width / cell,
-                                                       .value = w->vision_rows[i]};
+            sumi_text_picture* picture = &w->pictures[count++];
+            *picture = (sumi_text_picture){.row = first_id[p] + r->prompts[p].reference_row[i],
+                                           .grid_height = r->references[i].vision_height / tower.cell,
+                                           .grid_width = r->references[i].vision_width / tower.cell,
+                                           .value = w->vision_rows[i].value,
+                                           .deep_count = tower.deep_count};
+            memcpy(picture->deep, w->vision_rows[i].deep, sizeof picture->deep);
         }
     }
     return count;
@@ -340,7 +343,7 @@ static int32_t list_pictures(writer* w, const int32_t* first_id)
 // Joins the features of a prompt whose beginning is another prompt's.
 static sumi_value join_features(const writer* w, int32_t encoder, sumi_value features, int32_t first_row, int32_t count)
 {
-    const int32_t dropped = w->network->recipe->encoders[encoder].prompt.dropped_feature_rows,
+    const int32_t dropped = w->network->encoders[encoder].dropped_rows,
                   shared_rows = w->r->shared_tokens[encoder] - dropped;
     SUMI_ASSERT(shared_rows > 0 && shared_rows < count);
     sumi_value joined =
@@ -374,7 +377,7 @@ static void write_text(writer* w)
                 w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
                 w->features[p].row[e] = w->info->is_pooled[e]
                                           ? encoded
-                                          : rows + w->network->recipe->encoders[e].prompt.dropped_feature_rows;
+                                          : rows + w->network->encoders[e].dropped_rows;
                 first_id[p] = rows;
                 skipped[p] = encoded > 0 ? r->shared_tokens[e] : 0;
                 w->features[p].row[e] -= skipped[p];

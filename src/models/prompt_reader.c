@@ -36,7 +36,7 @@ struct sumi_prompt_reader {
     sumi_tokenizer_request request;
     char numbers[SUMI_MAX_REFERENCES][16];
     uint64_t work;
-    int32_t count, cut, pad_id;
+    int32_t count, cut, pad_id, dropped_rows;
 };
 
 // ---- The template ---------------------------------------------------------------------------------------------------
@@ -105,7 +105,9 @@ static sumi_result begin_text(sumi_prompt_reader* reader, sumi_error* error)
     reader->request.max_count = reader->request.capacity + SUMI_MAX_CUT_TOKENS;
     add_text(reader, prompt_template->before);
     for (int32_t i = 0; i < reader->prompt.picture_count; i++) {
-        const char *picture = prompt_template->picture, *number = strchr(picture, '#');
+        const bool is_later = i > 0 && prompt_template->later_picture != NULL;
+        const char *picture = is_later ? prompt_template->later_picture : prompt_template->picture,
+                   *number = strchr(picture, '#');
         add_part(reader, picture, number != NULL ? (size_t)(number - picture) : strlen(picture));
         if (number == NULL) continue;
         snprintf(reader->numbers[i], sizeof reader->numbers[i], "%d", (int)(i + 1));
@@ -115,6 +117,7 @@ static sumi_result begin_text(sumi_prompt_reader* reader, sumi_error* error)
     add_text(reader, reader->opening);
     if (reader->prompt.bytes > reader->skipped)
         add_part(reader, reader->prompt.text + reader->skipped, reader->prompt.bytes - reader->skipped);
+    else add_text(reader, prompt_template->empty_text);
     add_text(reader, prompt_template->after);
     reader->phase = READER_TEXT;
     return sumi_tokenizer_run_begin(reader->run, reader->tokenizer, &reader->request, error);
@@ -193,7 +196,7 @@ static sumi_result end_text(sumi_prompt_reader* reader, sumi_error* error)
     }
     if (reader->prompt.picture_count > 0) SUMI_TRY(expand_pictures(reader, error));
     for (int32_t i = reader->count; i < prompt_template->padded_tokens; i++) reader->out.ids[i] = reader->pad_id;
-    const int32_t rows = reader->count - prompt_template->dropped_feature_rows,
+    const int32_t rows = reader->count - reader->dropped_rows,
                   max_rows = prompt_template->max_feature_rows;
     cut += max_rows > 0 && rows > max_rows ? (size_t)(rows - max_rows) : 0;
     reader->cut = cut < SUMI_MAX_CUT_TOKENS ? (int32_t)cut : SUMI_MAX_CUT_TOKENS;
@@ -252,6 +255,7 @@ sumi_result sumi_prompt_reader_begin(sumi_prompt_reader* reader, const sumi_netw
     reader->prompt_template = &network->recipe->encoders[encoder].prompt;
     reader->tokenizer = network->encoders[encoder].tokenizer;
     reader->pad_id = network->encoders[encoder].pad_id;
+    reader->dropped_rows = network->encoders[encoder].dropped_rows;
     reader->tokenizer_path = network->checkpoint.tokenizers[encoder].path;
     reader->prompt = *prompt;
     if (reader->prompt_template->picture == NULL) reader->prompt.picture_count = 0;

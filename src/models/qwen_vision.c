@@ -492,22 +492,22 @@ static sumi_value write_merger(const sumi_qwen_vision* model, sumi_plan* plan, c
     return sumi_plan_gather_rows(plan, "rows", row_layout->cell_rows, z);
 }
 
-static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_value pixels, int32_t height,
-                                     int32_t width)
+static sumi_vision_rows write_vision_model(const void* memory, sumi_plan* plan, sumi_value pixels, int32_t height,
+                                           int32_t width)
 {
     const sumi_qwen_vision* model = memory;
     const int32_t cell = model->patch * model->merge;
-    if (plan->error.result != SUMI_OK) return SUMI_NO_VALUE;
+    sumi_vision_rows out = {.value = SUMI_NO_VALUE};
+    if (plan->error.result != SUMI_OK) return out;
     if (height < cell || width < cell || height % cell != 0 || width % cell != 0
         || sumi_plan_info(plan, pixels)->rows != (int64_t)height * width) {
         sumi_fail(&plan->error, SUMI_INTERNAL,
                   "the plan cannot be written: an image of %d x %d pixels, or its value, does not consist of whole "
                   "cells of %d",
                   (int)width, (int)height, (int)cell);
-        return SUMI_NO_VALUE;
+        return out;
     }
     layout row_layout = {.height = height, .width = width};
-    sumi_value out = SUMI_NO_VALUE;
     if (write_vision_layout(model, plan, height / cell, width / cell, &row_layout)) {
         const int32_t quarter = model->width / model->heads / 4;
         sumi_plan_prefix(plan, "vision.");
@@ -520,7 +520,7 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
             write_vision_block(model, plan, &model->blocks[i], &row_layout, rope, x);
         }
         sumi_plan_prefix(plan, "vision.merger.");
-        out = write_merger(model, plan, &row_layout, x);
+        out.value = write_merger(model, plan, &row_layout, x);
         sumi_plan_prefix(plan, "%s", "");
     }
     sumi_free(plan->heap, row_layout.windows);

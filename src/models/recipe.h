@@ -25,12 +25,15 @@ typedef struct sumi_prompt_template {
     bool keeps_end_token;               // a text that is cut off keeps its last token, the one that adds_special adds
     // Put before the text once for each reference, with the reference's number, from 1 on, in place of '#'. NULL:
     // references are not part of prompts. picture_token is the token in it that stands for the picture; it is repeated
-    // once for each row of the picture.
-    const char *picture, *picture_token;
+    // once for each row of the picture. later_picture is for the references after the first one; NULL: the same.
+    const char *picture, *later_picture, *picture_token;
+    const char* empty_text; // takes the place of an empty text; NULL: nothing
     int32_t max_tokens; // tokens beyond this number are cut off, the end of the template included, as in the references
     bool adds_special;  // adds the tokens that the tokenizer's own rules put around a text (BOS, EOS)
-    // The features of this many tokens at the beginning belong to the template and are not passed on.
+    // The features of this many tokens at the beginning belong to the template and are not passed on. Or of the tokens
+    // of dropped_text, with which `before` begins: they are counted by the tokenizer, because vocabularies differ.
     int32_t dropped_feature_rows;
+    const char* dropped_text; // NULL: dropped_feature_rows says it
     int32_t max_feature_rows; // of features that are passed on; 0: all
     // A shorter text is followed by pad_token up to this number of tokens, which is at most max_tokens. Padding has rows
     // of features like the tokens, see sumi_text_batch. 0: texts are not padded.
@@ -100,6 +103,7 @@ typedef struct sumi_recipe {
     int32_t encoder_count;
     const sumi_vision_module* vision; // NULL: none
     const void* vision_settings;
+    const char* vision_network; // name of its tensors in signatures.c
     const sumi_denoiser_module* denoiser;
     const void* denoiser_settings;
     // The kinds of control nets that there are for this denoiser, ended by NULL. NULL: none.

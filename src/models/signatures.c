@@ -62,8 +62,8 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
     ", not the model itself; open the model, and then this file as its "                                               \
     "control net"
 #define WHY_MMPROJ                                                                                                     \
-    "this is the vision tower of another model as llama.cpp stores it (mmproj); give the mmproj file of Qwen2.5-VL, "  \
-    "or its safetensors files, as vision_path"
+    "this is the vision tower of another model as llama.cpp stores it (mmproj); give the mmproj file of Qwen2.5-VL "   \
+    "or Qwen3-VL, whichever the model has, or its safetensors files, as vision_path"
 #define WHY_LUMINA "this is Lumina-Image 2, which is not supported; its relatives Z-Image and NewBie-image are"
 #define WHY_UNET                                                                                                       \
     "this is a U-Net as Stable Diffusion and SDXL have, which is not supported; this library runs diffusion "          \
@@ -108,6 +108,9 @@ static const sumi_signature s_signatures[] = {
     TEXT("gemma3", "blk.0.post_ffw_norm.weight", "token_embd.weight"),
     TEXT("qwen3", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.weight"),
     TEXT("qwen3", "layers.0.self_attn.q_norm.weight", "embed_tokens.weight"),
+    // Qwen3-VL's language model, which is Qwen3's. Without its vision tower it cannot be told from it by names
+    TEXT("qwen3", "model.language_model.layers.0.self_attn.q_norm.weight", "model.language_model.embed_tokens.weight"),
+    TEXT("qwen3", "language_model.layers.0.self_attn.q_norm.weight", "language_model.embed_tokens.weight"),
     TEXT("qwen3", "blk.0.attn_q_norm.weight", "token_embd.weight"),
     TEXT("qwen2.5-vl", "model.language_model.layers.0.self_attn.q_proj.bias",
          "model.language_model.embed_tokens.weight"),
@@ -128,6 +131,9 @@ static const sumi_signature s_signatures[] = {
 
     // ---- vision towers
     VISION("qwen2.5-vl-vision", "merger.ln_q.weight", "patch_embed.proj.weight"),
+    VISION("qwen3-vl-vision", "merger.linear_fc1.weight", "pos_embed.weight", "blocks.0.mlp.linear_fc1.weight"),
+    VISION("qwen3-vl-vision", "v.position_embd.weight", "v.patch_embd.weight.1", "v.blk.0.attn_qkv.weight",
+           "mm.2.weight"),
     VISION("qwen2.5-vl-vision", "v.patch_embd.weight.1", "v.blk.0.ffn_gate.weight", "v.post_ln.weight", "mm.2.weight"),
     {.component = SUMI_COMPONENT_VISION,
      .network = "mmproj",

@@ -66,9 +66,10 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
 {
     switch (op->kind) {
     case SUMI_OP_EMBED_ROWS:
-        reads(accesses, op->in[0], 0, op->rows, 1, SUMI_ACCESS_INT);
+        reads(accesses, op->in[0], 0, op->rows, op->u.embed.taps, SUMI_ACCESS_INT);
         reads(accesses, op->in[1], 0, sumi_plan_info(accesses->plan, op->in[1])->rows, out_cols,
               1 << SUMI_ELEMENT_ACTIVATION);
+        reads(accesses, op->in[2], 0, op->rows, op->u.embed.taps, SUMI_ACCESS_FLOAT);
         writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         break;
     case SUMI_OP_FILL_ROWS:
@@ -100,9 +101,9 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
         writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         break;
     case SUMI_OP_ADD_ROWS:
-        reads(accesses, op->in[0], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
-        reads_in_place(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
-        writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[0], op->u.add.from, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads_in_place(accesses, op->out, op->u.add.to, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        writes(accesses, op->out, op->u.add.to, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         break;
     case SUMI_OP_RESIDUAL_CHANGE: {
         const int32_t cols = sumi_plan_info(accesses->plan, op->in[0])->cols;

@@ -144,11 +144,13 @@ static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
 // that the op computes with 0 if it has no bias. The plan owns copies of the lists that parameters point to.
 
 // EMBED_ROWS: out[r] = table[ids[r]] * scale + bias (none: 0). The table is the weight, or in[1] if the op has no
-// weight.
-// in[0]: ids [rows, 1] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations.
-// out: [rows, cols].
+// weight. With in[2], which has the factors f of several rows of the table (taps), scale is 1 and there is no bias:
+//     out[r] = f[r, 0] * table[ids[r, 0]] + f[r, 1] * table[ids[r, 1]] + ...
+// in[0]: ids [rows, taps] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations. in[2]: factors
+// [rows, taps] float (none: one tap). out: [rows, cols].
 typedef struct sumi_op_embed_rows {
     float scale;
+    int32_t taps;
 } sumi_op_embed_rows;
 
 // FILL_ROWS: out[r] = weight (none: 0) for every row r of the spans (learned padding tokens). The other rows of out are
@@ -173,10 +175,12 @@ typedef struct sumi_op_mean_rows {
     int32_t span_count;
 } sumi_op_mean_rows;
 
-// ADD_ROWS: out[r] = in[0][r] + scale * out[r] for the op's rows r. The other rows of out are not changed.
+// ADD_ROWS: out[to + r] = in[0][from + r] + scale * out[to + r] for the op's rows r. The other rows of out are not
+// changed.
 // in[0]: x. in[1] = out: y. x and y have the same number of columns.
 typedef struct sumi_op_add_rows {
     float scale;
+    int32_t from, to;
 } sumi_op_add_rows;
 
 // RESIDUAL_CHANGE: how much the residual d[r] = in[0][r] - in[1][r] of the op's rows r differs from an earlier one, k =
@@ -289,15 +293,24 @@ typedef struct sumi_op_attention {
     int32_t y_column;                     // first column that is written in out
 } sumi_op_attention;
 
-// ROPE_TABLE: out[r, 2 p], out[r, 2 p + 1] = cos, sin of positions[r, axis] / divisor * theta^(-k / n). The pairs of
-// the first axis come first, then those of the next. Pair p is the k-th pair of its axis, and n is the number of pairs
-// of the axis; with is_continuous k is p, and n is the number of pairs of all axes.
+// Which pairs of a rotary table belong to which axis, and what their frequencies count.
+typedef enum sumi_rope_order {
+    SUMI_ROPE_BY_AXIS,   // the pairs of the first axis come first, then those of the next; the frequencies restart
+    SUMI_ROPE_CONTINUED, // the same, but the frequencies continue from axis to axis
+    // The axes take turns, and the frequencies continue from pair to pair: pair p belongs to axis p % axes while p is
+    // below axes * pairs of that axis. All others belong to the first axis.
+    SUMI_ROPE_IN_TURNS
+} sumi_rope_order;
+
+// ROPE_TABLE: out[r, 2 p], out[r, 2 p + 1] = cos, sin of positions[r, axis] / divisor * theta^(-k / n). If frequencies
+// restart, pair p is the k-th pair of its axis, and n is the number of pairs of the axis. If they continue, k is p, and
+// n is the number of pairs of all axes.
 // in[0]: positions [rows, axes] int. out: [rows, 2 * sum of pairs] float.
 typedef struct sumi_op_rope_table {
     int32_t axes; // 1 to 4
     int32_t pairs[4];
     double theta, divisor;
-    bool is_continuous;
+    sumi_rope_order order;
 } sumi_op_rope_table;
 
 // TIME_EMBED: out[r] = cosines and sines of times[r] * scale * max_period^(-i / (width / 2)), i < width / 2.

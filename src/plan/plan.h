@@ -261,6 +261,9 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
 // table[ids[r]] + bias. The bias is one row, which is added to all rows.
 sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
                                        const sumi_weight* bias);
+// Row r of the result is the sum over t of factors[r, t] * table[ids[r, t]]. ids, factors: [rows, taps].
+sumi_value sumi_plan_mix_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value factors,
+                              const sumi_weight* table);
 // Row r of the result is row ids[r] of x. ids: [rows, 1].
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x);
 // row NULL: fills with 0.
@@ -283,8 +286,9 @@ sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x,
 
 typedef struct sumi_plan_add_rows_args {
     const char* label;
-    sumi_value x, y; // y = x + scale * y
-    int32_t rows;    // the first rows of both; 0: all of x
+    sumi_value x, y;      // y = x + scale * y
+    int32_t x_row, y_row; // first rows in x and in y
+    int32_t rows;         // 0: all of x from x_row on
     float scale;
 } sumi_plan_add_rows_args;
 void sumi_plan_add_rows(sumi_plan* plan, const sumi_plan_add_rows_args* args);
@@ -420,12 +424,16 @@ typedef struct sumi_plan_rope_args {
     sumi_value positions; // [rows, axes] int
     int32_t axes, pairs[4];
     double theta;
-    double divisor;     // positions are divided by this; 0: by 1
-    bool is_continuous; // frequencies continue from axis to axis; false: they restart for each axis
+    double divisor; // positions are divided by this; 0: by 1
+    sumi_rope_order order;
 } sumi_plan_rope_args;
 sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args);
-// The factor of a position for the k-th pair of an axis. Both backends use this function.
-double sumi_plan_rope_frequency(const sumi_op* op, int32_t axis, int32_t k);
+// The axis of a pair of the table, and the factor of the position on it. Both backends use this function.
+typedef struct sumi_rope_pair {
+    int32_t axis;
+    double frequency;
+} sumi_rope_pair;
+sumi_rope_pair sumi_plan_rope_pair(const sumi_op* op, int32_t pair);
 
 typedef struct sumi_plan_time_args {
     sumi_value times;

@@ -10,7 +10,7 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
     sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), table->cols);
     return sumi_plan_add_op(
         plan, "embed",
-        &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {.scale = scale}});
+        &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {scale, 1}});
 }
 
 sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
@@ -24,7 +24,23 @@ sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const su
                                        .out = y,
                                        .weight = table,
                                        .bias = bias,
-                                       .u.embed = {.scale = 1.0f}});
+                                       .u.embed = {1.0f, 1}});
+}
+
+sumi_value sumi_plan_mix_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value factors,
+                              const sumi_weight* table)
+{
+    const sumi_value_info *numbers = sumi_plan_info(plan, ids), *weights = sumi_plan_info(plan, factors);
+    if (numbers->element != SUMI_ELEMENT_INT || weights->element != SUMI_ELEMENT_FLOAT || numbers->cols < 1
+        || weights->rows != numbers->rows || weights->cols != numbers->cols)
+        sumi_plan_mismatch(plan, label, "every row of a table that is mixed has a number and a factor");
+    sumi_value y = sumi_plan_value(plan, "mixed", SUMI_ELEMENT_ACTIVATION, numbers->rows, table->cols);
+    return sumi_plan_add_op(plan, label,
+                            &(sumi_op){.kind = SUMI_OP_EMBED_ROWS,
+                                       .in = {ids, SUMI_NO_VALUE, factors},
+                                       .out = y,
+                                       .weight = table,
+                                       .u.embed = {1.0f, sumi_plan_cols(plan, ids)}});
 }
 
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x)
@@ -35,7 +51,7 @@ sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value 
     sumi_value y =
         sumi_plan_value(plan, "gathered", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), sumi_plan_cols(plan, x));
     return sumi_plan_add_op(
-        plan, label, &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids, x}, .out = y, .u.embed = {.scale = 1.0f}});
+        plan, label, &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids, x}, .out = y, .u.embed = {1.0f, 1}});
 }
 
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
@@ -97,13 +113,16 @@ sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x,
 void sumi_plan_add_rows(sumi_plan* plan, const sumi_plan_add_rows_args* args)
 {
     sumi_value x = args->x, y = args->y;
-    int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0);
-    if (sumi_plan_cols(plan, x) != sumi_plan_cols(plan, y) || rows > sumi_plan_rows(plan, x)
-        || rows > sumi_plan_rows(plan, y))
+    int32_t rows = sumi_plan_rows_from(plan, args->rows, x, args->x_row);
+    if (sumi_plan_cols(plan, x) != sumi_plan_cols(plan, y) || args->x_row < 0 || args->y_row < 0
+        || args->x_row + rows > sumi_plan_rows(plan, x) || args->y_row + rows > sumi_plan_rows(plan, y))
         sumi_plan_mismatch(plan, args->label, "the rows do not fit");
-    sumi_plan_add_op(
-        plan, args->label,
-        &(sumi_op){.kind = SUMI_OP_ADD_ROWS, .in = {x, y}, .out = y, .rows = rows, .u.add = {.scale = args->scale}});
+    sumi_plan_add_op(plan, args->label,
+                     &(sumi_op){.kind = SUMI_OP_ADD_ROWS,
+                                .in = {x, y},
+                                .out = y,
+                                .rows = rows,
+                                .u.add = {.scale = args->scale, .from = args->x_row, .to = args->y_row}});
 }
 
 sumi_value sumi_plan_residual_change(sumi_plan* plan, const sumi_plan_residual_change_args* args)
@@ -460,7 +479,7 @@ sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args
                   .u.rope = {.axes = args->axes,
                              .theta = args->theta,
                              .divisor = args->divisor != 0.0 ? args->divisor : 1.0,
-                             .is_continuous = args->is_continuous}};
+                             .order = args->order}};
     int32_t total = 0;
     for (int32_t a = 0; a < args->axes && a < 4; a++) {
         op.u.rope.pairs[a] = args->pairs[a];
@@ -472,16 +491,21 @@ sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args
     return sumi_plan_add_op(plan, "rope", &op);
 }
 
-double sumi_plan_rope_frequency(const sumi_op* op, int32_t axis, int32_t k)
+sumi_rope_pair sumi_plan_rope_pair(const sumi_op* op, int32_t pair)
 {
     const sumi_op_rope_table* rope = &op->u.rope;
-    SUMI_ASSERT(axis >= 0 && axis < rope->axes && k >= 0 && k < rope->pairs[axis]);
-    int32_t total = rope->pairs[axis];
-    for (int32_t a = 0; rope->is_continuous && a < rope->axes; a++) {
-        k += a < axis ? rope->pairs[a] : 0;
-        total += a != axis ? rope->pairs[a] : 0;
+    int32_t axis = 0, total = 0, first = 0; // first: the first pair of the axis
+    for (int32_t a = 0; a < rope->axes; a++) total += rope->pairs[a];
+    SUMI_ASSERT(pair >= 0 && pair < total);
+    if (rope->order == SUMI_ROPE_IN_TURNS) {
+        const int32_t turn = pair % rope->axes;
+        axis = pair < rope->axes * rope->pairs[turn] ? turn : 0;
+    } else {
+        while (pair - first >= rope->pairs[axis]) first += rope->pairs[axis++];
     }
-    return 1.0 / pow(rope->theta, 2.0 * k / (2.0 * total)) / rope->divisor;
+    const bool restarts = rope->order == SUMI_ROPE_BY_AXIS;
+    const int32_t k = restarts ? pair - first : pair, n = restarts ? rope->pairs[axis] : total;
+    return (sumi_rope_pair){axis, 1.0 / pow(rope->theta, 2.0 * k / (2.0 * n)) / rope->divisor};
 }
 
 sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args)
