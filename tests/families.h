@@ -15,6 +15,7 @@
 #define GOLDEN_FAMILIES(X)                                                                                             \
     X(z_image, "z-image")                                                                                              \
     X(qwen_image, "qwen-image")                                                                                        \
+    X(qwen_image_21, "qwen-image-21")                                                                                  \
     X(newbie, "newbie")                                                                                                \
     X(flux2_klein, "flux2-klein")
 
