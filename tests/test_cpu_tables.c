@@ -24,7 +24,13 @@ static void build_misc(bench* b, scene* s)
     s->value_count = 2;
     switch (c->kind) {
     case SUMI_OP_EMBED_ROWS:
-        s->values[1] = sumi_plan_bound(p, "ids", SUMI_ELEMENT_INT, 9, 1);
+        s->values[1] = sumi_plan_bound(p, "ids", SUMI_ELEMENT_INT, 9, c->flag == 2 ? 4 : 1);
+        if (c->flag == 2) {
+            s->values[2] = sumi_plan_bound(p, "factors", SUMI_ELEMENT_FLOAT, 9, 4);
+            s->value_count = 3;
+            s->values[0] = sumi_plan_mix_rows(p, "mix", s->values[1], s->values[2], &c->w);
+            break;
+        }
         s->values[0] = c->flag ? sumi_plan_embed_rows_biased(p, s->values[1], &c->w, &c->bias)
                                : sumi_plan_embed_rows(p, s->values[1], &c->w, 0.5f);
         break;
@@ -57,9 +63,13 @@ static void build_misc(bench* b, scene* s)
     case SUMI_OP_ADD_ROWS:
         s->values[0] = bench_value(b, 9, 21);
         s->values[1] = bench_value(b, 12, 21);
-        sumi_plan_add_rows(
-            p, &(sumi_plan_add_rows_args){
-                   .label = "add", .x = s->values[1], .y = s->values[0], .rows = 8, .scale = c->flag ? -1.0f : 1.0f});
+        sumi_plan_add_rows(p, &(sumi_plan_add_rows_args){.label = "add",
+                                                         .x = s->values[1],
+                                                         .x_row = c->flag == 2 ? 3 : 0,
+                                                         .y = s->values[0],
+                                                         .y_row = c->flag == 2 ? 1 : 0,
+                                                         .rows = 8,
+                                                         .scale = c->flag == 1 ? -1.0f : 1.0f});
         break;
     case SUMI_OP_RESIDUAL_CHANGE:
         for (int i = 1; i < 4; i++) s->values[i] = bench_value(b, 12 + i, CHANGED_COLS);
@@ -90,7 +100,8 @@ static void build_misc(bench* b, scene* s)
         s->values[0] = sumi_plan_rope_table(p, &(sumi_plan_rope_args){.positions = s->values[1],
                                                                       .axes = 3,
                                                                       .pairs = {s_pairs[0], s_pairs[1], s_pairs[2]},
-                                                                      .theta = 256.0});
+                                                                      .theta = 256.0,
+                                                                      .order = (sumi_rope_order)c->flag});
         break;
     case SUMI_OP_TIME_EMBED:
         s->values[1] = bench_value(b, 5, 1);
@@ -195,6 +206,43 @@ TEST(a_bias_is_added_to_every_embedded_row)
     free(table), free(bias);
 }
 
+TEST(rows_of_a_table_are_mixed_by_their_factors)
+{
+    changed_weight table;
+    make_changed(&table, SUMI_DTYPE_BF16, 30, 21, 3);
+    float* factors = random_floats(9 * 4, 1.0f);
+    int32_t ids[9 * 4];
+    double expect[9 * 21];
+    for (int i = 0; i < 9 * 4; i++) ids[i] = random_below(30);
+    for (int i = 0; i < 9 * 21; i++) {
+        expect[i] = 0;
+        for (int t = i / 21 * 4; t < i / 21 * 4 + 4; t++)
+            expect[i] += (double)factors[t] * (double)table.merged[ids[t] * 21 + i % 21];
+    }
+    misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .flag = 2, .w = table.weight};
+    scene s = {.build = build_misc,
+               .context = &c,
+               .inputs = {NULL, ids, factors},
+               .range_rows = 2,
+               .expect = expect,
+               .absolute = 1e-5,
+               .relative = 1e-5};
+    free(scene_run(&s));
+    ids[35] = 30; // one too far, of the last tap
+    bench b;
+    bench_begin(&b, SUMI_CPU_AUTO, 2);
+    build_misc(&b, &s);
+    if (bench_ready(&b)) {
+        bench_write(&b, s.values[1], ids);
+        bench_write(&b, s.values[2], factors);
+        sumi_slice all = {0, 1, 0, b.plan.ops[0].range_count, 0.0f};
+        CHECK(b.runner->functions->run(b.runner, &b.plan, &all, 0, &b.error) == SUMI_INTERNAL);
+    }
+    bench_end(&b);
+    free_changed(&table);
+    free(factors);
+}
+
 TEST(embedded_rows_and_their_bias_have_their_changes)
 {
     changed_weight table, bias;
@@ -253,6 +301,19 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
                   .build = build_misc, .context = &c,    .inputs = {NULL, positions},
                   .range_rows = 2,     .expect = expect, .absolute = 4e-5};
     free(scene_run(&rope));
+    // Frequencies that continue: of axes one after the other, and of axes that take turns while they have pairs left.
+    // The third axis would have a fourth pair as number 11.
+    static const int s_axes[2][9] = {{0, 0, 0, 1, 1, 2, 2, 2, 2}, {0, 1, 2, 0, 1, 2, 0, 0, 2}};
+    for (int order = 0; order < 2; order++) {
+        for (int i = 0; i < 9 * 9; i++) {
+            const int r = i / 9, pair = i % 9;
+            double angle = (double)(float)(positions[r * 3 + s_axes[order][pair]] * pow(256.0, -(double)pair / 9));
+            expect[r * 18 + 2 * pair] = cos(angle);
+            expect[r * 18 + 2 * pair + 1] = sin(angle);
+        }
+        c.flag = order == 0 ? SUMI_ROPE_CONTINUED : SUMI_ROPE_IN_TURNS;
+        free(scene_run(&rope));
+    }
 
     // values from the reference, for 1000 t = 45.45458984
     float times[5] = {0.0f, 0.04545459f, 0.1f, 0.5f, 1.0f};
@@ -328,11 +389,12 @@ TEST(patches_put_channels_or_pixels_fastest_and_come_back)
 TEST(rows_are_added_to_others_or_subtracted_from_them)
 {
     float *x = random_floats(12 * 21, 1.0f), *y = random_floats(9 * 21, 1.0f);
-    for (int flag = 0; flag < 2; flag++) {
+    for (int flag = 0; flag < 3; flag++) { // the last one from row 3 on, to row 1 on
         double expect[9 * 21];
         for (int i = 0; i < 9 * 21; i++) {
-            const double sign = flag ? -1.0 : 1.0;
-            expect[i] = i < 8 * 21 ? (double)x[i] + sign * (double)y[i] : (double)y[i];
+            const double sign = flag == 1 ? -1.0 : 1.0;
+            const int row = i / 21 - (flag == 2);
+            expect[i] = row >= 0 && row < 8 ? (double)x[i + (flag == 2 ? 2 * 21 : 0)] + sign * (double)y[i] : (double)y[i];
         }
         misc_case c = {.kind = SUMI_OP_ADD_ROWS, .flag = flag};
         scene s = {
@@ -426,6 +488,7 @@ int main(int argc, char** argv)
     RUN(patches_put_channels_or_pixels_fastest_and_come_back);
     RUN(a_bias_is_added_to_every_embedded_row);
     RUN(means_are_of_their_spans_alone);
+    RUN(rows_of_a_table_are_mixed_by_their_factors);
     RUN(embedded_rows_and_their_bias_have_their_changes);
     RUN(rows_are_added_to_others_or_subtracted_from_them);
     RUN(the_change_of_a_residual_is_that_of_its_rows);

@@ -195,6 +195,8 @@ static const op_case s_attention[] = {
     {"attention, a shared beginning, text 28 of 4 heads of 128, 1400", build_attention, 1400, 28, 128, CAUSAL | LATER,
      4, .d = 20, .bound = CHAINED},
     {"attention 70 queries, 2 heads of 80", build_attention, 70, 2, 80, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 72", build_attention, 70, 2, 72, .bound = CHAINED},
+    {"attention, vision 4096, 16 heads of 72", build_attention, 4096, 16, 72, .bound = CHAINED},
     {"attention, windows of 64, 2 heads of 80", build_windows, 200, 2, 80, .c = 64, .bound = CHAINED},
     {"attention, 18 windows of 4, 2 heads of 32", build_windows, 70, 2, 32, .c = 4, .bound = CHAINED},
     {"attention, vision windows 5476, 16 heads of 80", build_windows, 5476, 16, 80, .c = 64, .bound = CHAINED},

@@ -169,7 +169,8 @@ static void build_qk(scene* s, const op_case* c)
 static void build_rope(scene* s, const op_case* c)
 {
     const int32_t pairs[4] = {c->a, c->b, c->c, c->d};
-    sumi_plan_rope_args args = {.positions = integers(s, c->m, c->n, c->k), .axes = c->n, .theta = 256.0};
+    sumi_plan_rope_args args = {.positions = integers(s, c->m, c->n, c->k), .axes = c->n, .theta = 256.0,
+                                 .order = (sumi_rope_order)c->e};
     memcpy(args.pairs, pairs, (size_t)c->n * sizeof *pairs);
     expect(s, sumi_plan_rope_table(&s->plan, &args), c->bound);
 }
@@ -338,6 +339,7 @@ static const op_case s_rotary_and_tables[] = {
     {"qk 7 rows, 3 heads of 96, halves, q's norm alone", build_qk, 7, 3, 96, 1 | 8, .bound = STORED},
     {"qk 70 rows, 2 heads of 80, halves, rotary alone", build_qk, 70, 2, 80, 1 | 4, .bound = STORED},
     {"qk 5476 rows, 16 heads of 80, halves, rotary alone", build_qk, 5476, 16, 80, 1 | 4, .bound = STORED},
+    {"qk 4096 rows, 16 heads of 72, halves, rotary alone", build_qk, 4096, 16, 72, 1 | 4, .bound = STORED},
     {"qk 77 rows, 32 and 8 heads of 128, halves", build_qk, 77, 32, 128, 1, 8, .bound = STORED},
     {"qk 4224 rows, 30 heads of 128", build_qk, 4224, 30, 128, .bound = STORED},
     {"qk 128 rows, 30 heads of 128, f32 norms", build_qk, 128, 30, 128, .dtype = SUMI_DTYPE_F32, .bound = STORED},
@@ -345,6 +347,7 @@ static const op_case s_rotary_and_tables[] = {
     {"rope table, 4224 rows", build_rope, 4224, 3, 1200, 16, 24, 24, .bound = 2e-6},
     {"rope table, text", build_rope, 512, 1, 512, 64, .bound = 2e-6},
     {"rope table, vision", build_rope, 5476, 2, 74, 20, 20, .bound = 2e-6},
+    {"rope table, axes in turns", build_rope, 512, 3, 512, 24, 20, 20, .e = SUMI_ROPE_IN_TURNS, .bound = 2e-6},
     {"rope table, four axes", build_rope, 7, 4, 40, 1, 1, 2, 3, .bound = 2e-6},
     {"time embedding, 8 x 256", build_time, 8, 256, .a = 1, .bound = FLOATING},
     {"time embedding, sine first, 100 x 256", build_time, 100, 256, .bound = FLOATING},

@@ -11,6 +11,13 @@ static void build_embed_biased(scene* s, const op_case* c)
     sumi_weight *table = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *bias = bias_of(s, c->k, c->dtype);
     expect(s, sumi_plan_embed_rows_biased(&s->plan, integers(s, c->m, 1, c->n), table, bias), c->bound);
 }
+// Four rows of a table of n rows and k columns for each of m rows.
+static void build_mix(scene* s, const op_case* c)
+{
+    sumi_weight* table = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
+    sumi_value ids = integers(s, c->m, 4, c->n), factors = floats(s, c->m, 4);
+    expect(s, sumi_plan_mix_rows(&s->plan, "mix", ids, factors, table), c->bound);
+}
 // Means over k spans of several lengths, which overlap, of m rows of n columns. a: floats, otherwise activations
 static void build_mean(scene* s, const op_case* c)
 {
@@ -66,12 +73,18 @@ static void build_zeros(scene* s, const op_case* c)
     sumi_plan_fill_rows(&s->plan, y, NULL, &(sumi_span){0, c->m}, 1);
     expect(s, y, EXACT);
 }
-// y = x + b y for the first m rows. a: y is floats
+// y = x + b y for m rows, from row c of y on. a: y is floats
 static void build_add(scene* s, const op_case* c)
 {
-    sumi_value x = activations(s, c->m + 3, c->n), y = c->a ? floats(s, c->m, c->n) : activations(s, c->m, c->n);
-    sumi_plan_add_rows(&s->plan,
-                       &(sumi_plan_add_rows_args){.label = "add", .x = x, .y = y, .rows = c->m, .scale = (float)c->b});
+    const int32_t rows = c->m + c->c;
+    sumi_value x = activations(s, c->m + 3, c->n), y = c->a ? floats(s, rows, c->n) : activations(s, rows, c->n);
+    sumi_plan_add_rows(&s->plan, &(sumi_plan_add_rows_args){.label = "add",
+                                                            .x = x,
+                                                            .x_row = c->c > 0,
+                                                            .y = y,
+                                                            .y_row = c->c,
+                                                            .rows = c->m,
+                                                            .scale = (float)c->b});
     expect(s, y, c->bound);
 }
 // The change of a residual of the first m rows. a: the earlier residual is floats
@@ -120,6 +133,9 @@ static const op_case s_moving_rows[] = {
     {"embed and bias, odd width", build_embed_biased, 9, 30, 21, .bound = STORED},
     {"embed and bias, f32 of bf16 numbers", build_embed_biased, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = STORED},
     {"embed and bias, 4 columns", build_embed_biased, 33, 300, 4, .bound = STORED},
+    {"mixed rows, 1152", build_mix, 4096, 2304, 1152, .bound = STORED},
+    {"mixed rows, f32 of bf16 numbers", build_mix, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"mixed rows, odd width", build_mix, 9, 30, 21, .bound = STORED},
     {"means, 3 spans of 1024", build_mean, 512, 1024, 3, .bound = STORED},
     {"means, 9 spans of an odd width", build_mean, 40, 21, 9, .bound = STORED},
     {"means, 80 spans", build_mean, 70, 128, 80, .bound = STORED},
@@ -140,6 +156,8 @@ static const op_case s_moving_rows[] = {
     {"zeros, 3840", build_zeros, 64, 3840, .bound = EXACT},
     {"zeros, floats of an odd width", build_zeros, 12, 21, .a = 1},
     {"add, 3840", build_add, 130, 3840, .b = 1, .bound = STORED},
+    {"add to rows from the middle on", build_add, 77, 2304, .b = 1, .c = 50, .bound = STORED},
+    {"add to rows of floats from the middle on, odd width", build_add, 9, 21, .a = 1, .b = 1, .c = 3, .bound = FLOATING},
     {"subtract, 2304", build_add, 77, 2304, .b = -1, .bound = STORED},
     {"subtract floats, odd width", build_add, 9, 21, .a = 1, .b = -1, .bound = FLOATING},
     {"change of a residual, 3840", build_change, 130, 3840, .bound = STORED},
