@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 }
 
 // y[r] = sum over t of factors[r][t] * table[ids[r][t]], in this order, with one rounding at the end
-//   ids, factors [rows][taps] int32, float   table as in sumi_embed_rows
+//   ids, factors [rows][terms] int32, float   table as in sumi_embed_rows
 // The rows of the table are read as often as rows of y need them: the table of a vision tower's positions, 5 MB in
 // bf16, stays in L2.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     for (; thread.row < args.row_end; thread.row += thread.row_stride) {
         for (int c = step * thread.lane; c < args.cols; c += step * thread.lanes) {
             float sum[8] = {0};
-            for (int64_t t = thread.row * args.taps; t < (thread.row + 1) * args.taps; t++) {
+            for (int64_t t = thread.row * args.terms; t < (thread.row + 1) * args.terms; t++) {
                 const int32_t id = ((const int32_t*)args.ids)[t];
                 const bool is_known = id >= 0 && id < args.table_rows;
                 const float factor = is_known ? ((const float*)args.factors)[t] : __int_as_float(0x7fffffff);

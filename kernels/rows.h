@@ -39,7 +39,7 @@ typedef struct sumi_rows_matrix {
 // Elementwise kernels use 2^lanes_log2 threads per row. is_vector 1: each thread processes 8 columns at a time (all
 // matrices are bf16, widths are multiples of 8); 0: one column at a time.
 typedef struct sumi_embed_rows_args {
-    uint64_t ids, table, bias, factors; // bias: floats; 0: none. ids, factors: [rows][taps]
+    uint64_t ids, table, bias, factors; // bias: floats; 0: none. ids, factors: [rows][terms]
     sumi_rows_matrix y;
     // piece_rows > 0: `table` is a list of device addresses, one for each piece of so many rows of the table
     int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector;
@@ -48,7 +48,7 @@ typedef struct sumi_embed_rows_args {
     // for fp8 files, the factor of the elements.
     int32_t type;
     float type_scale;
-    int32_t taps;
+    int32_t terms;
 } sumi_embed_rows_args;
 typedef struct sumi_fill_rows_args { // grid y: spans of rows
     uint64_t row;

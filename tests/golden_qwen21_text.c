@@ -798,20 +798,20 @@ static void run_rope(golden_case* c, const char* name, const char* input_name, s
 }
 
 // Rows of the lookups of a picture of high x wide patches.
-static void compare_taps(golden_case* c, int high, int wide)
+static void compare_neighbours(golden_case* c, int high, int wide)
 {
-    enum { TAPS = SUMI_QWEN3_VISION_TAPS };
+    enum { NEIGHBOURS = SUMI_QWEN3_VISION_NEIGHBOURS };
     const sumi_qwen3_vision_grid size = {high, wide, 2, 48};
     char name[64];
     snprintf(name, sizeof name, "pos.%dx%d.rows", high, wide);
     array which = input(c, name);
-    const size_t count = (size_t)high * (size_t)wide * TAPS;
-    int32_t* taps = calloc(count, sizeof *taps);
+    const size_t count = (size_t)high * (size_t)wide * NEIGHBOURS;
+    int32_t* neighbours = calloc(count, sizeof *neighbours);
     float* factors = calloc(count, sizeof *factors);
-    sumi_qwen3_vision_taps(&size, taps, factors);
-    array numbers = array_make(NULL, 2, (const int64_t[]){high * wide, TAPS}),
-          shares = array_make(factors, 2, (const int64_t[]){high * wide, TAPS});
-    for (size_t i = 0; i < count; i++) numbers.values[i] = (float)taps[i];
+    sumi_qwen3_vision_neighbours(&size, neighbours, factors);
+    array numbers = array_make(NULL, 2, (const int64_t[]){high * wide, NEIGHBOURS}),
+          shares = array_make(factors, 2, (const int64_t[]){high * wide, NEIGHBOURS});
+    for (size_t i = 0; i < count; i++) numbers.values[i] = (float)neighbours[i];
     array got[2] = {pick_rows(&numbers, &which, 0), pick_rows(&shares, &which, 0)};
     for (int i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "pos.%dx%d.%s", high, wide, i == 0 ? "index" : "weight");
@@ -821,7 +821,7 @@ static void compare_taps(golden_case* c, int high, int wide)
     array_free(&numbers);
     array_free(&shares);
     array_free(&which);
-    free(taps);
+    free(neighbours);
     free(factors);
 }
 
@@ -835,7 +835,7 @@ static void run_tables(golden_case* c)
     for (size_t i = 0; i < c->set.count && !c->by_op; i++) {
         int high, wide, used = 0;
         if (sscanf(c->set.tensors[i].name, "input.pos.%dx%d.rows%n", &high, &wide, &used) == 2 && used > 0)
-            compare_taps(c, high, wide);
+            compare_neighbours(c, high, wide);
     }
 }
 

@@ -375,8 +375,8 @@ static void run_sections(golden_case* c)
     sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
     const sumi_value at = sumi_plan_constant(&plan, "positions", SUMI_ELEMENT_INT, rows, 3, numbers);
     sumi_plan_rope_table(
-        &plan,
-        &(sumi_plan_rope_args){.positions = at, .axes = 3, .pairs = {16, 24, 24}, .theta = 1e6, .order = SUMI_ROPE_CONTINUED});
+        &plan, &(sumi_plan_rope_args){
+                   .positions = at, .axes = 3, .pairs = {16, 24, 24}, .theta = 1e6, .order = SUMI_ROPE_CONTINUED});
     add_watch(w, "mrope.cos", WATCH_COS, "rope");
     add_watch(w, "mrope.sin", WATCH_SIN, "rope");
     plan_run run = {.c = c, .probe = probe_prompts, .context = &job};

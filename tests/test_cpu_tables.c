@@ -228,7 +228,7 @@ TEST(rows_of_a_table_are_mixed_by_their_factors)
                .absolute = 1e-5,
                .relative = 1e-5};
     free(scene_run(&s));
-    ids[35] = 30; // one too far, of the last tap
+    ids[35] = 30; // one too far, of the last term
     bench b;
     bench_begin(&b, SUMI_CPU_AUTO, 2);
     build_misc(&b, &s);
@@ -394,7 +394,8 @@ TEST(rows_are_added_to_others_or_subtracted_from_them)
         for (int i = 0; i < 9 * 21; i++) {
             const double sign = flag == 1 ? -1.0 : 1.0;
             const int row = i / 21 - (flag == 2);
-            expect[i] = row >= 0 && row < 8 ? (double)x[i + (flag == 2 ? 2 * 21 : 0)] + sign * (double)y[i] : (double)y[i];
+            expect[i] =
+                row >= 0 && row < 8 ? (double)x[i + (flag == 2 ? 2 * 21 : 0)] + sign * (double)y[i] : (double)y[i];
         }
         misc_case c = {.kind = SUMI_OP_ADD_ROWS, .flag = flag};
         scene s = {

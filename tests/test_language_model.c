@@ -417,6 +417,47 @@ TEST(configs_of_all_versions_are_read)
     }
 }
 
+// The axes of the rotation: where the config has them, at the top or in text_config, in the older form or the newer one.
+TEST(axes_of_the_rotation_are_read_from_every_form_of_config)
+{
+    static const struct {
+        const char *config, *says;
+        double theta;
+        int32_t frames;
+        bool interleaves;
+    } s_cases[] = {
+        {"{}", "", 9000, 2, true},
+        {"{\"text_config\": {\"rope_theta\": 5000, \"rope_scaling\": {\"mrope_interleaved\": true, "
+         "\"mrope_section\": [1, 2, 1], \"rope_type\": \"default\"}}}",
+         "", 5000, 1, true},
+        {"{\"text_config\": {\"rope_parameters\": {\"rope_theta\": 5000, \"mrope_interleaved\": true, "
+         "\"mrope_section\": [1, 2, 1], \"rope_type\": \"default\"}}}",
+         "", 5000, 1, true},
+        {"{\"rope_scaling\": {\"mrope_interleaved\": false, \"mrope_section\": [1, 2, 1]}}", "", 9000, 1, false},
+        {"{\"text_config\": {\"rope_scaling\": {\"mrope_section\": [1, 2, 2]}}}", "whose sum is 4", 0, 0, false},
+        {"{\"text_config\": {\"rope_scaling\": {\"mrope_interleaved\": 1}}}", "expected true or false", 0, 0, false}};
+    const sumi_language_model_settings settings = {.name = "Qwen3-VL",
+                                                   .has_qk_norm = true,
+                                                   .takes_pictures = true,
+                                                   .activation = SUMI_ACT_SILU,
+                                                   .theta = 9000,
+                                                   .sections = {24, 12, 12},
+                                                   .interleaves_axes = true};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        encoder e;
+        const sumi_result result = open_encoder(&e, &settings, LAYERS, s_cases[i].config);
+        CHECK((result == SUMI_OK) == (s_cases[i].theta > 0));
+        if (strstr(e.error.text, s_cases[i].says) == NULL) printf("  %d, \"%s\"\n", (int)result, e.error.text);
+        CHECK(strstr(e.error.text, s_cases[i].says) != NULL);
+        if (result == SUMI_OK) {
+            CHECK(e.model.theta == s_cases[i].theta);
+            CHECK_NUMBER(e.model.sections[0], s_cases[i].frames);
+            CHECK(e.model.interleaves_axes == s_cases[i].interleaves);
+        }
+        close_encoder(&e);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -429,6 +470,7 @@ int main(int argc, char** argv)
     RUN(padding_has_features_of_the_tokens_before_it);
     RUN(padded_prompts_of_a_batch_equal_single_ones);
     RUN(configs_of_all_versions_are_read);
+    RUN(axes_of_the_rotation_are_read_from_every_form_of_config);
     end_cpu();
     TEST_END();
 }

@@ -325,24 +325,24 @@ TEST(names_of_llama_cpp_bind_the_same_tower)
 
 TEST(positions_are_those_of_the_grid_that_is_stretched_over_the_picture)
 {
-    enum { TAPS = SUMI_QWEN3_VISION_TAPS, MOST = 64 * 40 };
-    static int32_t s_taps[MOST * TAPS];
-    static float s_factors[MOST * TAPS];
-    static const sumi_qwen3_vision_grid s_sizes[] = {
-        {6, 6, 2, 6}, {2, 2, 2, 48}, {64, 40, 2, 48}, {4, 8, 2, 5}, {3, 1, 1, 7}, {2, 4, 2, 1}};
+    enum { NEIGHBOURS = SUMI_QWEN3_VISION_NEIGHBOURS, MOST = 64 * 40 };
+    static int32_t s_neighbours[MOST * NEIGHBOURS];
+    static float s_factors[MOST * NEIGHBOURS];
+    static const sumi_qwen3_vision_grid s_sizes[] = {{6, 6, 2, 6}, {2, 2, 2, 48}, {64, 40, 2, 48},
+                                                     {4, 8, 2, 5}, {3, 1, 1, 7},  {2, 4, 2, 1}};
     for (size_t s = 0; s < sizeof s_sizes / sizeof *s_sizes; s++) {
         const sumi_qwen3_vision_grid size = s_sizes[s];
-        sumi_qwen3_vision_taps(&size, s_taps, s_factors);
+        sumi_qwen3_vision_neighbours(&size, s_neighbours, s_factors);
         for (int32_t row = 0; row < size.high * size.wide; row++) {
-            // the place that the taps stand for, which is the patch's on a straight line between the corners
+            // the place that the neighbours stand for, which is the patch's on a straight line between the corners
             double sum = 0, y = 0, x = 0;
-            for (int t = 0; t < TAPS; t++) {
-                const int32_t tap = s_taps[row * TAPS + t];
-                const double factor = (double)s_factors[row * TAPS + t];
-                CHECK(tap >= 0 && tap < size.grid * size.grid && factor >= 0);
+            for (int t = 0; t < NEIGHBOURS; t++) {
+                const int32_t neighbour = s_neighbours[row * NEIGHBOURS + t];
+                const double factor = (double)s_factors[row * NEIGHBOURS + t];
+                CHECK(neighbour >= 0 && neighbour < size.grid * size.grid && factor >= 0);
                 sum += factor;
-                y += factor * (tap / size.grid);
-                x += factor * (tap % size.grid);
+                y += factor * (neighbour / size.grid);
+                x += factor * (neighbour % size.grid);
             }
             const int32_t area = size.merge * size.merge, cell = row / area, wide = size.wide / size.merge;
             const int32_t patch_y = cell / wide * size.merge + row % area / size.merge,
@@ -352,7 +352,8 @@ TEST(positions_are_those_of_the_grid_that_is_stretched_over_the_picture)
             CHECK_NEAR(x, size.wide > 1 ? (double)patch_x * (size.grid - 1) / (size.wide - 1) : 0, 1e-5, 0);
             // a patch at a place of the grid reads this place alone
             if (size.high == size.grid && size.wide == size.grid)
-                CHECK(s_factors[row * TAPS] == 1.0f && s_taps[row * TAPS] == patch_y * size.grid + patch_x);
+                CHECK(s_factors[row * NEIGHBOURS] == 1.0f
+                      && s_neighbours[row * NEIGHBOURS] == patch_y * size.grid + patch_x);
         }
     }
 }

@@ -330,6 +330,38 @@ TEST(verbs_refuse_what_does_not_fit)
     static const int32_t s_numbers[2];
     sumi_plan_gather_rows(&b.plan, "gather", sumi_plan_constant(&b.plan, "ids", SUMI_ELEMENT_INT, 2, 1, s_numbers), x);
     check_refused(&b, "gathered by one number each");
+    for (int which = 0; which < 3; which++) {
+        static const int32_t s_pairs[4];
+        static float s_data[12];
+        const sumi_weight table = {.name = "table",
+                                   .rows = 2,
+                                   .cols = 6,
+                                   .tensor_count = 1,
+                                   .tensors = {{.data = s_data, .dtype = SUMI_DTYPE_F32, .rows = 2, .scale = 1.0f}}};
+        begin(&b);
+        x = sumi_plan_bound(&b.plan, "x", which == 0 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT, which == 1 ? 3 : 2,
+                            which == 2 ? 3 : 2);
+        sumi_plan_mix_rows(&b.plan, "mix", sumi_plan_constant(&b.plan, "ids", SUMI_ELEMENT_INT, 2, 2, s_pairs), x,
+                           &table);
+        check_refused(&b, "has a number and a factor");
+    }
+    for (int which = 0; which < 4; which++) {
+        begin(&b);
+        x = sumi_plan_bound(&b.plan, "x", SUMI_ELEMENT_ACTIVATION, 6, 9);
+        sumi_value y = sumi_plan_bound(&b.plan, "y", SUMI_ELEMENT_ACTIVATION, 7, 9);
+        sumi_plan_add_rows(&b.plan, &(sumi_plan_add_rows_args){.label = "add",
+                                                               .x = x,
+                                                               .x_row = which == 0 ? -1
+                                                                      : which == 1 ? 3
+                                                                                   : 0,
+                                                               .y = y,
+                                                               .y_row = which == 2 ? -1
+                                                                      : which == 3 ? 4
+                                                                                   : 0,
+                                                               .rows = 4,
+                                                               .scale = 1.0f});
+        check_refused(&b, "the rows do not fit");
+    }
     begin(&b);
     x = sumi_plan_bound(&b.plan, "x", SUMI_ELEMENT_ACTIVATION, 6, 9);
     sumi_plan_gated(&b.plan, "gated", x, SUMI_ACT_SILU);

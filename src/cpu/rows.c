@@ -28,14 +28,14 @@ static void mix(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     row_loop* loop = context;
     const sumi_cpu_run* run = loop->run;
-    const int32_t taps = run->op->u.embed.taps, cols = loop->cols;
+    const int32_t terms = run->op->u.embed.terms, cols = loop->cols;
     float* converted = sumi_cpu_worker(run, worker_index);
     for (int32_t r = run->row_begin + begin; r < run->row_begin + end; r++) {
         float* y = loop->y + (int64_t)r * cols;
-        for (int64_t t = (int64_t)r * taps; t < (int64_t)(r + 1) * taps; t++) {
+        for (int64_t t = (int64_t)r * terms; t < (int64_t)(r + 1) * terms; t++) {
             const float* x = loop->table != NULL ? loop->table + (int64_t)loop->ids[t] * cols : converted;
             if (loop->table == NULL) sumi_weight_to_float(run->op->weight, loop->ids[t], 1, converted, cols);
-            if (t == (int64_t)r * taps) run->kernels->scale(y, x, loop->factors[t], cols);
+            if (t == (int64_t)r * terms) run->kernels->scale(y, x, loop->factors[t], cols);
             else run->kernels->gate_add(y, y, x, loop->factors[t], NULL, NULL, cols);
         }
     }
@@ -71,8 +71,8 @@ sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
                      .y = sumi_cpu_value(run, run->op->out),
                      .cols = cols,
                      .x_cols = cols};
-    const int64_t taps = run->op->u.embed.taps;
-    for (int64_t i = run->row_begin * taps; i < run->row_end * taps; i++) {
+    const int64_t terms = run->op->u.embed.terms;
+    for (int64_t i = run->row_begin * terms; i < run->row_end * terms; i++) {
         if (loop.ids[i] < 0 || loop.ids[i] >= rows) {
             return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows",
                              weight != NULL ? weight->name : run->op->label, loop.ids[i], rows);

@@ -56,7 +56,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     sumi_embed_rows_args args = {
         .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
     args.factors = op->in[2].id != 0 ? sumi_cuda_value(run, op->in[2]) : 0;
-    args.taps = op->u.embed.taps;
+    args.terms = op->u.embed.terms;
     args.bias = sumi_cuda_find_weight(run, op->bias).data;
     args.table_rows = is_value ? sumi_cuda_rows(run, op->in[1]) : op->weight->rows;
     args.pitch = table.pitch;
@@ -558,9 +558,8 @@ sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
         args.axis[args.pair_count++] = from.axis;
         if (args.pair_count == SUMI_ROPE_BATCH || pair + 1 == args.cols / 2) {
             const int64_t count = (int64_t)(rows.end - rows.begin) * args.pair_count;
-            SUMI_TRY(sumi_cuda_launch_args(run, "sumi_rope_table",
-                                           row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
-                                           &args));
+            SUMI_TRY(sumi_cuda_launch_args(
+                run, "sumi_rope_table", row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args));
             args.pair_begin += args.pair_count;
             args.pair_count = 0;
         }

@@ -42,11 +42,11 @@ typedef struct sumi_language_model_settings {
     sumi_activation activation;
     // Defaults where config.json does not give a value, or is missing:
     double theta;
-    int32_t sections[3];     // pairs that frame, row and column rotate; all 0: one position per token
-    bool interleaves_axes;   // frame, row and column take turns in the pairs; otherwise their sections follow each other
-    int32_t window;          // in tokens, of the layers that have a window; 0: none has
-    int32_t full_every;      // every full_every-th layer has no window
-    double window_theta;     // of the layers with a window; 0: the same as theta
+    int32_t sections[3];   // pairs that frame, row and column rotate; all 0: one position per token
+    bool interleaves_axes; // frame, row and column take turns in the pairs; otherwise their sections follow each other
+    int32_t window;        // in tokens, of the layers that have a window; 0: none has
+    int32_t full_every;    // every full_every-th layer has no window
+    double window_theta;   // of the layers with a window; 0: the same as theta
     double position_divisor; // in layers without a window; 0: 1
 } sumi_language_model_settings;
 

@@ -461,11 +461,11 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
     }
     if (network->vision != NULL && properties.takes_pictures
         && recipe->vision->properties(network->vision).deep_count > properties.layer_count) {
-        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
-                         "%s: the vision tower adds rows after %d layers of the text encoder, which has %d; they do not "
-                         "belong together",
-                         component->path, (int)recipe->vision->properties(network->vision).deep_count,
-                         (int)properties.layer_count);
+        return sumi_fail(
+            error, SUMI_TENSOR_MISMATCH,
+            "%s: the vision tower adds rows after %d layers of the text encoder, which has %d; they do not "
+            "belong together",
+            component->path, (int)recipe->vision->properties(network->vision).deep_count, (int)properties.layer_count);
     }
     return SUMI_OK;
 }
@@ -813,8 +813,7 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
     const sumi_recipe_encoder* recipe_encoder = &network->recipe->encoders[encoder];
     SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
     if (network->info.is_pooled[encoder]) return 1;
-    const int32_t rows =
-                      sumi_network_id_rows(network, encoder, token_count) - network->encoders[encoder].dropped_rows,
+    const int32_t rows = sumi_network_id_rows(network, encoder, token_count) - network->encoders[encoder].dropped_rows,
                   max_rows = recipe_encoder->prompt.max_feature_rows;
     return rows < 1 ? 0 : max_rows > 0 && rows > max_rows ? max_rows : rows;
 }

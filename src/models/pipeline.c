@@ -375,9 +375,7 @@ static void write_text(writer* w)
             } else {
                 // features of the template's beginning are not passed on
                 w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
-                w->features[p].row[e] = w->info->is_pooled[e]
-                                          ? encoded
-                                          : rows + w->network->encoders[e].dropped_rows;
+                w->features[p].row[e] = w->info->is_pooled[e] ? encoded : rows + w->network->encoders[e].dropped_rows;
                 first_id[p] = rows;
                 skipped[p] = encoded > 0 ? r->shared_tokens[e] : 0;
                 w->features[p].row[e] -= skipped[p];

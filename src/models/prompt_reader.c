@@ -196,8 +196,7 @@ static sumi_result end_text(sumi_prompt_reader* reader, sumi_error* error)
     }
     if (reader->prompt.picture_count > 0) SUMI_TRY(expand_pictures(reader, error));
     for (int32_t i = reader->count; i < prompt_template->padded_tokens; i++) reader->out.ids[i] = reader->pad_id;
-    const int32_t rows = reader->count - reader->dropped_rows,
-                  max_rows = prompt_template->max_feature_rows;
+    const int32_t rows = reader->count - reader->dropped_rows, max_rows = prompt_template->max_feature_rows;
     cut += max_rows > 0 && rows > max_rows ? (size_t)(rows - max_rows) : 0;
     reader->cut = cut < SUMI_MAX_CUT_TOKENS ? (int32_t)cut : SUMI_MAX_CUT_TOKENS;
     reader->phase = READER_DONE;

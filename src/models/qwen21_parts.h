@@ -17,13 +17,15 @@ extern const sumi_qwen3_vision_settings sumi_qwen21_vision;
 #define SUMI_QWEN21_ENCODER                                                                                            \
     {                                                                                                                  \
         .module = &sumi_language_model_module, .settings = &sumi_qwen21_language_model, .network = "qwen3",            \
-        .prompt = {.before = SUMI_QWEN21_SYSTEM "<|im_start|>user\n",                                                  \
-                   .after = "<|im_end|>\n<|im_start|>assistant\n",                                                     \
-                   .picture = SUMI_QWEN21_PICTURE,                                                                     \
-                   .later_picture = " " SUMI_QWEN21_PICTURE,                                                           \
-                   .picture_token = "<|image_pad|>",                                                                   \
-                   .empty_text = " ",                                                                                  \
-                   .max_tokens = 2048,                                                                                 \
-                   .dropped_text = SUMI_QWEN21_SYSTEM}                                                                 \
+        .prompt = {                                                                                                    \
+            .before = SUMI_QWEN21_SYSTEM "<|im_start|>user\n",                                                         \
+            .after = "<|im_end|>\n<|im_start|>assistant\n",                                                            \
+            .picture = SUMI_QWEN21_PICTURE,                                                                            \
+            .later_picture = " " SUMI_QWEN21_PICTURE,                                                                  \
+            .picture_token = "<|image_pad|>",                                                                          \
+            .empty_text = " ",                                                                                         \
+            .max_tokens = 2048,                                                                                        \
+            .dropped_text = SUMI_QWEN21_SYSTEM                                                                         \
+        }                                                                                                              \
     }
 #endif

@@ -114,12 +114,9 @@ static void read_vision_metadata(file_values* t, sumi_binder* b)
     const struct {
         const char* key;
         int32_t* into;
-    } numbers[] = {{"clip.vision.block_count", &t->depth},
-                   {"clip.vision.embedding_length", &t->width},
-                   {"clip.vision.feed_forward_length", &t->hidden},
-                   {"clip.vision.projection_dim", &t->out_width},
-                   {"clip.vision.attention.head_count", &t->heads},
-                   {"clip.vision.patch_size", &t->patch},
+    } numbers[] = {{"clip.vision.block_count", &t->depth},          {"clip.vision.embedding_length", &t->width},
+                   {"clip.vision.feed_forward_length", &t->hidden}, {"clip.vision.projection_dim", &t->out_width},
+                   {"clip.vision.attention.head_count", &t->heads}, {"clip.vision.patch_size", &t->patch},
                    {"clip.vision.spatial_merge_size", &t->merge}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         read_vision_number(component, numbers[i].key, numbers[i].into);
@@ -281,9 +278,10 @@ static void find_deep_blocks(sumi_qwen3_vision* model, sumi_binder* b, const fil
     }
     model->deep_count = is_good ? t->deep_count : 0;
     if (!is_good) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
-                       "%s: deepstack_visual_indexes has to name up to %d blocks of the vision tower's %d, in their order",
-                       b->component->path, SUMI_MAX_DEEP_LEVELS, (int)model->block_count);
+        sumi_bind_fail(
+            b, SUMI_NOT_SUPPORTED,
+            "%s: deepstack_visual_indexes has to name up to %d blocks of the vision tower's %d, in their order",
+            b->component->path, SUMI_MAX_DEEP_LEVELS, (int)model->block_count);
     }
 }
 
@@ -411,18 +409,18 @@ static void find_pair(int32_t patch, int32_t patches, int32_t grid, int32_t pair
     *distance = (double)(scaled % steps) / (double)steps;
 }
 
-void sumi_qwen3_vision_taps(const sumi_qwen3_vision_grid* size, int32_t* taps, float* factors)
+void sumi_qwen3_vision_neighbours(const sumi_qwen3_vision_grid* size, int32_t* neighbours, float* factors)
 {
     SUMI_ASSERT(size->high >= 1 && size->wide >= 1 && size->grid >= 1);
     SUMI_ASSERT(size->high % size->merge == 0 && size->wide % size->merge == 0);
-    for (int32_t row = 0; row < size->high * size->wide; row++, taps += 4, factors += 4) {
+    for (int32_t row = 0; row < size->high * size->wide; row++, neighbours += 4, factors += 4) {
         const place patch = patch_of(row, size->wide, size->merge);
         int32_t y[2], x[2];
         double below, right;
         find_pair(patch.y, size->high, size->grid, y, &below);
         find_pair(patch.x, size->wide, size->grid, x, &right);
-        for (int32_t t = 0; t < SUMI_QWEN3_VISION_TAPS; t++) {
-            taps[t] = y[t / 2] * size->grid + x[t % 2];
+        for (int32_t t = 0; t < SUMI_QWEN3_VISION_NEIGHBOURS; t++) {
+            neighbours[t] = y[t / 2] * size->grid + x[t % 2];
             factors[t] = (float)((t / 2 == 0 ? 1.0 - below : below) * (t % 2 == 0 ? 1.0 - right : right));
         }
     }
@@ -430,36 +428,37 @@ void sumi_qwen3_vision_taps(const sumi_qwen3_vision_grid* size, int32_t* taps, f
 
 // What a plan needs to know of a picture.
 typedef struct layout {
-    int32_t height, width;    // of the picture in pixels
-    int32_t rows;             // patches
-    sumi_value cells;         // the numbers of the picture's cells, in the order of their rows: 0, 1, 2, ..
-    sumi_value positions;     // (y, x) of the patch of every row
-    sumi_value taps, factors; // [rows, SUMI_QWEN3_VISION_TAPS]
+    int32_t height, width;          // of the picture in pixels
+    int32_t rows;                   // patches
+    sumi_value cells;               // the numbers of the picture's cells, in the order of their rows: 0, 1, 2, ..
+    sumi_value positions;           // (y, x) of the patch of every row
+    sumi_value neighbours, factors; // [rows, SUMI_QWEN3_VISION_NEIGHBOURS]
 } layout;
 
 static bool write_vision_layout(const sumi_qwen3_vision* model, sumi_plan* plan, layout* out)
 {
-    enum { TAPS = SUMI_QWEN3_VISION_TAPS };
+    enum { NEIGHBOURS = SUMI_QWEN3_VISION_NEIGHBOURS };
     const int32_t merge = model->merge, high = out->height / model->patch, wide = out->width / model->patch;
     out->rows = high * wide;
     const int32_t cells = out->rows / (merge * merge);
-    const size_t rows = (size_t)out->rows, ints = (size_t)cells + 2 * rows + TAPS * rows;
+    const size_t rows = (size_t)out->rows, ints = (size_t)cells + 2 * rows + NEIGHBOURS * rows;
     int32_t* numbers = sumi_alloc_array(plan->heap, ints, sizeof *numbers);
-    float* factors = sumi_alloc_array(plan->heap, TAPS * rows, sizeof *factors);
+    float* factors = sumi_alloc_array(plan->heap, NEIGHBOURS * rows, sizeof *factors);
     const bool is_good = numbers != NULL && factors != NULL;
     if (is_good) {
-        int32_t *positions = numbers + cells, *taps = positions + 2 * rows;
+        int32_t *positions = numbers + cells, *neighbours = positions + 2 * rows;
         for (int32_t i = 0; i < cells; i++) numbers[i] = i;
         for (int32_t r = 0; r < out->rows; r++) {
             const place patch = patch_of(r, wide, merge);
             positions[2 * r] = patch.y;
             positions[2 * r + 1] = patch.x;
         }
-        sumi_qwen3_vision_taps(&(sumi_qwen3_vision_grid){high, wide, merge, model->grid}, taps, factors);
+        sumi_qwen3_vision_neighbours(&(sumi_qwen3_vision_grid){high, wide, merge, model->grid}, neighbours, factors);
         out->cells = sumi_plan_constant(plan, "cells", SUMI_ELEMENT_INT, cells, 1, numbers);
         out->positions = sumi_plan_constant(plan, "patch_positions", SUMI_ELEMENT_INT, out->rows, 2, positions);
-        out->taps = sumi_plan_constant(plan, "taps", SUMI_ELEMENT_INT, out->rows, TAPS, taps);
-        out->factors = sumi_plan_constant(plan, "tap_factors", SUMI_ELEMENT_FLOAT, out->rows, TAPS, factors);
+        out->neighbours = sumi_plan_constant(plan, "neighbours", SUMI_ELEMENT_INT, out->rows, NEIGHBOURS, neighbours);
+        out->factors =
+            sumi_plan_constant(plan, "neighbour_factors", SUMI_ELEMENT_FLOAT, out->rows, NEIGHBOURS, factors);
     } else {
         sumi_out_of_memory(&plan->error, ints * sizeof *numbers, "the places of an image's patches");
     }
@@ -484,18 +483,16 @@ static sumi_value write_layer(sumi_plan* plan, const char* label, sumi_value x, 
                               sumi_activation activation)
 {
     return sumi_plan_linear(
-        plan,
-        &(sumi_plan_linear_args){
-            .label = label, .x = x, .weight = &layer->weight, .bias = &layer->bias, .activation = activation});
+        plan, &(sumi_plan_linear_args){
+                  .label = label, .x = x, .weight = &layer->weight, .bias = &layer->bias, .activation = activation});
 }
 
 // h = h + x W + b
 static void write_branch(sumi_plan* plan, const char* label, sumi_value x, const sumi_biased_weight* layer,
                          sumi_value h)
 {
-    sumi_plan_linear(plan,
-                     &(sumi_plan_linear_args){
-                         .label = label, .x = x, .weight = &layer->weight, .bias = &layer->bias, .residual = h});
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){
+                               .label = label, .x = x, .weight = &layer->weight, .bias = &layer->bias, .residual = h});
 }
 
 // The patches' product is added to their positions, in place.
@@ -513,7 +510,7 @@ static sumi_value write_vision_patches(const sumi_qwen3_vision* model, sumi_plan
     }
     // A still picture fills all frames of its patches, as in qwen_vision.c.
     sumi_value values = sumi_plan_patches_in(plan, pixels, rows->cells, &patches);
-    sumi_value x = sumi_plan_mix_rows(plan, "positions", rows->taps, rows->factors, &model->positions);
+    sumi_value x = sumi_plan_mix_rows(plan, "positions", rows->neighbours, rows->factors, &model->positions);
     write_branch(plan, "patch_embed", values, &model->patch_embed, x);
     return x;
 }

@@ -17,10 +17,10 @@
 // of the pairs by the patch's row, the second half by its column.
 //
 // The learned grid is stretched over the picture, so that its corners are the centres of the corner patches. A patch
-// reads the four nearest places of the grid (taps), each with the share of its distance (bilinear):
+// reads the four nearest places of the grid (neighbours), each with the share of its distance (bilinear):
 //
-//   o---------o        y (48 - 1) / (high - 1) = row of the upper taps + f         factors of the taps:
-//   |  f      |        x (48 - 1) / (wide - 1) = column of the left taps + g       (1-f)(1-g)  (1-f) g
+//   o---------o        y (48 - 1) / (high - 1) = row of the upper neighbours + f         factors of the neighbours:
+//   |  f      |        x (48 - 1) / (wide - 1) = column of the left neighbours + g       (1-f)(1-g)  (1-f) g
 //   |g x      |                                                                       f (1-g)     f g
 //   o---------o
 //
@@ -77,12 +77,12 @@ typedef struct sumi_qwen3_vision {
 // tower's config is vision_config in the text encoder's. Names: transformers', and llama.cpp's (mmproj).
 extern const sumi_vision_module sumi_qwen3_vision_module;
 
-#define SUMI_QWEN3_VISION_TAPS 4
+#define SUMI_QWEN3_VISION_NEIGHBOURS 4
 // For every patch of a picture of high x wide patches, in the order of the rows, the places of a grid of grid x grid
-// that it reads, and their factors: taps and factors [high * wide * SUMI_QWEN3_VISION_TAPS]. merge: patches along the
+// that it reads, and their factors: neighbours and factors [high * wide * SUMI_QWEN3_VISION_NEIGHBOURS]. merge: patches along the
 // side of a cell.
 typedef struct sumi_qwen3_vision_grid {
     int32_t high, wide, merge, grid;
 } sumi_qwen3_vision_grid;
-void sumi_qwen3_vision_taps(const sumi_qwen3_vision_grid* size, int32_t* taps, float* factors);
+void sumi_qwen3_vision_neighbours(const sumi_qwen3_vision_grid* size, int32_t* neighbours, float* factors);
 #endif

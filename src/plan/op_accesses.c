@@ -66,10 +66,10 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
 {
     switch (op->kind) {
     case SUMI_OP_EMBED_ROWS:
-        reads(accesses, op->in[0], 0, op->rows, op->u.embed.taps, SUMI_ACCESS_INT);
+        reads(accesses, op->in[0], 0, op->rows, op->u.embed.terms, SUMI_ACCESS_INT);
         reads(accesses, op->in[1], 0, sumi_plan_info(accesses->plan, op->in[1])->rows, out_cols,
               1 << SUMI_ELEMENT_ACTIVATION);
-        reads(accesses, op->in[2], 0, op->rows, op->u.embed.taps, SUMI_ACCESS_FLOAT);
+        reads(accesses, op->in[2], 0, op->rows, op->u.embed.terms, SUMI_ACCESS_FLOAT);
         writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         break;
     case SUMI_OP_FILL_ROWS:

@@ -144,13 +144,13 @@ static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
 // that the op computes with 0 if it has no bias. The plan owns copies of the lists that parameters point to.
 
 // EMBED_ROWS: out[r] = table[ids[r]] * scale + bias (none: 0). The table is the weight, or in[1] if the op has no
-// weight. With in[2], which has the factors f of several rows of the table (taps), scale is 1 and there is no bias:
+// weight. With in[2], which has the factors f of several rows of the table (terms), scale is 1 and there is no bias:
 //     out[r] = f[r, 0] * table[ids[r, 0]] + f[r, 1] * table[ids[r, 1]] + ...
-// in[0]: ids [rows, taps] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations. in[2]: factors
-// [rows, taps] float (none: one tap). out: [rows, cols].
+// in[0]: ids [rows, terms] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations. in[2]: factors
+// [rows, terms] float (none: one term). out: [rows, cols].
 typedef struct sumi_op_embed_rows {
     float scale;
-    int32_t taps;
+    int32_t terms;
 } sumi_op_embed_rows;
 
 // FILL_ROWS: out[r] = weight (none: 0) for every row r of the spans (learned padding tokens). The other rows of out are

@@ -261,7 +261,7 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
 // table[ids[r]] + bias. The bias is one row, which is added to all rows.
 sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
                                        const sumi_weight* bias);
-// Row r of the result is the sum over t of factors[r, t] * table[ids[r, t]]. ids, factors: [rows, taps].
+// Row r of the result is the sum over t of factors[r, t] * table[ids[r, t]]. ids, factors: [rows, terms].
 sumi_value sumi_plan_mix_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value factors,
                               const sumi_weight* table);
 // Row r of the result is row ids[r] of x. ids: [rows, 1].

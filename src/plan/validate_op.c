@@ -95,7 +95,7 @@ static sumi_result check_weights(const sumi_validator* v, const sumi_op* op)
     case SUMI_OP_EMBED_ROWS:
         fits = op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 && is_vector(op->bias, cols)
                                   : op->in[1].id != 0 && op->bias == NULL;
-        fits = fits && (op->in[2].id == 0 ? op->u.embed.taps == 1 : op->u.embed.scale == 1.0f && op->bias == NULL);
+        fits = fits && (op->in[2].id == 0 ? op->u.embed.terms == 1 : op->u.embed.scale == 1.0f && op->bias == NULL);
         break;
     case SUMI_OP_FILL_ROWS: fits = is_vector(op->weight, cols) && op->bias == NULL; break;
     case SUMI_OP_LINEAR: {

@@ -18,13 +18,10 @@ sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const su
 {
     if (bias->rows != 1 || bias->cols != table->cols) sumi_plan_mismatch(plan, "embed", "the bias has another width");
     sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), table->cols);
-    return sumi_plan_add_op(plan, "embed",
-                            &(sumi_op){.kind = SUMI_OP_EMBED_ROWS,
-                                       .in = {ids},
-                                       .out = y,
-                                       .weight = table,
-                                       .bias = bias,
-                                       .u.embed = {1.0f, 1}});
+    return sumi_plan_add_op(
+        plan, "embed",
+        &(sumi_op){
+            .kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .bias = bias, .u.embed = {1.0f, 1}});
 }
 
 sumi_value sumi_plan_mix_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value factors,
@@ -50,8 +47,8 @@ sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value 
         sumi_plan_mismatch(plan, label, "rows of activations are gathered by one number each");
     sumi_value y =
         sumi_plan_value(plan, "gathered", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), sumi_plan_cols(plan, x));
-    return sumi_plan_add_op(
-        plan, label, &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids, x}, .out = y, .u.embed = {1.0f, 1}});
+    return sumi_plan_add_op(plan, label,
+                            &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids, x}, .out = y, .u.embed = {1.0f, 1}});
 }
 
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,

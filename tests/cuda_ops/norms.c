@@ -169,8 +169,8 @@ static void build_qk(scene* s, const op_case* c)
 static void build_rope(scene* s, const op_case* c)
 {
     const int32_t pairs[4] = {c->a, c->b, c->c, c->d};
-    sumi_plan_rope_args args = {.positions = integers(s, c->m, c->n, c->k), .axes = c->n, .theta = 256.0,
-                                 .order = (sumi_rope_order)c->e};
+    sumi_plan_rope_args args = {
+        .positions = integers(s, c->m, c->n, c->k), .axes = c->n, .theta = 256.0, .order = (sumi_rope_order)c->e};
     memcpy(args.pairs, pairs, (size_t)c->n * sizeof *pairs);
     expect(s, sumi_plan_rope_table(&s->plan, &args), c->bound);
 }

@@ -78,13 +78,10 @@ static void build_add(scene* s, const op_case* c)
 {
     const int32_t rows = c->m + c->c;
     sumi_value x = activations(s, c->m + 3, c->n), y = c->a ? floats(s, rows, c->n) : activations(s, rows, c->n);
-    sumi_plan_add_rows(&s->plan, &(sumi_plan_add_rows_args){.label = "add",
-                                                            .x = x,
-                                                            .x_row = c->c > 0,
-                                                            .y = y,
-                                                            .y_row = c->c,
-                                                            .rows = c->m,
-                                                            .scale = (float)c->b});
+    sumi_plan_add_rows(
+        &s->plan,
+        &(sumi_plan_add_rows_args){
+            .label = "add", .x = x, .x_row = c->c > 0, .y = y, .y_row = c->c, .rows = c->m, .scale = (float)c->b});
     expect(s, y, c->bound);
 }
 // The change of a residual of the first m rows. a: the earlier residual is floats
@@ -157,7 +154,8 @@ static const op_case s_moving_rows[] = {
     {"zeros, floats of an odd width", build_zeros, 12, 21, .a = 1},
     {"add, 3840", build_add, 130, 3840, .b = 1, .bound = STORED},
     {"add to rows from the middle on", build_add, 77, 2304, .b = 1, .c = 50, .bound = STORED},
-    {"add to rows of floats from the middle on, odd width", build_add, 9, 21, .a = 1, .b = 1, .c = 3, .bound = FLOATING},
+    {"add to rows of floats from the middle on, odd width", build_add, 9, 21, .a = 1, .b = 1, .c = 3,
+     .bound = FLOATING},
     {"subtract, 2304", build_add, 77, 2304, .b = -1, .bound = STORED},
     {"subtract floats, odd width", build_add, 9, 21, .a = 1, .b = -1, .bound = FLOATING},
     {"change of a residual, 3840", build_change, 130, 3840, .bound = STORED},
