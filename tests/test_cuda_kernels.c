@@ -12,6 +12,7 @@
 #include "fake_cuda.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
+#include "models/qwen3_vision.h"
 #include "models/qwen_vision.h"
 #include "models/xlm_roberta.h"
 #include "plan_runner.h"
@@ -936,6 +937,72 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
     close_bench(&b);
 }
 
+static void give_biased(sumi_biased_weight* layer, int32_t rows, int32_t cols)
+{
+    give_zeros(&layer->weight, rows, cols);
+    give_zeros(&layer->bias, 1, rows > 1 ? rows : cols);
+}
+
+// Qwen3-VL's, narrower than the released one, with its heads of 72 channels.
+static void make_tower_3(sumi_qwen3_vision* m, sumi_qwen3_vision_block* block)
+{
+    enum { WIDTH = 288, HIDDEN = 424, MERGED = 4 * WIDTH };
+    *m = (sumi_qwen3_vision){.width = WIDTH,
+                             .heads = 4,
+                             .block_count = 1,
+                             .hidden = HIDDEN,
+                             .out_width = 256,
+                             .patch = 16,
+                             .frames = 2,
+                             .merge = 2,
+                             .grid = 8,
+                             .deep_count = 1,
+                             .deviation = {1.0f, 1.0f, 1.0f},
+                             .blocks = block};
+    s_weight_count = 0;
+    give_biased(&m->patch_embed, WIDTH, 1536);
+    give_zeros(&m->positions, 64, WIDTH);
+    for (int i = 0; i < 2; i++) {
+        sumi_qwen3_vision_merger* merger = i == 0 ? &m->merger : &m->deep_mergers[0];
+        give_biased(&merger->norm, 1, i == 0 ? WIDTH : MERGED);
+        give_biased(&merger->in, MERGED, MERGED);
+        give_biased(&merger->out, 256, MERGED);
+    }
+    block->deep_level = 0;
+    give_biased(&block->norm1, 1, WIDTH);
+    give_biased(&block->qkv, 3 * WIDTH, WIDTH);
+    give_biased(&block->out, WIDTH, WIDTH);
+    give_biased(&block->norm2, 1, WIDTH);
+    give_biased(&block->up, HIDDEN, WIDTH);
+    give_biased(&block->down, WIDTH, HIDDEN);
+}
+
+// Heads of 72 channels have no kernel of their own.
+TEST(a_vision_tower_with_heads_of_72_takes_the_kernels_that_are_there)
+{
+    bench b;
+    if (open_bench(&b)) {
+        sumi_qwen3_vision model;
+        sumi_qwen3_vision_block block;
+        sumi_plan plan;
+        make_tower_3(&model, &block);
+        sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+        sumi_plan_section(&plan, SUMI_SECTION_VISION, 1, 0);
+        sumi_value pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, 256 * 256, 3);
+        sumi_qwen3_vision_module.write(&model, &plan, pixels, 256, 256);
+        run_written(&b, &plan);
+        check_used(&b, "sumi_patches_in", true);
+        check_used(&b, "sumi_mix_rows", true);
+        check_used(&b, "sumi_embed_rows", false);
+        check_used(&b, "sumi_gemm_any", false);
+        check_used(&b, "sumi_attention_any_c2", true);
+        plan_release(b.runner, &plan);
+        sumi_plan_end(&plan);
+        runner_release_weights(b.runner, s_weights, (size_t)s_weight_count);
+    }
+    close_bench(&b);
+}
+
 // ---- A text encoder that pools, of zeros ----------------------------------------------------------------------------
 
 static const sumi_xlm_roberta_settings s_pooling = {.name = "zeros", .head_dim = 64, .eps = 1e-5f, .theta = 20000.0};
@@ -1311,6 +1378,7 @@ int main(int argc, char** argv)
     RUN(reused_evaluations_of_released_models_cost_little);
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
+    RUN(a_vision_tower_with_heads_of_72_takes_the_kernels_that_are_there);
     RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);
     RUN(the_layers_of_the_autoencoders_have_fast_kernels);
     RUN(attention_takes_the_kernel_of_its_heads);
