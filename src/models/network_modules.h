@@ -25,8 +25,8 @@
 #define SUMI_MAX_DEEP_LEVELS 4
 
 // A picture inside a prompt: grid_height * grid_width tokens from row `row` on, row by row. Their embeddings are the
-// rows of `value` from value_row on. The same rows of deep[i] are added to theirs after layer i (DeepStack), of which
-// the encoder has at least deep_count.
+// rows of `value` from value_row on. The same rows of deep[i] are added to theirs after layer i (DeepStack). The
+// encoder has at least deep_count layers.
 typedef struct sumi_text_picture {
     int32_t row;
     int32_t grid_height, grid_width;
@@ -55,7 +55,7 @@ typedef struct sumi_text_encoder_properties {
     int32_t vocabulary; // ids are below this
     bool pools;         // one row of features per prompt instead of one per token
     bool takes_pictures;
-    int32_t layer_count; // after each of which rows of pictures may be added; only if takes_pictures
+    int32_t layer_count; // if takes_pictures: rows of pictures may be added after this many layers
     bool takes_padding;
     bool shares_beginning; // the features of a token depend only on the tokens before it (sumi_text_batch.shared)
 } sumi_text_encoder_properties;

@@ -229,7 +229,7 @@ static void read_shapes(sumi_qwen3_vision* model, sumi_binder* b, const file_val
 {
     static const char s_patch_embed[] = "patch_embed.proj.weight";
     model->width = sumi_bind_size(b, s_patch_embed, 0);
-    const bool is_sliced = is_from_llama_cpp(b); // the kernel's two slices in time are tensors of their own
+    const bool is_sliced = is_from_llama_cpp(b); // the kernel's two slices in time are separate tensors
     const int32_t channels = sumi_bind_size(b, s_patch_embed, 1);
     const int32_t across = sumi_bind_size(b, s_patch_embed, is_sliced ? 3 : 4);
     model->frames = is_sliced ? 2 : sumi_bind_size(b, s_patch_embed, 2);

@@ -28,8 +28,9 @@
 // [patches, 2304] it would have four elements in a row that are not 0; computed when the plan is written, a picture of
 // 1024 x 1024 would need 19 MB of constants.
 //
-// On a GPU heads of 72 have no attention kernel of their own: attention_any.cu computes them, as heads of 128 whose
-// other channels are 0. Attention is a third of a tower's work at 1024 x 1024, which runs once for each reference.
+// On a GPU the general kernel of attention_any.cu computes heads of 72, as heads of 128 whose other channels are 0. The
+// faster kernel for heads of 80 would want zeros between the channels of each head, in q, k, v and the columns of Wo,
+// and weights have none there. Attention is a third of a tower's work at 1024 x 1024, once for each reference.
 //
 // Bai et al. 2025 (Qwen3-VL). Reference: transformers' modeling_qwen3_vl.
 #ifndef SUMI_MODELS_QWEN3_VISION_H

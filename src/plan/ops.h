@@ -144,7 +144,7 @@ static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
 // that the op computes with 0 if it has no bias. The plan owns copies of the lists that parameters point to.
 
 // EMBED_ROWS: out[r] = table[ids[r]] * scale + bias (none: 0). The table is the weight, or in[1] if the op has no
-// weight. With in[2], which has the factors f of several rows of the table (terms), scale is 1 and there is no bias:
+// weight. With in[2], the factors f of several rows of the table (terms), it has neither scale nor bias:
 //     out[r] = f[r, 0] * table[ids[r, 0]] + f[r, 1] * table[ids[r, 1]] + ...
 // in[0]: ids [rows, terms] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations. in[2]: factors
 // [rows, terms] float (none: one term). out: [rows, cols].
