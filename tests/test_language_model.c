@@ -426,7 +426,8 @@ TEST(axes_of_the_rotation_are_read_from_every_form_of_config)
         int32_t frames;
         bool interleaves;
     } s_cases[] = {
-        {"{}", "", 9000, 2, true},
+        {NULL, "", 9000, 2, true},
+        {"{\"rope_theta\": 1000000}", "made.json: has no mrope_section, so this is not Qwen3-VL", 0, 0, false},
         {"{\"text_config\": {\"rope_theta\": 5000, \"rope_scaling\": {\"mrope_interleaved\": true, "
          "\"mrope_section\": [1, 2, 1], \"rope_type\": \"default\"}}}",
          "", 5000, 1, true},

@@ -291,11 +291,22 @@ static void find_language_sizes(sumi_language_model* model, sumi_binder* b, cons
 }
 
 // The number of pairs of a head that each axis rotates: the config's numbers, or the released ones in proportion.
-static void find_sections(sumi_language_model* model, sumi_binder* b, const config_values* c)
+static void find_sections(sumi_language_model* model, sumi_binder* b, const config_values* c,
+                          const sumi_module_config* config)
 {
     const int32_t* released = model->settings->sections;
     const int32_t total = released[0] + released[1] + released[2], pairs = model->head_dim / 2;
     if (total == 0 || b->result != SUMI_OK) return;
+    // Qwen3 itself has the tensors of Qwen3-VL in the same shapes; only its config.json differs.
+    if (model->settings->interleaves_axes && c->section_count == 0 && config->data != NULL
+        && sumi_metadata_find(b->component->set, "general.architecture") == NULL) {
+        sumi_bind_fail(
+            b, SUMI_TENSOR_MISMATCH,
+            "%s: has no mrope_section, so this is not %s, which reads images: take the text encoder that was "
+            "released with the model",
+            config->path, model->settings->name);
+        return;
+    }
     for (int32_t a = 0; a < 3; a++)
         model->sections[a] = c->section_count == 3 ? c->sections[a] : released[a] * pairs / total;
     if ((c->section_count != 0 && c->section_count != 3) || model->sections[0] < 1 || model->sections[1] < 1
@@ -369,7 +380,7 @@ static sumi_result bind_language_model(void* memory, const void* settings, sumi_
     config_values c;
     read_language_config(model, b, &c, config);
     find_language_sizes(model, b, &c, config->path);
-    find_sections(model, b, &c);
+    find_sections(model, b, &c, config);
     find_layers(model, b, &c, config->path);
     if (b->result != SUMI_OK) return b->result;
     model->eps = (float)c.eps;

@@ -419,6 +419,7 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
     const sumi_component* component = &network->checkpoint.components[SUMI_COMPONENT_VISION];
     const sumi_file* processor = &network->checkpoint.processor;
     if (recipe->vision == NULL || network->without_text_encoder || !component->present) return SUMI_OK;
+    SUMI_ASSERT(recipe->vision_network != NULL);
     const char* tower = sumi_component_network(component);
     if (tower[0] != '\0' && strcmp(tower, recipe->vision_network) != 0) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
