@@ -1,23 +1,23 @@
 // Both ends of an image's path through the device: 8-bit pixels in and out, blending of neighbouring tiles, and copies
-// of tiles into the image. All kernels are bound by bytes. Sizes and grids: pictures.h.
+// of tiles into the image; and the shortcuts of an autoencoder, which move pixels too. All kernels are bound by bytes. Sizes and grids: pictures.h.
 #include "common.cuh"
 #include "pictures.h"
 
 SUMI_DEVICE int64_t thread_index() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 SUMI_DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
-// y = (byte / 255 * 2 - 1) * fourth byte / 255, if there is a fourth one
+// y = byte / 255 * 2 - 1, times the fourth byte / 255 if there is one that does not become a channel
 extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     sumi_pixels_in(const __grid_constant__ sumi_pixels_in_args args)
 {
     const uint8_t* bytes =
         (const uint8_t*)args.bytes + (args.per_item ? *(const int32_t*)args.counter * args.item_rows * args.cols : 0);
-    const int64_t begin = (int64_t)args.row_begin * 3, end = (int64_t)args.row_end * 3;
+    const int64_t begin = (int64_t)args.row_begin * args.channels, end = (int64_t)args.row_end * args.channels;
     for (int64_t i = begin + thread_index(); i < end; i += thread_count()) {
-        const int row = (int)(i / 3), channel = (int)(i - (int64_t)row * 3);
+        const int row = (int)(i / args.channels), channel = (int)(i - (int64_t)row * args.channels);
         const int64_t pixel =
             (int64_t)(args.top + row / args.width) * args.picture_width + args.left + row % args.width;
-        const float opacity = args.cols == 4 ? (float)bytes[pixel * 4 + 3] / 255.0f : 1.0f;
+        const float opacity = args.cols > args.channels ? (float)bytes[pixel * 4 + 3] / 255.0f : 1.0f;
         ((bf16*)args.y)[i] =
             __float2bfloat16_rn(((float)bytes[pixel * args.cols + channel] / 255.0f * 2.0f - 1.0f) * opacity);
     }
@@ -128,6 +128,53 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     if (args.format == SUMI_PIXELS_RGBA8) ((uint32_t*)row)[x] = red | green << 8 | blue << 16 | 0xff000000u;
     else if (args.format == SUMI_PIXELS_BGRA8) ((uint32_t*)row)[x] = blue | green << 8 | red << 16 | 0xff000000u;
     else row[3 * x] = (uint8_t)red, row[3 * x + 1] = (uint8_t)green, row[3 * x + 2] = (uint8_t)blue;
+}
+
+// Channel o of pixel (y, x) of the result of a shortcut: ops.h has the formula.
+SUMI_DEVICE bf16 copied_up(const sumi_shortcut_args& args, const bf16* from, int o, int parity)
+{
+    return from[((o * args.frames + args.frames - 1) * 4 + parity) / args.size];
+}
+
+SUMI_DEVICE bf16 averaged_down(const sumi_shortcut_args& args, const bf16* from, int o)
+{
+    const int area = args.scale * args.scale;
+    float sum = 0.0f;
+    for (int i = o * args.size; i < (o + 1) * args.size; i++) {
+        const int slice = i / area, channel = slice / args.frames, pixel = i - slice * area;
+        if (slice - channel * args.frames == args.frames - 1)
+            sum += __bfloat162float(
+                from[((int64_t)(pixel / args.scale) * args.width + pixel % args.scale) * args.in_channels + channel]);
+    }
+    return __float2bfloat16_rn(sum / (float)args.size);
+}
+
+template <int VECTOR> SUMI_DEVICE void write_shortcut(const sumi_shortcut_args& args)
+{
+    const int vectors = args.out_channels / VECTOR, width = args.upsamples ? 2 * args.width : args.width / args.scale;
+    const int64_t count = (int64_t)(args.row_end - args.row_begin) * vectors;
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        const int row = args.row_begin + (int)(i / vectors), first = (int)(i % vectors) * VECTOR, y = row / width,
+                  x = row - y * width;
+        const int64_t pixel = args.upsamples ? (int64_t)(y / 2) * args.width + x / 2
+                                             : (int64_t)y * args.scale * args.width + x * args.scale;
+        const bf16* from = (const bf16*)args.x + pixel * args.in_channels;
+        alignas(2 * VECTOR) bf16 values[VECTOR];
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            values[k] = args.upsamples ? copied_up(args, from, first + k, y % 2 * 2 + x % 2)
+                                       : averaged_down(args, from, first + k);
+        bf16* to = (bf16*)args.y + (int64_t)row * args.out_channels + first;
+        if (VECTOR == 8) *(uint4*)to = *(const uint4*)values;
+        else *to = values[0];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
+    sumi_shortcut(const __grid_constant__ sumi_shortcut_args args)
+{
+    if (args.vector == 8) write_shortcut<8>(args);
+    else write_shortcut<1>(args);
 }
 
 // The copy of sumi_tile_place, with elements of 16, 4 or 2 bytes.

@@ -1,5 +1,6 @@
-// Launch contracts of pictures.cu: tiles of images and 8-bit pixels. All kernels: block 256, grid as stated,
-// grid-stride loops, no dynamic shared memory, bound by bytes. Images are NHWC, their pixels are rows of 3 values.
+// Launch contracts of pictures.cu: tiles of images, shortcuts and 8-bit pixels. All kernels: block 256, grid as
+// stated, grid-stride loops, no dynamic shared memory, bound by bytes. Images are NHWC, their pixels are rows of 3
+// values unless stated.
 // Alignment is that of an element unless stated.
 //
 // The same on the CPU, in float32, which tests compare with: src/cpu/pictures.c.
@@ -9,13 +10,13 @@
 
 enum { SUMI_PICTURES_THREADS = 256, SUMI_PICTURES_VALUES = 8 }; // values per thread
 
-// sumi_pixels_in: bytes [..][picture_width][cols], 3 or 4 of them -> bf16 [rows][3], for rows (pixels) [row_begin, row_end) of a tile of
-// `width` columns that begins at pixel (top, left) of the image. Grid ceil(rows * 3 / 256).
+// sumi_pixels_in: bytes [..][picture_width][cols] -> bf16 [rows][channels], both 3 or 4, for rows (pixels) [row_begin,
+// row_end) of a tile of `width` columns that begins at pixel (top, left) of the image. Grid ceil(rows * channels / 256).
 typedef struct sumi_pixels_in_args {
     uint64_t bytes, y, counter;
     // per_item 1: the image of item `counter` begins counter * item_rows pixels after the first image
     int64_t item_rows;
-    int32_t width, top, left, picture_width, row_begin, row_end, per_item, cols;
+    int32_t width, top, left, picture_width, row_begin, row_end, per_item, cols, channels, reserved;
 } sumi_pixels_in_args;
 
 // sumi_patches_in: bytes [..][width][3] -> bf16 [rows][3 * frames * patch^2], for rows [row_begin, row_end). A cell is
@@ -40,6 +41,16 @@ typedef struct sumi_pixels_out_args {
     uint64_t x, bytes, not_finite;
     int64_t begin, end; // begin is a multiple of 8
 } sumi_pixels_out_args;
+
+// sumi_shortcut: bf16 [pixels][in_channels] -> bf16 [pixels][out_channels], rows [row_begin, row_end) of the result;
+// `width`: pixels of a row of x. upsamples 1: each channel of x is copied `size` times into the channels, frames and
+// pixels (2 x 2) of y, of which the last frame exists; 0: a channel of y is the mean of `size` values of x, of which the
+// frames before the last are zeros. A thread computes `vector` channels: 1; or 8, with y 16-byte aligned and
+// out_channels a multiple of 8. Grid ceil(rows * out_channels / vector / 256).
+typedef struct sumi_shortcut_args {
+    uint64_t x, y;
+    int32_t width, in_channels, out_channels, frames, scale, upsamples, size, vector, row_begin, row_end;
+} sumi_shortcut_args;
 
 // sumi_pixels_to: one image in the pixel format of the host program, `pitch` bytes from row to row. Grid (ceil(width /
 // 256), height).

@@ -33,7 +33,7 @@ static sumi_vision_rows edit_vision_write(const void* model, sumi_plan* plan, su
         .tensor_count = 1,
         .tensors = {{.data = s_values, .dtype = SUMI_DTYPE_F32, .rows = EDIT_WIDTH, .scale = 1.0f}}};
     const int32_t cell = ((const sumi_vision_properties*)model)->cell;
-    sumi_value picture = sumi_plan_pixels_in(plan, pixels, width, (sumi_tile){0, 0, height, width});
+    sumi_value picture = sumi_plan_pixels_in(plan, pixels, width, (sumi_tile){0, 0, height, width}, 3);
     sumi_value all =
         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "vision", .x = picture, .weight = &s_weight});
     sumi_value rows =

@@ -356,6 +356,7 @@ TEST(the_posterior_of_nan_is_nan)
 
 typedef struct tile_case {
     int kind, cols; // cols: bytes of a pixel, for PIXELS_IN
+    int channels;   // of the pixels that become or were bytes
 } tile_case;
 
 static void build_tile(bench* b, scene* s)
@@ -366,7 +367,7 @@ static void build_tile(bench* b, scene* s)
     switch (c->kind) {
     case SUMI_OP_PIXELS_IN: // rows 2..4, columns 1..5 of a 6 x 7 picture
         s->values[1] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 42, c->cols);
-        s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, (sumi_tile){2, 1, 3, 5});
+        s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, (sumi_tile){2, 1, 3, 5}, c->channels);
         break;
     case SUMI_OP_COMPOSITE: // three pictures of 7 pixels
         s->values[0] = bench_value(b, 21, 3);
@@ -376,9 +377,9 @@ static void build_tile(bench* b, scene* s)
         sumi_plan_composite(p, s->values[0], s->values[1], s->values[2]);
         break;
     case SUMI_OP_PIXELS_OUT:
-        s->values[1] = bench_value(b, 20, 3);
+        s->values[1] = bench_value(b, 60 / c->channels, c->channels);
         s->values[2] = sumi_plan_bound(p, "bad", SUMI_ELEMENT_INT, 1, 1);
-        s->values[0] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 20, 3);
+        s->values[0] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 60 / c->channels, c->channels);
         s->value_count = 3;
         sumi_plan_pixels_out(p, s->values[1], s->values[0], s->values[2]);
         break;
@@ -417,7 +418,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     double expect[168];
     for (int i = 0; i < 126; i++) bytes[i] = (uint8_t)(i * 2 + 5);
     for (int i = 0; i < 45; i++) expect[i] = bytes[((2 + i / 15) * 7 + 1 + i / 3 % 5) * 3 + i % 3] / 127.5 - 1.0;
-    tile_case c = {SUMI_OP_PIXELS_IN, 3};
+    tile_case c = {SUMI_OP_PIXELS_IN, 3, 3};
     scene in = {.build = build_tile,
                 .context = &c,
                 .inputs = {NULL, bytes},
@@ -497,6 +498,100 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
         .build = build_tile, .context = &c, .inputs = {whole, tile}, .range_rows = 2, .counter = 1, .expect = expect};
     free(scene_run(&place));
     free(tile), free(above), free(left), free(whole);
+}
+
+TEST(pixels_with_alpha_keep_four_channels)
+{
+    uint8_t bytes[168];
+    double expect[60];
+    for (int i = 0; i < 168; i++) bytes[i] = (uint8_t)(i * 5 + 3);
+    for (int i = 0; i < 60; i++) expect[i] = bytes[((2 + i / 20) * 7 + 1 + i / 4 % 5) * 4 + i % 4] / 127.5 - 1.0;
+    tile_case c = {SUMI_OP_PIXELS_IN, 4, 4};
+    scene in = {.build = build_tile,
+                .context = &c,
+                .inputs = {NULL, bytes},
+                .range_rows = 4,
+                .expect = expect,
+                .absolute = 1e-6};
+    free(scene_run(&in));
+    float* picture = random_floats(60, 1.3f);
+    picture[3] = NAN;
+    c.kind = SUMI_OP_PIXELS_OUT;
+    scene out = {.build = build_tile, .context = &c, .inputs = {NULL, picture}};
+    uint8_t* got = (uint8_t*)(void*)scene_run(&out);
+    for (int i = 0; i < 60 && got != NULL; i++) {
+        float v = fminf(fmaxf(picture[i] * 0.5f + 0.5f, 0.0f), 1.0f) * 255.0f;
+        CHECK_NUMBER(got[i], i == 3 ? 0 : (int)nearbyintf(v));
+    }
+    free(got), free(picture);
+}
+
+// ---- Shortcuts ------------------------------------------------------------------------------------------------------
+
+enum { SHORT_H = 4, SHORT_W = 6 }; // of x
+
+typedef struct shortcut_case {
+    int in, out;
+    sumi_op_shortcut shape;
+} shortcut_case;
+
+static void build_shortcut(bench* b, scene* s)
+{
+    const shortcut_case* c = s->context;
+    s->values[1] = bench_value(b, SHORT_H * SHORT_W, c->in);
+    s->value_count = 2;
+    s->values[0] = sumi_plan_shortcut(
+        &b->plan,
+        &(sumi_plan_shortcut_args){.label = "shortcut", .x = s->values[1], .shape = c->shape, .channels = c->out});
+    if (s->values[0].id != 0) b->plan.values[s->values[0].id - 1].bound = true;
+}
+
+// As the reference computes it, each value that exists goes to where it is read.
+static void spread_shortcut(const shortcut_case* c, const float* x, double* y)
+{
+    const int frames = c->shape.frames, scale = c->shape.scale, up = c->shape.upsamples, area = scale * scale;
+    const int out_w = up ? SHORT_W * 2 : SHORT_W / scale;
+    memset(y, 0, (size_t)(SHORT_H * SHORT_W * 4 * c->out) * sizeof *y);
+    for (int pixel = 0; pixel < SHORT_H * SHORT_W; pixel++) {
+        const int py = pixel / SHORT_W, px = pixel % SHORT_W;
+        if (up) { // (channel, frame, row, column), each channel of x `copies` times
+            const int count = c->out * frames * 4, copies = count / c->in;
+            for (int k = 0; k < count; k++) {
+                const int o = k / 4 / frames, frame = k / 4 % frames, row = 2 * py + k % 4 / 2, column = 2 * px + k % 2;
+                if (frame == frames - 1) y[(row * out_w + column) * c->out + o] = x[pixel * c->in + k / copies];
+            }
+            continue;
+        }
+        for (int channel = 0; channel < c->in; channel++) {
+            const int k = ((channel * frames + frames - 1) * scale + py % scale) * scale + px % scale,
+                      group = c->in * frames * area / c->out;
+            y[(py / scale * out_w + px / scale) * c->out + k / group] += (double)x[pixel * c->in + channel] / group;
+        }
+    }
+}
+
+TEST(shortcuts_copy_and_average_as_the_reference)
+{
+    const shortcut_case cases[] = {
+        {3, 3, {SHORT_W, 2, 2, true}},  {4, 2, {SHORT_W, 2, 2, true}},  {8, 4, {SHORT_W, 1, 2, true}},
+        {2, 3, {SHORT_W, 1, 2, true}},  {3, 3, {SHORT_W, 1, 2, false}}, {4, 8, {SHORT_W, 2, 2, false}},
+        {8, 8, {SHORT_W, 2, 2, false}}, {6, 2, {SHORT_W, 1, 1, false}}, {5, 5, {SHORT_W, 2, 1, false}}};
+    double* expect = malloc(SHORT_H * SHORT_W * 4 * 8 * sizeof *expect);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        shortcut_case c = cases[i];
+        float* x = random_floats((size_t)(SHORT_H * SHORT_W * c.in), 1.0f);
+        spread_shortcut(&c, x, expect);
+        scene s = {.build = build_shortcut,
+                   .context = &c,
+                   .inputs = {NULL, x},
+                   .range_rows = 5,
+                   .expect = expect,
+                   .absolute = 1e-6};
+        float* y = scene_run(&s);
+        CHECK(y != NULL);
+        free(y), free(x);
+    }
+    free(expect);
 }
 
 // ---- Packed latents, patches of one pixel ---------------------------------------------------------------------------
@@ -676,5 +771,7 @@ int main(int argc, char** argv)
     RUN(pixels_tiles_and_seams_agree_with_the_reference);
     RUN(packed_latents_are_pictures_of_twice_the_size);
     RUN(a_patch_of_one_pixel_is_a_row_of_its_channels);
+    RUN(pixels_with_alpha_keep_four_channels);
+    RUN(shortcuts_copy_and_average_as_the_reference);
     TEST_END();
 }

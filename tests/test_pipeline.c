@@ -307,6 +307,7 @@ static sumi_vae_tiling tiling_of_packs(const void* model)
                              .channels = 4,
                              .factor = 8,
                              .packing = 2,
+                             .picture_channels = 3,
                              .statistics = {&s_scale, &s_shift, 1},
                              .model = model,
                              .decode = decode_zeros,

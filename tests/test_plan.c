@@ -589,6 +589,37 @@ TEST(plan_refuses_guidance_and_statistics_that_do_not_fit)
     }
 }
 
+// Shortcuts and pixels with alpha: what is refused.
+TEST(plan_refuses_shortcuts_and_channels_that_do_not_fit)
+{
+    for (int wrong = 0; wrong < 12; wrong++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+        const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 24, 6),
+                         y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, wrong == 1 ? 48 : 96, 3),
+                         bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, 24, wrong == 2 ? 3 : 4),
+                         out = sumi_plan_bound(&plan, "out", SUMI_ELEMENT_BYTE, 24, wrong == 3 ? 3 : 4);
+        const int32_t zero = 0;
+        const sumi_value bad = sumi_plan_constant(&plan, "bad", SUMI_ELEMENT_INT, 1, 1, &zero);
+        const sumi_op_shortcut up = {wrong == 4 ? 5 : 6, wrong == 5 ? 3 : 2, wrong == 6 ? 1 : 0, true},
+                               down = {.width = wrong == 7 ? 3
+                                              : wrong == 8 ? 8
+                                                           : 6,
+                                       .scale = wrong == 9 ? 3 : 0};
+        sumi_plan_shortcut(&plan, &(sumi_plan_shortcut_args){"up", x, up, wrong == 10 ? 7 : 3, y});
+        sumi_plan_shortcut(&plan, &(sumi_plan_shortcut_args){"down", x, down, wrong == 11 ? 5 : 12, SUMI_NO_VALUE});
+        const sumi_value pixels = sumi_plan_pixels_in(&plan, bytes, 6, (sumi_tile){0, 0, 4, 6}, 4);
+        sumi_plan_pixels_out(&plan, pixels, out, bad);
+        sumi_error error = {0};
+        const sumi_result result = sumi_plan_finish(&plan, &error);
+        if (result != (wrong == 0 ? SUMI_OK : SUMI_INTERNAL))
+            printf("  %d: %d \"%s\"\n", wrong, (int)result, error.text);
+        CHECK(result == (wrong == 0 ? SUMI_OK : SUMI_INTERNAL));
+        sumi_plan_end(&plan);
+    }
+}
+
 // Packed latents and patches: what is refused, and what an op says of a packing that the verb was not given.
 TEST(plan_refuses_packings_and_patches_that_do_not_fit)
 {
@@ -998,6 +1029,7 @@ int main(int argc, char** argv)
     RUN(plan_refuses_means_and_biases_that_do_not_fit);
     RUN(plan_refuses_guidance_and_statistics_that_do_not_fit);
     RUN(plan_refuses_packings_and_patches_that_do_not_fit);
+    RUN(plan_refuses_shortcuts_and_channels_that_do_not_fit);
     RUN(plan_applies_adapters_to_their_weight_only);
     RUN(plan_adds_adapters_under_every_epilogue);
     RUN(plan_refuses_a_kronecker_product_of_padded_rows);

@@ -618,6 +618,47 @@ static void write_latents(sumi_plan* plan)
                                                        .statistics = s_same});
 }
 
+TEST(validate_catches_shortcuts_and_channels_that_do_not_fit)
+{
+    static const char s_divides[] = "the values of a shortcut divide", s_channels[] = "three or four channels",
+                      s_work[] = "the op's work ranges";
+    static const char* const s_says[] = {NULL,      s_divides, s_divides, s_divides, s_divides,
+                                         s_divides, s_divides, s_work,    s_channels};
+    for (size_t i = 0; i < sizeof s_says / sizeof *s_says; i++) {
+        sumi_plan plan;
+        sumi_error error = {0};
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+        const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 24, 6),
+                         bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, 24, 4);
+        sumi_plan_shortcut(&plan,
+                           &(sumi_plan_shortcut_args){.label = "up", .x = x, .shape = {6, 2, 2, true}, .channels = 3});
+        sumi_plan_shortcut(&plan,
+                           &(sumi_plan_shortcut_args){.label = "down", .x = x, .shape = {.width = 6}, .channels = 12});
+        sumi_plan_pixels_in(&plan, bytes, 6, (sumi_tile){0, 0, 4, 6}, 4);
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
+        if (plan.op_count == 3) {
+            sumi_op *up = &plan.ops[0], *down = &plan.ops[1], *in = &plan.ops[2];
+            switch (i) {
+            case 1: up->u.shortcut.frames = 0; break;
+            case 2: up->u.shortcut.upsamples = false; break;
+            case 3: up->u.shortcut.width = 5; break;
+            case 4: down->u.shortcut.scale = 1; break;
+            case 5: down->u.shortcut.width = 8; break; // three rows
+            case 6: down->rows = 5; break;
+            case 7: down->range_count++; break;
+            case 8: in->u.pixels.cols = 3; break;
+            }
+            const sumi_result result = sumi_plan_validate(&plan, &error);
+            const bool is_good =
+                i == 0 ? result == SUMI_OK : result == SUMI_INTERNAL && strstr(error.text, s_says[i]) != NULL;
+            if (!is_good) printf("  %d: %d \"%s\"\n", (int)i, (int)result, error.text);
+            CHECK(is_good);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
 TEST(validate_catches_packings_and_patches_that_do_not_fit)
 {
     static const char s_packs[] = "a packing is 1 or 2", s_tiles[] = "patches of 1 or 2 pixels",
@@ -665,5 +706,6 @@ int main(int argc, char** argv)
     RUN(validate_accepts_a_plan_that_breaks_nothing);
     RUN(validate_catches_every_break);
     RUN(validate_catches_packings_and_patches_that_do_not_fit);
+    RUN(validate_catches_shortcuts_and_channels_that_do_not_fit);
     TEST_END();
 }

@@ -62,6 +62,7 @@ static const op_entry s_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_POSTERIOR] = {sumi_cpu_posterior, NULL, NULL},
     [SUMI_OP_LATENT_IN] = {sumi_cpu_latent_in, NULL, NULL},
     [SUMI_OP_CONV] = {sumi_cpu_conv, sumi_cpu_conv_scratch, sumi_cpu_conv_cut},
+    [SUMI_OP_SHORTCUT] = {sumi_cpu_shortcut, NULL, NULL},
     [SUMI_OP_GROUP_SUMS] = {sumi_cpu_group_sums, sumi_cpu_group_scratch, sumi_cpu_group_sums_cut},
     [SUMI_OP_GROUP_NORM] = {sumi_cpu_group_norm, sumi_cpu_group_scratch, sumi_cpu_group_norm_cut},
     [SUMI_OP_TILE_BLEND] = {sumi_cpu_tile_blend, NULL, NULL},

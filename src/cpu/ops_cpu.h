@@ -75,7 +75,7 @@ sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cp
     sumi_cpu_gated, sumi_cpu_norm_modulate, sumi_cpu_norm_gate_add, sumi_cpu_qk_norm_rope, sumi_cpu_attention,
     sumi_cpu_rope_table, sumi_cpu_time_embed, sumi_cpu_finish_modulation, sumi_cpu_patchify, sumi_cpu_unpatchify,
     sumi_cpu_add_noise, sumi_cpu_guide, sumi_cpu_solve, sumi_cpu_preview, sumi_cpu_pixels_in, sumi_cpu_patches_in,
-    sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums, sumi_cpu_group_norm,
+    sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_shortcut, sumi_cpu_group_sums, sumi_cpu_group_norm,
     sumi_cpu_tile_blend, sumi_cpu_tile_place, sumi_cpu_composite, sumi_cpu_pixels_out;
 
 // Functions that cut op kinds whose work ranges, as chosen by the plan, can take longer than a slice should. All ranges

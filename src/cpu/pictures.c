@@ -1,4 +1,4 @@
-// Ops on pictures (NHWC): group norm, tiles, and 8-bit pixels in and out.
+// Ops on pictures (NHWC): group norm, shortcuts, tiles, and 8-bit pixels in and out.
 #include "base/assert.h"
 #include "base/numbers.h"
 #include "cpu/ops_cpu.h"
@@ -234,6 +234,65 @@ sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const s
                               channels * (sizeof(double) + 2 * sizeof(float))};
 }
 
+// ---- SHORTCUT -------------------------------------------------------------------------------------------------------
+typedef struct shortcut_loop {
+    const sumi_op_shortcut* shape;
+    const float* x;
+    float* y;
+    int32_t in, out, row_begin; // in, out: channels
+} shortcut_loop;
+
+static void copy_up(const shortcut_loop* loop, int32_t row)
+{
+    const sumi_op_shortcut* s = loop->shape;
+    const int32_t width = 2 * s->width, y = row / width, x = row % width,
+                  copies = (int32_t)((int64_t)loop->out * s->frames * 4 / loop->in);
+    const float* from = loop->x + ((int64_t)(y / 2) * s->width + x / 2) * loop->in;
+    float* into = loop->y + (int64_t)row * loop->out;
+    for (int32_t o = 0; o < loop->out; o++)
+        into[o] = from[((o * s->frames + s->frames - 1) * 4 + y % 2 * 2 + x % 2) / copies];
+}
+
+static void average_down(const shortcut_loop* loop, int32_t row)
+{
+    const sumi_op_shortcut* s = loop->shape;
+    const int32_t area = s->scale * s->scale, width = s->width / s->scale, y = row / width, x = row % width,
+                  group = loop->in * s->frames * area / loop->out;
+    const float* from = loop->x + ((int64_t)y * s->scale * s->width + x * s->scale) * loop->in;
+    float* into = loop->y + (int64_t)row * loop->out;
+    for (int32_t o = 0; o < loop->out; o++) {
+        float sum = 0.0f;
+        for (int32_t i = o * group; i < (o + 1) * group; i++) {
+            const int32_t channel = i / area / s->frames, frame = i / area % s->frames, pixel = i % area;
+            if (frame == s->frames - 1)
+                sum += from[((int64_t)(pixel / s->scale) * s->width + pixel % s->scale) * loop->in + channel];
+        }
+        into[o] = sum / (float)group;
+    }
+}
+
+static void shortcut(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const shortcut_loop* loop = context;
+    for (int32_t r = loop->row_begin + begin; r < loop->row_begin + end; r++)
+        (loop->shape->upsamples ? copy_up : average_down)(loop, r);
+}
+
+sumi_result sumi_cpu_shortcut(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    SUMI_ASSERT(sumi_is_shortcut(&op->u.shortcut, sumi_cpu_cols(run, op->in[0]), sumi_cpu_cols(run, op->out)));
+    shortcut_loop loop = {.shape = &op->u.shortcut,
+                          .x = sumi_cpu_value(run, op->in[0]),
+                          .y = sumi_cpu_value(run, op->out),
+                          .in = sumi_cpu_cols(run, op->in[0]),
+                          .out = sumi_cpu_cols(run, op->out),
+                          .row_begin = run->row_begin};
+    sumi_parallel(run->workers, run->row_end - run->row_begin, 1 + 4096 / loop.out, shortcut, &loop);
+    return SUMI_OK;
+}
+
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
 // Where rows (or columns) of pixels lie. Strides in floats: `step` from one row to the next, `along` from pixel to pixel.
 typedef struct edge {
@@ -306,14 +365,14 @@ sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
     const uint8_t* bytes =
         (const uint8_t*)sumi_cpu_value(run, op->in[0])
         + (int64_t)(op->u.pixels.per_item ? run->counter : 0) * op->u.pixels.item_rows * op->u.pixels.cols;
-    const int32_t cols = op->u.pixels.cols;
+    const int32_t cols = op->u.pixels.cols, channels = sumi_cpu_cols(run, op->out);
     float* out = sumi_cpu_value(run, op->out);
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
         int64_t pixel = (int64_t)(op->u.pixels.y + r / op->u.pixels.width) * op->u.pixels.picture_width + op->u.pixels.x
                       + r % op->u.pixels.width;
-        const float opacity = cols == 4 ? (float)bytes[pixel * cols + 3] / 255.0f : 1.0f;
-        for (int32_t c = 0; c < 3; c++)
-            out[(int64_t)r * 3 + c] = ((float)bytes[pixel * cols + c] / 255.0f * 2.0f - 1.0f) * opacity;
+        const float opacity = cols > channels ? (float)bytes[pixel * cols + 3] / 255.0f : 1.0f;
+        for (int32_t c = 0; c < channels; c++)
+            out[(int64_t)r * channels + c] = ((float)bytes[pixel * cols + c] / 255.0f * 2.0f - 1.0f) * opacity;
     }
     return SUMI_OK;
 }

@@ -116,8 +116,8 @@ sumi_cuda_op sumi_cuda_patchify, sumi_cuda_unpatchify, sumi_cuda_add_noise, sumi
     sumi_cuda_preview, sumi_cuda_posterior, sumi_cuda_latent_in;
 sumi_cuda_op_scratch sumi_cuda_guide_scratch;
 // launch_pictures.c
-sumi_cuda_op sumi_cuda_pixels_in, sumi_cuda_patches_in, sumi_cuda_conv, sumi_cuda_group_sums, sumi_cuda_group_norm,
-    sumi_cuda_tile_blend, sumi_cuda_tile_place, sumi_cuda_composite, sumi_cuda_pixels_out;
+sumi_cuda_op sumi_cuda_pixels_in, sumi_cuda_patches_in, sumi_cuda_conv, sumi_cuda_shortcut, sumi_cuda_group_sums,
+    sumi_cuda_group_norm, sumi_cuda_tile_blend, sumi_cuda_tile_place, sumi_cuda_composite, sumi_cuda_pixels_out;
 sumi_cuda_op_scratch sumi_cuda_conv_scratch, sumi_cuda_group_scratch;
 
 // op_table.c

@@ -1,4 +1,4 @@
-// Launchers of the ops on pictures (NHWC): convolutions, group norms, tiles, 8-bit pixels. Kernels:
+// Launchers of the ops on pictures (NHWC): convolutions, group norms, shortcuts, tiles, 8-bit pixels. Kernels:
 // kernels/{conv_halo_sm90,conv_sm90,conv,conv_narrow,conv_any,group_norm,pictures}.cu.
 //
 // A group norm that directly follows the convolution which writes its picture need not read that picture a third time.
@@ -685,6 +685,32 @@ sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
         (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, SUMI_GROUP_THREADS, (uint32_t)groups * 8}, &args);
 }
 
+// ---- SHORTCUT -------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_cuda_shortcut(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_op_shortcut* s = &op->u.shortcut;
+    sumi_shortcut_args args = {.x = sumi_cuda_value(run, op->in[0]),
+                               .y = sumi_cuda_value(run, op->out),
+                               .width = s->width,
+                               .in_channels = sumi_cuda_cols(run, op->in[0]),
+                               .out_channels = sumi_cuda_cols(run, op->out),
+                               .frames = s->frames,
+                               .scale = s->scale,
+                               .upsamples = s->upsamples};
+    // strips begin at any row, so their first pixel is aligned only if every pixel is
+    args.vector = args.out_channels % SUMI_PICTURES_VALUES == 0 && args.y % 16 == 0 ? SUMI_PICTURES_VALUES : 1;
+    args.size = s->upsamples ? args.out_channels * s->frames * 4 / args.in_channels
+                             : args.in_channels * s->frames * s->scale * s->scale / args.out_channels;
+    sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
+    return sumi_cuda_launch_args(
+        run, "sumi_shortcut",
+        (sumi_cuda_grid){blocks_for((int64_t)(args.row_end - args.row_begin) * (args.out_channels / args.vector)), 1, 1,
+                         SUMI_PICTURES_THREADS, 0},
+        &args);
+}
+
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
 
 sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
@@ -755,12 +781,13 @@ sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
                                 .left = op->u.pixels.x,
                                 .picture_width = op->u.pixels.picture_width,
                                 .per_item = op->u.pixels.per_item,
-                                .cols = op->u.pixels.cols};
+                                .cols = op->u.pixels.cols,
+                                .channels = sumi_cuda_cols(run, op->out)};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return sumi_cuda_launch_args(
-        run, "sumi_pixels_in",
-        (sumi_cuda_grid){blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1, 1, SUMI_PICTURES_THREADS, 0},
-        &args);
+    return sumi_cuda_launch_args(run, "sumi_pixels_in",
+                                 (sumi_cuda_grid){blocks_for((int64_t)(args.row_end - args.row_begin) * args.channels),
+                                                  1, 1, SUMI_PICTURES_THREADS, 0},
+                                 &args);
 }
 
 sumi_result sumi_cuda_patches_in(sumi_cuda_run* run)

@@ -31,6 +31,7 @@ const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_POSTERIOR] = {sumi_cuda_posterior, NULL},
     [SUMI_OP_LATENT_IN] = {sumi_cuda_latent_in, NULL},
     [SUMI_OP_CONV] = {sumi_cuda_conv, sumi_cuda_conv_scratch},
+    [SUMI_OP_SHORTCUT] = {sumi_cuda_shortcut, NULL},
     [SUMI_OP_GROUP_SUMS] = {sumi_cuda_group_sums, sumi_cuda_group_scratch},
     [SUMI_OP_GROUP_NORM] = {sumi_cuda_group_norm, sumi_cuda_group_scratch},
     [SUMI_OP_TILE_BLEND] = {sumi_cuda_tile_blend, NULL},

@@ -678,6 +678,7 @@ static sumi_vae_tiling flux_tiling(const void* model)
                              .channels = vae->latent_channels,
                              .factor = vae->factor,
                              .packing = vae->packing,
+                             .picture_channels = 3,
                              .statistics = {vae->scale, vae->shift, vae->statistics_count},
                              .model = vae,
                              .decode = decode_flux_tile,
@@ -690,6 +691,7 @@ static sumi_autoencoder_properties flux_properties(const void* model)
     return (sumi_autoencoder_properties){.channels = vae->latent_channels * vae->packing * vae->packing,
                                          .factor = vae->factor * vae->packing,
                                          .packing = vae->packing,
+                                         .picture_channels = 3,
                                          .sample_size = vae->sample_size,
                                          .has_encoder = vae->encoder.is_present,
                                          .has_decoder = vae->decoder.is_present};

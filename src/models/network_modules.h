@@ -179,10 +179,11 @@ typedef struct sumi_denoiser_module {
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
 
 typedef struct sumi_autoencoder_properties {
-    int32_t channels;    // of the denoiser's latents
-    int32_t factor;      // pixels per latent along a side
-    int32_t packing;     // of latents: sumi_vae_tiling
-    int32_t sample_size; // side of the pictures that it was made for, in pixels; 0: not given in its files
+    int32_t channels;         // of the denoiser's latents
+    int32_t factor;           // pixels per latent along a side
+    int32_t packing;          // of latents: sumi_vae_tiling
+    int32_t picture_channels; // 3: RGB; 4: RGBA, straight alpha as a channel like the others
+    int32_t sample_size;      // side of the pictures that it was made for, in pixels; 0: not given in its files
     bool has_encoder, has_decoder;
 } sumi_autoencoder_properties;
 

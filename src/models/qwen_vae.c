@@ -381,6 +381,7 @@ static sumi_autoencoder_properties qwen_vae_properties(const void* model)
     return (sumi_autoencoder_properties){.channels = vae->channels,
                                          .factor = vae->factor,
                                          .packing = 1,
+                                         .picture_channels = 3,
                                          .sample_size = vae->sample_size,
                                          .has_encoder = vae->encoder.is_present,
                                          .has_decoder = vae->decoder.is_present};
@@ -665,6 +666,7 @@ static sumi_vae_tiling qwen_vae_tiling(const void* model)
                              .channels = vae->channels,
                              .factor = vae->factor,
                              .packing = 1,
+                             .picture_channels = 3,
                              .statistics = {vae->scale, vae->shift, vae->channels},
                              .model = vae,
                              .decode = decode_wan_tile,

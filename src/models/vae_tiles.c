@@ -49,7 +49,7 @@ static sumi_value encode_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, co
                               sumi_tile tile)
 {
     sumi_plan_prefix(plan, "encoder.");
-    const sumi_value x = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile);
+    const sumi_value x = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile, tiling->picture_channels);
     return tiling->encode(tiling->model, plan, x, tile.height, tile.width);
 }
 

@@ -18,13 +18,13 @@ typedef struct sumi_tile_rule {
     int32_t stride_units, size_units;
 } sumi_tile_rule;
 
-// What is cut into tiles: latents [items * channels, height * width], or 8-bit RGB [height * width, 3].
+// What is cut into tiles: latents [items * channels, height * width], or an 8-bit picture [height * width, 3 or 4].
 typedef struct sumi_tile_source {
     sumi_value value;
     int32_t height, width;
 } sumi_tile_source;
 
-// Runs the decoder or the encoder on one tile, a picture of channels or of RGB in [-1, 1]. Returns no value after a
+// Runs the decoder or the encoder on one tile, a picture of latents or of RGB or RGBA in [-1, 1]. Returns no value after a
 // failure.
 typedef sumi_value sumi_tile_function(const void* model, sumi_plan* plan, sumi_value x, int32_t height, int32_t width);
 
@@ -35,12 +35,13 @@ typedef struct sumi_vae_tiling {
     int32_t channels; // of the autoencoder's latents
     int32_t factor;   // pixels per latent of the autoencoder along a side
     int32_t packing;
+    int32_t picture_channels;          // 3: RGB; 4: RGBA
     sumi_latent_statistics statistics; // for the denoiser's latents; the model's memory
     const void* model;                 // for the two functions
     sumi_tile_function *decode, *encode;
 } sumi_vae_tiling;
 
-// Decodes item `counter` of the denoiser's latents into picture [items * H * W, 3]. tile: side of a tile in these
+// Decodes item `counter` of the denoiser's latents into picture [items * H * W, picture_channels]. tile: side of a tile in these
 // latents; tile * packing is a multiple of rule.size_units. 0: no tiles. A picture no larger than a tile is not cut.
 void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* latents,
                            int32_t tile, sumi_value picture);

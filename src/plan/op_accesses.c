@@ -418,7 +418,7 @@ static void list_pictures(sumi_op_accesses* accesses, const sumi_op* op)
                                         .elements = SUMI_ACCESS_BYTE},
                        width > 0 ? op->rows / width : 0, width, op->u.pixels.picture_width);
         }
-        writes(accesses, op->out, 0, op->rows, 3, SUMI_ACCESS_NUMBER);
+        writes(accesses, op->out, 0, op->rows, cols, SUMI_ACCESS_NUMBER);
         break;
     }
     case SUMI_OP_PATCHES_IN: {
@@ -435,6 +435,13 @@ static void list_pictures(sumi_op_accesses* accesses, const sumi_op* op)
         reads_in_place(accesses, op->in[1], 0, op->rows, op->weight->rows, SUMI_ACCESS_NUMBER);
         writes(accesses, op->out, 0, op->rows, op->weight->rows, SUMI_ACCESS_NUMBER);
         break;
+    case SUMI_OP_SHORTCUT: {
+        const int64_t area = (int64_t)op->u.shortcut.scale * op->u.shortcut.scale;
+        reads(accesses, op->in[0], 0, op->u.shortcut.upsamples && area > 0 ? op->rows / area : op->rows * area,
+              sumi_plan_info(accesses->plan, op->in[0])->cols, SUMI_ACCESS_NUMBER);
+        writes(accesses, op->out, 0, op->rows, cols, SUMI_ACCESS_NUMBER);
+        break;
+    }
     case SUMI_OP_GROUP_SUMS:
         reads(accesses, op->in[0], 0, op->rows, sumi_plan_info(accesses->plan, op->in[0])->cols, SUMI_ACCESS_NUMBER);
         writes(accesses, op->out, 0, op->u.group.block_count, 2 * op->u.group.groups, SUMI_ACCESS_FLOAT);
@@ -453,10 +460,10 @@ static void list_pictures(sumi_op_accesses* accesses, const sumi_op* op)
         break;
     }
     case SUMI_OP_PIXELS_OUT:
-        reads(accesses, op->in[0], 0, op->rows, 3, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[0], 0, op->rows, cols, SUMI_ACCESS_NUMBER);
         reads_in_place(accesses, op->in[1], 0, 1, 1, SUMI_ACCESS_INT);
         writes(accesses, op->in[1], 0, 1, 1, SUMI_ACCESS_INT);
-        writes(accesses, op->out, 0, op->rows, 3, SUMI_ACCESS_BYTE);
+        writes(accesses, op->out, 0, op->rows, cols, SUMI_ACCESS_BYTE);
         break;
     default: list_tiles(accesses, op, cols); break;
     }

@@ -258,6 +258,11 @@ static double conv_bytes(const sumi_plan* plan, const sumi_op* op)
          + (double)sumi_weight_bytes(op->weight);
 }
 
+static double shortcut_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return sumi_plan_value_bytes(plan, op->in[0]) + sumi_plan_value_bytes(plan, op->out);
+}
+
 static double input_bytes(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_value_bytes(plan, op->in[0]); }
 
 static double tile_place_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -367,6 +372,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_LATENT_IN] = {"latent_in", rows_of_output, memory_bound, .output_count = 2},
     [SUMI_OP_CONV] = {"conv", rows_of_output, conv_rows, MAY_BE(SUMI_IN(1)), .takes_pitch = true, .bytes = conv_bytes,
                       .flops = product_flops},
+    [SUMI_OP_SHORTCUT] = {"shortcut", rows_of_output, memory_bound, .bytes = shortcut_bytes},
     [SUMI_OP_GROUP_SUMS] = {"group_sums", rows_of_input, group_block, .takes_pitch = true, .bytes = input_bytes,
                             .flops = group_sums_flops},
     [SUMI_OP_GROUP_NORM] = {"group_norm", rows_of_output, group_share, MAY_BE(SUMI_IN(0)), .takes_pitch = true,

@@ -47,6 +47,7 @@ typedef enum sumi_op_kind {
     SUMI_OP_POSTERIOR,
     SUMI_OP_LATENT_IN,
     SUMI_OP_CONV,
+    SUMI_OP_SHORTCUT,
     SUMI_OP_GROUP_SUMS,
     SUMI_OP_GROUP_NORM,
     SUMI_OP_TILE_BLEND,
@@ -405,9 +406,9 @@ typedef struct sumi_op_preview {
     const float* bias;    // [3]
 } sumi_op_preview;
 
-// PIXELS_IN: a tile of an 8-bit RGB picture is converted to values in [-1, 1]. With a fourth byte the values are
-// multiplied by it / 255: where it is 0 they are 0, a grey between two bytes.
-// in[0]: bytes [picture pixels, 3 or 4]. out: [tile pixels, 3].
+// PIXELS_IN: a tile of an 8-bit picture is converted to values in [-1, 1]. If the picture has a fourth byte and out has
+// no fourth channel, the values are multiplied by the byte / 255: where it is 0 they are 0, a grey between two bytes.
+// in[0]: bytes [picture pixels, 3 or 4]. out: [tile pixels, 3 or 4], of RGB or RGBA.
 typedef struct sumi_op_pixels_in {
     int32_t width; // of the tile
     int32_t y, x;  // upper left pixel of the tile in the picture
@@ -460,6 +461,32 @@ typedef struct sumi_op_conv {
     int32_t above, below; // rows of the input before and after the strip that the output covers
 } sumi_op_conv;
 
+// SHORTCUT: the way around a stage of a residual autoencoder, without weights. It trades pixels for channels and makes
+// up for another number of channels by copies or by means.
+//     upsamples   channel o of pixel (2 y + a, 2 x + b) of out is the channel ((o * frames + frames - 1) * 4 + 2 a + b)
+//                 / n of pixel (y, x), where n = out's channels * frames * 4 / channels of in[0].
+//     else        with the values of `scale` x `scale` pixels in the order (channel, frame, row, column), where all
+//                 frames but the last are zeros: channel o of the pixel in their place is the mean of the o-th of as
+//                 many equal groups as out has channels.
+// Both divisions are without remainder. Frames are those of a video that begins with the picture.
+// in[0]: x [height * width, channels]. out: [height * 2 * width * 2, ..] or [height / scale * width / scale, ..].
+typedef struct sumi_op_shortcut {
+    int32_t width;  // of the input
+    int32_t frames; // 1 or 2
+    int32_t scale;  // 1 or 2; 2 if it upsamples
+    bool upsamples;
+} sumi_op_shortcut;
+
+// Whether it makes this number of channels out of that, with parameters that are known.
+static inline bool sumi_is_shortcut(const sumi_op_shortcut* s, int32_t in_channels, int32_t out_channels)
+{
+    const int64_t values = (int64_t)s->frames * s->scale * s->scale;
+    if ((s->frames != 1 && s->frames != 2) || (s->scale != 2 && (s->scale != 1 || s->upsamples)) || in_channels < 1
+        || out_channels < 1 || s->width < 1 || (!s->upsamples && s->width % s->scale != 0))
+        return false;
+    return s->upsamples ? out_channels * values % in_channels == 0 : in_channels * values % out_channels == 0;
+}
+
 // GROUP_SUMS: mean and sum of squared deviations for each block of rows and each group of channels. A work range is a
 // block of rows.
 //     in[0]: x [rows, cols]. out: [block_count, groups * 2] float.
@@ -498,7 +525,7 @@ typedef struct sumi_op_tile_place {
 // in[0] = out: pictures [n * rows, 3]. in[1]: 8-bit RGB [rows, 3]. in[2]: opacity, bytes [rows, 1]. No parameters.
 
 // PIXELS_OUT: converts values in [-1, 1] to 8 bits, and adds the number of values that are not finite to a counter.
-// No parameters. in[0]: picture [pixels, 3]. in[1]: counter [1, 1] int, also written. out: bytes [pixels, 3].
+// No parameters. in[0]: picture [pixels, 3 or 4]. in[1]: counter [1, 1] int, also written. out: bytes of its shape.
 
 #define SUMI_OP_MAX_INPUTS 6
 
@@ -551,6 +578,7 @@ typedef struct sumi_op {
         sumi_op_posterior posterior;
         sumi_op_latent_in latent_in;
         sumi_op_conv conv;
+        sumi_op_shortcut shortcut;
         sumi_op_group group;
         sumi_op_tile_blend blend;
         sumi_op_tile_place tile_place;

@@ -504,8 +504,9 @@ void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args);
 typedef struct sumi_tile {
     int32_t y, x, height, width;
 } sumi_tile;
-// Converts a tile of an 8-bit RGB picture.
-sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile);
+// Converts a tile of an 8-bit picture to `channels` channels: 3, or 4 if the picture has four bytes.
+sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile,
+                               int32_t channels);
 
 // Converts an 8-bit RGB picture to rows of patches, cell by cell in the order in which `cells` lists the cell numbers.
 sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value cells, const sumi_op_patches_in* layout);
@@ -546,6 +547,15 @@ typedef struct sumi_plan_conv_args {
 } sumi_plan_conv_args;
 sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args);
 
+typedef struct sumi_plan_shortcut_args {
+    const char* label;
+    sumi_value x;
+    sumi_op_shortcut shape;
+    int32_t channels; // of the result
+    sumi_value y;     // none: a new value
+} sumi_plan_shortcut_args;
+sumi_value sumi_plan_shortcut(sumi_plan* plan, const sumi_plan_shortcut_args* args);
+
 sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups);
 typedef struct sumi_plan_group_norm_args {
     const char* label;
@@ -585,7 +595,7 @@ void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args
 // 255 shows the pictures, 0 the picture beneath.
 void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneath, sumi_value opacity);
 
-// Converts picture [n * h * w, 3] to bytes [n * h * w, 3], and adds the number of values that are not finite to
+// Converts picture [n * h * w, 3 or 4] to bytes of the same shape, and adds the number of values that are not finite to
 // not_finite [1, 1] int.
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite);
 #endif

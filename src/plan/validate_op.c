@@ -206,6 +206,25 @@ static sumi_result check_latent_numbers(const sumi_validator* v, const sumi_op* 
     return SUMI_OK;
 }
 
+// ops.h: the valid parameters of ops on pictures.
+static sumi_result check_picture_numbers(const sumi_validator* v, const sumi_op* op)
+{
+    if (op->kind == SUMI_OP_SHORTCUT) {
+        const sumi_op_shortcut* s = &op->u.shortcut;
+        const sumi_value_info *x = sumi_plan_info(v->plan, op->in[0]), *y = sumi_plan_info(v->plan, op->out);
+        const int32_t line = s->upsamples ? s->width : s->width * s->scale;
+        if (!sumi_is_shortcut(s, x->cols, y->cols) || x->rows % line != 0 || op->rows != y->rows
+            || (s->upsamples ? x->rows * 4 != y->rows : y->rows * s->scale * s->scale != x->rows))
+            return sumi_validate_op_breaks(v, op, op->out, "the values of a shortcut divide into those of its result");
+    }
+    if (op->kind == SUMI_OP_PIXELS_IN || op->kind == SUMI_OP_PIXELS_OUT) {
+        const int32_t cols = sumi_plan_info(v->plan, op->out)->cols;
+        if ((cols != 3 && cols != 4) || (op->kind == SUMI_OP_PIXELS_IN && cols > op->u.pixels.cols))
+            return sumi_validate_op_breaks(v, op, op->out, "pixels have three or four channels, one byte for each");
+    }
+    return SUMI_OK;
+}
+
 // The work of an op in the unit of its kind (op_kinds.c), if it follows from the op's parameters. -1: the check of
 // accesses limits op->rows instead.
 static int64_t work_rows(const sumi_op* op)
@@ -484,6 +503,7 @@ sumi_result sumi_validate_op(sumi_validator* v, const sumi_op* op)
     SUMI_TRY(check_pair(v, op));
     SUMI_TRY(check_weights(v, op));
     SUMI_TRY(check_latent_numbers(v, op));
+    SUMI_TRY(check_picture_numbers(v, op));
     SUMI_TRY(check_bands(v, op));
     SUMI_TRY(check_sequences(v, op));
     SUMI_TRY(check_work_ranges(v, op));

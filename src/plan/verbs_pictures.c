@@ -2,13 +2,16 @@
 #include "base/assert.h"
 #include "plan/verb.h"
 
-sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile)
+sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile,
+                               int32_t channels)
 {
     const int32_t cols = sumi_plan_cols(plan, bytes);
+    if ((channels != 3 && channels != 4) || channels > cols)
+        sumi_plan_mismatch(plan, "pixels_in", "the image has too few bytes for its channels");
     if ((cols != 3 && cols != 4) || tile.x < 0 || tile.y < 0 || tile.x + tile.width > picture_width
         || (int64_t)(tile.y + tile.height) * picture_width > sumi_plan_rows(plan, bytes))
         sumi_plan_mismatch(plan, "pixels_in", "the tile leaves the image");
-    sumi_value out = sumi_plan_value(plan, "pixels", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, 3);
+    sumi_value out = sumi_plan_value(plan, "pixels", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, channels);
     return sumi_plan_add_op(
         plan, "pixels_in",
         &(sumi_op){
@@ -143,6 +146,26 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
             .kind = SUMI_OP_CONV, .in = {x, residual}, .out = y, .weight = weight, .bias = args->bias, .u.conv = conv});
 }
 
+sumi_value sumi_plan_shortcut(sumi_plan* plan, const sumi_plan_shortcut_args* args)
+{
+    sumi_op_shortcut shape = args->shape;
+    shape.frames = shape.frames != 0 ? shape.frames : 1;
+    shape.scale = shape.scale != 0 ? shape.scale : 2;
+    const int32_t pixels = sumi_plan_rows(plan, args->x), area = shape.scale * shape.scale;
+    if (!sumi_is_shortcut(&shape, sumi_plan_cols(plan, args->x), args->channels)
+        || pixels % (shape.width * (shape.upsamples ? 1 : shape.scale)) != 0) {
+        sumi_plan_mismatch(plan, args->label, "the image's pixels and channels do not divide into those of the result");
+        return SUMI_NO_VALUE;
+    }
+    const int32_t rows = shape.upsamples ? pixels * area : pixels / area;
+    const sumi_value y =
+        args->y.id != 0 ? args->y : sumi_plan_value(plan, "shortcut", SUMI_ELEMENT_ACTIVATION, rows, args->channels);
+    if (!sumi_plan_is_shape(plan, y, rows, args->channels))
+        sumi_plan_mismatch(plan, args->label, "the output is not of the size that the shortcut makes");
+    return sumi_plan_add_op(plan, args->label,
+                            &(sumi_op){.kind = SUMI_OP_SHORTCUT, .in = {args->x}, .out = y, .u.shortcut = shape});
+}
+
 sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups)
 {
     if (groups < 1 || sumi_plan_cols(plan, x) % groups != 0)
@@ -250,10 +273,10 @@ void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneat
 
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite)
 {
-    int32_t rows = sumi_plan_rows(plan, picture);
-    if (!sumi_plan_is_shape(plan, picture, rows, 3) || !sumi_plan_is_shape(plan, bytes, rows, 3)
+    const int32_t rows = sumi_plan_rows(plan, picture), cols = sumi_plan_cols(plan, picture);
+    if ((cols != 3 && cols != 4) || !sumi_plan_is_shape(plan, bytes, rows, cols)
         || sumi_plan_info(plan, not_finite)->element != SUMI_ELEMENT_INT)
-        sumi_plan_mismatch(plan, "pixels_out", "image and bytes are one shape of three columns");
+        sumi_plan_mismatch(plan, "pixels_out", "image and bytes are one shape of three or four columns");
     sumi_plan_add_op(plan, "pixels_out",
                      &(sumi_op){.kind = SUMI_OP_PIXELS_OUT, .in = {picture, not_finite}, .out = bytes});
 }

@@ -88,6 +88,12 @@ static const op_case s_conv[] = {
     {"conv up, 21x27, 64 -> 128", build_conv, 21, 27, 64, 128, 3, UP, .bound = CHAINED},
     {"conv up, 20x24, 96 -> 96, residual", build_conv, 20, 24, 96, 96, 3, UP | PLUS, .bound = CHAINED},
     {"conv 24x25, 32 -> 256, residual", build_conv, 24, 25, 32, 256, 3, PLUS, .bound = STORED},
+    {"conv 128x96, 4 -> 96", build_conv, 128, 96, 4, 96, 3, .bound = STORED},
+    {"conv 64x48, 144 -> 4", build_conv, 64, 48, 144, 4, 3, .bound = STORED},
+    {"conv up, 64x48, 288 -> 288, residual", build_conv, 64, 48, 288, 288, 3, UP | PLUS, .bound = CHAINED},
+    {"conv up, 5x7, 6 -> 10, residual", build_conv, 5, 7, 6, 10, 3, UP | PLUS, .bound = CHAINED},
+    {"conv down, 128x96, 192 -> 192, residual", build_conv, 128, 96, 192, 192, 3, DOWN | PLUS, .bound = STORED},
+    {"conv down, 8x10, 16 -> 16, residual", build_conv, 8, 10, 16, 16, 3, DOWN | PLUS, .bound = STORED},
 };
 CASE_TABLE(conv);
 // An image of m x n pixels, k to a channels, whole and in strips of b rows of the input, from the last to the first; c:
@@ -216,11 +222,11 @@ static void build_place(scene* s, const op_case* c)
                                                                 .per_item = c->a != 0});
     expect(s, picture, EXACT);
 }
-// k: bytes of a pixel
+// k: bytes of a pixel; a: channels, 0: 3
 static void build_pixels_in(scene* s, const op_case* c)
 {
     sumi_value bytes = random_bytes(s, (c->m + 3) * (c->n + 2), c->k);
-    expect(s, sumi_plan_pixels_in(&s->plan, bytes, c->n + 2, (sumi_tile){2, 1, c->m, c->n}), c->bound);
+    expect(s, sumi_plan_pixels_in(&s->plan, bytes, c->n + 2, (sumi_tile){2, 1, c->m, c->n}, c->a ? c->a : 3), c->bound);
 }
 // m x n cells of a x a patches of k x k pixels, b frames; the cells are listed from the last to the first
 static void build_patches_in(scene* s, const op_case* c)
@@ -241,18 +247,33 @@ static void build_patches_in(scene* s, const op_case* c)
                                 add_input(s, SUMI_ELEMENT_INT, cells, 1, order, true), &layout),
            c->bound);
 }
+// m x n pixels, k to a channels; b: frames; c: UP, DOWN, or neither for one pixel to one pixel
+static void build_shortcut(scene* s, const op_case* c)
+{
+    expect(s,
+           sumi_plan_shortcut(&s->plan, &(sumi_plan_shortcut_args){.label = "shortcut",
+                                                                   .x = activations(s, c->m * c->n, c->k),
+                                                                   .shape = {.width = c->n,
+                                                                             .frames = c->b,
+                                                                             .scale = c->c & (UP | DOWN) ? 2 : 1,
+                                                                             .upsamples = (c->c & UP) != 0},
+                                                                   .channels = c->a}),
+           c->bound);
+}
+// m pixels of b channels, 0: 3
 static void build_pixels_out(scene* s, const op_case* c)
 {
     bool is_new;
-    size_t count = (size_t)c->m * 3;
+    const int channels = c->b ? c->b : 3;
+    size_t count = (size_t)c->m * (size_t)channels;
     float* x = next_block_of_case(s, 4 * count, &is_new);
     for (size_t i = 0; is_new && i < count; i++) x[i] = round_to_bf16(0.7f * random_normal(s->store));
     if (is_new && c->a) x[0] = NAN, x[count / 2] = INFINITY, x[count - 1] = -INFINITY;
     int32_t* five = next_block_of_case(s, 4, &is_new);
     *five = 5;
     sumi_value bad = add_input(s, SUMI_ELEMENT_INT, 1, 1, five, true),
-               bytes = sumi_plan_value(&s->plan, "bytes", SUMI_ELEMENT_BYTE, c->m, 3);
-    sumi_plan_pixels_out(&s->plan, add_input(s, SUMI_ELEMENT_ACTIVATION, c->m, 3, x, false), bytes, bad);
+               bytes = sumi_plan_value(&s->plan, "bytes", SUMI_ELEMENT_BYTE, c->m, channels);
+    sumi_plan_pixels_out(&s->plan, add_input(s, SUMI_ELEMENT_ACTIVATION, c->m, channels, x, false), bytes, bad);
     expect(s, bytes, EXACT);
     expect(s, bad, EXACT);
 }
@@ -290,5 +311,18 @@ static const op_case s_pictures[] = {
     {"pixels out, 333x77, three not finite", build_pixels_out, 333 * 77, .a = 1},
     {"pixels in 3x5 with a fourth byte", build_pixels_in, 3, 5, 4, .bound = STORED},
     {"pixels in 200x301 with a fourth byte", build_pixels_in, 200, 301, 4, .bound = STORED},
+    {"pixels in 3x5 with alpha", build_pixels_in, 3, 5, 4, 4, .bound = STORED},
+    {"pixels in 200x301 with alpha", build_pixels_in, 200, 301, 4, 4, .bound = STORED},
+    {"pixels out, 333x77 with alpha, three not finite", build_pixels_out, 333 * 77, .a = 1, .b = 4},
+    {"shortcut up, 4x6, 3 -> 3", build_shortcut, 4, 6, 3, 3, 2, UP, .bound = EXACT},
+    {"shortcut up, 5x7, 2 -> 3, one frame", build_shortcut, 5, 7, 2, 3, 1, UP, .bound = EXACT},
+    {"shortcut up, 33x20, 1152 -> 1152", build_shortcut, 33, 20, 1152, 1152, 2, UP, .bound = EXACT},
+    {"shortcut up, 64x64, 1152 -> 576", build_shortcut, 64, 64, 1152, 576, 2, UP, .bound = EXACT},
+    {"shortcut up, 128x96, 576 -> 288, one frame", build_shortcut, 128, 96, 576, 288, 1, UP, .bound = EXACT},
+    {"shortcut down, 4x6, 3 -> 3, one frame", build_shortcut, 4, 6, 3, 3, 1, DOWN, .bound = STORED},
+    {"shortcut down, 64x96, 8 -> 8", build_shortcut, 64, 96, 8, 8, 2, DOWN, .bound = STORED},
+    {"shortcut down, 256x128, 96 -> 96, one frame", build_shortcut, 256, 128, 96, 96, 1, DOWN, .bound = STORED},
+    {"shortcut down, 128x64, 192 -> 384", build_shortcut, 128, 64, 192, 384, 2, DOWN, .bound = STORED},
+    {"shortcut 7x5, 6 -> 2, one frame", build_shortcut, 7, 5, 6, 2, 1, .bound = STORED},
 };
 CASE_TABLE(pictures);
