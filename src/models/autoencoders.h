@@ -1,4 +1,4 @@
-// The autoencoders: latents <-> RGB pictures (network_modules.h).
+// The autoencoders: latents <-> pictures (network_modules.h).
 #ifndef SUMI_MODELS_AUTOENCODERS_H
 #define SUMI_MODELS_AUTOENCODERS_H
 #include "models/network_modules.h"
@@ -58,11 +58,12 @@ extern const sumi_autoencoder_module sumi_flux_vae_module;
 
 typedef struct sumi_qwen_vae {
     int32_t channels, factor;                // channels of the latents; pixels per latent
+    int32_t picture_channels;                // 3: RGB; 4: RGBA
     int32_t sample_size;                     // side of the pictures that it was made for, in pixels; 0: not given
     float scale[SUMI_QWEN_VAE_MAX_CHANNELS]; // latent = (z - shift) * scale, for each channel
     float shift[SUMI_QWEN_VAE_MAX_CHANNELS];
     sumi_tile_rule tiles;
-    // bytes of the strips in which a residual block works (qwen_vae.c)
+    // bytes of the strips in which a residual block works (wan_vae.c)
     uint64_t strip_bytes;
     sumi_vae_half encoder, decoder;
     // for names that number all blocks of the decoder continuously: blocks per stage; 0: other names
@@ -72,4 +73,18 @@ typedef struct sumi_qwen_vae {
 // The model is a sumi_qwen_vae. Names: those of diffusers or of Wan. No settings. Without a config.json it uses the
 // statistics of the released weights.
 extern const sumi_autoencoder_module sumi_qwen_vae_module;
+
+// ---- Qwen-Image-2.1 (qwen_vae_21.c)
+
+// The Qwen-Image-2.1 autoencoder: latents of 64 channels at a sixteenth of the size <-> RGBA pictures, in which alpha is
+// a channel like the others. It is Wan 2.2's network with weights for single pictures: that of Qwen-Image, and
+//
+//   - four stages that resample instead of three, which keep their channels: the next stage's first block halves or
+//     doubles them
+//   - around every stage but the decoder's last a shortcut without weights (SHORTCUT in plan/ops.h)
+//   - a decoder that may be wider than the encoder
+//
+// The model is a sumi_qwen_vae. Names: those of diffusers or of Wan 2.2. No settings. Without a config.json it uses the
+// statistics of the released weights.
+extern const sumi_autoencoder_module sumi_qwen_vae_21_module;
 #endif

@@ -60,6 +60,19 @@ static void read_config_field(sumi_json* json, const sumi_config_field* field)
             }
         }
         return;
+    case SUMI_CONFIG_BOOLS:
+        *field->count = 0;
+        if (sumi_json_array(json)) {
+            while (sumi_json_item(json)) {
+                const bool value = sumi_json_bool(json);
+                if (*field->count >= field->capacity) {
+                    sumi_json_refuse(json, "the list is too long");
+                    return;
+                }
+                ((bool*)field->into)[(*field->count)++] = value;
+            }
+        }
+        return;
     case SUMI_CONFIG_NUMBERS:
         *field->count = 0;
         if (sumi_json_array(json)) {

@@ -11,7 +11,8 @@ typedef enum sumi_config_kind {
     SUMI_CONFIG_TEXT,
     SUMI_CONFIG_INTEGERS,
     SUMI_CONFIG_NUMBERS,
-    SUMI_CONFIG_TEXTS
+    SUMI_CONFIG_TEXTS,
+    SUMI_CONFIG_BOOLS
 } sumi_config_kind;
 
 #define SUMI_CONFIG_TEXT_BYTES 32 // of one text with its terminating zero; longer texts are cut
@@ -20,7 +21,7 @@ typedef struct sumi_config_field {
     const char* key; // "a", or "a.b" and so on for members of nested objects
     sumi_config_kind kind;
     // int32_t, double, bool, char[SUMI_CONFIG_TEXT_BYTES], int32_t[capacity], double[capacity],
-    // char[capacity][SUMI_CONFIG_TEXT_BYTES]
+    // char[capacity][SUMI_CONFIG_TEXT_BYTES], bool[capacity]
     void* into;
     int32_t capacity; // of lists
     int32_t* count;   // of lists: the number of elements, at most capacity; longer lists are refused

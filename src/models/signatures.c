@@ -142,6 +142,8 @@ static const sumi_signature s_signatures[] = {
      .tensors = {"v.patch_embd.weight", "v.blk.0.ln1.weight"}},
 
     // ---- VAEs; the causal ones have one more dimension. Wan's names of the same network come second
+    VAE("qwen-vae-2.1", NULL, 0, 0, "decoder.up_blocks.0.upsampler.resample.1.weight", "decoder.conv_in.weight"),
+    VAE("qwen-vae-2.1", NULL, 0, 0, "decoder.upsamples.0.upsamples.0.residual.0.gamma", "decoder.conv1.weight"),
     VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv_in.weight"),
     VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv1.weight"),
     VAE("qwen-vae", NULL, 5, 0, "decoder.conv_in.weight"),

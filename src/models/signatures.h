@@ -5,7 +5,7 @@
 #include "files/checkpoint.h"
 
 // Transformers: "z-image", "newbie-image", "qwen-image". Text encoders: "qwen3", "qwen2.5-vl", "gemma3"; "jina-clip" as
-// the second one. Vision tower: "qwen2.5-vl-vision". VAEs: "flux-vae", "qwen-vae".
+// the second one. Vision tower: "qwen2.5-vl-vision". VAEs: "flux-vae", "qwen-vae", "qwen-vae-2.1".
 const sumi_signature* sumi_signatures(size_t* out_count);
 // Control nets, in the place of a transformer: "z-image-fun", "qwen-image-instantx", "qwen-image-fun",
 // "qwen-image-blockwise". A separate table, because their tensors have names of the transformers too.

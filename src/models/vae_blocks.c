@@ -70,20 +70,46 @@ bool sumi_vae_can_grow(const sumi_vae_growth* growth)
     return true;
 }
 
+// Rows [begin, end) of x, to y: the rows above and below are read too. y none: a new value.
+static sumi_value write_rows(const sumi_vae_stage* stage, sumi_plan* plan, const sumi_vae_upsampling* u, sumi_span rows,
+                             sumi_value y)
+{
+    const int32_t begin = rows.begin, end = begin + rows.count, above = begin > 0, below = end < u->height;
+    const bool is_new = y.id == 0;
+    if (u->shortcut.id != 0) {
+        y = sumi_plan_shortcut(plan,
+                               &(sumi_plan_shortcut_args){
+                                   .label = "shortcut",
+                                   .x = is_new ? u->shortcut : sumi_vae_rows(plan, u->shortcut, u->width, begin, end),
+                                   .shape = {.width = u->width, .frames = u->frames, .upsamples = true},
+                                   .channels = stage->resample.rows,
+                                   .y = y});
+    }
+    return sumi_plan_conv(
+        plan,
+        &(sumi_plan_conv_args){.label = "upsample",
+                               .x = is_new ? u->x : sumi_vae_rows(plan, u->x, u->width, begin - above, end + below),
+                               .weight = &stage->resample,
+                               .bias = &stage->resample_bias,
+                               .shape = {.height = above + rows.count + below,
+                                         .width = u->width,
+                                         .upsamples = true,
+                                         .above = above,
+                                         .below = below},
+                               .residual = u->shortcut.id != 0 ? y : SUMI_NO_VALUE,
+                               .y = y});
+}
+
 void sumi_vae_upsample_write(const sumi_vae_stage* stage, sumi_plan* plan, const sumi_vae_upsampling* u)
 {
     for (int32_t end = u->height, row; end > 0; end = row) {
         row = u->growth != NULL ? strip_begin(u->growth, end) : 0;
-        const int32_t above = row > 0, below = end < u->height;
-        sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
-                                                    .x = sumi_vae_rows(plan, u->x, u->width, row - above, end + below),
-                                                    .weight = &stage->resample,
-                                                    .bias = &stage->resample_bias,
-                                                    .shape = {.height = above + end - row + below,
-                                                              .width = u->width,
-                                                              .upsamples = true,
-                                                              .above = above,
-                                                              .below = below},
-                                                    .y = sumi_vae_rows(plan, u->y, 2 * u->width, 2 * row, 2 * end)});
+        write_rows(stage, plan, u, (sumi_span){row, end - row},
+                   sumi_vae_rows(plan, u->y, 2 * u->width, 2 * row, 2 * end));
     }
+}
+
+sumi_value sumi_vae_upsample_whole(const sumi_vae_stage* stage, sumi_plan* plan, const sumi_vae_upsampling* u)
+{
+    return write_rows(stage, plan, u, (sumi_span){0, u->height}, SUMI_NO_VALUE);
 }

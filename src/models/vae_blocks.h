@@ -1,5 +1,5 @@
 // Shared by the autoencoders: two halves of stages of residual blocks, attention in the middle, strips and upsampling.
-// They differ in their norms, so each writes its own blocks (flux_vae.c, qwen_vae.c).
+// They differ in their norms, so each writes its own blocks (flux_vae.c, wan_vae.c).
 #ifndef SUMI_MODELS_VAE_BLOCKS_H
 #define SUMI_MODELS_VAE_BLOCKS_H
 #include "plan/plan.h"
@@ -20,6 +20,7 @@ typedef struct sumi_vae_block {
 typedef struct sumi_vae_stage {
     int32_t block_count;
     bool resamples;
+    int32_t shortcut_frames; // of the shortcut around the stage (SHORTCUT in plan/ops.h); 0: there is none
     sumi_vae_block blocks[SUMI_VAE_MAX_BLOCKS];
     sumi_weight resample, resample_bias;
 } sumi_vae_stage;
@@ -65,12 +66,16 @@ typedef struct sumi_vae_growth {
 } sumi_vae_growth;
 bool sumi_vae_can_grow(const sumi_vae_growth* growth);
 
-// Writes nearest 2x upsampling and the stage's convolution from x [height * width, channels] into y. growth: how they
-// share memory; NULL: they do not overlap, and one op does all.
+// Writes nearest 2x upsampling and the stage's convolution from x [height * width, channels] into y, plus the shortcut
+// from a picture of x's size. growth: how x and y share memory; NULL: they do not overlap, and no strips are needed.
 typedef struct sumi_vae_upsampling {
     sumi_value x, y;
     int32_t height, width; // of x
     const sumi_vae_growth* growth;
+    sumi_value shortcut; // from where; none: no shortcut
+    int32_t frames;      // of the shortcut
 } sumi_vae_upsampling;
 void sumi_vae_upsample_write(const sumi_vae_stage* stage, sumi_plan* plan, const sumi_vae_upsampling* u);
+// The same into a new value, which it returns; y and growth are not read.
+sumi_value sumi_vae_upsample_whole(const sumi_vae_stage* stage, sumi_plan* plan, const sumi_vae_upsampling* u);
 #endif
