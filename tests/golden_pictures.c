@@ -8,7 +8,7 @@
 
 enum { AREA_MULTIPLE = 32 }; // the pipelines' own
 
-bool read_case_png(golden_case* c, const char* name, picture_file* out)
+static bool read_png(golden_case* c, const char* name, int32_t channels, picture_file* out)
 {
     char path[2400], message[PICTURE_MESSAGE_BYTES];
     memset(out, 0, sizeof *out);
@@ -17,16 +17,19 @@ bool read_case_png(golden_case* c, const char* name, picture_file* out)
         return false;
     }
     join_path(path, sizeof path, c->folder, name);
-    if (picture_read(path, 3, out, message)) return true;
+    if (picture_read(path, channels, out, message)) return true;
     case_fails(c, "%s", message);
     return false;
 }
 
+bool read_case_png(golden_case* c, const char* name, picture_file* out) { return read_png(c, name, 3, out); }
+
 void compare_png(golden_case* c, const char* name, const array* bytes, double bf16)
 {
     picture_file want;
-    if (bytes->values == NULL || !read_case_png(c, name, &want)) return;
-    const int64_t count = 3 * (int64_t)want.width * want.height;
+    const int32_t channels = bytes->rank == 2 && bytes->shape[1] == 4 ? 4 : 3;
+    if (bytes->values == NULL || !read_png(c, name, channels, &want)) return;
+    const int64_t count = channels * (int64_t)want.width * want.height;
     double largest = 0, difference = 0, size = 0;
     for (int64_t i = 0; i < count && i < bytes->count; i++) {
         const double d = fabs((double)bytes->values[i] - want.pixels[i]);

@@ -5,4 +5,6 @@
 #include "golden_support.h"
 
 bool run_qwen21_text_case(golden_case* c);
+bool run_qwen21_vae_case(golden_case* c);
+bool run_qwen21_pictures_case(golden_case* c);
 #endif
