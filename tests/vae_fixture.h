@@ -176,10 +176,10 @@ static inline float* run_vae(const vae_run* run, size_t* out_count)
     sumi_value from, to;
     if (run->decodes) {
         from = latents.value = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, is.channels, latent_count);
-        to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
+        to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, is.picture_channels);
         sumi_vae_tiles_decode(&tiling, &plan, &latents, run->tile, to);
     } else {
-        from = picture.value = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3);
+        from = picture.value = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, is.picture_channels);
         to = latents.value = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, is.channels, latent_count);
         const sumi_value moments = sumi_vae_tiles_encode(&tiling, &plan, &picture, run->tile);
         sumi_vae_posterior(&tiling, &plan, moments, SUMI_NO_VALUE, &latents);

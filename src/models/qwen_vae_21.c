@@ -147,16 +147,18 @@ static void read_config_21(sumi_qwen_vae* vae, sumi_binder* b, const sumi_module
     if (b->result != SUMI_OK) return;
     const sumi_tensor *in = sumi_bind_find(b, "encoder.conv_in.weight"),
                       *out = sumi_bind_find(b, "decoder.conv_out.weight");
-    const int64_t reads = in != NULL && in->rank >= 2 ? in->shape[1] : 4, writes = out != NULL ? out->shape[0] : 4;
-    if (values->in_channels != 4 || values->out_channels != 4 || reads != 4 || writes != 4
-        || values->common.patch > 1) {
+    // if its two ends disagree, one of them has a wrong shape, and binding says which
+    const int64_t writes = out != NULL ? out->shape[0] : 4,
+                  reads = in != NULL && in->rank >= 2 && out != NULL ? in->shape[1] : writes;
+    const bool is_rgba = reads != writes || writes == 4;
+    if (values->in_channels != 4 || values->out_channels != 4 || !is_rgba || values->common.patch > 1) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: this VAE has %d values per pixel, or patches of pixels, as that of Wan 2.2 has; the one of "
                        "Qwen-Image-2.1 has red, green, blue and alpha: use the VAE that was released with it",
                        b->component->path,
                        (int)(values->in_channels != 4 ? values->in_channels
-                             : reads != 4             ? reads
-                                                      : writes));
+                             : !is_rgba               ? writes
+                                                      : values->out_channels));
     } else if (!values->common.is_residual || values->common.attention_count > 0) {
         sumi_bind_fail(
             b, SUMI_NOT_SUPPORTED,
