@@ -454,11 +454,70 @@ TEST(pixels_refuse_hostile_sizes_and_say_why)
     sumi_mask_to_latents(out, 7, 7, &(sumi_latent_mask){.values = NULL}); // no latent pixel at all
 }
 
+// The colour of transparent pixels has no influence, alpha is resized alone, and pictures without alpha are opaque.
+TEST(colours_are_resized_by_their_alpha)
+{
+    enum { W = 17, H = 9, ROW = W * 4 + 3, NEW_W = 11, NEW_H = 14, COUNT = NEW_W * NEW_H };
+    static uint8_t s_data[2][H * ROW], s_alpha[H * W], s_out[2][COUNT * 4], s_plain[COUNT * 4];
+    for (int y = 0; y < H; y++) {
+        for (int x = 0; x < W; x++) {
+            uint8_t *p = s_data[0] + y * ROW + 4 * x, *q = s_data[1] + y * ROW + 4 * x;
+            s_alpha[y * W + x] = (uint8_t)(x < 6 ? 0 : x < 9 ? 40 * x - 200 : 255);
+            for (int c = 0; c < 3; c++) p[c] = q[c] = (uint8_t)(x * 13 + y * 7 + c * 50);
+            p[3] = q[3] = s_alpha[y * W + x];
+            if (p[3] == 0) q[0] = 255, q[1] = 3, q[2] = 77;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        const sumi_pixels pixels = {s_data[i], W, H, ROW, 4};
+        const sumi_resized_pixels resized = {s_out[i], NEW_W, NEW_H, SUMI_FILTER_LANCZOS};
+        CHECK_NUMBER(sumi_pixels_to_rgba(&s_heap, &pixels, &resized, NULL), SUMI_OK);
+    }
+    CHECK(memcmp(s_out[0], s_out[1], sizeof s_out[0]) == 0);
+    const sumi_pixels alpha = {s_alpha, W, H, W, 1};
+    CHECK_NUMBER(
+        sumi_pixels_resize(&s_heap, &alpha, &(sumi_resized_pixels){s_plain, NEW_W, NEW_H, SUMI_FILTER_LANCZOS}, NULL),
+        SUMI_OK);
+    int wrong = 0;
+    for (int i = 0; i < COUNT; i++) wrong += s_out[0][4 * i + 3] != s_plain[i];
+    CHECK_NUMBER(wrong, 0);
+
+    for (int channels = 1; channels <= 4; channels += channels == 1 ? 2 : 1) { // opaque: as the colours alone
+        for (int y = 0; y < H; y++)
+            for (int x = 0; x < W && channels == 4; x++) s_data[0][y * ROW + 4 * x + 3] = 255;
+        const sumi_pixels pixels = {s_data[0], W, H, ROW, channels};
+        CHECK_NUMBER(sumi_pixels_to_rgba(&s_heap, &pixels,
+                                         &(sumi_resized_pixels){s_out[0], NEW_W, NEW_H, SUMI_FILTER_LANCZOS}, NULL),
+                     SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&s_heap, &pixels, NEW_W, NEW_H, s_plain, NULL), SUMI_OK);
+        wrong = 0;
+        for (int i = 0; i < COUNT; i++)
+            wrong += memcmp(s_out[0] + 4 * i, s_plain + 3 * i, 3) != 0 || s_out[0][4 * i + 3] != 255;
+        CHECK_NUMBER(wrong, 0);
+    }
+    const sumi_pixels pixels = {s_data[1], W, H, ROW, 4};
+    static uint8_t s_copy[W * H * 4];
+    CHECK_NUMBER(sumi_pixels_to_rgba(&s_heap, &pixels, &(sumi_resized_pixels){s_copy, W, H, SUMI_FILTER_LANCZOS}, NULL),
+                 SUMI_OK);
+    for (int y = 0; y < H; y++) CHECK(memcmp(s_copy + y * W * 4, s_data[1] + y * ROW, W * 4) == 0);
+    CHECK_NUMBER(sumi_pixels_to_rgba(&s_heap, &pixels, &(sumi_resized_pixels){NULL, W, H, SUMI_FILTER_LANCZOS}, NULL),
+                 SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_rgba(&s_heap, &pixels, &(sumi_resized_pixels){s_copy, 0, H, SUMI_FILTER_LANCZOS}, NULL),
+                 SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_rgba(&s_heap, NULL, &(sumi_resized_pixels){s_copy, W, H, SUMI_FILTER_LANCZOS}, NULL),
+                 SUMI_INVALID_ARGUMENT);
+
+    uint8_t in_place[8] = {10, 20, 30, 0, 200, 100, 0, 128};
+    sumi_pixels_over_white(in_place, 2, in_place);
+    static const uint8_t s_white[6] = {255, 255, 255, 227, 177, 127};
+    CHECK(memcmp(in_place, s_white, sizeof s_white) == 0);
+}
+
 TEST(pixels_survive_every_failing_allocation)
 {
-    uint8_t data[40 * 30 * 4], out[3 * 16 * 16];
+    uint8_t data[40 * 30 * 4], out[4 * 16 * 16];
     for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(i * 31);
-    for (int what = 0; what < 7; what++) {
+    for (int what = 0; what < 9; what++) {
         long n = 0;
         for (sumi_result result = SUMI_OUT_OF_HOST_MEMORY; result != SUMI_OK && n < 50; n++) {
             failing f = {.left = n};
@@ -470,7 +529,11 @@ TEST(pixels_survive_every_failing_allocation)
             const sumi_pixels p = {data, 40, 30, 40 * channels, channels};
             if (what < 3) result = sumi_pixels_to_rgb(&heap, &p, 16, 16, out, &error);
             else if (what < 6) result = sumi_pixels_to_mask(&heap, &p, 16, 16, out, &error);
-            else result = sumi_pixels_to_rgb(&heap, &p, 40, 6, out, &error);
+            else if (what < 7) result = sumi_pixels_to_rgb(&heap, &p, 40, 6, out, &error);
+            else {
+                const sumi_resized_pixels resized = {out, 16, 16, SUMI_FILTER_LANCZOS};
+                result = sumi_pixels_to_rgba(&heap, &p, &resized, &error);
+            }
             CHECK_NUMBER(f.held, 0);
             CHECK(result == SUMI_OK || (result == SUMI_OUT_OF_HOST_MEMORY && error.text[0] != 0));
         }
@@ -555,5 +618,6 @@ int main(int argc, char** argv)
     RUN(pixels_survive_every_failing_allocation);
     RUN(unit_values_round_half_to_even);
     RUN(preview_factors_give_the_recorded_preview);
+    RUN(colours_are_resized_by_their_alpha);
     TEST_END();
 }

@@ -16,7 +16,7 @@ typedef struct sumi_resized_pixels {
 } sumi_resized_pixels;
 // Resizes a picture of 1 to 4 channels, which may not overlap the resized one. The order of passes (horizontal, then
 // vertical) and the rounding are those of Pillow 12. If the sizes are equal, the picture is copied. Channels do not
-// mix: alpha is resized like a colour.
+// mix: alpha is resized like a colour, and sumi_pixels_to_rgba resizes as alpha asks.
 sumi_result sumi_pixels_resize(sumi_heap* heap, const sumi_pixels* source, const sumi_resized_pixels* resized,
                                sumi_error* error);
 // Checks that both sides lie in 1 .. SUMI_PIXELS_MAX_SIDE. `what` names the picture in the message.
@@ -28,6 +28,19 @@ sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_
 // of width x height.
 sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* rgb,
                                sumi_error* error);
+
+// ---- Pictures with alpha (alpha.c)
+
+// Converts a picture of the host program (1, 3 or 4 channels; grey is repeated, alpha is 255 if there is none) to
+// tightly packed RGBA with straight alpha. Colours with alpha are resized as Pillow resizes mode "RGBA": multiplied by
+// alpha. If the sizes are equal, pixels are copied.
+sumi_result sumi_pixels_to_rgba(sumi_heap* heap, const sumi_pixels* pixels, const sumi_resized_pixels* resized,
+                                sumi_error* error);
+// Its parts, for those who resize a range of rows at a time: colours times alpha / 255; and divided by it, in place.
+void sumi_pixels_premultiply(const uint8_t* rgba, size_t count, uint8_t* into);
+void sumi_pixels_divide_by_alpha(uint8_t* rgba, size_t count);
+// RGBA with straight alpha in front of white. `rgb` may be `rgba`.
+void sumi_pixels_over_white(const uint8_t* rgba, size_t count, uint8_t* rgb);
 
 // A window of a picture, which it shares the pixels with.
 sumi_pixels sumi_pixels_window(const sumi_pixels* pixels, int32_t left, int32_t top, int32_t width, int32_t height);
