@@ -1,6 +1,6 @@
-// This autoencoder is a file beside qwen_vae.c, and not a form of it, because what they have in common is the network,
-// which is in wan_vae.c, and what is left differs everywhere: the numbering of stages in files, the members of
-// config.json, the shortcuts, and the statistics.
+// This autoencoder is a file beside qwen_vae.c, and not a form of it, because both have their network in common, which is
+// in wan_vae.c, and the rest differs everywhere: the numbering of stages in files, the members of config.json, the
+// shortcuts and the statistics.
 #include "models/wan_vae.h"
 #include <stdio.h>
 #include <string.h>

@@ -276,7 +276,7 @@ void sumi_wan_bind_statistics(sumi_qwen_vae* vae, sumi_binder* b, const sumi_mod
 // shortcut writes over the shortcut's output instead of x.
 //
 // A stage with a shortcut keeps its input until its end, so its first block writes over nothing. The decoder's shortcut
-// needs as much memory as what is upsampled, so it is written there, strip by strip, and the convolution adds to it. The
+// is as large as the upsampled picture, so it is written there, strip by strip, and the convolution adds to it. The
 // encoder's is small, so it is made before the blocks, which then may write over their input.
 //
 // The last upsampling of the decoder makes the largest picture from one of half its bytes. The small picture is at the
