@@ -65,13 +65,21 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
         const int64_t pixel = row % args.rows;
         const uint32_t opacity = ((const uint8_t*)args.opacity)[pixel];
         if (opacity == 255) continue;
-        bf16* x = (bf16*)args.pictures + 3 * row;
-        const uint8_t* beneath = (const uint8_t*)args.beneath + 3 * pixel;
+        bf16* x = (bf16*)args.pictures + args.cols * row;
+        const uint8_t* beneath = (const uint8_t*)args.beneath + args.cols * pixel;
         const float weight = (float)opacity / 255.0f;
+        float colour_weight = weight;
+        if (args.cols == 4) { // colours count by their alpha
+            const float over = weight * __saturatef(__bfloat162float(x[3]) * 0.5f + 0.5f),
+                        under = (1.0f - weight) * ((float)beneath[3] / 255.0f);
+            if (over + under > 0.0f) colour_weight = over / (over + under);
+        }
 #pragma unroll
-        for (int c = 0; c < 3; c++) {
+        for (int c = 0; c < 4; c++) {
+            if (c == args.cols) break;
             const float b = (float)beneath[c] / 127.5f - 1.0f;
-            x[c] = __float2bfloat16(opacity == 0 ? b : fmaf(weight, __bfloat162float(x[c]) - b, b));
+            x[c] = __float2bfloat16(opacity == 0 ? b
+                                                 : fmaf(c < 3 ? colour_weight : weight, __bfloat162float(x[c]) - b, b));
         }
     }
 }

@@ -28,11 +28,11 @@ typedef struct sumi_patches_in_args {
     float mean[3], deviation[3];
 } sumi_patches_in_args;
 
-// sumi_composite: pixels [row_begin, row_end) of `pictures`, bf16 [n * rows][3], are drawn over `beneath`, bytes
-// [rows][3], with `opacity`, bytes [rows]. Grid ceil(pixels / 256).
+// sumi_composite: pixels [row_begin, row_end) of `pictures`, bf16 [n * rows][cols], are drawn over `beneath`, bytes
+// [rows][cols], with `opacity`, bytes [rows]. cols: 3 or 4. Grid ceil(pixels / 256).
 typedef struct sumi_composite_args {
     uint64_t pictures, beneath, opacity;
-    int32_t rows, row_begin, row_end, reserved;
+    int32_t rows, row_begin, row_end, cols;
 } sumi_composite_args;
 
 // sumi_pixels_out: bf16 -> bytes, values [begin, end) of both. Adds the number of values that are not finite to

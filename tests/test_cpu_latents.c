@@ -370,8 +370,8 @@ static void build_tile(bench* b, scene* s)
         s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, (sumi_tile){2, 1, 3, 5}, c->channels);
         break;
     case SUMI_OP_COMPOSITE: // three pictures of 7 pixels
-        s->values[0] = bench_value(b, 21, 3);
-        s->values[1] = sumi_plan_bound(p, "beneath", SUMI_ELEMENT_BYTE, 7, 3);
+        s->values[0] = bench_value(b, 21, c->channels);
+        s->values[1] = sumi_plan_bound(p, "beneath", SUMI_ELEMENT_BYTE, 7, c->channels);
         s->values[2] = sumi_plan_bound(p, "opacity", SUMI_ELEMENT_BYTE, 7, 1);
         s->value_count = 3;
         sumi_plan_composite(p, s->values[0], s->values[1], s->values[2]);
@@ -503,7 +503,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
 TEST(pixels_with_alpha_keep_four_channels)
 {
     uint8_t bytes[168];
-    double expect[60];
+    double expect[60], expect_over[84];
     for (int i = 0; i < 168; i++) bytes[i] = (uint8_t)(i * 5 + 3);
     for (int i = 0; i < 60; i++) expect[i] = bytes[((2 + i / 20) * 7 + 1 + i / 4 % 5) * 4 + i % 4] / 127.5 - 1.0;
     tile_case c = {SUMI_OP_PIXELS_IN, 4, 4};
@@ -524,6 +524,30 @@ TEST(pixels_with_alpha_keep_four_channels)
         CHECK_NUMBER(got[i], i == 3 ? 0 : (int)nearbyintf(v));
     }
     free(got), free(picture);
+
+    // Both sides of a pixel are multiplied by their alpha, mixed, and divided by what alpha they have together.
+    float* pictures = random_floats(84, 1.2f);
+    uint8_t opacity[7] = {0, 255, 128, 1, 254, 60, 200};
+    bytes[2 * 4 + 3] = bytes[5 * 4 + 3] = 0;
+    pictures[5 * 4 + 3] = -1.0f;
+    for (int r = 0; r < 21; r++) {
+        const double share = opacity[r % 7] / 255.0, p = fmin(fmax((double)pictures[4 * r + 3] * 0.5 + 0.5, 0.0), 1.0),
+                     q = bytes[r % 7 * 4 + 3] / 255.0, both = share * p + (1.0 - share) * q;
+        for (int k = 0; k < 4; k++) {
+            const double x = (double)pictures[4 * r + k], b = bytes[r % 7 * 4 + k] / 127.5 - 1.0;
+            const bool is_mixed = k < 3 && both > 0.0 && opacity[r % 7] > 0 && opacity[r % 7] < 255;
+            expect_over[4 * r + k] = is_mixed ? (share * p * x + (1.0 - share) * q * b) / both : b + share * (x - b);
+        }
+    }
+    c.kind = SUMI_OP_COMPOSITE;
+    scene over = {.build = build_tile,
+                  .context = &c,
+                  .inputs = {pictures, bytes, opacity},
+                  .range_rows = 4,
+                  .expect = expect_over,
+                  .absolute = 2e-6};
+    free(scene_run(&over));
+    free(pictures);
 }
 
 // ---- Shortcuts ------------------------------------------------------------------------------------------------------

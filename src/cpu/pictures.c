@@ -429,7 +429,7 @@ sumi_result sumi_cpu_patches_in(sumi_cpu_run* run)
 typedef struct composite_loop {
     float* pictures;
     const uint8_t *beneath, *opacity;
-    int32_t row_begin, rows; // rows: of `beneath`
+    int32_t row_begin, rows, cols; // rows: of `beneath`
 } composite_loop;
 
 static void composite(int32_t begin, int32_t end, int32_t worker_index, void* context)
@@ -439,10 +439,18 @@ static void composite(int32_t begin, int32_t end, int32_t worker_index, void* co
     for (int32_t r = loop->row_begin + begin; r < loop->row_begin + end; r++) {
         const int32_t pixel = r % loop->rows, opacity = loop->opacity[pixel];
         if (opacity == 255) continue;
-        float* x = loop->pictures + 3 * (int64_t)r;
-        for (int32_t c = 0; c < 3; c++) {
-            const float b = (float)loop->beneath[3 * (int64_t)pixel + c] / 127.5f - 1.0f;
-            x[c] = opacity == 0 ? b : b + (float)opacity / 255.0f * (x[c] - b);
+        float* x = loop->pictures + loop->cols * (int64_t)r;
+        const uint8_t* beneath = loop->beneath + loop->cols * (int64_t)pixel;
+        const float share = (float)opacity / 255.0f;
+        float colour_share = share;
+        if (loop->cols == 4) {
+            const float over = share * fminf(fmaxf(x[3] * 0.5f + 0.5f, 0.0f), 1.0f),
+                        under = (1.0f - share) * ((float)beneath[3] / 255.0f);
+            if (over + under > 0.0f) colour_share = over / (over + under);
+        }
+        for (int32_t c = 0; c < loop->cols; c++) {
+            const float b = (float)beneath[c] / 127.5f - 1.0f;
+            x[c] = opacity == 0 ? b : b + (c < 3 ? colour_share : share) * (x[c] - b);
         }
     }
 }
@@ -455,7 +463,8 @@ sumi_result sumi_cpu_composite(sumi_cpu_run* run)
                            .beneath = sumi_cpu_value(run, op->in[1]),
                            .opacity = sumi_cpu_value(run, op->in[2]),
                            .row_begin = run->row_begin,
-                           .rows = sumi_plan_info(run->plan, op->in[1])->rows};
+                           .rows = sumi_plan_info(run->plan, op->in[1])->rows,
+                           .cols = sumi_cpu_cols(run, op->out)};
     sumi_parallel(run->workers, run->row_end - run->row_begin, 4096, composite, &loop);
     return SUMI_OK;
 }

@@ -821,7 +821,8 @@ sumi_result sumi_cuda_composite(sumi_cuda_run* run)
     sumi_composite_args args = {.pictures = sumi_cuda_value(run, op->out),
                                 .beneath = sumi_cuda_value(run, op->in[1]),
                                 .opacity = sumi_cuda_value(run, op->in[2]),
-                                .rows = sumi_cuda_rows(run, op->in[1])};
+                                .rows = sumi_cuda_rows(run, op->in[1]),
+                                .cols = sumi_cuda_cols(run, op->out)};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
     return sumi_cuda_launch_args(
         run, "sumi_composite",

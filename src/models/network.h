@@ -42,6 +42,7 @@ typedef struct sumi_network_info {
     const char* variant;                               // "turbo" or "base"
     int32_t latent_channels;                           // 16
     int32_t vae_factor;                                // pixels per latent: 8
+    int32_t picture_channels;                          // of the autoencoder's pictures; 3: RGB; 4: RGBA
     int32_t packing;                                   // of the latents (vae_tiles.h): 1
     int32_t size_multiple;                             // width and height must be multiples of this: 16
     int32_t max_side;                                  // largest width or height

@@ -430,8 +430,8 @@ static void write_references(writer* w)
         sumi_reference_latents* into = &w->references[w->reference_count++];
         into->height = reference->height / w->info->vae_factor;
         into->width = reference->width / w->info->vae_factor;
-        w->out->reference_pixels[i] =
-            sumi_plan_bound(w->plan, "reference_pixels", SUMI_ELEMENT_BYTE, reference->height * reference->width, 3);
+        w->out->reference_pixels[i] = sumi_plan_bound(w->plan, "reference_pixels", SUMI_ELEMENT_BYTE,
+                                                      reference->height * reference->width, tiling.picture_channels);
         const sumi_tile_source pixels = {w->out->reference_pixels[i], reference->height, reference->width};
         const sumi_value moments = sumi_vae_tiles_encode(&tiling, w->plan, &pixels, r->tile_latent);
         into->latents = sumi_plan_value(w->plan, "reference_latents", SUMI_ELEMENT_FLOAT, w->info->latent_channels,
@@ -532,11 +532,11 @@ static void write_start_image(writer* w, int32_t item_count)
     SUMI_ASSERT(item_count >= 1 && item_count <= SUMI_MAX_ITEMS);
     int32_t channels = w->info->latent_channels, size = out->latent_height * out->latent_width;
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
-    out->pixels = sumi_plan_bound(w->plan, "pixels", SUMI_ELEMENT_BYTE, r->height * r->width, 3);
+    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    out->pixels = sumi_plan_bound(w->plan, "pixels", SUMI_ELEMENT_BYTE, r->height * r->width, tiling.picture_channels);
     out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, item_count * channels, size);
     if (r->samples_posterior)
         out->eps = sumi_plan_bound(w->plan, "eps", SUMI_ELEMENT_FLOAT, item_count * channels, size);
-    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
     const sumi_tile_source pixels = {out->pixels, r->height, r->width};
     const sumi_value moments = sumi_vae_tiles_encode(&tiling, w->plan, &pixels, r->tile_latent);
     sumi_value latents = sumi_plan_value(w->plan, "item_latents", SUMI_ELEMENT_FLOAT, channels, size);
@@ -813,11 +813,12 @@ static void write_pictures(writer* w)
     sumi_pipeline* out = w->out;
     const int32_t zero = 0;
     int32_t rows = r->item_count * r->height * r->width;
-    out->picture = sumi_plan_bound(w->plan, "picture", SUMI_ELEMENT_ACTIVATION, rows, 3);
-    out->bytes = sumi_plan_bound(w->plan, "bytes", SUMI_ELEMENT_BYTE, rows, 3);
+    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    const int32_t channels = tiling.picture_channels;
+    out->picture = sumi_plan_bound(w->plan, "picture", SUMI_ELEMENT_ACTIVATION, rows, channels);
+    out->bytes = sumi_plan_bound(w->plan, "bytes", SUMI_ELEMENT_BYTE, rows, channels);
     out->not_finite = sumi_plan_constant(w->plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
     sumi_plan_section(w->plan, SUMI_SECTION_DECODE, r->item_count, 0);
-    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
     sumi_vae_tiles_decode(&tiling, w->plan, &(sumi_tile_source){out->x, out->latent_height, out->latent_width},
                           r->tile_latent, out->picture);
     sumi_plan_section(w->plan, SUMI_SECTION_TRANSFER, 1, 0);

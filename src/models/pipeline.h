@@ -122,9 +122,10 @@ typedef struct sumi_pipeline {
     sumi_value times;
     // in   float [evaluations, 12]: an array of sumi_solver_row as it is in memory, guidance filled in
     sumi_value solver;
-    sumi_value noise;  // in   float [items * channels, h * w]; with starts_from_image or starts_from_latents
-    sumi_value eps;    // in   float [items * channels, h * w] (SUMI_GOAL_ENCODE: one item); posterior noise
-    sumi_value pixels; // in   bytes [height * width, 3]: the start image, tightly packed RGB
+    sumi_value noise; // in   float [items * channels, h * w]; with starts_from_image or starts_from_latents
+    sumi_value eps;   // in   float [items * channels, h * w] (SUMI_GOAL_ENCODE: one item); posterior noise
+    sumi_value
+        pixels; // in   bytes [height * width, C]: the start image, tightly packed; C: the network's picture_channels
     // in   bytes [height * width, 3] of each reference, for the vision tower and for the autoencoder
     sumi_value vision_pixels[SUMI_MAX_REFERENCES], reference_pixels[SUMI_MAX_REFERENCES];
     // in   of each control net and picture: bytes [height * width, 3]; bytes [height * width, 4], the masked picture,
@@ -150,8 +151,8 @@ typedef struct sumi_pipeline {
     sumi_value clean;    // out  float, same shape: the encoded start image. in with starts_from_latents
     sumi_value velocity; // (not bound; for tests) d x / d sigma after guidance
     sumi_value preview;  // out  float [items * 3, pixels of a preview] in [-1, 1], new after every evaluation
-    sumi_value picture;  // out  activations [items * H * W, 3]: decoder output, nominal range [-1, 1]
-    sumi_value bytes;    // out  bytes [items * H * W, 3]
+    sumi_value picture;  // out  activations [items * H * W, C]: decoder output, nominal range [-1, 1]
+    sumi_value bytes;    // out  bytes [items * H * W, C]
     // out  int [1, 1]: number of values of the picture that are not finite; the plan sets it to zero first
     sumi_value not_finite;
     int32_t latent_height, latent_width;

@@ -453,10 +453,10 @@ static void list_pictures(sumi_op_accesses* accesses, const sumi_op* op)
         break;
     case SUMI_OP_COMPOSITE: {
         const int32_t rows = sumi_plan_info(accesses->plan, op->in[1])->rows; // pixels of one picture
-        reads_in_place(accesses, op->in[0], 0, op->rows, 3, SUMI_ACCESS_NUMBER);
-        reads(accesses, op->in[1], 0, rows, 3, SUMI_ACCESS_BYTE);
+        reads_in_place(accesses, op->in[0], 0, op->rows, cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[1], 0, rows, cols, SUMI_ACCESS_BYTE);
         reads(accesses, op->in[2], 0, rows, 1, SUMI_ACCESS_BYTE);
-        writes(accesses, op->out, 0, op->rows, 3, SUMI_ACCESS_NUMBER);
+        writes(accesses, op->out, 0, op->rows, cols, SUMI_ACCESS_NUMBER);
         break;
     }
     case SUMI_OP_PIXELS_OUT:

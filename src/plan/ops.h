@@ -522,7 +522,10 @@ typedef struct sumi_op_tile_place {
 // COMPOSITE: puts pictures over a picture beneath, in place. Row r of out is a pixel of one of several pictures; with x
 // = out[r], and b = in[1][r] / 127.5 - 1 and a = in[2][r] / 255 for the same pixel of the picture beneath,
 //     out[r] = x if a is 1, b if a is 0, else b + a (x - b)
-// in[0] = out: pictures [n * rows, 3]. in[1]: 8-bit RGB [rows, 3]. in[2]: opacity, bytes [rows, 1]. No parameters.
+// Of pictures with alpha, a colour is b + t (x - b) instead, in which both count by their alpha, p and q, from 0 to 1:
+// t = a p / (a p + (1 - a) q); t = a if both are transparent.
+// in[0] = out: pictures [n * rows, 3 or 4]. in[1]: 8-bit [rows, 3 or 4], alike. in[2]: opacity, bytes [rows, 1]. No
+// parameters.
 
 // PIXELS_OUT: converts values in [-1, 1] to 8 bits, and adds the number of values that are not finite to a counter.
 // No parameters. in[0]: picture [pixels, 3 or 4]. in[1]: counter [1, 1] int, also written. out: bytes of its shape.

@@ -591,7 +591,7 @@ typedef struct sumi_plan_tile_place_args {
 } sumi_plan_tile_place_args;
 void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args);
 
-// Puts pictures [n * h * w, 3] over an 8-bit RGB picture `beneath` [h * w, 3], in place. `opacity` is bytes [h * w, 1]:
+// Puts pictures [n * h * w, 3 or 4] over an 8-bit picture `beneath` [h * w, 3 or 4], in place. `opacity` is bytes [h * w, 1]:
 // 255 shows the pictures, 0 the picture beneath.
 void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneath, sumi_value opacity);
 

@@ -217,7 +217,7 @@ static sumi_result check_picture_numbers(const sumi_validator* v, const sumi_op*
             || (s->upsamples ? x->rows * 4 != y->rows : y->rows * s->scale * s->scale != x->rows))
             return sumi_validate_op_breaks(v, op, op->out, "the values of a shortcut divide into those of its result");
     }
-    if (op->kind == SUMI_OP_PIXELS_IN || op->kind == SUMI_OP_PIXELS_OUT) {
+    if (op->kind == SUMI_OP_PIXELS_IN || op->kind == SUMI_OP_PIXELS_OUT || op->kind == SUMI_OP_COMPOSITE) {
         const int32_t cols = sumi_plan_info(v->plan, op->out)->cols;
         if ((cols != 3 && cols != 4) || (op->kind == SUMI_OP_PIXELS_IN && cols > op->u.pixels.cols))
             return sumi_validate_op_breaks(v, op, op->out, "pixels have three or four channels, one byte for each");

@@ -261,9 +261,9 @@ void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args
 
 void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneath, sumi_value opacity)
 {
-    const int32_t rows = sumi_plan_rows(plan, beneath);
-    if (sumi_plan_cols(plan, pictures) != 3 || rows < 1 || sumi_plan_rows(plan, pictures) % rows != 0
-        || !sumi_plan_is_shape(plan, beneath, rows, 3) || !sumi_plan_is_shape(plan, opacity, rows, 1)
+    const int32_t rows = sumi_plan_rows(plan, beneath), cols = sumi_plan_cols(plan, pictures);
+    if ((cols != 3 && cols != 4) || rows < 1 || sumi_plan_rows(plan, pictures) % rows != 0
+        || !sumi_plan_is_shape(plan, beneath, rows, cols) || !sumi_plan_is_shape(plan, opacity, rows, 1)
         || sumi_plan_info(plan, beneath)->element != SUMI_ELEMENT_BYTE
         || sumi_plan_info(plan, opacity)->element != SUMI_ELEMENT_BYTE)
         sumi_plan_mismatch(plan, "composite", "images, what is beneath and the opacity are not of one size");

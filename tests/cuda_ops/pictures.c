@@ -277,14 +277,15 @@ static void build_pixels_out(scene* s, const op_case* c)
     expect(s, bytes, EXACT);
     expect(s, bad, EXACT);
 }
-// m pixels, n images
+// m pixels, n images; k: channels, 0: 3
 static void build_composite(scene* s, const op_case* c)
 {
-    sumi_value pictures = activations(s, c->n * c->m, 3);
+    const int channels = c->k ? c->k : 3;
+    sumi_value pictures = activations(s, c->n * c->m, channels);
     bool is_new;
     uint8_t* opacity = next_block_of_case(s, (size_t)c->m, &is_new);
     for (int i = 0; is_new && i < c->m; i++) opacity[i] = (uint8_t)(i % 5 == 0 ? 0 : i % 5 == 1 ? 255 : i * 37);
-    sumi_plan_composite(&s->plan, pictures, random_bytes(s, c->m, 3),
+    sumi_plan_composite(&s->plan, pictures, random_bytes(s, c->m, channels),
                         add_input(s, SUMI_ELEMENT_BYTE, c->m, 1, opacity, true));
     expect(s, pictures, c->bound);
 }
@@ -314,6 +315,7 @@ static const op_case s_pictures[] = {
     {"pixels in 3x5 with alpha", build_pixels_in, 3, 5, 4, 4, .bound = STORED},
     {"pixels in 200x301 with alpha", build_pixels_in, 200, 301, 4, 4, .bound = STORED},
     {"pixels out, 333x77 with alpha, three not finite", build_pixels_out, 333 * 77, .a = 1, .b = 4},
+    {"composite with alpha, 2 pictures of 333x77", build_composite, 333 * 77, 2, 4, .bound = STORED},
     {"shortcut up, 4x6, 3 -> 3", build_shortcut, 4, 6, 3, 3, 2, UP, .bound = EXACT},
     {"shortcut up, 5x7, 2 -> 3, one frame", build_shortcut, 5, 7, 2, 3, 1, UP, .bound = EXACT},
     {"shortcut up, 33x20, 1152 -> 1152", build_shortcut, 33, 20, 1152, 1152, 2, UP, .bound = EXACT},
