@@ -468,7 +468,7 @@ typedef struct sumi_op_conv {
 //     else        with the values of `scale` x `scale` pixels in the order (channel, frame, row, column), where all
 //                 frames but the last are zeros: channel o of the pixel in their place is the mean of the o-th of as
 //                 many equal groups as out has channels.
-// Both divisions are without remainder. Frames are those of a video that begins with the picture.
+// Both divisions are without remainder. The picture is the last frame of a video whose other frames are zeros.
 // in[0]: x [height * width, channels]. out: [height * 2 * width * 2, ..] or [height / scale * width / scale, ..].
 typedef struct sumi_op_shortcut {
     int32_t width;  // of the input
