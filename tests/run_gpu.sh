@@ -3,8 +3,10 @@
 #
 #   tests/run_gpu.sh --collect FOLDER build/gpu/release/bin copies the programs, and the shared libraries that a bare machine lacks, into FOLDER (where they were built). Premake's --shared-tests links all
 #                                                            programs with one library, or each has the kernels in it: premake5 --build=build/gpu --shared-tests gmake && make -C build/gpu config=release
-#   tests/run_gpu.sh --sparse [demo]                         leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 46 MiB. With `demo` the demo models
-#                                                            stay and golden data goes but for the tiny checkpoints: less than 54 MiB, for the parts demo and interop
+#   tests/run_gpu.sh --sparse [demo | FAMILY]                leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 46 MiB. With `demo` the demo models
+#                                                            stay and golden data goes but for the tiny checkpoints: less than 54 MiB, for the parts demo and interop.
+#                                                            Golden data of Qwen-Image-2.1, for which there is no room beside the others, stays only with FAMILY, a name that folders of tests/golden begin
+#                                                            with: other golden data goes then
 #   tests/run_gpu.sh --whole                                 puts it back
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
@@ -57,13 +59,22 @@ work_tree_bytes() { git ls-files -t -z | sed -nz 's/^H //p' | xargs -0 stat -c %
 
 if [ "${1:-}" = --sparse ]; then
     what_stays=${2:-}
-    [ $# -le 2 ] && { [ -z "$what_stays" ] || [ "$what_stays" = demo ]; } || { sed -n '6,8p' "$0"; exit 2; }
+    [ $# -le 2 ] && { [ -z "$what_stays" ] || [ "$what_stays" = demo ] || [ -d "tests/golden/$what_stays" ]; } || { sed -n '6,10p' "$0"; exit 2; }
     git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { echo "run_gpu.sh: this is no work tree of git: --sparse is for the machine where it is"; exit 1; }
     # Golden data without a network, pictures for people, training, plug-ins for other programs.
     left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/apps/viewer/screenshot.png samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
-        samples/engines packaging docs/strip.png tests/golden/qwen-image-21 tests/golden/qwen-image-21-wide) # no kernel reads these two yet
+        samples/engines packaging docs/strip.png)
     if [ "$what_stays" = demo ]; then left_out+=('tests/golden/controlnet-qwen/*.safetensors' tests/golden/controlnet-qwen/Qwen-Image-ControlNet-Union 'tests/golden/controlnet-wide/*.safetensors' 'tests/golden/*/cases' 'tests/golden/*-wide/model*' 'tests/golden/*-wide/lora' 'tests/golden/*-wide/adapters')
     else left_out+=(samples/demo_model samples/demo_edit_model); fi
+    for data in tests/golden/*/; do # all but its README
+        data=$(basename "$data")
+        case $what_stays,$data in
+            *,common) ;;
+            ,qwen-image-21* | demo,qwen-image-21*) left_out+=("tests/golden/$data/*/") ;;
+            ,* | demo,* | "${what_stays:-none},${what_stays:-none}"*) ;;
+            *) left_out+=("tests/golden/$data/*/") ;;
+        esac
+    done
     changed=$(git status --porcelain --untracked-files=all -- "${left_out[@]}")
     if [ -n "$changed" ]; then
         echo "run_gpu.sh: these files would be taken out of the work tree, and have changes that are not committed. Commit them or put them aside, then try again:"
@@ -136,7 +147,7 @@ has() { [[ " $parts " == *" $1 "* ]]; }
 output_of() { echo "$log/${1//[ \/]/_}.txt"; }
 skip_missing_golden() {
     [ ${#golden_missing[@]} -gt 0 ] || return 0
-    echo "skip: golden data of ${golden_missing[*]}: it is not in this work tree (--sparse demo leaves it out, --sparse does not)"
+    echo "skip: golden data of ${golden_missing[*]}: it is not in this work tree (--sparse demo leaves it out, and --sparse that of Qwen-Image-2.1; --sparse ${golden_missing[0]} keeps it)"
     skipped=$((skipped + ${#golden_missing[@]}))
 }
 started=()

@@ -52,6 +52,10 @@ check "without the demo models" test ! -e "$folder/clone/samples/demo_model"
 check "with the golden data" test -e "$folder/clone/tests/golden/z-image/model/model_index.json"
 check "no file counts as deleted" is_clean
 check "list.txt still fits the files" "$folder/clone/tests/list.sh" gpu gpu-alone
+check "--sparse with a family" says 0 "MiB" "$run_gpu" --sparse qwen-image-21
+check "its data stays" test -e "$folder/clone/tests/golden/qwen-image-21-wide/cases"
+check "other data goes" test ! -e "$folder/clone/tests/golden/qwen-image/cases"
+check "list.txt fits them" "$folder/clone/tests/list.sh" gpu gpu-alone
 check "--sparse demo" says 0 "MiB" "$run_gpu" --sparse demo
 check "with the demo models" test -e "$folder/clone/samples/demo_edit_model/vae/config.json"
 check "the work tree is below 54 MiB" is_below 54
