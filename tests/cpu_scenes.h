@@ -128,7 +128,7 @@ typedef enum split { SPLIT_NONE, SPLIT_PARTS, SPLIT_RANDOM } split;
 static inline void bench_run(bench* b, split how, int counter)
 {
     if (how == SPLIT_NONE) {
-        sumi_slice all = {0, (int32_t)b->plan.op_count, 0, b->plan.ops[0].range_count, 0.0f};
+        sumi_slice all = {.op_end = (int32_t)b->plan.op_count, .range_end = b->plan.ops[0].range_count};
         CHECK(b->runner->functions->run(b->runner, &b->plan, &all, counter, &b->error) == SUMI_OK);
         return;
     }
@@ -136,7 +136,7 @@ static inline void bench_run(bench* b, split how, int counter)
         for (int begin = 0; begin < b->plan.ops[i].range_count;) {
             int count = how == SPLIT_PARTS ? 1 : 1 + random_below(4 + b->plan.ops[i].range_count / 8);
             int end = begin + count < b->plan.ops[i].range_count ? begin + count : b->plan.ops[i].range_count;
-            sumi_slice slice = {i, i + 1, begin, end, 0.0f};
+            sumi_slice slice = {.op_begin = i, .op_end = i + 1, .range_begin = begin, .range_end = end};
             CHECK(b->runner->functions->run(b->runner, &b->plan, &slice, counter, &b->error) == SUMI_OK);
             begin = end;
         }

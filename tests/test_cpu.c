@@ -122,7 +122,7 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
                 CHECK(heap.allocated_bytes - before >= promised && heap.allocated_bytes - before < promised + 512);
                 uint64_t count = heap.count;
                 runner->functions->start(runner, &plan);
-                sumi_slice all = {0, 1, 0, plan.ops[0].range_count, 0.0f};
+                sumi_slice all = {.op_end = 1, .range_end = plan.ops[0].range_count};
                 CHECK(runner->functions->run(runner, &plan, &all, 0, &error) == SUMI_OK);
                 CHECK(runner->functions->reserve(runner, &plan, &error) == SUMI_OK); // room enough already
                 CHECK(heap.count == count);

@@ -163,7 +163,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     build_misc(&b, &s);
     if (bench_ready(&b)) {
         bench_write(&b, s.values[1], ids);
-        sumi_slice all = {0, 1, 0, b.plan.ops[0].range_count, 0.0f};
+        sumi_slice all = {.op_end = 1, .range_end = b.plan.ops[0].range_count};
         CHECK(b.runner->functions->run(b.runner, &b.plan, &all, 0, &b.error) == SUMI_INTERNAL);
     }
     bench_end(&b);

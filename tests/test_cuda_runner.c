@@ -126,7 +126,7 @@ TEST(graphs_are_limited_over_all_plans)
             small_plan* plan = i % 2 == 0 ? &first : &second;
             fake_count_launches(true);
             CHECK(run_small_plan(setup.runner, plan, &error) == SUMI_OK);
-            const int count = sumi_cuda_find_plan((sumi_cuda*)setup.runner, &plan->plan)->graph_count;
+            const int count = sumi_cuda_find_plan((sumi_cuda*)setup.runner, &plan->plan)->group_graphs.count;
             CHECK_NUMBER(count, limit == 0 ? slices : s_most[limit]);
             CHECK(limit == 0 || fake_held_kind("graph exec") == s_most[limit]);
             CHECK(fake_graph_launches() > 0);
@@ -261,10 +261,10 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     const CUdeviceptr before = cuda->stock.arena.address;
     CHECK(plan_ready(setup.runner, &large.plan, &error) == SUMI_OK);
     CHECK(cuda->stock.arena.address != before || cuda->stock.arena.bytes >= large.plan.arena_bytes);
-    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->graph_count, 0);
+    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->group_graphs.count, 0);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
-    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->graph_count, small.plan.slice_count);
-    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &large.plan)->graph_count, large.plan.slice_count);
+    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->group_graphs.count, small.plan.slice_count);
+    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &large.plan)->group_graphs.count, large.plan.slice_count);
 
     // There is no room for the arena of an even larger plan, not even after the old arena was freed. That plan fails
     // with one of the results below, and the small plan still runs.

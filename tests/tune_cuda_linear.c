@@ -140,7 +140,7 @@ static sumi_result build(config* c, const group* g, int m, sumi_weight_format fo
     sumi_result result = sumi_plan_finish(plan, error);
     if (result == SUMI_OK) result = plan_slice(plan, &rates, 0, error);
     if (result != SUMI_OK) return result;
-    plan->slices[0] = (sumi_slice){0, (int32_t)plan->op_count, 0, 0, 1.0f};
+    plan->slices[0] = (sumi_slice){.op_end = (int32_t)plan->op_count, .predicted_us = 1.0f};
     plan->slice_count = 1;
     plan->sections[0].slice_begin = 0;
     plan->sections[0].slice_end = 1;

@@ -412,7 +412,8 @@ static const sumi_runner_functions s_functions = {.destroy = cpu_destroy,
                                                   .read = cpu_read,
                                                   .run = cpu_run};
 
-static const sumi_async_functions s_async = {.measure_delay = cpu_measure_delay,
+static const sumi_async_functions s_async = {.run_group = cpu_run,
+                                             .measure_delay = cpu_measure_delay,
                                              .collect = cpu_collect,
                                              .pending = cpu_pending,
                                              .wait = cpu_wait,

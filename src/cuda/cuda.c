@@ -190,7 +190,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
     uint64_t free_bytes;
     if (*out_done) (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
-    *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;
+    *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * sumi_cuda_graphed_share(cuda, record);
     return SUMI_OK;
 }
 
@@ -259,9 +259,38 @@ static void cuda_measure_delay(sumi_runner* runner, bool enabled) { ((sumi_cuda*
 // would be a large part. In a stream of the host program there may be other commands in between.
 #define LEAST_FOLLOWING_US 50.0f
 
-static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter,
-                             sumi_error* error)
+// What is submitted at once: a slice, or a group of slices in a row.
+typedef struct submission {
+    const sumi_slice* slices;
+    int32_t count, counter;
+} submission;
+
+static sumi_result launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice,
+                                const sumi_slice* segment, sumi_error* error)
 {
+    const CUgraphExec graph = sumi_cuda_graph_of(record, slice, segment);
+    if (graph == NULL) return sumi_cuda_launch_slice(cuda, record, segment, cuda->device.compute, error);
+    SUMI_CU(&cuda->device.driver, cuGraphLaunch(graph, cuda->device.compute), "launching a slice");
+    return SUMI_OK;
+}
+
+static sumi_result launch_group(sumi_cuda* cuda, sumi_cuda_plan* record, const submission* work, sumi_error* error)
+{
+    const CUgraphExec graph = sumi_cuda_graph_of_group(record, work->slices);
+    if (graph != NULL) {
+        SUMI_CU(&cuda->device.driver, cuGraphLaunch(graph, cuda->device.compute), "launching slices");
+        return SUMI_OK;
+    }
+    for (int32_t i = 0; i < work->count; i++)
+        SUMI_TRY(launch_slice(cuda, record, &work->slices[i], &work->slices[i], error));
+    return SUMI_OK;
+}
+
+static sumi_result run_slices(sumi_cuda* cuda, sumi_cuda_plan* record, const submission* work, sumi_error* error)
+{
+    const sumi_slice* slice = work->slices;
+    const int32_t counter = work->counter;
+    SUMI_ASSERT(work->count == 1 || record->held.streaming == NULL);
     SUMI_ASSERT(counter >= 0 && cuda->flight_count < SUMI_RUNNER_DEPTH);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const CUstream stream = cuda->device.compute;
@@ -291,9 +320,8 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
         if (is_first && flight->measures_delay) SUMI_TRY(measure_delay(cuda, flight, error));
         if (is_first && !follows) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
         if (!is_first) flight->has_waits = flight->has_waits || waits;
-        const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
-        if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
-        else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
+        if (work->count > 1) SUMI_TRY(launch_group(cuda, record, work, error));
+        else SUMI_TRY(launch_slice(cuda, record, slice, &segment, error));
         SUMI_TRY(sumi_device_streaming_end_segment(&cuda->stock, &record->held, &segment, error));
     }
     SUMI_CU(driver, cuEventRecord(flight->end, stream), "timing a slice");
@@ -304,10 +332,8 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     return sumi_device_streaming_start_loads(&cuda->stock, &record->held, error);
 }
 
-static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
-                            sumi_error* error)
+static sumi_result submit(sumi_cuda* cuda, const sumi_plan* plan, const submission* work, sumi_error* error)
 {
-    sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     SUMI_TRY(sumi_cuda_report_failure(cuda, error));
@@ -316,9 +342,22 @@ static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const su
     if (cuda->flight_count == SUMI_RUNNER_DEPTH)
         return sumi_fail(error, SUMI_INTERNAL, "%d slices are in flight: no more fit", SUMI_RUNNER_DEPTH);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
-    sumi_result result = run_slice(cuda, record, slice, counter, error);
+    sumi_result result = run_slices(cuda, record, work, error);
     sumi_cuda_leave(&cuda->device, &scope);
     return sumi_cuda_note_result(cuda, result, error);
+}
+
+static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
+                            sumi_error* error)
+{
+    return submit((sumi_cuda*)runner, plan, &(submission){slice, 1, counter}, error);
+}
+
+static sumi_result cuda_run_group(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* first, int32_t counter,
+                                  sumi_error* error)
+{
+    const int32_t count = first->group_count > 1 ? first->group_count : 1;
+    return submit((sumi_cuda*)runner, plan, &(submission){first, count, counter}, error);
 }
 
 // Whether an event has passed. A failed query counts as false, and the failure is kept.
@@ -596,7 +635,8 @@ static const sumi_runner_functions s_functions = {.destroy = cuda_destroy,
                                                   .read = sumi_cuda_runner_read,
                                                   .run = cuda_run};
 
-static const sumi_async_functions s_async = {.measure_delay = cuda_measure_delay,
+static const sumi_async_functions s_async = {.run_group = cuda_run_group,
+                                             .measure_delay = cuda_measure_delay,
                                              .collect = cuda_finished,
                                              .pending = cuda_pending,
                                              .wait = cuda_wait,

@@ -86,31 +86,46 @@ sumi_result sumi_cuda_find_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint
     return result;
 }
 
-// Captures the slice. *out_refused: the driver refused, and the slice must be launched op by op.
-static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec,
-                           bool* out_refused, sumi_error* error)
+// What a graph holds: a group of slices, or a segment of a slice, which is then the only one.
+typedef struct captured {
+    const sumi_slice *slices, *segment;
+    int32_t count;
+} captured;
+
+static sumi_result launch_captured(sumi_cuda* cuda, sumi_cuda_plan* record, const captured* work, sumi_error* error)
 {
-    SUMI_ASSERT(!cuda->is_dry_run && cuda->capture != NULL);
+    if (work->count == 1) return sumi_cuda_launch_slice(cuda, record, work->segment, cuda->capture, error);
+    for (int32_t i = 0; i < work->count; i++)
+        SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &work->slices[i], cuda->capture, error));
+    return SUMI_OK;
+}
+
+// Captures the work. *out_refused: the driver refused, and the slices must be launched op by op.
+static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const captured* work, CUgraphExec* out_exec,
+                           sumi_error* error)
+{
+    SUMI_ASSERT(!cuda->is_dry_run && cuda->capture != NULL && !record->without_graphs);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     *out_exec = NULL;
     cuda->is_dry_run = true;
-    sumi_result result = sumi_cuda_launch_slice(cuda, record, slice, cuda->capture, error);
+    sumi_result result = launch_captured(cuda, record, work, error);
     cuda->is_dry_run = false;
     if (result != SUMI_OK) return result;
-    *out_refused = driver->cuStreamBeginCapture(cuda->capture, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS;
-    if (*out_refused) return SUMI_OK;
-    result = sumi_cuda_launch_slice(cuda, record, slice, cuda->capture, error);
+    record->without_graphs =
+        driver->cuStreamBeginCapture(cuda->capture, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS;
+    if (record->without_graphs) return SUMI_OK;
+    result = launch_captured(cuda, record, work, error);
     CUgraph graph = NULL;
     CUresult ended = driver->cuStreamEndCapture(cuda->capture, &graph);
     if (result == SUMI_OK && ended == CUDA_SUCCESS) ended = driver->cuGraphInstantiateWithFlags(out_exec, graph, 0);
     if (result == SUMI_OK && ended == CUDA_SUCCESS) ended = driver->cuGraphUpload(*out_exec, cuda->device.compute);
     if (graph != NULL) driver->cuGraphDestroy(graph);
-    *out_refused = result == SUMI_OK && ended != CUDA_SUCCESS;
-    if ((result != SUMI_OK || *out_refused) && *out_exec != NULL) {
+    record->without_graphs = result == SUMI_OK && ended != CUDA_SUCCESS;
+    if ((result != SUMI_OK || record->without_graphs) && *out_exec != NULL) {
         driver->cuGraphExecDestroy(*out_exec);
         *out_exec = NULL;
     }
-    if (!*out_refused) return result;
+    if (!record->without_graphs) return result;
     return sumi_cuda_loses_context(ended) ? sumi_cuda_failure(driver, ended, "making a graph", error) : SUMI_OK;
 }
 
@@ -120,21 +135,40 @@ static bool is_same_work(const sumi_slice* a, const sumi_slice* b)
         && (a->op_end != a->op_begin + 1 || (a->range_begin == b->range_begin && a->range_end == b->range_end));
 }
 
-// Whether the graphs belong to the current slices.
-static bool is_current(const sumi_cuda_plan* record, int32_t count)
+static bool is_of(const sumi_cuda_graph* graph, const sumi_slice* slices)
 {
-    for (int32_t i = 0; i < record->graph_count; i++) {
-        if (record->graphs[i].slice_index >= count
-            || !is_same_work(&record->graphs[i].slice, &record->held.plan->slices[record->graphs[i].slice_index]))
+    return is_same_work(&graph->slice, slices) && is_same_work(&graph->last, &slices[graph->slice_count - 1]);
+}
+
+// Whether the graphs belong to the current slices.
+static bool is_current(const sumi_cuda_graphs* graphs, const sumi_plan* plan)
+{
+    const int32_t count = (int32_t)plan->slice_count;
+    for (int32_t i = 0; i < graphs->count; i++) {
+        const sumi_cuda_graph* graph = &graphs->list[i];
+        if (graph->slice_index + graph->slice_count > count || !is_of(graph, &plan->slices[graph->slice_index]))
             return false;
     }
-    return record->graphed_slices <= count;
+    return graphs->graphed_slices <= count;
+}
+
+// Groups are for calls without a budget, and not for plans that stream weights.
+static bool needs_groups(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    return !cuda->stock.weights.is_paced && record->held.streaming == NULL;
 }
 
 bool sumi_cuda_has_graphs(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
-    return cuda->options.without_graphs || record->without_graphs || record->has_most_graphs
-        || record->graphed_slices == (int32_t)record->held.plan->slice_count;
+    const sumi_cuda_graphs* graphs = needs_groups(cuda, record) ? &record->group_graphs : &record->graphs;
+    return cuda->options.without_graphs || record->without_graphs || graphs->has_most
+        || graphs->graphed_slices == (int32_t)record->held.plan->slice_count;
+}
+
+float sumi_cuda_graphed_share(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    const sumi_cuda_graphs* graphs = needs_groups(cuda, record) ? &record->group_graphs : &record->graphs;
+    return (float)graphs->graphed_slices / (float)record->held.plan->slice_count;
 }
 
 static int32_t max_graphs(const sumi_cuda* cuda)
@@ -145,7 +179,8 @@ static int32_t max_graphs(const sumi_cuda* cuda)
 static int32_t count_graphs(const sumi_cuda* cuda)
 {
     int32_t count = 0;
-    for (size_t i = 0; i < cuda->stock.plan_count; i++) count += sumi_cuda_plan_at(cuda, i)->graph_count;
+    for (size_t i = 0; i < cuda->stock.plan_count; i++)
+        count += sumi_cuda_plan_at(cuda, i)->graphs.count + sumi_cuda_plan_at(cuda, i)->group_graphs.count;
     return count;
 }
 
@@ -161,10 +196,28 @@ static void destroy_dropped_graph(sumi_cuda* cuda)
     cuda->device.driver.cuGraphExecDestroy(cuda->dropped_graphs[--cuda->dropped_count]);
 }
 
-// Makes room for another graph if it can. A plan that launches its slices in every step takes the place of other plans.
-static bool make_room(sumi_cuda* cuda, const sumi_cuda_plan* record)
+static void drop_graphs(sumi_cuda* cuda, sumi_cuda_graphs* graphs)
+{
+    const size_t count = cuda->dropped_count + (size_t)graphs->count;
+    sumi_error ignored = {0};
+    const bool keeps = sumi_grow(cuda->heap, (void**)&cuda->dropped_graphs, &cuda->dropped_capacity, count,
+                                 sizeof *cuda->dropped_graphs, &ignored)
+                    == SUMI_OK;
+    for (int32_t i = 0; i < graphs->count; i++) {
+        if (keeps) cuda->dropped_graphs[cuda->dropped_count++] = graphs->list[i].exec;
+        else cuda->device.driver.cuGraphExecDestroy(graphs->list[i].exec);
+    }
+    graphs->count = graphs->graphed_slices = 0;
+    graphs->has_most = false;
+}
+
+// Makes room for another graph if it can. The plan's own graphs that are not needed now go first. A plan that launches
+// its slices in every step takes the place of other plans.
+static bool make_room(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
     const int32_t most = max_graphs(cuda);
+    if (count_graphs(cuda) >= most)
+        drop_graphs(cuda, needs_groups(cuda, record) ? &record->graphs : &record->group_graphs);
     for (size_t i = 0; i < cuda->stock.plan_count && count_graphs(cuda) >= most && repeats_slices(record->held.plan);
          i++) {
         if (sumi_cuda_plan_at(cuda, i) != record) sumi_cuda_drop_graphs(cuda, sumi_cuda_plan_at(cuda, i));
@@ -175,25 +228,42 @@ static bool make_room(sumi_cuda* cuda, const sumi_cuda_plan* record)
     return true;
 }
 
-// Captures the segments of the next slice that have no graph yet. *out_refused: the driver makes no graphs.
-static sumi_result capture_next(sumi_cuda* cuda, sumi_cuda_plan* record, bool* out_refused, sumi_error* error)
+static sumi_result add_graph(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_graphs* graphs, const captured* work,
+                             sumi_error* error)
 {
-    const sumi_slice* slice = &record->held.plan->slices[record->graphed_slices];
-    // After a failure half-way through a slice, segments that already have a graph are not captured again.
-    sumi_slice segment =
-        record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices
-            ? record->graphs[record->graph_count - 1].segment
-            : (sumi_slice){0};
-    while (sumi_device_next_segment(&record->held, slice, &segment)) {
-        record->has_most_graphs = !make_room(cuda, record);
-        if (record->has_most_graphs) return SUMI_OK;
-        CUgraphExec exec;
-        SUMI_TRY(capture(cuda, record, &segment, &exec, out_refused, error));
-        if (*out_refused) return SUMI_OK;
-        SUMI_ASSERT(record->graph_count < record->graph_capacity);
-        record->graphs[record->graph_count++] = (sumi_cuda_graph){exec, *slice, segment, record->graphed_slices};
+    graphs->has_most = !make_room(cuda, record);
+    if (graphs->has_most) return SUMI_OK;
+    CUgraphExec exec;
+    SUMI_TRY(capture(cuda, record, work, &exec, error));
+    if (record->without_graphs) return SUMI_OK;
+    SUMI_ASSERT(graphs->count < graphs->capacity);
+    graphs->list[graphs->count++] = (sumi_cuda_graph){.exec = exec,
+                                                      .slice = work->slices[0],
+                                                      .last = work->slices[work->count - 1],
+                                                      .segment = *work->segment,
+                                                      .slice_index = graphs->graphed_slices,
+                                                      .slice_count = work->count};
+    return SUMI_OK;
+}
+
+// Captures the next group, or the segments of the next slice that have no graph yet.
+static sumi_result capture_next(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_graphs* graphs, sumi_error* error)
+{
+    const sumi_slice* slice = &record->held.plan->slices[graphs->graphed_slices];
+    const int32_t count = graphs == &record->group_graphs && slice->group_count > 1 ? slice->group_count : 1;
+    if (count > 1) {
+        SUMI_TRY(add_graph(cuda, record, graphs, &(captured){slice, slice, count}, error));
+        if (graphs->has_most || record->without_graphs) return SUMI_OK;
     }
-    record->graphed_slices++;
+    // After a failure half-way through a slice, segments that already have a graph are not captured again.
+    sumi_slice segment = graphs->count > 0 && graphs->list[graphs->count - 1].slice_index == graphs->graphed_slices
+                           ? graphs->list[graphs->count - 1].segment
+                           : (sumi_slice){0};
+    while (count == 1 && sumi_device_next_segment(&record->held, slice, &segment)) {
+        SUMI_TRY(add_graph(cuda, record, graphs, &(captured){slice, &segment, 1}, error));
+        if (graphs->has_most || record->without_graphs) return SUMI_OK;
+    }
+    graphs->graphed_slices += count;
     return SUMI_OK;
 }
 
@@ -201,26 +271,30 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
                                   sumi_error* error)
 {
     SUMI_ASSERT(cuda->flight_count == 0 && record->held.is_reserved);
-    const int32_t count = (int32_t)record->held.plan->slice_count;
-    if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
+    const sumi_plan* plan = record->held.plan;
+    if (!is_current(&record->graphs, plan) || !is_current(&record->group_graphs, plan))
+        sumi_cuda_drop_graphs(cuda, record);
+    sumi_cuda_graphs* graphs = needs_groups(cuda, record) ? &record->group_graphs : &record->graphs;
     // slices are cut only before and after loads
-    const int32_t segment_count = count + (record->held.streaming != NULL ? 2 * record->held.streaming->load_count : 0),
-                  capacity = segment_count < max_graphs(cuda) ? segment_count : max_graphs(cuda);
+    const int32_t segment_count =
+        (int32_t)plan->slice_count + (record->held.streaming != NULL ? 2 * record->held.streaming->load_count : 0);
+    const int32_t capacity = segment_count < max_graphs(cuda) ? segment_count : max_graphs(cuda);
     *out_done = sumi_cuda_has_graphs(cuda, record);
     if (*out_done) return SUMI_OK;
-    if (record->graph_capacity < capacity) {
-        sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)capacity, sizeof *graphs);
-        if (graphs == NULL) return sumi_out_of_memory(error, (size_t)capacity * sizeof *graphs, "the graphs of a plan");
-        sumi_cuda_drop_graphs(cuda, record);
-        sumi_free(cuda->heap, record->graphs);
-        record->graphs = graphs;
-        record->graph_capacity = capacity;
+    if (graphs->capacity < capacity) {
+        sumi_cuda_graph* list = sumi_alloc_array(cuda->heap, (size_t)capacity, sizeof *list);
+        if (list == NULL) return sumi_out_of_memory(error, (size_t)capacity * sizeof *list, "the graphs of a plan");
+        drop_graphs(cuda, graphs);
+        sumi_free(cuda->heap, graphs->list);
+        graphs->list = list;
+        graphs->capacity = capacity;
     }
     while (!*out_done) {
-        bool is_refused = false;
-        SUMI_TRY(capture_next(cuda, record, &is_refused, error));
-        if (is_refused) sumi_cuda_drop_graphs(cuda, record);
-        record->without_graphs = is_refused;
+        SUMI_TRY(capture_next(cuda, record, graphs, error));
+        if (record->without_graphs) {
+            sumi_cuda_drop_graphs(cuda, record);
+            record->without_graphs = true;
+        }
         *out_done = sumi_cuda_has_graphs(cuda, record);
         if (sumi_clock_ns() >= until_ns) break;
     }
@@ -256,17 +330,9 @@ void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction empty_k
 
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
-    const size_t count = cuda->dropped_count + (size_t)record->graph_count;
-    sumi_error ignored = {0};
-    const bool keeps = sumi_grow(cuda->heap, (void**)&cuda->dropped_graphs, &cuda->dropped_capacity, count,
-                                 sizeof *cuda->dropped_graphs, &ignored)
-                    == SUMI_OK;
-    for (int32_t i = 0; i < record->graph_count; i++) {
-        if (keeps) cuda->dropped_graphs[cuda->dropped_count++] = record->graphs[i].exec;
-        else cuda->device.driver.cuGraphExecDestroy(record->graphs[i].exec);
-    }
-    record->graph_count = record->graphed_slices = 0;
-    record->without_graphs = record->has_most_graphs = false;
+    drop_graphs(cuda, &record->graphs);
+    drop_graphs(cuda, &record->group_graphs);
+    record->without_graphs = false;
 }
 
 void sumi_cuda_destroy_dropped_graphs(sumi_cuda* cuda)
@@ -277,22 +343,48 @@ void sumi_cuda_destroy_dropped_graphs(sumi_cuda* cuda)
     cuda->dropped_capacity = 0;
 }
 
-CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)
+// The first graph of a slice, or the first one after it.
+static int32_t find_first(const sumi_cuda_graphs* graphs, int32_t index)
 {
-    const uintptr_t first_address = (uintptr_t)record->held.plan->slices, address = (uintptr_t)slice;
-    if (record->graph_count == 0 || address < first_address) return NULL; // this slice is not in the plan's list
-    const size_t index = (address - first_address) / sizeof *slice;
-    if (index >= (size_t)record->graphed_slices) return NULL; // or the plan was cut into slices again
-    // finds the first graph of the slice; there are at least as many graphs as slices
-    int32_t low = 0, high = record->graph_count;
+    int32_t low = 0, high = graphs->count;
     while (low < high) {
         const int32_t middle = low + (high - low) / 2;
-        if (record->graphs[middle].slice_index < (int32_t)index) low = middle + 1;
+        if (graphs->list[middle].slice_index < index) low = middle + 1;
         else high = middle;
     }
-    for (; low < record->graph_count && record->graphs[low].slice_index == (int32_t)index; low++) {
-        if (is_same_work(&record->graphs[low].slice, slice) && is_same_work(&record->graphs[low].segment, segment))
-            return record->graphs[low].exec;
+    return low;
+}
+
+// The index of a slice in the plan's list. -1: it is not there.
+static int32_t index_of(const sumi_cuda_plan* record, const sumi_slice* slice)
+{
+    const uintptr_t first_address = (uintptr_t)record->held.plan->slices, address = (uintptr_t)slice;
+    if (address < first_address) return -1;
+    const size_t index = (address - first_address) / sizeof *slice;
+    return index < record->held.plan->slice_count ? (int32_t)index : -1;
+}
+
+// A slice that is in no group has its graph among those of groups too.
+CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)
+{
+    const sumi_cuda_graphs* both[2] = {&record->graphs, &record->group_graphs};
+    const int32_t index = index_of(record, slice);
+    for (int32_t k = 0; k < 2 && index >= 0; k++) {
+        for (int32_t i = find_first(both[k], index); i < both[k]->count; i++) {
+            const sumi_cuda_graph* graph = &both[k]->list[i];
+            if (graph->slice_index != index || graph->slice_count > 1) break;
+            if (is_same_work(&graph->slice, slice) && is_same_work(&graph->segment, segment)) return graph->exec;
+        }
     }
     return NULL;
+}
+
+CUgraphExec sumi_cuda_graph_of_group(const sumi_cuda_plan* record, const sumi_slice* first)
+{
+    const sumi_cuda_graphs* graphs = &record->group_graphs;
+    const int32_t index = index_of(record, first), i = index >= 0 ? find_first(graphs, index) : graphs->count;
+    if (i >= graphs->count || record->held.streaming != NULL) return NULL;
+    const sumi_cuda_graph* graph = &graphs->list[i];
+    const bool is_its = graph->slice_index == index && graph->slice_count == first->group_count && is_of(graph, first);
+    return is_its ? graph->exec : NULL;
 }

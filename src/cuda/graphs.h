@@ -17,7 +17,7 @@ sumi_result sumi_cuda_find_kernels(sumi_cuda* cuda, sumi_cuda_plan* record, uint
 // Captures graphs of slices until the time is over. Nothing may be running.
 sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
                                   sumi_error* error);
-// Whether the plan has all the graphs that it gets.
+// Whether the plan has all the graphs that it gets: those of groups, or those of slices while calls have a budget.
 bool sumi_cuda_has_graphs(const sumi_cuda* cuda, const sumi_cuda_plan* record);
 // Makes SUMI_CUDA_MAX_GRAPHS graphs of the empty kernel and frees them, so that the driver has the memory for them. A
 // failure is left to the graphs of plans. Uses no stream of the engine's: other calls may run beside this one. The
@@ -27,6 +27,10 @@ void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction empty_k
 // destroyed one by one when there must be room for others. Nothing may be running.
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
 void sumi_cuda_destroy_dropped_graphs(sumi_cuda* cuda); // all of them, before the context is left for good
+// The share of the plan's slices that have these graphs.
+float sumi_cuda_graphed_share(const sumi_cuda* cuda, const sumi_cuda_plan* record);
 // The graph of a segment of a slice. NULL: launch it op by op.
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment);
+// The graph of the group that begins with this slice. NULL: launch its slices one by one.
+CUgraphExec sumi_cuda_graph_of_group(const sumi_cuda_plan* record, const sumi_slice* first);
 #endif

@@ -66,7 +66,8 @@ void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
         if (cuda->flights[i].plan == record) cuda->flights[i].last_fetch = -1;
     }
     sumi_device_release(&cuda->stock.memory, &record->constants);
-    sumi_free(cuda->heap, record->graphs);
+    sumi_free(cuda->heap, record->graphs.list);
+    sumi_free(cuda->heap, record->group_graphs.list);
     sumi_free(cuda->heap, record->mirrors);
     if (cuda->current == record) cuda->current = NULL;
     for (size_t i = 0; i < cuda->stock.plan_count; i++) {

@@ -18,13 +18,21 @@ typedef struct sumi_cuda_mirror {
 // Pinned memory is allocated in pages of this size: pinning a megabyte takes about a millisecond of the caller's frame.
 #define SUMI_CUDA_PAGE (1u << 20)
 
-// The graph of a segment of a slice. A segment is the whole slice, except for plans that stream weights. slice: as
-// captured.
+// The graph of a group of slices, of a slice, or of a segment of a slice. A segment is the whole slice, except for plans
+// that stream weights. The slices are as captured.
 typedef struct sumi_cuda_graph {
     CUgraphExec exec;
-    sumi_slice slice, segment;
-    int32_t slice_index;
+    sumi_slice slice, last, segment; // of a group: its first and last slice, and the first slice again
+    int32_t slice_index, slice_count;
 } sumi_cuda_graph;
+
+// Graphs of a plan, in the order of the slices.
+typedef struct sumi_cuda_graphs {
+    sumi_cuda_graph* list;
+    int32_t count, capacity;
+    int32_t graphed_slices; // slices [0, graphed_slices) have their graphs
+    bool has_most;          // the slices after them get none (SUMI_CUDA_MAX_GRAPHS)
+} sumi_cuda_graphs;
 
 // The runner's record of a plan, from its first `reserve` or `prepare` to `release_plan`.
 typedef struct sumi_cuda_plan {
@@ -35,13 +43,11 @@ typedef struct sumi_cuda_plan {
     sumi_device_block constants; // pinned memory with all constants, each at a multiple of 64 bytes
     sumi_cuda_mirror* mirrors;
     int32_t mirror_count;
-    sumi_cuda_graph* graphs;
-    int32_t graph_count, graph_capacity; // in the order of the slices
-    int32_t graphed_slices;              // slices [0, graphed_slices) have their graphs
-    int32_t walked_ops;                  // ops [0, walked_ops) have their kernels' images noted (modules.h)
-    bool has_kernels;                    // all their images are loaded
-    bool without_graphs;                 // the driver failed to make graphs
-    bool has_most_graphs;                // slices after graphed_slices get none (SUMI_CUDA_MAX_GRAPHS)
+    // Of slices, which calls with a budget submit one by one, and of groups. Each is made when it is first needed.
+    sumi_cuda_graphs graphs, group_graphs;
+    int32_t walked_ops;  // ops [0, walked_ops) have their kernels' images noted (modules.h)
+    bool has_kernels;    // all their images are loaded
+    bool without_graphs; // the driver failed to make graphs
 } sumi_cuda_plan;
 
 typedef struct sumi_cuda_flight {
@@ -94,7 +100,7 @@ typedef struct sumi_cuda {
     int32_t counter; // value of the counter in device memory
     // One more than may be in flight: the oldest may need the end of the one before it.
     sumi_cuda_flight flights[SUMI_CUDA_FLIGHTS];
-    uint32_t flight_first, flight_count; // slices in flight that were not reported yet
+    uint32_t flight_first, flight_count; // slices, or groups of them, in flight that were not reported yet
     // The newest command in the compute stream is the end of the newest slice, so the next slice begins there.
     bool is_end_newest;
     // Recorded if somebody waits for everything. NULL: the ends of the slices can be waited for.

@@ -121,7 +121,10 @@ sumi_result sumi_piece_run(sumi_engine* engine, const sumi_cut_slice* cut, bool*
         if (count < 1 && elapsed_us > 0.0) break;
         if (count < 1) count = 1;
         const int32_t op_index = slice->op_begin + cursor->op;
-        const sumi_slice ranges = {op_index, op_index + 1, cursor->range, cursor->range + count, 0.0f};
+        const sumi_slice ranges = {.op_begin = op_index,
+                                   .op_end = op_index + 1,
+                                   .range_begin = cursor->range,
+                                   .range_end = cursor->range + count};
         SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, &ranges, cut->counter, error));
         const uint64_t end_ns = sumi_clock_ns();
         const double us =
@@ -209,7 +212,8 @@ sumi_result sumi_probe_run(sumi_engine* engine, sumi_plan_entry* entry, bool* ou
     const int32_t op_index = find_largest(engine, entry, s_kinds[probe->kind]);
     bool is_over = true;
     if (op_index >= 0) {
-        const sumi_slice op = {op_index, op_index + 1, 0, entry->plan.ops[op_index].range_count, 0.0f};
+        const sumi_slice op = {
+            .op_begin = op_index, .op_end = op_index + 1, .range_end = entry->plan.ops[op_index].range_count};
         const sumi_cut_slice cut = {.entry = entry, .slice = &op, .cursor = &probe->cursor};
         SUMI_TRY(sumi_piece_run(engine, &cut, &is_over, error));
         is_over = is_over || probe->cursor.range >= entry->plan.ops[op_index].preparing_count + RANGES;

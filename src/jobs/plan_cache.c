@@ -21,6 +21,10 @@
 // Slices that are whole ops are gathered up to this predicted time, because submitting one slice takes about 20 us of
 // this thread and a step of a large model has hundreds of ops.
 #define GATHERED_US 4000
+// Slices are submitted as groups of this predicted time where no call has a budget: a group takes as much of this thread
+// as a slice. With 32 ms in flight (frame_limits.h) four are in flight, and a thread that waits for the device wakes
+// up with the next ones still running.
+#define GROUPED_US 8000
 
 // ---- Requests -------------------------------------------------------------------------------------------------------
 
@@ -300,8 +304,11 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
     // The CPU cuts slices while they run (pieces.h). A device gets them as they are.
     const bool is_device = w->runner->traits.has_device, are_cut = !is_device && request->slice_us > 0,
                gathers = is_device && request->slice_us == 0 && !request->whole_ops;
-    const sumi_slicing slicing = {&rates, entry->op_ratio, are_cut ? 0 : request->slice_us,
-                                  gathers ? GATHERED_US : request->slice_us};
+    const sumi_slicing slicing = {.rates = &rates,
+                                  .op_ratio = entry->op_ratio,
+                                  .max_us = are_cut ? 0 : request->slice_us,
+                                  .gathered_us = gathers ? GATHERED_US : request->slice_us,
+                                  .grouped_us = is_device && !request->whole_ops ? GROUPED_US : 0};
     SUMI_TRY(sumi_plan_slice(plan, &slicing, error));
     entry->range_us = are_cut ? sumi_alloc_zero(w->heap, 2 * plan->op_count * sizeof *entry->range_us) : NULL;
     entry->slice_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->slice_us);

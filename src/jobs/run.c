@@ -117,11 +117,42 @@ static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
                               : predict_unmeasured_us(engine, entry, slice_index, &is_known);
 }
 
+static sumi_kind_time kind_time(const sumi_plan_entry* entry, int32_t slice)
+{
+    const int32_t kind = entry->kind_first[slice];
+    return (sumi_kind_time){.us = entry->slice_us[kind], .doubt = entry->doubts[kind]};
+}
+
+// The most predicted time of a group: two may be in flight, so that the device is busy when the next one is submitted.
+// Plans have groups of half of that (plan_cache.c), because slices may take longer than they were planned to.
+#define MAX_GROUP_US (SUMI_MAX_PENDING_US / 2.0)
+
+// How many slices are submitted next. A group, if no call limits what is in flight. The time of a group is measured as a
+// whole, so the times of its slices must be known.
+static int32_t next_count(const sumi_engine* engine, double* out_us)
+{
+    const sumi_run* run = &engine->runs.current;
+    const sumi_plan_entry* entry = run->entry;
+    const int32_t count = entry->plan.slices[run->slice].group_count;
+    *out_us = slice_us(engine, entry, run->slice);
+    if (count <= 1 || sumi_frame_limits_are_paced(&engine->frame) || entry->need.streamed_bytes > 0) return 1;
+    double group_us = 0.0;
+    for (int32_t i = run->slice; i < run->slice + count; i++) {
+        const sumi_kind_time time = kind_time(entry, i);
+        if (sumi_kind_time_state(&time) != SUMI_TIME_KNOWN) return 1;
+        group_us += slice_us(engine, entry, i);
+    }
+    if (group_us > MAX_GROUP_US) return 1;
+    *out_us = group_us;
+    return count;
+}
+
 double sumi_run_predict_us(const sumi_engine* engine)
 {
     const sumi_run* run = &engine->runs.current;
+    double us;
     if (run->entry == NULL || run->is_submitted) return 0.0;
-    if (run->entry->range_us == NULL) return slice_us(engine, run->entry, run->slice);
+    if (run->entry->range_us == NULL) return (void)next_count(engine, &us), us;
     return sumi_piece_predict_us(engine, run->entry, &run->entry->plan.slices[run->slice], &run->cursor);
 }
 
@@ -176,12 +207,6 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
-static sumi_kind_time kind_time(const sumi_plan_entry* entry, int32_t slice)
-{
-    const int32_t kind = entry->kind_first[slice];
-    return (sumi_kind_time){.us = entry->slice_us[kind], .doubt = entry->doubts[kind]};
-}
-
 // What kind_time.h needs to know of the slice.
 static sumi_time_measured measured_time(const sumi_engine* engine, const sumi_plan_entry* entry,
                                         const sumi_run_slice* slice)
@@ -202,7 +227,7 @@ static sumi_time_measured measured_time(const sumi_engine* engine, const sumi_pl
     return measured;
 }
 
-static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice)
+static void note_slice_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice)
 {
     sumi_plan_entry* entry = run->entry;
     SUMI_ASSERT(slice->index >= 0 && own_section(&entry->plan, slice->section_index) == run->done_section);
@@ -234,6 +259,27 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice)
     if (run->done_iteration < entry->plan.sections[slice->section_index].repeat) return;
     run->done_iteration = 0;
     run->done_section = next_section(&entry->plan, slice->section_index + 1);
+}
+
+// The slices of a group are known, and each has its share of the group's time: all have become slower or faster alike.
+static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice)
+{
+    if (slice->count <= 1) {
+        note_slice_time(engine, run, slice);
+        return;
+    }
+    double expected_us = 0.0;
+    for (int32_t i = 0; i < slice->count; i++) expected_us += slice_us(engine, run->entry, slice->index + i);
+    const double factor = slice->us / expected_us;
+    slice->unwaited_us = 0.0;
+    for (int32_t i = 0; i < slice->count; i++) {
+        sumi_run_slice part = *slice;
+        part.index += i;
+        part.us = factor * slice_us(engine, run->entry, part.index);
+        part.ends_iteration = slice->ends_iteration && i + 1 == slice->count;
+        note_slice_time(engine, run, &part);
+        slice->unwaited_us += part.unwaited_us;
+    }
 }
 
 // ---- Leaving evaluations out ----------------------------------------------------------------------------------------
@@ -402,9 +448,11 @@ sumi_run_slice sumi_run_next(const sumi_engine* engine)
                             .counter = section->first_counter + run->iteration,
                             .index = run->slice,
                             .section_index = run->section,
-                            .op = &plan->ops[plan->slices[run->slice].op_begin],
-                            .predicted_us = (float)slice_us(engine, run->entry, run->slice)};
-    slice.ends_iteration = run->slice + 1 >= section->slice_end;
+                            .op = &plan->ops[plan->slices[run->slice].op_begin]};
+    double us;
+    slice.count = run->entry->range_us == NULL ? next_count(engine, &us) : 1;
+    slice.predicted_us = (float)(run->entry->range_us == NULL ? us : slice_us(engine, run->entry, run->slice));
+    slice.ends_iteration = run->slice + slice.count >= section->slice_end;
     slice.skip_count = slice.ends_iteration ? run->skip_count : 0;
     slice.ends_run = slice.ends_iteration && run->iteration + 1 + run->skip_count >= section->repeat
                   && next_section(plan, run->section + 1) >= plan->section_count;
@@ -419,7 +467,8 @@ static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice*
         const sumi_kind_time time = kind_time(entry, slice->index);
         engine->runner->async->measure_delay(engine->runner, sumi_kind_time_state(&time) != SUMI_TIME_KNOWN);
         slice->submitted_ns = sumi_clock_ns();
-        SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, plan_slice, slice->counter, error));
+        SUMI_TRY((slice->count > 1 ? engine->runner->async->run_group : engine->runner->functions->run)(
+            engine->runner, &entry->plan, plan_slice, slice->counter, error));
         // on a GPU this is the time of submission only; collect writes the time of the slice
         slice->us = slice->piece_us = slice->piece_believed_us = (double)(sumi_clock_ns() - slice->submitted_ns) * 1e-3;
         return SUMI_OK;
@@ -461,7 +510,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* slice, sumi_err
     sumi_device_time_submit(&engine->runs.device, submitted->submitted_ns, (double)submitted->predicted_us);
     if (submitted->index >= 0 && submitted->ends_iteration) run->section = own_section(plan, run->section);
     if (submitted->index < 0 || !submitted->ends_iteration) {
-        run->slice++;
+        run->slice += submitted->index < 0 ? 1 : submitted->count;
     } else if (run->iteration + 1 + run->skip_count < plan->sections[run->section].repeat) {
         run->iteration += 1 + run->skip_count;
         run->slice = plan->sections[run->section].slice_begin;

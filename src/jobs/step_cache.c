@@ -192,11 +192,9 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
     return true;
 }
 
-void sumi_step_cache_fill_in(const sumi_plan_job* job, sumi_run_slice* slice)
+static void fill_in_planned(const sumi_plan_job* job, const sumi_slice* planned, sumi_run_slice* slice)
 {
     const sumi_plan* plan = &job->progress.entry->plan;
-    if (!sumi_plan_has_alternative(plan, slice->section_index)) return;
-    const sumi_slice* planned = &plan->slices[slice->index];
     for (int32_t i = planned->op_begin; i < planned->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
         const bool is_complete = planned->op_end > planned->op_begin + 1 || planned->range_end >= op->range_count;
@@ -204,6 +202,13 @@ void sumi_step_cache_fill_in(const sumi_plan_job* job, sumi_run_slice* slice)
         if (op->out.id == job->progress.entry->pipeline.reuse_error.id) slice->reuse_error = op->out;
         else slice->change = op->out;
     }
+}
+
+void sumi_step_cache_fill_in(const sumi_plan_job* job, sumi_run_slice* slice)
+{
+    const sumi_plan* plan = &job->progress.entry->plan;
+    if (!sumi_plan_has_alternative(plan, slice->section_index)) return;
+    for (int32_t i = 0; i < slice->count; i++) fill_in_planned(job, &plan->slices[slice->index + i], slice);
 }
 
 typedef struct measurement {

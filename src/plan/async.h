@@ -58,6 +58,11 @@ typedef struct sumi_depth_input {
 
 // All are called by one thread at a time, the one that calls sumi_runner_functions.run.
 typedef struct sumi_async_functions {
+    // Runs the group that begins with this slice (sumi_slice.group_count), as sumi_runner_functions.run does one slice.
+    // The group is pending, and its end and time are reported, as if it were one slice. For plans that stream no
+    // weights. Never called for the CPU.
+    sumi_result (*run_group)(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* first, int32_t counter,
+                             sumi_error* error);
     // Whether slices that are submitted from now on measure how long an empty kernel waits before them. False at first.
     // Does not block. On the CPU nothing is measured.
     void (*measure_delay)(sumi_runner* runner, bool enabled);

@@ -339,7 +339,7 @@ static float range_share(const sumi_op* op, int32_t begin, int32_t end)
 static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_slicing* slicing, sumi_error* error)
 {
     const float *op_ratio = slicing->op_ratio, bound = (float)slicing->max_us, gathered = (float)slicing->gathered_us;
-    sumi_slice gathered_ops = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
+    sumi_slice gathered_ops = {.op_begin = section->op_begin, .op_end = section->op_begin}; // whole ops gathered so far
     for (int32_t i = section->op_begin; i < section->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
         float time = sumi_plan_predict_us(plan, op, slicing->rates) * (op_ratio != NULL ? op_ratio[op->kind] : 1.0f);
@@ -347,7 +347,7 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
         if (gathered_ops.op_end > gathered_ops.op_begin
             && (has_own_slices || gathered_ops.predicted_us + time > gathered)) {
             SUMI_TRY(add_slice(plan, gathered_ops, error));
-            gathered_ops = (sumi_slice){i, i, 0, 0, 0.0f};
+            gathered_ops = (sumi_slice){.op_begin = i, .op_end = i};
         }
         if (!has_own_slices) {
             gathered_ops.op_end = i + 1;
@@ -361,12 +361,32 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
         if (ranges_per_slice < 1) ranges_per_slice = 1;
         for (int32_t begin = 0; begin < op->range_count; begin += ranges_per_slice) {
             int32_t end = op->range_count - begin < ranges_per_slice ? op->range_count : begin + ranges_per_slice;
-            SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * range_share(op, begin, end)}, error));
+            const sumi_slice slice = {.op_begin = i,
+                                      .op_end = i + 1,
+                                      .range_begin = begin,
+                                      .range_end = end,
+                                      .predicted_us = time * range_share(op, begin, end)};
+            SUMI_TRY(add_slice(plan, slice, error));
         }
-        gathered_ops = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
+        gathered_ops = (sumi_slice){.op_begin = i + 1, .op_end = i + 1};
     }
     if (gathered_ops.op_end > gathered_ops.op_begin) SUMI_TRY(add_slice(plan, gathered_ops, error));
     return SUMI_OK;
+}
+
+static void group_slices(sumi_plan* plan, const sumi_section* section, float grouped_us)
+{
+    float group_us = 0.0f;
+    for (int32_t i = section->slice_begin, first = i; i < section->slice_end; i++) {
+        sumi_slice* slice = &plan->slices[i];
+        slice->group_count = 1;
+        if (i == first || group_us + slice->predicted_us > grouped_us) {
+            first = i;
+            group_us = 0.0f;
+        }
+        plan->slices[first].group_count = i + 1 - first;
+        group_us += slice->predicted_us;
+    }
 }
 
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_error* error)
@@ -380,6 +400,7 @@ sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_e
         section->slice_begin = (int32_t)plan->slice_count;
         SUMI_TRY(slice_section(plan, section, slicing, error));
         section->slice_end = (int32_t)plan->slice_count;
+        group_slices(plan, section, (float)slicing->grouped_us);
     }
 #ifdef SUMI_CHECKED
     SUMI_TRY(sumi_plan_validate_slices(plan, error));

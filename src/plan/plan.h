@@ -91,6 +91,9 @@ typedef struct sumi_section {
 typedef struct sumi_slice {
     int32_t op_begin, op_end, range_begin, range_end;
     float predicted_us;
+    // So many slices, from this one on, may be submitted as one group, which takes less of the host's time. 1 in every
+    // other slice; 0 counts as 1. See sumi_slicing.
+    int32_t group_count;
 } sumi_slice;
 
 // Throughput of a backend, for predictions: measured by the backend and refined while running. op_us: fixed time per
@@ -186,6 +189,9 @@ typedef struct sumi_slicing {
     const sumi_rates* rates;
     const float* op_ratio; // [kind]: how much longer ops take here than the rates predict; NULL: not measured
     uint32_t max_us, gathered_us;
+    // Slices in a row, of one section, are a group up to this predicted time (0: no groups). A caller that has no limit
+    // for work in flight can submit a group at once. Its kernels are the same as those of its slices.
+    uint32_t grouped_us;
 } sumi_slicing;
 // Cuts all sections into slices.
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_error* error);

@@ -78,7 +78,7 @@ static sumi_result check_counters(const sumi_validator* v)
 }
 
 // plan.h: a slice has whole ops, or some work ranges of one op. The slices of a section contain each work range of its
-// ops once, in order.
+// ops once, in order. A group ends where its section does, or before.
 static sumi_result check_slices(const sumi_validator* v)
 {
     const sumi_plan* plan = v->plan;
@@ -107,6 +107,10 @@ static sumi_result check_slices(const sumi_validator* v)
                     "in order, and op %d, work range %d comes next",
                     (int)slice, (int)piece->op_begin, (int)piece->op_end, (int)piece->range_begin,
                     (int)piece->range_end, (int)op, (int)range);
+            }
+            if (piece->group_count < 0 || piece->group_count > section->slice_end - slice) {
+                return sumi_fail(v->error, SUMI_INTERNAL, "slice %d begins a group of %d, and section %d has %d more",
+                                 (int)slice, (int)piece->group_count, (int)s, (int)(section->slice_end - slice));
             }
             range = has_one_op && piece->range_end < plan->ops[op].range_count ? piece->range_end : 0;
             op = range > 0 ? op : piece->op_end;

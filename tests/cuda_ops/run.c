@@ -50,7 +50,8 @@ static sumi_result slice_by_parts(sumi_plan* plan, sumi_error* error)
             sumi_result result = sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity,
                                            plan->slice_count + 1, sizeof *plan->slices, error);
             if (result != SUMI_OK) return result;
-            plan->slices[plan->slice_count++] = (sumi_slice){i, i + 1, begin, end, 1.0f};
+            plan->slices[plan->slice_count++] = (sumi_slice){
+                .op_begin = i, .op_end = i + 1, .range_begin = begin, .range_end = end, .predicted_us = 1.0f};
             begin = end;
         }
     }
@@ -147,7 +148,7 @@ static sumi_result run_once(const scene* s, const machine* m, bool backwards, su
                 for (int32_t op = slice->op_begin; result == SUMI_OK && op < slice->op_end; op++) {
                     sumi_slice one = *slice;
                     if (slice->op_end - slice->op_begin > 1)
-                        one = (sumi_slice){op, op + 1, 0, s->plan.ops[op].range_count, 0.0f};
+                        one = (sumi_slice){.op_begin = op, .op_end = op + 1, .range_end = s->plan.ops[op].range_count};
                     result = plan_run_slice(m->runner, &s->plan, &one, section->first_counter + k, NULL, error);
                     round_output(s, m, op);
                 }
