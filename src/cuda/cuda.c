@@ -676,8 +676,8 @@ static sumi_rates guess_rates(const sumi_cuda_device* device)
 }
 
 // An event that a thread can sleep on wakes a thread of the driver whenever it passes, whether anyone waits or not: 45
-// us of CPU time (H200) per slice. The engine sleeps by predictions and seldom waits. So slices have no such events,
-// and a thread that waits records one after everything that was submitted. Exceptions: systems with coarse sleeps, and
+// us of CPU time (H200) per slice or copy. The engine sleeps by predictions and seldom waits. So slices and copies have
+// no such events, and a thread that waits records one after everything that was submitted. Exceptions: systems with coarse sleeps, and
 // streams of the host program, where work that the host program has submitted after a slice may itself wait for the
 // host program.
 static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
@@ -695,8 +695,7 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
         SUMI_CU(driver, cuEventCreate(&cuda->wait_event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
                 "making an event");
     for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
-        SUMI_CU(driver, cuEventCreate(&cuda->writes[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
-                "making an event");
+        SUMI_CU(driver, cuEventCreate(&cuda->writes[i].event, sumi_cuda_copy_event_flags(cuda)), "making an event");
     }
     return SUMI_OK;
 }

@@ -45,6 +45,17 @@ bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope)
     return false;
 }
 
+void sumi_cuda_wait_for_event(sumi_cuda* cuda, CUevent event, const char* what)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    CUresult result = cuda->wait_event != NULL ? driver->cuEventQuery(event) : driver->cuEventSynchronize(event);
+    if (result == CUDA_ERROR_NOT_READY) {
+        result = driver->cuEventRecord(cuda->wait_event, cuda->device.compute);
+        result = driver->cuEventSynchronize(result == CUDA_SUCCESS ? cuda->wait_event : event);
+    }
+    sumi_cuda_note_failure(cuda, result, what);
+}
+
 void sumi_cuda_wait_for_streams(sumi_cuda* cuda)
 {
     sumi_cuda_note_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute),

@@ -103,7 +103,7 @@ typedef struct sumi_cuda {
     uint32_t flight_first, flight_count; // slices, or groups of them, in flight that were not reported yet
     // The newest command in the compute stream is the end of the newest slice, so the next slice begins there.
     bool is_end_newest;
-    // Recorded if somebody waits for everything. NULL: the ends of the slices can be waited for.
+    // Recorded if somebody waits for everything. NULL: the ends of the slices and of copies can be waited for.
     CUevent wait_event;
     sumi_cuda_write writes[SUMI_CUDA_WRITES];
     uint32_t write_first, write_count;
@@ -134,6 +134,12 @@ sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cud
 void sumi_cuda_runner_release_plan(sumi_runner* runner, const sumi_plan* plan);
 void sumi_cuda_runner_release_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
 
+// The flags of events after copies: those that a thread can sleep on cost more (cuda.c), and wait_event replaces them.
+static inline unsigned sumi_cuda_copy_event_flags(const sumi_cuda* cuda)
+{
+    return (cuda->wait_event != NULL ? CU_EVENT_DEFAULT : CU_EVENT_BLOCKING_SYNC) | CU_EVENT_DISABLE_TIMING;
+}
+
 // ---- Failures in calls that cannot report them, and waiting for the device (failure.c)
 
 // Notes the failure of a driver call, to be reported later. After a lost device nothing is in flight any more.
@@ -146,6 +152,9 @@ sumi_result sumi_cuda_report_failure(const sumi_cuda* cuda, sumi_error* error);
 sumi_result sumi_cuda_note_result(sumi_cuda* cuda, sumi_result result, const sumi_error* error);
 // Enters the context, in functions that cannot report a failure.
 bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope);
+// Waits until an event of the compute stream has passed. Where wait_event is, a thread that has to wait sleeps until
+// everything that was submitted has ended.
+void sumi_cuda_wait_for_event(sumi_cuda* cuda, CUevent event, const char* what);
 // Waits until both streams have ended. sumi_device_settle does more, and calls it.
 void sumi_cuda_wait_for_streams(sumi_cuda* cuda);
 // Waits until the device has finished. Called before memory is freed: no slice may be running then, but copies may

@@ -45,8 +45,7 @@ sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
         record->mirror_end += sumi_align(plan->values[v].bytes, ALIGN);
     }
     for (int32_t i = 0; i < record->mirror_count; i++) {
-        SUMI_CU(&cuda->device.driver,
-                cuEventCreate(&record->mirrors[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+        SUMI_CU(&cuda->device.driver, cuEventCreate(&record->mirrors[i].event, sumi_cuda_copy_event_flags(cuda)),
                 "making an event");
     }
     return SUMI_OK;
@@ -144,8 +143,7 @@ static void wait_for_oldest_write(sumi_cuda* cuda)
 {
     SUMI_ASSERT(cuda->write_count > 0);
     sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
-    sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event),
-                           "waiting for a copy to the device");
+    sumi_cuda_wait_for_event(cuda, oldest->event, "waiting for a copy to the device");
     if (cuda->write_count == 0) return; // the device is lost
     cuda->write_first = (cuda->write_first + 1) % SUMI_CUDA_WRITES;
     cuda->write_count--;
@@ -262,8 +260,7 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     if (mirror != NULL && mirror->is_pending && cuda->failure.result != SUMI_DEVICE_LOST
         && sumi_cuda_enter_quietly(cuda, &scope)) {
         // Usually the event has passed. A copy without a slice before it has no other event.
-        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
-                               "waiting for a copy from the device");
+        sumi_cuda_wait_for_event(cuda, mirror->event, "waiting for a copy from the device");
         mirror->is_pending = false;
         sumi_cuda_leave(&cuda->device, &scope);
     }

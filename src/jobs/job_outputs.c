@@ -245,10 +245,27 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* sl
 
 // ---- After the run --------------------------------------------------------------------------------------------------
 
-// Reads elements of activations as float32. bfloat16 is read and converted in pieces of 8 KiB, which stay in the L1
-// cache between the copy and the conversion.
-static void read_activations(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* elements,
-                             float* into)
+static size_t count_not_finite(const float* values, size_t count)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < count; i++) bad += !isfinite(values[i]);
+    return bad;
+}
+
+#define MOST_HALVES 4096 // the count of those that are not finite fits 16 bits, and so the loop fills vectors with it
+
+static size_t count_not_finite_bf16(const uint16_t* halves, size_t count)
+{
+    SUMI_ASSERT(count <= MOST_HALVES);
+    uint16_t bad = 0;
+    for (size_t i = 0; i < count; i++) bad = (uint16_t)(bad + ((halves[i] & 0x7f80u) == 0x7f80u));
+    return bad;
+}
+
+// Reads elements of activations as float32. bfloat16 is read, looked through and converted in pieces of 8 KiB, which
+// stay in the L1 cache. Returns how many are not finite.
+static size_t read_activations(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* elements,
+                               float* into)
 {
     const uint64_t first = elements->first;
     const size_t count = (size_t)elements->count;
@@ -256,16 +273,19 @@ static void read_activations(sumi_engine* engine, const sumi_plan_job* job, cons
     if (job->progress.entry->plan.activation_bytes == 4) {
         read_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 4, .count = count * 4},
                    into);
-        return;
+        return count_not_finite(into, count);
     }
-    uint16_t halves[4096];
+    uint16_t halves[MOST_HALVES];
+    size_t bad = 0;
     for (size_t done = 0, piece; done < count; done += piece) {
         piece = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
         read_value(engine, job,
                    &(sumi_value_part){.value = elements->value, .first = (first + done) * 2, .count = piece * 2},
                    halves);
+        bad += count_not_finite_bf16(halves, piece);
         sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, piece);
     }
+    return bad;
 }
 
 typedef struct picture_rows {
@@ -288,15 +308,15 @@ static void read_rows(sumi_engine* engine, const sumi_plan_job* job, picture_row
                    pixels);
     } else if (format == SUMI_FORMAT_RGB32F) {
         float* values = (float*)(void*)pixels; // aligned: `pixels` is memory of sumi
-        read_activations(engine, job,
-                         &(sumi_value_part){.value = pipeline->picture, .first = first, .count = count * 3}, values);
+        (void)read_activations(
+            engine, job, &(sumi_value_part){.value = pipeline->picture, .first = first, .count = count * 3}, values);
         for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
     } else if (format == SUMI_FORMAT_RGBA16F) {
         uint16_t* values = (uint16_t*)(void*)pixels; // aligned, as above
         float rgb[3 * 512];
         for (size_t done = 0, piece; done < count; done += piece) {
             piece = count - done < 512 ? count - done : 512;
-            read_activations(
+            (void)read_activations(
                 engine, job,
                 &(sumi_value_part){.value = pipeline->picture, .first = first + 3 * done, .count = 3 * piece}, rgb);
             for (size_t i = 0; i < piece; i++, values += 4) {
@@ -340,10 +360,8 @@ static void read_picture(sumi_engine* engine, const sumi_plan_job* job, picture_
                   pixels + (size_t)(job->request.height - 1 - r) * row_bytes);
 }
 
-static sumi_result check_finite(const float* values, size_t count, const char* what, sumi_error* error)
+static sumi_result check_finite(size_t bad, size_t count, const char* what, sumi_error* error)
 {
-    size_t bad = 0;
-    for (size_t i = 0; i < count; i++) bad += !isfinite(values[i]);
     if (bad == 0) return SUMI_OK;
     return sumi_fail(error, SUMI_NOT_FINITE,
                      "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged", bad, count,
@@ -363,14 +381,13 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
                          piece =
                              count - offset < SUMI_FEATURE_PIECE_VALUES ? count - offset : SUMI_FEATURE_PIECE_VALUES;
             float* into = job->products.prompt->features[e] + offset;
-            read_activations(engine, job,
-                             &(sumi_value_part){.value = pipeline->features[0][e].value,
-                                                .first = (uint64_t)pipeline->features[0][e].row * width + offset,
-                                                .count = piece},
-                             into);
+            const sumi_value_part elements = {.value = pipeline->features[0][e].value,
+                                              .first = (uint64_t)pipeline->features[0][e].row * width + offset,
+                                              .count = piece};
+            const size_t bad = read_activations(engine, job, &elements, into);
             job->progress.moved_values += piece;
             *out_done = offset + piece == count && e + 1 == job->products.prompt->encoder_count;
-            return check_finite(into, piece, "the prompt's features", error);
+            return check_finite(bad, piece, "the prompt's features", error);
         }
         before += count;
     }
@@ -394,7 +411,8 @@ static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int
                                   .first = (uint64_t)(index - job->progress.batch_begin) * count * sizeof(float),
                                   .count = count * sizeof(float)},
                latents);
-    if (request->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
+    if (request->goal == SUMI_GOAL_ENCODE)
+        return check_finite(count_not_finite(latents, count), count, "the latents", error);
     if (index == job->progress.batch_begin) {
         int32_t bad = 0;
         read_value(engine, job, &(sumi_value_part){.value = pipeline->not_finite, .count = sizeof bad}, &bad);

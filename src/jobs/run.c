@@ -248,7 +248,8 @@ static void note_slice_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* 
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
     }
     slice->unwaited_us = change.own_us;
-    if (change.teaches) learn_ratios(engine, entry, plan_slice, slice->unwaited_us);
+    // of a group only the whole was measured
+    if (change.teaches && slice->count <= 1) learn_ratios(engine, entry, plan_slice, slice->unwaited_us);
     run->iteration_us += slice->unwaited_us;
     run->done_us += slice->unwaited_us;
     if (!slice->ends_iteration) return;

@@ -41,6 +41,9 @@ void sumi_torch_cpu_seed(sumi_torch_cpu_generator* generator, uint64_t seed)
         generator->state[i] = 1812433253u * (before ^ (before >> 30)) + i;
     }
     generator->next = MT_WORDS;
+#ifdef SUMI_NOISE_AVX2
+    generator->portable = !sumi_cpu_detect().avx2_fma_f16c;
+#endif
 }
 
 static inline uint32_t twist_one(uint32_t high, uint32_t low, uint32_t word)
@@ -230,7 +233,7 @@ typedef void box_muller_function(float* x, size_t groups);
 static box_muller_function* choose_box_muller(const sumi_torch_cpu_generator* generator)
 {
 #ifdef SUMI_NOISE_AVX2
-    if (!generator->portable && sumi_cpu_detect().avx2_fma_f16c) return box_muller_avx2;
+    if (!generator->portable) return box_muller_avx2;
 #else
     (void)generator;
 #endif
