@@ -14,6 +14,7 @@
 #include "jobs/prompt.h"
 #include "models/network.h"
 #include "models/pipeline.h"
+#include "pacing/frame_limits.h"
 #include "pictures/picture_sizes.h"
 #include "pictures/pixels.h"
 #include "plan/ops.h"
@@ -373,11 +374,14 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
 // precision, so its pieces are smaller.
 #define NOISE_VALUES (16 * 1024)
 #define NOISE_VALUES_CUDA (2 * 1024)
+// Every piece is a copy of its own, so larger ones take less time where no call has a budget.
+#define UNPACED_FACTOR 4
 
-static size_t noise_piece(const sumi_plan_job* job)
+static size_t noise_piece(const sumi_engine* engine, const sumi_plan_job* job)
 {
     const size_t count = sumi_plan_job_latent_values(job),
-                 piece = job->request.noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
+                 factor = sumi_frame_limits_are_paced(&engine->frame) ? 1 : UNPACED_FACTOR,
+                 piece = factor * (job->request.noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES);
     // If the number of values is not a multiple of 16, torch draws the last values of a call differently, so such noise
     // is drawn in one piece.
     return count % 16 != 0 || piece > count ? count : piece;
@@ -412,7 +416,7 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
     const float* source = is_posterior                       ? request->start_noise
                         : request->noise == SUMI_NOISE_GIVEN ? request->noise_values + item * count
                                                              : NULL;
-    const size_t piece = noise_piece(job) < count - offset ? noise_piece(job) : count - offset;
+    const size_t most = noise_piece(engine, job), piece = most < count - offset ? most : count - offset;
     SUMI_ASSERT(piece > 0 && offset + piece <= count);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, piece * sizeof(float), "noise", error));
     float* values = engine->workspace.values.data;
@@ -438,5 +442,5 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
 double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job)
 {
     return engine->overhead_us[SUMI_OVERHEAD_NOISE]
-         * (double)((sumi_plan_job_noise_values(job) + noise_piece(job) - 1) / noise_piece(job));
+         * (double)((sumi_plan_job_noise_values(job) + noise_piece(engine, job) - 1) / noise_piece(engine, job));
 }

@@ -4,6 +4,7 @@
 #include "base/pixel_formats.h"
 #include "base/platform.h"
 #include "base/result.h"
+#include "base/workers.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
 #include "jobs/job.h"
@@ -14,12 +15,14 @@
 #include "models/limits.h"
 #include "models/network.h"
 #include "models/pipeline.h"
+#include "pacing/frame_limits.h"
 #include "pictures/pixels.h"
 #include "plan/async.h"
 #include "plan/ops.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -262,8 +265,42 @@ static size_t count_not_finite_bf16(const uint16_t* halves, size_t count)
     return bad;
 }
 
-// Reads elements of activations as float32. bfloat16 is read, looked through and converted in pieces of 8 KiB, which
-// stay in the L1 cache. Returns how many are not finite.
+// Elements of bfloat16 that are read as float32, in chunks of 8 KiB, which stay in the L1 cache while they are read,
+// looked through and converted.
+typedef struct halves_to_read {
+    sumi_engine* engine;
+    const sumi_plan_job* job;
+    const sumi_value_part* elements;
+    float* into;
+    atomic_size_t bad; // not finite
+} halves_to_read;
+
+static void read_halves(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    halves_to_read* all = context;
+    uint16_t halves[MOST_HALVES];
+    for (int32_t chunk = begin; chunk < end; chunk++) {
+        const size_t at = (size_t)chunk * MOST_HALVES, left = (size_t)all->elements->count - at,
+                     count = left < MOST_HALVES ? left : MOST_HALVES;
+        const sumi_value_part part = {
+            .value = all->elements->value, .first = (all->elements->first + at) * 2, .count = count * 2};
+        read_value(all->engine, all->job, &part, halves);
+        const size_t bad = count_not_finite_bf16(halves, count);
+        if (bad > 0) atomic_fetch_add(&all->bad, bad);
+        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, all->into + at, count);
+    }
+}
+
+static void read_later_halves(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    read_halves(begin + 1, end + 1, worker_index, context);
+}
+
+// A chunk takes 2 us, and to wake a worker takes 50.
+#define LEAST_CHUNKS 16
+
+// Reads elements of activations as float32. Returns how many are not finite.
 static size_t read_activations(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* elements,
                                float* into)
 {
@@ -275,17 +312,12 @@ static size_t read_activations(sumi_engine* engine, const sumi_plan_job* job, co
                    into);
         return count_not_finite(into, count);
     }
-    uint16_t halves[MOST_HALVES];
-    size_t bad = 0;
-    for (size_t done = 0, piece; done < count; done += piece) {
-        piece = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
-        read_value(engine, job,
-                   &(sumi_value_part){.value = elements->value, .first = (first + done) * 2, .count = piece * 2},
-                   halves);
-        bad += count_not_finite_bf16(halves, piece);
-        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, piece);
-    }
-    return bad;
+    halves_to_read all = {.engine = engine, .job = job, .elements = elements, .into = into};
+    const int32_t chunks = (int32_t)((count + MOST_HALVES - 1) / MOST_HALVES);
+    // After the first read of a value the workers may read others of its bytes (runner.h).
+    read_halves(0, chunks < 1 ? chunks : 1, 0, &all);
+    sumi_parallel(engine->workers, chunks - 1, LEAST_CHUNKS, read_later_halves, &all);
+    return atomic_load(&all.bad);
 }
 
 typedef struct picture_rows {
@@ -368,7 +400,8 @@ static sumi_result check_finite(size_t bad, size_t count, const char* what, sumi
                      what);
 }
 
-// Reads the next piece of the encoded features into the prompt object.
+// Reads the next piece of the encoded features into the prompt object. Where no call has a budget the workers share a
+// piece.
 static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
@@ -377,9 +410,9 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
         const size_t width = (size_t)job->products.prompt->width[e],
                      count = (size_t)job->products.prompt->token_count[e] * width;
         if (job->progress.moved_values < before + count) {
-            const size_t offset = job->progress.moved_values - before,
-                         piece =
-                             count - offset < SUMI_FEATURE_PIECE_VALUES ? count - offset : SUMI_FEATURE_PIECE_VALUES;
+            const size_t most = SUMI_FEATURE_PIECE_VALUES * (sumi_frame_limits_are_paced(&engine->frame) ? 1 : 16),
+                         offset = job->progress.moved_values - before,
+                         piece = count - offset < most ? count - offset : most;
             float* into = job->products.prompt->features[e] + offset;
             const sumi_value_part elements = {.value = pipeline->features[0][e].value,
                                               .first = (uint64_t)pipeline->features[0][e].row * width + offset,

@@ -167,7 +167,8 @@ typedef struct sumi_runner_functions {
     void (*write)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data,
                   uint64_t bytes);
     // Reads a value. With has_device: its content at the last call of `start_read`; blocks unless `collect` has
-    // reported everything submitted before that call. Without: its content now.
+    // reported everything submitted before that call. Without: its content now. After a read other threads may read the
+    // same value at the same time, until the next call of another function.
     void (*read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
                  uint64_t bytes);
     // Runs one slice with the given counter. With has_device it returns after submitting the slice, and at most
