@@ -97,6 +97,7 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run* run = run_of(engine, slot);
     sumi_run_slice slice;
+    sumi_run_begin_collecting(engine);
     while (sumi_run_collect(engine, run, &slice)) {
         turn->end = SUMI_TURN_MORE;
         turn->stage = sumi_stage_of_section(slice.section);

@@ -568,7 +568,9 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
     SUMI_ASSERT(run->pending_count > 0);
     const sumi_run_slice* oldest = &run->pending[run->pending_begin];
     if (oldest->index < 0 || oldest->is_over) return true;
-    engine->runs.oldest_runs = !mark_ended(engine) || !oldest->is_over;
+    if (!engine->runs.has_others) (void)mark_ended(engine);
+    engine->runs.has_others = engine->runner->async->pending(engine->runner) > 0;
+    engine->runs.oldest_runs = !oldest->is_over;
     return !engine->runs.oldest_runs;
 }
 
@@ -596,9 +598,16 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_sl
     return true;
 }
 
+void sumi_run_begin_collecting(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    engine->runs.has_others = false;
+}
+
 void sumi_run_ask_again(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
+    engine->runs.has_others = false;
     engine->runs.oldest_runs = engine->runs.has_submitted = false;
 }
 

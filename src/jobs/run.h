@@ -75,6 +75,8 @@ typedef struct sumi_runs {
     // The runner was asked and the oldest slice in flight had not ended. It is asked again when nothing else can be
     // done, or after the pump has stepped back (sumi_run_ask_again).
     bool oldest_runs;
+    // The runner was asked and some slice in flight had not ended: while slices are collected it is not asked again.
+    bool has_others;
     bool has_submitted; // a slice, since the pump has begun to work or has waited for the device
 } sumi_runs;
 
@@ -113,6 +115,8 @@ double sumi_run_later_us(const sumi_engine* engine, double alternative_share);
 sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_slice);
+// Called before slices are collected one after the other.
+void sumi_run_begin_collecting(sumi_engine* engine);
 // Called when the pump begins to work, or has waited for the device: slices may have ended since the runner was asked.
 void sumi_run_ask_again(sumi_engine* engine);
 // Begins to drain the run, whose slices were all submitted: another run may begin before they have ended. No other run
