@@ -635,9 +635,66 @@ TEST(a_picture_of_many_slices_takes_no_more_memory_for_graphs)
     close_cuda(engine);
 }
 
+// The second of two pictures, by sumi_job_wait or in frames that all of it fits.
+typedef struct warm_picture {
+    uint64_t hash;     // of its kernels
+    int graph_count;   // launches of graphs
+    int lone_count;    // kernels that were launched one by one
+    int made_count;    // graphs that were made for it
+    int waking_events; // that wake a thread of the driver
+} warm_picture;
+
+static warm_picture draw_warm(sumi_engine* engine, const sumi_image_desc* desc, uint32_t budget_us)
+{
+    warm_picture seen = {0};
+    for (int i = 0; i < 2; i++) {
+        sumi_image image;
+        int slices;
+        const int woken = fake_wakes();
+        const uint64_t alone = fake_calls("cuLaunchKernel") + fake_calls("cuLaunchKernelEx"),
+                       made = fake_calls("cuGraphInstantiateWithFlags");
+        fake_count_launches(true);
+        if (budget_us > 0) (void)draw_in_frames(engine, desc, budget_us, 0.0, &slices);
+        else CHECK_NUMBER(draw(engine, desc, &image), SUMI_OK);
+        if (budget_us == 0) sumi_images_release(engine, &image, 1);
+        seen =
+            (warm_picture){.hash = fake_launch_hash(),
+                           .graph_count = fake_graph_launches(),
+                           .lone_count = (int)(fake_calls("cuLaunchKernel") + fake_calls("cuLaunchKernelEx") - alone),
+                           .made_count = (int)(fake_calls("cuGraphInstantiateWithFlags") - made),
+                           .waking_events = fake_wakes() - woken};
+    }
+    return seen;
+}
+
+// Without a budget, slices in a row are one graph and one event. Their kernels are the same. A change between calls with
+// and without a budget makes the other graphs once.
+TEST(slices_are_submitted_in_groups_where_no_call_has_a_budget)
+{
+    enum { BUDGET_US = 4000, STEPS = 6 };
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 1024;
+    desc.step_count = STEPS;
+    const warm_picture grouped = draw_warm(engine, &desc, 0), single = draw_warm(engine, &desc, BUDGET_US),
+                       again = draw_warm(engine, &desc, 0);
+    printf("  graphs launched: %d of groups, %d of slices\n", grouped.graph_count, single.graph_count);
+    CHECK(grouped.graph_count > STEPS && 4 * grouped.graph_count < single.graph_count);
+    CHECK(grouped.hash == single.hash && again.hash == single.hash);
+    CHECK_NUMBER(again.graph_count, grouped.graph_count);
+    CHECK(grouped.lone_count <= 1 && single.lone_count <= 1 && again.lone_count <= 1); // of the picture's pixels
+    CHECK_NUMBER(grouped.made_count + single.made_count + again.made_count, 0);
+    CHECK(grouped.waking_events <= 1 && single.waking_events == 0); // waits for the end
+    close_cuda(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
+    RUN(slices_are_submitted_in_groups_where_no_call_has_a_budget);
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_asks_the_device_once);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);

@@ -418,6 +418,49 @@ TEST(plan_slices_cover_all_work_and_respect_the_bound)
     sumi_plan_end(&plan);
 }
 
+// Groups hold the slices of each section, in order, as many as their time has room for.
+static void check_groups(const sumi_plan* plan, float grouped_us)
+{
+    for (size_t s = 0; s < plan->section_count; s++) {
+        const sumi_section* section = &plan->sections[s];
+        for (int32_t i = section->slice_begin, count; i < section->slice_end; i += count) {
+            float us = 0.0f;
+            count = plan->slices[i].group_count;
+            CHECK(count >= 1 && i + count <= section->slice_end);
+            if (count < 1) return;
+            for (int32_t k = i; k < i + count; k++) {
+                us += plan->slices[k].predicted_us;
+                CHECK(k == i || plan->slices[k].group_count == 1);
+            }
+            CHECK(count == 1 || us <= grouped_us * 1.001f);
+            CHECK(i + count == section->slice_end || us + plan->slices[i + count].predicted_us > grouped_us * 0.999f);
+        }
+    }
+}
+
+TEST(plan_slices_are_grouped)
+{
+    sumi_weight big = make_weight(64, 64);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    for (int s = 0; s < 2; s++) {
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1000 + s, 64);
+        for (int i = 0; i < 5; i++)
+            x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "l", .x = x, .weight = &big});
+    }
+    check_finish(&plan);
+    CHECK_NUMBER(plan_slice(&plan, &s_rates, 100, NULL), SUMI_OK);
+    check_groups(&plan, 0.0f);
+    for (uint32_t grouped_us = 150; grouped_us < 100000; grouped_us *= 3) {
+        const sumi_slicing slicing = {.rates = &s_rates, .max_us = 100, .gathered_us = 100, .grouped_us = grouped_us};
+        CHECK_NUMBER(sumi_plan_slice(&plan, &slicing, NULL), SUMI_OK);
+        check_slices(&plan);
+        check_groups(&plan, (float)grouped_us);
+    }
+    sumi_plan_end(&plan);
+}
+
 // Every kind has its line in the table, and what a verb writes over is what the line allows.
 TEST(plan_ops_write_over_their_inputs_only_where_the_table_says_so)
 {
@@ -1023,6 +1066,7 @@ int main(int argc, char** argv)
     RUN(plan_keeps_apart_what_a_pair_reads_and_writes);
     RUN(parts_are_predicted_by_their_rows);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
+    RUN(plan_slices_are_grouped);
     RUN(plan_ops_write_over_their_inputs_only_where_the_table_says_so);
     RUN(plan_arguments_that_are_left_out_mean_the_usual);
     RUN(plan_keeps_the_first_writing_error);

@@ -276,6 +276,7 @@ static void break_slice_parts(fixture* f)
     abort();
 }
 static void break_slice_end(fixture* f) { f->plan.sections[f->plan.section_count - 1].slice_end--; }
+static void break_slice_group(fixture* f) { f->plan.slices[f->plan.slice_count - 1].group_count = 2; }
 static void break_constant_size(fixture* f) { f->plan.constants[0].bytes -= 4; }
 static void break_constant_bound(fixture* f) { f->plan.constants[0].value = f->room; }
 
@@ -454,6 +455,7 @@ static const struct {
     {"counters", break_counters, {"solver", "their counters overlap"}},
     {"a gap between slices", break_slice_gap, {"slice 1", "slices hold every work range"}},
     {"parts of a slice", break_slice_parts, {"slice ", "slices hold every work range"}},
+    {"a group beyond its section", break_slice_group, {"slice ", "group of 2"}},
     {"a slice of no section", break_slice_end, {"section ", "slices"}},
     {"a constant's size", break_constant_size, {"positions", "as large as its value"}},
     {"a constant's value", break_constant_bound, {"room", "a constant needs a bound value"}},
