@@ -1,5 +1,6 @@
 #include "engine/image_desc.h"
 #include "base/assert.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/pixel_formats.h"
 #include "base/result.h"
@@ -465,6 +466,17 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_job_request* reque
     }
 }
 
+// Packs features as the runner has activations, so that they are converted once and half of their bytes are kept where
+// these are bfloat16.
+static const void* pack_features(sumi_packer* packer, const sumi_runner* runner, const float* features, uint64_t count)
+{
+    if (runner->functions->element_bytes(runner, SUMI_ELEMENT_ACTIVATION) == sizeof(float))
+        return sumi_pack(packer, features, count * sizeof(float));
+    uint16_t* packed = sumi_pack(packer, NULL, count * sizeof *packed);
+    if (packed != NULL) sumi_floats_to_bf16(features, packed, (size_t)count);
+    return packed;
+}
+
 // Packs copies of all arrays of the desc (buffers.h). The measuring pass leaves the pointers to the texts of the host
 // program in place; the second pass replaces them by the copies.
 static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const sumi_references* references,
@@ -482,9 +494,8 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const s
         }
         for (int32_t e = 0; e < source->encoder_count; e++) {
             prompt->token_count[e] = source->token_count[e];
-            prompt->features[e] =
-                sumi_pack(packer, source->features[e],
-                          (uint64_t)source->token_count[e] * (uint64_t)source->width[e] * sizeof(float));
+            prompt->features[e] = pack_features(packer, desc->model->engine->runner, source->features[e],
+                                                (uint64_t)source->token_count[e] * (uint64_t)source->width[e]);
         }
     }
     const uint64_t latent_bytes = (uint64_t)request->latent_channels * (uint64_t)request->latent_height

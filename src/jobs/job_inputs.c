@@ -60,27 +60,6 @@ static void write_value(sumi_engine* engine, const sumi_plan_job* job, const sum
                                      bytes->count);
 }
 
-// Writes float32 values to elements of a value of activations. The runner decides whether activations are float32 or
-// bfloat16; values are converted to bfloat16 in the workspace.
-static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* elements,
-                                     const float* data, sumi_error* error)
-{
-    const uint64_t first = elements->first, count = elements->count;
-    SUMI_ASSERT(count > 0);
-    SUMI_ASSERT(job->progress.entry->plan.activation_bytes == 4 || job->progress.entry->plan.activation_bytes == 2);
-    if (job->progress.entry->plan.activation_bytes == 4) {
-        write_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 4, .count = count * 4},
-                    data);
-        return SUMI_OK;
-    }
-    SUMI_TRY(
-        sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features to be copied in", error));
-    sumi_floats_to_bf16(data, engine->workspace.values.data, count);
-    write_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 2, .count = count * 2},
-                engine->workspace.values.data);
-    return SUMI_OK;
-}
-
 // Writes the token ids of the prompts that the plan encodes, and the times and solver rows of all evaluations.
 static void write_ids_and_steps(sumi_engine* engine, sumi_job_slot* slot)
 {
@@ -113,11 +92,14 @@ static void write_ids_and_steps(sumi_engine* engine, sumi_job_slot* slot)
                 progress->rows);
 }
 
-// Writes the next piece of the features of prompts that the host program gave encoded.
-static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job, bool* out_done,
-                                  sumi_error* error)
+// Writes the next piece of the features of prompts that the host program gave encoded. They are elements of activations
+// already.
+static void write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job, bool* out_done)
 {
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    const size_t element_bytes = (size_t)job->progress.entry->plan.activation_bytes,
+                 most = SUMI_FEATURE_PIECE_VALUES
+                      * (sumi_frame_limits_are_paced(&engine->frame) ? 1 : SUMI_UNPACED_FACTOR);
     size_t before = 0;
     for (int32_t p = 0; p < job->progress.plan_prompt_count; p++) {
         const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[p]];
@@ -127,21 +109,19 @@ static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot
             const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
             if (job->progress.moved_values < before + count) {
                 const size_t offset = job->progress.moved_values - before,
-                             piece = count - offset < SUMI_FEATURE_PIECE_VALUES ? count - offset
-                                                                                : SUMI_FEATURE_PIECE_VALUES;
+                             piece = count - offset < most ? count - offset : most;
+                const sumi_value_part part = {.value = features.value,
+                                              .first = ((uint64_t)features.row * width + offset) * element_bytes,
+                                              .count = piece * element_bytes};
                 *out_done = false;
                 job->progress.moved_values += piece;
-                return write_activations(engine, job,
-                                         &(sumi_value_part){.value = features.value,
-                                                            .first = (uint64_t)features.row * width + offset,
-                                                            .count = piece},
-                                         prompt->features[e] + offset, error);
+                write_value(engine, job, &part, (const char*)prompt->features[e] + offset * element_bytes);
+                return;
             }
             before += count;
         }
     }
     *out_done = true;
-    return SUMI_OK;
 }
 
 // Writes the next piece of the start: start latents in one piece, a start image over several pieces, because of its
@@ -355,7 +335,7 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
     const int32_t reference_piece = progress->cursor - FIRST_REFERENCE_PIECE,
                   control_piece = reference_piece - REFERENCE_STAGES * job->request.references.count;
     if (progress->cursor == 0 && progress->moved_values == 0) write_ids_and_steps(engine, slot);
-    if (progress->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
+    if (progress->cursor == 0) write_features(engine, slot, job, &is_over);
     else if (progress->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
     else if (progress->cursor == 2) SUMI_TRY(write_mask(engine, &slot->model->info, job, &is_over, error));
     else if (control_piece < 0)
@@ -374,13 +354,11 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
 // precision, so its pieces are smaller.
 #define NOISE_VALUES (16 * 1024)
 #define NOISE_VALUES_CUDA (2 * 1024)
-// Every piece is a copy of its own, so larger ones take less time where no call has a budget.
-#define UNPACED_FACTOR 4
 
 static size_t noise_piece(const sumi_engine* engine, const sumi_plan_job* job)
 {
     const size_t count = sumi_plan_job_latent_values(job),
-                 factor = sumi_frame_limits_are_paced(&engine->frame) ? 1 : UNPACED_FACTOR,
+                 factor = sumi_frame_limits_are_paced(&engine->frame) ? 1 : SUMI_UNPACED_FACTOR,
                  piece = factor * (job->request.noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES);
     // If the number of values is not a multiple of 16, torch draws the last values of a call differently, so such noise
     // is drawn in one piece.

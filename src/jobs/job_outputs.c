@@ -410,7 +410,8 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
         const size_t width = (size_t)job->products.prompt->width[e],
                      count = (size_t)job->products.prompt->token_count[e] * width;
         if (job->progress.moved_values < before + count) {
-            const size_t most = SUMI_FEATURE_PIECE_VALUES * (sumi_frame_limits_are_paced(&engine->frame) ? 1 : 16),
+            const size_t most = SUMI_FEATURE_PIECE_VALUES
+                              * (sumi_frame_limits_are_paced(&engine->frame) ? 1 : 4 * SUMI_UNPACED_FACTOR),
                          offset = job->progress.moved_values - before,
                          piece = count - offset < most ? count - offset : most;
             float* into = job->products.prompt->features[e] + offset;

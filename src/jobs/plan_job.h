@@ -17,10 +17,10 @@
 
 typedef struct sumi_job_prompt {
     const char* text;
-    size_t text_bytes; // NULL: the features are given
-    const float* features[SUMI_MAX_TEXT_ENCODERS];
-    int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // of texts: known after phase TEXT
-    int32_t picture_row[SUMI_MAX_REFERENCES];    // known after phase TEXT: the first token row of each reference
+    size_t text_bytes;                            // NULL: the features are given
+    const void* features[SUMI_MAX_TEXT_ENCODERS]; // as the runner has activations: float32 or bfloat16
+    int32_t token_count[SUMI_MAX_TEXT_ENCODERS];  // of texts: known after phase TEXT
+    int32_t picture_row[SUMI_MAX_REFERENCES];     // known after phase TEXT: the first token row of each reference
     int32_t cut_tokens;        // known after phase TEXT: tokens beyond what the encoders read, the most of any encoder
     const sumi_prompt* source; // used only while submit looks for equal prompts
 } sumi_job_prompt;
@@ -265,4 +265,6 @@ static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
 // Values of prompt features that are copied in one piece. The features of a prompt take up to some dozen megabytes, too
 // much for one call within a frame's budget; copying and converting one piece takes some dozen microseconds.
 #define SUMI_FEATURE_PIECE_VALUES ((size_t)64 * 1024)
+// How much larger pieces of inputs are where no call has a budget. Every piece is a copy of its own.
+#define SUMI_UNPACED_FACTOR 4
 #endif
