@@ -400,6 +400,27 @@ static sumi_result check_finite(size_t bad, size_t count, const char* what, sumi
                      what);
 }
 
+#define PAGE_VALUES (4096 / sizeof(float))
+
+bool sumi_plan_job_touch_features(sumi_plan_job* job)
+{
+    SUMI_ASSERT(job->progress.phase == SUMI_PHASE_RUN && job->request.goal == SUMI_GOAL_PROMPTS);
+    const sumi_prompt* prompt = job->products.prompt;
+    size_t before = 0;
+    for (int32_t e = 0; e < prompt->encoder_count; e++) {
+        const size_t count = (size_t)prompt->token_count[e] * (size_t)prompt->width[e],
+                     moved = job->progress.moved_values - before;
+        if (moved < count) {
+            const size_t end = count - moved < SUMI_FEATURE_PIECE_VALUES ? count : moved + SUMI_FEATURE_PIECE_VALUES;
+            for (size_t i = moved; i < end; i += PAGE_VALUES) prompt->features[e][i] = 0.0f;
+            job->progress.moved_values = before + end;
+            return true;
+        }
+        before += count;
+    }
+    return false;
+}
+
 // Reads the next piece of the encoded features into the prompt object. Where no call has a budget the workers share a
 // piece.
 static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)

@@ -153,8 +153,9 @@ typedef struct sumi_job_progress {
     int32_t text_encoder;
     bool is_reading;
     int32_t picture_tokens[SUMI_MAX_REFERENCES], other_picture_rows[SUMI_MAX_REFERENCES];
-    size_t drawn_values;      // values of noise drawn for the item, those of the posterior included
-    size_t moved_values;      // values of prompt features that were copied in or out in this phase
+    size_t drawn_values; // values of noise drawn for the item, those of the posterior included
+    // Values of prompt features that were copied in or out in this phase; in RUN, whose memory has pages.
+    size_t moved_values;
     int32_t pieces_in_flight; // pieces of noise that were drawn since the device was last idle
     union {
         sumi_torch_cpu_generator cpu;
