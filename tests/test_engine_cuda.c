@@ -4,6 +4,7 @@
 #include "engine_fixture.h"
 #include "fake_clock.h"
 #ifdef SUMI_HAS_CUDA
+#include "cuda/state.h"
 #include "cuda_fixture.h"
 #include "fake_cuda.h"
 #include "jobs/engine_state.h"
@@ -703,6 +704,75 @@ TEST(two_engines_share_a_device)
     close_cuda(first);
 }
 
+// Halves of the arena: the index of each, in parts of 14 bits, so that none is NaN.
+static uint16_t* fill_arena(sumi_engine* engine, int shift)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)engine->runner;
+    uint16_t* halves = (uint16_t*)(uintptr_t)cuda->stock.arena.address;
+    for (size_t i = 0; i < cuda->stock.arena.bytes / 2; i++) halves[i] = (uint16_t)(i >> shift & 0x3fff);
+    return halves;
+}
+
+static uint32_t half_of(float feature)
+{
+    uint32_t bits;
+    memcpy(&bits, &feature, sizeof bits);
+    return bits >> 16;
+}
+
+// Waits for the job, or gives it frames.
+static sumi_result encode_long(sumi_engine* engine, sumi_model* model, bool in_frames, sumi_prompt** out_prompt)
+{
+    static char s_text[4000];
+    for (size_t i = 0; i + 1 < sizeof s_text; i++) s_text[i] = "fox "[i % 4];
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = s_text;
+    sumi_job job;
+    *out_prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    for (int i = 0; in_frames && i < 10000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
+        sumi_engine_update(engine, 4000);
+    if (!in_frames) (void)run_to_end(engine, job);
+    return sumi_fetch_prompt(engine, job, out_prompt);
+}
+
+// Kernels do nothing here, so features are the bytes of the arena.
+TEST(features_that_workers_share_are_in_their_places)
+{
+    enum { THREADS = 3, LEAST = 65000, BAD = 60000 };
+    fake_reset();
+    sumi_engine_desc ed = cuda_desc();
+    ed.cpu_thread_count = THREADS;
+    sumi_engine* engine = open_engine(&ed, NULL);
+    sumi_model* model = engine != NULL ? load_model_at(engine, "tests/golden/qwen-image/model") : NULL;
+    CHECK(model != NULL);
+    if (model == NULL) return;
+    sumi_prompt* prompt;
+    for (int in_frames = 0; in_frames < 2; in_frames++) {
+        CHECK_NUMBER(encode_long(engine, model, in_frames, &prompt), SUMI_OK); // has the arena now
+        sumi_prompt_release(prompt);
+        size_t first = 0;
+        for (int shift = 14; shift >= 0; shift -= 14) {
+            (void)fill_arena(engine, shift);
+            CHECK_NUMBER(encode_long(engine, model, in_frames, &prompt), SUMI_OK);
+            if (prompt == NULL) return;
+            const sumi_prompt_info info = sumi_prompt_get_info(prompt);
+            const float* features = info.encoders[0].features;
+            const size_t count = (size_t)info.encoders[0].token_count * (size_t)info.encoders[0].width;
+            CHECK(count > LEAST);
+            first += (size_t)half_of(features[0]) << shift;
+            size_t wrong = 0;
+            for (size_t i = 1; i < count && shift == 0; i++) wrong += half_of(features[i]) != ((first + i) & 0x3fff);
+            CHECK_NUMBER(wrong, 0);
+            sumi_prompt_release(prompt);
+        }
+        fill_arena(engine, 0)[first + BAD] = 0x7f80;
+        CHECK_NUMBER(encode_long(engine, model, in_frames, &prompt), SUMI_NOT_FINITE);
+        (void)fill_arena(engine, 0);
+    }
+    close_cuda(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -728,6 +798,7 @@ int main(int argc, char** argv)
         RUN(the_hosts_context_stays_current_through_every_call);
     }
     RUN(draws_and_leaves_nothing);
+    RUN(features_that_workers_share_are_in_their_places);
     RUN(the_image_is_the_same_at_any_pace);
     RUN(a_host_that_captures_is_not_disturbed);
     RUN(two_engines_share_a_device);

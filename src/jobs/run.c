@@ -127,7 +127,7 @@ static sumi_kind_time kind_time(const sumi_plan_entry* entry, int32_t slice)
 // Plans have groups of half of that (plan_cache.c), because slices may take longer than they were planned to.
 #define MAX_GROUP_US (SUMI_MAX_PENDING_US / 2.0)
 
-// How many slices are submitted next. A group, if no call limits what is in flight. The time of a group is measured as a
+// How many slices are submitted next. A group, if no call limits the work in flight. The time of a group is measured as a
 // whole, so the times of its slices must be known.
 static int32_t next_count(const sumi_engine* engine, double* out_us)
 {
