@@ -235,7 +235,7 @@ TEST(rows_of_a_table_are_mixed_by_their_factors)
     if (bench_ready(&b)) {
         bench_write(&b, s.values[1], ids);
         bench_write(&b, s.values[2], factors);
-        sumi_slice all = {0, 1, 0, b.plan.ops[0].range_count, 0.0f};
+        sumi_slice all = {0, 1, 0, b.plan.ops[0].range_count, 0.0f, 1};
         CHECK(b.runner->functions->run(b.runner, &b.plan, &all, 0, &b.error) == SUMI_INTERNAL);
     }
     bench_end(&b);
