@@ -1,4 +1,5 @@
-// Attention on the CPU against a plain double reference: spans, windows, queries behind a shared beginning, padding.
+// Attention on the CPU against a plain double reference: spans, windows, queries behind a shared beginning, padding, keys
+// that were kept.
 #include "base/memory.h"
 #include "cpu_scenes.h"
 #include "plan/plan.h"
@@ -168,6 +169,77 @@ TEST(padding_changes_no_bit_of_a_text)
     free(results[0]), free(results[1]), free(values);
 }
 
+// Rows of a matrix of q, k and v, whose k and v are kept, and the rows after them.
+enum { KEPT = 300, AFTER = 41, HEADS = 4, KV_HEADS = 2, HEAD = 24, QKV = (HEADS + 2 * KV_HEADS) * HEAD };
+
+// With kept keys the bits are those of a sequence whose rows lie in one matrix, which agrees with the reference above.
+// The keys are copied from a view of some columns, and the two ops of this plan write rows of the same value.
+static float* attend_beside_kept(const float* values, bool causal, bool keeps, split how)
+{
+    bench b;
+    float* result = NULL;
+    bench_begin(&b, SUMI_CPU_AUTO, how == SPLIT_NONE ? 1 : 3);
+    sumi_value all = sumi_plan_bound(&b.plan, "all", SUMI_ELEMENT_FLOAT, KEPT + AFTER, QKV),
+               y = sumi_plan_bound(&b.plan, "y", SUMI_ELEMENT_FLOAT, AFTER, HEADS * HEAD),
+               own = sumi_plan_value(&b.plan, "own", SUMI_ELEMENT_FLOAT, AFTER, QKV),
+               before = sumi_plan_value(&b.plan, "before", SUMI_ELEMENT_FLOAT, KEPT, QKV),
+               kept = sumi_plan_value(&b.plan, "kept", SUMI_ELEMENT_FLOAT, KEPT + 7, 2 * KV_HEADS * HEAD);
+    sumi_plan_copy_rows(&b.plan, &(sumi_plan_copy_args){.x = all, .y = before, .rows = KEPT});
+    sumi_plan_copy_rows(&b.plan, &(sumi_plan_copy_args){.x = all, .x_row = KEPT, .y = own, .rows = AFTER});
+    const sumi_span columns = {HEADS * HEAD, 2 * KV_HEADS * HEAD};
+    sumi_plan_copy_rows(
+        &b.plan, &(sumi_plan_copy_args){.x = sumi_plan_view(&b.plan, "k_v", before, (sumi_span){0, KEPT}, columns),
+                                        .y = kept,
+                                        .y_row = 7,
+                                        .rows = KEPT});
+    // one sequence behind all kept keys, and one behind some of them
+    const sumi_sequence kept_lists[2] = {{{{7, KEPT}, {0, 30}}, 2, 1, 1, 0},
+                                         {{{7, 200}, {30, AFTER - 30}}, 2, 1, 1, 0}},
+                        whole_lists[2] = {{{{0, KEPT}, {KEPT, 30}}, 2, 1, 1, 0},
+                                          {{{0, 200}, {KEPT + 30, AFTER - 30}}, 2, 1, 1, 0}};
+    sumi_value whole = sumi_plan_value(&b.plan, "whole", SUMI_ELEMENT_FLOAT, KEPT + AFTER, HEADS * HEAD);
+    for (int i = 0; i < 2; i++) {
+        const sumi_attention a = {.q_heads = HEADS,
+                                  .kv_heads = KV_HEADS,
+                                  .dim = HEAD,
+                                  .scale = 0.2f,
+                                  .causal = causal,
+                                  .sequences = keeps ? &kept_lists[i] : &whole_lists[i],
+                                  .sequence_count = 1};
+        sumi_plan_attention_into(&b.plan, &(sumi_plan_attention_args){.label = "attention",
+                                                                      .qkv = keeps ? own : all,
+                                                                      .attention = &a,
+                                                                      .y = keeps ? y : whole,
+                                                                      .kept = keeps ? kept : SUMI_NO_VALUE});
+    }
+    if (!keeps) sumi_plan_copy_rows(&b.plan, &(sumi_plan_copy_args){.x = whole, .x_row = KEPT, .y = y});
+    if (bench_ready(&b)) {
+        bench_write(&b, all, values);
+        bench_run(&b, how, 0);
+        result = bench_read(&b, y);
+    }
+    bench_end(&b);
+    return result;
+}
+
+TEST(kept_keys_change_no_bit)
+{
+    float* values = random_floats((KEPT + AFTER) * QKV, 1.0f);
+    for (int causal = 0; causal < 2; causal++) {
+        float *want = attend_beside_kept(values, causal != 0, false, SPLIT_NONE),
+              *got = attend_beside_kept(values, causal != 0, true, SPLIT_NONE),
+              *cut = attend_beside_kept(values, causal != 0, true, SPLIT_RANDOM);
+        CHECK(want != NULL && got != NULL && cut != NULL);
+        if (want != NULL && got != NULL && cut != NULL) {
+            CHECK(memcmp(got, want, AFTER * HEADS * HEAD * sizeof(float)) == 0);
+            CHECK(memcmp(cut, want, AFTER * HEADS * HEAD * sizeof(float)) == 0);
+            CHECK(want[0] != 0.0f && want[AFTER * HEADS * HEAD - 1] != 0.0f);
+        }
+        free(want), free(got), free(cut);
+    }
+    free(values);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -178,5 +250,6 @@ int main(int argc, char** argv)
     RUN(a_shared_beginning_changes_no_bit);
     RUN(attention_runs_queries_that_are_no_keys);
     RUN(padding_changes_no_bit_of_a_text);
+    RUN(kept_keys_change_no_bit);
     TEST_END();
 }

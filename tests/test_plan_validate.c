@@ -91,6 +91,20 @@ static sumi_value write_prepare(fixture* f)
         plan, "attention", qkv,
         &(sumi_attention){
             .q_heads = 2, .kv_heads = 1, .dim = 16, .scale = 0.25f, .sequences = sequences, .sequence_count = 2});
+    sumi_value kept = sumi_plan_value(plan, "kept", SUMI_ELEMENT_ACTIVATION, 5, 32);
+    sumi_plan_copy_rows(
+        plan, &(sumi_plan_copy_args){.x = sumi_plan_view(plan, "k_and_v", qkv, (sumi_span){0, 24}, (sumi_span){32, 32}),
+                                     .y = kept,
+                                     .rows = 5});
+    const sumi_sequence after = {.span = {{0, 5}, {5, 19}}, .span_count = 2, .query_spans = 1, .query_first = 1};
+    const sumi_attention attention = {
+        .q_heads = 2, .kv_heads = 1, .dim = 16, .scale = 0.25f, .sequences = &after, .sequence_count = 1};
+    sumi_plan_attention_into(
+        plan, &(sumi_plan_attention_args){.label = "kept_attention",
+                                          .qkv = qkv,
+                                          .attention = &attention,
+                                          .y = sumi_plan_value(plan, "attended", SUMI_ELEMENT_ACTIVATION, 24, 32),
+                                          .kept = kept});
     sumi_value wide = sumi_plan_value(plan, "wide", SUMI_ELEMENT_ACTIVATION, 24, 128);
     sumi_plan_prefix(plan, "wide.");
     for (int32_t half = 0; half < 2; half++)
@@ -423,6 +437,14 @@ static sumi_sequence* padded_sequence(fixture* f)
 static void break_key_spans(fixture* f) { padded_sequence(f)->key_spans = 3; }
 static void break_unused_span(fixture* f) { padded_sequence(f)->query_spans = 1; }
 static void break_padded_window(fixture* f) { op_called(f, "attention")->u.attention.window = 4; }
+static sumi_sequence* kept_sequence(fixture* f)
+{
+    return (sumi_sequence*)(void*)(uintptr_t)&op_called(f, "kept_attention")->u.attention.sequences[0];
+}
+static void break_kept_queries(fixture* f) { kept_sequence(f)->query_first = 0; }
+static void break_kept_rows(fixture* f) { kept_sequence(f)->span[0].count = 6; }
+static void break_kept_columns(fixture* f) { op_called(f, "kept_attention")->u.attention.kv_heads = 2; }
+static void break_kept_window(fixture* f) { op_called(f, "kept_attention")->u.attention.window = 4; }
 static void break_copied_columns(fixture* f) { op_called(f, "wide.copy")->u.copy.y_column = 65; }
 static void break_guidance(fixture* f) { op_of(f, SUMI_OP_GUIDE)->u.guide.rule = SUMI_GUIDANCE_MODEL; }
 static void break_tokens(fixture* f) { op_of(f, SUMI_OP_GUIDE)->u.guide.patch_size = 3; }
@@ -545,6 +567,10 @@ static const struct {
     {"a sequence's keys", break_key_spans, {"attention", "each with keys or with queries"}},
     {"a span without keys and queries", break_unused_span, {"attention", "each with keys or with queries"}},
     {"padding behind a window", break_padded_window, {"attention", "each with keys or with queries"}},
+    {"queries of kept rows", break_kept_queries, {"kept_attention", "kept keys has them first"}},
+    {"kept rows", break_kept_rows, {"kept_attention", "reads rows 0 to 6, the value has 5"}},
+    {"heads of kept rows", break_kept_columns, {"kept_attention", "has other columns than the op needs"}},
+    {"kept rows behind a window", break_kept_window, {"kept_attention", "has them first, then queries, and no window"}},
     {"columns that are copied", break_copied_columns, {"wide", "has other columns than the op needs"}},
     {"a host over its guest", break_guest_in_host, {"value latent_picture", "writes over what it reads"}},
     {"the rule of guidance", break_guidance, {"guide", "guidance needs a rule"}},

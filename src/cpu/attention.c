@@ -27,9 +27,9 @@ static int32_t block_keys(int32_t dim) { return dim <= 256 ? 256 : 128; }
 
 typedef struct attention_loop {
     const sumi_cpu_run* run;
-    const float* qkv;
+    const float *qkv, *kept; // kept: k and v of the first range of every sequence; NULL: it lies in qkv
     float* y;
-    int64_t stride, y_stride;
+    int64_t stride, kept_stride, y_stride;
     int32_t group_ranges; // consecutive work ranges (query blocks) of one head in one loop item
 } attention_loop;
 
@@ -45,8 +45,9 @@ static int64_t row_of(const sumi_sequence* sequence, int32_t index)
 typedef struct head {
     const attention_loop* loop;
     const sumi_sequence* sequence;
-    const float *q, *k, *v;
+    const float *q, *k, *v, *kept_k, *kept_v;
     int32_t index, key_count, block; // block: keys per block
+    int32_t kept_count;              // the first of the keys, which are in kept_k and kept_v
     int32_t o_stride;                // floats of a row of O: dim, rounded up to whole panels
 } head;
 
@@ -60,10 +61,20 @@ static head find_head(const attention_loop* loop, const sumi_sequence* sequence,
                   .q = loop->qkv + a->q_column + index * a->dim,
                   .k = loop->qkv + a->k_column + kv_head * a->dim,
                   .v = loop->qkv + a->v_column + kv_head * a->dim,
+                  .kept_k = loop->kept != NULL ? loop->kept + kv_head * a->dim : NULL,
+                  .kept_v = loop->kept != NULL ? loop->kept + (a->kv_heads + kv_head) * a->dim : NULL,
+                  .kept_count = loop->kept != NULL ? sequence->span[0].count : 0,
                   .index = index,
                   .key_count = sumi_sequence_keys(sequence),
                   .block = block_keys(a->dim),
                   .o_stride = sumi_round_up(a->dim, loop->run->kernels->tile_cols)};
+}
+
+// The row of a key in `own`, the head's k or v, or in `kept`.
+static const float* key_row(const head* h, const float* own, const float* kept, int32_t key)
+{
+    return key < h->kept_count ? kept + (int64_t)(h->sequence->span[0].begin + key) * h->loop->kept_stride
+                               : own + row_of(h->sequence, key) * h->loop->stride;
 }
 
 // Packs `keys` keys from `key` on, at most a block.
@@ -71,16 +82,15 @@ static void pack_block(const head* h, int32_t key, int32_t keys, float* k_panels
 {
     const sumi_cpu_kernels* kernels = h->loop->run->kernels;
     const int32_t dim = h->loop->run->op->u.attention.dim, tile_cols = kernels->tile_cols;
-    const int64_t stride = h->loop->stride;
     SUMI_ASSERT(keys >= 1 && keys <= h->block && key + keys <= h->key_count);
     for (int32_t p = 0; p < sumi_divide_up(keys, tile_cols); p++) {
         const void* rows[SUMI_CPU_MAX_TILE_COLS];
         int32_t count = sumi_min_int(tile_cols, keys - p * tile_cols);
-        for (int32_t i = 0; i < count; i++) rows[i] = h->k + row_of(h->sequence, key + p * tile_cols + i) * stride;
+        for (int32_t i = 0; i < count; i++) rows[i] = key_row(h, h->k, h->kept_k, key + p * tile_cols + i);
         kernels->pack_f32(k_panels + (size_t)p * (size_t)(tile_cols * dim), rows, count, dim);
     }
     for (int32_t i = 0; i < keys; i++) {
-        const float* row = h->v + row_of(h->sequence, key + i) * stride;
+        const float* row = key_row(h, h->v, h->kept_v, key + i);
         for (int32_t p = 0; p < h->o_stride / tile_cols; p++) {
             float* to = v_panels + ((size_t)p * (size_t)keys + (size_t)i) * (size_t)tile_cols;
             int32_t count = sumi_min_int(tile_cols, dim - p * tile_cols);
@@ -393,7 +403,9 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
     attention_loop loop = {.run = run,
                            .qkv = sumi_cpu_value(run, op->in[0]),
                            .y = (float*)sumi_cpu_value(run, op->out) + op->u.attention.y_column,
+                           .kept = op->in[2].id != 0 ? sumi_cpu_value(run, op->in[2]) : NULL,
                            .stride = sumi_cpu_cols(run, op->in[0]),
+                           .kept_stride = op->in[2].id != 0 ? sumi_cpu_cols(run, op->in[2]) : 0,
                            .y_stride = sumi_cpu_cols(run, op->out)};
     if (op->preparing_count > 0) {
         run_cut(&loop);

@@ -112,17 +112,18 @@ sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
     const int32_t cols = sumi_cpu_cols(run, op->in[0]), y_cols = sumi_cpu_cols(run, op->out);
     SUMI_ASSERT(op->u.copy.y_column >= 0 && op->u.copy.y_column <= y_cols - cols);
     const int64_t element_bytes = sumi_plan_info(run->plan, op->in[0])->element == SUMI_ELEMENT_BYTE ? 1 : 4,
-                  row_bytes = cols * element_bytes, y_row_bytes = y_cols * element_bytes;
-    const unsigned char* x = (unsigned char*)sumi_cpu_value(run, op->in[0]) + op->u.copy.from * row_bytes;
+                  row_bytes = cols * element_bytes, x_row_bytes = sumi_cpu_pitch(run, op->in[0]) * element_bytes,
+                  y_row_bytes = y_cols * element_bytes;
+    const unsigned char* x = (unsigned char*)sumi_cpu_value(run, op->in[0]) + op->u.copy.from * x_row_bytes;
     unsigned char* y = (unsigned char*)sumi_cpu_value(run, op->out) + op->u.copy.to * y_row_bytes
                      + op->u.copy.y_column * element_bytes;
-    if (cols == y_cols) {
+    if (cols == y_cols && x_row_bytes == row_bytes) {
         memmove(y + run->row_begin * row_bytes, x + run->row_begin * row_bytes,
                 (size_t)((run->row_end - run->row_begin) * row_bytes));
         return SUMI_OK;
     }
     for (int64_t r = run->row_begin; r < run->row_end; r++)
-        memcpy(y + r * y_row_bytes, x + r * row_bytes, (size_t)row_bytes);
+        memcpy(y + r * y_row_bytes, x + r * x_row_bytes, (size_t)row_bytes);
     return SUMI_OK;
 }
 

@@ -271,7 +271,7 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 static bool takes_pitch(const sumi_plan* plan, const sumi_op* op)
 {
     if (sumi_op_kind_get(op->kind)->takes_pitch) return true;
-    for (int32_t k = 0; k <= SUMI_OP_MAX_INPUTS; k++) {
+    for (int32_t k = sumi_op_kind_get(op->kind)->reads_any_pitch ? 1 : 0; k <= SUMI_OP_MAX_INPUTS; k++) {
         const sumi_value_info* info = sumi_plan_info(plan, k < SUMI_OP_MAX_INPUTS ? op->in[k] : op->out);
         if (info->pitch != info->cols) return false;
     }

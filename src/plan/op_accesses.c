@@ -215,11 +215,21 @@ static void list_attention(sumi_op_accesses* accesses, const sumi_op* op)
 {
     const int32_t dim = op->u.attention.dim, q = op->u.attention.q_heads * dim, kv = op->u.attention.kv_heads * dim;
     const int32_t columns[3] = {op->u.attention.q_column, op->u.attention.k_column, op->u.attention.v_column};
+    const bool has_kept = op->in[2].id != 0;
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
         for (int32_t i = 0; i < sequence->span_count; i++) {
             const bool has_queries = i >= sequence->query_first && i < sequence->query_first + sequence->query_spans;
             const bool has_keys = i < sumi_sequence_key_spans(sequence);
+            if (has_kept && i == 0) { // k | v
+                add_access(accesses, (sumi_op_access){.value = op->in[2],
+                                                      .row = sequence->span[i].begin,
+                                                      .rows = sequence->span[i].count,
+                                                      .cols = 2 * kv,
+                                                      .width = 2 * kv,
+                                                      .elements = SUMI_ACCESS_NUMBER});
+                continue;
+            }
             for (int32_t k = has_queries ? 0 : 1; k < (has_keys ? 3 : 1); k++) {
                 add_access(accesses, (sumi_op_access){.value = op->in[0],
                                                       .row = sequence->span[i].begin,

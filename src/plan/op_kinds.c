@@ -227,13 +227,14 @@ static double head_bytes(const sumi_plan* plan, const sumi_op* op)
 
 static double attention_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    double rows = 0;
+    double rows = 0, kept = 0;
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
         rows += (double)sumi_sequence_queries(sequence);
+        kept += op->in[2].id != 0 ? sequence->span[0].count : 0;
     }
     double heads = 2.0 * op->u.attention.q_heads + 2.0 * op->u.attention.kv_heads;
-    return rows * heads * op->u.attention.dim * plan->activation_bytes;
+    return (rows * heads + kept * 2.0 * op->u.attention.kv_heads) * op->u.attention.dim * plan->activation_bytes;
 }
 
 static double patch_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -338,7 +339,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_EMBED_ROWS] = {"embed_rows", rows_of_output, memory_bound, .output_count = 2},
     [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, single_range, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
     [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)),
-                           .bytes = copy_bytes},
+                           .reads_any_pitch = true, .bytes = copy_bytes},
     [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one_unit, .bytes = mean_bytes},
     [SUMI_OP_ADD_ROWS] = {"add_rows", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(1)), .bytes = add_bytes},
     [SUMI_OP_RESIDUAL_CHANGE] = {"residual_change", rows_of_op, input_bound, .bytes = change_bytes},

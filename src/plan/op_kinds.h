@@ -17,7 +17,8 @@ typedef struct sumi_op_kind_info {
     // because the op changes only some of its output or reads its own output.
     uint32_t in_place;
     bool is_always_in_place;
-    bool takes_pitch; // the op's values may be views of some columns
+    bool takes_pitch;     // the op's values may be views of some columns
+    bool reads_any_pitch; // in[0] may be one
     // Bytes that are read and written: `output_count` times the bytes of the output, or the result of `bytes` if that
     // is not NULL.
     double output_count;

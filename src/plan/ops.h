@@ -108,6 +108,14 @@ typedef struct sumi_sequence {
     int32_t span_count, query_spans, query_first, key_spans;
 } sumi_sequence;
 
+// Whether the numbers of ranges fit an op with kept keys and values (ATTENTION): the first range is rows of the kept
+// ones, and the second one is the sequence's own, whose queries see all of the first.
+static inline bool sumi_sequence_has_kept(const sumi_sequence* sequence)
+{
+    return sequence->span_count == 2 && sequence->query_first == 1 && sequence->query_spans == 1
+        && (sequence->key_spans == 0 || sequence->key_spans == 2);
+}
+
 // Number of ranges that hold keys.
 static inline int32_t sumi_sequence_key_spans(const sumi_sequence* sequence)
 {
@@ -164,7 +172,8 @@ typedef struct sumi_op_fill_rows {
 
 // COPY_ROWS: out[to + r] = in[0][from + r] for the op's rows r. The row of x is written to the columns of y from
 // y_column on. The other rows and columns of y are not changed.
-// in[0]: x. in[1] = out: y, which has as many columns as x, or more if x is another value.
+// in[0]: x, which may be a view of some columns. in[1] = out: y, which has as many columns as x, or more if x is another
+// value.
 typedef struct sumi_op_copy_rows {
     int32_t from, to, y_column;
 } sumi_op_copy_rows;
@@ -281,7 +290,12 @@ typedef struct sumi_op_qk_norm_rope {
 // ATTENTION: softmax(q k^T * scale + mask) v per head and sequence. Query head h uses head h / (q_heads / kv_heads) of
 // k and v.
 // in[0]: q, k and v in the columns of one matrix [rows, ..]. out: [rows, y_column + q_heads * dim or more]; row i has
-// the result for the query in row i of in[0], from y_column on. in[1]: out, if the op does not write all its columns.
+// the result for the query in row i of in[0], from y_column on. in[1]: out, if the op does not write all its columns, or
+// if other ops write some of its rows.
+// in[2] (none: no kept keys): keys and values that were computed before, k | v [.., 2 * kv_heads * dim], with heads as in
+// in[0]. Then the first range of every sequence is rows of in[2], and the second one is rows of in[0], whose queries and
+// keys follow the kept keys: with `causal` a query sees all kept keys and its own up to itself. There is no window. The
+// result has the bits of a sequence whose rows all lie in in[0].
 typedef struct sumi_op_attention {
     int32_t q_heads, kv_heads, dim;
     float scale;

@@ -54,7 +54,7 @@ typedef struct sumi_value_info {
     int32_t first_use, last_use; // op indices, set by sumi_plan_finish (extended over repeated sections)
     uint64_t bytes, offset;      // in the arena, set by sumi_plan_finish
     // Elements from one row to the next: cols, or more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM
-    // accept any pitch; other ops need pitch == cols.
+    // accept any pitch, COPY_ROWS of what it reads; other ops need pitch == cols.
     int32_t pitch;
     // For views. base: the value whose memory the view shares, never a view itself. cut_from: the value that the view
     // was cut from, which is the base or another view; the view begins at row cut_from_row of it.
@@ -277,7 +277,7 @@ void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, 
                          int32_t span_count);
 
 typedef struct sumi_plan_copy_args {
-    sumi_value x, y;      // copies from x into y
+    sumi_value x, y;      // copies from x, which may be a view of some columns, into y
     int32_t x_row, y_row; // first rows in x and in y
     int32_t rows;         // 0: all of x from x_row on
     // y is wider than x, which is another value. The rows are written to the columns from y_column on; the other
@@ -416,13 +416,17 @@ typedef struct sumi_attention {
 } sumi_attention;
 // The columns of qkv are q, k and v, in this order.
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
-// The same into the columns of y from y_column on; the others do not change. y has the rows of qkv.
+// The same into the columns of y from y_column on; the others do not change, nor do rows that have no queries. y has the
+// rows of qkv.
 typedef struct sumi_plan_attention_args {
     const char* label;
     sumi_value qkv;
     const sumi_attention* attention;
     sumi_value y;
     int32_t y_column;
+    // Keys and values that were computed before, k | v [.., 2 * kv_heads * dim]: the first range of every sequence is
+    // rows of them. None: all ranges are rows of qkv.
+    sumi_value kept;
 } sumi_plan_attention_args;
 void sumi_plan_attention_into(sumi_plan* plan, const sumi_plan_attention_args* args);
 

@@ -324,7 +324,7 @@ static sumi_result check_shapes(const sumi_validator* v, const sumi_op* op)
         if ((a->elements & (1 << info->element)) == 0)
             return sumi_validate_op_breaks(v, op, a->value, "the op does not take elements of this type");
         if (info->pitch != info->cols && op->kind != SUMI_OP_CONV && op->kind != SUMI_OP_GROUP_SUMS
-            && op->kind != SUMI_OP_GROUP_NORM)
+            && op->kind != SUMI_OP_GROUP_NORM && (op->kind != SUMI_OP_COPY_ROWS || a->writes))
             return sumi_validate_op_breaks(v, op, a->value, "the op takes no view of some columns");
     }
     return op->out.id != 0 ? SUMI_OK : sumi_validate_op_breaks(v, op, op->out, "the op has no output");
@@ -365,6 +365,11 @@ static sumi_result check_sequences(const sumi_validator* v, const sumi_op* op)
         if (!sumi_sequence_is_valid(&op->u.attention.sequences[s], op->u.attention.window)) {
             return sumi_validate_op_breaks(v, op, op->out,
                                            "a sequence has one or two spans, each with keys or with queries");
+        }
+        if (op->in[2].id != 0
+            && (!sumi_sequence_has_kept(&op->u.attention.sequences[s]) || op->u.attention.window != 0)) {
+            return sumi_validate_op_breaks(v, op, op->in[2],
+                                           "a sequence with kept keys has them first, then queries, and no window");
         }
     }
     return SUMI_OK;

@@ -425,15 +425,25 @@ static sumi_value write_attention(sumi_plan* plan, const sumi_plan_attention_arg
     if (kv_heads < 1 || q_heads % kv_heads != 0 || sumi_plan_cols(plan, qkv) != (q_heads + 2 * kv_heads) * dim
         || attention->sequence_count < 1)
         sumi_plan_mismatch(plan, label, "heads do not fit the qkv matrix");
+    const bool has_kept = args->kept.id != 0;
+    if (has_kept
+        && (sumi_plan_cols(plan, args->kept) != 2 * kv_heads * dim
+            || sumi_plan_info(plan, args->kept)->element != sumi_plan_info(plan, qkv)->element))
+        sumi_plan_mismatch(plan, label, "kept keys and values do not fit the heads");
     for (int32_t s = 0; s < attention->sequence_count && !sumi_plan_has_failed(plan); s++) {
         const sumi_sequence* sequence = &attention->sequences[s];
         if (!sumi_sequence_is_valid(sequence, attention->window)) {
             sumi_plan_mismatch(plan, label, "a sequence has one or two spans, each with keys or with queries");
             break;
         }
+        if (has_kept && (!sumi_sequence_has_kept(sequence) || attention->window != 0)) {
+            sumi_plan_mismatch(plan, label, "a sequence with kept keys has them first, then queries, and no window");
+            break;
+        }
         for (int32_t i = 0; i < sequence->span_count; i++) {
             const sumi_span* span = &sequence->span[i];
-            if (span->begin < 0 || span->count < 1 || span->begin + span->count > sumi_plan_rows(plan, qkv))
+            const sumi_value matrix = has_kept && i == 0 ? args->kept : qkv;
+            if (span->begin < 0 || span->count < 1 || span->count > sumi_plan_rows(plan, matrix) - span->begin)
                 sumi_plan_mismatch(plan, label, "a sequence leaves the matrix");
         }
     }
@@ -442,11 +452,11 @@ static sumi_value write_attention(sumi_plan* plan, const sumi_plan_attention_arg
     if (y.id == 0) y = sumi_plan_value(plan, "attention", SUMI_ELEMENT_ACTIVATION, rows, cols);
     if (!fits_columns(plan, y, rows, args->y_column, cols))
         sumi_plan_mismatch(plan, label, "the output is narrower than the heads");
-    const bool is_whole = sumi_plan_cols(plan, y) == cols;
+    const bool is_whole = args->y.id == 0; // otherwise other ops may write the other columns and rows
     size_t bytes = sumi_plan_has_failed(plan) ? 0 : (size_t)attention->sequence_count * sizeof *attention->sequences;
     return sumi_plan_add_op(plan, label,
                             &(sumi_op){.kind = SUMI_OP_ATTENTION,
-                                       .in = {qkv, is_whole ? SUMI_NO_VALUE : y},
+                                       .in = {qkv, is_whole ? SUMI_NO_VALUE : y, args->kept},
                                        .out = y,
                                        .u.attention = {.q_heads = q_heads,
                                                        .kv_heads = kv_heads,
