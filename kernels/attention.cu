@@ -57,6 +57,12 @@
         attention<HEAD_DIM, TILE_KEYS, QUERY_WARPS, KEY_WARPS, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, CAUSALITY,      \
                   false>(args);                                                                                        \
     }
+#define ATTENTION_KEPT_KERNEL(NAME, TILE_KEYS, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, BLOCKS_PER_MULTIPROCESSOR)      \
+    extern "C" __global__ void __launch_bounds__(128, BLOCKS_PER_MULTIPROCESSOR)                                       \
+        NAME(const __grid_constant__ sumi_attention_args args)                                                         \
+    {                                                                                                                  \
+        attention<128, TILE_KEYS, 4, 1, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, NOT_CAUSAL, false, true>(args);        \
+    }
 // name, HEAD_DIM, TILE_KEYS, QUERY_WARPS, KEY_WARPS, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, CAUSALITY, blocks per
 // multiprocessor
 ATTENTION_KERNEL(sumi_attention_d128, 128, 64, 4, 1, 2, 0, NOT_CAUSAL, 2)
@@ -73,3 +79,7 @@ ATTENTION_KERNEL(sumi_attention_d64, 64, 64, 4, 1, 2, 4, NOT_CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d64_causal, 64, 64, 4, 1, 2, 4, CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d256, 256, 32, 2, 2, 1, 0, EITHER, 1)
 ATTENTION_KERNEL(sumi_attention_d256_k4, 256, 64, 2, 4, 1, 0, EITHER, 1)
+// The same as the kernels of these names without _kept.
+ATTENTION_KEPT_KERNEL(sumi_attention_d128_kept, 64, 2, 0, 2)
+ATTENTION_KEPT_KERNEL(sumi_attention_d128_40k_kept, 32, 2, 6, 2)
+ATTENTION_KEPT_KERNEL(sumi_attention_d128_m1_kept, 32, 1, 8, 3)

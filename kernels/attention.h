@@ -12,13 +12,18 @@
 // Long sequences are bound by the tensor cores. threads: per block. shared bytes: dynamic shared memory. rows: query
 // rows of a tile. spans: a sequence consists of one or two ranges of rows of the matrix, see sumi_attention_sequence.
 // *: the kernel with _causal in its name is causal, and the Hopper one then takes one span only.
-// **: causal or not, as args.is_causal says. int8: q k^T in int8. e4m3: q, k, P and v in e4m3.
+// **: causal or not, as args.is_causal says. int8: q k^T in int8. e4m3: q, k, P and v in e4m3. kept: the span's rows are
+// those of a matrix of k | v that was computed before, and they are keys only. For the Hopper kernels in bf16 a kept span
+// is one whose map is that of the other matrix.
 //
 //   kernel                               rows  keys/tile  threads  shared bytes   dim   sequences
 //   sumi_attention_d128                   128      64       128      98304          128   one or two spans
 //   sumi_attention_d128_w8                256      64       256     131072          128   one or two spans
 //   sumi_attention_d128_40k               128      32       128      40960          128   one or two spans
 //   sumi_attention_d128_m1                 64      32       128      32768          128   one or two spans
+//   sumi_attention_d128_kept              128      64       128      98304          128   two spans, the first one kept
+//   sumi_attention_d128_40k_kept          128      32       128      40960          128   two spans, the first one kept
+//   sumi_attention_d128_m1_kept            64      32       128      32768          128   two spans, the first one kept
 //   sumi_attention_d128_causal            128      32       128      49152          128   one or two spans, causal
 //   sumi_attention_d128_m1_causal          64      32       128      32768          128   one or two spans, causal
 //   sumi_attention_d96, _d96_causal       128      32       128      24576           96   one or two spans *
@@ -36,7 +41,8 @@
 //                                                               384 or 512; one or two spans
 //   sumi_attention_any_c<chunks>           64      64       256      SUMI_ATTENTION_ANY_SHARED_BYTES (41984)
 //                                                               dim 1 .. 64 * chunks (chunks: 1, 2, 4 or 8); one or
-//                                                               two spans, causal or not, window, any alignment
+//                                                               two spans, kept or not, causal or not, window, any
+//                                                               alignment
 //   sumi_attention_sm90_d128              192     128       512     230400          128   one or two spans
 //   sumi_attention_sm90_d128_c2           128     128       384     197632          128   one or two spans, few tiles
 //   sumi_attention_sm90_d128_causal       192     128       512     230400          128   one span, causal
@@ -71,7 +77,10 @@ typedef struct sumi_attention_sequence {
     int32_t tile_end, row_tiles;
     int32_t begin, first_span_tokens, second_span_offset;
     int32_t keys, queries, first_query;
-    int32_t first_packed_tile; // sumi_attention_int8_*: the first tile of the sequence's packed keys
+    union {
+        int32_t first_packed_tile; // sumi_attention_int8_*: the first tile of the sequence's packed keys
+        int32_t first_kept_row;    // with kept keys: the row of token 0 in them
+    };
 } sumi_attention_sequence;
 
 // The only parameter, by value. Grid (tiles of this launch), one block per tile.
@@ -90,9 +99,13 @@ typedef struct sumi_attention_args {
     // than `window` tokens away; 0: no window. is_aligned: 1: rows and heads begin at multiples of 16 bytes.
     int32_t is_causal, window, is_aligned;
     int32_t sequence_count;
+    int32_t kept_pitch; // elements from row to row of the kept keys, a multiple of 8
     // sumi_attention_int8_* only: what sumi_attention_pack_keys_* wrote
     uint64_t packed_keys, packed_scales;
     int32_t packed_tiles, reserved;
+    // sumi_attention_d128*_kept and _any: a matrix of k | v, whose rows are the first first_span_tokens tokens of every
+    // sequence; all of them are keys only. 0 (_any only): there is none.
+    uint64_t kept;
     sumi_attention_sequence sequences[SUMI_ATTENTION_SEQUENCES];
 } sumi_attention_args;
 
@@ -131,7 +144,8 @@ typedef struct sumi_attention_map {
 typedef struct sumi_attention_sm90_maps {
     // q: begins at the first channel of query head 0; rows: the span's queries. box {slab, 64, dim / slab}
     sumi_attention_map q[SUMI_ATTENTION_SM90_SEQUENCES][2];
-    // k and v: begins at column 0 of qkv; rows: the span's keys. box {slab, 128, dim / slab}
+    // k and v: begins at column 0 of qkv, or at k of its matrix if there are kept keys; rows: the span's keys. box {slab,
+    // 128, dim / slab}
     sumi_attention_map kv[SUMI_ATTENTION_SM90_SEQUENCES][2];
     sumi_attention_map out[SUMI_ATTENTION_SM90_SEQUENCES][2]; // the output, with the rows and boxes of q
 } sumi_attention_sm90_maps;
@@ -152,7 +166,7 @@ typedef struct sumi_attention_sm90_sequence {
 // b, tile_begin + b + grid, and so on.
 typedef struct sumi_attention_sm90_shape {
     int32_t heads, group;
-    int32_t k_slab, v_slab;       // the slab, counted from column 0 of qkv, at which k and v of key head 0 begin
+    int32_t k_slab, v_slab;       // the slab, counted from where the map begins, at which k and v of key head 0 begin
     int32_t tile_begin, tile_end; // this launch's range of tile numbers
     // From tile number split_begin on, each tile has blocks_per_split_tile consecutive numbers. The blocks with these
     // numbers compute different groups of 64 queries of the tile.

@@ -36,17 +36,23 @@ static constexpr int P_OFFSET = 2 * STAGE_BYTES, ROW_MAX_OFFSET = P_OFFSET + BUF
 static_assert(ROW_SUM_OFFSET + 2 * TILE_QUERIES * 4 == SUMI_ATTENTION_ANY_SHARED_BYTES, "attention.h");
 
 // Copies a chunk, 64 tokens from token0 on x 64 channels from channel0 on, of the head at `from` to the swizzled buffer
-// at byte `to` of shared memory. Tokens from token_end on and channels from args.dim on become zeros. A thread copies
+// at byte `to` of shared memory. kept: where the head begins in a row of kept keys or values, which the first tokens are;
+// NULL: all tokens are rows at `from`. Tokens from token_end on and channels from args.dim on become zeros. A thread copies
 // two units of 16 bytes (8 channels); a unit is called chunk in portable_sm80.cuh.
 SUMI_DEVICE void load_chunk(const sumi_attention_args& args, const sumi_attention_sequence& sequence, u8* shared,
-                            int to, const u16* from, int token0, int token_end, int channel0)
+                            int to, const u16* from, const u16* kept, int token0, int token_end, int channel0)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int unit_in_chunk = i * 256 + threadIdx.x, row = unit_in_chunk >> 3, unit = unit_in_chunk & 7,
                   channel = channel0 + unit * 8, token = token0 + row;
         const bool is_inside = token < token_end && channel < args.dim;
-        const u16* source = is_inside ? from + (int64_t)row_of(sequence, token) * args.pitch + channel : from;
+        const bool is_kept = kept != nullptr && token < sequence.first_span_tokens;
+        const u16* source = from;
+        if (is_inside)
+            source = (is_kept ? kept_row_of(args, sequence, kept, token)
+                              : from + (int64_t)row_of(sequence, token) * args.pitch)
+                   + channel;
         const u32 offset = to + swizzled_offset<128>(row, unit);
         if (args.is_aligned) {
             copy_async_16((u32)__cvta_generic_to_shared(shared) + offset, source, is_inside ? 16 : 0);
@@ -79,6 +85,8 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
     const u16* q = qkv + args.q_column + head * args.dim;
     const u16* k = qkv + args.k_column + kv_head * args.dim;
     const u16* v = qkv + args.v_column + kv_head * args.dim;
+    const u16* kept_k = args.kept != 0 ? (const u16*)args.kept + kv_head * args.dim : nullptr;
+    const u16* kept_v = args.kept != 0 ? kept_k + args.heads / args.group * args.dim : nullptr;
     const int chunks = (args.dim + 63) >> 6; // of this head dim
 
     // The tiles of keys that at least one query of this tile sees. A causal query i sees keys (i - window, i]. With a
@@ -108,8 +116,8 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
               v_offset = swizzled_offset<128>(lane & 15, lane >> 4);
 
     int stage = 0; // byte offset of the pair of buffers in use: 0 or STAGE_BYTES
-    load_chunk(args, sequence, shared, stage, q, query0, sequence.queries, 0);
-    load_chunk(args, sequence, shared, stage + BUFFER_BYTES, k, key_tile_begin * TILE_KEYS, sequence.keys, 0);
+    load_chunk(args, sequence, shared, stage, q, nullptr, query0, sequence.queries, 0);
+    load_chunk(args, sequence, shared, stage + BUFFER_BYTES, k, kept_k, key_tile_begin * TILE_KEYS, sequence.keys, 0);
     copy_async_commit();
     for (int key_tile = key_tile_begin; key_tile < key_tile_end; key_tile++) {
         float scores[4][4];
@@ -121,12 +129,12 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
             __syncthreads();
             const int next_stage = stage ^ STAGE_BYTES;
             if (chunk + 1 < chunks) {
-                load_chunk(args, sequence, shared, next_stage, q, query0, sequence.queries, (chunk + 1) * 64);
-                load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, k, key_tile * TILE_KEYS, sequence.keys,
-                           (chunk + 1) * 64);
+                load_chunk(args, sequence, shared, next_stage, q, nullptr, query0, sequence.queries, (chunk + 1) * 64);
+                load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, k, kept_k, key_tile * TILE_KEYS,
+                           sequence.keys, (chunk + 1) * 64);
             } else {
-                load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, v, key_tile * TILE_KEYS, sequence.keys,
-                           0);
+                load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, v, kept_v, key_tile * TILE_KEYS,
+                           sequence.keys, 0);
             }
             copy_async_commit();
             const u32 q_address = shared_address + stage + q_offset,
@@ -205,11 +213,11 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
                 __syncthreads(); // at the first chunk, P is complete too
                 const int next_stage = stage ^ STAGE_BYTES;
                 if (chunk + 1 < chunks) {
-                    load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, v, key_tile * TILE_KEYS,
+                    load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, v, kept_v, key_tile * TILE_KEYS,
                                sequence.keys, (chunk + 1) * 64);
                 } else if (key_tile + 1 < key_tile_end) {
-                    load_chunk(args, sequence, shared, next_stage, q, query0, sequence.queries, 0);
-                    load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, k, (key_tile + 1) * TILE_KEYS,
+                    load_chunk(args, sequence, shared, next_stage, q, nullptr, query0, sequence.queries, 0);
+                    load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, k, kept_k, (key_tile + 1) * TILE_KEYS,
                                sequence.keys, 0);
                 }
                 copy_async_commit();

@@ -55,9 +55,10 @@ SUMI_DEVICE void quantize_queries(u32 (&out)[K_STEPS][4], float (&out_scale)[2],
 
 // QUERY_WARPS: warps along the queries. KEY_WARPS: warps along the keys. QUERY_BLOCKS: blocks of 16 queries per warp.
 // QK_INT8: q k^T in int8 (attention_int8.cu); then all fragments of q are in registers, and row maxima are exponents,
-// because tiles of keys have scales of their own.
+// because tiles of keys have scales of their own. KEPT: the first span of every sequence is rows of args.kept. Kernels
+// without it do not pay for the choice of the matrix.
 template <int HEAD_DIM, int TILE_KEYS, int QUERY_WARPS, int KEY_WARPS, int QUERY_BLOCKS, int Q_FRAGMENTS_IN_REGISTERS,
-          int CAUSALITY, bool QK_INT8>
+          int CAUSALITY, bool QK_INT8, bool KEPT = false>
 SUMI_DEVICE void attention(const sumi_attention_args& args)
 {
     constexpr int TILE_QUERIES = QUERY_WARPS * QUERY_BLOCKS * 16, THREADS = QUERY_WARPS * KEY_WARPS * 32;
@@ -95,15 +96,20 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
     const u16* q = qkv + args.q_column + head * HEAD_DIM;
     const u16* k = qkv + args.k_column + kv_head * HEAD_DIM;
     const u16* v = qkv + args.v_column + kv_head * HEAD_DIM;
+    const u16* kept_k = KEPT ? (const u16*)args.kept + kv_head * HEAD_DIM : nullptr;
+    const u16* kept_v = KEPT ? kept_k + args.heads / args.group * HEAD_DIM : nullptr;
     // Copies `tokens` tokens from token0 on to the tile at `to`; tokens from `token_end` on become zeros.
-    auto copy = [&](u32 to, const u16* from, int token0, int token_end, int tokens) {
+    // kept: of k or v, for KEPT.
+    auto copy = [&](u32 to, const u16* from, const u16* kept, int token0, int token_end, int tokens) {
 #pragma unroll
         for (int i = 0; i < (tokens * ROW_CHUNKS + THREADS - 1) / THREADS; i++) {
             const int chunk_of_tile = i * THREADS + threadIdx.x, row = chunk_of_tile / ROW_CHUNKS,
                       chunk = chunk_of_tile - row * ROW_CHUNKS;
             if (tokens * ROW_CHUNKS % THREADS == 0 || chunk_of_tile < tokens * ROW_CHUNKS)
                 copy_async_16(to + swizzled_offset<ROW_BYTES>(row, chunk),
-                              from + (int64_t)row_of(sequence, min(token0 + row, token_end - 1)) * args.pitch
+                              (KEPT && kept != nullptr && token0 + row < sequence.first_span_tokens
+                                   ? kept_row_of(args, sequence, kept, token0 + row)
+                                   : from + (int64_t)row_of(sequence, min(token0 + row, token_end - 1)) * args.pitch)
                                   + chunk * 8,
                               token0 + row < token_end ? 16 : 0);
         }
@@ -128,8 +134,8 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
     // Copies a tile of K and V into a buffer, 0 or 1.
     auto load_key_tile = [&](int buffer, int key_tile) {
         if constexpr (QK_INT8) copy_packed_keys(shared_k + buffer * BUFFER_BYTES, key_tile);
-        else copy(shared_k + buffer * BUFFER_BYTES, k, key_tile * TILE_KEYS, sequence.keys, TILE_KEYS);
-        copy(shared_v + buffer * BUFFER_BYTES, v, key_tile * TILE_KEYS, sequence.keys, TILE_KEYS);
+        else copy(shared_k + buffer * BUFFER_BYTES, k, kept_k, key_tile * TILE_KEYS, sequence.keys, TILE_KEYS);
+        copy(shared_v + buffer * BUFFER_BYTES, v, kept_v, key_tile * TILE_KEYS, sequence.keys, TILE_KEYS);
         copy_async_commit();
     };
     u32 q_fragments[QUERY_BLOCKS][Q_FRAGMENTS_IN_REGISTERS ? Q_FRAGMENTS_IN_REGISTERS : 1][4];
@@ -148,7 +154,7 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
     if (Q_FRAGMENTS_IN_REGISTERS) {
         static_assert(!Q_FRAGMENTS_IN_REGISTERS || QK_INT8 || TILE_QUERIES <= 4 * TILE_KEYS, "q fits in the buffers");
         const u32 q_buffer = shared_k + (Q_IN_SECOND_BUFFERS ? BUFFER_BYTES : 0);
-        copy(q_buffer, q, query0, sequence.queries, TILE_QUERIES);
+        copy(q_buffer, q, nullptr, query0, sequence.queries, TILE_QUERIES);
         copy_async_commit();
         if (Q_IN_SECOND_BUFFERS) {
             load_key_tile(0, last_key_tile);
@@ -177,7 +183,7 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
         // iteration ensures it.
         if (!Q_IN_SECOND_BUFFERS) __syncthreads();
     } else {
-        copy(shared_q, q, query0, sequence.queries, TILE_QUERIES);
+        copy(shared_q, q, nullptr, query0, sequence.queries, TILE_QUERIES);
     }
     if (!Q_FRAGMENTS_IN_REGISTERS || !Q_IN_SECOND_BUFFERS) load_key_tile(0, last_key_tile);
     // The address that this lane gives ldmatrix for q (the matrices are drawn at the top).

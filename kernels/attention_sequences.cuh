@@ -15,8 +15,15 @@ SUMI_DEVICE int sequence_of(const sumi_attention_args& args, int tile)
     }
     return low;
 }
-// The row of a token of the sequence, counted from the row of its first token.
+// The row of a token of the sequence, counted from the row of its first token. With kept keys only for tokens of the
+// second span: they are counted from the row of the first one of these.
 SUMI_DEVICE int row_of(const sumi_attention_sequence& sequence, int token)
 {
     return token + (token >= sequence.first_span_tokens ? sequence.second_span_offset : 0);
+}
+// Where the channels of a kept token begin. `kept`: those of row 0.
+SUMI_DEVICE const u16* kept_row_of(const sumi_attention_args& args, const sumi_attention_sequence& sequence,
+                                   const u16* kept, int token)
+{
+    return kept + (int64_t)(sequence.first_kept_row + token) * args.kept_pitch;
 }

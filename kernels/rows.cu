@@ -185,17 +185,17 @@ template <class T> SUMI_DEVICE void copy_columns_as(const sumi_copy_columns_args
 {
     elementwise_thread thread = elementwise_thread_of(args.lanes_log2, 0);
     for (; thread.row < args.rows; thread.row += thread.row_stride) {
-        const T* x = (const T*)(args.x + thread.row * args.row_bytes);
+        const T* x = (const T*)(args.x + thread.row * args.x_pitch);
         T* y = (T*)(args.y + thread.row * args.y_pitch);
         for (int64_t i = thread.lane; i < args.row_bytes / (int)sizeof(T); i += thread.lanes) y[i] = x[i];
     }
 }
-// y[r][0 .. row_bytes) = x[r][0 .. row_bytes), in the widest units of which both matrices have whole numbers. y has
-// more columns, which are not written. The matrices do not overlap.
+// y[r][0 .. row_bytes) = x[r][0 .. row_bytes), in the widest units of which both matrices have whole numbers. x and y
+// may have more columns, which are not read or written. The matrices do not overlap.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_copy_columns(const __grid_constant__ sumi_copy_columns_args args)
 {
-    const uint64_t bytes = args.x | args.y | (uint64_t)args.row_bytes | (uint64_t)args.y_pitch;
+    const uint64_t bytes = args.x | args.y | (uint64_t)args.row_bytes | (uint64_t)args.x_pitch | (uint64_t)args.y_pitch;
     if ((bytes & 15) == 0) copy_columns_as<uint4>(args);
     else if ((bytes & 3) == 0) copy_columns_as<uint32_t>(args);
     else if ((bytes & 1) == 0) copy_columns_as<uint16_t>(args);

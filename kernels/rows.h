@@ -59,9 +59,9 @@ typedef struct sumi_fill_rows_args { // grid y: spans of rows
 typedef struct sumi_copy_bytes_args {
     uint64_t x, y, bytes;
 } sumi_copy_bytes_args;
-typedef struct sumi_copy_columns_args { // `rows` rows of row_bytes bytes; those of y begin y_pitch bytes apart
+typedef struct sumi_copy_columns_args { // `rows` rows of row_bytes bytes, which begin x_pitch and y_pitch bytes apart
     uint64_t x, y;
-    int64_t rows, row_bytes, y_pitch;
+    int64_t rows, row_bytes, x_pitch, y_pitch;
     int32_t lanes_log2, reserved;
 } sumi_copy_columns_args;
 typedef struct sumi_mean_rows_args { // grid y: spans of rows; the mean of the first span is row y_row of y

@@ -36,6 +36,9 @@ static const attention_kernel s_d128 = {"sumi_attention_d128", FAMILY_PORTABLE, 
 static const attention_kernel s_d128_w8 = {"sumi_attention_d128_w8", FAMILY_PORTABLE, 256, 256, 131072};
 static const attention_kernel s_d128_40k = {"sumi_attention_d128_40k", FAMILY_PORTABLE, 128, 128, 40960};
 static const attention_kernel s_d128_m1 = {"sumi_attention_d128_m1", FAMILY_PORTABLE, 64, 128, 32768};
+static const attention_kernel s_d128_kept = {"sumi_attention_d128_kept", FAMILY_PORTABLE, 128, 128, 98304};
+static const attention_kernel s_d128_40k_kept = {"sumi_attention_d128_40k_kept", FAMILY_PORTABLE, 128, 128, 40960};
+static const attention_kernel s_d128_m1_kept = {"sumi_attention_d128_m1_kept", FAMILY_PORTABLE, 64, 128, 32768};
 static const attention_kernel s_d128_causal = {"sumi_attention_d128_causal", FAMILY_PORTABLE, 128, 128, 49152};
 static const attention_kernel s_d128_m1_causal = {"sumi_attention_d128_m1_causal", FAMILY_PORTABLE, 64, 128, 32768};
 static const attention_kernel s_d96[2] = {{"sumi_attention_d96", FAMILY_PORTABLE, 128, 128, 24576},
@@ -73,22 +76,25 @@ static const attention_kernel s_fp8_d96 = {"sumi_attention_sm90_fp8_d96", FAMILY
 bool sumi_cuda_has_e4m3_attention(int32_t dim) { return dim == 128 || dim == 96; }
 
 // The tokens of a sequence as spans of keys. In each span the first `queries` rows are queries. With first_query, the
-// queries are all tokens from that one on, and queries[0] is their number. With has_padding, the keys are the first
-// keys[0] tokens, and only the sum of the queries is of use.
+// queries are all tokens from that one on, the rows of the second span; if the op has kept keys, the first span is rows
+// of them. With has_padding, the keys are the first keys[0] tokens, and only the sum of the queries is of use.
 typedef struct tokens {
     int32_t span_count, begin[2], keys[2], queries[2], first_query;
     bool has_padding;
 } tokens;
 
-static tokens tokens_of(const sumi_sequence* sequence)
+static bool has_kept(const sumi_op* op) { return op->in[2].id != 0; }
+
+static tokens tokens_of(const sumi_op* op, int32_t index)
 {
+    const sumi_sequence* sequence = &op->u.attention.sequences[index];
     const sumi_span* span = sequence->span;
     tokens t = {1, {span[0].begin, 0}, {span[0].count, 0}, {span[0].count, 0}, 0, false};
     if (sequence->span_count == 2) {
         t.has_padding = sumi_sequence_key_spans(sequence) == 1;
         int32_t more = sequence->query_spans == 2 ? span[1].count : 0, more_keys = t.has_padding ? 0 : span[1].count;
         // for one image the caption directly follows the image tokens
-        if (span[1].begin == span[0].begin + span[0].count) {
+        if (span[1].begin == span[0].begin + span[0].count && sequence->query_first == 0) {
             t.keys[0] += more_keys;
             t.queries[0] += more;
         } else {
@@ -100,8 +106,8 @@ static tokens tokens_of(const sumi_sequence* sequence)
     }
     if (sequence->query_first > 0) {
         t.first_query = span[0].count;
-        t.queries[0] = sumi_sequence_queries(sequence);
-        t.queries[1] = 0;
+        t.queries[0] = 0;
+        t.queries[1] = sumi_sequence_queries(sequence);
     }
     return t;
 }
@@ -120,7 +126,7 @@ static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 {
     int32_t tiles = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
-        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tokens t = tokens_of(op, i);
         tiles += op->u.attention.q_heads * row_tiles(kernel, &t);
     }
     return tiles;
@@ -140,7 +146,7 @@ static bool fits_device(const sumi_cuda_run* run, const attention_kernel* kernel
 // What an op needs from a kernel.
 typedef struct requirements {
     bool is_causal, is_aligned, has_one_span; // is_aligned: rows and heads begin at multiples of 16 bytes
-    bool has_other_queries; // the queries of a sequence do not begin at its first token, or some are padding
+    bool has_other_queries; // some queries are padding, or causal ones do not begin at the sequence's first token
     int32_t window;         // 0: no window, or a window that hides no key
 } requirements;
 
@@ -150,10 +156,10 @@ static requirements demands_of(const sumi_cuda_run* run)
     int32_t longest = 0;
     requirements d = {.is_causal = op->u.attention.causal, .has_one_span = true};
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
-        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tokens t = tokens_of(op, i);
         longest = sumi_max_int(longest, t.keys[0] + t.keys[1]);
         d.has_one_span = d.has_one_span && t.span_count == 1;
-        d.has_other_queries = d.has_other_queries || t.first_query > 0 || t.has_padding;
+        d.has_other_queries = d.has_other_queries || t.has_padding || (d.is_causal && t.first_query > 0);
     }
     d.window = op->u.attention.window < longest ? sumi_max_int(0, op->u.attention.window) : 0;
     int32_t columns =
@@ -161,6 +167,13 @@ static requirements demands_of(const sumi_cuda_run* run)
     d.is_aligned =
         (op->u.attention.dim | columns | sumi_cuda_cols(run, op->in[0]) | sumi_cuda_cols(run, op->out)) % 8 == 0;
     return d;
+}
+
+// Whether v comes as many columns after k as in the matrix of kept keys.
+static bool has_equal_columns(const sumi_op* op)
+{
+    const sumi_op_attention* a = &op->u.attention;
+    return a->v_column - a->k_column == a->kv_heads * a->dim;
 }
 
 // Channels of a slab in shared memory: the largest number that divides the channels of a head.
@@ -175,7 +188,7 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
         op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
     bool has_tensor_maps = run->device->driver.cuTensorMapEncodeTiled != NULL;
     if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0
-        || (d->is_causal && !d->has_one_span) || d->has_other_queries)
+        || (d->is_causal && !d->has_one_span) || d->has_other_queries || (has_kept(op) && !has_equal_columns(op)))
         return NULL;
     if (dim == 80) { // not for windows, because a tile of 192 rows would hold one window of 64
         return d->is_causal || count_query_rows(op, &s_sm90_d80) > 2 * count_query_rows(op, &s_d80_m1) ? NULL
@@ -203,6 +216,12 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors;
+    if (has_kept(op)) {
+        if (dim != 128 || d->is_causal) return NULL;
+        return count_tiles(op, &s_d128_kept) < 2 * units ? &s_d128_m1_kept
+             : fits_device(run, &s_d128_kept)            ? &s_d128_kept
+                                                         : &s_d128_40k_kept;
+    }
     if (dim == 80) { // lower tiles if there are few of them, or if higher ones would be half empty, as for windows
         // Where three blocks of low tiles share a multiprocessor they are faster for any number (0.96 on an H100).
         bool is_low = run->device->shared_per_multiprocessor >= 160 * 1024 || count_tiles(op, &s_d80) < 2 * units
@@ -274,7 +293,7 @@ static int32_t count_packed_tiles(const sumi_op* op)
 {
     int32_t tiles = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
-        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tokens t = tokens_of(op, i);
         tiles += packed_tiles_of(&t);
     }
     return tiles;
@@ -336,6 +355,10 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
                                 .is_causal = d->is_causal,
                                 .window = d->window,
                                 .is_aligned = d->is_aligned};
+    if (has_kept(op)) {
+        args.kept = sumi_cuda_value(run, op->in[2]);
+        args.kept_pitch = sumi_cuda_cols(run, op->in[2]);
+    }
     const bool is_int8 = (op->marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0;
     int32_t packed_tiles = 0;
     if (is_int8) {
@@ -346,19 +369,21 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
     for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SEQUENCES) {
         int32_t batch = sumi_min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = sumi_max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
-            tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            int32_t tiles = row_tiles(kernel, &t), before = after;
+            tokens t = tokens_of(op, first + i);
+            // the kept keys are in another matrix: the rows of this one begin with the sequence's own
+            int32_t tiles = row_tiles(kernel, &t), before = after, first_row = t.begin[has_kept(op)];
             after += heads * tiles;
             args.sequences[i] = (sumi_attention_sequence){
                 .tile_end = after,
                 .row_tiles = tiles,
-                .begin = t.begin[0],
+                .begin = first_row,
                 .first_span_tokens = t.keys[0],
-                .second_span_offset = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
+                .second_span_offset = t.span_count == 2 ? t.begin[1] - first_row - t.keys[0] : 0,
                 .keys = t.keys[0] + t.keys[1],
                 .queries = t.first_query + t.queries[0] + t.queries[1],
                 .first_query = t.first_query,
                 .first_packed_tile = packed_tiles};
+            if (has_kept(op)) args.sequences[i].first_kept_row = t.begin[0];
             if (!is_int8) continue;
             packed_tiles += packed_tiles_of(&t);
             if (begin < after && before < end)
@@ -428,6 +453,10 @@ static sumi_result make_e4m3_map(sumi_cuda_run* run, const map_part* p, sumi_att
     return SUMI_OK;
 }
 
+// The column at which the maps of k and v begin. With kept keys it is the first one of k, and v comes as many columns
+// after k as in the kept matrix, so that k and v have the same slabs in both.
+static int32_t first_kv_column(const sumi_op* op) { return has_kept(op) ? op->u.attention.k_column : 0; }
+
 // Where the maps of a span go, and the boxes in which a kernel reads.
 typedef struct span_maps {
     uint32_t box_slabs, key_box_rows;
@@ -439,15 +468,21 @@ static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, con
 {
     const sumi_op* op = run->op;
     const int32_t width = op->u.attention.q_heads * op->u.attention.dim;
-    const map_part kv = {.matrix = sumi_cuda_value(run, op->in[0]),
-                         .cols = sumi_cuda_cols(run, op->in[0]),
-                         .row = t->begin[s],
-                         .rows = t->keys[s],
-                         .columns = sumi_cuda_cols(run, op->in[0]),
-                         .slab = (uint32_t)slab_of(op->u.attention.dim),
-                         .box_rows = maps->key_box_rows,
-                         .box_slabs = maps->box_slabs};
-    map_part q = kv;
+    const map_part own = {.matrix = sumi_cuda_value(run, op->in[0]),
+                          .cols = sumi_cuda_cols(run, op->in[0]),
+                          .row = t->begin[s],
+                          .rows = t->keys[s],
+                          .column = first_kv_column(op),
+                          .columns = sumi_cuda_cols(run, op->in[0]) - first_kv_column(op),
+                          .slab = (uint32_t)slab_of(op->u.attention.dim),
+                          .box_rows = maps->key_box_rows,
+                          .box_slabs = maps->box_slabs};
+    map_part kv = own, q = own;
+    if (has_kept(op) && s == 0) {
+        kv.matrix = sumi_cuda_value(run, op->in[2]);
+        kv.cols = kv.columns = sumi_cuda_cols(run, op->in[2]);
+        kv.column = 0;
+    }
     q.rows = t->queries[s];
     q.column = op->u.attention.q_column;
     q.columns = width;
@@ -474,7 +509,7 @@ static int32_t count_key_tiles(const sumi_op* op)
 {
     int32_t tiles = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
-        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tokens t = tokens_of(op, i);
         tiles += key_tiles_of(&t);
     }
     return tiles;
@@ -504,7 +539,7 @@ static sumi_attention_fp8_values values_of(const sumi_cuda_run* run)
 // pack_keys does.
 static sumi_result pack_values(sumi_cuda_run* run, int32_t sequence, int32_t first_tile, head_range key_heads)
 {
-    const tokens all = tokens_of(&run->op->u.attention.sequences[sequence]), *t = &all;
+    const tokens all = tokens_of(run->op, sequence), *t = &all;
     sumi_attention_fp8_values values = values_of(run);
     values.means += (uint64_t)sequence * mean_bytes(run->op);
     sumi_attention_pack_args args = {.qkv = sumi_cuda_value(run, run->op->in[0]),
@@ -541,14 +576,14 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
     memset(&maps, 0, sizeof maps);
     sumi_attention_sm90_shape shape = {.heads = heads,
                                        .group = heads / op->u.attention.kv_heads,
-                                       .k_slab = op->u.attention.k_column / slab,
-                                       .v_slab = op->u.attention.v_column / slab,
+                                       .k_slab = (op->u.attention.k_column - first_kv_column(op)) / slab,
+                                       .v_slab = (op->u.attention.v_column - first_kv_column(op)) / slab,
                                        .scale_log2 = scale_log2(op)};
     for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SM90_SEQUENCES) {
         int32_t batch = sumi_min_int(SUMI_ATTENTION_SM90_SEQUENCES, count - first), from = sumi_max_int(begin, after);
         if (is_fp8) values.means = values_of(run).means + (uint64_t)first * mean_bytes(op);
         for (int32_t i = 0; i < batch; i++) {
-            tokens t = tokens_of(&op->u.attention.sequences[first + i]);
+            tokens t = tokens_of(op, first + i);
             int32_t tiles = row_tiles(kernel, &t), first_span_query_groups = sumi_divide_up(t.queries[0], 64),
                     first_span_key_tiles = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
@@ -573,6 +608,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
                 const span_maps to = {slabs, 128, &maps.q[i][s], &maps.kv[i][s], &maps.out[i][s]};
                 SUMI_TRY(make_maps(run, &t, s, &to));
             }
+            // where the first span has no queries, the map of its queries is only prefetched
+            if (t.queries[0] == 0) maps.q[i][0] = maps.q[i][1];
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
@@ -604,7 +641,7 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
                                        .v_slab = op->u.attention.v_column / 64,
                                        .scale_log2 = scale_log2(op)};
     for (int32_t i = 0; i < op->u.attention.sequence_count && before < end; i++) {
-        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tokens t = tokens_of(op, i);
         int32_t pairs = row_tiles(kernel, &t), from = sumi_max_int(begin, before),
                 to = sumi_min_int(end, before + heads * pairs);
         if (from < to) {

@@ -117,8 +117,9 @@ static sumi_result copy_columns(sumi_cuda_run* run)
     const int64_t bytes = (int64_t)sumi_plan_element_bytes(run->plan, element);
     sumi_copy_columns_args args = {.rows = rows.end - rows.begin,
                                    .row_bytes = sumi_cuda_cols(run, op->in[0]) * bytes,
+                                   .x_pitch = sumi_cuda_pitch(run, op->in[0]) * bytes,
                                    .y_pitch = sumi_cuda_cols(run, op->out) * bytes};
-    args.x = sumi_cuda_value(run, op->in[0]) + (uint64_t)((op->u.copy.from + rows.begin) * args.row_bytes);
+    args.x = sumi_cuda_value(run, op->in[0]) + (uint64_t)((op->u.copy.from + rows.begin) * args.x_pitch);
     args.y = sumi_cuda_value(run, op->out)
            + (uint64_t)((op->u.copy.to + rows.begin) * args.y_pitch + op->u.copy.y_column * bytes);
     args.lanes_log2 = lanes_log2_of((int32_t)((args.row_bytes + 15) / 16), false);
@@ -128,7 +129,9 @@ static sumi_result copy_columns(sumi_cuda_run* run)
 sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    if (sumi_cuda_cols(run, op->in[0]) != sumi_cuda_cols(run, op->out)) return copy_columns(run);
+    if (sumi_cuda_cols(run, op->in[0]) != sumi_cuda_cols(run, op->out)
+        || sumi_cuda_cols(run, op->in[0]) != sumi_cuda_pitch(run, op->in[0]))
+        return copy_columns(run);
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const int64_t cols = sumi_cuda_cols(run, op->in[0]), count = (rows.end - rows.begin) * cols;
     const sumi_element from = sumi_cuda_element(run, op->in[0]), to = sumi_cuda_element(run, op->out);

@@ -60,6 +60,26 @@ static void build_attention(scene* s, const op_case* c)
     sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
     for (int i = 0; i < read_count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
 }
+// Three sequences whose first keys were kept: m queries each, n heads, k dim; a: flags; b: key heads; d: kept keys of the
+// longest one; e: 1: attention in 8 bits is allowed, which kept keys never take
+static void build_attention_kept(scene* s, const op_case* c)
+{
+    const int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m;
+    if (c->e) s->plan.weight_options.attention = SUMI_ATTENTION_8BIT;
+    const sumi_sequence list[3] = {{{{2, c->d}, {1, m}}, 2, 1, 1, 0},
+                                   {{{1, c->d - 1}, {m + 1, m}}, 2, 1, 1, 0},
+                                   {{{c->d + 1, 1}, {2 * m + 4, m}}, 2, 1, 1, 0}};
+    const float spread = c->a & SHARP ? 2.5f : 1.0f;
+    sumi_value qkv = activations_of(s, 3 * m + 5, (q + 2 * kv) * dim, spread, 0.0f),
+               kept = activations_of(s, c->d + 5, 2 * kv * dim, spread, 0.0f),
+               y = sumi_plan_value(&s->plan, "attended", SUMI_ELEMENT_ACTIVATION, 3 * m + 5, q * dim);
+    const sumi_attention attention = {
+        q, kv, dim, 1.0f / sqrtf((float)dim), (c->a & CAUSAL) != 0, 0, list, c->a & THREE ? 3 : 1};
+    sumi_plan_attention_into(
+        &s->plan,
+        &(sumi_plan_attention_args){.label = "attention", .qkv = qkv, .attention = &attention, .y = y, .kept = kept});
+    for (int i = 0; i < attention.sequence_count; i++) expect_rows(s, y, c->bound, list[i].span[1].begin, m);
+}
 // q, k and v by a product, normed and rotated, then attention in 8 bits, where the GPU has it. m queries, n heads, heads
 // of k; a: flags, SHARP: scores that are further apart; b: key heads; d: rows of the second span; e: 1: rotated in
 // halves
@@ -194,6 +214,24 @@ static const op_case s_attention[] = {
      .d = 70, .bound = CHAINED},
     {"attention, a shared beginning, text 28 of 4 heads of 128, 1400", build_attention, 1400, 28, 128, CAUSAL | LATER,
      4, .d = 20, .bound = CHAINED},
+    {"attention, blocks behind a beginning, 3 heads of 128", build_attention, 129, 3, 128, LATER, .d = 65,
+     .bound = CHAINED},
+    {"attention, blocks behind a beginning, 2 heads of 64", build_attention, 300, 2, 64, LATER, .d = 200,
+     .bound = CHAINED},
+    {"attention, kept keys, 3 heads of 33", build_attention_kept, 70, 3, 33, THREE, .d = 67, .bound = CHAINED},
+    {"attention, kept keys, causal, 4 of 2 heads of 32", build_attention_kept, 70, 4, 32, CAUSAL | THREE, 2, .d = 130,
+     .bound = CHAINED},
+    {"attention, kept keys, 2 heads of 64", build_attention_kept, 129, 2, 64, THREE, .d = 128, .bound = CHAINED},
+    {"attention, kept keys, 2 heads of 80", build_attention_kept, 200, 2, 80, THREE, .d = 5, .bound = CHAINED},
+    {"attention, kept keys, 2 heads of 96", build_attention_kept, 200, 2, 96, THREE, .d = 77, .bound = CHAINED},
+    {"attention, kept keys, 4 of 2 heads of 128, sharp", build_attention_kept, 200, 4, 128, SHARP | THREE, 2, .d = 300,
+     .bound = CHAINED},
+    {"attention, kept keys, causal, 3 heads of 128", build_attention_kept, 150, 3, 128, CAUSAL | THREE, .d = 129,
+     .bound = CHAINED},
+    {"attention, kept keys, 8 bits, 4 heads of 128", build_attention_kept, 200, 4, 128, THREE, .d = 300, .e = 1,
+     .bound = CHAINED},
+    {"attention, kept keys, 64 with 4096, 32 heads of 128", build_attention_kept, 4096, 32, 128, .d = 64,
+     .bound = CHAINED},
     {"attention 70 queries, 2 heads of 80", build_attention, 70, 2, 80, .bound = CHAINED},
     {"attention 70 queries, 2 heads of 72", build_attention, 70, 2, 72, .bound = CHAINED},
     {"attention, vision 4096, 16 heads of 72", build_attention, 4096, 16, 72, .bound = CHAINED},

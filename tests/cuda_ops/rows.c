@@ -66,6 +66,22 @@ static void build_copy_columns(scene* s, const op_case* c)
             .x = x, .x_row = 2, .y = y, .y_row = 3, .rows = c->m, .writes_some_columns = true, .y_column = c->b});
     expect(s, y, EXACT);
 }
+// Out of a view of columns b to b + n of k, into columns 2 to n + 2 of n + e. a: floats, otherwise activations
+static void build_copy_view(scene* s, const op_case* c)
+{
+    sumi_value wide = c->a ? floats(s, c->m + 3, c->k) : activations(s, c->m + 3, c->k),
+               base = sumi_plan_value(&s->plan, "base", c->a ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION, c->m + 3,
+                                      c->k),
+               y = sumi_plan_value(&s->plan, "y", c->a ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION, c->m,
+                                   c->n + c->e);
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = wide, .y = base});
+    sumi_plan_fill_rows(&s->plan, y, NULL, &(sumi_span){0, c->m}, 1);
+    sumi_value view = sumi_plan_view(&s->plan, "view", base, (sumi_span){1, c->m + 1}, (sumi_span){c->b, c->n});
+    sumi_plan_copy_rows(
+        &s->plan, &(sumi_plan_copy_args){
+                      .x = view, .x_row = 1, .y = y, .writes_some_columns = c->e > 0, .y_column = c->e > 0 ? 2 : 0});
+    expect(s, y, EXACT);
+}
 // a: floats, otherwise activations; the first m of m + 2 rows
 static void build_zeros(scene* s, const op_case* c)
 {
@@ -150,6 +166,9 @@ static const op_case s_moving_rows[] = {
     {"copy, even columns of an odd width", build_copy_columns, 7, 16, 37, .b = 4, .bound = EXACT},
     {"copy of floats, columns", build_copy_columns, 5, 35, 90, .a = 1, .b = 50},
     {"copy of floats, 64 of 192 columns", build_copy_columns, 70, 64, 192, .a = 1, .b = 128},
+    {"copy of a view, 2048 of 3072 columns", build_copy_view, 70, 2048, 3072, .b = 1024, .bound = EXACT},
+    {"copy of a view, odd columns", build_copy_view, 9, 21, 50, .b = 7, .e = 3, .bound = EXACT},
+    {"copy of a view of floats", build_copy_view, 9, 16, 48, .a = 1, .b = 32, .e = 32},
     {"zeros, 3840", build_zeros, 64, 3840, .bound = EXACT},
     {"zeros, floats of an odd width", build_zeros, 12, 21, .a = 1},
     {"add, 3840", build_add, 130, 3840, .b = 1, .bound = STORED},
