@@ -2,7 +2,7 @@
 //
 //   text encoders   token ids -> features                         language_model.h, xlm_roberta.h
 //   vision tower    a picture -> rows that take the place of tokens in a prompt        qwen_vision.h, qwen3_vision.h
-//   denoiser        latents, features, time -> velocities         next_dit.h, two_stream.h
+//   denoiser        latents, features, time -> velocities         next_dit.h, two_stream.h, flux_dit.h, prefix_dit.h
 //   autoencoder     pixels <-> latents                            autoencoders.h; cut into tiles by vae_tiles.h
 //
 // Each kind of module is a table of functions over a model struct of the module's own. A module knows tensors and ops,
@@ -100,6 +100,11 @@ typedef struct sumi_vision_module {
 typedef struct sumi_prompt_features {
     sumi_value value[SUMI_MAX_TEXT_ENCODERS];
     int32_t row[SUMI_MAX_TEXT_ENCODERS], count[SUMI_MAX_TEXT_ENCODERS];
+    // For denoisers that put references into the text: in the place of which rows each of them stands, counted from the
+    // prompt's first row, in the order of the references. These rows are not read.
+    sumi_span references[SUMI_MAX_REFERENCE_LATENTS];
+    // Of its last rows: those that have positions and that no other row sees. 0: none.
+    int32_t padding;
 } sumi_prompt_features;
 
 // One evaluation inside a batch: the item whose latents it reads, and its prompt.
@@ -134,6 +139,9 @@ typedef struct sumi_denoising {
     int32_t prompt_count;
     const sumi_reference_latents* references; // all items read all of them; up to SUMI_MAX_REFERENCE_LATENTS
     int32_t reference_count;
+    // Number of rows, those of references included, with which the features of all prompts begin alike; less than any
+    // prompt has. 0: not known.
+    int32_t shared_rows;
     int32_t evaluation_count;  // rows of times
     sumi_value times;          // [evaluations, 1]
     bool computes_unused_rows; // also computes rows that nothing reads, as the reference does
