@@ -22,7 +22,8 @@ void write_items(plan_run* run, const denoiser_run* r, const float* latents, int
 
 void run_in_batch(golden_case* c, const denoiser_run* r, int32_t text_rows)
 {
-    const int32_t rows[] = {text_rows, (text_rows + 1) / 2, 1};
+    const int32_t least = r->least_rows > 0 ? r->least_rows : 1, half = (text_rows + 1) / 2,
+                  rows[] = {text_rows, half > least ? half : least, least};
     static const sumi_evaluation s_list[] = {{0, 0}, {1, 0}, {0, 1}, {2, 2}, {0, 0}}, s_other = {0, 1};
     denoiser_run batch = *r, alone = *r;
     batch.velocities = alone.velocities = (array){0};

@@ -17,6 +17,7 @@ struct denoiser_run {
     int32_t list_count, item_count;
     const int32_t* prompt_rows; // the leading rows of the case's text that each prompt has
     int32_t prompt_count;
+    int32_t least_rows; // that a prompt may have
     const float* times;
     int32_t time_count;
     const sumi_adapter_use* uses;
