@@ -17,8 +17,7 @@
     X(qwen_image, "qwen-image")                                                                                        \
     X(qwen_image_21, "qwen-image-21")                                                                                  \
     X(newbie, "newbie")                                                                                                \
-    X(flux2_klein, "flux2-klein")                                                                                      \
-    X(qwen_image_21, "qwen-image-21")
+    X(flux2_klein, "flux2-klein")
 
 // Members of sumi_model_desc. All but `path` may be NULL.
 typedef struct family_files {

@@ -4,10 +4,10 @@
 //
 // The reference's joint rows are the prompt with its references and then the target, as the library's are; the library
 // computes them as two matrices.
-#include "golden_prefix_dit.h"
 #include "at_once.h"
 #include "golden_component.h"
 #include "golden_denoiser.h"
+#include "golden_qwen_image_21.h"
 #include "models/network_state.h"
 #include "models/prefix_dit.h"
 #include "models/signatures.h"
@@ -475,9 +475,200 @@ static void run_adapters(golden_case* c, const opened_model* m, dit_inputs* in)
     free(network);
 }
 
+// ---- Tables at the released sizes -----------------------------------------------------------------------------------
+
+typedef struct table_run {
+    golden_case* c;
+    denoiser_run r; // its watches
+    array times;
+    sumi_value text, times_value;
+} table_run;
+
+static void write_table_inputs(plan_run* run)
+{
+    const table_run* t = run->context;
+    write_floats(run, t->times_value, 0, t->times.values, t->times.count);
+}
+
+static void probe_tables(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    table_run* t = run->context;
+    if (t->r.w != NULL) watch_op(run, t->r.w, op, counter, before);
+}
+
+// A model of one block and one head of the released size, whose weights are 0: only its tables are of interest.
+typedef struct table_model {
+    sumi_prefix_dit model;
+    sumi_prefix_dit_block block;
+    int32_t weight_count;
+    float zeros[256 * 512];
+} table_model;
+
+static sumi_weight zero_weight(table_model* m, int32_t rows, int32_t cols)
+{
+    return (sumi_weight){.name = "zeros",
+                         .index = m->weight_count++,
+                         .rows = rows,
+                         .cols = cols,
+                         .tensor_count = 1,
+                         .tensors = {{.data = m->zeros, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
+}
+
+static table_model* make_table_model(int32_t time_width)
+{
+    enum { DIM = 128, WIDTH = 8 };
+    table_model* m = calloc(1, sizeof *m);
+    m->block = (sumi_prefix_dit_block){.qkv = zero_weight(m, 3 * DIM, DIM),
+                                       .q_norm = zero_weight(m, 1, DIM),
+                                       .k_norm = zero_weight(m, 1, DIM),
+                                       .out = zero_weight(m, DIM, DIM),
+                                       .gate_up = zero_weight(m, 2 * WIDTH, DIM),
+                                       .down = zero_weight(m, DIM, WIDTH)};
+    m->model = (sumi_prefix_dit){.settings = &s_settings,
+                                 .channels = WIDTH,
+                                 .dim = DIM,
+                                 .heads = 1,
+                                 .head_dim = DIM,
+                                 .hidden = WIDTH,
+                                 .feature_width = WIDTH,
+                                 .time_width = time_width,
+                                 .time_hidden = DIM,
+                                 .axis_pairs = {8, 28, 28},
+                                 .eps = 1e-6f,
+                                 .block_count = 1,
+                                 .image_in = zero_weight(m, DIM, WIDTH),
+                                 .text_norm = zero_weight(m, 1, WIDTH),
+                                 .text_in = zero_weight(m, DIM, WIDTH),
+                                 .text_out = zero_weight(m, DIM, DIM),
+                                 .time_in = zero_weight(m, DIM, time_width),
+                                 .time_out = zero_weight(m, DIM, DIM),
+                                 .modulation = zero_weight(m, 4 * DIM, DIM),
+                                 .final_modulation = zero_weight(m, DIM, DIM),
+                                 .final_linear = zero_weight(m, WIDTH, DIM),
+                                 .blocks = &m->block};
+    return m;
+}
+
+static void free_table_model(golden_case* c, table_model* m)
+{
+    const sumi_prefix_dit* model = &m->model;
+    const sumi_prefix_dit_block* block = &m->block;
+    const sumi_weight* const weights[] = {&block->qkv,        &block->q_norm,           &block->k_norm,
+                                          &block->out,        &block->gate_up,          &block->down,
+                                          &model->image_in,   &model->text_norm,        &model->text_in,
+                                          &model->text_out,   &model->time_in,          &model->time_out,
+                                          &model->modulation, &model->final_modulation, &model->final_linear};
+    runner_release_weights(c->g->runner, weights, sizeof weights / sizeof *weights);
+    free(m);
+}
+
+// The rows that input.NAME.rows lists, of the joint sequence that input.NAME.text and grids describe: text, references,
+// text, and the last grid as the target. The evaluation itself is not written.
+static void run_rope_table(golden_case* c, const char* name, table_model* m, table_run* t, watcher* w)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s.text", name);
+    array text = input(c, key);
+    snprintf(key, sizeof key, "%s.grids", name);
+    array grids = input(c, key);
+    snprintf(key, sizeof key, "%s.rows", name);
+    array rows = input(c, key);
+    sumi_plan plan;
+    begin_plan(c, &plan);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    if (text.count == 2 && grids.rank == 2 && grids.shape[1] == 2 && grids.shape[0] >= 1 && grids.shape[0] <= 3) {
+        const int32_t before = (int32_t)text.values[0], count = (int32_t)grids.shape[0] - 1;
+        sumi_prompt_features prompt = {.count = {before}};
+        sumi_reference_latents references[2];
+        for (int32_t i = 0; i < count; i++) {
+            references[i].height = (int32_t)grids.values[2 * i];
+            references[i].width = (int32_t)grids.values[2 * i + 1];
+            references[i].latents = sumi_plan_bound(&plan, "reference", SUMI_ELEMENT_FLOAT, m->model.channels,
+                                                    references[i].height * references[i].width);
+            prompt.references[i] = (sumi_span){prompt.count[0], 1};
+            prompt.count[0]++;
+        }
+        prompt.count[0] += (int32_t)text.values[1];
+        t->text = prompt.value[0] =
+            sumi_plan_bound(&plan, "features", SUMI_ELEMENT_ACTIVATION, prompt.count[0], m->model.feature_width);
+        t->times_value = sumi_plan_bound(&plan, "times", SUMI_ELEMENT_FLOAT, (int32_t)t->times.count, 1);
+        sumi_denoising job = {.height = (int32_t)grids.values[2 * count],
+                              .width = (int32_t)grids.values[2 * count + 1],
+                              .prompts = &prompt,
+                              .prompt_count = 1,
+                              .references = references,
+                              .reference_count = count,
+                              .evaluation_count = (int32_t)t->times.count,
+                              .times = t->times_value,
+                              .state = calloc(1, sumi_prefix_dit_module.state_bytes)};
+        const sumi_evaluation evaluation = {0, 0};
+        const sumi_evaluation_list list = {&evaluation, 1, 0};
+        sumi_prefix_dit_module.write_prepare(&m->model, &plan, &job);
+        sumi_prefix_dit_module.write_layout(&m->model, &plan, &job, &list);
+        free(job.state);
+        sumi_error error = {0};
+        plan_run run = {.c = c, .write = write_table_inputs, .probe = probe_tables, .context = t};
+        if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+        else run_plan(&run, &plan);
+    } else {
+        case_fails(c, "%s: the case lacks text, grids or rows", name);
+    }
+    // the watches: cosines of prefix and target, then sines
+    for (int32_t k = 0; k < 2 && c->by_op && w->list[2 * k].got.values != NULL && w->list[2 * k + 1].got.values != NULL;
+         k++) {
+        array joint = join_rows(&w->list[2 * k].got, &w->list[2 * k + 1].got);
+        array listed = array_make(NULL, 2, (const int64_t[]){rows.count, joint.shape[1]});
+        for (int64_t r = 0; r < rows.count; r++) {
+            const int64_t from = (int64_t)rows.values[r] < joint.shape[0] ? (int64_t)rows.values[r] : 0;
+            memcpy(listed.values + r * joint.shape[1], joint.values + from * joint.shape[1],
+                   (size_t)joint.shape[1] * sizeof(float));
+        }
+        snprintf(key, sizeof key, "%s.%s", name, k == 0 ? "cos" : "sin");
+        compare(c, key, &listed);
+        array_free(&listed);
+        array_free(&joint);
+    }
+    end_plan(c, &plan);
+    array_free(&text);
+    array_free(&grids);
+    array_free(&rows);
+}
+
+static void run_tables(golden_case* c)
+{
+    static const char* const s_names[] = {"rope_t2i", "rope_edit"};
+    array expected = input(c, "time.t");
+    table_run t = {.c = c, .times = expected};
+    table_model* m = make_table_model(256);
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names && t.times.count > 0; i++) {
+        watcher* w = calloc(1, sizeof *w);
+        add_watch(w, "cos", WATCH_COS, "prefix.rope");
+        add_watch(w, "cos", WATCH_COS, "rope");
+        add_watch(w, "sin", WATCH_SIN, "prefix.rope");
+        add_watch(w, "sin", WATCH_SIN, "rope");
+        add_watch(w, "time.sinusoid", WATCH_ROWS, "time_text_embed.time_embed");
+        t.r.w = w;
+        run_rope_table(c, s_names[i], m, &t, w);
+        array* sinusoid = &w->list[4].got;
+        if (i == 0 && c->by_op && sinusoid->values != NULL) {
+            sinusoid->shape[0] = t.times.count; // time 0 of the prefix comes after them
+            sinusoid->count = t.times.count * sinusoid->shape[1];
+            compare(c, "time.sinusoid", sinusoid);
+        }
+        for (int k = 0; k < w->count; k++) array_free(&w->list[k].got);
+        free(w);
+    }
+    free_table_model(c, m);
+    array_free(&expected);
+}
+
 bool run_prefix_dit_case(golden_case* c)
 {
     const bool is_dit = strcmp(c->kind, "dit") == 0;
+    if (strcmp(c->kind, "op") == 0 && has_expected(c, "rope_t2i.cos")) {
+        run_tables(c);
+        return true;
+    }
     if (!is_dit && strcmp(c->kind, "adapter") != 0) return false;
     const node* files = json_get(c->json, "files");
     if (is_dit && files != NULL) {

@@ -4,6 +4,7 @@
 #define GOLDEN_QWEN_IMAGE_21_H
 #include "golden_support.h"
 
+bool run_prefix_dit_case(golden_case* c);
 bool run_qwen21_text_case(golden_case* c);
 bool run_qwen21_vae_case(golden_case* c);
 bool run_qwen21_pictures_case(golden_case* c);
