@@ -1244,10 +1244,11 @@ TEST(the_layers_of_the_autoencoders_have_fast_kernels)
 }
 
 // ---- Attention ------------------------------------------------------------------------------------------------------
-enum { ATTENTION_CAUSAL = 1, ATTENTION_LATER = 2, ATTENTION_PADDED = 4 };
+enum { ATTENTION_CAUSAL = 1, ATTENTION_LATER = 2, ATTENTION_PADDED = 4, ATTENTION_KEPT = 8, ATTENTION_PORTABLE = 16 };
 
 // Heads and sequences as released models have them. LATER: a second sequence begins with the first one's rows but the
-// last. PADDED: a text of 20 tokens and its padding. window: rows of a sequence, of which there are as many as it takes.
+// last. PADDED: a text of 20 tokens and its padding. KEPT: behind 20 keys that were kept; 8 bits are allowed. PORTABLE:
+// without TMA. window: rows of a sequence, of which there are as many as it takes.
 typedef struct attention_layer {
     int32_t q_heads, kv_heads, dim, rows, window, flags;
     const char* kernel;
@@ -1262,7 +1263,14 @@ static const attention_layer s_attention_layers[] = {
     {28, 4, 128, 300, 300, ATTENTION_CAUSAL, "sumi_attention_sm90_d128_causal"},
     {28, 4, 128, 300, 300, ATTENTION_CAUSAL | ATTENTION_LATER, "sumi_attention_d128_m1_causal"},
     {28, 4, 128, 1400, 1400, ATTENTION_CAUSAL | ATTENTION_LATER, "sumi_attention_d128_causal"},
-    {32, 8, 128, 512, 512, ATTENTION_CAUSAL | ATTENTION_PADDED, "sumi_attention_d128_m1_causal"}};
+    {32, 8, 128, 512, 512, ATTENTION_CAUSAL | ATTENTION_PADDED, "sumi_attention_d128_m1_causal"},
+    {32, 32, 128, 4096, 4096, ATTENTION_LATER, "sumi_attention_sm90_d128"},   // references in a prompt
+    {32, 32, 128, 4096, 4096, ATTENTION_KEPT, "sumi_attention_sm90_d128_c2"}, // 1024 x 1024 pixels behind a prompt
+    {32, 32, 128, 16384, 16384, ATTENTION_KEPT, "sumi_attention_sm90_d128"},
+    {2, 2, 32, 64, 64, ATTENTION_KEPT, "sumi_attention_any_c1"},
+    {8, 8, 128, 300, 300, ATTENTION_KEPT | ATTENTION_CAUSAL, "sumi_attention_any_c2"},
+    {32, 32, 128, 4096, 4096, ATTENTION_KEPT | ATTENTION_PORTABLE, "sumi_attention_d128_kept"},
+    {8, 8, 128, 300, 300, ATTENTION_KEPT | ATTENTION_PORTABLE, "sumi_attention_d128_m1_kept"}};
 
 TEST(attention_takes_the_kernel_of_its_heads)
 {
@@ -1287,14 +1295,31 @@ TEST(attention_takes_the_kernel_of_its_heads)
         if ((l->flags & ATTENTION_LATER) != 0)
             list[attention.sequence_count++] = (sumi_sequence){
                 .span = {{0, l->rows - 1}, {l->rows, own}}, .span_count = 2, .query_spans = 1, .query_first = 1};
+        const bool keeps = (l->flags & ATTENTION_KEPT) != 0;
+        if (keeps)
+            list[0] =
+                (sumi_sequence){.span = {{0, own}, {0, rows}}, .span_count = 2, .query_spans = 1, .query_first = 1};
+        const sumi_cuda_options portable = {.without_hopper = true};
         bench b;
-        if (open_bench(&b)) {
+        if (open_bench_with(&b, (l->flags & ATTENTION_PORTABLE) != 0 ? &portable : NULL)) {
             sumi_plan plan;
             sumi_runner_begin_plan(b.runner, &plan, &b.heap);
-            sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
+            sumi_plan_section(&plan, keeps ? SUMI_SECTION_DENOISE : SUMI_SECTION_TEXT, 1, 0);
             const sumi_value x =
                 sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, rows, (l->q_heads + 2 * l->kv_heads) * l->dim);
-            sumi_plan_attention(&plan, "attention", x, &attention);
+            if (keeps) {
+                plan.weight_options.attention = SUMI_ATTENTION_8BIT;
+                sumi_plan_attention_into(
+                    &plan, &(sumi_plan_attention_args){
+                               .label = "attention",
+                               .qkv = x,
+                               .attention = &attention,
+                               .y = sumi_plan_value(&plan, "y", SUMI_ELEMENT_ACTIVATION, rows, l->q_heads * l->dim),
+                               .kept = sumi_plan_bound(&plan, "kept", SUMI_ELEMENT_ACTIVATION, own,
+                                                       2 * l->kv_heads * l->dim)});
+            } else {
+                sumi_plan_attention(&plan, "attention", x, &attention);
+            }
             run_written(&b, &plan);
             check_used(&b, l->kernel, true);
             const tally t = tally_of(&b, "sumi_attention");
