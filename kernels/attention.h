@@ -99,12 +99,12 @@ typedef struct sumi_attention_args {
     // than `window` tokens away; 0: no window. is_aligned: 1: rows and heads begin at multiples of 16 bytes.
     int32_t is_causal, window, is_aligned;
     int32_t sequence_count;
-    int32_t kept_pitch; // elements from row to row of the kept keys, a multiple of 8
     // sumi_attention_int8_* only: what sumi_attention_pack_keys_* wrote
     uint64_t packed_keys, packed_scales;
-    int32_t packed_tiles, reserved;
+    int32_t packed_tiles;
     // sumi_attention_d128*_kept and _any: a matrix of k | v, whose rows are the first first_span_tokens tokens of every
-    // sequence; all of them are keys only. 0 (_any only): there is none.
+    // sequence, which have no queries, and the elements from row to row of it, a multiple of 8. kept 0: none (_any only).
+    int32_t kept_pitch;
     uint64_t kept;
     sumi_attention_sequence sequences[SUMI_ATTENTION_SEQUENCES];
 } sumi_attention_args;

@@ -100,8 +100,8 @@ typedef struct sumi_vision_module {
 typedef struct sumi_prompt_features {
     sumi_value value[SUMI_MAX_TEXT_ENCODERS];
     int32_t row[SUMI_MAX_TEXT_ENCODERS], count[SUMI_MAX_TEXT_ENCODERS];
-    // For denoisers that put references into the text: in the place of which rows each of them stands, counted from the
-    // prompt's first row, in the order of the references. These rows are not read.
+    // For denoisers that put references into the text: the rows that each reference replaces, counted from the prompt's
+    // first row, in the order of the references. These rows are not read.
     sumi_span references[SUMI_MAX_REFERENCE_LATENTS];
     // Of its last rows: those that have positions and that no other row sees. 0: none.
     int32_t padding;

@@ -477,7 +477,7 @@ static sumi_value write_kept(const prefix_writer* w, sumi_value qkv)
     sumi_value k_and_v = sumi_plan_view(w->plan, "k_and_v", qkv, (sumi_span){0, w->rows}, (sumi_span){dim, 2 * dim});
     sumi_value kept = sumi_plan_value(w->plan, "kept", SUMI_ELEMENT_ACTIVATION,
                                       state->kept_rows[last].begin + state->kept_rows[last].count, 2 * dim);
-    if (w->shared == 0 && !w->has_padding) { // the matrix has the order of what is kept
+    if (w->shared == 0 && !w->has_padding) { // kept rows are in the order of the matrix
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = k_and_v, .y = kept, .rows = w->rows});
         return kept;
     }
@@ -494,8 +494,8 @@ static sumi_value write_kept(const prefix_writer* w, sumi_value qkv)
     return kept;
 }
 
-// The queries of texts see the rows before them and of their own those up to themselves; the queries of a reference see
-// all of its own. These are two ops, which write rows of one value.
+// A text's queries see the rows before the text and its rows up to themselves; a reference's queries see the rows before
+// it and all of its rows. These are two ops, which write rows of one value.
 static sumi_value write_prefix_attention(const prefix_writer* w, const dit_stream* s, sumi_value qkv)
 {
     sumi_value attended = attention_output(s);

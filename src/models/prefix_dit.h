@@ -1,12 +1,12 @@
 // A transformer of one stream in which a prompt and the reference pictures inside it never see the image: a prefix, whose
-// keys and values are computed once and kept. Formulas: docs/architectures/qwen-image-21.md, "Transformer".
+// keys and values are computed once and kept. Qwen-Image-2.1, Alibaba 2026.
 //
 //   prompt      text text text [ reference ] text [ reference ] text text | target
 //   position    0    1    2      3             3+max(h,w) ...               the number of positions before it
 //   modulation  <------------------------ time 0 -----------------------> | t
 //
 //   row sees    text           itself and everything before it
-//               a reference    all of itself and everything before it
+//               a reference    all rows of the same reference and everything before them
 //               a target       everything
 //
 //   once per job    features -> norm -> txt_in --+
@@ -26,8 +26,8 @@
 //
 // The kept k | v have the rows of prompt a, then those of prompt b, and so on, so that an evaluation reads one range of
 // them: shared rows are computed once, but kept for each prompt. They are in the type of activations, 4 * dim bytes a row
-// and block on a GPU. Attention that reads them does not use 8 bits: what was kept is in bfloat16, and q in e4m3 would
-// need k in e4m3 too. The last block of the prefix computes k and v only (q too, with the product that it shares).
+// and block on a GPU. Attention that reads them does not use 8 bits: kept keys are in bfloat16, and q in e4m3 would need
+// k in e4m3 too. The last block of the prefix computes k and v only (q too, with the product that it shares).
 #ifndef SUMI_MODELS_PREFIX_DIT_H
 #define SUMI_MODELS_PREFIX_DIT_H
 #include "models/network_modules.h"

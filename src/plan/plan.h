@@ -54,7 +54,7 @@ typedef struct sumi_value_info {
     int32_t first_use, last_use; // op indices, set by sumi_plan_finish (extended over repeated sections)
     uint64_t bytes, offset;      // in the arena, set by sumi_plan_finish
     // Elements from one row to the next: cols, or more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM
-    // accept any pitch, COPY_ROWS of what it reads; other ops need pitch == cols.
+    // accept any pitch, COPY_ROWS in its input; other ops need pitch == cols.
     int32_t pitch;
     // For views. base: the value whose memory the view shares, never a view itself. cut_from: the value that the view
     // was cut from, which is the base or another view; the view begins at row cut_from_row of it.
