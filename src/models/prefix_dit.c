@@ -261,7 +261,7 @@ static void write_rest(const dit_stream* s, int32_t index, sumi_value attended)
 
 // Neighbouring rows of the prefix: a piece of a prompt's text, or a reference in it.
 typedef struct prefix_run {
-    sumi_span rows, before; // of the matrix; before: those of the same prompt that come before it
+    sumi_span rows, before; // of the matrix; before: the rows of the same prompt that come before it
     int32_t prompt, text_row;
     int32_t reference; // -1: text, the prompt's features from text_row on
     int32_t position;  // of its first row
