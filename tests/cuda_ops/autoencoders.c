@@ -119,7 +119,7 @@ static void build_pixel_autoencoder(scene* s, const op_case* c)
     bool decodes = c->c != 0;
     static sumi_qwen_vae s_vae[2]; // static, because the plan points to its weights after this function
     sumi_qwen_vae* vae = &s_vae[decodes];
-    *vae = (sumi_qwen_vae){.channels = 4, .factor = 2, .tiles = {3, 4}};
+    *vae = (sumi_qwen_vae){.channels = 4, .picture_channels = 3, .factor = 2, .tiles = {3, 4}};
     for (int i = 0; i < 4; i++) vae->scale[i] = 0.5f + 0.25f * (float)i, vae->shift[i] = 0.1f * (float)i;
     if (decodes) make_pixel_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
     else make_pixel_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
