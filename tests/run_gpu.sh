@@ -97,7 +97,7 @@ programs_beside_others=$(sed -n 's/^gpu \(test_[^ ]*\)\.c.*/\1/p' <<<"$rows")
 programs_alone=$(sed -n 's/^gpu-alone \(test_[^ ]*\)\.c.*/\1/p' <<<"$rows")
 golden_data=() golden_missing=() # a sparse work tree may be without their cases
 while read -r data; do
-    if [ -d "tests/golden/$data/cases" ]; then golden_data+=("$data"); else golden_missing+=("$data"); fi
+    if [ -n "$(find "tests/golden/$data/cases" -name '*.json' -print -quit 2>/dev/null)" ]; then golden_data+=("$data"); else golden_missing+=("$data"); fi
 done < <(sed -n 's,^gpu golden/\([^ ]*\).*,\1,p' <<<"$rows")
 
 # ---- Collecting -------------------------------------------------------------------------------------------------------------------------

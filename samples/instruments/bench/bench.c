@@ -324,7 +324,7 @@ static bool measure_text(bench* b, double* out_seconds)
     return encode_text(b, out_seconds, &work);
 }
 
-// Keeps the prompt of the text "" too, which guided pictures of NewBie-image have as their negative one.
+// Keeps the prompt of the text "" too, which guided pictures have as their negative one.
 static bool encode_empty(bench* b)
 {
     sumi_prompt_desc desc = sumi_prompt_defaults(b->model);
@@ -447,7 +447,7 @@ static bool print_table(bench* b)
 typedef struct work {
     int32_t side, steps, items;
     bool has_text; // the prompt is encoded by the job
-    // As the authors have it. The negative prompt is the empty text in NewBie-image, else the prompt itself.
+    // As the authors have it. The negative prompt is the empty text. (Were it the prompt itself, one evaluation would do.)
     bool is_guided;
     const parameters* step_cache; // NULL: none
     const sumi_control* control;  // NULL: none
@@ -476,7 +476,7 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
     if (!w->is_guided) desc.guidance.scale = sumi_model_get_info(b->model).guidance_off;
     for (int32_t i = 0; i < w->items && w->is_guided; i++) {
         if (w->has_text) items[i].negative_text = "";
-        else items[i].negative_prompt = b->empty ? b->empty : b->prompt;
+        else items[i].negative_prompt = b->empty;
     }
     if (is_newbie(b)) { // Euler's steps with guidance in all of them, as diffusers has them
         desc.solver = SUMI_SOLVER_EULER;
@@ -1367,7 +1367,7 @@ static bool run(bench* b)
         || !(b->prompt_path    ? load_prompt(b)
              : b->without_text ? make_prompt(b, b->tokens)
                                : measure_text(b, &ignored))
-        || (is_newbie(b) && has_text_encoder(b) && !encode_empty(b)) || !open_controls(b))
+        || ((is_newbie(b) || b->guided_steps > 0) && has_text_encoder(b) && !encode_empty(b)) || !open_controls(b))
         return false;
     return b->serves ? serve(b) : b->reports ? print_report(b) : print_table(b);
 }
