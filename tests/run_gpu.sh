@@ -62,7 +62,7 @@ if [ "${1:-}" = --sparse ]; then
     [ $# -le 2 ] && { [ -z "$what_stays" ] || [ "$what_stays" = demo ] || [ -d "tests/golden/$what_stays" ]; } || { sed -n '6,10p' "$0"; exit 2; }
     git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { echo "run_gpu.sh: this is no work tree of git: --sparse is for the machine where it is"; exit 1; }
     # Golden data without a network, pictures for people, training, plug-ins for other programs.
-    left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/apps/viewer/screenshot.png samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
+    left_out=(tests/golden/common/{files,images,numerics,rng,tokenizers} samples/apps/viewer samples/demo_model/contact_sheet.png samples/demo_edit_model/strip.png samples/demo_model/train samples/demo_edit_model/train
         samples/engines packaging docs/strip.png)
     if [ "$what_stays" = demo ]; then left_out+=('tests/golden/controlnet-qwen/*.safetensors' tests/golden/controlnet-qwen/Qwen-Image-ControlNet-Union 'tests/golden/controlnet-wide/*.safetensors' 'tests/golden/*/cases' 'tests/golden/*-wide/model*' 'tests/golden/*-wide/lora' 'tests/golden/*-wide/adapters')
     else left_out+=(samples/demo_model samples/demo_edit_model); fi

@@ -160,7 +160,7 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
     float part_begin = corner.x;
     for (int i = 0; i < count; i++) {
         const ImVec2 size = ImGui::CalcTextSize(texts[i]);
-        const float part = size.x + space;
+        const float part = 2.0f * std::floor(0.5f * (size.x + space)); // even, so that its middle is a pixel
         const ImVec2 from(part_begin, corner.y), to(from.x + part, corner.y + height);
         part_begin = to.x;
         ImGui::SetCursorScreenPos(from);
