@@ -16,7 +16,7 @@ On a GPU it is about time alone: the released sizes with random weights of each 
 rates of one card in one run. PyTorch: every transformer block compiled (torch.compile, fullgraph), cuDNN's attention where it has it, the VAE compiled whole in channels-last layout, the text
 encoder compiled by layer, q, k and v one product, gate and up another, each forward and decoding a CUDA graph that is replayed; timed by CUDA events. sumi: bench --synthetic z-image --serve, timed by its stages.
 
-    samples/instruments/bench/compare_torch.py build/release/bin/bench --backend cuda --table [--families z-image,qwen-image,edit,newbie,klein] [--eager diffusers] [--sizes 1024]
+    samples/instruments/bench/compare_torch.py build/release/bin/bench --backend cuda --table [--families z-image,qwen-image,edit,newbie,klein,qwen-image-21] [--eager diffusers] [--sizes 1024]
     samples/instruments/bench/compare_torch.py --table --collect FILE ..
 
 All families in one table, in bf16 and in 8 bits, and beside diffusers: torch_table.py says how.
@@ -27,6 +27,7 @@ All families in one table, in bf16 and in 8 bits, and beside diffusers: torch_ta
     ... --synthetic qwen-image[-tiny|-mid]
     ... --synthetic newbie[-tiny|-mid] [--steps 28]
     ... --synthetic klein[-tiny|-mid]
+    ... --synthetic qwen-image-21[-tiny|-mid]
 
 The same for Qwen-Image (torch_qwen_image.py), NewBie-image (torch_newbie.py) and FLUX.2 [klein] (torch_flux2.py), in all three forms. On a GPU both sides
 of Qwen-Image hold 57 GB of weights at once: it wants an H200, or --blocks. Text with a picture and encoding are in that table too. That
@@ -61,8 +62,13 @@ FEATURES = ("features", "features.1")  # of the text encoders, in saved files
 SEED = 7
 
 
+def is_qwen_image_21(args):
+    return args.synthetic.startswith("qwen-image-21")
+
+
 def is_qwen_image(args):
-    return args.synthetic.startswith("qwen-image")
+    """The first one."""
+    return args.synthetic.startswith("qwen-image") and not is_qwen_image_21(args)
 
 
 def is_newbie(args):
@@ -76,7 +82,7 @@ def is_klein(args):
 def latent_shape(args, side=None):
     """Channels, rows and columns of a picture's latents."""
     width, height = (side, side) if side else (args.width, args.height)
-    return (128, height // 16, width // 16) if is_klein(args) else (16, height // 8, width // 8)
+    return (128, height // 16, width // 16) if is_klein(args) else (64, height // 16, width // 16) if is_qwen_image_21(args) else (16, height // 8, width // 8)
 
 
 # ---- The networks in PyTorch ------------------------------------------------------------------------------------------------------------
@@ -1087,12 +1093,14 @@ def write_case(args, folder, model, tensors, tolerance):
     cases.mkdir()
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, cases / "prediction.safetensors")
     case = {"family": "z-image", "kind": "dit", "case": "prediction", "model": str(Path(model).resolve())}
-    if is_qwen_image(args) or is_newbie(args) or is_klein(args):  # by the name of a folder beside the cases
+    if is_qwen_image(args) or is_qwen_image_21(args) or is_newbie(args) or is_klein(args):  # by the name of a folder beside the cases
         if not (Path(folder) / "model").exists():
             (Path(folder) / "model").symlink_to(Path(model).resolve())
         case |= {"family": "newbie", "model": "model"} if is_newbie(args) else {"family": "qwen-image", "model": "model"}
         if is_klein(args):
             case |= {"family": "flux2-klein", "model": "../model"}
+        if is_qwen_image_21(args):
+            case |= {"family": "qwen-image-21", "layout": args.tokens, "target_grid": [args.height // 16, args.width // 16]}
     expected = next(name for name in tensors if name.startswith("expect."))
     case["tensors"] = {expected: {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
     (cases / "prediction.json").write_text(json.dumps(case))
@@ -1200,6 +1208,34 @@ def klein_predictions_of_torch(args, model):
     return tensors, errors
 
 
+def qwen_image_21_predictions_of_torch(args, model):
+    """As predictions_of_torch. Both sides compute the prefix too, in the format of the row."""
+    import torch
+    import torch_qwen_image_21 as q
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    device = "cuda" if args.backend == "cuda" else "cpu"
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    with torch.inference_mode():
+        network = q.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
+        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
+        latents, features = normal(*latent_shape(args)), normal(args.tokens, network.c["context_in_dim"])
+        t = 0.5
+        with sdpa_kernel(SDPBackend.MATH):
+            want = network(latents.float(), t, network.keep(features.float()))
+        errors = {"PyTorch, bf16": relative_error(network(latents, t, network.keep(features)), want)}
+        network.product = lambda x, w, name: product_by_rows(x, w[name + ".weight"])
+        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, network.keep(features)), want)
+        tensors = {"input.x": latents.flatten(1).T, "input.txt": features, "input.t": torch.tensor([t]), "expect.out": want.flatten(1).T}
+        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
+        tensors["input.image_pads"] = torch.zeros(args.tokens, dtype=torch.int32)
+    del network, latents, features, want
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return tensors, errors
+
+
 def predictions_of_torch(args, model):
     """What the prediction is made of, and its errors by PyTorch. What it has on the GPU is given back."""
     import torch
@@ -1231,7 +1267,7 @@ def predictions_of_torch(args, model):
 def compare_accuracy(args, model, folder):
     import torch
 
-    predict = qwen_predictions_of_torch if is_qwen_image(args) else newbie_predictions_of_torch if is_newbie(args) else klein_predictions_of_torch if is_klein(args) else predictions_of_torch
+    predict = qwen_predictions_of_torch if is_qwen_image(args) else qwen_image_21_predictions_of_torch if is_qwen_image_21(args) else newbie_predictions_of_torch if is_newbie(args) else klein_predictions_of_torch if is_klein(args) else predictions_of_torch
     tensors, errors = predict(args, model)
     write_case(args, folder, model, tensors, 1.0)
     half, quarter = errors["PyTorch, bf16"], errors["PyTorch, fp8 by rows"]
@@ -1248,6 +1284,11 @@ def compare_accuracy(args, model, folder):
         # 4.5 bits a weight: measured 12 to 13 times, with outliers 11 to 15. What is far above that is a defect.
         rows += [("sumi, int4", ["--int4"], 18 * half)]
         rows += [("sumi, int4, portable kernels", ["--int4", "--portable"], 18 * half)]
+    left_out = len(rows)
+    rows = [row for row in rows if args.accuracy_rows in row[0]]
+    left_out -= len(rows)
+    if not rows:
+        sys.exit(f"compare_torch: no row's name contains {args.accuracy_rows!r}: try \"int8\" or \"attention in 8 bits\"")
     where = torch.cuda.get_device_name() if args.backend == "cuda" else "processor"
     text_rows = "512 text rows" if is_klein(args) else f"{args.tokens} caption tokens"
     if args.references:
@@ -1263,7 +1304,7 @@ def compare_accuracy(args, model, folder):
         print(f"| {name} | {error:.3e} | {limit:.3e} |", flush=True)
         if not error <= limit:
             failed.append(name)
-    print(f"\ncompare_torch: {len(rows) - len(failed)} passed, {len(failed)} failed, 0 skipped")
+    print(f"\ncompare_torch: {len(rows) - len(failed)} passed, {len(failed)} failed, {left_out} skipped{' (left out by --accuracy-rows)' if left_out else ''}")
     if failed:
         sys.exit(f"compare_torch: further from float32 than PyTorch: {', '.join(failed)}")
 
@@ -1271,8 +1312,9 @@ def compare_accuracy(args, model, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", nargs="?", help="the built bench program")
-    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie", "klein-tiny", "klein-mid", "klein"], help="mid; on a GPU z-image")
+    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "qwen-image-21-tiny", "qwen-image-21-mid", "qwen-image-21", "newbie-tiny", "newbie-mid", "newbie", "klein-tiny", "klein-mid", "klein"], help="mid; on a GPU z-image")
     parser.add_argument("--accuracy", metavar="GOLDEN_RUN", help="compare errors instead of times, with this program")
+    parser.add_argument("--accuracy-rows", default="", metavar="TEXT", help="of --accuracy: only the rows of sumi whose names contain this, such as \"attention in 8 bits\"")
     parser.add_argument("--folder", help="where checkpoints that are made here go for the time being")
     parser.add_argument("--model", help="a checkpoint that bench --write made, instead of a new one")
     parser.add_argument("--size", default="512x512")
@@ -1293,7 +1335,7 @@ def main():
     parser.add_argument("--blocks", type=int, default=0, help="cuts Qwen-Image's transformer to so many of its 60 blocks on both sides, for a GPU that does not hold 114 GB")
     parser.add_argument("--references", type=int, default=0, choices=range(11), metavar="N", help="with --accuracy of klein: the prediction has so many of the picture's size to refer to")
     parser.add_argument("--table", action="store_true", help="all families against PyTorch in bf16 and in 8 bits: torch_table.py says how")
-    parser.add_argument("--families", default="z-image,qwen-image,edit,newbie,klein", help="of --table")
+    parser.add_argument("--families", default="z-image,qwen-image,edit,newbie,klein,qwen-image-21", help="of --table")
     parser.add_argument("--eager", choices=["diffusers"], help="with --table: also diffusers as its users run it, which must be where PYTHONPATH says (eager_diffusers.py)")
     parser.add_argument("--torch-forms", default="int8,fp8", help="PyTorch's forms of 8 bits that --table tries; the faster one stays")
     parser.add_argument("--table-parts", default="bf16,8 bits", help="what --table measures of a family")
@@ -1320,6 +1362,8 @@ def main():
         sys.exit(f"compare_torch: on a GPU PyTorch has the released sizes: give --synthetic klein instead of {args.synthetic}")
     if is_klein(args) and args.outliers:
         sys.exit("compare_torch: klein has no norms with weights before its products: leave out --outliers")
+    if is_qwen_image_21(args) and not args.accuracy:
+        sys.exit("compare_torch: of Qwen-Image-2.1 there are --accuracy, and --table --families qwen-image-21")
     if args.worker:
         return worker(args)
     if args.backend == "cuda" and not args.accuracy:

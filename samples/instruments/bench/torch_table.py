@@ -2,7 +2,7 @@
 
 A family is measured by a process of its own, which prints a line "ROW {..}" for every measurement as soon as it has it. A table is made of such lines, of one run or of several:
 
-    compare_torch.py BENCH --backend cuda --table [--families z-image,qwen-image,edit,newbie,klein] [--eager diffusers] [--sizes 1024] | tee -a rows.txt
+    compare_torch.py BENCH --backend cuda --table [--families z-image,qwen-image,edit,newbie,klein,qwen-image-21] [--eager diffusers] [--sizes 1024] | tee -a rows.txt
     compare_torch.py --table --collect rows.txt [MORE ..]
 
 In a family's process first PyTorch in bf16, sumi in bf16 and diffusers take turns, then PyTorch in 8 bits and sumi in int8, without and with attention in 8 bits. Of PyTorch's forms of 8 bits
@@ -34,12 +34,17 @@ FAMILIES = {  # tokens: rows of text, of klein those that are not padding. steps
     "edit": {"title": "Qwen-Image-Edit with a reference of 1024x1024", "synthetic": "qwen-image", "tiny": "qwen-image-tiny", "tokens": 1499, "steps": 2, "references": 1},
     "newbie": {"title": "NewBie-image", "synthetic": "newbie", "tiny": "newbie-tiny", "tokens": 256, "steps": 8, "guided": GUIDED_STEPS},
     "klein": {"title": "FLUX.2 [klein]", "synthetic": "klein", "tiny": "klein-tiny", "tokens": 128, "steps": 4},
+    "qwen-image-21": {"title": "Qwen-Image-2.1", "synthetic": "qwen-image-21", "tiny": "qwen-image-21-tiny", "tokens": 128, "steps": 8},
 }
 TINY_QWEN = {"transformer": {"num_layers": 2, "num_attention_heads": 2, "attention_head_dim": 128, "joint_attention_dim": 3584}, "vae": {"base_dim": 16, "dim_mult": [1, 2, 4, 4], "num_res_blocks": 1}}
 TINY_NEWBIE = {"transformer": {"dim": 192, "n_layers": 2, "n_heads": 2, "n_kv_heads": 1, "axes_dims": [32, 32, 32]}}
 TINY_KLEIN = {
     "transformer": {"num_layers": 1, "num_single_layers": 2, "num_attention_heads": 2, "attention_head_dim": 128, "joint_attention_dim": 384, "axes_dims_rope": [32, 32, 32, 32], "rope_theta": 2000},
     "vae": {"block_out_channels": [32, 32, 64, 64], "layers_per_block": 1, "norm_num_groups": 16, "latent_channels": 32, "batch_norm_eps": 1e-4},
+}
+TINY_QWEN_21 = {
+    "transformer": {"num_layers": 2, "num_attention_heads": 2, "attention_head_dim": 128, "context_in_dim": 256, "mlp_ratio": 3, "in_channels": 64, "axes_dims_rope": [16, 56, 56]},
+    "vae": {"base_dim": 16, "decoder_base_dim": 16, "z_dim": 64, "dim_mult": [1, 1, 2, 4, 4], "num_res_blocks": 1, "temperal_downsample": [False, True, True, True], "in_channels": 4, "out_channels": 4},
 }
 
 
@@ -146,7 +151,25 @@ def make_klein(device, is_tiny, tokens, is_compiled=True):
     return types.SimpleNamespace(use=lambda form: use_products(transformer, ("double", "single"), form), calls=calls)
 
 
-MAKES = {"z-image": make_z_image, "qwen-image": make_qwen_image, "edit": make_edit, "newbie": make_newbie, "klein": make_klein}
+def make_qwen_image_21(device, is_tiny, tokens, is_compiled=True):
+    import torch
+    import torch_qwen_image_21 as q
+    from torch_parts import use_products
+
+    sizes = TINY_QWEN_21 if is_tiny else q.SIZES
+    transformer, autoencoder = q.random_networks(sizes, device, torch.bfloat16)
+    prefix = transformer.keep(normal(device, tokens, sizes["transformer"]["context_in_dim"]))
+    if is_compiled:
+        q.compile_parts()
+
+    def calls(side):
+        latents = normal(device, 64, side // 16, side // 16)
+        return {"forward": lambda: transformer(latents, 0.5, prefix), "decode": lambda: autoencoder.decode(latents)}
+
+    return types.SimpleNamespace(use=lambda form: use_products(transformer, ("blocks",), form), calls=calls)
+
+
+MAKES = {"z-image": make_z_image, "qwen-image": make_qwen_image, "edit": make_edit, "newbie": make_newbie, "klein": make_klein, "qwen-image-21": make_qwen_image_21}
 
 
 def jobs_of(calls, family):
