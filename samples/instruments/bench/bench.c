@@ -61,6 +61,7 @@
 typedef struct bench {
     const char *model_path, *write_path;
     const char* prompt_path;    // a saved prompt: the text encoder is not opened
+    const char* variant;        // sumi_model_desc.variant
     synthetic_config synthetic; // all zero: none
     sumi_control* controls[SYNTHETIC_MAX_CONTROLS];
     const synthetic_control* control_kinds[SYNTHETIC_MAX_CONTROLS]; // of --control
@@ -169,6 +170,7 @@ static bool open_model(bench* b)
     md.weights = b->weights;
     md.text_weights = b->text_weights;
     md.attention = b->attention;
+    md.variant = b->variant;
     md.without_text_encoder = b->prompt_path != NULL || b->without_text;
     md.without_vae_encoder = !is_qwen_image(b) && !is_klein(b) && !b->control_kinds[0];
     sumi_job job;
@@ -646,6 +648,14 @@ static bool report_guided(bench* b, int32_t side)
     work guided = {.side = side, .steps = b->guided_steps, .items = 1, .is_guided = true};
     static step_times s_times;
     s_times.count = 0;
+    const sumi_model_info info = sumi_model_get_info(b->model);
+    if (sumi_image_defaults(b->model, SUMI_PRESET_MODEL).guidance.scale == info.guidance_off) {
+        fprintf(stderr,
+                "bench: the authors of variant %s use no guidance: leave out --guided-steps, or name another "
+                "one (of Z-Image: --variant base)\n",
+                info.variant);
+        return false;
+    }
     if (!run_work(b, &guided, &s_times, &one)) return false;
     name_forward(b, name, "guided step", side);
     report_row(name, scale_of(b) * one.forward, scale_of(b) * one.forward, 0.0);
@@ -1194,7 +1204,7 @@ static int usage(void)
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
         "] ...\n"
         "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N [--step-cache "
-        "auto:DB|every:N|X]] [--batch N] [--seconds N] "
+        "auto:DB|every:N|X] [--variant NAME]] [--batch N] [--seconds N] "
         "[--ops]\n"
         "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only "
         "writes the checkpoint\n"
@@ -1214,7 +1224,7 @@ static int usage(void)
         "  --compare-text: each format of the text encoder's weights: its error against bf16, its time, its memory\n"
         "  --step-cache: the guided picture also with evaluations reused, as that option of the command line\n"
         "  --guided-steps: also a picture of N steps with the authors' guidance, two runs of the network a step; of "
-        "NewBie-image Euler's steps, all of them guided, away from the empty text\n");
+        "NewBie-image Euler's steps, all of them guided, away from the empty text; Z-Image wants --variant base\n");
     return 2;
 }
 
@@ -1292,6 +1302,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
             if (!read_controls(b, value)) return false;
         } else if (strcmp(name, "--references") == 0) b->reference_count = atoi(value);
         else if (strcmp(name, "--blocks") == 0) b->blocks = atoi(value);
+        else if (strcmp(name, "--variant") == 0) b->variant = value;
         else if (strcmp(name, "--stored") == 0) {
             b->stored = synthetic_type_find(value);
             if (!b->stored || b->stored->block_bytes >= 2 * b->stored->block) return false; // bf16, f32
