@@ -36,7 +36,7 @@ typedef struct known {
 // A measurement of a kind, and what is known before and after it. Without words the slice ran on a device, behind
 // others, and a job has 30 of its kind. The words: `ops` of its kind were measured before; `few` are in a job; the
 // slice was `alone`, behind an empty kernel (`delay`) that kernels of others have held up (`crowded`), or on the
-// `CPU`.
+// `CPU`; calls have no budget (`unpaced`).
 typedef struct row {
     const char* what;
     known before;
@@ -59,6 +59,7 @@ static sumi_time_measured measured_of(const row* r)
                                 .is_alone = strstr(r->words, "alone") != NULL,
                                 .has_delay = strstr(r->words, "delay") || strstr(r->words, "crowded"),
                                 .is_crowded = strstr(r->words, "crowded") != NULL,
+                                .is_paced = strstr(r->words, "unpaced") == NULL,
                                 .times_in_a_job = strstr(r->words, "few") ? 7 : 30};
 }
 
@@ -96,6 +97,19 @@ static const row s_rows[] = {
     {"doubted, may have waited", {1500, 1600, 2, 0}, 3100, 1600, "alone", KEEP, DOUBTED, {1500, 1600, 2, 1}, false},
     {"alike, above ops", {1500, 1600, 2, 0}, 1610, 800, "alone", TRY_AGAIN, DOUBTED, {1500, 1610, 3, 1}, false},
     {"the sixth, above ops", {1500, 1600, 5, 0}, 1610, 800, "alone", TRY_AGAIN, KNOWN, {1610, 1610, 0, 1}, false},
+    // While there is a doubt, and no call has a budget.
+    {"not alike", {1500, 1600, 1, 0}, 1900, 0, "unpaced", TRY_AGAIN, KNOWN, {1600, 1900, 0, 0}, true},
+    {"shorter than before", {1500, 1900, 1, 0}, 1600, 0, "unpaced", TRY_AGAIN, KNOWN, {1600, 1600, 0, 0}, true},
+    {"others were seen",
+     {1500, 1600, 1, 0},
+     1900,
+     0,
+     "crowded, unpaced",
+     TRY_AGAIN,
+     DOUBTED,
+     {1500, 1900, 1, 0},
+     false},
+    {"less, others seen", {1500, 1600, 1, 0}, 1200, 0, "crowded, unpaced", TRY_AGAIN, KNOWN, {1200, 1200, 0, 0}, false},
     // Afterwards.
     {"much longer", {.us = 1000}, 1500, 0, "", LEARN, KNOWN, {.us = 1010}, true},
     {"a little longer", {.us = 1000}, 1005, 0, "", LEARN, KNOWN, {.us = 1005}, true},

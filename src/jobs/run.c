@@ -219,7 +219,8 @@ static sumi_time_measured measured_time(const sumi_engine* engine, const sumi_pl
                                    .has_waits = slice->has_waits,
                                    .is_alone = slice->is_alone,
                                    .has_delay = slice->has_delay,
-                                   .is_crowded = slice->is_crowded};
+                                   .is_crowded = slice->is_crowded,
+                                   .is_paced = sumi_frame_limits_are_paced(&engine->frame)};
     measured.times_in_a_job = entry->kind_count[kind] * entry->plan.sections[slice->section_index].repeat;
     // It goes through the ops of the slice, so it is left out for the many slices that follow another.
     if (slice->is_alone || entry->slice_us[kind] <= 0.0f)

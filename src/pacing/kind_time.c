@@ -75,7 +75,8 @@ sumi_time_change sumi_kind_time_note(sumi_kind_time* time, sumi_tempo* tempo, co
     case SUMI_TIME_KEEP: return (sumi_time_change){.action = action, .own_us = measured->now_us};
     case SUMI_TIME_BEGIN: new_us = (double)(float)first_us(time, measured, us, &is_doubted); break;
     case SUMI_TIME_TRY_AGAIN:
-        new_us = (double)(float)sumi_tempo_again(&time->doubt, measured->is_crowded, known_us, us);
+        new_us = (double)(float)(measured->is_paced ? sumi_tempo_again : sumi_tempo_again_unpaced)(
+            &time->doubt, measured->is_crowded, known_us, us);
         is_doubted = time->doubt.alike_count > 0;
         break;
     case SUMI_TIME_REPLACE: new_us = us; break;

@@ -65,6 +65,7 @@ typedef struct sumi_time_measured {
     bool is_alone;          // nothing of ours was in flight or had been submitted in the same update
     bool has_delay;         // its time begins after an empty kernel
     bool is_crowded;        // has_delay, and kernels of others kept the device busy then
+    bool is_paced;          // calls have a budget, so a time that is too long would do harm
     int32_t times_in_a_job; // how many slices of the kind a job has
 } sumi_time_measured;
 

@@ -38,6 +38,17 @@ double sumi_tempo_again(sumi_tempo_doubt* doubt, bool is_crowded, double known_u
     return is_over ? measured_us : known_us;
 }
 
+double sumi_tempo_again_unpaced(sumi_tempo_doubt* doubt, bool is_crowded, double known_us, double measured_us)
+{
+    SUMI_ASSERT(doubt->alike_count > 0 && known_us > 0.0 && measured_us > 0.0);
+    const double before_us = (double)doubt->us;
+    const bool is_over = !is_crowded || measured_us <= known_us;
+    doubt->us = (float)measured_us;
+    doubt->alike_count = is_over ? 0 : 1;
+    if (!is_over) return known_us;
+    return measured_us < before_us ? measured_us : before_us;
+}
+
 static void estimate_slowness(sumi_tempo* tempo)
 {
     SUMI_ASSERT(tempo->count >= FEWEST && tempo->count <= SUMI_TEMPO_TIMES);

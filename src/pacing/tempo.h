@@ -43,6 +43,10 @@ double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double mea
 // known_us, or the measured time, which is then no longer doubted. is_crowded: kernels of others kept the device busy
 // when the slice began.
 double sumi_tempo_again(sumi_tempo_doubt* doubt, bool is_crowded, double known_us, double measured_us);
+// The same where no call has a budget: the least of two measurements in a row is believed, however far they are apart.
+// Times of short slices vary by more than alike ones may, and a doubt that never ends would keep all slices of that
+// kind from being submitted in groups.
+double sumi_tempo_again_unpaced(sumi_tempo_doubt* doubt, bool is_crowded, double known_us, double measured_us);
 
 void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us);
 // The new estimate for a slice after another measurement.
