@@ -89,6 +89,7 @@ void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry)
     sumi_free(heap, entry->doubts);
     sumi_free(heap, entry->kind_first);
     sumi_free(heap, entry->kind_count);
+    sumi_free(heap, entry->scratch_us);
     sumi_free(heap, entry->sections);
     sumi_free(heap, entry->range_us);
     sumi_free(heap, entry->key);
@@ -315,9 +316,10 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
     entry->doubts = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->doubts);
     entry->kind_first = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_first);
     entry->kind_count = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_count);
+    entry->scratch_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->scratch_us);
     entry->sections = sumi_alloc_zero(w->heap, plan->section_count * sizeof *entry->sections);
     if (entry->slice_us == NULL || entry->doubts == NULL || entry->kind_first == NULL || entry->kind_count == NULL
-        || entry->sections == NULL || (are_cut && entry->range_us == NULL))
+        || entry->scratch_us == NULL || entry->sections == NULL || (are_cut && entry->range_us == NULL))
         return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
     find_kinds(entry);
     for (size_t s = 0; s < plan->section_count; s++) {

@@ -74,6 +74,7 @@ typedef struct sumi_plan_entry {
     // for each slice the first slice of its kind; at a kind's first slice the number of its slices
     int32_t *kind_first, *kind_count;
     float* slice_us; // measured, at a kind's first slice; 0: not measured yet
+    float* scratch_us; // for each slice: times that one function needs at a time
     // at a kind's first slice: whether slice_us is less than what was measured (tempo.h)
     sumi_tempo_doubt* doubts;
     sumi_section_time* sections;

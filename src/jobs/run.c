@@ -263,7 +263,8 @@ static void note_slice_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* 
     run->done_section = next_section(&entry->plan, slice->section_index + 1);
 }
 
-// The slices of a group are known, and each has its share of the group's time: all have become slower or faster alike.
+// The times of slices in groups are known, and each has its share of the whole: all have become slower or faster alike.
+// The shares are computed before the first one is noted: with it the times of other slices of its kind change.
 static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice)
 {
     if (slice->count <= 1) {
@@ -271,13 +272,18 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* slice)
         return;
     }
     double expected_us = 0.0;
-    for (int32_t i = 0; i < slice->count; i++) expected_us += slice_us(engine, run->entry, slice->index + i);
+    float* shares_us = run->entry->scratch_us;
+    for (int32_t i = 0; i < slice->count; i++) {
+        const double us = slice_us(engine, run->entry, slice->index + i);
+        shares_us[i] = (float)us;
+        expected_us += us;
+    }
     const double factor = slice->us / expected_us;
     slice->unwaited_us = 0.0;
     for (int32_t i = 0; i < slice->count; i++) {
         sumi_run_slice part = *slice;
         part.index += i;
-        part.us = factor * slice_us(engine, run->entry, part.index);
+        part.us = factor * (double)shares_us[i];
         part.ends_iteration = slice->ends_iteration && i + 1 == slice->count;
         note_slice_time(engine, run, &part);
         slice->unwaited_us += part.unwaited_us;
