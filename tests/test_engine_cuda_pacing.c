@@ -691,10 +691,84 @@ TEST(slices_are_submitted_in_groups_where_no_call_has_a_budget)
     close_cuda(engine);
 }
 
+// Calls that this thread makes for each step of a warm picture, where no call has a budget: the difference of two
+// pictures of different lengths.
+typedef struct step_calls {
+    double kernels, graphs, events, questions;
+} step_calls;
+
+static step_calls count_calls(sumi_engine* engine, sumi_image_desc* desc)
+{
+    enum { SHORT = 2, LONG = 8, ENTRIES = 6 };
+    static const char* const s_entries[ENTRIES] = {"cuLaunchKernel", "cuLaunchKernelEx", "cuGraphLaunch",
+                                                   "cuEventRecord",  "cuEventQuery",     "cuEventElapsedTime"};
+    double counts[2][ENTRIES];
+    for (int i = 0; i < 6; i++) { // the first pictures of each length learn
+        sumi_image image;
+        uint64_t before[ENTRIES];
+        for (int k = 0; k < ENTRIES; k++) before[k] = fake_calls(s_entries[k]);
+        desc->step_count = i < 3 ? SHORT : LONG;
+        CHECK_NUMBER(draw(engine, desc, &image), SUMI_OK);
+        sumi_images_release(engine, &image, 1);
+        for (int k = 0; k < ENTRIES; k++) counts[i / 3][k] = (double)(fake_calls(s_entries[k]) - before[k]);
+    }
+    double each[ENTRIES];
+    for (int k = 0; k < ENTRIES; k++) each[k] = (counts[1][k] - counts[0][k]) / (LONG - SHORT);
+    return (step_calls){each[0] + each[1], each[2], each[3], each[4] + each[5]};
+}
+
+// The time of a step as it was measured last, and how many slices it has, in the plan that has most of them.
+static int32_t slices_of_a_step(const sumi_engine* engine, double* out_us)
+{
+    int32_t most = 0;
+    for (int32_t e = 0; e < SUMI_PLAN_CACHE_SIZE; e++) {
+        const sumi_plan_entry* entry = &engine->cache.entries[e];
+        for (size_t i = 0; entry->model != NULL && i < entry->plan.section_count; i++) {
+            const sumi_section* section = &entry->plan.sections[i];
+            const int32_t count = section->slice_end - section->slice_begin;
+            if (section->kind != SUMI_SECTION_DENOISE || count <= most) continue;
+            most = count;
+            *out_us = sumi_section_us(entry, i);
+        }
+    }
+    return most;
+}
+
+// However many slices a step has, it takes a few calls of the driver for each 8 ms of it: also if its slices take far
+// less time or far more than they were planned to, and although the times of slices that are alike differ by a tenth.
+TEST(a_step_takes_few_calls_where_no_call_has_a_budget)
+{
+    enum { TIMES = 8 };
+    static const double s_kernel_ms[] = {0.02, 0.3, 1.0},
+                        s_times[TIMES] = {1.0, 1.07, 0.97, 1.04, 1.1, 0.95, 1.02, 1.09}; // over and over
+    for (size_t c = 0; c < sizeof s_kernel_ms / sizeof *s_kernel_ms; c++) {
+        fake_reset();
+        fake_multiprocessors(1); // slices are planned to be slow
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(200, &model);
+        if (engine == NULL) return;
+        double times[TIMES], step_us = 0.0;
+        for (int i = 0; i < TIMES; i++) times[i] = s_times[i] * s_kernel_ms[c];
+        fake_kernel_times(times, TIMES);
+        sumi_image_desc desc = small_image(model, &s_item);
+        desc.width = desc.height = 1024;
+        const step_calls calls = count_calls(engine, &desc);
+        const int32_t slices = slices_of_a_step(engine, &step_us);
+        printf("  a step of %d slices, %.1f ms: %.1f kernels, %.1f graphs, %.1f events, %.1f questions\n", (int)slices,
+               1e-3 * step_us, calls.kernels, calls.graphs, calls.events, calls.questions);
+        const double most = 2.0 * (step_us / 8000.0 + 2.0);
+        CHECK(slices >= 16 && step_us > 0.0 && calls.kernels < 0.1);
+        CHECK(calls.graphs <= most && calls.events <= most && calls.questions <= most);
+        fake_kernel_times(NULL, 0);
+        close_cuda(engine);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(slices_are_submitted_in_groups_where_no_call_has_a_budget);
+    RUN(a_step_takes_few_calls_where_no_call_has_a_budget);
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_asks_the_device_once);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);

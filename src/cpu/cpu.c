@@ -383,6 +383,13 @@ static void cpu_list_kernels(const sumi_runner* runner, sumi_kernel_callback* se
     (void)runner, (void)seen, (void)user_data;
 }
 
+static sumi_result cpu_run_groups(sumi_runner* runner, const sumi_plan* plan, const sumi_slice_groups* groups,
+                                  int32_t counter, sumi_error* error)
+{
+    for (int32_t i = 0; i < groups->count; i++) SUMI_TRY(cpu_run(runner, plan, &groups->slices[i], counter, error));
+    return SUMI_OK;
+}
+
 static const sumi_runner_functions s_functions = {.destroy = cpu_destroy,
                                                   .name = cpu_name,
                                                   .device = cpu_device,
@@ -412,7 +419,7 @@ static const sumi_runner_functions s_functions = {.destroy = cpu_destroy,
                                                   .read = cpu_read,
                                                   .run = cpu_run};
 
-static const sumi_async_functions s_async = {.run_group = cpu_run,
+static const sumi_async_functions s_async = {.run_groups = cpu_run_groups,
                                              .measure_delay = cpu_measure_delay,
                                              .collect = cpu_collect,
                                              .pending = cpu_pending,

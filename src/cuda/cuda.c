@@ -259,7 +259,7 @@ static void cuda_measure_delay(sumi_runner* runner, bool enabled) { ((sumi_cuda*
 // would be a large part. In a stream of the host program there may be other commands in between.
 #define LEAST_FOLLOWING_US 50.0f
 
-// What is submitted at once: a slice, or a group of slices in a row.
+// What is submitted at once: a slice, or groups of slices in a row.
 typedef struct submission {
     const sumi_slice* slices;
     int32_t count, counter;
@@ -274,15 +274,18 @@ static sumi_result launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const s
     return SUMI_OK;
 }
 
-static sumi_result launch_group(sumi_cuda* cuda, sumi_cuda_plan* record, const submission* work, sumi_error* error)
+static sumi_result launch_groups(sumi_cuda* cuda, sumi_cuda_plan* record, const submission* work, sumi_error* error)
 {
-    const CUgraphExec graph = sumi_cuda_graph_of_group(record, work->slices);
-    if (graph != NULL) {
-        SUMI_CU(&cuda->device.driver, cuGraphLaunch(graph, cuda->device.compute), "launching slices");
-        return SUMI_OK;
+    for (int32_t i = 0, count; i < work->count; i += count) {
+        const sumi_slice* first = &work->slices[i];
+        count = first->group_count > 1 && first->group_count <= work->count - i ? first->group_count : 1;
+        const CUgraphExec graph = count > 1 ? sumi_cuda_graph_of_group(record, first) : NULL;
+        if (graph != NULL) {
+            SUMI_CU(&cuda->device.driver, cuGraphLaunch(graph, cuda->device.compute), "launching slices");
+            continue;
+        }
+        for (int32_t k = 0; k < count; k++) SUMI_TRY(launch_slice(cuda, record, &first[k], &first[k], error));
     }
-    for (int32_t i = 0; i < work->count; i++)
-        SUMI_TRY(launch_slice(cuda, record, &work->slices[i], &work->slices[i], error));
     return SUMI_OK;
 }
 
@@ -320,7 +323,7 @@ static sumi_result run_slices(sumi_cuda* cuda, sumi_cuda_plan* record, const sub
         if (is_first && flight->measures_delay) SUMI_TRY(measure_delay(cuda, flight, error));
         if (is_first && !follows) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
         if (!is_first) flight->has_waits = flight->has_waits || waits;
-        if (work->count > 1) SUMI_TRY(launch_group(cuda, record, work, error));
+        if (work->count > 1) SUMI_TRY(launch_groups(cuda, record, work, error));
         else SUMI_TRY(launch_slice(cuda, record, slice, &segment, error));
         SUMI_TRY(sumi_device_streaming_end_segment(&cuda->stock, &record->held, &segment, error));
     }
@@ -353,11 +356,10 @@ static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const su
     return submit((sumi_cuda*)runner, plan, &(submission){slice, 1, counter}, error);
 }
 
-static sumi_result cuda_run_group(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* first, int32_t counter,
-                                  sumi_error* error)
+static sumi_result cuda_run_groups(sumi_runner* runner, const sumi_plan* plan, const sumi_slice_groups* groups,
+                                   int32_t counter, sumi_error* error)
 {
-    const int32_t count = first->group_count > 1 ? first->group_count : 1;
-    return submit((sumi_cuda*)runner, plan, &(submission){first, count, counter}, error);
+    return submit((sumi_cuda*)runner, plan, &(submission){groups->slices, groups->count, counter}, error);
 }
 
 // Whether an event has passed. A failed query counts as false, and the failure is kept.
@@ -635,7 +637,7 @@ static const sumi_runner_functions s_functions = {.destroy = cuda_destroy,
                                                   .read = sumi_cuda_runner_read,
                                                   .run = cuda_run};
 
-static const sumi_async_functions s_async = {.run_group = cuda_run_group,
+static const sumi_async_functions s_async = {.run_groups = cuda_run_groups,
                                              .measure_delay = cuda_measure_delay,
                                              .collect = cuda_finished,
                                              .pending = cuda_pending,

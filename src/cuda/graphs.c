@@ -152,6 +152,20 @@ static bool is_current(const sumi_cuda_graphs* graphs, const sumi_plan* plan)
     return graphs->graphed_slices <= count;
 }
 
+// Whether the graphs of groups belong to the current groups: they change when slices take longer than they were planned
+// to (sumi_plan_group_slices).
+static bool has_current_groups(const sumi_cuda_plan* record)
+{
+    const sumi_cuda_graphs* graphs = &record->group_graphs;
+    if (!is_current(graphs, record->held.plan)) return false;
+    bool have_changed = false;
+    for (int32_t i = 0; i < graphs->count; i++) {
+        const int32_t count = record->held.plan->slices[graphs->list[i].slice_index].group_count;
+        have_changed = have_changed || graphs->list[i].slice_count != (count > 1 ? count : 1);
+    }
+    return !have_changed;
+}
+
 // Groups are for calls without a budget, and not for plans that stream weights.
 static bool needs_groups(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
@@ -160,9 +174,11 @@ static bool needs_groups(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 
 bool sumi_cuda_has_graphs(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
-    const sumi_cuda_graphs* graphs = needs_groups(cuda, record) ? &record->group_graphs : &record->graphs;
-    return cuda->options.without_graphs || record->without_graphs || graphs->has_most
-        || graphs->graphed_slices == (int32_t)record->held.plan->slice_count;
+    if (cuda->options.without_graphs || record->without_graphs) return true;
+    const bool are_groups = needs_groups(cuda, record);
+    const sumi_cuda_graphs* graphs = are_groups ? &record->group_graphs : &record->graphs;
+    return (graphs->has_most || graphs->graphed_slices == (int32_t)record->held.plan->slice_count)
+        && (!are_groups || has_current_groups(record));
 }
 
 float sumi_cuda_graphed_share(const sumi_cuda* cuda, const sumi_cuda_plan* record)
@@ -274,6 +290,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     const sumi_plan* plan = record->held.plan;
     if (!is_current(&record->graphs, plan) || !is_current(&record->group_graphs, plan))
         sumi_cuda_drop_graphs(cuda, record);
+    if (!has_current_groups(record)) drop_graphs(cuda, &record->group_graphs);
     sumi_cuda_graphs* graphs = needs_groups(cuda, record) ? &record->group_graphs : &record->graphs;
     // slices are cut only before and after loads
     const int32_t segment_count =

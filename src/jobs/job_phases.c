@@ -32,6 +32,12 @@
 // Of one turn of phase TEXT: 0.1 to 0.2 ms. Most prompts take a tenth of it.
 #define TEXT_WORK 65536u
 
+// Whether the plan's slices should be grouped again, because groups take longer than they were planned to.
+static bool lacks_groups(const sumi_engine* engine, const sumi_plan_entry* entry)
+{
+    return !sumi_frame_limits_are_paced(&engine->frame) && sumi_plan_entry_has_long_group(entry);
+}
+
 // Finds or writes the plan, for fewer steps if the deadline requires it.
 static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
@@ -48,6 +54,8 @@ static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_erro
     if (is_new) progress->decided_steps = job->request.step_count;
     SUMI_TRY(sumi_plan_job_request(&planning, progress->decided_steps, &request, error));
     SUMI_TRY(sumi_plan_get(engine, &request, &progress->entry, error));
+    if (lacks_groups(engine, progress->entry) && engine->jobs.draining == NULL)
+        sumi_plan_entry_regroup(progress->entry);
     if (job->request.deadline_ms > 0 && is_new) {
         int32_t steps = sumi_deadline_step_count(engine, slot, job->request.step_count);
         if (steps < job->request.step_count) {
@@ -161,7 +169,7 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
     if (job->request.deadline_ms > 0 || !sumi_run_is_only_draining(engine)) return false;
     if (sumi_plan_job_request(&planning, job->request.step_count, &request, &none) != SUMI_OK) return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
-    if (entry == NULL) return false;
+    if (entry == NULL || lacks_groups(engine, entry)) return false;
     const bool is_limited = engine->shortage.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
     // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
     // whether the device has more memory again.

@@ -21,10 +21,13 @@
 // Slices that are whole ops are gathered up to this predicted time, because submitting one slice takes about 20 us of
 // this thread and a step of a large model has hundreds of ops.
 #define GATHERED_US 4000
-// Slices are submitted as groups of this predicted time where no call has a budget: a group takes as much of this thread
-// as a slice. With 32 ms in flight (frame_limits.h) four are in flight, and a thread that waits for the device wakes
-// up with the next ones still running.
+// Where no call has a budget, slices are submitted as groups of this predicted time: a group takes as much of this
+// thread as a slice. It is half the time that may be submitted at once (frame_limits.h), because slices may take longer than
+// they were planned to; where they take less time, several groups are submitted at once.
 #define GROUPED_US 8000
+// A plan that would have more groups than this has groups of twice the time: the graphs of all plans together have a
+// limit (cuda/graphs.h), and slices without one are launched op by op.
+#define MAX_GROUPS 256
 
 // ---- Requests -------------------------------------------------------------------------------------------------------
 
@@ -279,6 +282,46 @@ static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pip
     return plan->section_count;
 }
 
+static size_t group_size(const sumi_slice* first) { return first->group_count > 1 ? (size_t)first->group_count : 1; }
+
+static int32_t count_groups(const sumi_plan* plan)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < plan->slice_count; i += group_size(&plan->slices[i])) count++;
+    return count;
+}
+
+// Groups the slices by their measured times, as far as they are known.
+static void group_slices(sumi_plan_entry* entry)
+{
+    sumi_plan* plan = &entry->plan;
+    for (size_t i = 0; i < plan->slice_count; i++) {
+        const float measured_us = entry->slice_us[entry->kind_first[i]];
+        entry->scratch_us[i] = measured_us > 0.0f ? measured_us : plan->slices[i].predicted_us;
+    }
+    sumi_plan_group_slices(plan, entry->scratch_us, GROUPED_US);
+    if (count_groups(plan) > MAX_GROUPS) sumi_plan_group_slices(plan, entry->scratch_us, 2 * GROUPED_US);
+}
+
+bool sumi_plan_entry_has_long_group(const sumi_plan_entry* entry)
+{
+    const sumi_plan* plan = &entry->plan;
+    bool has_long = false;
+    for (size_t i = 0, count; entry->has_groups && i < plan->slice_count && !has_long; i += count) {
+        double us = 0.0;
+        count = group_size(&plan->slices[i]);
+        for (size_t k = i; k < i + count; k++) us += (double)entry->slice_us[entry->kind_first[k]]; // 0: not known
+        has_long = count > 1 && us > SUMI_MAX_SUBMITTED_US;
+    }
+    return has_long;
+}
+
+void sumi_plan_entry_regroup(sumi_plan_entry* entry)
+{
+    SUMI_ASSERT(entry->model != NULL);
+    if (sumi_plan_entry_has_long_group(entry)) group_slices(entry);
+}
+
 // Measured times of ops change where slices end, but not what they compute.
 static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
@@ -311,6 +354,7 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
                                   .gathered_us = gathers ? GATHERED_US : request->slice_us,
                                   .grouped_us = is_device && !request->whole_ops ? GROUPED_US : 0};
     SUMI_TRY(sumi_plan_slice(plan, &slicing, error));
+    entry->has_groups = slicing.grouped_us > 0;
     entry->range_us = are_cut ? sumi_alloc_zero(w->heap, 2 * plan->op_count * sizeof *entry->range_us) : NULL;
     entry->slice_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->slice_us);
     entry->doubts = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->doubts);
@@ -322,6 +366,7 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
         || entry->scratch_us == NULL || entry->sections == NULL || (are_cut && entry->range_us == NULL))
         return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
     find_kinds(entry);
+    if (entry->has_groups) group_slices(entry);
     for (size_t s = 0; s < plan->section_count; s++) {
         for (int32_t i = plan->sections[s].slice_begin; i < plan->sections[s].slice_end; i++)
             entry->sections[s].unmeasured_us += plan->slices[i].predicted_us;

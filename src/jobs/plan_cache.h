@@ -68,12 +68,13 @@ typedef struct sumi_plan_entry {
     sumi_device_need need; // on the CPU: arena and scratch only
     int32_t tile_latent;
     size_t noise_section; // the first section that reads random values; the number of sections if none does
+    bool has_groups;      // slices may be submitted in groups: on a device, unless each op is measured
     float op_ratio[SUMI_OP_KIND_COUNT]; // the op ratios that the predictions of the slices were made with
     // Slices of the same ops and sizes are of one kind. Layers repeat, so a measurement of one slice predicts all
     // slices of its kind. The time of a kind is kept at its first slice.
     // for each slice the first slice of its kind; at a kind's first slice the number of its slices
     int32_t *kind_first, *kind_count;
-    float* slice_us; // measured, at a kind's first slice; 0: not measured yet
+    float* slice_us;   // measured, at a kind's first slice; 0: not measured yet
     float* scratch_us; // for each slice: times that one function needs at a time
     // at a kind's first slice: whether slice_us is less than what was measured (tempo.h)
     sumi_tempo_doubt* doubts;
@@ -129,6 +130,12 @@ sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine);
 sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* job_request,
                                             sumi_plan_entry* entry, sumi_error* error);
 void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry); // also after a failure
+
+// Whether a group takes longer than may be submitted at once, as far as the times of its slices are known. Its slices
+// are then submitted without a graph.
+bool sumi_plan_entry_has_long_group(const sumi_plan_entry* entry);
+// If so, groups the slices again, by their measured times. No slice of the plan may be in flight.
+void sumi_plan_entry_regroup(sumi_plan_entry* entry);
 
 // predicted time of one run of the section, in microseconds
 double sumi_section_us(const sumi_plan_entry* entry, size_t section);

@@ -22,6 +22,7 @@
 #include "plan/ops.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
+#include <math.h>
 
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
 {
@@ -123,28 +124,43 @@ static sumi_kind_time kind_time(const sumi_plan_entry* entry, int32_t slice)
     return (sumi_kind_time){.us = entry->slice_us[kind], .doubt = entry->doubts[kind]};
 }
 
-// The most predicted time of a group: two may be in flight, so that the device is busy when the next one is submitted.
-// Plans have groups of half of that (plan_cache.c), because slices may take longer than they were planned to.
-#define MAX_GROUP_US (SUMI_MAX_PENDING_US / 2.0)
+// The measured time of the group of slices that begins with this slice. INFINITY: it is not known. The time of a submission is
+// measured as a whole, so the times of its slices must be known.
+static double group_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t first, int32_t count)
+{
+    double us = 0.0;
+    for (int32_t i = first; i < first + count; i++) {
+        const sumi_kind_time time = kind_time(entry, i);
+        if (sumi_kind_time_state(&time) != SUMI_TIME_KNOWN) return INFINITY;
+        us += slice_us(engine, entry, i);
+    }
+    return us;
+}
 
-// How many slices are submitted next. A group, if no call limits the work in flight. The time of a group is measured as a
-// whole, so the times of its slices must be known.
+// How many slices are submitted next, and their predicted time. Where no call limits the work in flight, these are as
+// many groups of the section as there is room for in flight. A group that takes too long, or whose time is not known as
+// a whole, counts slice by slice.
 static int32_t next_count(const sumi_engine* engine, double* out_us)
 {
     const sumi_run* run = &engine->runs.current;
     const sumi_plan_entry* entry = run->entry;
-    const int32_t count = entry->plan.slices[run->slice].group_count;
     *out_us = slice_us(engine, entry, run->slice);
-    if (count <= 1 || sumi_frame_limits_are_paced(&engine->frame) || entry->need.streamed_bytes > 0) return 1;
-    double group_us = 0.0;
-    for (int32_t i = run->slice; i < run->slice + count; i++) {
-        const sumi_kind_time time = kind_time(entry, i);
-        if (sumi_kind_time_state(&time) != SUMI_TIME_KNOWN) return 1;
-        group_us += slice_us(engine, entry, i);
+    if (!entry->has_groups || sumi_frame_limits_are_paced(&engine->frame) || entry->need.streamed_bytes > 0) return 1;
+    const double room_us = engine->frame.max_pending_us - sumi_run_pending_us(engine);
+    const int32_t end = entry->plan.sections[run->section].slice_end;
+    int32_t total_count = 0;
+    double total_us = 0.0;
+    for (int32_t i = run->slice, count; i < end; i += count) {
+        count = entry->plan.slices[i].group_count > 1 ? entry->plan.slices[i].group_count : 1;
+        double us = group_us(engine, entry, i, count);
+        if (us > SUMI_MAX_SUBMITTED_US && count > 1) us = group_us(engine, entry, i, count = 1);
+        if (total_us + us > SUMI_MAX_SUBMITTED_US || (total_count > 0 && total_us + us > room_us)) break;
+        total_us += us;
+        total_count += count;
     }
-    if (group_us > MAX_GROUP_US) return 1;
-    *out_us = group_us;
-    return count;
+    if (total_count <= 1) return 1;
+    *out_us = total_us;
+    return total_count;
 }
 
 double sumi_run_predict_us(const sumi_engine* engine)
@@ -249,7 +265,7 @@ static void note_slice_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* 
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
     }
     slice->unwaited_us = change.own_us;
-    // of a group only the whole was measured
+    // of groups only the whole was measured
     if (change.teaches && slice->count <= 1) learn_ratios(engine, entry, plan_slice, slice->unwaited_us);
     run->iteration_us += slice->unwaited_us;
     run->done_us += slice->unwaited_us;
@@ -475,8 +491,10 @@ static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice*
         const sumi_kind_time time = kind_time(entry, slice->index);
         engine->runner->async->measure_delay(engine->runner, sumi_kind_time_state(&time) != SUMI_TIME_KNOWN);
         slice->submitted_ns = sumi_clock_ns();
-        SUMI_TRY((slice->count > 1 ? engine->runner->async->run_group : engine->runner->functions->run)(
-            engine->runner, &entry->plan, plan_slice, slice->counter, error));
+        if (slice->count > 1)
+            SUMI_TRY(engine->runner->async->run_groups(
+                engine->runner, &entry->plan, &(sumi_slice_groups){plan_slice, slice->count}, slice->counter, error));
+        else SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, plan_slice, slice->counter, error));
         // on a GPU this is the time of submission only; collect writes the time of the slice
         slice->us = slice->piece_us = slice->piece_believed_us = (double)(sumi_clock_ns() - slice->submitted_ns) * 1e-3;
         return SUMI_OK;

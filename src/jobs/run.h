@@ -18,7 +18,7 @@
 typedef struct sumi_run_slice {
     sumi_section_kind section; // of the slice's section
     int32_t counter, index;    // index: of the slice in the plan; -1: the plan has none, the run only ends
-    int32_t count;             // more than 1: a group of slices from `index` on, submitted and measured as one slice
+    int32_t count;             // more than 1: groups of slices from `index` on, submitted and measured as one slice
     size_t section_index;
     bool ends_iteration, ends_run;
     int32_t skip_count;             // for a slice that ends an iteration: how many iterations are left out after it

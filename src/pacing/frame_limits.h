@@ -26,6 +26,9 @@ typedef struct sumi_frame_limits {
 // The most predicted time of slices in flight on a device when the host program gives no budget. A few slices keep the
 // device busy; more would only make a cancel take longer.
 #define SUMI_MAX_PENDING_US 32000.0
+// The most predicted time that is submitted at once then: twice as much may be in flight, so that the device is busy
+// when the next slices are submitted.
+#define SUMI_MAX_SUBMITTED_US (SUMI_MAX_PENDING_US / 2.0)
 
 // A call of the host program that begins to work.
 typedef struct sumi_frame_call {

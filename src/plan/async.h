@@ -56,13 +56,18 @@ typedef struct sumi_depth_input {
     bool is_inverse; // greys are linear in 1 / distance: SUMI_STRETCH_INVERSE of pictures/depth.h
 } sumi_depth_input;
 
+// Slices in a row, of one section. Those that are a whole group (sumi_slice.group_count) are one graph on a GPU.
+typedef struct sumi_slice_groups {
+    const sumi_slice* slices;
+    int32_t count; // of slices
+} sumi_slice_groups;
+
 // All are called by one thread at a time, the one that calls sumi_runner_functions.run.
 typedef struct sumi_async_functions {
-    // Runs the group that begins with this slice (sumi_slice.group_count), as sumi_runner_functions.run does one slice.
-    // The group is pending, and its end and time are reported, as if it were one slice. For plans that stream no
-    // weights. Never called for the CPU.
-    sumi_result (*run_group)(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* first, int32_t counter,
-                             sumi_error* error);
+    // Runs these slices as sumi_runner_functions.run does one slice. Together they are pending, and their end and time
+    // are reported, as if they were one slice. For plans that stream no weights. Never called for the CPU.
+    sumi_result (*run_groups)(sumi_runner* runner, const sumi_plan* plan, const sumi_slice_groups* groups,
+                              int32_t counter, sumi_error* error);
     // Whether slices that are submitted from now on measure how long an empty kernel waits before them. False at first.
     // Does not block. On the CPU nothing is measured.
     void (*measure_delay)(sumi_runner* runner, bool enabled);

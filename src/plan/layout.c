@@ -374,19 +374,26 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
     return SUMI_OK;
 }
 
-static void group_slices(sumi_plan* plan, const sumi_section* section, float grouped_us)
+static void group_section(sumi_plan* plan, const sumi_section* section, const float* times_us, float grouped_us)
 {
     float group_us = 0.0f;
     for (int32_t i = section->slice_begin, first = i; i < section->slice_end; i++) {
         sumi_slice* slice = &plan->slices[i];
         slice->group_count = 1;
-        if (i == first || group_us + slice->predicted_us > grouped_us) {
+        const float us = times_us != NULL ? times_us[i] : slice->predicted_us;
+        if (i == first || group_us + us > grouped_us) {
             first = i;
             group_us = 0.0f;
         }
         plan->slices[first].group_count = i + 1 - first;
-        group_us += slice->predicted_us;
+        group_us += us;
     }
+}
+
+void sumi_plan_group_slices(sumi_plan* plan, const float* times_us, uint32_t grouped_us)
+{
+    for (size_t s = 0; s < plan->section_count; s++)
+        group_section(plan, &plan->sections[s], times_us, (float)grouped_us);
 }
 
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_error* error)
@@ -400,8 +407,8 @@ sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_e
         section->slice_begin = (int32_t)plan->slice_count;
         SUMI_TRY(slice_section(plan, section, slicing, error));
         section->slice_end = (int32_t)plan->slice_count;
-        group_slices(plan, section, (float)slicing->grouped_us);
     }
+    sumi_plan_group_slices(plan, NULL, slicing->grouped_us);
 #ifdef SUMI_CHECKED
     SUMI_TRY(sumi_plan_validate_slices(plan, error));
 #endif
