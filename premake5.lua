@@ -31,7 +31,7 @@ newoption { trigger = "no-viewer", description = "Leave samples/apps/viewer out,
 newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/engines/unity" }
 newoption { trigger = "shared-tests", description = "Link all programs with one shared library, for tests/run_gpu.sh --collect: together they are then small enough to be carried" }
 newoption { trigger = "bundle", description = "Put what the library needs of utf8proc and zlib into libsumi.a, under local names: a host links that archive and the C library" }
-newoption { trigger = "families", value = "LIST", description = "The families of models to build, by the names of src/models/recipe_*.c: z-image,qwen-image,newbie,flux2-klein (all)" }
+newoption { trigger = "families", value = "LIST", description = "The families of models to build, by the names of src/models/recipe_*.c: z-image,qwen-image,qwen-image-21,newbie,flux2-klein (all)" }
 newoption { trigger = "gpus", value = "LIST", description = "The GPUs for which the kernels are machine code, by compute capability, such as 8.6,12.0; native: those of this machine; others compile when they first start (all)" }
 newoption { trigger = "no-hopper", description = "Leave out the GPU kernels and the machine code for Hopper (9.0), which then runs the portable kernels" }
 newoption { trigger = "no-optimize", description = "Compile all of the library without optimisation in the debug configuration, the CPU kernels too: images take 25 times as long" }

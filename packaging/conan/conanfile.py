@@ -15,7 +15,7 @@ class Sumi(ConanFile):
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
     options = {"cuda": [True, False], "hopper": [True, False], "gpus": ["ANY"], "families": ["ANY"]}
-    default_options = {"cuda": False, "hopper": True, "gpus": "all", "families": ""}  # gpus: all, native, or 8.6,12.0; families: of z-image,qwen-image,newbie,flux2-klein; empty: all
+    default_options = {"cuda": False, "hopper": True, "gpus": "all", "families": ""}  # gpus: all, native, or 8.6,12.0; families: of z-image,qwen-image,qwen-image-21,newbie,flux2-klein; empty: all
 
     @property
     def root(self):

@@ -312,7 +312,8 @@ static void set_latents(sumi_network* network, int32_t factor, int32_t packing)
     SUMI_ASSERT(factor >= 1 && packing >= 1 && 4 % packing == 0);
     info->vae_factor = factor;
     info->packing = packing;
-    info->size_multiple = info->patch_size * factor;
+    const int32_t token_side = info->patch_size * factor, multiple = network->recipe->size_multiple;
+    info->size_multiple = multiple > token_side && multiple % token_side == 0 ? multiple : token_side;
     const int32_t tile_multiple = 4 / packing;
     info->tile_latent = info->sample_size / factor / tile_multiple * tile_multiple;
     const sumi_preview_factors* preview = network->recipe->preview();
@@ -771,7 +772,8 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
         const sumi_vision_properties properties = network->recipe->vision->properties(network->vision);
         const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,
                                          rule->max_ratio};
-        SUMI_TRY(sumi_picture_size_of_area(picture, rule->vision_area, rule->multiple, &sizes.first, error));
+        if (rule->vision_area == 0) sizes.first = sizes.resized;
+        else SUMI_TRY(sumi_picture_size_of_area(picture, rule->vision_area, rule->multiple, &sizes.first, error));
         SUMI_TRY(sumi_picture_size_within(sizes.first, &limits, &sizes.vision, error));
     }
     const sumi_picture_size *read = &sizes.autoencoder, *seen = &sizes.vision;

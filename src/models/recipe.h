@@ -67,7 +67,7 @@ typedef struct sumi_reference_rule {
     // Areas in pixels to which a picture is resized: for the autoencoder; and for the vision tower, before the tower
     // resizes it to whole cells within its own limits. Both keep the aspect ratio, in multiples of `multiple`. The
     // autoencoder's area is for the sample_size of the variant; it is scaled for a checkpoint that was made for another
-    // side.
+    // side. vision_area 0, with SUMI_REFERENCE_RESIZED: the tower reads the pixels that the autoencoder reads.
     int64_t autoencoder_area, vision_area;
     int32_t multiple;
     // The largest ratio of the longer to the shorter side: with SUMI_REFERENCE_RESIZED that the vision tower accepts;
@@ -115,7 +115,8 @@ typedef struct sumi_recipe {
     int32_t latent_factor, latent_packing;
     // The time input of the network for a noise level.
     float (*time)(float sigma);
-    int32_t max_side; // the most pixels along one side
+    int32_t size_multiple; // width and height are multiples of this many pixels; 0: of a token's side
+    int32_t max_side;      // the most pixels along one side
     sumi_reference_rule references;
     sumi_start_rule start;
     sumi_guidance_formula guidance_formula;
@@ -141,6 +142,7 @@ bool sumi_recipe_is_left_out(const char* network);
 
 extern const sumi_recipe sumi_recipe_z_image, sumi_recipe_newbie, sumi_recipe_flux2_klein;
 extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, sumi_recipe_qwen_image_edit_plus;
+extern const sumi_recipe sumi_recipe_qwen_image_21;
 
 // ---- Previews (preview_factors.c)
 
@@ -150,4 +152,5 @@ extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, su
 const sumi_preview_factors* sumi_preview_flux(void);  // for the latents of the Flux.1 autoencoder
 const sumi_preview_factors* sumi_preview_flux2(void); // for the latents of the Flux.2 autoencoder, normalised, unpacked
 const sumi_preview_factors* sumi_preview_wan(void);   // for the latents of the Wan 2.1 autoencoder (Qwen-Image)
+const sumi_preview_factors* sumi_preview_qwen_21(void); // for the latents of the Qwen-Image-2.1 autoencoder
 #endif

@@ -12,6 +12,9 @@ static const sumi_recipe* const s_recipes[] = {
     &sumi_recipe_qwen_image_edit,
     &sumi_recipe_qwen_image,
 #endif
+#ifndef SUMI_WITHOUT_QWEN_IMAGE_21
+    &sumi_recipe_qwen_image_21,
+#endif
 #ifndef SUMI_WITHOUT_NEWBIE
     &sumi_recipe_newbie,
 #endif
@@ -27,6 +30,9 @@ static const char* const s_left_out[] = {
 #endif
 #ifdef SUMI_WITHOUT_QWEN_IMAGE
     "qwen-image",
+#endif
+#ifdef SUMI_WITHOUT_QWEN_IMAGE_21
+    "qwen-image-2.1",
 #endif
 #ifdef SUMI_WITHOUT_NEWBIE
     "newbie-image",

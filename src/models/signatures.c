@@ -90,6 +90,7 @@ static const sumi_signature s_signatures[] = {
     REFUSED_TRANSFORMER("qwen-image-fun", WHY_CONTROL("Qwen-Image"), "control_blocks.0.after_proj.weight"),
     REFUSED_TRANSFORMER("z-image-fun", WHY_CONTROL("Z-Image"), "control_all_x_embedder.2-1.weight"),
     TRANSFORMER("qwen-image", "transformer_blocks.0.img_mod.1.weight"),
+    TRANSFORMER("qwen-image-2.1", "txt_in.text_norm.weight", "modulation.1.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "input_blocks.0.0.weight", "time_embed.0.weight"),
     REFUSED_TRANSFORMER("unet", WHY_UNET, "time_embedding.linear_1.weight", "down_blocks.0.resnets.0.conv1.weight"),
     TRANSFORMER("flux2", "double_stream_modulation_img.linear.weight", "single_stream_modulation.linear.weight"),
@@ -231,9 +232,14 @@ const sumi_foreign_method* sumi_foreign_methods(size_t* out_count)
 
 const char* sumi_family_of_class(const char* class_name)
 {
-    static const char* const s_classes[][2] = {{"ZImage", "z-image"},       {"QwenImageLayered", "qwen-image-layered"},
-                                               {"QwenImage", "qwen-image"}, {"Flux2", "flux2"},
-                                               {"Newbie", "newbie-image"},  {"NewBie", "newbie-image"}};
+    // a name that begins with another one comes before it
+    static const char* const s_classes[][2] = {{"ZImage", "z-image"},
+                                               {"QwenImageLayered", "qwen-image-layered"},
+                                               {"QwenImage21", "qwen-image-2.1"},
+                                               {"QwenImage", "qwen-image"},
+                                               {"Flux2", "flux2"},
+                                               {"Newbie", "newbie-image"},
+                                               {"NewBie", "newbie-image"}};
     for (size_t i = 0; i < sizeof s_classes / sizeof *s_classes; i++) {
         if (strncmp(class_name, s_classes[i][0], strlen(s_classes[i][0])) == 0) return s_classes[i][1];
     }
