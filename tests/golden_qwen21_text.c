@@ -384,8 +384,8 @@ static void compare_tokens(golden_case* c, const encoder* e, const prompt* p)
     for (int32_t i = 0; i < kept; i++) flags[i] = is_picture_row(p, dropped + i);
     for (int32_t i = 0; i < p->picture_count; i++) {
         grids[3 * i] = 1;
-        grids[3 * i + 1] = p->pictures[i].height / e->tower.patch;
-        grids[3 * i + 2] = p->pictures[i].width / e->tower.patch;
+        grids[3 * i + 1] = p->pictures[i].height / e->tower.tower.patch;
+        grids[3 * i + 2] = p->pictures[i].width / e->tower.tower.patch;
     }
     snprintf(name, sizeof name, "%.60s.ids", p->name);
     report_equal(c, name, is_input(c, name, p->ids, p->count));
@@ -679,7 +679,8 @@ static void run_vision(golden_case* c)
             if (read_case_png(c, json_text(n, "image"), &picture)) {
                 char name[64];
                 snprintf(name, sizeof name, "%d.grid_thw", index);
-                const int32_t grid[3] = {1, picture.height / e->tower.patch, picture.width / e->tower.patch};
+                const int32_t grid[3] = {1, picture.height / e->tower.tower.patch,
+                                         picture.width / e->tower.tower.patch};
                 if (!c->by_op) report_equal(c, name, is_input(c, name, grid, 3));
                 run_picture(c, e, index, &picture);
             }

@@ -194,7 +194,7 @@ static void run_edit_prompt(golden_case* c, const node* about)
         encode_job job = {.prompts = &prompt, .prompt_count = 1, .pictures = &pictures};
         encode_prompts(c, network, &job);
         compare_features(c, name, &job.features[0]);
-        compare_positions(c, name, &job.positions, &pictures, ((const sumi_qwen_vision*)network->vision)->patch);
+        compare_positions(c, name, &job.positions, &pictures, ((const sumi_qwen_vision*)network->vision)->tower.patch);
         free_encoded(&job);
         array_free(&ids);
     }

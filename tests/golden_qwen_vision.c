@@ -196,7 +196,8 @@ static void run_windows(golden_case* c, const sumi_qwen_vision* model)
         snprintf(name, sizeof name, "cu_window_seqlens.%dx%d", high, wide);
         snprintf(label, sizeof label, "windows of %d x %d patches", high, wide);
         array order = array_of(&c->set.tensors[i]), ends = input(c, name);
-        compare_windows(c, label, high / model->merge, wide / model->merge, model->merge, model->window, &order, &ends);
+        compare_windows(c, label, high / model->tower.merge, wide / model->tower.merge, model->tower.merge,
+                        model->window, &order, &ends);
         array_free(&order);
         array_free(&ends);
     }
@@ -233,7 +234,7 @@ static void run_vision(golden_case* c)
                       ends = numbered_input(c, index, "cu_window_seqlens");
                 snprintf(label, sizeof label, "%d.windows", index);
                 compare_windows(c, label, job.picture.height / properties.cell, job.picture.width / properties.cell,
-                                model.merge, model.window, &order, &ends);
+                                model.tower.merge, model.window, &order, &ends);
                 array_free(&order);
                 array_free(&ends);
                 run_picture(c, &model, index, &job);

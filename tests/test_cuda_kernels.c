@@ -875,16 +875,16 @@ static void give_zeros(sumi_weight* weight, int32_t rows, int32_t cols)
 static void make_tower(sumi_qwen_vision* m, sumi_qwen_vision_block* blocks)
 {
     enum { WIDTH = 320, HIDDEN = 428, PADDED = 432 };
-    *m = (sumi_qwen_vision){.width = WIDTH,
-                            .heads = 4,
-                            .block_count = 2,
-                            .hidden = HIDDEN,
-                            .out_width = 256,
-                            .patch = 14,
-                            .frames = 2,
-                            .merge = 2,
+    *m = (sumi_qwen_vision){.tower = {.width = WIDTH,
+                                      .heads = 4,
+                                      .block_count = 2,
+                                      .hidden = HIDDEN,
+                                      .out_width = 256,
+                                      .patch = 14,
+                                      .frames = 2,
+                                      .merge = 2,
+                                      .deviation = {1.0f, 1.0f, 1.0f}},
                             .window = 4,
-                            .deviation = {1.0f, 1.0f, 1.0f},
                             .blocks = blocks};
     s_weight_count = 0;
     give_zeros(&m->patch_embed, WIDTH, 1176);
@@ -947,17 +947,17 @@ static void give_biased(sumi_biased_weight* layer, int32_t rows, int32_t cols)
 static void make_tower_3(sumi_qwen3_vision* m, sumi_qwen3_vision_block* block)
 {
     enum { WIDTH = 288, HIDDEN = 424, MERGED = 4 * WIDTH };
-    *m = (sumi_qwen3_vision){.width = WIDTH,
-                             .heads = 4,
-                             .block_count = 1,
-                             .hidden = HIDDEN,
-                             .out_width = 256,
-                             .patch = 16,
-                             .frames = 2,
-                             .merge = 2,
+    *m = (sumi_qwen3_vision){.tower = {.width = WIDTH,
+                                       .heads = 4,
+                                       .block_count = 1,
+                                       .hidden = HIDDEN,
+                                       .out_width = 256,
+                                       .patch = 16,
+                                       .frames = 2,
+                                       .merge = 2,
+                                       .deviation = {1.0f, 1.0f, 1.0f}},
                              .grid = 8,
                              .deep_count = 1,
-                             .deviation = {1.0f, 1.0f, 1.0f},
                              .blocks = block};
     s_weight_count = 0;
     give_biased(&m->patch_embed, WIDTH, 1536);

@@ -1,101 +1,32 @@
 // The vision tower of Qwen3-VL: its files in every form, what is refused and how, the places of its learned positions.
 // Its numbers are golden_run's business.
 #include "at_once.h"
-#include "cpu_runner.h"
-#include "failing.h"
 #include "models/qwen21_parts.h"
-#include "models/signatures.h"
-#include "system.h"
+#include "tower_fixture.h"
 
-#define TEXT_ENCODER "tests/golden/qwen-image-21/model/text_encoder"
-#define PROCESSOR "tests/golden/qwen-image-21/model/processor/preprocessor_config.json"
-
-typedef struct tower {
-    sumi_checkpoint checkpoint;
-    sumi_weight_list list;
-    sumi_binder binder;
-    sumi_module_config config, processor;
-    sumi_file processor_file;
-    sumi_qwen3_vision model;
-    sumi_error error;
-} tower;
-
-static bool open_tower(tower* t)
-{
-    memset(t, 0, sizeof *t);
-    sumi_checkpoint_desc desc = {.component_paths = {[SUMI_COMPONENT_TEXT_ENCODER] = TEXT_ENCODER}};
-    desc.signatures = sumi_signatures(&desc.signature_count);
-    desc.class_words = sumi_class_words();
-    sumi_weight_list_init(&t->list, &s_heap);
-    bool good = sumi_checkpoint_open(&t->checkpoint, &s_heap, NULL, &desc, &t->error) == SUMI_OK
-             && sumi_file_open(&t->processor_file, &s_heap, NULL, PROCESSOR, &t->error) == SUMI_OK;
-    const sumi_component* part = &t->checkpoint.components[SUMI_COMPONENT_VISION];
-    CHECK_TEXT(t->error.text, "");
-    CHECK(good && part->present);
-    CHECK_TEXT(sumi_component_network(part), "qwen3-vl-vision");
-    CHECK_TEXT(sumi_component_network(&t->checkpoint.components[SUMI_COMPONENT_TEXT_ENCODER]), "qwen3");
-    t->binder = (sumi_binder){.list = &t->list, .component = part, .what = "the vision tower", .error = &t->error};
-    t->config = (sumi_module_config){part->config.data, (size_t)part->config.bytes, "config.json"};
-    t->processor =
-        (sumi_module_config){t->processor_file.data, (size_t)t->processor_file.bytes, "preprocessor_config.json"};
-    return good && part->present;
-}
-
-static void close_tower(tower* t)
-{
-    sumi_weight_list_close(&t->list);
-    sumi_file_close(&t->processor_file);
-    sumi_checkpoint_close(&t->checkpoint);
-}
-
-static sumi_result bind_tower(tower* t, const sumi_qwen3_vision_settings* settings)
-{
-    return sumi_qwen3_vision_module.bind(&t->model, settings, &t->binder, &t->config, &t->processor);
-}
+static const tower_kind s_kind = {.module = &sumi_qwen3_vision_module,
+                                  .text_encoder = "tests/golden/qwen-image-21/model/text_encoder",
+                                  .processor = "tests/golden/qwen-image-21/model/processor/preprocessor_config.json",
+                                  .network = "qwen3-vl-vision",
+                                  .prefix = "model.visual."};
 
 // The released settings for the tiny tower, whose blocks and heads are fewer.
 static sumi_qwen3_vision_settings tiny_settings(void)
 {
     sumi_qwen3_vision_settings settings = sumi_qwen21_vision;
-    settings.heads = 2;
+    settings.tower.heads = 2;
     for (int32_t i = 0; i < 3; i++) settings.deep_blocks[i] = i;
     return settings;
 }
 
-TEST(every_missing_or_misshapen_tensor_is_named)
-{
-    tower t;
-    size_t count = open_tower(&t) ? t.checkpoint.components[SUMI_COMPONENT_VISION].set->count : 0, tried = 0;
-    close_tower(&t);
-    for (size_t i = 0; i < count; i++) {
-        for (int how = 0; how < 2; how++) {
-            if (!open_tower(&t)) return;
-            sumi_tensor* tensor = (sumi_tensor*)&t.checkpoint.components[SUMI_COMPONENT_VISION].set->tensors[i];
-            const char* name = tensor->name;
-            const bool is_of_tower = strncmp(name, "model.visual.", 13) == 0;
-            if (how == 0) tensor->name = "gone";
-            else tensor->shape[0] /= 2;
-            const sumi_result result = bind_tower(&t, NULL);
-            const bool expected = is_of_tower ? result == SUMI_TENSOR_MISSING || result == SUMI_TENSOR_MISMATCH
-                                                    || result == SUMI_NOT_SUPPORTED
-                                              : result == SUMI_OK;
-            if (!expected) printf("  %s: result %d, \"%s\"\n", name, (int)result, t.error.text);
-            CHECK(expected);
-            CHECK(result == SUMI_OK || strstr(t.error.text, "text_encoder") != NULL);
-            tried += is_of_tower;
-            close_tower(&t);
-            CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
-        }
-    }
-    CHECK(tried > 100);
-}
+TEST(every_missing_or_misshapen_tensor_is_named) { CHECK(check_damaged_towers(&s_kind) > 100); }
 
 TEST(a_file_without_configs_takes_the_settings)
 {
     const sumi_qwen3_vision_settings settings = tiny_settings();
     for (int given = 0; given < 2; given++) {
         tower t;
-        if (open_tower(&t)) {
+        if (open_tower(&t, &s_kind)) {
             t.config = (sumi_module_config){.path = "model.safetensors"};
             t.processor = (sumi_module_config){.path = "model.safetensors"};
             const sumi_result result = bind_tower(&t, given ? &settings : NULL);
@@ -103,15 +34,15 @@ TEST(a_file_without_configs_takes_the_settings)
             CHECK(given || strstr(t.error.text, "0 heads") != NULL);
             if (given) {
                 const sumi_vision_properties properties = sumi_qwen3_vision_module.properties(&t.model);
-                CHECK_NUMBER(t.model.block_count, 4);
-                CHECK_NUMBER(t.model.grid, 5);
-                CHECK_NUMBER(t.model.patch, 16);
+                CHECK_NUMBER(t.model.qwen3.tower.block_count, 4);
+                CHECK_NUMBER(t.model.qwen3.grid, 5);
+                CHECK_NUMBER(t.model.qwen3.tower.patch, 16);
                 CHECK_NUMBER(properties.width, 48);
                 CHECK_NUMBER(properties.cell, 32);
                 CHECK_NUMBER(properties.deep_count, 3);
                 CHECK_NUMBER(properties.max_pixels, 16777216);
-                CHECK_NUMBER(t.model.blocks[1].deep_level, 1);
-                CHECK_NUMBER(t.model.blocks[3].deep_level, -1);
+                CHECK_NUMBER(t.model.qwen3.blocks[1].deep_level, 1);
+                CHECK_NUMBER(t.model.qwen3.blocks[3].deep_level, -1);
             }
         }
         close_tower(&t);
@@ -122,70 +53,35 @@ TEST(a_file_without_configs_takes_the_settings)
 
 TEST(configs_that_the_tower_cannot_follow_are_refused)
 {
-    static const struct {
-        const char *config, *processor;
-        sumi_result result;
-        const char* says;
-    } s_cases[] = {{"{}", "{}", SUMI_OK, ""},
-                   {VISION("\"deepstack_visual_indexes\":[]"), "{}", SUMI_OK, ""},
-                   {VISION("\"deepstack_visual_indexes\":[0,4]"), "{}", SUMI_NOT_SUPPORTED, "deepstack_visual_indexes"},
-                   {VISION("\"deepstack_visual_indexes\":[1,0]"), "{}", SUMI_NOT_SUPPORTED, "in their order"},
-                   {VISION("\"deepstack_visual_indexes\":[-1]"), "{}", SUMI_NOT_SUPPORTED, "up to 4 blocks"},
-                   {VISION("\"deepstack_visual_indexes\":[0,1,2,3]"), "{}", SUMI_TENSOR_MISSING, "merger_list.3."},
-                   {VISION("\"deepstack_visual_indexes\":[0,1,2,3,4]"), "{}", SUMI_FILE_MALFORMED, "config.json"},
-                   {VISION("\"num_position_embeddings\":2304"), "{}", SUMI_TENSOR_MISMATCH, "25 positions"},
-                   {VISION("\"depth\":3"), "{}", SUMI_TENSOR_MISMATCH, "depth is 3"},
-                   {VISION("\"depth\":5"), "{}", SUMI_TENSOR_MISSING, "blocks.4."},
-                   {VISION("\"depth\":129"), "{}", SUMI_NOT_SUPPORTED, "has 129 blocks"},
-                   {VISION("\"num_heads\":5"), "{}", SUMI_NOT_SUPPORTED, "5 heads for a width of 24"},
-                   {VISION("\"num_heads\":-2"), "{}", SUMI_NOT_SUPPORTED, "heads"},
-                   {VISION("\"patch_size\":14"), "{}", SUMI_TENSOR_MISMATCH, "16 x 16"},
-                   {VISION("\"spatial_merge_size\":4"), "{}", SUMI_TENSOR_MISMATCH, "merger"},
-                   {VISION("\"intermediate_size\":48"), "{}", SUMI_TENSOR_MISMATCH, "intermediate_size"},
-                   {VISION("\"out_hidden_size\":64"), "{}", SUMI_TENSOR_MISMATCH, "out_hidden_size"},
-                   {"{", "{}", SUMI_FILE_MALFORMED, "config.json"},
-                   {"{}", "{\"image_mean\":[0.5,0.5]}", SUMI_NOT_SUPPORTED, "three channels"},
-                   {"{}", "{\"image_std\":[0.5,0.5,0]}", SUMI_NOT_SUPPORTED, "three channels"},
-                   {"{}", "{\"do_rescale\":false}", SUMI_NOT_SUPPORTED, "1/255"},
-                   {"{}", "{\"patch_size\":14}", SUMI_NOT_SUPPORTED, "patches of 16"},
-                   {"{}", "{\"size\":{\"longest_edge\":1000}}", SUMI_NOT_SUPPORTED, "area"}};
+    static const tower_config_case s_cases[] = {
+        {"{}", "{}", SUMI_OK, ""},
+        {VISION("\"deepstack_visual_indexes\":[]"), "{}", SUMI_OK, ""},
+        {VISION("\"deepstack_visual_indexes\":[0,4]"), "{}", SUMI_NOT_SUPPORTED, "deepstack_visual_indexes"},
+        {VISION("\"deepstack_visual_indexes\":[1,0]"), "{}", SUMI_NOT_SUPPORTED, "in their order"},
+        {VISION("\"deepstack_visual_indexes\":[-1]"), "{}", SUMI_NOT_SUPPORTED, "up to 4 blocks"},
+        {VISION("\"deepstack_visual_indexes\":[0,1,2,3]"), "{}", SUMI_TENSOR_MISSING, "merger_list.3."},
+        {VISION("\"deepstack_visual_indexes\":[0,1,2,3,4]"), "{}", SUMI_FILE_MALFORMED, "config.json"},
+        {VISION("\"num_position_embeddings\":2304"), "{}", SUMI_TENSOR_MISMATCH, "25 positions"},
+        {VISION("\"depth\":3"), "{}", SUMI_TENSOR_MISMATCH, "depth is 3"},
+        {VISION("\"depth\":5"), "{}", SUMI_TENSOR_MISSING, "blocks.4."},
+        {VISION("\"depth\":129"), "{}", SUMI_NOT_SUPPORTED, "has 129 blocks"},
+        {VISION("\"num_heads\":5"), "{}", SUMI_NOT_SUPPORTED, "5 heads for a width of 24"},
+        {VISION("\"num_heads\":-2"), "{}", SUMI_NOT_SUPPORTED, "heads"},
+        {VISION("\"patch_size\":14"), "{}", SUMI_TENSOR_MISMATCH, "16 x 16"},
+        {VISION("\"spatial_merge_size\":4"), "{}", SUMI_TENSOR_MISMATCH, "merger"},
+        {VISION("\"intermediate_size\":48"), "{}", SUMI_TENSOR_MISMATCH, "intermediate_size"},
+        {VISION("\"out_hidden_size\":64"), "{}", SUMI_TENSOR_MISMATCH, "out_hidden_size"},
+        {"{", "{}", SUMI_FILE_MALFORMED, "config.json"},
+        {"{}", "{\"image_mean\":[0.5,0.5]}", SUMI_NOT_SUPPORTED, "three channels"},
+        {"{}", "{\"image_std\":[0.5,0.5,0]}", SUMI_NOT_SUPPORTED, "three channels"},
+        {"{}", "{\"do_rescale\":false}", SUMI_NOT_SUPPORTED, "1/255"},
+        {"{}", "{\"patch_size\":14}", SUMI_NOT_SUPPORTED, "patches of 16"},
+        {"{}", "{\"size\":{\"longest_edge\":1000}}", SUMI_NOT_SUPPORTED, "area"}};
     const sumi_qwen3_vision_settings settings = tiny_settings();
-    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
-        tower t;
-        if (open_tower(&t)) {
-            t.config = (sumi_module_config){s_cases[i].config, strlen(s_cases[i].config), "config.json"};
-            t.processor =
-                (sumi_module_config){s_cases[i].processor, strlen(s_cases[i].processor), "preprocessor_config.json"};
-            const sumi_result result = bind_tower(&t, &settings);
-            if (result != s_cases[i].result || strstr(t.error.text, s_cases[i].says) == NULL)
-                printf("  %s %s: result %d, \"%s\"\n", s_cases[i].config, s_cases[i].processor, (int)result,
-                       t.error.text);
-            CHECK_NUMBER(result, s_cases[i].result);
-            CHECK(strstr(t.error.text, s_cases[i].says) != NULL);
-        }
-        close_tower(&t);
-    }
+    check_tower_configs(&s_kind, &settings, s_cases, sizeof s_cases / sizeof *s_cases);
 }
 
-TEST(an_image_of_broken_cells_is_refused)
-{
-    tower t;
-    static const int32_t s_sizes[][2] = {{31, 32}, {32, 48}, {0, 32}, {32, -32}, {64, 32}};
-    if (open_tower(&t) && bind_tower(&t, NULL) == SUMI_OK) {
-        for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
-            sumi_plan plan;
-            sumi_error error = {0};
-            sumi_plan_begin(&plan, &s_heap, 4);
-            sumi_plan_section(&plan, SUMI_SECTION_VISION, 1, 0);
-            sumi_value in = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, 32 * 32, 3);
-            sumi_qwen3_vision_module.write(&t.model, &plan, in, s_sizes[i][0], s_sizes[i][1]);
-            CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INTERNAL);
-            CHECK(strstr(error.text, "does not consist of whole cells of 32") != NULL);
-            sumi_plan_end(&plan);
-        }
-    }
-    close_tower(&t);
-}
+TEST(an_image_of_broken_cells_is_refused) { check_broken_cells(&s_kind, 32); }
 
 // ---- llama.cpp's files ----------------------------------------------------------------------------------------------
 
@@ -295,11 +191,11 @@ TEST(names_of_llama_cpp_bind_the_same_tower)
     static uint8_t s_pixels[HEIGHT * WIDTH * 3];
     for (int i = 0; i < HEIGHT * WIDTH * 3; i++) s_pixels[i] = (uint8_t)(i * 37 + i / 251);
     sumi_qwen3_vision_settings settings = sumi_qwen21_vision;
-    settings.heads = 2; // the blocks of DeepStack, which are not those of the settings, are read from the names
+    settings.tower.heads = 2; // the blocks of DeepStack, which are not those of the settings, are read from the names
     for (int is_llama = 0; is_llama < 2; is_llama++) {
         tower t;
         sumi_tensor_set set;
-        if (!open_tower(&t)) return;
+        if (!open_tower(&t, &s_kind)) return;
         take_llama_set(&t, &set, s_slices);
         sumi_component part = t.checkpoint.components[SUMI_COMPONENT_VISION];
         static char s_prefix[] = "";
@@ -358,42 +254,7 @@ TEST(positions_are_those_of_the_grid_that_is_stretched_over_the_picture)
     }
 }
 
-// Every allocation of a bind and a plan fails once.
-TEST(every_failing_allocation_is_survived)
-{
-    tower t;
-    if (open_tower(&t)) {
-        bool finished = false;
-        for (long n = 0; n < 5000 && !finished; n++) {
-            failing f = {.left = n};
-            const sumi_allocator allocator = failing_allocator(&f);
-            sumi_heap heap;
-            sumi_heap_init(&heap, &allocator);
-            sumi_weight_list list;
-            sumi_weight_list_init(&list, &heap);
-            sumi_error error = {0};
-            sumi_qwen3_vision model = {0};
-            sumi_binder binder = {
-                .list = &list, .component = t.binder.component, .what = "the vision tower", .error = &error};
-            sumi_result result = sumi_qwen3_vision_module.bind(&model, NULL, &binder, &t.config, &t.processor);
-            if (result == SUMI_OK) {
-                sumi_plan plan;
-                sumi_plan_begin(&plan, &heap, 4);
-                sumi_plan_section(&plan, SUMI_SECTION_VISION, 1, 0);
-                sumi_value in = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, 64 * 96, 3);
-                sumi_qwen3_vision_module.write(&model, &plan, in, 64, 96);
-                result = sumi_plan_finish(&plan, &error);
-                sumi_plan_end(&plan);
-            }
-            CHECK(result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY);
-            finished = result == SUMI_OK;
-            sumi_weight_list_close(&list);
-            CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
-        }
-        CHECK(finished);
-    }
-    close_tower(&t);
-}
+TEST(every_failing_allocation_is_survived) { check_failing_allocations(&s_kind, 64, 96); }
 
 int main(int argc, char** argv)
 {

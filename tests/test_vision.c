@@ -1,14 +1,7 @@
 // Pictures in flight into a prompt: the rules of sizes, the ops that cut a picture into patches and put rows in
 // order, the vision tower's files and its plan at the released size. The tower's numbers are golden_run's business.
-#include "cpu_runner.h"
-#include "failing.h"
-#include "models/qwen_vision.h"
-#include "models/signatures.h"
 #include "pictures/picture_sizes.h"
-#include "system.h"
-
-#define TEXT_ENCODER "tests/golden/qwen-image/model/text_encoder"
-#define PROCESSOR "tests/golden/qwen-image/model-edit/processor/preprocessor_config.json"
+#include "tower_fixture.h"
 
 // ---- Sizes ----------------------------------------------------------------------------------------------------------
 
@@ -423,79 +416,18 @@ TEST(the_validator_sees_through_rows_of_another_length)
 
 // ---- Files ----------------------------------------------------------------------------------------------------------
 
-typedef struct tower {
-    sumi_checkpoint checkpoint;
-    sumi_weight_list list;
-    sumi_binder binder;
-    sumi_module_config config, processor;
-    sumi_file processor_file;
-    sumi_qwen_vision model;
-    sumi_error error;
-} tower;
+static const tower_kind s_kind = {.module = &sumi_qwen_vision_module,
+                                  .text_encoder = "tests/golden/qwen-image/model/text_encoder",
+                                  .processor = "tests/golden/qwen-image/model-edit/processor/preprocessor_config.json",
+                                  .network = "qwen2.5-vl-vision",
+                                  .prefix = "visual."};
 
-static bool open_tower(tower* t)
-{
-    memset(t, 0, sizeof *t);
-    sumi_checkpoint_desc desc = {.component_paths = {[SUMI_COMPONENT_TEXT_ENCODER] = TEXT_ENCODER}};
-    desc.signatures = sumi_signatures(&desc.signature_count);
-    desc.class_words = sumi_class_words();
-    sumi_weight_list_init(&t->list, &s_heap);
-    bool good = sumi_checkpoint_open(&t->checkpoint, &s_heap, NULL, &desc, &t->error) == SUMI_OK
-             && sumi_file_open(&t->processor_file, &s_heap, NULL, PROCESSOR, &t->error) == SUMI_OK;
-    const sumi_component* part = &t->checkpoint.components[SUMI_COMPONENT_VISION];
-    CHECK_TEXT(t->error.text, "");
-    CHECK(good && part->present);
-    t->binder = (sumi_binder){.list = &t->list, .component = part, .what = "the vision tower", .error = &t->error};
-    t->config = (sumi_module_config){part->config.data, (size_t)part->config.bytes, "config.json"};
-    t->processor =
-        (sumi_module_config){t->processor_file.data, (size_t)t->processor_file.bytes, "preprocessor_config.json"};
-    return good && part->present;
-}
-
-static void close_tower(tower* t)
-{
-    sumi_weight_list_close(&t->list);
-    sumi_file_close(&t->processor_file);
-    sumi_checkpoint_close(&t->checkpoint);
-}
-
-static sumi_result bind_tower(tower* t, const sumi_qwen_vision_settings* settings)
-{
-    return sumi_qwen_vision_module.bind(&t->model, settings, &t->binder, &t->config, &t->processor);
-}
-
-TEST(every_missing_or_misshapen_tensor_of_the_tower_is_named)
-{
-    tower t;
-    size_t count = open_tower(&t) ? t.checkpoint.components[SUMI_COMPONENT_VISION].set->count : 0, tried = 0;
-    close_tower(&t);
-    for (size_t i = 0; i < count; i++) {
-        for (int how = 0; how < 2; how++) {
-            if (!open_tower(&t)) return;
-            sumi_tensor* tensor = (sumi_tensor*)&t.checkpoint.components[SUMI_COMPONENT_VISION].set->tensors[i];
-            const char* name = tensor->name;
-            const bool is_of_tower = strncmp(name, "visual.", 7) == 0;
-            if (how == 0) tensor->name = "gone";
-            else tensor->shape[0] /= 2;
-            const sumi_result result = bind_tower(&t, NULL);
-            const bool expected = is_of_tower ? result == SUMI_TENSOR_MISSING || result == SUMI_TENSOR_MISMATCH
-                                                    || result == SUMI_NOT_SUPPORTED
-                                              : result == SUMI_OK;
-            if (!expected) printf("  %s: result %d, \"%s\"\n", name, (int)result, t.error.text);
-            CHECK(expected);
-            CHECK(result == SUMI_OK || strstr(t.error.text, "text_encoder") != NULL);
-            tried += is_of_tower;
-            close_tower(&t);
-            CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
-        }
-    }
-    CHECK(tried > 60);
-}
+TEST(every_missing_or_misshapen_tensor_of_the_tower_is_named) { CHECK(check_damaged_towers(&s_kind) > 60); }
 
 TEST(names_of_both_styles_bind_the_same_tower)
 {
     tower t;
-    if (open_tower(&t)) {
+    if (open_tower(&t, &s_kind)) {
         // a set with the newer names
         static char s_names[2000][160];
         const sumi_tensor_set* old = t.checkpoint.components[SUMI_COMPONENT_VISION].set;
@@ -515,27 +447,27 @@ TEST(names_of_both_styles_bind_the_same_tower)
         t.binder.component = &part;
         CHECK_NUMBER(bind_tower(&t, NULL), SUMI_OK);
         CHECK_TEXT(t.error.text, "");
-        CHECK_NUMBER(t.model.block_count, 3);
+        CHECK_NUMBER(t.model.qwen.tower.block_count, 3);
         CHECK_NUMBER(t.list.count, 6 + 3 * 10);
         sumi_tensor_set_close(&set);
     }
     close_tower(&t);
 }
 
-static const sumi_qwen_vision_settings s_settings = {.heads = 2,
+static const sumi_qwen_vision_settings s_settings = {.tower = {.heads = 2,
+                                                               .min_pixels = 3136,
+                                                               .max_pixels = 12845056,
+                                                               .mean = {0.48145466, 0.4578275, 0.40821073},
+                                                               .deviation = {0.26862954, 0.26130258, 0.27577711}},
                                                      .window = 112,
                                                      .full_blocks = {1},
-                                                     .full_block_count = 1,
-                                                     .min_pixels = 3136,
-                                                     .max_pixels = 12845056,
-                                                     .mean = {0.48145466, 0.4578275, 0.40821073},
-                                                     .deviation = {0.26862954, 0.26130258, 0.27577711}};
+                                                     .full_block_count = 1};
 
 TEST(a_file_without_configs_takes_the_settings)
 {
     for (int given = 0; given < 2; given++) {
         tower t;
-        if (open_tower(&t)) {
+        if (open_tower(&t, &s_kind)) {
             t.config = (sumi_module_config){.path = "model.safetensors"};
             t.processor = (sumi_module_config){.path = "model.safetensors"};
             const sumi_result result = bind_tower(&t, given ? &s_settings : NULL);
@@ -543,12 +475,12 @@ TEST(a_file_without_configs_takes_the_settings)
             CHECK(given || strstr(t.error.text, "0 heads") != NULL);
             if (given) {
                 const sumi_vision_properties properties = sumi_qwen_vision_module.properties(&t.model);
-                CHECK_NUMBER(t.model.block_count, 3);
-                CHECK_NUMBER(t.model.window, 4);
-                CHECK_NUMBER(t.model.patch, 14);
-                CHECK_NUMBER(t.model.frames, 2);
-                CHECK_NUMBER(t.model.merge, 2);
-                CHECK(!t.model.blocks[0].attends_to_all && t.model.blocks[1].attends_to_all);
+                CHECK_NUMBER(t.model.qwen.tower.block_count, 3);
+                CHECK_NUMBER(t.model.qwen.window, 4);
+                CHECK_NUMBER(t.model.qwen.tower.patch, 14);
+                CHECK_NUMBER(t.model.qwen.tower.frames, 2);
+                CHECK_NUMBER(t.model.qwen.tower.merge, 2);
+                CHECK(!t.model.qwen.blocks[0].attends_to_all && t.model.qwen.blocks[1].attends_to_all);
                 CHECK_NUMBER(properties.width, 128);
                 CHECK_NUMBER(properties.cell, 28);
                 CHECK_NUMBER(properties.max_pixels, 12845056);
@@ -560,56 +492,39 @@ TEST(a_file_without_configs_takes_the_settings)
 
 TEST(configs_that_the_tower_cannot_follow_are_refused)
 {
-    static const struct {
-        const char *config, *processor;
-        sumi_result result;
-        const char* says;
-    } s_cases[] = {{"{}", "{}", SUMI_OK, ""},
-                   {"{\"vision_config\":{\"depth\":3}}", "{}", SUMI_OK, ""},
-                   {"{\"vision_config\":{\"depth\":2}}", "{}", SUMI_TENSOR_MISMATCH, "depth is 2"},
-                   {"{\"vision_config\":{\"depth\":null}}", "{\"min_pixels\":null}", SUMI_OK, ""},
-                   {"{\"vision_config\":{\"depth\":4}}", "{}", SUMI_TENSOR_MISSING, "visual.blocks.3."},
-                   {"{\"vision_config\":{\"intermediate_size\":80}}", "{}", SUMI_TENSOR_MISMATCH, "intermediate_size"},
-                   {"{\"vision_config\":{\"depth\":129}}", "{}", SUMI_NOT_SUPPORTED, "has 129 blocks"},
-                   {"{\"vision_config\":{\"depth\":-1}}", "{}", SUMI_NOT_SUPPORTED, "blocks"},
-                   {"{\"vision_config\":{\"num_heads\":3}}", "{}", SUMI_NOT_SUPPORTED, "3 heads for a width of 64"},
-                   {"{\"vision_config\":{\"num_heads\":-2}}", "{}", SUMI_NOT_SUPPORTED, "heads"},
-                   {"{\"vision_config\":{\"num_heads\":32}}", "{}", SUMI_NOT_SUPPORTED, "heads"},
-                   {"{\"vision_config\":{\"window_size\":27}}", "{}", SUMI_NOT_SUPPORTED, "windows of 27"},
-                   {"{\"vision_config\":{\"patch_size\":16}}", "{}", SUMI_TENSOR_MISMATCH, "14 x 14"},
-                   {"{\"vision_config\":{\"hidden_size\":80}}", "{}", SUMI_TENSOR_MISMATCH, "another model"},
-                   {"{\"vision_config\":{\"spatial_merge_size\":4}}", "{}", SUMI_TENSOR_MISMATCH, "merger"},
-                   {"{\"vision_config\":{\"fullatt_block_indexes\":[0,3]}}", "{}", SUMI_NOT_SUPPORTED, "names block 3"},
-                   {"{\"vision_config\":{\"fullatt_block_indexes\":7}}", "{}", SUMI_FILE_MALFORMED, "config.json"},
-                   {"{", "{}", SUMI_FILE_MALFORMED, "config.json"},
-                   {"{}", "{\"size\":{\"shortest_edge\":784,\"longest_edge\":78400}}", SUMI_OK, ""},
-                   {"{}", "{\"image_mean\":[0.5,0.5]}", SUMI_NOT_SUPPORTED, "three channels"},
-                   {"{}", "{\"image_mean\":[0.5,0.5,0.5,0.5]}", SUMI_FILE_MALFORMED, "preprocessor_config.json"},
-                   {"{}", "{\"image_std\":[0.5,0.5,0]}", SUMI_NOT_SUPPORTED, "three channels"},
-                   {"{}", "{\"image_std\":\"a\"}", SUMI_FILE_MALFORMED, "preprocessor_config.json"},
-                   {"{}", "{\"rescale_factor\":1}", SUMI_NOT_SUPPORTED, "1/255"},
-                   {"{}", "{\"do_rescale\":false}", SUMI_NOT_SUPPORTED, "1/255"},
-                   {"{}", "{\"do_normalize\":false}", SUMI_NOT_SUPPORTED, "1/255"},
-                   {"{}", "{\"patch_size\":16}", SUMI_NOT_SUPPORTED, "patches of 14"},
-                   {"{}", "{\"merge_size\":4}", SUMI_NOT_SUPPORTED, "cells of 2"},
-                   {"{}", "{\"min_pixels\":-4}", SUMI_NOT_SUPPORTED, "area"},
-                   {"{}", "{\"max_pixels\":783}", SUMI_NOT_SUPPORTED, "area"},
-                   {"{}", "{\"max_pixels\":3000}", SUMI_NOT_SUPPORTED, "area"}};
-    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
-        tower t;
-        if (open_tower(&t)) {
-            t.config = (sumi_module_config){s_cases[i].config, strlen(s_cases[i].config), "config.json"};
-            t.processor =
-                (sumi_module_config){s_cases[i].processor, strlen(s_cases[i].processor), "preprocessor_config.json"};
-            const sumi_result result = bind_tower(&t, &s_settings);
-            if (result != s_cases[i].result || strstr(t.error.text, s_cases[i].says) == NULL)
-                printf("  %s %s: result %d, \"%s\"\n", s_cases[i].config, s_cases[i].processor, (int)result,
-                       t.error.text);
-            CHECK_NUMBER(result, s_cases[i].result);
-            CHECK(strstr(t.error.text, s_cases[i].says) != NULL);
-        }
-        close_tower(&t);
-    }
+    static const tower_config_case s_cases[] = {
+        {"{}", "{}", SUMI_OK, ""},
+        {"{\"vision_config\":{\"depth\":3}}", "{}", SUMI_OK, ""},
+        {"{\"vision_config\":{\"depth\":2}}", "{}", SUMI_TENSOR_MISMATCH, "depth is 2"},
+        {"{\"vision_config\":{\"depth\":null}}", "{\"min_pixels\":null}", SUMI_OK, ""},
+        {"{\"vision_config\":{\"depth\":4}}", "{}", SUMI_TENSOR_MISSING, "visual.blocks.3."},
+        {"{\"vision_config\":{\"intermediate_size\":80}}", "{}", SUMI_TENSOR_MISMATCH, "intermediate_size"},
+        {"{\"vision_config\":{\"depth\":129}}", "{}", SUMI_NOT_SUPPORTED, "has 129 blocks"},
+        {"{\"vision_config\":{\"depth\":-1}}", "{}", SUMI_NOT_SUPPORTED, "blocks"},
+        {"{\"vision_config\":{\"num_heads\":3}}", "{}", SUMI_NOT_SUPPORTED, "3 heads for a width of 64"},
+        {"{\"vision_config\":{\"num_heads\":-2}}", "{}", SUMI_NOT_SUPPORTED, "heads"},
+        {"{\"vision_config\":{\"num_heads\":32}}", "{}", SUMI_NOT_SUPPORTED, "heads"},
+        {"{\"vision_config\":{\"window_size\":27}}", "{}", SUMI_NOT_SUPPORTED, "windows of 27"},
+        {"{\"vision_config\":{\"patch_size\":16}}", "{}", SUMI_TENSOR_MISMATCH, "14 x 14"},
+        {"{\"vision_config\":{\"hidden_size\":80}}", "{}", SUMI_TENSOR_MISMATCH, "another model"},
+        {"{\"vision_config\":{\"spatial_merge_size\":4}}", "{}", SUMI_TENSOR_MISMATCH, "merger"},
+        {"{\"vision_config\":{\"fullatt_block_indexes\":[0,3]}}", "{}", SUMI_NOT_SUPPORTED, "names block 3"},
+        {"{\"vision_config\":{\"fullatt_block_indexes\":7}}", "{}", SUMI_FILE_MALFORMED, "config.json"},
+        {"{", "{}", SUMI_FILE_MALFORMED, "config.json"},
+        {"{}", "{\"size\":{\"shortest_edge\":784,\"longest_edge\":78400}}", SUMI_OK, ""},
+        {"{}", "{\"image_mean\":[0.5,0.5]}", SUMI_NOT_SUPPORTED, "three channels"},
+        {"{}", "{\"image_mean\":[0.5,0.5,0.5,0.5]}", SUMI_FILE_MALFORMED, "preprocessor_config.json"},
+        {"{}", "{\"image_std\":[0.5,0.5,0]}", SUMI_NOT_SUPPORTED, "three channels"},
+        {"{}", "{\"image_std\":\"a\"}", SUMI_FILE_MALFORMED, "preprocessor_config.json"},
+        {"{}", "{\"rescale_factor\":1}", SUMI_NOT_SUPPORTED, "1/255"},
+        {"{}", "{\"do_rescale\":false}", SUMI_NOT_SUPPORTED, "1/255"},
+        {"{}", "{\"do_normalize\":false}", SUMI_NOT_SUPPORTED, "1/255"},
+        {"{}", "{\"patch_size\":16}", SUMI_NOT_SUPPORTED, "patches of 14"},
+        {"{}", "{\"merge_size\":4}", SUMI_NOT_SUPPORTED, "cells of 2"},
+        {"{}", "{\"min_pixels\":-4}", SUMI_NOT_SUPPORTED, "area"},
+        {"{}", "{\"max_pixels\":783}", SUMI_NOT_SUPPORTED, "area"},
+        {"{}", "{\"max_pixels\":3000}", SUMI_NOT_SUPPORTED, "area"}};
+    check_tower_configs(&s_kind, &s_settings, s_cases, sizeof s_cases / sizeof *s_cases);
 }
 
 TEST(areas_come_from_the_older_form_where_both_are_there)
@@ -623,7 +538,7 @@ TEST(areas_come_from_the_older_form_where_both_are_there)
                    {"{\"min_pixels\":1000,\"max_pixels\":5000,\"size\":{\"shortest_edge\":784}}", 1000, 5000}};
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         tower t;
-        if (open_tower(&t)) {
+        if (open_tower(&t, &s_kind)) {
             t.processor =
                 (sumi_module_config){s_cases[i].processor, strlen(s_cases[i].processor), "preprocessor_config.json"};
             CHECK_NUMBER(bind_tower(&t, &s_settings), SUMI_OK);
@@ -635,21 +550,7 @@ TEST(areas_come_from_the_older_form_where_both_are_there)
     }
 }
 
-TEST(an_image_of_broken_cells_is_refused)
-{
-    tower t;
-    static const int32_t s_sizes[][2] = {{27, 28}, {28, 29}, {0, 28}, {28, -28}, {56, 28}};
-    if (open_tower(&t) && bind_tower(&t, NULL) == SUMI_OK) {
-        for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
-            bench b;
-            begin(&b);
-            sumi_value in = sumi_plan_bound(&b.plan, "bytes", SUMI_ELEMENT_BYTE, 28 * 28, 3);
-            sumi_qwen_vision_module.write(&t.model, &b.plan, in, s_sizes[i][0], s_sizes[i][1]);
-            check_refused(&b, "does not consist of whole cells of 28");
-        }
-    }
-    close_tower(&t);
-}
+TEST(an_image_of_broken_cells_is_refused) { check_broken_cells(&s_kind, 28); }
 
 // ---- The released size ----------------------------------------------------------------------------------------------
 
@@ -678,42 +579,7 @@ TEST(windows_hold_every_cell_once)
     CHECK_NUMBER(sumi_qwen_vision_windows(37, 37, 4, order, ends), 100);
 }
 
-// Every allocation of a bind and a plan fails once.
-TEST(every_failing_allocation_is_survived)
-{
-    tower t;
-    if (open_tower(&t)) {
-        bool finished = false;
-        for (long n = 0; n < 5000 && !finished; n++) {
-            failing f = {.left = n};
-            const sumi_allocator allocator = failing_allocator(&f);
-            sumi_heap heap;
-            sumi_heap_init(&heap, &allocator);
-            sumi_weight_list list;
-            sumi_weight_list_init(&list, &heap);
-            sumi_error error = {0};
-            sumi_qwen_vision model = {0};
-            sumi_binder binder = {
-                .list = &list, .component = t.binder.component, .what = "the vision tower", .error = &error};
-            sumi_result result = sumi_qwen_vision_module.bind(&model, NULL, &binder, &t.config, &t.processor);
-            if (result == SUMI_OK) {
-                sumi_plan plan;
-                sumi_plan_begin(&plan, &heap, 4);
-                sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
-                sumi_value in = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, 140 * 84, 3);
-                sumi_qwen_vision_module.write(&model, &plan, in, 84, 140);
-                result = sumi_plan_finish(&plan, &error);
-                sumi_plan_end(&plan);
-            }
-            CHECK(result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY);
-            finished = result == SUMI_OK;
-            sumi_weight_list_close(&list);
-            CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
-        }
-        CHECK(finished);
-    }
-    close_tower(&t);
-}
+TEST(every_failing_allocation_is_survived) { check_failing_allocations(&s_kind, 84, 140); }
 
 int main(int argc, char** argv)
 {

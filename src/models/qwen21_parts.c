@@ -12,10 +12,10 @@ const sumi_language_model_settings sumi_qwen21_language_model = {.name = "Qwen3-
 
 // The released tower. Sizes of references are multiples of its cells already, so that the limits of the area change
 // nothing unless a reference is tiny.
-const sumi_qwen3_vision_settings sumi_qwen21_vision = {.heads = 16,
+const sumi_qwen3_vision_settings sumi_qwen21_vision = {.tower = {.heads = 16,
+                                                                 .min_pixels = 65536,
+                                                                 .max_pixels = 16777216,
+                                                                 .mean = {0.5, 0.5, 0.5},
+                                                                 .deviation = {0.5, 0.5, 0.5}},
                                                        .deep_blocks = {8, 16, 24},
-                                                       .deep_count = 3,
-                                                       .min_pixels = 65536,
-                                                       .max_pixels = 16777216,
-                                                       .mean = {0.5, 0.5, 0.5},
-                                                       .deviation = {0.5, 0.5, 0.5}};
+                                                       .deep_count = 3};

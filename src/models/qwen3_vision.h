@@ -35,16 +35,12 @@
 // Bai et al. 2025 (Qwen3-VL). Reference: transformers' modeling_qwen3_vl.
 #ifndef SUMI_MODELS_QWEN3_VISION_H
 #define SUMI_MODELS_QWEN3_VISION_H
-#include "models/network_modules.h"
-
-#define SUMI_QWEN3_VISION_MAX_BLOCKS 128
+#include "models/qwen_tower.h"
 
 // Defaults for values that neither the tensors' shapes nor a config.json give.
 typedef struct sumi_qwen3_vision_settings {
-    int32_t heads;
+    sumi_qwen_tower_settings tower;
     int32_t deep_blocks[SUMI_MAX_DEEP_LEVELS], deep_count; // blocks whose outputs go into the language model's layers
-    int32_t min_pixels, max_pixels;                        // limits of the area, in pixels
-    double mean[3], deviation[3];                          // of channels in [0, 1]
 } sumi_qwen3_vision_settings;
 
 // A linear layer, or a norm, with its bias.
@@ -62,16 +58,13 @@ typedef struct sumi_qwen3_vision_merger {
 } sumi_qwen3_vision_merger;
 
 typedef struct sumi_qwen3_vision {
-    int32_t width, heads, block_count, hidden, out_width;
-    // patch: side in pixels; merge: patches along the side of a cell; grid: places along a side of the learned positions
-    int32_t patch, frames, merge, grid;
-    int32_t min_pixels, max_pixels;
-    float mean[3], deviation[3];
+    sumi_qwen_tower tower;
+    int32_t grid; // places along a side of the learned positions
     sumi_biased_weight patch_embed;
     sumi_weight positions; // [grid * grid, width]
     int32_t deep_blocks[SUMI_MAX_DEEP_LEVELS], deep_count;
     sumi_qwen3_vision_merger merger, deep_mergers[SUMI_MAX_DEEP_LEVELS];
-    sumi_qwen3_vision_block* blocks; // [block_count]
+    sumi_qwen3_vision_block* blocks; // [tower.block_count]
 } sumi_qwen3_vision;
 
 // Settings: sumi_qwen3_vision_settings, or NULL: then the checkpoint must have the configs that give these values. The

@@ -8,17 +8,13 @@
 // puts the merged rows into the order of the picture.
 #ifndef SUMI_MODELS_QWEN_VISION_H
 #define SUMI_MODELS_QWEN_VISION_H
-#include "models/network_modules.h"
-
-#define SUMI_QWEN_VISION_MAX_BLOCKS 128
+#include "models/qwen_tower.h"
 
 // Defaults for values that neither the tensors' shapes nor a config.json give.
 typedef struct sumi_qwen_vision_settings {
-    int32_t heads;
-    int32_t window;                                                     // pixels along a side of a window
-    int32_t full_blocks[SUMI_QWEN_VISION_MAX_BLOCKS], full_block_count; // blocks that attend to the whole picture
-    int32_t min_pixels, max_pixels;                                     // limits of the area, in pixels
-    double mean[3], deviation[3];                                       // of channels in [0, 1]
+    sumi_qwen_tower_settings tower;
+    int32_t window;                                                    // pixels along a side of a window
+    int32_t full_blocks[SUMI_QWEN_TOWER_MAX_BLOCKS], full_block_count; // blocks that attend to the whole picture
 } sumi_qwen_vision_settings;
 
 typedef struct sumi_qwen_vision_block {
@@ -29,13 +25,10 @@ typedef struct sumi_qwen_vision_block {
 } sumi_qwen_vision_block;
 
 typedef struct sumi_qwen_vision {
-    int32_t width, heads, block_count, hidden, out_width;
-    // patch: side in pixels; merge: patches along the side of a cell; window: cells along the side of a window
-    int32_t patch, frames, merge, window;
-    int32_t min_pixels, max_pixels;
-    float mean[3], deviation[3];
+    sumi_qwen_tower tower;
+    int32_t window; // cells along a side of a window
     sumi_weight patch_embed, merger_norm, merger_in, merger_in_bias, merger_out, merger_out_bias;
-    sumi_qwen_vision_block* blocks; // [block_count]
+    sumi_qwen_vision_block* blocks; // [tower.block_count]
 } sumi_qwen_vision;
 
 // Settings: sumi_qwen_vision_settings, or NULL: then the checkpoint must have the configs that give these values. The

@@ -138,14 +138,14 @@ static const sumi_language_model_settings s_language_model = {.name = "Qwen2.5-V
                                                               .sections = {16, 24, 24}};
 
 // The released tower, for files without configs. mean and deviation are those of CLIP.
-static const sumi_qwen_vision_settings s_vision = {.heads = 16,
+static const sumi_qwen_vision_settings s_vision = {.tower = {.heads = 16,
+                                                             .min_pixels = 3136,
+                                                             .max_pixels = 12845056,
+                                                             .mean = {0.48145466, 0.4578275, 0.40821073},
+                                                             .deviation = {0.26862954, 0.26130258, 0.27577711}},
                                                    .window = 112,
                                                    .full_blocks = {7, 15, 23, 31},
-                                                   .full_block_count = 4,
-                                                   .min_pixels = 3136,
-                                                   .max_pixels = 12845056,
-                                                   .mean = {0.48145466, 0.4578275, 0.40821073},
-                                                   .deviation = {0.26862954, 0.26130258, 0.27577711}};
+                                                   .full_block_count = 4};
 
 // The reference passes the time on in bfloat16, rounded as 1000 sigma and again after the division.
 static float round_to_bf16(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
