@@ -1,15 +1,28 @@
-// The Qwen-Image autoencoder by itself: latents to pictures, pictures to moments, whole and in tiles.
+// The autoencoders of Qwen-Image and Qwen-Image-2.1 by themselves: latents to pictures, pictures to moments, whole and in
+// tiles.
+#include "golden_component.h"
 #include "golden_pictures.h"
 #include "golden_qwen_image.h"
+#include "golden_qwen_image_21.h"
 #include "golden_watch.h"
 #include "models/autoencoders.h"
-#include "picture.h"
 #include "plan_runner.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+// What differs between the families.
+typedef struct vae_family {
+    const sumi_autoencoder_module* module;
+    int32_t picture_channels;
+    bool clamps_tiles, encodes_tiles; // the reference does
+    const char* const (*names)[2];    // names in cases that do not say the stage, and the labels of their ops
+} vae_family;
+
 typedef struct vae_job {
+    const vae_family* family;
+    const sumi_qwen_vae* vae;
+    int32_t tile; // 0: none
     array latent;
     picture_file image;
     sumi_value latents, pixels;
@@ -23,7 +36,8 @@ static void write_input(plan_run* run)
     if (job->latents.id != 0) write_floats(run, job->latents, 0, job->latent.values, job->latent.count);
     if (job->pixels.id != 0)
         g->runner->functions->write(g->runner, run->plan, job->pixels, 0, job->image.pixels,
-                                    (uint64_t)job->image.height * (uint64_t)job->image.width * 3);
+                                    (uint64_t)job->image.height * (uint64_t)job->image.width
+                                        * (uint64_t)job->family->picture_channels);
 }
 
 static void probe(plan_run* run, const sumi_op* op, int32_t counter, bool before)
@@ -31,110 +45,146 @@ static void probe(plan_run* run, const sumi_op* op, int32_t counter, bool before
     watch_op(run, ((vae_job*)run->context)->w, op, counter, before);
 }
 
-// What the case expects under a name that the table knows. Of NAME_ch0 the first channel is stored.
-static void watch_vae(golden_case* c, watcher* w)
+// The label of the op whose output is called `name` in a half; "" if the name is not known.
+static void find_label(const vae_job* job, bool decodes, const char* name, char* label, size_t bytes)
 {
-    static const char* const s_table[][2] = {{"vae_in", "decoder.latent_in"},
-                                             {"post_quant", "decoder.post_quant"},
-                                             {"conv_in", "decoder.conv_in"},
-                                             {"mid_res0", "decoder.mid.0.conv2"},
-                                             {"mid_attn", "decoder.mid.attention.out"},
-                                             {"up0", "decoder.0.upsample"},
-                                             {"up1_ch0", "decoder.1.upsample"},
-                                             {"up2_ch0", "decoder.2.upsample"},
-                                             {"down1_ch0", "encoder.0.1.conv2"},
-                                             {"down2", "encoder.0.downsample"},
-                                             {"down5", "encoder.1.downsample"},
-                                             {"conv_out", "encoder.conv_out"}};
-    for (size_t i = 0; i < sizeof s_table / sizeof *s_table; i++) {
-        if (!has_expected(c, s_table[i][0])) continue;
-        if (c->g->is_gpu && i == 0) {
-            not_checked(c, s_table[i][0], "a GPU rounds it to bfloat16, and no error of that is stored");
+    static const char* const s_table[][2] = {{"post_quant", "post_quant"}, {"conv_in", "conv_in"},
+                                             {"mid_res0", "mid.0.conv2"},  {"mid_attn", "mid.attention.out"},
+                                             {"mid", "mid.1.conv2"},       {"conv_out", "conv_out"},
+                                             {"vae_in", "latent_in"}};
+    const sumi_vae_half* half = decodes ? &job->vae->decoder : &job->vae->encoder;
+    const char *side = decodes ? "decoder" : "encoder", *way = decodes ? "up" : "down";
+    const size_t length = strlen(way);
+    *label = '\0';
+    for (size_t i = 0; i < sizeof s_table / sizeof *s_table; i++)
+        if (strcmp(name, s_table[i][0]) == 0) snprintf(label, bytes, "%s.%s", side, s_table[i][1]);
+    for (size_t i = 0; job->family->names[i][0] != NULL; i++)
+        if (strcmp(name, job->family->names[i][0]) == 0) snprintf(label, bytes, "%s", job->family->names[i][1]);
+    if (*label != '\0') return;
+    if (strncmp(name, "short", 5) == 0) {
+        snprintf(label, bytes, "%s.%d.shortcut", side, atoi(name + 5));
+    } else if (strncmp(name, way, length) == 0) {
+        const int stage = atoi(name + length);
+        if (stage < 0 || stage >= half->stage_count) return;
+        if (half->stages[stage].resamples)
+            snprintf(label, bytes, "%s.%d.%s", side, stage, decodes ? "upsample" : "downsample");
+        else if (decodes)
+            snprintf(label, bytes, "%s.%d.%d.conv2", side, stage, (int)half->stages[stage].block_count - 1);
+        else snprintf(label, bytes, "%s.%d.add_shortcut", side, stage);
+    }
+}
+
+// What the case expects of values inside. Of NAME_chN only channel N is stored.
+static void watch_vae(golden_case* c, const vae_job* job, bool decodes)
+{
+    for (size_t i = 0; i < c->set.count; i++) {
+        const char* expected = expected_name(c, i);
+        char name[64], label[96];
+        if (expected == NULL) continue;
+        snprintf(name, sizeof name, "%.60s", expected);
+        char* channel = strstr(name, "_ch");
+        if (channel != NULL) *channel = '\0';
+        const bool is_row = strcmp(name, "pixels_row0") == 0;
+        find_label(job, decodes, name, label, sizeof label);
+        if (*label == '\0' && !is_row) continue;
+        if ((is_row || strcmp(name, "vae_in") == 0) && c->g->is_gpu) {
+            not_checked(c, expected, "a GPU rounds it to bfloat16, and no error of that is stored");
             continue;
         }
-        watch* one = add_watch(w, s_table[i][0], WATCH_PLANES, "%s", s_table[i][1]);
-        const size_t length = strlen(s_table[i][0]);
-        if (one != NULL && length > 4 && strcmp(s_table[i][0] + length - 4, "_ch0") == 0) one->rows = 1;
-    }
-    if (has_expected(c, "mid"))
-        add_watch(w, "mid", WATCH_PLANES, "%s.mid.1.conv2", strcmp(c->kind, "vae_decode") == 0 ? "decoder" : "encoder");
-    if (has_expected(c, "pixels_row0") && c->g->is_gpu)
-        not_checked(c, "pixels_row0", "a GPU rounds it to bfloat16, and no error of that is stored");
-    else if (has_expected(c, "pixels_row0")) add_watch(w, "pixels_row0", WATCH_ROWS, "encoder.pixels_in");
-}
-
-// The first row of a picture whose pixels were taken as rows of channels.
-static void keep_first_row(watcher* w, const char* name, int64_t width)
-{
-    for (int i = 0; i < w->count; i++) {
-        array* got = &w->list[i].got;
-        if (strcmp(w->list[i].expected, name) != 0 || got->values == NULL) continue;
-        const int64_t channels = got->shape[1];
-        array row = array_make(NULL, 2, (const int64_t[]){channels, width});
-        for (int64_t k = 0; k < channels; k++)
-            for (int64_t x = 0; x < width; x++) row.values[k * width + x] = got->values[x * channels + k];
-        array_free(got);
-        *got = row;
+        watch* one = add_watch(job->w, expected, WATCH_PLANES, "%s", is_row ? "encoder.pixels_in" : label);
+        if (one != NULL && channel != NULL) {
+            one->first = atoi(channel + 3);
+            one->rows = 1;
+        }
+        if (one != NULL && is_row) one->cols = c->set.tensors[i].shape[1];
     }
 }
 
-// Rows [0, rows) of a picture of planes.
-static array top_rows(const array* image, int64_t rows)
+// Of planes [channels, height, width]: every `step`-th row from `row` on of channels [first, first + count).
+typedef struct cut {
+    int64_t first, count, row, step, rows; // rows: at most
+} cut;
+
+static array cut_rows(const array* image, cut k)
 {
-    const int64_t planes = image->shape[0], height = image->shape[1], width = image->shape[2];
-    array top = array_make(NULL, 3, (const int64_t[]){planes, rows, width});
-    for (int64_t k = 0; k < planes; k++)
-        memcpy(top.values + k * rows * width, image->values + k * height * width,
-               (size_t)(rows * width) * sizeof(float));
-    return top;
+    const int64_t height = image->shape[1], width = image->shape[2];
+    int64_t rows = (height - k.row + k.step - 1) / k.step;
+    rows = rows < k.rows ? rows : k.rows;
+    array part = array_make(NULL, 3, (const int64_t[]){k.count, rows, width});
+    for (int64_t i = 0; i < k.count * rows; i++)
+        memcpy(part.values + i * width,
+               image->values + ((k.first + i / rows) * height + k.row + i % rows * k.step) * width,
+               (size_t)width * sizeof(float));
+    return part;
 }
 
-static void decode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
+// Whole pictures and the parts of them that cases store.
+static void compare_image(golden_case* c, const array* image)
 {
-    const bool is_tiled = tile > 0;
-    vae_job job = {.latent = input(c, "latent"), .w = calloc(1, sizeof(watcher))};
+    const int64_t all = image->shape[1], channels = image->shape[0];
+    const struct {
+        const char* name;
+        cut part;
+    } parts[] = {{"image", {0, channels, 0, 1, all}},
+                 {"image_rows", {0, channels, 1, 8, all}},
+                 {"image_ch0", {0, 1, 0, 1, all}},
+                 {"image_ch3_rows", {3, 1, 0, 5, all}}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!has_expected(c, parts[i].name)) continue;
+        array part = cut_rows(image, parts[i].part);
+        compare(c, parts[i].name, &part);
+        array_free(&part);
+    }
+    array first = cut_rows(image, (cut){0, channels, 0, 1, 1});
+    compare_wrong(c, "image_untiled_row0", &first);
+    array_free(&first);
+}
+
+static void decode(golden_case* c, vae_job job)
+{
+    const sumi_qwen_vae* vae = job.vae;
+    const int32_t channels = job.family->picture_channels;
+    job.latent = input(c, "latent");
+    job.w = calloc(1, sizeof(watcher));
     if (job.latent.rank != 3 || job.latent.shape[0] != vae->channels) {
         case_fails(c, "the case lacks latent [%d, h, w]", (int)vae->channels);
         array_free(&job.latent);
         free(job.w);
         return;
     }
-    const int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2], factor = vae->factor;
+    const int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2], factor = vae->factor,
+                  pixels = height * width * factor * factor;
     sumi_plan plan;
     sumi_error error = {0};
     plan_run run = {.c = c, .write = write_input, .probe = probe, .context = &job};
     begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
     job.latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, vae->channels, height * width);
-    const sumi_value picture =
-        sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, height * width * factor * factor, 3);
-    const sumi_value bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, height * width * factor * factor, 3);
+    const sumi_value picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, channels),
+                     bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, pixels, channels);
     const int32_t zero = 0;
     const sumi_value not_finite = sumi_plan_constant(&plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
-    const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
-    sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){job.latents, height, width}, tile, picture);
+    const sumi_vae_tiling tiling = job.family->module->tiling(vae);
+    sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){job.latents, height, width}, job.tile, picture);
     sumi_plan_pixels_out(&plan, picture, bytes, not_finite);
-    if (!is_tiled) watch_vae(c, job.w);
+    if (job.tile == 0) watch_vae(c, &job, true);
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {
         compare_watches(c, job.w);
         array image = read_planes(&run, picture, (int64_t)height * factor, (int64_t)width * factor);
-        // the reference clamps a whole picture, and tiles not
-        for (int64_t i = 0; i < image.count && !is_tiled; i++)
+        // the reference clamps, and the library where it makes bytes
+        for (int64_t i = 0; i < image.count && (job.tile == 0 || job.family->clamps_tiles); i++)
             image.values[i] = fminf(fmaxf(image.values[i], -1.0f), 1.0f);
-        compare(c, "image", &image);
-        if (!is_tiled) {
-            const node* about = json_get(json_get(c->json, "tensors"), "expect.image");
-            array pixels = read_array(&run, bytes);
-            char path[2400], file[300];
-            snprintf(file, sizeof file, "%.250s.out.png", c->name);
-            snprintf(path, sizeof path, "%.2000s/%s", c->folder, file);
-            if (sumi_file_exists(NULL, path)) compare_png(c, file, &pixels, json_number(about, "bf16_rel_l2", 0));
-            array_free(&pixels);
+        compare_image(c, &image);
+        char path[2400], file[300];
+        snprintf(file, sizeof file, "%.250s.out.png", c->name);
+        snprintf(path, sizeof path, "%.2000s/%s", c->folder, file);
+        if (sumi_file_exists(NULL, path)) {
+            array levels = read_array(&run, bytes);
+            compare_png(c, file, &levels,
+                        json_number(json_get(json_get(c->json, "tensors"), "expect.image"), "bf16_rel_l2", 0));
+            array_free(&levels);
         }
-        array first = top_rows(&image, 1);
-        compare_wrong(c, "image_untiled_row0", &first);
-        array_free(&first);
         array_free(&image);
     }
     end_plan(c, &plan);
@@ -142,14 +192,15 @@ static void decode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
     array_free(&job.latent);
 }
 
-static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
+static void encode(golden_case* c, vae_job job)
 {
+    const sumi_qwen_vae* vae = job.vae;
     const node* list = json_get(c->json, "images");
     char path[2400], message[PICTURE_MESSAGE_BYTES];
-    vae_job job = {.w = calloc(1, sizeof(watcher))};
+    job.w = calloc(1, sizeof(watcher));
     snprintf(path, sizeof path, "%.2000s/%.300s", c->folder,
              list != NULL && list->first != NULL && list->first->text != NULL ? list->first->text : "");
-    if (!picture_read(path, 3, &job.image, message)) {
+    if (!picture_read(path, job.family->picture_channels, &job.image, message)) {
         case_fails(c, "%s", message);
         free(job.w);
         return;
@@ -161,18 +212,17 @@ static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
     plan_run run = {.c = c, .write = write_input, .probe = probe, .context = &job};
     begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_IMAGE, 1, 0);
-    job.pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
+    job.pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, job.family->picture_channels);
     const sumi_value latents = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, channels, size);
-    const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
+    const sumi_vae_tiling tiling = job.family->module->tiling(vae);
     const sumi_value moments =
-        sumi_vae_tiles_encode(&tiling, &plan, &(sumi_tile_source){job.pixels, height, width}, tile);
+        sumi_vae_tiles_encode(&tiling, &plan, &(sumi_tile_source){job.pixels, height, width}, job.tile);
     if (moments.id > 0 && (size_t)moments.id <= plan.value_count) plan.values[moments.id - 1].bound = true;
     sumi_vae_posterior(&tiling, &plan, moments, SUMI_NO_VALUE,
                        &(sumi_tile_source){latents, height / factor, width / factor});
-    if (tile == 0) watch_vae(c, job.w);
+    if (job.tile == 0) watch_vae(c, &job, false);
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {
-        keep_first_row(job.w, "pixels_row0", width);
         compare_watches(c, job.w);
         array both = read_planes(&run, moments, height / factor, width / factor),
               normalised = read_array(&run, latents),
@@ -182,7 +232,7 @@ static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
             deviation.values[i] = expf(0.5f * fminf(fmaxf(deviation.values[i], -30.0f), 20.0f));
         compare(c, "moments", &both);
         compare(c, "mode", &mode);
-        compare(c, "std", &deviation);
+        if (has_expected(c, "std")) compare(c, "std", &deviation);
         compare(c, "normalised", &normalised);
         array_free(&both);
         array_free(&normalised);
@@ -194,7 +244,7 @@ static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
     picture_free(&job.image);
 }
 
-bool run_qwen_vae_case(golden_case* c)
+static bool run_vae_case(golden_case* c, const vae_family* family)
 {
     const bool decodes = strcmp(c->kind, "vae_decode") == 0, encodes = strcmp(c->kind, "vae_encode") == 0,
                is_tiled = strcmp(c->kind, "vae_tiled") == 0;
@@ -202,23 +252,41 @@ bool run_qwen_vae_case(golden_case* c)
     case_component component = {0};
     sumi_error error = {0};
     sumi_qwen_vae* vae = calloc(1, sizeof *vae);
-    int32_t tile = 0;
+    vae_job job = {.family = family, .vae = vae};
     if (open_component(c, SUMI_COMPONENT_VAE, "the VAE", &component)) {
         component.binder.error = &error;
-        if (sumi_qwen_vae_module.bind(vae, NULL, &component.binder, &component.config, false) != SUMI_OK) {
+        if (family->module->bind(vae, NULL, &component.binder, &component.config, false) != SUMI_OK) {
             case_fails(c, "%s", error.text);
         } else {
             if (is_tiled) { // in pixels
-                const int32_t size = (int32_t)json_number(c->json, "tile", 256) / vae->factor,
-                              stride = (int32_t)json_number(c->json, "stride", 192) / vae->factor;
-                tile = size;
-                vae->tiles = (sumi_tile_rule){stride, size};
+                job.tile = (int32_t)json_number(c->json, "tile", 256) / vae->factor;
+                vae->tiles = (sumi_tile_rule){(int32_t)json_number(c->json, "stride", 192) / vae->factor, job.tile};
             }
-            if (decodes || is_tiled) decode(c, vae, tile);
-            if (encodes || is_tiled) encode(c, vae, tile);
+            if (decodes || is_tiled) decode(c, job);
+            if (encodes || (is_tiled && family->encodes_tiles)) encode(c, job);
         }
     }
     close_component(c, &component);
     free(vae);
     return true;
+}
+
+bool run_qwen_vae_case(golden_case* c)
+{
+    // the reference numbers blocks and downsamplings of the encoder in one list
+    static const char* const s_names[][2] = {{"down1", "encoder.0.1.conv2"},
+                                             {"down2", "encoder.0.downsample"},
+                                             {"down5", "encoder.1.downsample"},
+                                             {NULL, NULL}};
+    return run_vae_case(
+        c,
+        &(vae_family){.module = &sumi_qwen_vae_module, .picture_channels = 3, .encodes_tiles = true, .names = s_names});
+}
+
+bool run_qwen21_vae_case(golden_case* c)
+{
+    static const char* const s_names[][2] = {{NULL, NULL}};
+    return run_vae_case(
+        c, &(vae_family){
+               .module = &sumi_qwen_vae_21_module, .picture_channels = 4, .clamps_tiles = true, .names = s_names});
 }
