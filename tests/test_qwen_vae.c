@@ -1,66 +1,10 @@
 // The Qwen-Image autoencoder: every naming scheme, what is refused and how, that strips change no bit, and what memory
 // the released sizes need. The numbers are golden_run's business.
-#include "vae_fixture.h"
+#include "wan_vae_fixture.h"
 
 // ---- Made-up checkpoints --------------------------------------------------------------------------------------------
 
-static void add_both(maker* m, const naming* at, const char* diffusers, const char* wan, const int64_t* shape,
-                     int32_t rank)
-{
-    char a[192], b[192];
-    snprintf(a, sizeof a, "%s%s", at->diffusers, diffusers);
-    snprintf(b, sizeof b, "%s%s", at->other, wan);
-    add(m, a, b, shape, rank);
-}
-
-static void add_conv(maker* m, const naming* at, const char* diffusers, const char* wan, int64_t out, int64_t in,
-                     int64_t taps)
-{
-    char a[64], b[64];
-    snprintf(a, sizeof a, "%s.weight", diffusers);
-    snprintf(b, sizeof b, "%s.weight", wan);
-    add_both(m, at, a, b, (const int64_t[]){out, in, taps, taps, taps}, 5);
-    snprintf(a, sizeof a, "%s.bias", diffusers);
-    snprintf(b, sizeof b, "%s.bias", wan);
-    add_both(m, at, a, b, &out, 1);
-}
-
-static void add_picture_conv(maker* m, const naming* at, const char* name, int64_t out, int64_t in, int64_t taps)
-{
-    char text[64];
-    snprintf(text, sizeof text, "%s.weight", name);
-    add_both(m, at, text, text, (const int64_t[]){out, in, taps, taps}, 4);
-    snprintf(text, sizeof text, "%s.bias", name);
-    add_both(m, at, text, text, &out, 1);
-}
-
-static void add_block(maker* m, const naming* at, int64_t in, int64_t out)
-{
-    add_both(m, at, "norm1.gamma", "residual.0.gamma", (const int64_t[]){in, 1, 1, 1}, 4);
-    add_conv(m, at, "conv1", "residual.2", out, in, 3);
-    add_both(m, at, "norm2.gamma", "residual.3.gamma", (const int64_t[]){out, 1, 1, 1}, 4);
-    add_conv(m, at, "conv2", "residual.6", out, out, 3);
-    if (in != out) add_conv(m, at, "conv_shortcut", "shortcut", out, in, 1);
-}
-
-static void add_middle(maker* m, const char* side, int64_t channels)
-{
-    const naming first = name_at(side, "mid_block.resnets.0.", "middle.0."),
-                 attention = name_at(side, "mid_block.attentions.0.", "middle.1."),
-                 second = name_at(side, "mid_block.resnets.1.", "middle.2.");
-    add_block(m, &first, channels, channels);
-    add_both(m, &attention, "norm.gamma", "norm.gamma", (const int64_t[]){channels, 1, 1}, 3);
-    add_picture_conv(m, &attention, "to_qkv", 3 * channels, channels, 1);
-    add_picture_conv(m, &attention, "proj", channels, channels, 1);
-    add_block(m, &second, channels, channels);
-}
-
-static void add_end(maker* m, const char* side, int64_t channels, int64_t out)
-{
-    const naming at = name_at(side, "", "");
-    add_both(m, &at, "norm_out.gamma", "head.0.gamma", (const int64_t[]){channels, 1, 1, 1}, 4);
-    add_conv(m, &at, "conv_out", "head.2", out, channels, 3);
-}
+enum { TIME = 3 }; // slices of kernels over time
 
 // The released files: base 96, blocks 2, levels 1, 2, 4, 4, RGB. Latents have 16 channels.
 static void add_all(maker* m, int64_t base, int32_t blocks, const int32_t* levels, int64_t picture_channels)
@@ -69,25 +13,25 @@ static void add_all(maker* m, int64_t base, int32_t blocks, const int32_t* level
     char a[64], b[64];
     int32_t flat = 0;
     int64_t channels = base * levels[0];
-    add_conv(m, &encoder, "conv_in", "conv1", channels, picture_channels, 3);
+    add_conv(m, &encoder, "conv_in", "conv1", (conv_shape){channels, picture_channels, 3, TIME});
     for (int32_t level = 0; level < 4; level++) {
         const int64_t out = base * levels[level];
         for (int32_t i = 0; i <= blocks - (level == 3); i++, flat++) {
             snprintf(a, sizeof a, "down_blocks.%d.", (int)flat);
             snprintf(b, sizeof b, "downsamples.%d.", (int)flat);
             const naming at = name_at("encoder", a, b);
-            if (i < blocks) add_block(m, &at, i == 0 ? channels : out, out);
-            else add_picture_conv(m, &at, "resample.1", out, out, 3);
+            if (i < blocks) add_block(m, &at, i == 0 ? channels : out, out, TIME);
+            else add_conv(m, &at, "resample.1", "resample.1", (conv_shape){out, out, 3, 0});
         }
         channels = out;
     }
-    add_middle(m, "encoder", channels);
-    add_end(m, "encoder", channels, 32);
-    add_conv(m, &none, "quant_conv", "conv1", 32, 32, 1);
+    add_middle(m, "encoder", channels, TIME);
+    add_end(m, "encoder", channels, 32, TIME);
+    add_conv(m, &none, "quant_conv", "conv1", (conv_shape){32, 32, 1, 1});
 
-    add_conv(m, &none, "post_quant_conv", "conv2", 16, 16, 1);
-    add_conv(m, &decoder, "conv_in", "conv1", channels, 16, 3);
-    add_middle(m, "decoder", channels);
+    add_conv(m, &none, "post_quant_conv", "conv2", (conv_shape){16, 16, 1, 1});
+    add_conv(m, &decoder, "conv_in", "conv1", (conv_shape){channels, 16, 3, TIME});
+    add_middle(m, "decoder", channels, TIME);
     flat = 0;
     for (int32_t level = 3; level >= 0; level--) {
         const int64_t out = base * levels[level];
@@ -96,20 +40,15 @@ static void add_all(maker* m, int64_t base, int32_t blocks, const int32_t* level
             else snprintf(a, sizeof a, "up_blocks.%d.upsamplers.0.", (int)(3 - level));
             snprintf(b, sizeof b, "upsamples.%d.", (int)flat);
             const naming at = name_at("decoder", a, b);
-            if (i <= blocks) add_block(m, &at, i == 0 ? channels : out, out);
-            else add_picture_conv(m, &at, "resample.1", out / 2, out, 3);
+            if (i <= blocks) add_block(m, &at, i == 0 ? channels : out, out, TIME);
+            else add_conv(m, &at, "resample.1", "resample.1", (conv_shape){out / 2, out, 3, 0});
         }
         channels = level > 0 ? out / 2 : out;
     }
-    add_end(m, "decoder", channels, picture_channels);
+    add_end(m, "decoder", channels, picture_channels, TIME);
 }
 
-// The other names are those of Wan.
-static void begin_maker(maker* m, bool is_wan)
-{
-    *m = (maker){.has_other_names = is_wan, .norm = "gamma", .gain = 3.0f, .layer_rank = 3};
-    open_maker(m, 4u << 20);
-}
+enum { CAPACITY = 4 << 20 }; // values of the largest made-up checkpoint
 
 static const int32_t s_small[4] = {1, 2, 2, 2}, s_released[4] = {1, 2, 4, 4};
 static const char s_config[] = "{\"latents_mean\": [0.5, -1, 0.25, 0, 1, 2, 3, 4, -4, -3, -2, -1, 0, 1, 0.5, 0.25],"
@@ -129,38 +68,17 @@ static void check_refused(const maker* m, const char* config, sumi_result wanted
 
 // ---- Runs -----------------------------------------------------------------------------------------------------------
 
-// Of height, width and tile.
-static void check_same(const sumi_qwen_vae* a, const sumi_qwen_vae* b, const int32_t size[3])
-{
-    for (int decodes = 0; decodes < 2; decodes++) {
-        vae_run runs[2] = {{.vae = a}, {.vae = b}};
-        for (int i = 0; i < 2; i++) {
-            runs[i].module = &sumi_qwen_vae_module;
-            runs[i].decodes = decodes != 0;
-            runs[i].height = size[0], runs[i].width = size[1], runs[i].tile = size[2];
-        }
-        check_same_bits(&runs[0], &runs[1]);
-    }
-}
-
 TEST(strips_change_no_bit)
 {
     maker m;
     bound b;
     sumi_error error = {0};
-    begin_maker(&m, false);
+    begin_maker(&m, false, CAPACITY);
     add_all(&m, 8, 1, s_small, 3);
     CHECK_NUMBER(bind(&b, &m, s_config, &error), SUMI_OK);
     CHECK_TEXT(error.text, "");
     static const int32_t s_sizes[][2] = {{3, 2}, {5, 3}, {6, 2}, {7, 9}, {12, 2}};
-    for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes; i++) {
-        sumi_qwen_vae by_strips = *(const sumi_qwen_vae*)b.vae, whole = by_strips;
-        by_strips.strip_bytes = 1;
-        whole.strip_bytes = UINT64_MAX;
-        for (int32_t tile = 0; tile <= 4; tile += 4) {
-            check_same(&by_strips, &whole, (const int32_t[]){s_sizes[i][0], s_sizes[i][1], tile});
-        }
-    }
+    check_strips(&sumi_qwen_vae_module, b.vae, s_sizes, sizeof s_sizes / sizeof *s_sizes);
     unbind(&b);
     end_maker(&m);
 }
@@ -171,7 +89,7 @@ TEST(wan_names_are_the_same_model)
     bound b[2];
     sumi_error error = {0};
     for (int i = 0; i < 2; i++) {
-        begin_maker(&m[i], i == 1);
+        begin_maker(&m[i], i == 1, CAPACITY);
         add_all(&m[i], 8, 2, s_small, 3);
         CHECK_NUMBER(bind(&b[i], &m[i], s_config, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
@@ -179,7 +97,7 @@ TEST(wan_names_are_the_same_model)
         CHECK(properties.channels == 16 && properties.factor == 8 && properties.sample_size == 0);
         CHECK(properties.has_decoder && properties.has_encoder);
     }
-    check_same(b[0].vae, b[1].vae, (const int32_t[]){4, 3, 0});
+    check_same(&sumi_qwen_vae_module, b[0].vae, b[1].vae, (const int32_t[]){4, 3, 0});
     for (int i = 0; i < 2; i++) {
         unbind(&b[i]);
         end_maker(&m[i]);
@@ -192,13 +110,13 @@ TEST(every_missing_or_misshapen_tensor_is_named)
 {
     for (int is_wan = 0; is_wan < 2; is_wan++) {
         maker all;
-        begin_maker(&all, is_wan != 0);
+        begin_maker(&all, is_wan != 0, CAPACITY);
         add_all(&all, 8, 1, s_small, 3);
         for (size_t i = 0; i < all.set.count; i++) {
             const char* name = all.set.tensors[i].name;
             for (int is_missing = 0; is_missing < 2; is_missing++) {
                 maker m;
-                begin_maker(&m, is_wan != 0);
+                begin_maker(&m, is_wan != 0, CAPACITY);
                 m.skips_data = true;
                 if (is_missing) m.left_out = name;
                 else m.doubled = name;
@@ -214,7 +132,7 @@ TEST(every_missing_or_misshapen_tensor_is_named)
 TEST(what_the_part_cannot_do_is_refused)
 {
     maker m;
-    begin_maker(&m, false);
+    begin_maker(&m, false, CAPACITY);
     add_all(&m, 8, 1, s_small, 3);
     check_refused(&m, "{\"latents_mean\": [1, 2], \"latents_std\": [1, 2]}", SUMI_TENSOR_MISMATCH, "16 channels");
     check_refused(&m, "{\"latents_mean\": [1, 2, 3]}", SUMI_TENSOR_MISMATCH, "latents_std");
@@ -228,7 +146,7 @@ TEST(what_the_part_cannot_do_is_refused)
     check_refused(&m, "{\"input_channels\": 4}", SUMI_NOT_SUPPORTED, "Qwen-Image-Layered");
     end_maker(&m);
     for (int is_wan = 0; is_wan < 2; is_wan++) {
-        begin_maker(&m, is_wan != 0);
+        begin_maker(&m, is_wan != 0, CAPACITY);
         add_all(&m, 8, 1, s_small, 4);
         check_refused(&m, is_wan ? NULL : s_config, SUMI_NOT_SUPPORTED, "alpha channel");
         end_maker(&m);
@@ -238,7 +156,7 @@ TEST(what_the_part_cannot_do_is_refused)
 TEST(the_side_of_the_images_that_it_was_made_for_comes_from_the_config)
 {
     maker m;
-    begin_maker(&m, false);
+    begin_maker(&m, false, CAPACITY);
     add_all(&m, 8, 1, s_small, 3);
     bound b;
     sumi_error error = {0};
@@ -254,7 +172,7 @@ TEST(tiles_that_the_rule_does_not_divide_are_refused)
     maker m;
     bound b;
     sumi_error error = {0};
-    begin_maker(&m, false);
+    begin_maker(&m, false, CAPACITY);
     m.skips_data = true;
     add_all(&m, 8, 1, s_small, 3);
     CHECK_NUMBER(bind(&b, &m, s_config, &error), SUMI_OK);
@@ -276,41 +194,12 @@ TEST(tiles_that_the_rule_does_not_divide_are_refused)
 
 // ---- The released sizes ---------------------------------------------------------------------------------------------
 
-// The arena of a plan in bfloat16, in pictures of 96 channels as large as the result.
-static double arena_of(const sumi_qwen_vae* vae, bool decodes, int32_t side, int32_t tile)
-{
-    sumi_plan plan;
-    sumi_error error = {0};
-    const int32_t latents = side / 8 * (side / 8), pixels = side * side;
-    sumi_plan_begin(&plan, &s_heap, 2);
-    sumi_plan_section(&plan, decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
-    const sumi_vae_tiling tiling = sumi_qwen_vae_module.tiling(vae);
-    if (decodes) {
-        const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents),
-                         to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
-        sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){from, side / 8, side / 8}, tile, to);
-    } else {
-        const sumi_value from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3),
-                         to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents);
-        const sumi_value moments = sumi_vae_tiles_encode(&tiling, &plan, &(sumi_tile_source){from, side, side}, tile);
-        sumi_vae_posterior(&tiling, &plan, moments, SUMI_NO_VALUE, &(sumi_tile_source){to, side / 8, side / 8});
-    }
-    CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
-    CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
-    CHECK_TEXT(error.text, "");
-    const double arena = (double)plan.arena_bytes, of_pictures = arena / ((double)pixels * 96 * 2);
-    printf("  %s %4d x %4d%s: %7.1f MB, %.3f pictures of 96 channels, %zu ops\n", decodes ? "decode" : "encode",
-           (int)side, (int)side, tile > 0 ? " in tiles" : "", arena / 1e6, of_pictures, plan.op_count);
-    sumi_plan_end(&plan);
-    return of_pictures;
-}
-
 TEST(the_released_sizes_need_little_more_than_one_image)
 {
     maker m;
     bound b;
     sumi_error error = {0};
-    begin_maker(&m, false);
+    begin_maker(&m, false, CAPACITY);
     m.skips_data = true;
     add_all(&m, 96, 2, s_released, 3);
     const uint64_t before = atomic_load(&s_heap.allocated_bytes);
@@ -321,14 +210,14 @@ TEST(the_released_sizes_need_little_more_than_one_image)
     const sumi_qwen_vae* vae = b.vae;
     CHECK(vae->shift[7] == 1.5508f && fabsf(vae->scale[0] * 2.8184f - 1.0f) < 1e-6f);
     printf("  %.1f M values are bound\n", (double)b.list.weight_bytes / 4e6);
-    CHECK(arena_of(vae, true, 1024, 0) < 1.35);
-    CHECK(arena_of(vae, true, 1328, 0) < 1.25);
-    CHECK(arena_of(vae, true, 2512, 0) < 1.12);
-    CHECK(arena_of(vae, true, 4096, 0) < 1.12);
-    CHECK(arena_of(vae, true, 2512, 32) < 0.3);
-    CHECK(arena_of(vae, false, 1024, 0) < 1.4);
-    CHECK(arena_of(vae, false, 2512, 0) < 1.4);
-    CHECK(arena_of(vae, false, 4096, 0) < 1.4);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 1024, 0, 96}) < 1.35);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 1328, 0, 96}) < 1.25);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 2512, 0, 96}) < 1.12);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 4096, 0, 96}) < 1.12);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 2512, 32, 96}) < 0.3);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){false, 1024, 0, 96}) < 1.4);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){false, 2512, 0, 96}) < 1.4);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){false, 4096, 0, 96}) < 1.4);
     unbind(&b);
     end_maker(&m);
 }

@@ -1,6 +1,6 @@
 // The Qwen-Image-2.1 autoencoder: every naming scheme, what is refused and how, that strips change no bit, and what
 // memory the released sizes need. The numbers are golden_run's business.
-#include "vae_fixture.h"
+#include "wan_vae_fixture.h"
 
 // ---- Made-up checkpoints --------------------------------------------------------------------------------------------
 
@@ -13,53 +13,6 @@ typedef struct sizes {
     int32_t time; // 0: kernels of pictures; otherwise kernels over time have so many slices, of which the last counts
 } sizes;
 
-static void add_both(maker* m, const naming* at, const char* diffusers, const char* wan, const int64_t* shape,
-                     int32_t rank)
-{
-    char a[192], b[192];
-    snprintf(a, sizeof a, "%s%s", at->diffusers, diffusers);
-    snprintf(b, sizeof b, "%s%s", at->other, wan);
-    add(m, a, b, shape, rank);
-}
-
-typedef struct conv_shape {
-    int64_t out, in, taps;
-    int32_t time;
-} conv_shape;
-
-static void add_conv(maker* m, const naming* at, const char* diffusers, const char* wan, conv_shape s)
-{
-    char a[64], b[64];
-    snprintf(a, sizeof a, "%s.weight", diffusers);
-    snprintf(b, sizeof b, "%s.weight", wan);
-    if (s.time > 0) add_both(m, at, a, b, (const int64_t[]){s.out, s.in, s.time, s.taps, s.taps}, 5);
-    else add_both(m, at, a, b, (const int64_t[]){s.out, s.in, s.taps, s.taps}, 4);
-    snprintf(a, sizeof a, "%s.bias", diffusers);
-    snprintf(b, sizeof b, "%s.bias", wan);
-    add_both(m, at, a, b, &s.out, 1);
-}
-
-static void add_block(maker* m, const sizes* s, const naming* at, int64_t in, int64_t out)
-{
-    add_both(m, at, "norm1.gamma", "residual.0.gamma", (const int64_t[]){in, 1, 1, 1}, 4);
-    add_conv(m, at, "conv1", "residual.2", (conv_shape){out, in, 3, s->time});
-    add_both(m, at, "norm2.gamma", "residual.3.gamma", (const int64_t[]){out, 1, 1, 1}, 4);
-    add_conv(m, at, "conv2", "residual.6", (conv_shape){out, out, 3, s->time});
-    if (in != out) add_conv(m, at, "conv_shortcut", "shortcut", (conv_shape){out, in, 1, s->time > 0});
-}
-
-static void add_middle(maker* m, const sizes* s, const char* side, int64_t channels)
-{
-    const naming first = name_at(side, "mid_block.resnets.0.", "middle.0."),
-                 attention = name_at(side, "mid_block.attentions.0.", "middle.1."),
-                 second = name_at(side, "mid_block.resnets.1.", "middle.2.");
-    add_block(m, s, &first, channels, channels);
-    add_both(m, &attention, "norm.gamma", "norm.gamma", (const int64_t[]){channels, 1, 1}, 3);
-    add_conv(m, &attention, "to_qkv", "to_qkv", (conv_shape){3 * channels, channels, 1, 0});
-    add_conv(m, &attention, "proj", "proj", (conv_shape){channels, channels, 1, 0});
-    add_block(m, s, &second, channels, channels);
-}
-
 // Stage `index` of a half, with the dead kernel over time that files have. Returns its channels.
 static int64_t add_stage(maker* m, const sizes* s, bool decodes, int32_t index, int64_t in)
 {
@@ -71,7 +24,7 @@ static int64_t add_stage(maker* m, const sizes* s, bool decodes, int32_t index, 
         snprintf(a, sizeof a, "%s_blocks.%d.resnets.%d.", way, (int)index, (int)i);
         snprintf(b, sizeof b, "%ssamples.%d.%ssamples.%d.", way, (int)index, way, (int)i);
         const naming at = name_at(side, a, b);
-        add_block(m, s, &at, i == 0 ? in : out, out);
+        add_block(m, &at, i == 0 ? in : out, out, s->time);
     }
     if (index == LEVELS - 1) return out;
     snprintf(a, sizeof a, "%s_blocks.%d.%ssampler.", way, (int)index, way);
@@ -87,17 +40,15 @@ static void add_all(maker* m, const sizes* s)
     int64_t channels = s->encoder_base;
     add_conv(m, &encoder, "conv_in", "conv1", (conv_shape){channels, s->picture_channels, 3, s->time});
     for (int32_t i = 0; i < LEVELS; i++) channels = add_stage(m, s, false, i, channels);
-    add_middle(m, s, "encoder", channels);
-    add_both(m, &encoder, "norm_out.gamma", "head.0.gamma", (const int64_t[]){channels, 1, 1, 1}, 4);
-    add_conv(m, &encoder, "conv_out", "head.2", (conv_shape){2 * CHANNELS, channels, 3, s->time});
+    add_middle(m, "encoder", channels, s->time);
+    add_end(m, "encoder", channels, 2 * CHANNELS, s->time);
     add_conv(m, &none, "quant_conv", "conv1", (conv_shape){2 * CHANNELS, 2 * CHANNELS, 1, s->time > 0});
     add_conv(m, &none, "post_quant_conv", "conv2", (conv_shape){CHANNELS, CHANNELS, 1, s->time > 0});
     channels = s->decoder_base * s->levels[LEVELS - 1];
     add_conv(m, &decoder, "conv_in", "conv1", (conv_shape){channels, CHANNELS, 3, s->time});
-    add_middle(m, s, "decoder", channels);
+    add_middle(m, "decoder", channels, s->time);
     for (int32_t i = 0; i < LEVELS; i++) channels = add_stage(m, s, true, i, channels);
-    add_both(m, &decoder, "norm_out.gamma", "head.0.gamma", (const int64_t[]){channels, 1, 1, 1}, 4);
-    add_conv(m, &decoder, "conv_out", "head.2", (conv_shape){s->picture_channels, channels, 3, s->time});
+    add_end(m, "decoder", channels, s->picture_channels, s->time);
 }
 
 // Tensors that files have and nothing reads.
@@ -109,11 +60,7 @@ static void add_dead(maker* m)
     add_conv(m, &down, "time_conv", "time_conv", (conv_shape){7, 3, 1, 0});
 }
 
-static void begin_maker(maker* m, bool is_wan)
-{
-    *m = (maker){.has_other_names = is_wan, .norm = "gamma", .gain = 3.0f, .layer_rank = 3};
-    open_maker(m, 16u << 20);
-}
+enum { CAPACITY = 16 << 20 }; // values of the largest made-up checkpoint
 
 static const sizes s_small = {2, 4, 4, 1, {1, 1, 2, 4, 4}, 0}, s_released = {96, 144, 4, 2, {1, 2, 4, 8, 8}, 0};
 static const char s_config[] = "{\"z_dim\": 64, \"is_residual\": true, \"base_dim\": 2, \"decoder_base_dim\": 4, "
@@ -128,20 +75,6 @@ static sumi_result bind(bound* b, const maker* m, const char* config, sumi_error
 
 // ---- Runs -----------------------------------------------------------------------------------------------------------
 
-// Of height, width and tile.
-static void check_same(const sumi_qwen_vae* a, const sumi_qwen_vae* b, const int32_t size[3])
-{
-    for (int decodes = 0; decodes < 2; decodes++) {
-        vae_run runs[2] = {{.vae = a}, {.vae = b}};
-        for (int i = 0; i < 2; i++) {
-            runs[i].module = &sumi_qwen_vae_21_module;
-            runs[i].decodes = decodes != 0;
-            runs[i].height = size[0], runs[i].width = size[1], runs[i].tile = size[2];
-        }
-        check_same_bits(&runs[0], &runs[1]);
-    }
-}
-
 TEST(strips_change_no_bit)
 {
     static const sizes s_widths[] = {{2, 4, 4, 1, {1, 1, 2, 4, 4}, 0}, {4, 3, 4, 1, {1, 1, 1, 1, 1}, 0}};
@@ -150,17 +83,12 @@ TEST(strips_change_no_bit)
         maker m;
         bound b;
         sumi_error error = {0};
-        begin_maker(&m, false);
+        begin_maker(&m, false, CAPACITY);
         add_all(&m, &s_widths[k]);
         CHECK_NUMBER(bind(&b, &m, NULL, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
-        for (size_t i = 0; i < sizeof s_sizes / sizeof *s_sizes && error.result == SUMI_OK; i++) {
-            sumi_qwen_vae by_strips = *(const sumi_qwen_vae*)b.vae, whole = by_strips;
-            by_strips.strip_bytes = 1;
-            whole.strip_bytes = UINT64_MAX;
-            for (int32_t tile = 0; tile <= 4; tile += 4)
-                check_same(&by_strips, &whole, (const int32_t[]){s_sizes[i][0], s_sizes[i][1], tile});
-        }
+        if (error.result == SUMI_OK)
+            check_strips(&sumi_qwen_vae_21_module, b.vae, s_sizes, sizeof s_sizes / sizeof *s_sizes);
         unbind(&b);
         end_maker(&m);
     }
@@ -174,7 +102,7 @@ TEST(all_names_and_kernels_are_the_same_model)
     sumi_error error = {0};
     for (int i = 0; i < 4; i++) {
         sizes s = s_small;
-        begin_maker(&m[i], i == 1 || i == 2);
+        begin_maker(&m[i], i == 1 || i == 2, CAPACITY);
         s.time = i == 2;
         add_all(&m[i], &s);
         if (i < 3) add_dead(&m[i]);
@@ -184,7 +112,8 @@ TEST(all_names_and_kernels_are_the_same_model)
         CHECK(properties.channels == 64 && properties.factor == 16 && properties.picture_channels == 4);
         CHECK(properties.has_decoder && properties.has_encoder && properties.packing == 1);
     }
-    for (int i = 1; i < 4 && error.result == SUMI_OK; i++) check_same(b[0].vae, b[i].vae, (const int32_t[]){2, 3, 0});
+    for (int i = 1; i < 4 && error.result == SUMI_OK; i++)
+        check_same(&sumi_qwen_vae_21_module, b[0].vae, b[i].vae, (const int32_t[]){2, 3, 0});
     for (int i = 0; i < 4; i++) {
         unbind(&b[i]);
         end_maker(&m[i]);
@@ -197,7 +126,7 @@ TEST(every_missing_or_misshapen_tensor_is_named)
 {
     for (int is_wan = 0; is_wan < 2; is_wan++) {
         maker all;
-        begin_maker(&all, is_wan != 0);
+        begin_maker(&all, is_wan != 0, CAPACITY);
         add_all(&all, &s_small);
         for (size_t i = 0; i < all.set.count; i++) {
             for (int is_missing = 0; is_missing < 2; is_missing++) {
@@ -238,13 +167,13 @@ TEST(what_the_part_cannot_do_is_refused)
         {"{\"latents_mean\": [1, 2], \"latents_std\": [1, 2]}", SUMI_TENSOR_MISMATCH, "64 channels"},
     };
     maker m;
-    begin_maker(&m, false);
+    begin_maker(&m, false, CAPACITY);
     add_all(&m, &s_small);
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++)
         check_refused_by(&sumi_qwen_vae_21_module, &m, s_cases[i].config, s_cases[i].result, s_cases[i].holds);
     end_maker(&m);
     for (int is_wan = 0; is_wan < 2; is_wan++) { // the one of Wan 2.2 has pixels of 12 values
-        begin_maker(&m, is_wan != 0);
+        begin_maker(&m, is_wan != 0, CAPACITY);
         sizes s = s_small;
         s.picture_channels = 12;
         s.time = 3;
@@ -252,7 +181,7 @@ TEST(what_the_part_cannot_do_is_refused)
         check_refused_by(&sumi_qwen_vae_21_module, &m, NULL, SUMI_NOT_SUPPORTED, "12 values per pixel");
         end_maker(&m);
     }
-    begin_maker(&m, false); // 3 channels cannot be averages of 8
+    begin_maker(&m, false, CAPACITY); // 3 channels cannot be averages of 8
     const sizes uneven = {2, 3, 4, 1, {1, 1, 2, 4, 5}, 0};
     add_all(&m, &uneven);
     check_refused_by(&sumi_qwen_vae_21_module, &m, NULL, SUMI_TENSOR_MISMATCH, "its shortcut cannot");
@@ -261,36 +190,6 @@ TEST(what_the_part_cannot_do_is_refused)
 
 // ---- The released sizes ---------------------------------------------------------------------------------------------
 
-// The arena of a plan in bfloat16, in pictures of `channels` channels as large as the result.
-static double arena_of(const sumi_qwen_vae* vae, bool decodes, int32_t side, int32_t channels)
-{
-    sumi_plan plan;
-    sumi_error error = {0};
-    const int32_t latents = side / 16 * (side / 16), pixels = side * side;
-    sumi_plan_begin(&plan, &s_heap, 2);
-    sumi_plan_section(&plan, decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
-    const sumi_vae_tiling tiling = sumi_qwen_vae_21_module.tiling(vae);
-    if (decodes) {
-        const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, CHANNELS, latents),
-                         to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 4);
-        sumi_vae_tiles_decode(&tiling, &plan, &(sumi_tile_source){from, side / 16, side / 16}, 0, to);
-    } else {
-        const sumi_value from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 4),
-                         to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, CHANNELS, latents);
-        const sumi_value moments = sumi_vae_tiles_encode(&tiling, &plan, &(sumi_tile_source){from, side, side}, 0);
-        sumi_vae_posterior(&tiling, &plan, moments, SUMI_NO_VALUE, &(sumi_tile_source){to, side / 16, side / 16});
-    }
-    CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
-    CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
-    CHECK_TEXT(error.text, "");
-    const double arena = (double)plan.arena_bytes, of_pictures = arena / ((double)pixels * channels * 2);
-    printf("  %s %4d x %4d: %7.1f MB, %.3f pictures of %d channels, %zu ops, %.2f TFLOP\n",
-           decodes ? "decode" : "encode", (int)side, (int)side, arena / 1e6, of_pictures, (int)channels, plan.op_count,
-           plan.total_flops / 1e12);
-    sumi_plan_end(&plan);
-    return of_pictures;
-}
-
 // The decoder's last stage makes 144 channels of 288, and its shortcut needs 144 at the size of the result: together 1.5
 // pictures of 288.
 TEST(the_released_sizes_need_little_more_than_their_largest_stage)
@@ -298,7 +197,7 @@ TEST(the_released_sizes_need_little_more_than_their_largest_stage)
     maker m;
     bound b;
     sumi_error error = {0};
-    begin_maker(&m, true);
+    begin_maker(&m, true, CAPACITY);
     m.skips_data = true;
     add_all(&m, &s_released);
     CHECK_NUMBER(bind(&b, &m, NULL, &error), SUMI_OK); // without a config.json the statistics are the released ones
@@ -306,10 +205,10 @@ TEST(the_released_sizes_need_little_more_than_their_largest_stage)
     const sumi_qwen_vae* vae = b.vae;
     CHECK(vae->shift[63] == 0.0304f && fabsf(vae->scale[0] * 3.2001f - 1.0f) < 1e-6f);
     printf("  %.1f M values are bound\n", (double)b.list.weight_bytes / 4e6);
-    CHECK(arena_of(vae, true, 1024, 288) < 1.65);
-    CHECK(arena_of(vae, true, 2048, 288) < 1.6);
-    CHECK(arena_of(vae, false, 1024, 96) < 1.6);
-    CHECK(arena_of(vae, false, 2048, 96) < 1.6);
+    CHECK(arena_of(&sumi_qwen_vae_21_module, vae, (arena_case){true, 1024, 0, 288}) < 1.65);
+    CHECK(arena_of(&sumi_qwen_vae_21_module, vae, (arena_case){true, 2048, 0, 288}) < 1.6);
+    CHECK(arena_of(&sumi_qwen_vae_21_module, vae, (arena_case){false, 1024, 0, 96}) < 1.6);
+    CHECK(arena_of(&sumi_qwen_vae_21_module, vae, (arena_case){false, 2048, 0, 96}) < 1.6);
     unbind(&b);
     end_maker(&m);
 }
