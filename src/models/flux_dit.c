@@ -216,27 +216,6 @@ static void read_flux_config(const sumi_flux_dit* model, sumi_binder* b, config_
     }
 }
 
-// The pairs of a head that each axis rotates. Without a config: the settings' shares.
-static void find_axes(sumi_flux_dit* model, sumi_binder* b, const config_values* c, const char* path)
-{
-    const sumi_flux_dit_settings* settings = model->settings;
-    int32_t axes[SUMI_FLUX_DIT_MAX_AXES] = {0}, share = 0, sum = 0;
-    bool are_even = true;
-    model->axis_count = settings->axis_count;
-    for (int32_t a = 0; a < settings->axis_count; a++) share += settings->axis_share[a];
-    for (int32_t a = 0; a < settings->axis_count; a++) {
-        axes[a] = c->axis_count != 0 ? c->axes[a] : model->head_dim * settings->axis_share[a] / share;
-        are_even = are_even && axes[a] >= 2 && axes[a] % 2 == 0;
-        sum += axes[a];
-        model->axis_pairs[a] = axes[a] / 2;
-    }
-    if ((c->axis_count != 0 && c->axis_count != settings->axis_count) || !are_even || sum != model->head_dim) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: axes_dims_rope must be %d even numbers whose sum is the head size %d", path,
-                       (int)settings->axis_count, (int)model->head_dim);
-    }
-}
-
 // All widths follow from the shapes; the config must agree with them.
 static void find_flux_sizes(sumi_flux_dit* model, sumi_binder* b, const config_values* c, const char* path)
 {
@@ -265,19 +244,23 @@ static void find_flux_sizes(sumi_flux_dit* model, sumi_binder* b, const config_v
     }
     model->patch = 1;
     model->theta = c->theta;
-    model->heads = model->dim / model->head_dim;
-    if (model->heads * (int64_t)model->head_dim != model->dim || model->time_width % 2 != 0) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: a transformer of width %d cannot have heads of %d and %d sinusoids", b->component->path,
-                       (int)model->dim, (int)model->head_dim, (int)model->time_width);
-        return;
-    }
+    model->heads = sumi_bind_heads(b, model->dim, model->head_dim, model->time_width);
+    if (b->result != SUMI_OK) return;
     sumi_bind_check(b, path, "num_attention_heads", c->heads, model->heads);
     sumi_bind_check(b, path, "attention_head_dim", c->head_dim, model->head_dim);
     sumi_bind_check(b, path, "in_channels", c->in_channels, model->channels);
     sumi_bind_check(b, path, "out_channels", c->out_channels, model->channels);
     sumi_bind_check(b, path, "joint_attention_dim", c->features, model->feature_width);
-    find_axes(model, b, c, path);
+    model->axis_count = model->settings->axis_count;
+    sumi_bind_axes(b,
+                   &(sumi_axis_split){.config_path = path,
+                                      .key = "axes_dims_rope",
+                                      .dims = c->axes,
+                                      .dim_count = c->axis_count,
+                                      .shares = model->settings->axis_share,
+                                      .axis_count = model->axis_count,
+                                      .head_dim = model->head_dim},
+                   model->axis_pairs);
     const bool is_original = sumi_bind_has_prefix(b, "double_blocks.");
     const int32_t doubles = sumi_bind_count(b, is_original ? "double_blocks." : "transformer_blocks."),
                   singles = sumi_bind_count(b, is_original ? "single_blocks." : "single_transformer_blocks.");

@@ -117,19 +117,16 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* binder, const conf
                        (int)model->kv_heads, (int)patch, (int)model->time_width);
         return;
     }
-    // single files: the released split of a head over frame, row and column, in proportion
-    const int32_t *released = model->settings->axes, total = released[0] + released[1] + released[2];
-    int32_t axes[3];
-    for (int32_t a = 0; a < 3; a++) axes[a] = (int32_t)((int64_t)model->head_dim * released[a] / total);
-    if (values->axis_count != 0) memcpy(axes, values->axes, sizeof axes);
-    if ((values->axis_count != 0 && values->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
-        || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
-        sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
-                       "%s: axes_dims must be three even numbers whose sum is the head size %d", config_path,
-                       (int)model->head_dim);
-        return;
-    }
-    for (int32_t a = 0; a < 3; a++) model->axis_pairs[a] = axes[a] / 2;
+    sumi_bind_axes(binder,
+                   &(sumi_axis_split){.config_path = config_path,
+                                      .key = "axes_dims",
+                                      .dims = values->axes,
+                                      .dim_count = values->axis_count,
+                                      .shares = model->settings->axes,
+                                      .axis_count = 3,
+                                      .head_dim = model->head_dim},
+                   model->axis_pairs);
+    if (binder->result != SUMI_OK) return;
     model->eps = (float)values->eps;
     model->qk_eps = model->settings->qk_eps > 0 ? model->settings->qk_eps : model->eps;
     model->theta = values->theta;

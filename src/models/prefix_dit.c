@@ -51,26 +51,6 @@ static void read_prefix_config(const sumi_prefix_dit* model, sumi_binder* b, con
         sumi_bind_fail(b, SUMI_FILE_MALFORMED, "%s: eps is %g, not a small number above 0", config->path, c->eps);
 }
 
-// The pairs of a head that each axis rotates. Without a config: the settings' shares.
-static void find_axes(sumi_prefix_dit* model, sumi_binder* b, const config_values* c, const char* path)
-{
-    const int32_t* share = model->settings->axis_share;
-    int32_t shares = 0, sum = 0;
-    bool are_even = true;
-    for (int32_t a = 0; a < SUMI_PREFIX_DIT_AXES; a++) shares += share[a];
-    for (int32_t a = 0; a < SUMI_PREFIX_DIT_AXES; a++) {
-        const int32_t axis = c->axis_count != 0 ? c->axes[a] : model->head_dim * share[a] / shares;
-        are_even = are_even && axis >= 2 && axis <= model->head_dim && axis % 2 == 0;
-        sum += are_even ? axis : 0;
-        model->axis_pairs[a] = axis / 2;
-    }
-    if ((c->axis_count != 0 && c->axis_count != SUMI_PREFIX_DIT_AXES) || !are_even || sum != model->head_dim) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: axes_dims_rope must be %d even numbers whose sum is the head size %d", path,
-                       SUMI_PREFIX_DIT_AXES, (int)model->head_dim);
-    }
-}
-
 // All widths follow from the shapes; the config must agree with them.
 static void find_prefix_sizes(sumi_prefix_dit* model, sumi_binder* b, const config_values* c, const char* path)
 {
@@ -84,20 +64,22 @@ static void find_prefix_sizes(sumi_prefix_dit* model, sumi_binder* b, const conf
     model->feature_width = sumi_bind_size(b, "txt_in.in_layer.weight", 1);
     model->time_hidden = sumi_bind_size(b, s_time_in, 0);
     model->time_width = sumi_bind_size(b, s_time_in, 1);
+    model->heads = sumi_bind_heads(b, model->dim, model->head_dim, model->time_width);
     if (b->result != SUMI_OK) return;
-    model->heads = model->dim / model->head_dim;
-    if (model->heads * (int64_t)model->head_dim != model->dim || model->time_width % 2 != 0) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: a transformer of width %d cannot have heads of %d and %d sinusoids", b->component->path,
-                       (int)model->dim, (int)model->head_dim, (int)model->time_width);
-        return;
-    }
     sumi_bind_check(b, path, "num_attention_heads", c->heads, model->heads);
     sumi_bind_check(b, path, "attention_head_dim", c->head_dim, model->head_dim);
     sumi_bind_check(b, path, "context_in_dim", c->features, model->feature_width);
     sumi_bind_check(b, path, "in_channels", c->in_channels, model->channels);
     sumi_bind_check(b, path, "out_channels", c->out_channels, model->channels);
-    find_axes(model, b, c, path);
+    sumi_bind_axes(b,
+                   &(sumi_axis_split){.config_path = path,
+                                      .key = "axes_dims_rope",
+                                      .dims = c->axes,
+                                      .dim_count = c->axis_count,
+                                      .shares = model->settings->axis_share,
+                                      .axis_count = SUMI_PREFIX_DIT_AXES,
+                                      .head_dim = model->head_dim},
+                   model->axis_pairs);
     const int32_t blocks = sumi_bind_count(b, "transformer_blocks.");
     model->block_count = c->blocks != 0 ? c->blocks : blocks;
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name

@@ -124,17 +124,17 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     sumi_bind_check(b, path, "in_channels", c->patch_channels, patch);
     sumi_bind_check(b, path, "out_channels", c->channels, model->channels);
     sumi_bind_check(b, path, "joint_attention_dim", c->features, model->feature_width);
-    // without a config: the released split of a head over frame, row and column (16, 56, 56 of 128), in proportion
-    int32_t axes[3] = {model->head_dim / 8, model->head_dim / 16 * 7, model->head_dim / 16 * 7};
-    if (c->axis_count != 0) memcpy(axes, c->axes, sizeof axes);
-    if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
-        || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: axes_dims_rope must be three even numbers whose sum is the head size %d", path,
-                       (int)model->head_dim);
-        return;
-    }
-    for (int32_t a = 0; a < 3; a++) model->axis_pairs[a] = axes[a] / 2;
+    static const int32_t s_shares[3] = {16, 56, 56}; // frame, row and column in the released checkpoints
+    sumi_bind_axes(b,
+                   &(sumi_axis_split){.config_path = path,
+                                      .key = "axes_dims_rope",
+                                      .dims = c->axes,
+                                      .dim_count = c->axis_count,
+                                      .shares = s_shares,
+                                      .axis_count = 3,
+                                      .head_dim = model->head_dim},
+                   model->axis_pairs);
+    if (b->result != SUMI_OK) return;
     const int32_t blocks = sumi_bind_count(b, "transformer_blocks.");
     model->block_count = c->layers != 0 ? c->layers : blocks;
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name

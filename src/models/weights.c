@@ -87,6 +87,33 @@ const char* sumi_bind_join(char* out, const char* module, const char* suffix)
     return out;
 }
 
+int32_t sumi_bind_heads(sumi_binder* b, int32_t dim, int32_t head_dim, int32_t time_width)
+{
+    if (b->result != SUMI_OK) return 0;
+    const int32_t heads = dim / head_dim;
+    if (heads * (int64_t)head_dim == dim && time_width % 2 == 0) return heads;
+    sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: a transformer of width %d cannot have heads of %d and %d sinusoids",
+                   b->component->path, (int)dim, (int)head_dim, (int)time_width);
+    return 0;
+}
+
+void sumi_bind_axes(sumi_binder* b, const sumi_axis_split* split, int32_t* pairs)
+{
+    int64_t shares = 0, sum = 0;
+    bool is_good = split->dim_count == 0 || split->dim_count == split->axis_count;
+    for (int32_t a = 0; a < split->axis_count; a++) shares += split->shares[a];
+    for (int32_t a = 0; a < split->axis_count; a++) {
+        const int64_t dim =
+            split->dim_count != 0 ? split->dims[a] : (int64_t)split->head_dim * split->shares[a] / shares;
+        is_good = is_good && dim >= 2 && dim <= split->head_dim && dim % 2 == 0;
+        sum += dim;
+        pairs[a] = (int32_t)(dim / 2);
+    }
+    if (is_good && sum == split->head_dim) return;
+    sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: %s must be %d even numbers whose sum is the head size %d",
+                   split->config_path, split->key, (int)split->axis_count, (int)split->head_dim);
+}
+
 void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t config_value,
                      int32_t tensor_value)
 {

@@ -148,6 +148,18 @@ void sumi_bind_target_parts(sumi_binder* binder, const char* module, const sumi_
 // Checks that a number of config.json (0: not given) is the one that the tensors' shapes give.
 void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t config_value,
                      int32_t tensor_value);
+// The heads of a transformer of width `dim`, whose times have `time_width` sinusoids. 0 after a failure.
+int32_t sumi_bind_heads(sumi_binder* binder, int32_t dim, int32_t head_dim, int32_t time_width);
+// How heads are split over the axes of a position.
+typedef struct sumi_axis_split {
+    const char *config_path, *key; // of the config's list
+    const int32_t* dims;           // the list; dim_count 0: it is not given
+    int32_t dim_count;
+    const int32_t* shares; // of the axes in proportion, if the list is not given
+    int32_t axis_count, head_dim;
+} sumi_axis_split;
+// The pairs of a head that each axis rotates. A split that is not of even numbers whose sum is the head size is refused.
+void sumi_bind_axes(sumi_binder* binder, const sumi_axis_split* split, int32_t* pairs);
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
 
 // Writes "module.suffix" to out, which has SUMI_NAME_BYTES; "" if it is too long for a tensor's name. Returns out.
