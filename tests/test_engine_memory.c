@@ -12,11 +12,23 @@ TEST(an_image_resized_in_pieces_has_the_same_bits)
     const struct {
         int32_t from_width, from_height, channels, width, height;
         sumi_filter filter;
-    } cases[] = {{3000, 2000, 3, 512, 384, SUMI_FILTER_LANCZOS}, {3000, 700, 4, 512, 384, SUMI_FILTER_LANCZOS},
-                 {50, 40, 1, 2048, 1024, SUMI_FILTER_LANCZOS},   {512, 3001, 3, 512, 128, SUMI_FILTER_LANCZOS},
-                 {2999, 128, 1, 64, 128, SUMI_FILTER_LANCZOS},   {64, 64, 3, 64, 64, SUMI_FILTER_LANCZOS},
-                 {64, 64, 4, 64, 64, SUMI_FILTER_LANCZOS},       {1376, 768, 3, 1372, 756, SUMI_FILTER_BICUBIC},
-                 {1200, 1700, 3, 1200, 300, SUMI_FILTER_BICUBIC}};
+        bool keeps_alpha;
+    } cases[] = {{3000, 2000, 3, 512, 384, SUMI_FILTER_LANCZOS, false},
+                 {3000, 700, 4, 512, 384, SUMI_FILTER_LANCZOS, false},
+                 {50, 40, 1, 2048, 1024, SUMI_FILTER_LANCZOS, false},
+                 {512, 3001, 3, 512, 128, SUMI_FILTER_LANCZOS, false},
+                 {2999, 128, 1, 64, 128, SUMI_FILTER_LANCZOS, false},
+                 {64, 64, 3, 64, 64, SUMI_FILTER_LANCZOS, false},
+                 {64, 64, 4, 64, 64, SUMI_FILTER_LANCZOS, false},
+                 {1376, 768, 3, 1372, 756, SUMI_FILTER_BICUBIC, false},
+                 {1200, 1700, 3, 1200, 300, SUMI_FILTER_BICUBIC, false},
+                 {3000, 700, 4, 512, 384, SUMI_FILTER_LANCZOS, true},
+                 {40, 50, 4, 1024, 1024, SUMI_FILTER_LANCZOS, true},
+                 {512, 3001, 4, 512, 300, SUMI_FILTER_LANCZOS, true}, // one axis each
+                 {2999, 512, 4, 200, 512, SUMI_FILTER_LANCZOS, true},
+                 {64, 64, 4, 64, 64, SUMI_FILTER_LANCZOS, true},
+                 {700, 500, 3, 640, 480, SUMI_FILTER_LANCZOS, true}, // opaque
+                 {700, 500, 1, 640, 480, SUMI_FILTER_LANCZOS, true}};
     sumi_heap heap;
     sumi_workers* workers;
     sumi_heap_init(&heap, NULL);
@@ -25,18 +37,22 @@ TEST(an_image_resized_in_pieces_has_the_same_bits)
         const int32_t row = cases[i].from_width * cases[i].channels + 5;
         const size_t bytes = (size_t)row * (size_t)cases[i].from_height,
                      pixels = (size_t)cases[i].width * (size_t)cases[i].height;
-        uint8_t *source = malloc(bytes), *whole = malloc(pixels * 3), *pieces = malloc(pixels * 3);
+        const int32_t channels = cases[i].keeps_alpha ? 4 : 3;
+        const size_t packed_bytes = pixels * (size_t)channels;
+        uint8_t *source = malloc(bytes), *whole = malloc(packed_bytes), *pieces = malloc(packed_bytes);
         for (size_t b = 0; b < bytes; b++) source[b] = (uint8_t)(b * 2654435761u >> 13);
         sumi_pixels picture = {source, cases[i].from_width, cases[i].from_height, row, cases[i].channels}, resized;
         sumi_error error = {0};
-        if (cases[i].filter == SUMI_FILTER_LANCZOS)
+        const sumi_resized_pixels to = {whole, cases[i].width, cases[i].height, cases[i].filter};
+        if (cases[i].keeps_alpha) CHECK_NUMBER(sumi_pixels_to_rgba(&heap, &picture, &to, &error), SUMI_OK);
+        else if (cases[i].filter == SUMI_FILTER_LANCZOS)
             CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &picture, cases[i].width, cases[i].height, whole, &error), SUMI_OK);
         else
-            CHECK_NUMBER(sumi_pixels_resize(
-                             &heap, &(sumi_pixels){source, picture.width, picture.height, row, 3},
-                             &(sumi_resized_pixels){whole, cases[i].width, cases[i].height, cases[i].filter}, &error),
-                         SUMI_OK);
-        const sumi_resize_args args = {&picture, cases[i].width, cases[i].height, cases[i].filter};
+            CHECK_NUMBER(
+                sumi_pixels_resize(&heap, &(sumi_pixels){source, picture.width, picture.height, row, 3}, &to, &error),
+                SUMI_OK);
+        const sumi_resize_args args = {&picture, cases[i].width, cases[i].height, cases[i].filter,
+                                       cases[i].keeps_alpha};
         sumi_workspace workspace = {.heap = &heap, .workers = workers};
         sumi_resize resize = {0};
         int steps = 1;
@@ -46,8 +62,10 @@ TEST(an_image_resized_in_pieces_has_the_same_bits)
               <= sumi_resize_bytes(&args));
         // a photograph takes several pieces
         CHECK(resized.data != NULL && (pixels < 100000 || steps > 1));
-        CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &resized, cases[i].width, cases[i].height, pieces, &error), SUMI_OK);
-        CHECK(memcmp(whole, pieces, pixels * 3) == 0);
+        const long long held = (long long)heap.allocated_bytes;
+        CHECK_NUMBER(sumi_picture_pack(&heap, &resized, channels, pieces, &error), SUMI_OK);
+        CHECK_NUMBER(heap.allocated_bytes, held);
+        CHECK(memcmp(whole, pieces, packed_bytes) == 0);
         sumi_workspace_close(&workspace);
         free(source), free(whole), free(pieces);
     }

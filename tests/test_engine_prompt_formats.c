@@ -24,7 +24,7 @@ static float next_normal(uint32_t* state) // nearly normal, with a variance of 1
 
 // A prompt of two text encoders, rows of tokens and one pooled row, and a reference. As in the hidden states of
 // language models, one column is a thousand times larger than the others, and the first row has a single large value.
-static sumi_prompt* make_pair(sumi_engine* engine)
+static sumi_prompt* make_pair_of(sumi_engine* engine, int32_t picture_channels)
 {
     const int32_t rows[SUMI_MAX_TEXT_ENCODERS] = {ROWS, 1}, widths[SUMI_MAX_TEXT_ENCODERS] = {WIDTH, POOLED_WIDTH};
     const sumi_prompt_shape shape = {.family = "z-image",
@@ -32,6 +32,7 @@ static sumi_prompt* make_pair(sumi_engine* engine)
                                      .token_count = rows,
                                      .width = widths,
                                      .reference_count = 1,
+                                     .picture_channels = picture_channels,
                                      .references = {{32, 16}}};
     sumi_error error = {0};
     sumi_prompt* prompt = NULL;
@@ -42,9 +43,11 @@ static sumi_prompt* make_pair(sumi_engine* engine)
     }
     for (int row = 0; row < ROWS; row++) prompt->features[0][row * WIDTH + LARGE_COLUMN] *= 1000.0f;
     prompt->features[0][WIDTH - 1] = -5000.0f;
-    for (int i = 0; i < 32 * 16 * 3; i++) prompt->references[0][i] = (unsigned char)(i * 37);
+    for (int i = 0; i < 32 * 16 * picture_channels; i++) prompt->references[0][i] = (unsigned char)(i * 37);
     return prompt;
 }
+
+static sumi_prompt* make_pair(sumi_engine* engine) { return make_pair_of(engine, 3); }
 
 // Makes the model one that has two text encoders and takes references.
 static void pretend_pair(sumi_model* model)
@@ -183,6 +186,30 @@ static double int8_bound(const float* features, const sumi_prompt_encoder* shape
         most = fmax(most, fabs((double)features[row * shape->width + c]) / (sum / shape->token_count));
     }
     return mean * most / 254.0 * (1.0 + 3 * 0x1p-8);
+}
+
+// A model whose pictures have alpha keeps it in the references of prompts, and reads no others.
+TEST(a_prompt_keeps_the_alpha_of_its_references)
+{
+    OPEN(engine, model);
+    pretend_pair(model);
+    for (int32_t channels = 3; channels <= 4; channels++) {
+        sumi_prompt *pair = make_pair_of(engine, channels), *loaded = NULL;
+        size_t bytes;
+        unsigned char* saved = save_as(pair, SUMI_PROMPT_F32, &bytes);
+        model->info.picture_channels = channels;
+        CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+        CHECK(loaded != NULL && memcmp(loaded->references[0], pair->references[0], 32 * 16 * (size_t)channels) == 0);
+        sumi_prompt_release(loaded);
+        model->info.picture_channels = 7 - channels;
+        s_host.log[0] = '\0';
+        CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_FILE_MALFORMED);
+        CHECK(loaded == NULL && strstr(s_host.log, channels == 3 ? "width, 4]" : "width, 3]") != NULL);
+        free(saved);
+        sumi_prompt_release(pair);
+    }
+    model->info.picture_channels = 3;
+    close_engine(engine);
 }
 
 TEST(every_format_keeps_the_features)
@@ -495,6 +522,7 @@ int main(int argc, char** argv)
     RUN(sizes_are_exact);
     RUN(stored_files_of_each_format_are_read_and_written_again);
     RUN(every_format_keeps_the_features);
+    RUN(a_prompt_keeps_the_alpha_of_its_references);
     RUN(malformed_formats_are_refused);
     RUN(cut_files_and_failing_allocations);
     RUN(smaller_formats_draw_nearly_the_same_images);

@@ -170,9 +170,12 @@ void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_r
     *out_references = (sumi_references){.count = prompt->reference_count, .are_of_prompt = true};
     for (int32_t i = 0; i < prompt->reference_count; i++) {
         const sumi_picture_size size = prompt->reference_sizes[i];
-        out_references->list[i] =
-            (sumi_reference){.source = {prompt->references[i], size.width, size.height, 3 * size.width, 3},
-                             .sizes = {.resized = size, .autoencoder = size}};
+        out_references->list[i] = (sumi_reference){.source = {.data = prompt->references[i],
+                                                              .width = size.width,
+                                                              .height = size.height,
+                                                              .row_bytes = prompt->picture_channels * size.width,
+                                                              .channel_count = prompt->picture_channels},
+                                                   .sizes = {.resized = size, .autoencoder = size}};
     }
 }
 

@@ -53,6 +53,7 @@ static sumi_result fill_encoding(sumi_engine* engine, const sumi_encode_desc* de
     request->width = desc->width;
     request->height = desc->height;
     request->latent_channels = info->latent_channels;
+    request->picture_channels = info->picture_channels;
     request->latent_height = desc->height / info->vae_factor;
     request->latent_width = desc->width / info->vae_factor;
     request->posterior = desc->posterior;

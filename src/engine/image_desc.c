@@ -535,6 +535,7 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
 
     request->goal = SUMI_GOAL_IMAGES;
     request->latent_channels = info->latent_channels;
+    request->picture_channels = info->picture_channels;
     request->latent_height = desc->height / info->vae_factor;
     request->latent_width = desc->width / info->vae_factor;
     packer = (sumi_packer){NULL, 0};

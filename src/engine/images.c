@@ -75,7 +75,7 @@ static sumi_result query_memory(sumi_engine* engine, const sumi_image_desc* desc
     SUMI_TRY(sumi_plan_entry_write_for_query(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->allocated_bytes) - held_bytes_before + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
-              + sumi_references_resize_bytes(&job->request.references);
+              + sumi_references_resize_bytes(&job->request.references, job->request.picture_channels);
     out->weights = desc->model->info.weight_bytes;
     out->arena = query->entry.plan.arena_bytes;
     out->staging = query->entry.scratch_bytes;

@@ -63,6 +63,7 @@ static sumi_result fill_prompt(sumi_engine* engine, const sumi_prompt_desc* desc
     sumi_loras_copy(desc->loras, desc->lora_count, false, true, request);
     request->goal = SUMI_GOAL_PROMPTS;
     request->prompt_count = 1;
+    request->picture_channels = desc->model->info.picture_channels;
     return SUMI_OK;
 }
 

@@ -2,9 +2,9 @@
 //
 // The bytes are a safetensors file: tensor "features" [tokens, width] (of a second encoder: "features.1"), in float32,
 // bfloat16 or int8; for int8 also "features.row_scale" and "features.column_scale" (base/rows_int8.h); tensors of bytes
-// "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with; metadata with the
-// version of the format, the family, the number of tokens and the adapters that the prompt was encoded with. Reading
-// trusts nothing: sizes, types, names and metadata are all checked.
+// "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with, or [height, width, 4]
+// for a model that reads alpha; metadata with the version of the format, the family, the number of tokens and the
+// adapters that the prompt was encoded with. Reading trusts nothing: sizes, types, names and metadata are all checked.
 #include "base/assert.h"
 #include "base/dtype.h"
 #include "base/result.h"
@@ -89,8 +89,8 @@ static void add_references(saved_tensors* saved, const sumi_prompt* prompt)
         reference_name(i, saved->reference_names[i]);
         sumi_tensor* tensor = add_tensor(saved, saved->reference_names[i], SUMI_DTYPE_U8, size.height, size.width);
         tensor->rank = 3;
-        tensor->shape[2] = 3;
-        tensor->bytes *= 3;
+        tensor->shape[2] = prompt->picture_channels;
+        tensor->bytes *= (uint64_t)prompt->picture_channels;
         tensor->data = prompt->references[i];
     }
 }
@@ -285,11 +285,12 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
         if (tensor == NULL)
             return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds %d images, but no tensor \"%s\"",
                              (int)named, name);
-        if (tensor->dtype != SUMI_DTYPE_U8 || tensor->rank != 3 || tensor->shape[2] != 3 || tensor->shape[0] < 1
-            || tensor->shape[1] < 1 || tensor->shape[0] > SUMI_PIXELS_MAX_SIDE
+        if (tensor->dtype != SUMI_DTYPE_U8 || tensor->rank != 3 || tensor->shape[2] != info->picture_channels
+            || tensor->shape[0] < 1 || tensor->shape[1] < 1 || tensor->shape[0] > SUMI_PIXELS_MAX_SIDE
             || tensor->shape[1] > SUMI_PIXELS_MAX_SIDE) {
             return sumi_fail(error, SUMI_FILE_MALFORMED,
-                             "the saved prompt's tensor \"%s\" is not an image: bytes [height, width, 3]", name);
+                             "the saved prompt's tensor \"%s\" is not an image: bytes [height, width, %d]", name,
+                             (int)info->picture_channels);
         }
         const sumi_picture_size size = {(int32_t)tensor->shape[1], (int32_t)tensor->shape[0]};
         if (size.width % info->size_multiple != 0 || size.height % info->size_multiple != 0
@@ -302,6 +303,7 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
         shape->references[i] = size;
     }
     shape->reference_count = named;
+    shape->picture_channels = info->picture_channels;
     return SUMI_OK;
 }
 

@@ -29,7 +29,7 @@ static sumi_depth_args depth_args(const sumi_job_request* request, const sumi_jo
 
 static uint64_t resize_bytes(const sumi_job_request* request, const sumi_pixels* pixels)
 {
-    const sumi_resize_args resize = {pixels, request->width, request->height, SUMI_FILTER_LANCZOS};
+    const sumi_resize_args resize = {pixels, request->width, request->height, SUMI_FILTER_LANCZOS, false};
     return pixels->data != NULL ? sumi_resize_bytes(&resize) : 0;
 }
 
@@ -99,7 +99,7 @@ static sumi_result resize_to_rgb(sumi_engine* engine, sumi_plan_job* job, const 
                                  sumi_error* error)
 {
     const int32_t width = job->request.width, height = job->request.height;
-    const sumi_resize_args args = {source, width, height, SUMI_FILTER_LANCZOS};
+    const sumi_resize_args args = {source, width, height, SUMI_FILTER_LANCZOS, false};
     sumi_pixels picture;
     SUMI_TRY(sumi_resize_advance(&engine->workspace, &args, &job->progress.resize, &picture, error));
     *out_done = picture.data != NULL;
@@ -148,7 +148,7 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, const mas
     // Colours of a mask with alpha are premultiplied before the resize, which sumi_pixels_to_control_mask does at once.
     if (mask->channel_count != 4) {
         const sumi_resize_args args = {mask, width, height,
-                                       info->has_binary_mask ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC};
+                                       info->has_binary_mask ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC, false};
         SUMI_TRY(sumi_resize_advance(&engine->workspace, &args, &job->progress.resize, &picture, error));
         *out_done = picture.data != NULL;
         if (!*out_done) return SUMI_OK;

@@ -42,11 +42,12 @@ uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
     const int32_t width = request->width, height = request->height;
     uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
     if (request->start_image.data != NULL) {
-        const sumi_resize_args resize = {&request->start_image, width, height, SUMI_FILTER_LANCZOS};
-        bytes += sumi_resize_bytes(&resize) + (uint64_t)width * (uint64_t)height * 3;
+        const sumi_resize_args resize = {&request->start_image, width, height, SUMI_FILTER_LANCZOS,
+                                         request->picture_channels == 4};
+        bytes += sumi_resize_bytes(&resize) + (uint64_t)width * (uint64_t)height * (uint64_t)request->picture_channels;
     }
     if (request->mask.data != NULL) {
-        const sumi_resize_args resize = {&request->mask, width, height, SUMI_FILTER_LANCZOS};
+        const sumi_resize_args resize = {&request->mask, width, height, SUMI_FILTER_LANCZOS, false};
         bytes += mask_value_bytes(job) + mask_edge_bytes(job);
         bytes += sumi_pixels_mask_bytes(&request->mask, width, height);
         if (request->mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
@@ -141,16 +142,15 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     }
     if (request->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
-    const sumi_resize_args resize = {&request->start_image, request->width, request->height, SUMI_FILTER_LANCZOS};
+    const sumi_resize_args resize = {&request->start_image, request->width, request->height, SUMI_FILTER_LANCZOS,
+                                     request->picture_channels == 4};
     SUMI_TRY(sumi_resize_advance(&engine->workspace, &resize, &job->progress.resize, &picture, error));
     *out_done = picture.data != NULL;
     if (!*out_done) return SUMI_OK;
-    const uint64_t bytes = (uint64_t)request->width * (uint64_t)request->height * 3;
+    const uint64_t bytes = (uint64_t)request->width * (uint64_t)request->height * (uint64_t)request->picture_channels;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
     SUMI_TRY(
-        // The picture has the right size already, so this allocates nothing.
-        sumi_pixels_to_rgb(&engine->heap, &picture, request->width, request->height, engine->workspace.values.data,
-                           error));
+        sumi_picture_pack(&engine->heap, &picture, request->picture_channels, engine->workspace.values.data, error));
     write_value(engine, job, &(sumi_value_part){.value = pipeline->pixels, .count = bytes},
                 engine->workspace.values.data);
     return SUMI_OK;
@@ -190,7 +190,7 @@ static sumi_result write_latent_mask(sumi_engine* engine, const sumi_network_inf
     // The alpha channel of a mask is used, so colours must be premultiplied before the resize. sumi_pixels_to_mask does
     // that in one piece; masks without alpha are resized here in several pieces.
     if (request->mask.channel_count != 4) {
-        const sumi_resize_args resize = {&request->mask, request->width, request->height, SUMI_FILTER_LANCZOS};
+        const sumi_resize_args resize = {&request->mask, request->width, request->height, SUMI_FILTER_LANCZOS, false};
         SUMI_TRY(sumi_resize_advance(&engine->workspace, &resize, &job->progress.resize, &picture, error));
         *out_done = picture.data != NULL;
         if (!*out_done) return SUMI_OK;
@@ -260,7 +260,8 @@ typedef struct reference_window {
     sumi_picture_size size;
 } reference_window;
 
-// Does the next piece of a resize. With *out_done workspace.first holds the window of the result, as packed RGB.
+// Does the next piece of a resize. With *out_done workspace.first holds the window of the result, packed with the
+// channels of the autoencoder's pictures.
 static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, const sumi_resize_args* args,
                                     const reference_window* to, bool* out_done, sumi_error* error)
 {
@@ -269,12 +270,30 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
     *out_done = picture.data != NULL;
     if (!*out_done) return SUMI_OK;
     const int32_t width = to->size.width, height = to->size.height;
-    const uint64_t bytes = (uint64_t)width * (uint64_t)height * 3;
+    const uint64_t bytes = (uint64_t)width * (uint64_t)height * (uint64_t)job->request.picture_channels;
     sumi_block* first = &engine->workspace.first;
     SUMI_TRY(sumi_block_reserve(&engine->heap, first, bytes, "a reference image", error));
     const sumi_pixels window = sumi_pixels_window(&picture, to->left, to->top, width, height);
-    // The window has the right size already, so this allocates nothing.
-    return sumi_pixels_to_rgb(&engine->heap, &window, width, height, first->data, error);
+    return sumi_picture_pack(&engine->heap, &window, job->request.picture_channels, first->data, error);
+}
+
+// Resizes a reference for the vision tower, unless workspace.first already holds it in that size; then puts it in front
+// of white, if it has alpha.
+static sumi_result resize_before_vision(sumi_engine* engine, sumi_plan_job* job, const sumi_reference* reference,
+                                        bool* out_done, sumi_error* error)
+{
+    const sumi_picture_size resized = reference->sizes.resized, read = reference->sizes.autoencoder,
+                            first = reference->sizes.first;
+    const bool keeps_alpha = job->request.picture_channels == 4,
+               is_cropped = read.width != resized.width || read.height != resized.height;
+    if (first.width != read.width || first.height != read.height || is_cropped) {
+        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS, keeps_alpha};
+        const reference_window whole = {.size = first};
+        SUMI_TRY(resize_reference(engine, job, &args, &whole, out_done, error));
+    }
+    unsigned char* pixels = engine->workspace.first.data;
+    if (*out_done && keeps_alpha) sumi_pixels_over_white(pixels, (size_t)first.width * (size_t)first.height, pixels);
+    return SUMI_OK;
 }
 
 // Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
@@ -287,16 +306,18 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     const sumi_reference* reference = &job->request.references.list[index];
     const sumi_picture_size resized = reference->sizes.resized, read = reference->sizes.autoencoder,
                             first = reference->sizes.first, seen = reference->sizes.vision;
+    const int32_t channels = job->request.picture_channels;
     sumi_workspace* workspace = &engine->workspace;
     const sumi_value vision = pipeline->vision_pixels[index];
     *out_done = true;
     if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
     if (stage == FOR_AUTOENCODER) {
-        const sumi_resize_args args = {&reference->source, resized.width, resized.height, SUMI_FILTER_LANCZOS};
+        const sumi_resize_args args = {&reference->source, resized.width, resized.height, SUMI_FILTER_LANCZOS,
+                                       channels == 4};
         const reference_window window = {reference->sizes.left, reference->sizes.top, read};
         SUMI_TRY(resize_reference(engine, job, &args, &window, out_done, error));
         if (!*out_done) return SUMI_OK;
-        const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
+        const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * (uint64_t)channels;
         if (job->request.goal == SUMI_GOAL_PROMPTS)
             memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
         else
@@ -304,15 +325,9 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
                         workspace->first.data);
         return SUMI_OK;
     }
-    if (stage == BEFORE_VISION) {
-        const bool is_cropped = read.width != resized.width || read.height != resized.height;
-        if (first.width == read.width && first.height == read.height && !is_cropped) return SUMI_OK;
-        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS};
-        const reference_window whole = {.size = first};
-        return resize_reference(engine, job, &args, &whole, out_done, error);
-    }
+    if (stage == BEFORE_VISION) return resize_before_vision(engine, job, reference, out_done, error);
     const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
-    const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
+    const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC, false};
     sumi_pixels picture;
     SUMI_TRY(sumi_resize_advance(workspace, &args, &job->progress.resize, &picture, error));
     *out_done = picture.data != NULL;

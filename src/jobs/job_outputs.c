@@ -116,6 +116,7 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
                                    .token_count = rows,
                                    .width = info->feature_width,
                                    .reference_count = request->references.count,
+                                   .picture_channels = request->picture_channels,
                                    .adapters = adapters};
         list_adapters(request, adapters);
         for (int32_t i = 0; i < shape.reference_count; i++)

@@ -5,6 +5,10 @@
 //
 // A pass that changes nothing is left out. The table of filter weights of a pass is made with its first piece, and the
 // workers share the rows of a piece.
+//
+// Where alpha is kept, colours are multiplied by it before the first pass and divided by it after the second one. The
+// rows of a piece are multiplied into memory behind the intermediate rows; a picture whose width stays has a first pass
+// for it, too, which copies.
 #include "jobs/job_pictures.h"
 #include "base/assert.h"
 #include "base/memory.h"
@@ -29,9 +33,11 @@ static int32_t count_that_fits(double operations_each, int32_t remaining_count)
     return count < 1.0 ? 1 : count < remaining_count ? (int32_t)count : remaining_count;
 }
 
+static bool has_alpha(const sumi_resize_args* args) { return args->keeps_alpha && args->source->channel_count == 4; }
+
 static int32_t channels_of(const sumi_resize_args* args)
 {
-    return args->source->channel_count == 4 ? 3 : args->source->channel_count;
+    return args->source->channel_count == 4 && !args->keeps_alpha ? 3 : args->source->channel_count;
 }
 
 static bool is_whole(const sumi_resize_args* args)
@@ -40,7 +46,7 @@ static bool is_whole(const sumi_resize_args* args)
 }
 static bool passes_rows(const sumi_resize_args* args)
 {
-    return args->source->width != args->width || channels_of(args) != args->source->channel_count;
+    return args->source->width != args->width || channels_of(args) != args->source->channel_count || has_alpha(args);
 }
 static bool passes_columns(const sumi_resize_args* args) { return args->source->height != args->height; }
 
@@ -48,6 +54,31 @@ static uint64_t row_bytes(const sumi_resize_args* args) { return (uint64_t)args-
 static uint64_t intermediate_bytes(const sumi_resize_args* args)
 {
     return passes_rows(args) && passes_columns(args) ? row_bytes(args) * (uint64_t)args->source->height : 0;
+}
+
+// Rows of the source, and of the result, that a piece from row `begin` on may have. To multiply or to divide a colour
+// by its alpha counts like a few of the products of a resize.
+#define ALPHA_PRODUCTS 4.0
+
+static int32_t piece_of_rows(const sumi_resize_args* args, int32_t begin)
+{
+    const sumi_pixels* source = args->source;
+    const double values = (double)source->width * (double)source->channel_count,
+                 products = taps(args->filter, source->width, args->width) * (double)row_bytes(args);
+    return count_that_fits(products + (has_alpha(args) ? ALPHA_PRODUCTS * values : 0.0), source->height - begin);
+}
+
+static int32_t piece_of_columns(const sumi_resize_args* args, int32_t begin)
+{
+    const double products =
+        taps(args->filter, args->source->height, args->height) + (has_alpha(args) ? ALPHA_PRODUCTS : 0.0);
+    return count_that_fits(products * (double)row_bytes(args), args->height - begin);
+}
+
+// The rows of the largest piece, multiplied by their alpha.
+static uint64_t multiplied_bytes(const sumi_resize_args* args)
+{
+    return has_alpha(args) ? (uint64_t)piece_of_rows(args, 0) * (uint64_t)args->source->width * 4 : 0;
 }
 static uint64_t axis_bytes(sumi_filter filter, int32_t from, int32_t to)
 {
@@ -68,22 +99,64 @@ static const sumi_resize_axis* axis_of(const sumi_workspace* workspace, sumi_fil
     return is_first ? sumi_resize_axis_make(workspace->axis.data, from, to, filter) : workspace->axis.data;
 }
 
+// Rows of RGBA that the workers share. into == from: they are divided by their alpha, otherwise multiplied.
+typedef struct alpha_rows {
+    const unsigned char* from;
+    size_t from_row_bytes;
+    unsigned char* into; // tightly packed
+    int32_t width, count;
+} alpha_rows;
+
+static void apply_alpha(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const alpha_rows* rows = context;
+    const size_t width = (size_t)rows->width;
+    for (int32_t y = begin; y < end; y++) {
+        unsigned char* into = rows->into + (size_t)y * width * 4;
+        if (rows->into == rows->from) sumi_pixels_divide_by_alpha(into, width);
+        else sumi_pixels_premultiply(rows->from + (size_t)y * rows->from_row_bytes, width, into);
+    }
+}
+
+#define ALPHA_PIXELS 16384 // that a worker takes at least: 50 us, which is what it takes to wake one
+
+static void share_alpha(const sumi_workspace* workspace, alpha_rows rows)
+{
+    if (workspace->workers == NULL) apply_alpha(0, rows.count, 0, &rows);
+    else sumi_parallel(workspace->workers, rows.count, ALPHA_PIXELS / rows.width + 1, apply_alpha, &rows);
+}
+
+static void divide_result(const sumi_workspace* workspace, const sumi_resize_args* args, int32_t begin, int32_t count)
+{
+    unsigned char* rows = (unsigned char*)workspace->picture.data + (size_t)begin * (size_t)row_bytes(args);
+    if (has_alpha(args)) share_alpha(workspace, (alpha_rows){rows, (size_t)row_bytes(args), rows, args->width, count});
+}
+
 static void resize_rows(const sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize)
 {
     const sumi_pixels* source = args->source;
-    const int32_t width = args->width, begin = resize->row,
-                  count = count_that_fits(taps(args->filter, source->width, width) * (double)row_bytes(args),
-                                          source->height - begin);
+    const int32_t width = args->width, begin = resize->row, count = piece_of_rows(args, begin);
     SUMI_ASSERT(count >= 1 && begin + count <= source->height && resize->row_out == 0);
-    const sumi_resize_pass pass = {.axis = axis_of(workspace, args->filter, source->width, width, begin == 0),
-                                   .from = source->data,
-                                   .from_row_bytes = (size_t)source->row_bytes,
-                                   .into =
-                                       passes_columns(args) ? workspace->intermediate.data : workspace->picture.data,
-                                   .width = source->width,
-                                   .from_channels = source->channel_count,
-                                   .channels = channels_of(args)};
-    sumi_resize_rows(&pass, workspace->workers, begin, begin + count);
+    sumi_resize_pass pass = {.axis = axis_of(workspace, args->filter, source->width, width, begin == 0),
+                             .from = source->data,
+                             .from_row_bytes = (size_t)source->row_bytes,
+                             .into = passes_columns(args) ? workspace->intermediate.data : workspace->picture.data,
+                             .width = source->width,
+                             .from_channels = source->channel_count,
+                             .channels = channels_of(args)};
+    if (!has_alpha(args)) {
+        sumi_resize_rows(&pass, workspace->workers, begin, begin + count);
+    } else {
+        unsigned char* multiplied = (unsigned char*)workspace->intermediate.data + intermediate_bytes(args);
+        share_alpha(workspace, (alpha_rows){pass.from + (size_t)begin * pass.from_row_bytes, pass.from_row_bytes,
+                                            multiplied, source->width, count});
+        pass.from = multiplied;
+        pass.from_row_bytes = (size_t)source->width * 4;
+        pass.into += (size_t)begin * (size_t)row_bytes(args);
+        sumi_resize_rows(&pass, workspace->workers, 0, count);
+    }
+    if (!passes_columns(args)) divide_result(workspace, args, begin, count);
     resize->row += count;
 }
 
@@ -91,8 +164,7 @@ static void resize_columns(const sumi_workspace* workspace, const sumi_resize_ar
 {
     const sumi_pixels* source = args->source;
     const int32_t height = args->height, begin = resize->row_out, channels = channels_of(args),
-                  count = count_that_fits(taps(args->filter, source->height, height) * (double)row_bytes(args),
-                                          height - begin);
+                  count = piece_of_columns(args, begin);
     SUMI_ASSERT(count >= 1 && begin + count <= height && resize->row == source->height);
     const bool is_second = passes_rows(args);
     const sumi_resize_pass pass = {.axis = axis_of(workspace, args->filter, source->height, height, begin == 0),
@@ -103,6 +175,7 @@ static void resize_columns(const sumi_workspace* workspace, const sumi_resize_ar
                                    .from_channels = channels,
                                    .channels = channels};
     sumi_resize_columns(&pass, workspace->workers, begin, begin + count);
+    divide_result(workspace, args, begin, count);
     resize->row_out += count;
 }
 
@@ -121,7 +194,8 @@ sumi_result sumi_resize_advance(sumi_workspace* workspace, const sumi_resize_arg
     *out_picture = (sumi_pixels){0};
     SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->axis, larger_axis_bytes(args),
                                 "the weights of an image's resize", error));
-    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->intermediate, intermediate_bytes(args),
+    SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->intermediate,
+                                intermediate_bytes(args) + multiplied_bytes(args),
                                 "an image between two passes of its resize", error));
     SUMI_TRY(sumi_block_reserve(workspace->heap, &workspace->picture, row_bytes(args) * (uint64_t)height,
                                 "a resized image", error));
@@ -137,7 +211,17 @@ sumi_result sumi_resize_advance(sumi_workspace* workspace, const sumi_resize_arg
 uint64_t sumi_resize_bytes(const sumi_resize_args* args)
 {
     if (is_whole(args)) return 0;
-    return larger_axis_bytes(args) + intermediate_bytes(args) + row_bytes(args) * (uint64_t)args->height;
+    return larger_axis_bytes(args) + intermediate_bytes(args) + multiplied_bytes(args)
+         + row_bytes(args) * (uint64_t)args->height;
+}
+
+sumi_result sumi_picture_pack(sumi_heap* heap, const sumi_pixels* picture, int32_t channels, void* into,
+                              sumi_error* error)
+{
+    SUMI_ASSERT(channels == 3 || channels == 4);
+    if (channels == 3) return sumi_pixels_to_rgb(heap, picture, picture->width, picture->height, into, error);
+    const sumi_resized_pixels packed = {into, picture->width, picture->height, SUMI_FILTER_LANCZOS};
+    return sumi_pixels_to_rgba(heap, picture, &packed, error);
 }
 
 // ---- References -----------------------------------------------------------------------------------------------------
@@ -149,28 +233,30 @@ int32_t sumi_references_tokens(const sumi_references* references)
     return tokens;
 }
 
-static uint64_t rgb_bytes(sumi_picture_size size) { return (uint64_t)size.width * (uint64_t)size.height * 3; }
+static uint64_t pixels_of(sumi_picture_size size) { return (uint64_t)size.width * (uint64_t)size.height; }
 
-uint64_t sumi_references_resize_bytes(const sumi_references* references)
+uint64_t sumi_references_resize_bytes(const sumi_references* references, int32_t channels)
 {
     uint64_t largest_bytes = 0;
+    const bool keeps_alpha = channels == 4;
     for (int32_t i = 0; i < references->count; i++) {
         const sumi_reference* reference = &references->list[i];
         const sumi_reference_sizes* sizes = &reference->sizes;
-        uint64_t resize_bytes = sumi_resize_bytes(
-            &(sumi_resize_args){&reference->source, sizes->resized.width, sizes->resized.height, SUMI_FILTER_LANCZOS});
-        uint64_t picture_bytes = rgb_bytes(sizes->autoencoder);
+        uint64_t resize_bytes = sumi_resize_bytes(&(sumi_resize_args){
+            &reference->source, sizes->resized.width, sizes->resized.height, SUMI_FILTER_LANCZOS, keeps_alpha});
+        uint64_t pixels = pixels_of(sizes->autoencoder);
         if (sizes->vision.width > 0) {
             const sumi_pixels first = {NULL, sizes->first.width, sizes->first.height, 3 * sizes->first.width, 3};
             const uint64_t vision_bytes[] = {
                 sumi_resize_bytes(&(sumi_resize_args){&reference->source, sizes->first.width, sizes->first.height,
-                                                      SUMI_FILTER_LANCZOS}),
-                sumi_resize_bytes(
-                    &(sumi_resize_args){&first, sizes->vision.width, sizes->vision.height, SUMI_FILTER_BICUBIC})};
+                                                      SUMI_FILTER_LANCZOS, keeps_alpha}),
+                sumi_resize_bytes(&(sumi_resize_args){&first, sizes->vision.width, sizes->vision.height,
+                                                      SUMI_FILTER_BICUBIC, false})};
             for (int k = 0; k < 2; k++) resize_bytes = vision_bytes[k] > resize_bytes ? vision_bytes[k] : resize_bytes;
-            if (rgb_bytes(sizes->first) > picture_bytes) picture_bytes = rgb_bytes(sizes->first);
+            if (pixels_of(sizes->first) > pixels) pixels = pixels_of(sizes->first);
         }
-        if (resize_bytes + picture_bytes > largest_bytes) largest_bytes = resize_bytes + picture_bytes;
+        const uint64_t bytes = resize_bytes + pixels * (uint64_t)channels;
+        if (bytes > largest_bytes) largest_bytes = bytes;
     }
     return largest_bytes;
 }

@@ -109,6 +109,7 @@ typedef struct sumi_job_request {
     int32_t item_count;
     int32_t width, height, step_count;
     int32_t latent_channels, latent_height, latent_width; // of the model's latents for this size
+    int32_t picture_channels;                             // of the model's pictures: 3, or 4 with alpha
     // The factor of (positive - negative) that is added to the positive prediction, whatever the model's own formula
     // is. 0: no guidance.
     float guidance;

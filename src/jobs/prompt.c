@@ -60,7 +60,8 @@ static sumi_prompt* pack_prompt(sumi_packer* packer, const sumi_prompt_shape* sh
     }
     for (int32_t i = 0; i < shape->reference_count; i++) {
         const sumi_picture_size size = shape->references[i];
-        unsigned char* pixels = sumi_pack(packer, NULL, (uint64_t)size.width * (uint64_t)size.height * 3);
+        const uint64_t pixel_bytes = (uint64_t)shape->picture_channels;
+        unsigned char* pixels = sumi_pack(packer, NULL, (uint64_t)size.width * (uint64_t)size.height * pixel_bytes);
         if (prompt == NULL) continue;
         prompt->references[i] = pixels;
         prompt->reference_sizes[i] = size;
@@ -76,6 +77,7 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* sha
 {
     SUMI_ASSERT(shape->encoder_count >= 1 && shape->encoder_count <= SUMI_MAX_TEXT_ENCODERS);
     SUMI_ASSERT(shape->reference_count >= 0 && shape->reference_count <= SUMI_MAX_REFERENCES);
+    SUMI_ASSERT(shape->reference_count == 0 || shape->picture_channels == 3 || shape->picture_channels == 4);
     SUMI_ASSERT(strlen(shape->family) < SUMI_FAMILY_BYTES);
     SUMI_ASSERT(shape->adapters == NULL || strlen(shape->adapters) < SUMI_PROMPT_ADAPTERS_BYTES);
     *out_prompt = NULL;
@@ -91,6 +93,7 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* sha
     prompt->block_bytes = block_bytes;
     prompt->encoder_count = shape->encoder_count;
     prompt->reference_count = shape->reference_count;
+    prompt->picture_channels = shape->picture_channels;
     snprintf(prompt->family, sizeof prompt->family, "%s", shape->family);
     sumi_mutex_lock(&engine->state_lock);
     SUMI_LIST_INSERT(engine->prompts, prompt);

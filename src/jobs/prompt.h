@@ -15,9 +15,9 @@ struct sumi_prompt {
     int32_t encoder_count;
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS], width[SUMI_MAX_TEXT_ENCODERS];
     float* features[SUMI_MAX_TEXT_ENCODERS]; // [token_count][width], in the block of this object
-    // The references that the prompt was encoded with, as the VAE encoder reads them: RGB [height][width][3], in the
-    // block of this object.
-    int32_t reference_count;
+    // The references that the prompt was encoded with, as the VAE encoder reads them: bytes [height][width][channels],
+    // RGB or RGBA, in the block of this object.
+    int32_t reference_count, picture_channels;
     sumi_picture_size reference_sizes[SUMI_MAX_REFERENCES];
     unsigned char* references[SUMI_MAX_REFERENCES];
     char* adapters; // those that changed the features, as sumi_prompt_info has them; in the block of this object
@@ -28,8 +28,8 @@ struct sumi_prompt {
 typedef struct sumi_prompt_shape {
     const char* family;
     int32_t encoder_count;
-    const int32_t *token_count, *width; // [encoder_count]
-    int32_t reference_count;
+    const int32_t *token_count, *width;        // [encoder_count]
+    int32_t reference_count, picture_channels; // the latter 3 or 4, with references
     sumi_picture_size references[SUMI_MAX_REFERENCES];
     const char* adapters; // NULL: none
 } sumi_prompt_shape;

@@ -368,8 +368,8 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
         info->size_follows_last_reference = recipe->references.size_follows_last;
     }
     info->prompts_read_references = recipe->encoders[0].prompt.picture != NULL;
+    info->picture_channels = recipe->picture_channels > 0 ? recipe->picture_channels : 3;
     // until the autoencoder gives its own
-    info->picture_channels = 3;
     set_latents(network, recipe->latent_factor > 0 ? recipe->latent_factor : 8,
                 recipe->latent_packing > 0 ? recipe->latent_packing : 1);
     scale_presets(network);
@@ -409,7 +409,7 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
     if (properties.sample_size >= 4 * info->patch_size * properties.factor && properties.sample_size <= info->max_side)
         info->sample_size = properties.sample_size;
     set_latents(network, properties.factor, properties.packing);
-    info->picture_channels = properties.picture_channels;
+    SUMI_ASSERT(properties.picture_channels == info->picture_channels); // the recipe's value
     scale_presets(network);
     info->has_vae_decoder = properties.has_decoder;
     info->has_vae_encoder = properties.has_encoder;

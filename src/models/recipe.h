@@ -113,6 +113,7 @@ typedef struct sumi_recipe {
     // Pixels per latent along a side, and the packing of the latents (vae_tiles.h), for a model that is opened without
     // an autoencoder. 0: 8 and 1.
     int32_t latent_factor, latent_packing;
+    int32_t picture_channels; // of the autoencoder's pictures, also where a checkpoint has none: 4 with alpha; 0: 3
     // The time input of the network for a noise level.
     float (*time)(float sigma);
     int32_t size_multiple; // width and height are multiples of this many pixels; 0: of a token's side

@@ -79,6 +79,7 @@ const sumi_recipe sumi_recipe_qwen_image_21 = {
     .denoiser_settings = &s_transformer,
     .autoencoder = &sumi_qwen_vae_21_module,
     .latent_factor = 16,
+    .picture_channels = 4,
     .time = qwen_image_21_time,
     .size_multiple = 32,
     .max_side = 4096,
