@@ -8,7 +8,7 @@
 
 enum { AREA_MULTIPLE = 32 }; // the pipelines' own
 
-static bool read_png(golden_case* c, const char* name, int32_t channels, picture_file* out)
+bool read_case_picture(golden_case* c, const char* name, int32_t channels, picture_file* out)
 {
     char path[2400], message[PICTURE_MESSAGE_BYTES];
     memset(out, 0, sizeof *out);
@@ -22,13 +22,13 @@ static bool read_png(golden_case* c, const char* name, int32_t channels, picture
     return false;
 }
 
-bool read_case_png(golden_case* c, const char* name, picture_file* out) { return read_png(c, name, 3, out); }
+bool read_case_png(golden_case* c, const char* name, picture_file* out) { return read_case_picture(c, name, 3, out); }
 
 void compare_png(golden_case* c, const char* name, const array* bytes, double bf16)
 {
     picture_file want;
     const int32_t channels = bytes->rank == 2 && bytes->shape[1] == 4 ? 4 : 3;
-    if (bytes->values == NULL || !read_png(c, name, channels, &want)) return;
+    if (bytes->values == NULL || !read_case_picture(c, name, channels, &want)) return;
     const int64_t count = channels * (int64_t)want.width * want.height;
     double largest = 0, difference = 0, size = 0;
     for (int64_t i = 0; i < count && i < bytes->count; i++) {

@@ -8,7 +8,9 @@
 
 enum { LONGEST_PICTURE_RATIO = 200 }; // of the sides; beyond, the reference refuses a picture
 
-// As RGB. False after reporting; picture_free in any case.
+// With 3 or 4 channels. False after reporting; picture_free in any case.
+bool read_case_picture(golden_case* c, const char* name, int32_t channels, picture_file* out);
+// As RGB.
 bool read_case_png(golden_case* c, const char* name, picture_file* out);
 // Bytes [height * width, 3 or 4] against the file of that name, which may differ by one level. A backend in bfloat16 may be
 // off by one and a half times `bf16`, the reference's own relative error in what was decoded, and by rounding; bf16 0:

@@ -8,20 +8,6 @@
 
 enum { SIZE_MULTIPLE = 32, LEAST_SEEN = 65536, MOST_SEEN = 16777216 }; // the pipeline's and its processor's own
 
-static bool read_picture(golden_case* c, const char* name, int32_t channels, picture_file* out)
-{
-    char path[2400], message[PICTURE_MESSAGE_BYTES];
-    memset(out, 0, sizeof *out);
-    if (name == NULL) {
-        case_fails(c, "the json names no picture");
-        return false;
-    }
-    join_path(path, sizeof path, c->folder, name);
-    if (picture_read(path, channels, out, message)) return true;
-    case_fails(c, "%s", message);
-    return false;
-}
-
 // {width, height} of a list of two numbers; zeros when there is none.
 static sumi_picture_size size_of(const node* list)
 {
@@ -42,9 +28,9 @@ static void run_resize(golden_case* c, const node* about, int index)
 {
     picture_file given = {0}, resized = {0}, white = {0};
     const sumi_picture_size size = size_of(json_get(about, "size"));
-    if (read_picture(c, json_text(about, "input"), 4, &given)
-        && read_picture(c, json_text(about, "lanczos"), 4, &resized)
-        && read_picture(c, json_text(about, "white"), 3, &white)) {
+    if (read_case_picture(c, json_text(about, "input"), 4, &given)
+        && read_case_picture(c, json_text(about, "lanczos"), 4, &resized)
+        && read_case_picture(c, json_text(about, "white"), 3, &white)) {
         if (size.width != resized.width || size.height != resized.height || size.width != white.width
             || size.height != white.height) {
             case_fails(c, "%d: its pictures are not %d x %d", index, (int)size.width, (int)size.height);

@@ -70,12 +70,7 @@ static void probe_prompts(plan_run* run, const sumi_op* op, int32_t counter, boo
     if (job->w != NULL) watch_op(run, job->w, op, counter, before);
     if (before || !run->c->by_op || op->kind != SUMI_OP_ROPE_TABLE || strcmp(op->label, "text.rope") != 0) return;
     array_free(&job->positions);
-    job->positions = read_array(run, op->in[0]);
-    for (int64_t i = 0; i < job->positions.count; i++) { // they are integers
-        int32_t number;
-        memcpy(&number, &job->positions.values[i], sizeof number);
-        job->positions.values[i] = (float)number;
-    }
+    job->positions = read_integers(run, op->in[0]);
 }
 
 void encode_prompts(golden_case* c, const sumi_network* network, encode_job* job)

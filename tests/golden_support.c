@@ -648,6 +648,17 @@ array read_array(plan_run* run, sumi_value value)
     return a;
 }
 
+array read_integers(plan_run* run, sumi_value value)
+{
+    array numbers = read_array(run, value);
+    for (int64_t i = 0; i < numbers.count; i++) {
+        int32_t number;
+        memcpy(&number, &numbers.values[i], sizeof number);
+        numbers.values[i] = (float)number;
+    }
+    return numbers;
+}
+
 array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width)
 {
     array rows = read_array(run, picture);

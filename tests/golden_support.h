@@ -132,8 +132,9 @@ void end_plan(const golden_case* c, sumi_plan* plan);
 // Results are compared with the golden data both times; on the CPU the second run must have the bits of the first.
 bool run_plan(plan_run* run, sumi_plan* plan);
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count);
-float* read_floats(plan_run* run, sumi_value value); // the whole value; the caller frees it
-array read_array(plan_run* run, sumi_value value);   // [rows, cols]
+float* read_floats(plan_run* run, sumi_value value);  // the whole value; the caller frees it
+array read_array(plan_run* run, sumi_value value);    // [rows, cols]
+array read_integers(plan_run* run, sumi_value value); // the same of SUMI_ELEMENT_INT
 // Writes what a denoiser computes for the list, in every evaluation of the job, after the inputs that the plan has so
 // far; runs and ends the plan. *out is replaced by the velocities. False after reporting.
 bool run_denoiser(plan_run* run, const sumi_denoiser_module* module, const void* model, sumi_plan* plan,
