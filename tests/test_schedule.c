@@ -233,7 +233,7 @@ TEST(sigma_rules_that_make_no_schedule_are_refused)
         sumi_sigma_rule rule = wrong < 9 ? still : moving;
         const char* says = "";
         switch (wrong) {
-        case 1: rule.kind = (sumi_shift_kind)3, says = "kind of shift is 3"; break;
+        case 1: rule.kind = (sumi_shift_kind)4, says = "kind of shift is 4"; break;
         case 2: rule.grid = (sumi_sigma_grid)-1, says = "grid of sigmas is -1"; break;
         case 3: rule.grid = (sumi_sigma_grid)4, says = "grid of sigmas is 4"; break;
         case 4: rule.terminal = 1.0f, says = "terminal sigma is 1"; break;
@@ -263,6 +263,38 @@ TEST(sigma_rules_that_make_no_schedule_are_refused)
     CHECK(strstr(error.text, "64 image tokens") != NULL);
     rule = dynamic_rule(0.5, 100.0, 512, 0.0f);
     CHECK_NUMBER(sumi_schedule_write(&rule, 512, 8, sigmas, NULL), SUMI_NOT_SUPPORTED);
+}
+
+TEST(listed_sigmas_fix_the_number_of_steps)
+{
+    const sumi_sigma_rule rule = {.kind = SUMI_SHIFT_LISTED, .listed = {{1.0f, 0.75f, 0.25f}, 3}};
+    float few[4], many[4], other[5] = {7.0f};
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_sigma_rule_steps(&rule), 3);
+    write_rule(&rule, 16, 3, few);
+    write_rule(&rule, 16384, 3, many);
+    CHECK(few[0] == 1.0f && few[1] == 0.75f && few[2] == 0.25f && few[3] == 0.0f);
+    CHECK(memcmp(few, many, sizeof few) == 0); // the same for every size
+    CHECK_NUMBER(sumi_schedule_write(&rule, 16, 4, other, &error), SUMI_NOT_SUPPORTED);
+    CHECK(strstr(error.text, "for 3 steps, and none for 4") != NULL && other[0] == 7.0f);
+    CHECK_NUMBER(sumi_sigma_rule_steps(&(sumi_sigma_rule){.shift = 3.0f}), 0);
+    for (int wrong = 0; wrong < 8; wrong++) {
+        sumi_sigma_rule bad = rule;
+        const char* says = "";
+        switch (wrong) {
+        case 1: bad.listed.count = 0, says = "0 sigmas are listed"; break;
+        case 2: bad.listed.count = SUMI_SCHEDULE_MAX_LISTED + 1, says = "65 sigmas are listed"; break;
+        case 3: bad.listed.levels[0] = 1.5f, says = "sigma 0 of the list is 1.5"; break;
+        case 4: bad.listed.levels[1] = 1.0f, says = "sigma 1 of the list is 1:"; break;
+        case 5: bad.listed.levels[2] = 0.0f, says = "sigma 2 of the list is 0"; break;
+        case 6: bad.listed.levels[2] = NAN, says = "sigma 2 of the list is"; break;
+        case 7: bad.listed.count = 4, says = "sigma 3 of the list is 0"; break;
+        default: break;
+        }
+        error = (sumi_error){0};
+        CHECK_NUMBER(sumi_sigma_rule_check(&bad, &error), says[0] == 0 ? SUMI_OK : SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(error.text, says) != NULL);
+    }
 }
 
 TEST(schedule_check_refuses_bad_tables_and_says_why)
@@ -372,6 +404,7 @@ int main(int argc, char** argv)
     RUN(empirical_rules_that_make_no_schedule_are_refused);
     RUN(schedules_of_no_steps_write_nothing);
     RUN(sigma_rules_that_make_no_schedule_are_refused);
+    RUN(listed_sigmas_fix_the_number_of_steps);
     RUN(schedule_check_refuses_bad_tables_and_says_why);
     RUN(image_to_image_starts_where_the_reference_starts);
     RUN(image_to_image_start_is_safe_at_the_ends);

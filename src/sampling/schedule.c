@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/numbers.h"
 #include <math.h>
+#include <string.h>
 
 // torch.linspace(1, 1/n, n) in float32: each half is counted from its own end, and the multiply-add is rounded once.
 static float linspace_down(int32_t i, int32_t n)
@@ -64,11 +65,29 @@ static sumi_result check_empirical(const sumi_sigma_rule* rule, sumi_error* erro
                      rule->empirical.many.offset, MAX_SHIFT);
 }
 
+static sumi_result check_listed(const sumi_sigma_rule* rule, sumi_error* error)
+{
+    const int32_t count = rule->listed.count;
+    if (count < 1 || count > SUMI_SCHEDULE_MAX_LISTED)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%d sigmas are listed: give 1 to %d", (int)count,
+                         SUMI_SCHEDULE_MAX_LISTED);
+    for (int32_t i = 0; i < count; i++) {
+        const float level = rule->listed.levels[i], before = i > 0 ? rule->listed.levels[i - 1] : 2.0f;
+        if (level > 0.0f && level <= 1.0f && level < before) continue;
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "sigma %d of the list is %g: give falling numbers from at most 1 to above 0", (int)i,
+                         (double)level);
+    }
+    return SUMI_OK;
+}
+
 sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error)
 {
-    if ((int)rule->kind < 0 || (int)rule->kind > SUMI_SHIFT_EMPIRICAL)
+    if ((int)rule->kind < 0 || (int)rule->kind > SUMI_SHIFT_LISTED)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "the kind of shift is %d: give a static, a dynamic or an empirical one", (int)rule->kind);
+                         "the kind of shift is %d: give a static, a dynamic or an empirical one, or listed sigmas",
+                         (int)rule->kind);
+    if (rule->kind == SUMI_SHIFT_LISTED) return check_listed(rule, error);
     if ((int)rule->grid < 0 || (int)rule->grid > SUMI_GRID_TWICE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the grid of sigmas is %d: no such grid", (int)rule->grid);
     if (!(rule->terminal >= 0.0f && rule->terminal < 1.0f))
@@ -105,9 +124,15 @@ static double empirical_mu(const sumi_sigma_rule* rule, int32_t image_tokens, in
     return slope * step_count + (at_many - rule->empirical.many_steps * slope);
 }
 
+int32_t sumi_sigma_rule_steps(const sumi_sigma_rule* rule)
+{
+    return rule->kind == SUMI_SHIFT_LISTED ? rule->listed.count : 0;
+}
+
 double sumi_sigma_rule_mu(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count)
 {
-    SUMI_ASSERT(rule->kind != SUMI_SHIFT_STATIC && image_tokens >= 0 && step_count >= 1);
+    SUMI_ASSERT(rule->kind == SUMI_SHIFT_DYNAMIC || rule->kind == SUMI_SHIFT_EMPIRICAL);
+    SUMI_ASSERT(image_tokens >= 0 && step_count >= 1);
     if (rule->kind == SUMI_SHIFT_EMPIRICAL) return empirical_mu(rule, image_tokens, step_count);
     SUMI_ASSERT(rule->dynamic.max_tokens >= rule->dynamic.base_tokens);
     const double low = rule->dynamic.base_shift, tokens = rule->dynamic.base_tokens;
@@ -121,6 +146,17 @@ sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_token
 {
     SUMI_ASSERT(sumi_sigma_rule_check(rule, NULL) == SUMI_OK);
     if (step_count < 1) return SUMI_OK;
+    if (rule->kind == SUMI_SHIFT_LISTED) {
+        if (step_count != rule->listed.count) {
+            return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                             "the model has a schedule for %d steps, and none for %d: give that many, or shift or "
+                             "sigmas",
+                             (int)rule->listed.count, (int)step_count);
+        }
+        memcpy(sigmas, rule->listed.levels, (size_t)step_count * sizeof *sigmas);
+        sigmas[step_count] = 0.0f;
+        return SUMI_OK;
+    }
     double shift = 0.0;
     if (rule->kind != SUMI_SHIFT_STATIC) {
         const double mu = sumi_sigma_rule_mu(rule, image_tokens, step_count);

@@ -6,6 +6,7 @@
 
 // The number of noise levels that these models were trained on. With more steps, a level would be evaluated twice.
 #define SUMI_SCHEDULE_MAX_STEPS 1000
+#define SUMI_SCHEDULE_MAX_LISTED 64 // levels of a model that names them one by one
 
 // The noise levels of a model, as a rule: first a grid of numbers u that fall from about 1, then a shift, which places
 // more steps at high noise, then a stretch. The table of N steps ends with a 0 that is not part of the grid.
@@ -30,7 +31,9 @@ typedef enum sumi_shift_kind {
     // The shift depends on the picture's size and on the number of steps. Two lines give mu for a number of target image
     // tokens: `few` at few_steps, `many` at many_steps. Between these numbers of steps, and beyond them, mu is linear in
     // the steps. With more tokens than max_tokens `many` holds for every number of steps: mu jumps there.
-    SUMI_SHIFT_EMPIRICAL = 2
+    SUMI_SHIFT_EMPIRICAL = 2,
+    // No grid, shift or stretch: the levels stand in `listed`, the same for every size. They fix the number of steps.
+    SUMI_SHIFT_LISTED = 3
 } sumi_shift_kind;
 typedef enum sumi_shift_curve {
     SUMI_CURVE_EXPONENTIAL = 0 /* shift = e^mu */,
@@ -53,18 +56,24 @@ typedef struct sumi_sigma_rule {
         sumi_shift_line few, many;
         int32_t few_steps, many_steps, max_tokens;
         sumi_shift_curve curve;
-    } empirical;    // for EMPIRICAL
+    } empirical; // for EMPIRICAL
+    struct {
+        float levels[SUMI_SCHEDULE_MAX_LISTED]; // falling, without the final 0
+        int32_t count;
+    } listed;       // for LISTED
     float terminal; // the last level before the final 0; 0: no stretch. With one step the levels stay 1, 0
     sumi_sigma_grid grid;
 } sumi_sigma_rule;
 
 // Fails with SUMI_INVALID_ARGUMENT and a text that says which member of the rule is invalid.
 sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error);
+// The only number of steps for which the rule has a schedule; 0: it has one for every number.
+int32_t sumi_sigma_rule_steps(const sumi_sigma_rule* rule);
 // For a dynamic or an empirical shift. A dynamic one does not depend on the number of steps.
 double sumi_sigma_rule_mu(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count);
 // Writes sigmas[0 .. step_count] for a rule that passes the check; the last one is 0. image_tokens: tokens of the
 // target image, without references. Fails with SUMI_NOT_SUPPORTED if a shift that depends on it has no value for this
-// number of tokens. Writes nothing if step_count is 0.
+// number of tokens, and if the rule has no schedule for this number of steps. Writes nothing if step_count is 0.
 sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count, float* sigmas,
                                 sumi_error* error);
 
