@@ -656,7 +656,7 @@ typedef struct sumi_image_desc {
     const sumi_image_item* items; // a batch shares everything below
     int32_t item_count;           // 1..64
     int32_t width, height;        // pixels, multiples of sumi_model_info.size_multiple; edit models: see "References"
-    int32_t step_count;           // denoising steps, 1..1000
+    int32_t step_count;           // denoising steps, 1..1000; some models have a schedule for one number only
     sumi_solver solver;
     sumi_guidance guidance;
     // 0: the model's own sigma schedule, which may depend on size and step_count. Above 0, at most 10000: a static shift

@@ -148,6 +148,24 @@ static sumi_result check_step_cache(const sumi_image_desc* desc, sumi_error* err
     return SUMI_OK;
 }
 
+// A model whose sigmas are listed one by one has a schedule for their number of steps only. A deadline may leave steps
+// out of it, but with two evaluations for a step it would need a schedule of fewer steps.
+static sumi_result check_listed_steps(const sumi_image_desc* desc, sumi_error* error)
+{
+    const int32_t steps = sumi_sigma_rule_steps(&desc->model->info.sigmas);
+    if (steps == 0 || desc->sigmas != NULL || desc->shift > 0.0f) return SUMI_OK;
+    SUMI_REFUSE(
+        desc->step_count != steps, SUMI_NOT_SUPPORTED,
+        "step_count is %d, but this model was made for %d steps of fixed noise levels: give %d, or shift or sigmas "
+        "of your own",
+        (int)desc->step_count, (int)steps, (int)steps);
+    SUMI_REFUSE(desc->deadline_ms != 0 && sumi_solver_max_rows(desc->solver) > 1, SUMI_NOT_SUPPORTED,
+                "deadline_ms is %u, but the noise levels of this model are fixed, and this solver evaluates twice in a "
+                "step: give SUMI_SOLVER_EULER, or no deadline",
+                (unsigned)desc->deadline_ms);
+    return SUMI_OK;
+}
+
 static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->step_count < 1 || desc->step_count > SUMI_SCHEDULE_MAX_STEPS, SUMI_INVALID_ARGUMENT,
@@ -175,7 +193,7 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
                     "deadline_ms is %u, but sigmas fix the number of steps: give one of the two",
                     (unsigned)desc->deadline_ms);
     }
-    return SUMI_OK;
+    return check_listed_steps(desc, error);
 }
 
 static sumi_result check_noise(const sumi_image_desc* desc, sumi_error* error)

@@ -580,10 +580,30 @@ static void read_author_values(sumi_json* json, sumi_author_values* out)
     }
 }
 
+static void read_author_sigmas(sumi_json* json, sumi_author_sigmas* out)
+{
+    const bool is_null = sumi_json_peek(json) == SUMI_JSON_NULL;
+    *out = (sumi_author_sigmas){.is_no_list = !is_null && sumi_json_peek(json) != SUMI_JSON_ARRAY};
+    if (is_null || out->is_no_list) {
+        sumi_json_skip(json);
+        return;
+    }
+    sumi_json_array(json);
+    while (sumi_json_item(json)) {
+        if (sumi_json_peek(json) == SUMI_JSON_NUMBER && out->count < SUMI_CHECKPOINT_SIGMAS) {
+            out->levels[out->count++] = (float)sumi_json_number(json);
+        } else {
+            out->is_no_list = true;
+            sumi_json_skip(json);
+        }
+    }
+}
+
 static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     sumi_file file = {0};
     checkpoint->author = (sumi_author_values){0};
+    checkpoint->sigmas = (sumi_author_sigmas){.count = 0};
     checkpoint->is_distilled = false;
     sumi_result result =
         sumi_checkpoint_open_optional(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
@@ -602,6 +622,8 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
             } else if (sumi_json_is(&key, "is_distilled")) {
                 checkpoint->is_distilled = sumi_json_peek(&json) == SUMI_JSON_TRUE;
                 sumi_json_skip(&json);
+            } else if (sumi_json_is(&key, "sample_sigmas")) {
+                read_author_sigmas(&json, &checkpoint->sigmas);
             } else if (sumi_json_is(&key, "sumi")) {
                 read_author_values(&json, &checkpoint->author);
             } else {

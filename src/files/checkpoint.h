@@ -123,6 +123,15 @@ typedef struct sumi_author_values {
     double steps, guidance;
 } sumi_author_values;
 
+// "sample_sigmas" of model_index.json: the noise levels that the model was made for, where they follow no rule. Their
+// range is not checked here.
+#define SUMI_CHECKPOINT_SIGMAS 64
+typedef struct sumi_author_sigmas {
+    float levels[SUMI_CHECKPOINT_SIGMAS];
+    int32_t count;   // 0: the member is absent, null, or empty
+    bool is_no_list; // it is something else than up to SUMI_CHECKPOINT_SIGMAS numbers
+} sumi_author_sigmas;
+
 typedef struct sumi_checkpoint_desc {
     const char* path; // a diffusers folder, the folder of one component, or a file; may be NULL
     // paths that override or complete what `path` holds; NULL: look below `path`
@@ -148,6 +157,7 @@ typedef struct sumi_checkpoint {
     bool has_model_index;
     bool is_distilled; // "is_distilled" of model_index.json is true
     sumi_author_values author;
+    sumi_author_sigmas sigmas;
     sumi_checkpoint_tokenizer tokenizers[SUMI_CHECKPOINT_ENCODERS];
     sumi_file processor; // preprocessor_config.json, well-formed; data is NULL if there is none
     sumi_file scheduler; // scheduler_config.json, well-formed; data is NULL if there is none

@@ -266,7 +266,10 @@ static void use_author_values(sumi_network* network)
     const sumi_author_values* author = &network->checkpoint.author;
     sumi_preset_values* presets = network->presets;
     const float usual = presets[SUMI_PRESET_MODEL].guidance, off = network->recipe->guidance_off;
-    const bool are_steps_good = author->steps >= 1.0 && author->steps <= SUMI_SCHEDULE_MAX_STEPS
+    const int32_t only_steps = sumi_sigma_rule_steps(&network->info.sigmas),
+                  least_steps = only_steps > 0 ? only_steps : 1,
+                  most_steps = only_steps > 0 ? only_steps : SUMI_SCHEDULE_MAX_STEPS;
+    const bool are_steps_good = author->steps >= (double)least_steps && author->steps <= (double)most_steps
                              && author->steps == (double)(int32_t)author->steps,
                is_guidance_good = author->guidance >= (double)off && author->guidance <= MAX_GUIDANCE;
     if (author->has_steps && are_steps_good) presets[SUMI_PRESET_MODEL].step_count = (int32_t)author->steps;
@@ -280,8 +283,8 @@ static void use_author_values(sumi_network* network)
     if (author->is_no_object) {
         snprintf(fault, capacity, "%s/model_index.json: \"sumi\" is not used: it is not an object", folder);
     } else if (author->has_steps && !are_steps_good) {
-        snprintf(fault, capacity, "%s/model_index.json: the \"steps\" of \"sumi\" are not used: give 1 to %d", folder,
-                 SUMI_SCHEDULE_MAX_STEPS);
+        snprintf(fault, capacity, "%s/model_index.json: the \"steps\" of \"sumi\" are not used: give %d to %d", folder,
+                 (int)least_steps, (int)most_steps);
     } else if (author->has_guidance && !is_guidance_good) {
         snprintf(fault, capacity, "%s/model_index.json: the \"guidance\" of \"sumi\" is not used: give %g (off) to %g",
                  folder, (double)off, MAX_GUIDANCE);
@@ -298,6 +301,8 @@ static void scale_presets(sumi_network* network)
     const sumi_size_scale scale = {variant->sample_size, info->sample_size, info->size_multiple, info->max_side};
     sumi_presets_scaled(variant->presets, &scale, network->presets);
     for (int32_t i = 0; i < variant->size_count; i++) network->sizes[i] = sumi_size_scaled(variant->sizes[i], &scale);
+    const int32_t only_steps = sumi_sigma_rule_steps(&info->sigmas);
+    for (int32_t i = 0; i < SUMI_PRESET_COUNT && only_steps > 0; i++) network->presets[i].step_count = only_steps;
     use_author_values(network);
     info->presets = network->presets;
     info->sizes = network->sizes;

@@ -8,13 +8,14 @@
 #include "models/prefix_dit.h"
 #include "models/qwen21_parts.h"
 #include "models/recipe.h"
+#include <string.h>
 
 // ---- What the authors say -------------------------------------------------------------------------------------------
 
 // In the order of sumi_preset. The base is distilled to need no guidance and is made for 40 steps; guidance with a
 // negative prompt is possible, and its authors name no number for it. ComfyUI's templates have 25 steps. A second-order
 // solver makes up for some of the steps that the preview preset leaves out. FAST is for an adapter that was distilled to
-// 8 steps.
+// 8 steps. Turbo is distilled to 8 steps whose noise levels are fixed, so only its preview preset differs, in its size.
 #define EVERY_PRESET .guidance_end = 1.0f, .strength = 0.6f
 static const sumi_preset_values s_base_presets[SUMI_PRESET_COUNT] = {
     [SUMI_PRESET_MODEL] = {1024, 1024, 40, 1.0f, EVERY_PRESET},
@@ -23,19 +24,51 @@ static const sumi_preset_values s_base_presets[SUMI_PRESET_COUNT] = {
     [SUMI_PRESET_QUALITY] = {1024, 1024, 50, 1.0f, EVERY_PRESET},
     [SUMI_PRESET_FAST] = {1024, 1024, 8, 1.0f, EVERY_PRESET},
 };
+static const sumi_preset_values s_turbo_presets[SUMI_PRESET_COUNT] = {
+    [SUMI_PRESET_MODEL] = {1024, 1024, 8, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_PREVIEW] = {512, 512, 8, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_STANDARD] = {1024, 1024, 8, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_QUALITY] = {1024, 1024, 8, 1.0f, EVERY_PRESET},
+    [SUMI_PRESET_FAST] = {1024, 1024, 8, 1.0f, EVERY_PRESET},
+};
 // the pipelines' default, then the sizes of the model card
 static const sumi_size s_sizes[] = {{1024, 1024}, {2048, 2048}, {2400, 1792}, {1792, 2400},
                                     {2528, 1696}, {1696, 2528}, {2752, 1536}, {1536, 2752}};
+#define SIZE_COUNT ((int32_t)(sizeof s_sizes / sizeof *s_sizes))
 
-static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, sizeof s_sizes / sizeof *s_sizes, NULL};
-static const sumi_variant* const s_variants[] = {&s_base};
+static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, SIZE_COUNT, NULL};
+static const sumi_variant s_turbo = {"turbo", 1024, s_turbo_presets, s_sizes, SIZE_COUNT, NULL};
+static const sumi_variant* const s_variants[] = {&s_base, &s_turbo};
+
+// The noise levels of Turbo, for files without the list in model_index.json.
+static const float s_turbo_sigmas[] = {1.0f, 0.978453f, 0.95418f, 0.926626f, 0.89508f, 0.845148f, 0.704534f, 0.414568f};
+
+static sumi_result describe_turbo(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas, sumi_error* error)
+{
+    _Static_assert(SUMI_CHECKPOINT_SIGMAS <= SUMI_SCHEDULE_MAX_LISTED, "every list of a file has room in a rule");
+    const sumi_author_sigmas* given = &checkpoint->sigmas;
+    const bool is_given = given->count > 0;
+    sigmas->kind = SUMI_SHIFT_LISTED;
+    sigmas->terminal = 0.0f;
+    sigmas->listed.count = is_given ? given->count : (int32_t)(sizeof s_turbo_sigmas / sizeof *s_turbo_sigmas);
+    memcpy(sigmas->listed.levels, is_given ? given->levels : s_turbo_sigmas,
+           (size_t)sigmas->listed.count * sizeof(float));
+    sumi_error detail = {.result = SUMI_OK};
+    if (!given->is_no_list && sumi_sigma_rule_check(sigmas, &detail) == SUMI_OK) return SUMI_OK;
+    return sumi_fail(error, SUMI_FILE_MALFORMED,
+                     "%s/model_index.json: \"sample_sigmas\" cannot be used: %s; take the file that was released with "
+                     "the model",
+                     checkpoint->path, given->is_no_list ? "it is not a list of up to 64 numbers" : detail.text);
+}
 
 static sumi_result describe_qwen_image_21(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
                                           const sumi_variant** variant, sumi_error* error)
 {
     const sumi_file* scheduler = &checkpoint->scheduler;
-    if (*variant == NULL) *variant = &s_base;
+    const bool lists_sigmas = checkpoint->sigmas.count > 0 || checkpoint->sigmas.is_no_list;
+    if (*variant == NULL) *variant = lists_sigmas ? &s_turbo : &s_base;
     *sigmas = sumi_scheduler_defaults();
+    if (*variant == &s_turbo) return describe_turbo(checkpoint, sigmas, error);
     if (scheduler->data == NULL) { // single files: the released schedule
         sigmas->kind = SUMI_SHIFT_DYNAMIC;
         sigmas->dynamic.base_shift = 0.5;
@@ -70,6 +103,8 @@ const sumi_recipe sumi_recipe_qwen_image_21 = {
     .network = "qwen-image-2.1",
     .variants = s_variants,
     .variant_count = sizeof s_variants / sizeof *s_variants,
+    .variant_note = "it is taken for the base model (40 steps); if it is Turbo (8 steps whose noise levels are fixed), "
+                    "name the variant \"turbo\" (--variant turbo)",
     .encoders = {SUMI_QWEN21_ENCODER},
     .encoder_count = 1,
     .vision = &sumi_qwen3_vision_module,
