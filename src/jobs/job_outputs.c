@@ -218,6 +218,14 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
     return has_picture ? sumi_plan_job_fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
 }
 
+// Makes each pixel of a picture `scale` pixels high and wide, in place. width: of the result. From the last pixel to the
+// first, because a pixel never lies behind those that it becomes.
+static void enlarge(unsigned char* rgba, size_t size, size_t width, size_t scale)
+{
+    for (size_t i = size; i-- > 0 && scale > 1;)
+        memmove(rgba + 4 * i, rgba + 4 * (i / width / scale * (width / scale) + i % width / scale), 4);
+}
+
 // Fills the preview buffer that sumi_job_preview does not read, then exchanges the two buffers under `state_lock`.
 sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
@@ -226,8 +234,9 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* sl
     sumi_job_progress* progress = &job->progress;
     SUMI_ASSERT(progress->batch_begin + progress->batch_count <= job->request.item_count);
     SUMI_ASSERT(job->request.preview_every > 0 && (products->preview_front == 0 || products->preview_front == 1));
-    const size_t size = sumi_plan_job_preview_size(job);
-    const uint64_t bytes = (uint64_t)progress->batch_count * 3 * size * sizeof(float);
+    const size_t size = sumi_plan_job_preview_size(job), scale = (size_t)slot->model->info.preview_scale,
+                 given = size / (scale * scale);
+    const uint64_t bytes = (uint64_t)progress->batch_count * 3 * given * sizeof(float);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
     const float* rgb = engine->workspace.values.data;
     read_value(engine, job, &(sumi_value_part){.value = progress->entry->pipeline.preview, .count = bytes},
@@ -238,8 +247,10 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* sl
         memcpy(products->previews[back], products->previews[products->preview_front],
                (size_t)job->request.item_count * size * 4);
     unsigned char* to = products->previews[back] + (size_t)progress->batch_begin * size * 4;
-    for (int32_t i = 0; i < progress->batch_count; i++)
-        sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
+    for (int32_t i = 0; i < progress->batch_count; i++, to += 4 * size) {
+        sumi_planes_to_rgba(rgb + 3 * given * (size_t)i, given, to);
+        enlarge(to, size, (size_t)(job->request.width / SUMI_PREVIEW_FACTOR), scale);
+    }
     sumi_mutex_lock(&engine->state_lock);
     products->preview_front = back;
     slot->status.preview_version++;

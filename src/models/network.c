@@ -322,9 +322,10 @@ static void set_latents(sumi_network* network, int32_t factor, int32_t packing)
     const int32_t tile_multiple = 4 / packing;
     info->tile_latent = info->sample_size / factor / tile_multiple * tile_multiple;
     const sumi_preview_factors* preview = network->recipe->preview();
-    const bool is_known =
-        preview->channel_count * packing * packing == info->latent_channels && factor == packing * SUMI_PREVIEW_FACTOR;
+    const bool is_known = preview->channel_count * packing * packing == info->latent_channels
+                       && factor % (packing * SUMI_PREVIEW_FACTOR) == 0;
     info->preview = is_known ? preview : NULL;
+    info->preview_scale = is_known ? factor / (packing * SUMI_PREVIEW_FACTOR) : 1;
 }
 
 static sumi_result open_denoiser(sumi_network* network, sumi_error* error)

@@ -88,6 +88,7 @@ typedef struct sumi_network_info {
 } sumi_network_info;
 
 #define SUMI_PREVIEW_FACTOR 8 // pixels of an image along a side for each of its preview
+    int32_t preview_scale; // pixels of a preview along a side for each pixel that the factors give: 1, or 2 and so on
 
 // The sides of VAE tiles to try, in latents, the largest first: the model's own, then halves of it, down to the
 // smallest that is useful. tile: the side before it, 0 for the first one. Returns 0 after the last.

@@ -836,6 +836,7 @@ static void write_changed_norms(writer* w)
         const sumi_adapter* adapter = w->r->adapters[u].adapter;
         for (int32_t d = 0; d < adapter->delta_count; d++) {
             if (adapter->deltas[d].kind != SUMI_DELTA_VECTOR) continue;
+        const int32_t side = SUMI_PREVIEW_FACTOR * w->info->preview_scale;
             SUMI_ASSERT((size_t)adapter->deltas[d].weight_index < w->network->weights.count);
             const sumi_weight* norm = w->network->weights.weights[adapter->deltas[d].weight_index];
             sumi_plan_prefix(w->plan, "%s.", norm->name);

@@ -150,9 +150,11 @@ typedef struct sumi_pipeline {
     sumi_value reuse_error;
     sumi_value clean;    // out  float, same shape: the encoded start image. in with starts_from_latents
     sumi_value velocity; // (not bound; for tests) d x / d sigma after guidance
-    sumi_value preview;  // out  float [items * 3, pixels of a preview] in [-1, 1], new after every evaluation
-    sumi_value picture;  // out  activations [items * H * W, C]: decoder output, nominal range [-1, 1]
-    sumi_value bytes;    // out  bytes [items * H * W, C]
+    // out  float [items * 3, pixels] in [-1, 1], new after every evaluation: a preview, or what becomes one when each
+    // pixel is info.preview_scale pixels high and wide
+    sumi_value preview;
+    sumi_value picture; // out  activations [items * H * W, C]: decoder output, nominal range [-1, 1]
+    sumi_value bytes;   // out  bytes [items * H * W, C]
     // out  int [1, 1]: number of values of the picture that are not finite; the plan sets it to zero first
     sumi_value not_finite;
     int32_t latent_height, latent_width;
