@@ -46,7 +46,8 @@
 
 #define T sumi_pipeline_prompt
 #define PROMPT(ONE, NESTED, LIST)                                                                                      \
-    ONE(NUMBER, token_count) ONE(NUMBER, reference_row) ONE(NUMBER, has_features) ONE(UNUSED, unused)
+    ONE(NUMBER, token_count)                                                                                           \
+    ONE(NUMBER, reference_row) ONE(NUMBER, reference_rows) ONE(NUMBER, has_features) ONE(UNUSED, unused)
 TABLE(static, prompt, PROMPT);
 #undef T
 

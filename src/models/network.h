@@ -55,6 +55,9 @@ typedef struct sumi_network_info {
     // References are part of prompts: a prompt is encoded with those of its job. False: any prompt goes with any
     // references.
     bool prompts_read_references;
+    // The denoiser puts references into the rows of a prompt's features at which the text encoder read them, so an
+    // encoded prompt has to say which rows these are. Only with prompts_read_references.
+    bool prompts_place_references;
     // True: by default an image with references gets the size of the last one. False: of the first one.
     bool size_follows_last_reference;
     bool has_text_encoder; // prompts can be encoded (tokenizer included)
@@ -85,10 +88,10 @@ typedef struct sumi_network_info {
     uint64_t denoiser_bytes, denoiser_values;
     // NULL: no factors are known for these latents, or previews would not have the size that sumi.h promises
     const sumi_preview_factors* preview;
+    int32_t preview_scale; // pixels of a preview along a side for each pixel that the factors give: 1, or 2 and so on
 } sumi_network_info;
 
 #define SUMI_PREVIEW_FACTOR 8 // pixels of an image along a side for each of its preview
-    int32_t preview_scale; // pixels of a preview along a side for each pixel that the factors give: 1, or 2 and so on
 
 // The sides of VAE tiles to try, in latents, the largest first: the model's own, then halves of it, down to the
 // smallest that is useful. tile: the side before it, 0 for the first one. Returns 0 after the last.

@@ -167,6 +167,7 @@ typedef struct sumi_denoiser_properties {
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
     bool reads_pooled[SUMI_MAX_TEXT_ENCODERS]; // reads one row, from an encoder that pools
     bool takes_references;
+    bool places_references; // reads sumi_prompt_features.references; with takes_references
 } sumi_denoiser_properties;
 
 typedef struct sumi_denoiser_module {

@@ -184,6 +184,39 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     return prompts > 1 && (int64_t)shared * (prompts - 1) * MAX_ROWS_PER_SAVED_ROW >= rows ? shared : 0;
 }
 
+// The rows of a prompt's features at which a reference stands. The request has passed its checks.
+static sumi_span reference_span(const sumi_network* network, const sumi_pipeline_request* r, int32_t prompt,
+                                int32_t reference)
+{
+    const sumi_pipeline_prompt* p = &r->prompts[prompt];
+    if (p->has_features) return (sumi_span){p->reference_row[reference], p->reference_rows[reference]};
+    const int32_t cell = network->recipe->vision->properties(network->vision).cell;
+    const sumi_pipeline_reference* size = &r->references[reference];
+    return (sumi_span){p->reference_row[reference] - network->encoders[0].dropped_rows,
+                       size->vision_height / cell * (size->vision_width / cell)};
+}
+
+// Whether the references have rows of their own in the features of every prompt, one after the other.
+static sumi_result check_places(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
+{
+    for (int32_t p = 0; p < r->prompt_count && network->info.prompts_place_references; p++) {
+        const sumi_pipeline_prompt* prompt = &r->prompts[p];
+        const int32_t rows = prompt->has_features ? prompt->token_count[0]
+                                                  : sumi_network_feature_rows(network, 0, prompt->token_count[0]);
+        for (int32_t i = 0, after = 0; i < r->reference_count; i++) {
+            const sumi_span span = reference_span(network, r, p, i);
+            if (span.begin < after || span.count < 1 || span.count > rows - span.begin) {
+                return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                                 "reference %d has no rows in the features of prompt %d: encode the prompt with the "
+                                 "references of the job",
+                                 (int)i, (int)p);
+            }
+            after = span.begin + span.count;
+        }
+    }
+    return SUMI_OK;
+}
+
 static bool is_size_good(int32_t width, int32_t height, int32_t multiple, int32_t max_side)
 {
     return width >= multiple && height >= multiple && width % multiple == 0 && height % multiple == 0
@@ -222,7 +255,7 @@ static sumi_result check_request_references(const sumi_network* network, const s
                              (int)reference->height, (int)cell, (int)info->size_multiple, (int)info->max_side);
         }
     }
-    return SUMI_OK;
+    return reads ? check_places(network, r, error) : SUMI_OK;
 }
 
 static sumi_result check_request_controls(const sumi_network_info* info, const sumi_pipeline_request* r,
@@ -414,6 +447,22 @@ static void write_text(writer* w)
             }
         }
     }
+}
+
+// Finds the places of references in the features of all prompts, for denoisers that put them there, and with how many
+// rows all prompts begin alike.
+static void place_references(writer* w)
+{
+    const sumi_pipeline_request* r = w->r;
+    bool encodes_all = true;
+    if (!w->info->prompts_place_references) return;
+    for (int32_t p = 0; p < r->prompt_count; p++) {
+        encodes_all = encodes_all && !r->prompts[p].has_features;
+        for (int32_t i = 0; i < r->reference_count; i++)
+            w->features[p].references[i] = reference_span(w->network, r, p, i);
+    }
+    const int32_t shared = r->shared_tokens[0] - w->network->encoders[0].dropped_rows;
+    w->denoising.shared_rows = encodes_all && shared > 0 ? shared : 0;
 }
 
 // Encodes every reference to clean latents, the mode of its posterior.
@@ -787,8 +836,9 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         w->negative[i] = r->item_count + i;
     }
     if (r->previews) {
+        const int32_t side = SUMI_PREVIEW_FACTOR * w->info->preview_scale;
         w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
-                                          r->height / SUMI_PREVIEW_FACTOR * (r->width / SUMI_PREVIEW_FACTOR));
+                                          r->height / side * (r->width / side));
     }
     if (has_alternatives(r)) make_kept(w);
     bool has_layout[2] = {false, false};
@@ -836,7 +886,6 @@ static void write_changed_norms(writer* w)
         const sumi_adapter* adapter = w->r->adapters[u].adapter;
         for (int32_t d = 0; d < adapter->delta_count; d++) {
             if (adapter->deltas[d].kind != SUMI_DELTA_VECTOR) continue;
-        const int32_t side = SUMI_PREVIEW_FACTOR * w->info->preview_scale;
             SUMI_ASSERT((size_t)adapter->deltas[d].weight_index < w->network->weights.count);
             const sumi_weight* norm = w->network->weights.weights[adapter->deltas[d].weight_index];
             sumi_plan_prefix(w->plan, "%s.", norm->name);
@@ -855,6 +904,7 @@ static void write_images(writer* w)
     if (r->start_is_reference && r->starts_from_image) write_start_image(w, r->item_count);
     else if (r->start_is_reference) write_start_latents(w);
     write_references(w);
+    place_references(w);
     write_controls(w);
     w->denoising.references = w->references;
     w->denoising.reference_count = w->reference_count;

@@ -33,8 +33,11 @@ typedef struct sumi_pipeline_reference {
 typedef struct sumi_pipeline_prompt {
     // Number of tokens without padding, or of rows of given features: sumi_network_feature_rows of the tokens.
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS];
-    // The first token of each reference among the ids for text encoder 0, in the request's order.
+    // The first token of each reference among the ids for text encoder 0, in the request's order. Of given features the
+    // first row, if info.prompts_place_references.
     int32_t reference_row[SUMI_MAX_REFERENCES];
+    // How many rows of given features each reference has, if info.prompts_place_references. Otherwise 0.
+    int32_t reference_rows[SUMI_MAX_REFERENCES];
     bool has_features; // the features were encoded before: write these instead of ids
     bool unused[3];
 } sumi_pipeline_prompt;

@@ -149,7 +149,8 @@ static sumi_denoiser_properties prefix_dit_properties(const void* memory)
                                       .patch = 1,
                                       .stream_width = model->dim,
                                       .feature_width = {model->feature_width},
-                                      .takes_references = true};
+                                      .takes_references = true,
+                                      .places_references = true};
 }
 
 // ---- Blocks ---------------------------------------------------------------------------------------------------------
