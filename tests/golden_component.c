@@ -6,10 +6,13 @@
 
 // ---- Checkpoints ----------------------------------------------------------------------------------------------------
 
-// The data has one folder "model" and, for the edit models, folders with the few files that differ. A path below
+// The data has one folder "model" and, for other variants, folders with the few files that differ. A path below
 // ".../edit-2511" is looked for in model-edit-2511, model-edit-2509, model-edit and model, in that order.
-static const char* const s_layers[][2] = {
-    {"edit-2511", "model-edit-2511"}, {"edit-2509", "model-edit-2509"}, {"edit", "model-edit"}, {"t2i", "model"}};
+static const char* const s_layers[][2] = {{"turbo", "model-turbo"},
+                                          {"edit-2511", "model-edit-2511"},
+                                          {"edit-2509", "model-edit-2509"},
+                                          {"edit", "model-edit"},
+                                          {"t2i", "model"}};
 #define LAYER_COUNT (sizeof s_layers / sizeof *s_layers)
 
 typedef struct layered_file {

@@ -19,7 +19,7 @@ typedef struct case_component {
 // their addresses, by which the runner knows weights.
 bool open_component(golden_case* c, sumi_component_kind kind, const char* what, case_component* out);
 void close_component(golden_case* c, case_component* component);
-// The whole checkpoint with a recipe: t2i, edit, edit-2509 or edit-2511. NULL after reporting.
+// The whole checkpoint with a recipe: t2i, edit, edit-2509, edit-2511 or turbo. NULL after reporting.
 sumi_network* layered_network(golden_case* c, const char* model);
 // A file of the same checkpoint, "processor/preprocessor_config.json". False after reporting; sumi_file_close in any
 // case.

@@ -129,6 +129,7 @@ void write_pictures(plan_run* run, const case_pictures* pictures)
                                      3 * (uint64_t)one->vision_width * (uint64_t)one->vision_height);
         if (run->pipeline->reference_pixels[i].id != 0)
             runner->functions->write(runner, run->plan, run->pipeline->reference_pixels[i], 0, pictures->pixels[i],
-                                     3 * (uint64_t)one->width * (uint64_t)one->height);
+                                     (uint64_t)sumi_plan_info(run->plan, run->pipeline->reference_pixels[i])->cols
+                                         * (uint64_t)one->width * (uint64_t)one->height);
     }
 }

@@ -22,7 +22,7 @@ typedef struct case_pictures {
     int32_t count;
     sumi_pipeline_reference references[SUMI_MAX_REFERENCES];
     uint8_t* seen[SUMI_MAX_REFERENCES];   // RGB for the vision tower
-    uint8_t* pixels[SUMI_MAX_REFERENCES]; // RGB for the autoencoder; NULL: only prompts refer to them
+    uint8_t* pixels[SUMI_MAX_REFERENCES]; // RGB or RGBA for the autoencoder; NULL: only prompts refer to them
     int32_t tokens[SUMI_MAX_REFERENCES];  // of a prompt
     sumi_picture_size last;               // of the last file
 } case_pictures;

@@ -6,5 +6,6 @@ bool run_qwen_image_21_case(golden_case* c)
     is_known = run_qwen21_text_case(c) || is_known;
     is_known = run_qwen21_vae_case(c) || is_known;
     is_known = run_qwen21_pictures_case(c) || is_known;
+    is_known = run_qwen21_pipeline_case(c) || is_known;
     return is_known;
 }

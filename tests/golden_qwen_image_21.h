@@ -8,4 +8,5 @@ bool run_prefix_dit_case(golden_case* c);
 bool run_qwen21_text_case(golden_case* c);
 bool run_qwen21_vae_case(golden_case* c);
 bool run_qwen21_pictures_case(golden_case* c);
+bool run_qwen21_pipeline_case(golden_case* c);
 #endif

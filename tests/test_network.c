@@ -189,6 +189,90 @@ TEST(kleins_shift_stands_still_where_its_file_says_so)
     }
 }
 
+#define QWEN_21 "tests/golden/qwen-image-21/"
+
+TEST(qwen_image_21_is_turbo_where_its_folder_lists_sigmas)
+{
+    static const struct {
+        const char *index, *variant, *refused;
+        int32_t steps; // of the list; 0: the base's schedule
+    } s_cases[] = {
+        {"{}", NULL, NULL, 0},
+        {"{\"sample_sigmas\": null}", NULL, NULL, 0},
+        {"{\"sample_sigmas\": []}", NULL, NULL, 0},
+        {"{\"sample_sigmas\": [1.0, 0.5]}", NULL, NULL, 2},
+        {"{\"sample_sigmas\": [1.0, 0.5]}", "base", NULL, 0},
+        {"{}", "turbo", NULL, 8},
+        {"{\"sample_sigmas\": [0.5, 1.0]}", NULL, "sigma 1 of the list is 1", 0},
+        {"{\"sample_sigmas\": [1.0, \"a\"]}", NULL, "not a list of up to 64 numbers", 0},
+        {"{\"sample_sigmas\": 8}", NULL, "not a list of up to 64 numbers", 0},
+    };
+    system_make_folder(scratch("qwen21"));
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        write_file(scratch("qwen21/model_index.json"), s_cases[i].index, strlen(s_cases[i].index));
+        const sumi_network_desc desc = {.path = scratch("qwen21"),
+                                        .transformer_path = QWEN_21 "model/transformer",
+                                        .vae_path = QWEN_21 "model/vae",
+                                        .variant = s_cases[i].variant,
+                                        .without_text_encoder = true};
+        sumi_error error = {0};
+        sumi_network* network = NULL;
+        const sumi_result result = open_all(&s_heap, &desc, &error, &network);
+        CHECK_NUMBER(result, s_cases[i].refused != NULL ? SUMI_FILE_MALFORMED : SUMI_OK);
+        if (s_cases[i].refused != NULL) CHECK(strstr(error.text, s_cases[i].refused) != NULL);
+        else CHECK_TEXT(error.text, "");
+        if (network == NULL) continue;
+        const sumi_network_info* info = sumi_network_get_info(network);
+        const int32_t steps = s_cases[i].steps;
+        CHECK_TEXT(info->family, "qwen-image-2.1");
+        CHECK_TEXT(info->variant, steps > 0 ? "turbo" : "base");
+        CHECK_NUMBER(sumi_sigma_rule_steps(&info->sigmas), steps);
+        CHECK(steps > 0 || (info->sigmas.kind == SUMI_SHIFT_DYNAMIC && info->sigmas.terminal == 0.02f));
+        for (int k = 0; k < SUMI_PRESET_COUNT; k++)
+            CHECK(steps > 0 ? info->presets[k].step_count == steps : info->presets[k].guidance == 1.0f);
+        CHECK(steps > 0 || info->presets[SUMI_PRESET_MODEL].step_count == 40);
+        CHECK(info->size_multiple == 32 && info->vae_factor == 16 && info->preview_scale == 2);
+        CHECK(info->preview != NULL && info->prompts_place_references && !info->ignores_guidance);
+        sumi_network_close(network);
+    }
+}
+
+TEST(authors_of_turbo_cannot_have_another_number_of_steps)
+{
+    static const char s_index[] = "{\"sample_sigmas\": [1.0, 0.5], \"sumi\": {\"steps\": 4}}";
+    write_file(scratch("qwen21/model_index.json"), s_index, sizeof s_index - 1);
+    const sumi_network_desc desc = {.path = scratch("qwen21"),
+                                    .transformer_path = QWEN_21 "model/transformer",
+                                    .vae_path = QWEN_21 "model/vae",
+                                    .without_text_encoder = true};
+    sumi_error error = {0};
+    sumi_network* network = NULL;
+    CHECK_NUMBER(open_all(&s_heap, &desc, &error, &network), SUMI_OK);
+    if (network == NULL) return;
+    CHECK_NUMBER(sumi_network_get_info(network)->presets[SUMI_PRESET_MODEL].step_count, 2);
+    CHECK(strstr(sumi_network_get_info(network)->preset_fault, "give 2 to 2") != NULL);
+    sumi_network_close(network);
+}
+
+// The vision tower reads the pixels that the autoencoder reads, in the size that the authors' rule gives.
+TEST(qwen_image_21_reads_references_in_one_size)
+{
+    static const struct {
+        sumi_picture_size picture, size;
+    } s_cases[] = {{{1920, 1080}, {1376, 768}}, {{2048, 2048}, {1024, 1024}}, {{64, 64}, {1024, 1024}}};
+    sumi_network* network = open_path(QWEN_21 "model");
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases && network != NULL; i++) {
+        sumi_reference_sizes sizes;
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_network_reference_sizes(network, s_cases[i].picture, &sizes, &error), SUMI_OK);
+        const sumi_picture_size all[] = {sizes.resized, sizes.autoencoder, sizes.first, sizes.vision};
+        for (int k = 0; k < 4; k++)
+            CHECK(all[k].width == s_cases[i].size.width && all[k].height == s_cases[i].size.height);
+        CHECK_NUMBER(sizes.tokens, s_cases[i].size.width / 32 * (s_cases[i].size.height / 32));
+    }
+    sumi_network_close(network);
+}
+
 TEST(presets_are_what_the_authors_say)
 {
     for (int is_base = 0; is_base < 2; is_base++) {
@@ -456,6 +540,9 @@ int main(int argc, char** argv)
     RUN(schedulers_of_all_families_become_rules);
     RUN(schedulers_that_are_not_these_are_refused);
     RUN(kleins_shift_stands_still_where_its_file_says_so);
+    RUN(qwen_image_21_is_turbo_where_its_folder_lists_sigmas);
+    RUN(authors_of_turbo_cannot_have_another_number_of_steps);
+    RUN(qwen_image_21_reads_references_in_one_size);
     RUN(presets_are_what_the_authors_say);
     RUN(network_opens_within_its_budget_and_can_be_cancelled_at_every_step);
     RUN(network_opens_parts_given_one_by_one);
