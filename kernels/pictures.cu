@@ -117,24 +117,28 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     if (x >= args.width) return;
     const int64_t pixel = (int64_t)blockIdx.y * args.width + x;
     uint8_t* row = (uint8_t*)args.to + blockIdx.y * args.pitch;
+    const bool has_alpha = args.channels == 4;
     if (args.format == SUMI_PIXELS_RGB32F) {
-        const bf16* from = (const bf16*)args.from + 3 * pixel;
+        const bf16* from = (const bf16*)args.from + args.channels * pixel;
         for (int c = 0; c < 3; c++) ((float*)row)[3 * x + c] = __bfloat162float(from[c]) * 0.5f + 0.5f;
         return;
     }
     if (args.format == SUMI_PIXELS_RGBA16F) {
-        const bf16* from = (const bf16*)args.from + 3 * pixel;
-        uint16_t half[3];
-        for (int c = 0; c < 3; c++)
-            asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half[c]) : "f"(__bfloat162float(from[c]) * 0.5f + 0.5f));
+        const bf16* from = (const bf16*)args.from + args.channels * pixel;
+        const float alpha = has_alpha ? __saturatef(__bfloat162float(from[3]) * 0.5f + 0.5f) : 1.0f;
+        uint16_t half[4];
+        for (int c = 0; c < 4; c++)
+            asm("cvt.rn.f16.f32 %0, %1;"
+                : "=h"(half[c])
+                : "f"(c < 3 ? __bfloat162float(from[c]) * 0.5f + 0.5f : alpha));
         ((uint32_t*)row)[2 * x] = half[0] | (uint32_t)half[1] << 16;
-        ((uint32_t*)row)[2 * x + 1] = half[2] | 0x3c000000u; // alpha: 1
+        ((uint32_t*)row)[2 * x + 1] = half[2] | (uint32_t)half[3] << 16;
         return;
     }
-    const uint8_t* from = (const uint8_t*)args.from + 3 * pixel;
-    const uint32_t red = from[0], green = from[1], blue = from[2];
-    if (args.format == SUMI_PIXELS_RGBA8) ((uint32_t*)row)[x] = red | green << 8 | blue << 16 | 0xff000000u;
-    else if (args.format == SUMI_PIXELS_BGRA8) ((uint32_t*)row)[x] = blue | green << 8 | red << 16 | 0xff000000u;
+    const uint8_t* from = (const uint8_t*)args.from + args.channels * pixel;
+    const uint32_t red = from[0], green = from[1], blue = from[2], alpha = has_alpha ? from[3] : 255u;
+    if (args.format == SUMI_PIXELS_RGBA8) ((uint32_t*)row)[x] = red | green << 8 | blue << 16 | alpha << 24;
+    else if (args.format == SUMI_PIXELS_BGRA8) ((uint32_t*)row)[x] = blue | green << 8 | red << 16 | alpha << 24;
     else row[3 * x] = (uint8_t)red, row[3 * x + 1] = (uint8_t)green, row[3 * x + 2] = (uint8_t)blue;
 }
 

@@ -52,14 +52,15 @@ typedef struct sumi_shortcut_args {
     int32_t width, in_channels, out_channels, frames, scale, upsamples, size, vector, row_begin, row_end;
 } sumi_shortcut_args;
 
-// sumi_pixels_to: one image in the pixel format of the host program, `pitch` bytes from row to row. Grid (ceil(width /
-// 256), height).
+// sumi_pixels_to: one image in the pixel format of the host program, `pitch` bytes from row to row. Formats with alpha
+// have the image's, in floats from 0 to 1, or that of opaque pixels if the image has 3 channels; formats without alpha
+// have the colours alone. Grid (ceil(width / 256), height).
 enum { SUMI_PIXELS_RGBA8, SUMI_PIXELS_RGB8, SUMI_PIXELS_RGB32F, SUMI_PIXELS_BGRA8, SUMI_PIXELS_RGBA16F };
 typedef struct sumi_pixels_to_args {
-    uint64_t from; // the image's first pixel: bytes [height][width][3]; for RGB32F and RGBA16F: bf16
+    uint64_t from; // the image's first pixel: bytes [height][width][channels]; for RGB32F and RGBA16F: bf16
     // Multiples of 4 for all formats but RGB8. The pitch is added modulo 2^64, so it may be negative (bottom-up rows).
     uint64_t to, pitch;
-    int32_t width, format;
+    int32_t width, format, channels, reserved; // channels: 3 or 4
 } sumi_pixels_to_args;
 
 // sumi_tile_place: copies rows [row_begin, row_end) of the part of a tile that is kept to the image, row_elements per

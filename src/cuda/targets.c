@@ -23,8 +23,7 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(plan, picture->value);
-    const bool is_float = sumi_format_is_float(picture->format);
-    const uint64_t pixel_bytes = is_float ? 6 : 3;
+    const uint64_t pixel_bytes = (uint64_t)info->cols * (sumi_format_is_float(picture->format) ? 2 : 1);
     sumi_pixels_to_args args = {.from = cuda->stock.arena.address + info->offset + picture->first_pixel * pixel_bytes,
                                 .to = picture->address != 0
                                         ? picture->address
@@ -32,7 +31,8 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
                                               + picture->into_offset,
                                 .pitch = picture->row_bytes,
                                 .width = picture->width,
-                                .format = kernel_format(picture->format)};
+                                .format = kernel_format(picture->format),
+                                .channels = info->cols};
     CUfunction function;
     SUMI_TRY(sumi_cuda_kernel(cuda->modules, "sumi_pixels_to", 0, &function, error));
     void* params[] = {&args};

@@ -142,22 +142,22 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
     return engine->runner->async->start_read(engine->runner, &job->progress.entry->plan, value, error);
 }
 
-// Whether the device converts an item's picture from three channels to four. On the CPU the conversion would take
-// longer than the copy from the device.
-static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
+// Whether the device makes four bytes of a pixel out of three, or puts them into another order. On the CPU the
+// conversion would take longer than the copy from the device.
+static bool converts_on_device(const sumi_engine* engine, const sumi_plan_job* job, const sumi_job_item* item)
 {
     const sumi_format format = item->target.format;
     return engine->runner->traits.has_device && !sumi_job_item_has_device_target(item)
-        && (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8);
+        && (format == SUMI_FORMAT_BGRA8 || (format == SUMI_FORMAT_RGBA8 && job->request.picture_channels == 3));
 }
 
-// The byte offset of an item's four-channel picture in the plan's value `picture`. It overwrites the item's
-// activations, which are not read after the value `bytes` was computed from them.
-static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
+// The byte offset of an item's converted picture in the plan's value `picture`. It overwrites the item's activations,
+// which are not read after the value `bytes` was computed from them.
+static uint64_t converted_offset(const sumi_plan_job* job, int32_t item)
 {
     SUMI_ASSERT(item >= job->progress.batch_begin && item < job->progress.batch_begin + job->progress.batch_count);
     return (uint64_t)(item - job->progress.batch_begin) * (uint64_t)job->request.width * (uint64_t)job->request.height
-         * 3 * (uint64_t)job->progress.entry->plan.activation_bytes;
+         * (uint64_t)job->request.picture_channels * (uint64_t)job->progress.entry->plan.activation_bytes;
 }
 
 // Submits conversions of pictures to formats that the plan does not write, and copies of pictures to device memory of
@@ -172,7 +172,7 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
     for (int32_t i = 0; i < progress->batch_count; i++) {
         const sumi_job_item* item = &request->items[progress->batch_begin + i];
         const sumi_target* target = &item->target;
-        if (!sumi_job_item_has_device_target(item) && !widens_on_device(engine, item)) continue;
+        if (!sumi_job_item_has_device_target(item) && !converts_on_device(engine, job, item)) continue;
         const bool is_given = sumi_job_item_has_device_target(item) && target->row_bytes != 0,
                    is_upward = sumi_job_item_has_device_target(item) && target->bottom_up;
         const uint64_t row =
@@ -185,7 +185,7 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
             .format = target->format,
             .address = target->device_address + (is_upward ? (uint64_t)(request->height - 1) * row : 0),
             .into = pipeline->picture,
-            .into_offset = wide_offset(job, progress->batch_begin + i),
+            .into_offset = converted_offset(job, progress->batch_begin + i),
             .row_bytes = is_upward ? 0 - row : row,
             .event = target->event,
             .import = target->external != NULL ? &target->external->import : NULL};
@@ -207,7 +207,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
     bool has_picture = false, has_bytes = false;
     for (int32_t i = job->progress.batch_begin; i < job->progress.batch_begin + job->progress.batch_count; i++) {
         const bool is_picture = sumi_format_is_float(job->request.items[i].target.format)
-                             || widens_on_device(engine, &job->request.items[i]);
+                             || converts_on_device(engine, job, &job->request.items[i]);
         if (sumi_job_item_has_device_target(&job->request.items[i])) continue;
         has_picture = has_picture || is_picture;
         has_bytes = has_bytes || !is_picture;
@@ -338,53 +338,103 @@ typedef struct picture_rows {
     int32_t first, count;
 } picture_rows;
 
+// Pixels of the plan's values `bytes` and `picture`.
+typedef struct pixel_range {
+    uint64_t first;
+    size_t count;
+} pixel_range;
+
+#define PIECE_PIXELS 512 // that are converted on the stack at once
+
+// Reads pixels of 8 bits with `channels` values. If the plan's have one more, alpha, it is left out.
+static void read_bytes(sumi_engine* engine, const sumi_plan_job* job, pixel_range range, size_t channels,
+                       unsigned char* into)
+{
+    const size_t stored = (size_t)job->request.picture_channels;
+    SUMI_ASSERT(channels == stored || (channels == 3 && stored == 4));
+    sumi_value_part part = {
+        .value = job->progress.entry->pipeline.bytes, .first = range.first * stored, .count = range.count * stored};
+    if (channels == stored) {
+        read_value(engine, job, &part, into);
+        return;
+    }
+    unsigned char rgba[4 * PIECE_PIXELS];
+    for (size_t done = 0, piece; done < range.count; done += piece, part.first += part.count) {
+        piece = range.count - done < PIECE_PIXELS ? range.count - done : PIECE_PIXELS;
+        part.count = 4 * piece;
+        read_value(engine, job, &part, rgba);
+        for (size_t i = 0; i < piece; i++, into += 3) memcpy(into, rgba + 4 * i, 3);
+    }
+}
+
+// Reads pixels as four bytes. Those of three are read into the last three quarters of `pixels`, then widened from the
+// front: the read position stays ahead of the write position.
+static void read_four_bytes(sumi_engine* engine, const sumi_plan_job* job, pixel_range range, bool is_bgra,
+                            unsigned char* pixels)
+{
+    const size_t channels = (size_t)job->request.picture_channels;
+    const unsigned char* from = pixels + (4 - channels) * range.count;
+    read_bytes(engine, job, range, channels, pixels + (4 - channels) * range.count);
+    if (channels == 4 && !is_bgra) return;
+    for (size_t i = 0; i < range.count; i++, from += channels, pixels += 4) {
+        const unsigned char r = from[0], g = from[1], b = from[2], alpha = channels == 4 ? from[3] : 255;
+        pixels[0] = is_bgra ? b : r, pixels[1] = g, pixels[2] = is_bgra ? r : b, pixels[3] = alpha;
+    }
+}
+
+// From 0 to 1; NaN gives 0, as on a GPU.
+static float clamp_alpha(float alpha) { return alpha > 0.0f ? alpha < 1.0f ? alpha : 1.0f : 0.0f; }
+
+// Reads pixels as half floats with alpha, or as floats without. Colours are not clamped.
+static void read_unrounded(sumi_engine* engine, const sumi_plan_job* job, pixel_range range, uint16_t* halves,
+                           float* floats)
+{
+    const size_t channels = (size_t)job->request.picture_channels;
+    float values[4 * PIECE_PIXELS];
+    for (size_t done = 0, piece; done < range.count; done += piece) {
+        piece = range.count - done < PIECE_PIXELS ? range.count - done : PIECE_PIXELS;
+        const sumi_value_part part = {.value = job->progress.entry->pipeline.picture,
+                                      .first = (range.first + done) * channels,
+                                      .count = piece * channels};
+        (void)read_activations(engine, job, &part, values);
+        for (size_t i = 0; i < piece; i++) {
+            const float* pixel = values + channels * i;
+            for (int c = 0; c < 3 && floats != NULL; c++) *floats++ = pixel[c] * 0.5f + 0.5f;
+            if (halves == NULL) continue;
+            for (int c = 0; c < 3; c++) *halves++ = sumi_float_to_f16(pixel[c] * 0.5f + 0.5f);
+            *halves++ = sumi_float_to_f16(channels == 4 ? clamp_alpha(pixel[3] * 0.5f + 0.5f) : 1.0f);
+        }
+    }
+}
+
 // Reads rows of an item's picture in the target's format.
 static void read_rows(sumi_engine* engine, const sumi_plan_job* job, picture_rows rows, unsigned char* pixels)
 {
     const int32_t item = rows.item;
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
-    const size_t width = (size_t)job->request.width, count = width * (size_t)rows.count,
-                 from = width * (size_t)rows.first;
-    const uint64_t first =
-        ((uint64_t)(item - job->progress.batch_begin) * width * (uint64_t)job->request.height + from) * 3;
+    const size_t width = (size_t)job->request.width, from = width * (size_t)rows.first;
+    const pixel_range range = {(uint64_t)(item - job->progress.batch_begin) * width * (uint64_t)job->request.height
+                                   + from,
+                               width * (size_t)rows.count};
     const sumi_format format = job->request.items[item].target.format;
+    void* values = pixels; // aligned for the format: memory of sumi
     if (format == SUMI_FORMAT_RGB8) {
-        read_value(engine, job, &(sumi_value_part){.value = pipeline->bytes, .first = first, .count = count * 3},
-                   pixels);
+        read_bytes(engine, job, range, 3, pixels);
+    } else if (format == SUMI_FORMAT_RGB32F && job->request.picture_channels == 3) {
+        float* floats = values;
+        const sumi_value_part part = {.value = pipeline->picture, .first = range.first * 3, .count = range.count * 3};
+        (void)read_activations(engine, job, &part, floats);
+        for (size_t i = 0; i < range.count * 3; i++) floats[i] = floats[i] * 0.5f + 0.5f;
     } else if (format == SUMI_FORMAT_RGB32F) {
-        float* values = (float*)(void*)pixels; // aligned: `pixels` is memory of sumi
-        (void)read_activations(
-            engine, job, &(sumi_value_part){.value = pipeline->picture, .first = first, .count = count * 3}, values);
-        for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
+        read_unrounded(engine, job, range, NULL, values);
     } else if (format == SUMI_FORMAT_RGBA16F) {
-        uint16_t* values = (uint16_t*)(void*)pixels; // aligned, as above
-        float rgb[3 * 512];
-        for (size_t done = 0, piece; done < count; done += piece) {
-            piece = count - done < 512 ? count - done : 512;
-            (void)read_activations(
-                engine, job,
-                &(sumi_value_part){.value = pipeline->picture, .first = first + 3 * done, .count = 3 * piece}, rgb);
-            for (size_t i = 0; i < piece; i++, values += 4) {
-                for (int c = 0; c < 3; c++) values[c] = sumi_float_to_f16(rgb[3 * i + (size_t)c] * 0.5f + 0.5f);
-                values[3] = sumi_float_to_f16(1.0f);
-            }
-        }
-    } else if (widens_on_device(engine, &job->request.items[item])) {
-        read_value(engine, job,
-                   &(sumi_value_part){
-                       .value = pipeline->picture, .first = wide_offset(job, item) + from * 4, .count = count * 4},
-                   pixels);
+        read_unrounded(engine, job, range, values, NULL);
+    } else if (converts_on_device(engine, job, &job->request.items[item])) {
+        const sumi_value_part part = {
+            .value = pipeline->picture, .first = converted_offset(job, item) + from * 4, .count = range.count * 4};
+        read_value(engine, job, &part, pixels);
     } else {
-        // The RGB bytes are read into the last three quarters of the rows, then widened to four channels from the
-        // front. The read position stays ahead of the write position.
-        const unsigned char* rgb = pixels + count;
-        read_value(engine, job, &(sumi_value_part){.value = pipeline->bytes, .first = first, .count = count * 3},
-                   pixels + count);
-        for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
-            const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
-            pixels[0] = format == SUMI_FORMAT_BGRA8 ? b : r, pixels[1] = g;
-            pixels[2] = format == SUMI_FORMAT_BGRA8 ? r : b, pixels[3] = 255;
-        }
+        read_four_bytes(engine, job, range, format == SUMI_FORMAT_BGRA8, pixels);
     }
 }
 
@@ -490,7 +540,9 @@ static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int
             return sumi_fail(error, SUMI_NOT_FINITE,
                              "%d of %lld values of the images are NaN or infinite: the weights or an adapter are "
                              "damaged, or a scale is far too large%s",
-                             (int)bad, (long long)job->progress.batch_count * request->width * request->height * 3,
+                             (int)bad,
+                             (long long)job->progress.batch_count * request->width * request->height
+                                 * request->picture_channels,
                              is_given ? ", or so are values of the noise or the latents that were given" : "");
         }
     }

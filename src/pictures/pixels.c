@@ -181,8 +181,10 @@ void sumi_rgba_to_format(const uint8_t* rgba, size_t pixel_count, sumi_format fo
     for (size_t i = 0; i < pixel_count; i++, rgba += 4) {
         const uint8_t r = rgba[0], g = rgba[1], b = rgba[2];
         switch (format) {
-        case SUMI_FORMAT_RGBA8: bytes[4 * i] = r, bytes[4 * i + 1] = g, bytes[4 * i + 2] = b; break;
-        case SUMI_FORMAT_BGRA8: bytes[4 * i] = b, bytes[4 * i + 1] = g, bytes[4 * i + 2] = r; break;
+        case SUMI_FORMAT_RGBA8: memcpy(bytes + 4 * i, rgba, 4); break;
+        case SUMI_FORMAT_BGRA8:
+            bytes[4 * i] = b, bytes[4 * i + 1] = g, bytes[4 * i + 2] = r, bytes[4 * i + 3] = rgba[3];
+            break;
         case SUMI_FORMAT_RGB8: bytes[3 * i] = r, bytes[3 * i + 1] = g, bytes[3 * i + 2] = b; break;
         case SUMI_FORMAT_RGB32F:
             for (size_t c = 0; c < 3; c++) values[3 * i + c] = (float)rgba[c] / 255.0f;
@@ -191,6 +193,5 @@ void sumi_rgba_to_format(const uint8_t* rgba, size_t pixel_count, sumi_format fo
             for (size_t c = 0; c < 4; c++) halves[4 * i + c] = sumi_float_to_f16((float)rgba[c] / 255.0f);
             break;
         }
-        if (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8) bytes[4 * i + 3] = 255;
     }
 }

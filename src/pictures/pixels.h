@@ -54,7 +54,7 @@ typedef struct sumi_preview_factors {
 // Converts three planes of a picture, [-1, 1] to 0 .. 255: clamp(x / 2 + 0.5, 0, 1) * 255, rounded to nearest, ties to
 // even. NaN gives 0. Alpha is 255.
 void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba);
-// Converts 8-bit pixels to any format of images. `into` is aligned for the format and does not overlap `rgba`.
+// Converts 8-bit pixels to any format of images; formats without alpha leave it out. `into` is aligned for the format and does not overlap `rgba`.
 void sumi_rgba_to_format(const uint8_t* rgba, size_t pixel_count, sumi_format format, void* into);
 
 // ---- Masks of the region that is repainted (masks.c)

@@ -29,7 +29,7 @@ typedef struct sumi_slice_time {
 
 // A picture that is copied to device memory of the host program, or into another value.
 typedef struct sumi_publication {
-    sumi_value value; // element BYTE, or ACTIVATION for RGB32F; rows are pixels, 3 columns
+    sumi_value value; // element BYTE, or ACTIVATION for formats of floats; rows are pixels, 3 or 4 columns
     uint64_t first_pixel;
     int32_t width, height;
     sumi_format format;
