@@ -8,7 +8,9 @@
 #include "number_formats.h"
 #include "system.h"
 
+#ifndef WIDTH // a family whose sizes are multiples of more than 16 defines it first
 #define WIDTH 48
+#endif
 #define HEIGHT 32
 #ifndef LATENTS // a family with other latents than 16 at an eighth of the size defines it first
 #define LATENTS ((size_t)16 * (WIDTH / 8) * (HEIGHT / 8))
@@ -217,6 +219,74 @@ static inline void write_gguf(const bag* b, const char* path, const char* archit
     write_gguf_keys(b, path, &(gguf_key){.key = "general.architecture", .text = architecture}, 1);
 }
 
+// ---- Names ----------------------------------------------------------------------------------------------------------
+
+// What llama.cpp calls a tensor of a language model whose names begin with `prefix`, "model." or so. False: it has no
+// name there.
+static inline bool llama_name(const char* name, const char* prefix, char* out, size_t out_bytes)
+{
+    static const char* const s_modules[][2] = {
+        {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
+        {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
+        {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
+        {"self_attn.k_norm", "attn_k_norm"}, {"mlp.gate_proj", "ffn_gate"},
+        {"mlp.up_proj", "ffn_up"},           {"post_attention_layernorm", "ffn_norm"},
+        {"mlp.down_proj", "ffn_down"}};
+    int layer, used = 0;
+    if (strcmp(name, "lm_head.weight") == 0) return snprintf(out, out_bytes, "output.weight") > 0;
+    if (strncmp(name, prefix, strlen(prefix)) != 0) return false;
+    const char* own = name + strlen(prefix);
+    if (strcmp(own, "embed_tokens.weight") == 0) return snprintf(out, out_bytes, "token_embd.weight") > 0;
+    if (strcmp(own, "norm.weight") == 0) return snprintf(out, out_bytes, "output_norm.weight") > 0;
+    if (sscanf(own, "layers.%d.%n", &layer, &used) != 1 || used == 0) return false;
+    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
+        const size_t length = strlen(s_modules[i][0]);
+        if (strncmp(own + used, s_modules[i][0], length) == 0 && own[used + (int)length] == '.')
+            return snprintf(out, out_bytes, "blk.%d.%s%s", layer, s_modules[i][1], own + used + length) > 0;
+    }
+    CHECK(!"a tensor with a name in llama.cpp");
+    return false;
+}
+
+// What Wan's files call a module behind its block in the VAE.
+static inline const char* wan_module(const char* rest, char* out, size_t out_bytes)
+{
+    static const char* const s_modules[][2] = {{"norm1.", "residual.0."},
+                                               {"conv1.", "residual.2."},
+                                               {"norm2.", "residual.3."},
+                                               {"conv2.", "residual.6."},
+                                               {"conv_shortcut.", "shortcut."}};
+    snprintf(out, out_bytes, "%s", rest);
+    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
+        const size_t length = strlen(s_modules[i][0]);
+        if (strncmp(rest, s_modules[i][0], length) == 0)
+            snprintf(out, out_bytes, "%s%s", s_modules[i][1], rest + length);
+    }
+    return out;
+}
+
+// What Wan's files call a tensor of the VAE outside the blocks of its levels. False: it is inside of one.
+static inline bool wan_outer_name(const char* name, char* out, size_t out_bytes)
+{
+    char module[128];
+    int block, used = 0;
+    if (strncmp(name, "quant_conv.", 11) == 0) return snprintf(out, out_bytes, "conv1.%s", name + 11) > 0;
+    if (strncmp(name, "post_quant_conv.", 16) == 0) return snprintf(out, out_bytes, "conv2.%s", name + 16) > 0;
+    static const char* const s_names[][2] = {{"conv_in.", "conv1."},
+                                             {"norm_out.", "head.0."},
+                                             {"conv_out.", "head.2."},
+                                             {"mid_block.attentions.0.", "middle.1."}};
+    const char* rest = name + 8; // "encoder." or "decoder."
+    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
+        const size_t length = strlen(s_names[i][0]);
+        if (strncmp(rest, s_names[i][0], length) == 0)
+            return snprintf(out, out_bytes, "%.8s%s%s", name, s_names[i][1], rest + length) > 0;
+    }
+    if (sscanf(rest, "mid_block.resnets.%d.%n", &block, &used) != 1 || used == 0) return false;
+    return snprintf(out, out_bytes, "%.8smiddle.%d.%s", name, 2 * block, wan_module(rest + used, module, sizeof module))
+         > 0;
+}
+
 // ---- Other types ----------------------------------------------------------------------------------------------------
 
 static inline size_t value_count(const sumi_tensor* t)
@@ -415,6 +485,36 @@ static inline sumi_dtype every_e4m3(const sumi_tensor* t, float* scale)
     (void)t;
     *scale = 1.0f;
     return SUMI_DTYPE_F8_E4M3;
+}
+
+static sumi_dtype s_matrix_dtype; // of a GGUF file
+
+// As converters do: matrices in the type where its blocks fit a row, else in float16; vectors in float32.
+static inline sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
+{
+    *scale = 1.0f;
+    if (t->rank < 2) return SUMI_DTYPE_F32;
+    return t->shape[t->rank - 1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
+}
+
+// A made-up matrix in bfloat16, or the weight of a norm (cols 0), whose values are about 1. gain: of a matrix.
+static inline void put_random(bag* b, const char* prefix, const char* name, int64_t rows, int64_t cols, float gain)
+{
+    static uint64_t s_state;
+    char full[192];
+    const sumi_tensor shape = {.rank = cols > 0 ? 2 : 1, .shape = {rows, cols}};
+    const size_t count = (size_t)(cols > 0 ? rows * cols : rows);
+    uint16_t* x = malloc(count * sizeof *x);
+    const float spread = cols > 0 ? gain * sqrtf(3.0f / (float)cols) : 0.2f;
+    if (b->count == 0) s_state = 1;
+    for (size_t i = 0; i < count; i++) {
+        s_state = s_state * 6364136223846793005u + 1442695040888963407u;
+        const float u = (float)(s_state >> 40) / (float)(1 << 23) - 1.0f;
+        x[i] = sumi_float_to_bf16(spread * u + (cols > 0 ? 0.0f : 1.0f));
+    }
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    put(b, full, SUMI_DTYPE_BF16, &shape, x, count * sizeof *x);
+    free(x);
 }
 
 // ---- Quantised as ComfyUI does it -----------------------------------------------------------------------------------

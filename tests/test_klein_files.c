@@ -129,26 +129,6 @@ static void take_single_file(bag* b, const char* prefix)
     sumi_tensor_set_close(&set);
 }
 
-static void put_random(bag* b, const char* prefix, const char* name, int64_t rows, int64_t cols)
-{
-    static uint64_t s_state;
-    char full[192];
-    const sumi_tensor shape = {.rank = cols > 0 ? 2 : 1, .shape = {rows, cols}};
-    const size_t count = (size_t)(cols > 0 ? rows * cols : rows);
-    uint16_t* x = malloc(count * sizeof *x);
-    const bool is_modulation = strstr(name, "modulation") != NULL;
-    const float spread = cols > 0 ? (is_modulation ? 0.5f : 1.0f) * sqrtf(3.0f / (float)cols) : 0.2f;
-    if (b->count == 0) s_state = 1;
-    for (size_t i = 0; i < count; i++) {
-        s_state = s_state * 6364136223846793005u + 1442695040888963407u;
-        const float u = (float)(s_state >> 40) / (float)(1 << 23) - 1.0f;
-        x[i] = sumi_float_to_bf16(spread * u + (cols > 0 ? 0.0f : 1.0f));
-    }
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    put(b, full, SUMI_DTYPE_BF16, &shape, x, count * sizeof *x);
-    free(x);
-}
-
 // One block of either kind, of the least width at which rows have whole blocks of 256 and products are done in 8 bits.
 static void take_wide(bag* b, const char* prefix)
 {
@@ -165,23 +145,23 @@ static void take_wide(bag* b, const char* prefix)
                     {"double_blocks.0.#_mlp.0.weight", 2 * MLP, DIM},
                     {"double_blocks.0.#_mlp.2.weight", DIM, MLP}};
     char name[96];
-    put_random(b, prefix, "img_in.weight", DIM, CHANNELS);
-    put_random(b, prefix, "txt_in.weight", DIM, FEATURES);
-    put_random(b, prefix, "time_in.in_layer.weight", DIM, TIME);
-    put_random(b, prefix, "time_in.out_layer.weight", DIM, DIM);
-    put_random(b, prefix, "single_stream_modulation.lin.weight", 3 * DIM, DIM);
-    put_random(b, prefix, "final_layer.adaLN_modulation.1.weight", 2 * DIM, DIM);
-    put_random(b, prefix, "final_layer.linear.weight", CHANNELS, DIM);
+    put_random(b, prefix, "img_in.weight", DIM, CHANNELS, 1.0f);
+    put_random(b, prefix, "txt_in.weight", DIM, FEATURES, 1.0f);
+    put_random(b, prefix, "time_in.in_layer.weight", DIM, TIME, 1.0f);
+    put_random(b, prefix, "time_in.out_layer.weight", DIM, DIM, 1.0f);
+    put_random(b, prefix, "single_stream_modulation.lin.weight", 3 * DIM, DIM, 0.5f);
+    put_random(b, prefix, "final_layer.adaLN_modulation.1.weight", 2 * DIM, DIM, 0.5f);
+    put_random(b, prefix, "final_layer.linear.weight", CHANNELS, DIM, 1.0f);
     for (int i = 0; i < 2; i++) {
         for (size_t k = 0; k < sizeof s_layers / sizeof *s_layers; k++) {
             CHECK(sumi_replace_text(s_layers[k].module, "#", s_streams[i], name, sizeof name));
-            put_random(b, prefix, name, s_layers[k].rows, s_layers[k].cols);
+            put_random(b, prefix, name, s_layers[k].rows, s_layers[k].cols, k == 0 ? 0.5f : 1.0f); // of modulation
         }
     }
-    put_random(b, prefix, "single_blocks.0.linear1.weight", 3 * DIM + 2 * MLP, DIM);
-    put_random(b, prefix, "single_blocks.0.linear2.weight", DIM, DIM + MLP);
-    put_random(b, prefix, "single_blocks.0.norm.query_norm.scale", HEAD, 0);
-    put_random(b, prefix, "single_blocks.0.norm.key_norm.scale", HEAD, 0);
+    put_random(b, prefix, "single_blocks.0.linear1.weight", 3 * DIM + 2 * MLP, DIM, 1.0f);
+    put_random(b, prefix, "single_blocks.0.linear2.weight", DIM, DIM + MLP, 1.0f);
+    put_random(b, prefix, "single_blocks.0.norm.query_norm.scale", HEAD, 0, 1.0f);
+    put_random(b, prefix, "single_blocks.0.norm.key_norm.scale", HEAD, 0, 1.0f);
 }
 
 // In an empty bag.
@@ -302,16 +282,7 @@ static void check_stored(const stored_file* f)
     t_errors++;
 }
 
-static sumi_dtype s_matrix_dtype;
 static bool is_matrix(const sumi_tensor* t) { return t->rank == 2; }
-
-// As converters do: matrices in the type where its blocks fit a row, else in float16; vectors in float32.
-static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
-{
-    *scale = 1.0f;
-    if (t->rank < 2) return SUMI_DTYPE_F32;
-    return t->shape[1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
-}
 
 TEST(gguf_files_draw_what_their_values_do)
 {

@@ -35,16 +35,6 @@ static bool llama_gemma(const char* name, char* out, size_t out_bytes)
 
 // ---- GGUF -----------------------------------------------------------------------------------------------------------
 
-static sumi_dtype s_matrix_dtype;
-
-// As converters do: matrices in the type where its blocks fit a row, else in float16; vectors in float32.
-static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
-{
-    *scale = 1.0f;
-    if (t->rank < 2) return SUMI_DTYPE_F32;
-    return t->shape[t->rank - 1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
-}
-
 // llama.cpp's converter stores the factor of a norm itself, where the released file has what is added to one.
 static void add_one_to_norms(bag* b)
 {

@@ -42,25 +42,7 @@ static bool new_text(const char* name, char* out, size_t out_bytes)
 // The language model alone.
 static bool llama_text(const char* name, char* out, size_t out_bytes)
 {
-    static const char* const s_modules[][2] = {
-        {"input_layernorm", "attn_norm"},         {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
-        {"self_attn.v_proj", "attn_v"},           {"self_attn.o_proj", "attn_output"}, {"mlp.gate_proj", "ffn_gate"},
-        {"post_attention_layernorm", "ffn_norm"}, {"mlp.up_proj", "ffn_up"},           {"mlp.down_proj", "ffn_down"}};
-    int layer, used = 0;
-    if (strcmp(name, "model.embed_tokens.weight") == 0) snprintf(out, out_bytes, "token_embd.weight");
-    else if (strcmp(name, "model.norm.weight") == 0) snprintf(out, out_bytes, "output_norm.weight");
-    else if (strcmp(name, "lm_head.weight") == 0) snprintf(out, out_bytes, "output.weight");
-    else if (sscanf(name, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
-        for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
-            const size_t length = strlen(s_modules[i][0]);
-            if (strncmp(name + used, s_modules[i][0], length) == 0 && name[used + (int)length] == '.')
-                return snprintf(out, out_bytes, "blk.%d.%s%s", layer, s_modules[i][1], name + used + length) > 0;
-        }
-        CHECK(!"a tensor with a name in llama.cpp");
-    } else {
-        return false;
-    }
-    return true;
+    return llama_name(name, "model.", out, out_bytes);
 }
 
 static bool only_vision(const char* name, char* out, size_t out_bytes)
@@ -69,36 +51,13 @@ static bool only_vision(const char* name, char* out, size_t out_bytes)
     return begins(name, "visual.");
 }
 
-// Of a module behind its block in the VAE, as Wan's files call it.
-static const char* wan_module(const char* rest, char* out, size_t out_bytes)
-{
-    static const char* const s_modules[][2] = {{"norm1.", "residual.0."},
-                                               {"conv1.", "residual.2."},
-                                               {"norm2.", "residual.3."},
-                                               {"conv2.", "residual.6."},
-                                               {"conv_shortcut.", "shortcut."}};
-    snprintf(out, out_bytes, "%s", rest);
-    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
-        if (begins(rest, s_modules[i][0]))
-            snprintf(out, out_bytes, "%s%s", s_modules[i][1], rest + strlen(s_modules[i][0]));
-    }
-    return out;
-}
-
 static bool wan_vae(const char* name, char* out, size_t out_bytes)
 {
     char module[128];
     int a, b, used = 0;
-    if (begins(name, "quant_conv.")) return snprintf(out, out_bytes, "conv1.%s", name + 11) > 0;
-    if (begins(name, "post_quant_conv.")) return snprintf(out, out_bytes, "conv2.%s", name + 16) > 0;
+    if (wan_outer_name(name, out, out_bytes)) return true;
     const char *side = begins(name, "encoder.") ? "encoder" : "decoder", *rest = name + 8;
-    if (begins(rest, "conv_in.")) snprintf(out, out_bytes, "%s.conv1.%s", side, rest + 8);
-    else if (begins(rest, "norm_out.")) snprintf(out, out_bytes, "%s.head.0.%s", side, rest + 9);
-    else if (begins(rest, "conv_out.")) snprintf(out, out_bytes, "%s.head.2.%s", side, rest + 9);
-    else if (begins(rest, "mid_block.attentions.0.")) snprintf(out, out_bytes, "%s.middle.1.%s", side, rest + 23);
-    else if (sscanf(rest, "mid_block.resnets.%d.%n", &a, &used) == 1 && used > 0)
-        snprintf(out, out_bytes, "%s.middle.%d.%s", side, 2 * a, wan_module(rest + used, module, sizeof module));
-    else if (sscanf(rest, "down_blocks.%d.%n", &a, &used) == 1 && used > 0)
+    if (sscanf(rest, "down_blocks.%d.%n", &a, &used) == 1 && used > 0)
         snprintf(out, out_bytes, "%s.downsamples.%d.%s", side, a, wan_module(rest + used, module, sizeof module));
     else if (sscanf(rest, "up_blocks.%d.resnets.%d.%n", &a, &b, &used) == 2 && used > 0)
         snprintf(out, out_bytes, "%s.upsamples.%d.%s", side, 4 * a + b, wan_module(rest + used, module, sizeof module));
@@ -491,16 +450,6 @@ TEST(a_mark_or_the_variant_says_that_references_have_time_zero)
 }
 
 // ---- GGUF -----------------------------------------------------------------------------------------------------------
-
-static sumi_dtype s_matrix_dtype;
-
-// As converters do: matrices in the type where its blocks fit a row, else in float16; vectors in float32.
-static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
-{
-    *scale = 1.0f;
-    if (t->rank < 2) return SUMI_DTYPE_F32;
-    return t->shape[t->rank - 1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
-}
 
 TEST(gguf_files_of_every_type_draw_what_their_values_do)
 {

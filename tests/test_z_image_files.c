@@ -5,7 +5,6 @@
 #define MODEL "tests/golden/z-image/model/"
 
 static host s_files_host;
-static sumi_dtype s_matrix_dtype;
 
 enum { TRANSFORMER, TEXT_ENCODER, PART_COUNT };
 static const char* const s_folders[PART_COUNT] = {"transformer", "text_encoder"};
@@ -23,14 +22,6 @@ static sumi_dtype every_e5m2(const sumi_tensor* t, float* scale)
     (void)t;
     *scale = 1.0f;
     return SUMI_DTYPE_F8_E5M2;
-}
-
-// As converters do: matrices in the type where its blocks fit a row, else in float16; vectors in float32.
-static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
-{
-    *scale = 1.0f;
-    if (t->rank < 2) return SUMI_DTYPE_F32;
-    return t->shape[t->rank - 1] % sumi_dtype_get(s_matrix_dtype)->block == 0 ? s_matrix_dtype : SUMI_DTYPE_F16;
 }
 
 // A component's tensors in an empty bag.
