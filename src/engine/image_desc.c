@@ -510,6 +510,10 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const s
             if (copies) prompt->text = text;
             continue;
         }
+        for (int32_t k = 0; k < source->reference_count; k++) {
+            prompt->picture_row[k] = source->places[k].row;
+            prompt->picture_rows[k] = source->places[k].count;
+        }
         for (int32_t e = 0; e < source->encoder_count; e++) {
             prompt->token_count[e] = source->token_count[e];
             prompt->features[e] = pack_features(packer, desc->model->engine->runner, source->features[e],

@@ -3,8 +3,9 @@
 // The bytes are a safetensors file: tensor "features" [tokens, width] (of a second encoder: "features.1"), in float32,
 // bfloat16 or int8; for int8 also "features.row_scale" and "features.column_scale" (base/rows_int8.h); tensors of bytes
 // "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with, or [height, width, 4]
-// for a model that reads alpha; metadata with the version of the format, the family, the number of tokens and the
-// adapters that the prompt was encoded with. Reading trusts nothing: sizes, types, names and metadata are all checked.
+// for a model that reads alpha; metadata with the version of the format, the family, the number of tokens, the
+// adapters that the prompt was encoded with, and for some families the rows of the features at which references stand.
+// Reading trusts nothing: sizes, types, names and metadata are all checked.
 #include "base/assert.h"
 #include "base/dtype.h"
 #include "base/result.h"
@@ -95,6 +96,17 @@ static void add_references(saved_tensors* saved, const sumi_prompt* prompt)
     }
 }
 
+#define PLACES_BYTES (24 * SUMI_MAX_REFERENCES)
+// "row+count" of each reference, with blanks between them; "" if the model does not need to know.
+static void write_places(const sumi_prompt* prompt, char into[PLACES_BYTES])
+{
+    size_t used = 0;
+    into[0] = '\0';
+    for (int32_t i = 0; i < prompt->reference_count && prompt->places[i].count > 0; i++)
+        used += (size_t)snprintf(into + used, PLACES_BYTES - used, "%s%d+%d", i > 0 ? " " : "",
+                                 (int)prompt->places[i].row, (int)prompt->places[i].count);
+}
+
 // Rounds to nearest even. Features are finite; those above the largest bfloat16 value become that.
 static void convert_to_bf16(const float* from, size_t count, unsigned char* into)
 {
@@ -147,12 +159,14 @@ size_t sumi_prompt_save_as(const sumi_prompt* prompt, sumi_prompt_format format,
     for (size_t i = 0; i < saved.count; i++) data_bytes += saved.tensors[i].bytes;
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", (int)prompt->token_count[0]);
-    const sumi_metadata metadata[] = {
-        {"sumi_prompt", format == SUMI_PROMPT_F32 ? FORMAT_VERSION : FORMAT_VERSION_SMALLER},
-        {"family", prompt->family},
-        {"token_count", tokens},
-        {"adapters", prompt->adapters}}; // the last one: not if there are none
-    const size_t metadata_count = prompt->adapters[0] != '\0' ? 4 : 3;
+    char places[PLACES_BYTES];
+    write_places(prompt, places);
+    sumi_metadata metadata[5] = {{"sumi_prompt", format == SUMI_PROMPT_F32 ? FORMAT_VERSION : FORMAT_VERSION_SMALLER},
+                                 {"family", prompt->family},
+                                 {"token_count", tokens}};
+    size_t metadata_count = 3;
+    if (prompt->adapters[0] != '\0') metadata[metadata_count++] = (sumi_metadata){"adapters", prompt->adapters};
+    if (places[0] != '\0') metadata[metadata_count++] = (sumi_metadata){"reference_rows", places};
     if (into == NULL) capacity = 0;
     const uint64_t bytes = sumi_safetensors_write(saved.tensors, saved.count, metadata, metadata_count, into, capacity);
     if (bytes > SIZE_MAX) return 0;
@@ -307,6 +321,38 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
     return SUMI_OK;
 }
 
+// Reads a number of digits alone, below MAX_TOKENS; -1: there is none.
+static int32_t read_row(const char** at)
+{
+    int32_t row = **at >= '0' && **at <= '9' ? 0 : -1;
+    for (; row >= 0 && **at >= '0' && **at <= '9'; (*at)++) row = row < MAX_TOKENS ? 10 * row + (**at - '0') : -1;
+    return row;
+}
+
+// Reads where the references of a saved prompt stand: "row+count" of each, one after the other, within the features.
+static sumi_result read_saved_places(const sumi_model* model, const sumi_tensor_set* set, sumi_prompt_shape* shape,
+                                     sumi_error* error)
+{
+    const char *text = sumi_metadata_find(set, "reference_rows"), *at = text != NULL ? text : "";
+    if (!model->info.prompts_place_references || shape->reference_count == 0) return SUMI_OK;
+    bool is_good = true;
+    for (int32_t i = 0, after = 0; i < shape->reference_count && is_good; i++) {
+        sumi_reference_place* place = &shape->places[i];
+        if (i > 0 && *at == ' ') at++;
+        place->row = read_row(&at);
+        is_good = place->row >= after && *at++ == '+';
+        if (is_good) place->count = read_row(&at);
+        is_good = is_good && place->count >= 1 && place->count <= shape->token_count[0] - place->row;
+        after = place->row + place->count;
+    }
+    if (is_good && *at == '\0') return SUMI_OK;
+    return sumi_fail(
+        error, SUMI_FILE_MALFORMED,
+        "the saved prompt's \"reference_rows\" are \"%.80s\", which do not say where its %d images stand in "
+        "its %d tokens: encode it again",
+        text != NULL ? text : "", (int)shape->reference_count, (int)shape->token_count[0]);
+}
+
 // Returns the index of the first value that is NaN or infinite; `count`: there is none. Has no branch per value.
 static size_t first_not_finite(const float* values, size_t count)
 {
@@ -368,6 +414,7 @@ static sumi_result load_prompt(sumi_model* model, const void* data, size_t bytes
         return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt's list of adapters is longer than %d bytes",
                          SUMI_PROMPT_ADAPTERS_BYTES - 1);
     SUMI_TRY(check_saved_references(model, set, &shape, error));
+    SUMI_TRY(read_saved_places(model, set, &shape, error));
     SUMI_TRY(sumi_prompt_create(model->engine, &shape, &prompt, error));
     for (int32_t i = 0; i < prompt->reference_count; i++) {
         char name[REFERENCE_NAME_BYTES];

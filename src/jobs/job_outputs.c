@@ -119,8 +119,14 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
                                    .picture_channels = request->picture_channels,
                                    .adapters = adapters};
         list_adapters(request, adapters);
-        for (int32_t i = 0; i < shape.reference_count; i++)
-            shape.references[i] = request->references.list[i].sizes.autoencoder;
+        for (int32_t i = 0; i < shape.reference_count; i++) {
+            const sumi_reference_sizes* sizes = &request->references.list[i].sizes;
+            const int32_t token = request->prompts[0].picture_row[i];
+            shape.references[i] = sizes->autoencoder;
+            if (info->prompts_place_references)
+                shape.places[i] =
+                    (sumi_reference_place){sumi_network_feature_row(slot->model->network, 0, token), sizes->tokens};
+        }
         SUMI_TRY(sumi_prompt_create(engine, &shape, &job->products.prompt, error));
     }
     return SUMI_OK;

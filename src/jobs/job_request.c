@@ -360,6 +360,7 @@ sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_co
         encodes_text = encodes_text || prompt->text != NULL;
         memcpy(tables.prompts[i].token_count, prompt->token_count, sizeof tables.prompts[i].token_count);
         memcpy(tables.prompts[i].reference_row, prompt->picture_row, sizeof tables.prompts[i].reference_row);
+        memcpy(tables.prompts[i].reference_rows, prompt->picture_rows, sizeof tables.prompts[i].reference_rows);
     }
     list_references(job, encodes_text, p, tables.references);
     SUMI_ASSERT(p->prompt_count == progress->plan_prompt_count);

@@ -20,7 +20,9 @@ typedef struct sumi_job_prompt {
     size_t text_bytes;                            // NULL: the features are given
     const void* features[SUMI_MAX_TEXT_ENCODERS]; // as the runner has activations: float32 or bfloat16
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS];  // of texts: known after phase TEXT
-    int32_t picture_row[SUMI_MAX_REFERENCES];     // known after phase TEXT: the first token row of each reference
+    // The first token row of each reference: known after phase TEXT. Of given features the first row, and how many rows
+    // it has, if the model puts references there.
+    int32_t picture_row[SUMI_MAX_REFERENCES], picture_rows[SUMI_MAX_REFERENCES];
     int32_t cut_tokens;        // known after phase TEXT: tokens beyond what the encoders read, the most of any encoder
     const sumi_prompt* source; // used only while submit looks for equal prompts
 } sumi_job_prompt;

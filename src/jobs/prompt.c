@@ -65,6 +65,7 @@ static sumi_prompt* pack_prompt(sumi_packer* packer, const sumi_prompt_shape* sh
         if (prompt == NULL) continue;
         prompt->references[i] = pixels;
         prompt->reference_sizes[i] = size;
+        prompt->places[i] = shape->places[i];
     }
     const char* adapters = shape->adapters != NULL ? shape->adapters : "";
     char* copy = sumi_pack(packer, adapters, strlen(adapters) + 1);

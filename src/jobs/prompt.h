@@ -7,6 +7,11 @@
 
 #define SUMI_FAMILY_BYTES 32
 
+// Rows [row, row + count) of a prompt's features, which a reference replaces.
+typedef struct sumi_reference_place {
+    int32_t row, count;
+} sumi_reference_place;
+
 struct sumi_prompt {
     sumi_engine* engine;
     sumi_prompt *next, **link;
@@ -20,6 +25,8 @@ struct sumi_prompt {
     int32_t reference_count, picture_channels;
     sumi_picture_size reference_sizes[SUMI_MAX_REFERENCES];
     unsigned char* references[SUMI_MAX_REFERENCES];
+    // Where the references stand in the features of the first encoder; count 0: the model does not need to know.
+    sumi_reference_place places[SUMI_MAX_REFERENCES];
     char* adapters; // those that changed the features, as sumi_prompt_info has them; in the block of this object
 };
 
@@ -31,6 +38,7 @@ typedef struct sumi_prompt_shape {
     const int32_t *token_count, *width;        // [encoder_count]
     int32_t reference_count, picture_channels; // the latter 3 or 4, with references
     sumi_picture_size references[SUMI_MAX_REFERENCES];
+    sumi_reference_place places[SUMI_MAX_REFERENCES];
     const char* adapters; // NULL: none
 } sumi_prompt_shape;
 // Creates an empty prompt with memory for features and references of these sizes.

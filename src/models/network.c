@@ -832,4 +832,10 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
     return rows < 1 ? 0 : max_rows > 0 && rows > max_rows ? max_rows : rows;
 }
 
+int32_t sumi_network_feature_row(const sumi_network* network, int32_t encoder, int32_t token)
+{
+    SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count && !network->info.is_pooled[encoder]);
+    return token - network->encoders[encoder].dropped_rows;
+}
+
 float sumi_network_time(const sumi_network* network, float sigma) { return network->recipe->time(sigma); }

@@ -133,6 +133,10 @@ int32_t sumi_network_id_rows(const sumi_network* network, int32_t encoder, int32
 // How many rows of features a text encoder passes on for a prompt of this many tokens, padding not counted in.
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count);
 
+// The row of a prompt's features that a token becomes. Below 0: it belongs to the beginning of the template that is not
+// passed on.
+int32_t sumi_network_feature_row(const sumi_network* network, int32_t encoder, int32_t token);
+
 // The time input of the network for a noise level; it goes into the `times` table of a plan.
 float sumi_network_time(const sumi_network* network, float sigma);
 

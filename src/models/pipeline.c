@@ -192,7 +192,7 @@ static sumi_span reference_span(const sumi_network* network, const sumi_pipeline
     if (p->has_features) return (sumi_span){p->reference_row[reference], p->reference_rows[reference]};
     const int32_t cell = network->recipe->vision->properties(network->vision).cell;
     const sumi_pipeline_reference* size = &r->references[reference];
-    return (sumi_span){p->reference_row[reference] - network->encoders[0].dropped_rows,
+    return (sumi_span){sumi_network_feature_row(network, 0, p->reference_row[reference]),
                        size->vision_height / cell * (size->vision_width / cell)};
 }
 
@@ -461,7 +461,7 @@ static void place_references(writer* w)
         for (int32_t i = 0; i < r->reference_count; i++)
             w->features[p].references[i] = reference_span(w->network, r, p, i);
     }
-    const int32_t shared = r->shared_tokens[0] - w->network->encoders[0].dropped_rows;
+    const int32_t shared = sumi_network_feature_row(w->network, 0, r->shared_tokens[0]);
     w->denoising.shared_rows = encodes_all && shared > 0 ? shared : 0;
 }
 
