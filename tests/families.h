@@ -53,6 +53,7 @@ typedef struct family_row {
     // Area in pixels to which references are resized here, for published areas cost a tiny model seconds. 0: the rule
     // of the family resizes nothing that is as small as the pictures of the tests.
     int32_t reference_area;
+    int32_t side;                 // of its pictures in tests, if FAMILY_SIDE is not possible
     bool prompts_read_references; // an encoded prompt belongs to the references that it was encoded with
     bool ignores_guidance;        // the authors distilled it: neither guidance nor a negative text changes a picture
     // The row before this one has the same networks and files. Tests on which guidance and settings of the network have
@@ -62,9 +63,10 @@ typedef struct family_row {
 
 // Of the small pictures. Products of fewer than 8 rows add in another order on CPUs with AVX2 and without it, and a
 // batch then differs from single pictures in the last bits (promises.md, section 6). These are 3 x 3 tokens.
-enum { FAMILY_SIDE = 48 };
+enum { FAMILY_SIDE = 48, FAMILY_LARGEST_SIDE = 64 };
 
 #define QWEN_IMAGE_ADAPTER(name) FAMILY_FOLDER("qwen-image") "lora/" name ".safetensors"
+#define QWEN_IMAGE_21_ADAPTER(name) FAMILY_FOLDER("qwen-image-21") "lora/" name ".safetensors"
 #define KLEIN_ADAPTER(name) FAMILY_FOLDER("flux2-klein") "lora/" name ".safetensors"
 static const family_row s_families[] = {
     {.name = "z-image",
@@ -119,6 +121,19 @@ static const family_row s_families[] = {
      .max_references = 3,
      .reference_area = 64 * 64,
      .prompts_read_references = true},
+    {.name = "qwen-image-2.1",
+     .family = "qwen-image-2.1",
+     .variant = "base",
+     .tiny = FAMILY_IN("qwen-image-21"),
+     .wide = FAMILY_IN("qwen-image-21-wide"),
+     .adapters = {QWEN_IMAGE_21_ADAPTER("peft"), QWEN_IMAGE_21_ADAPTER("peft-metadata"),
+                  QWEN_IMAGE_21_ADAPTER("peft-adapter-name"), QWEN_IMAGE_21_ADAPTER("comfyui"),
+                  QWEN_IMAGE_21_ADAPTER("kohya")},
+     .text_encoder_count = 1,
+     .max_references = 10,
+     .reference_area = 64 * 64,
+     .side = FAMILY_LARGEST_SIDE,
+     .prompts_read_references = true},
     {.name = "newbie",
      .family = "newbie-image",
      .variant = "exp0.1",
@@ -156,7 +171,7 @@ enum { FAMILY_COUNT = sizeof s_families / sizeof *s_families };
 static inline const family_row* next_network(const family_row* row)
 {
     row = row == NULL ? s_families : row + 1;
-    while (row < s_families + FAMILY_COUNT && (row->is_variant || row->prompts_read_references)) row++;
+    while (row < s_families + FAMILY_COUNT && (row->is_variant || row->tiny.transformer_path != NULL)) row++;
     return row < s_families + FAMILY_COUNT ? row : NULL;
 }
 #endif

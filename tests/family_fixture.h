@@ -47,7 +47,8 @@ static inline sumi_model* adapt_family(const family_row* f, sumi_model* model)
     if (model == NULL || f->reference_area == 0) return model;
     sumi_recipe* recipe = &s_recipes[f - s_families];
     *recipe = *model->network->recipe;
-    recipe->references.autoencoder_area = recipe->references.vision_area = f->reference_area;
+    recipe->references.autoencoder_area = f->reference_area;
+    if (recipe->references.vision_area > 0) recipe->references.vision_area = f->reference_area;
     model->network->recipe = recipe;
     return model;
 }
@@ -98,6 +99,8 @@ static inline void use_references(sumi_image_desc* desc, int32_t count)
     desc->reference_count = count;
 }
 
+static inline int32_t family_side(void) { return s_family->side > 0 ? s_family->side : FAMILY_SIDE; }
+
 // How many of the pictures a family takes at once.
 static inline int32_t most_pictures(void) { return s_family->max_references < 2 ? s_family->max_references : 2; }
 
@@ -105,7 +108,7 @@ static inline int32_t most_pictures(void) { return s_family->max_references < 2 
 static inline sumi_image_desc family_image(sumi_model* model, const sumi_image_item* item)
 {
     sumi_image_desc desc = small_image(model, item);
-    desc.width = desc.height = FAMILY_SIDE;
+    desc.width = desc.height = family_side();
     use_references(&desc, s_family->min_references);
     desc.guidance.scale = sumi_model_get_info(model).guidance_off + (s_family->ignores_guidance ? 0.0f : 3.0f);
     desc.guidance.begin = 0.0f;

@@ -16,8 +16,9 @@ TEST(a_model_is_what_its_row_says)
     CHECK_NUMBER(info.takes_references, s_family->max_references > 0);
     CHECK(info.has_text_encoder && info.has_vae_encoder);
     CHECK(!(info.uses_guidance && s_family->ignores_guidance));
-    CHECK(info.size_multiple > 0 && FAMILY_SIDE % info.size_multiple == 0);
-    CHECK(FAMILY_SIDE / info.size_multiple * (FAMILY_SIDE / info.size_multiple) >= 8);
+    CHECK(info.size_multiple > 0 && family_side() % info.size_multiple == 0);
+    const int32_t token_side = info.latent_factor * model->network->info.patch_size;
+    CHECK(family_side() / token_side * (family_side() / token_side) >= 8);
     const sumi_image_item item = {.text = "a red fox"};
     const sumi_image_desc desc = family_image(model, &item);
     sumi_prompt* prompt = encode_for(engine, &desc, "a red fox");
@@ -40,9 +41,9 @@ TEST(a_text_becomes_a_picture_and_again_the_same)
         if (i == 0) first = hash;
         CHECK(hash != 0 && hash == first);
         if (i == 0) {
-            desc.width += 16;
+            desc.width += sumi_model_get_info(model).size_multiple;
             CHECK(draw_hash(engine, &desc) != 0); // another plan in between
-            desc.width -= 16;
+            desc.width = family_side();
             CHECK(draw_hash(engine, &desc) == first);
             item.seed = 8;
             const uint64_t other_seed = draw_hash(engine, &desc);
@@ -390,7 +391,7 @@ TEST(previews_come_and_change_nothing)
     const uint64_t plain = draw_hash(engine, &desc);
     desc.preview_every = 1;
     sumi_job job;
-    uint8_t small[FAMILY_SIDE / 8 * (FAMILY_SIDE / 8) * 4];
+    uint8_t small[FAMILY_LARGEST_SIDE / 8 * (FAMILY_LARGEST_SIDE / 8) * 4];
     sumi_image preview = {0};
     uint32_t versions = 0;
     int32_t frames = 0;
@@ -400,7 +401,7 @@ TEST(previews_come_and_change_nothing)
         versions = sumi_job_poll(engine, job).preview_version;
         if (versions > 0) CHECK_NUMBER(sumi_job_preview(engine, job, 0, small, sizeof small, &preview), SUMI_OK);
     }
-    CHECK(versions >= 3 && preview.width == FAMILY_SIDE / 8 && preview.height == FAMILY_SIDE / 8);
+    CHECK(versions >= 3 && preview.width == family_side() / 8 && preview.height == family_side() / 8);
     CHECK(plain != 0 && fetch_hash(engine, job, &desc) == plain);
     close_engine(engine);
 }
