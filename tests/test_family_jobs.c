@@ -135,7 +135,7 @@ TEST(a_job_paused_at_any_moment_keeps_its_bits)
     sumi_image_desc desc = rich_family_image(model), other = family_image(model, s_pair);
     desc.step_count = 4;
     other.step_count = 1;
-    other.width = other.height = 16;
+    other.width = other.height = sumi_model_get_info(model).size_multiple;
     encoded_item fox = encode_item(engine, &other);
     other.items = &fox.item;
     const uint64_t want = draw_hash(engine, &desc), want_other = draw_hash(engine, &other);
@@ -183,7 +183,7 @@ static void use_model(sumi_engine* engine, sumi_model* model)
     sumi_prompt *prompt = NULL, *loaded = NULL;
     sumi_lora* lora = NULL;
     sumi_image_desc desc = rich_family_image(model);
-    desc.width = desc.height = 16;
+    desc.width = desc.height = sumi_model_get_info(model).size_multiple;
     desc.step_count = 1;
     const sumi_prompt_desc pd = prompt_of(&desc, "a red fox");
     sumi_job job;
