@@ -119,6 +119,27 @@ static inline void put(bag* b, const char* name, sumi_dtype dtype, const sumi_te
     t->data = values;
 }
 
+// A kernel [rows, channels, 2, height, width] as llama.cpp stores it: its slices in time are tensors of their own, `name`
+// and `name`.1.
+static inline void put_slices(bag* b, const char* name, const sumi_tensor* kernel)
+{
+    const size_t slice =
+                     (size_t)(kernel->shape[3] * kernel->shape[4]) * (size_t)sumi_dtype_get(kernel->dtype)->block_bytes,
+                 count = (size_t)(kernel->shape[0] * kernel->shape[1]);
+    const sumi_tensor flat = {.rank = 4,
+                              .shape = {kernel->shape[0], kernel->shape[1], kernel->shape[3], kernel->shape[4]}};
+    CHECK_NUMBER(kernel->shape[2], 2);
+    char* data = malloc(slice * count);
+    for (size_t k = 0; k < 2; k++) {
+        char full[192];
+        snprintf(full, sizeof full, "%s%s", name, k == 0 ? "" : ".1");
+        for (size_t row = 0; row < count; row++)
+            memcpy(data + row * slice, (const char*)kernel->data + (2 * row + k) * slice, slice);
+        put(b, full, kernel->dtype, &flat, data, slice * count);
+    }
+    free(data);
+}
+
 // What a tensor is called in the other layout; false: it is not in there.
 typedef bool rename_function(const char* name, char* out, size_t out_bytes);
 

@@ -255,17 +255,7 @@ static void take_mmproj(bag* b, bag* from)
                 put(b, name, t.dtype, &t, (const char*)t.data + t.bytes / 3 * k, t.bytes / 3);
             }
         } else if (t.rank == 5) {
-            const size_t slice = (size_t)(t.shape[3] * t.shape[4]) * (size_t)sumi_dtype_get(t.dtype)->block_bytes,
-                         count = (size_t)(t.shape[0] * t.shape[1]);
-            CHECK_NUMBER(t.shape[2], 2);
-            sumi_tensor flat = {.rank = 4, .shape = {t.shape[0], t.shape[1], t.shape[3], t.shape[4]}};
-            char* data = malloc(slice * count);
-            for (size_t k = 0; k < 2; k++) {
-                for (size_t row = 0; row < count; row++)
-                    memcpy(data + row * slice, (const char*)t.data + (2 * row + k) * slice, slice);
-                put(b, k == 0 ? "v.patch_embd.weight" : "v.patch_embd.weight.1", t.dtype, &flat, data, slice * count);
-            }
-            free(data);
+            put_slices(b, name, &t);
         } else {
             put(b, name, t.dtype, &t, t.data, t.bytes);
         }

@@ -36,6 +36,12 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
     {                                                                                                                  \
         .component = SUMI_COMPONENT_TEXT_ENCODER, .network = name, .prefixes = s_text, .tensors = { __VA_ARGS__ }      \
     }
+#define REFUSED_TEXT(name, why, ...)                                                                                   \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_TEXT_ENCODER, .network = name, .prefixes = s_text, .refusal = why, .tensors = {    \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
 #define TEXT_2(name, ...)                                                                                              \
     {                                                                                                                  \
         .component = SUMI_COMPONENT_TEXT_ENCODER_2, .network = name, .prefixes = s_text, .tensors = { __VA_ARGS__ }    \
@@ -71,6 +77,12 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
 #define WHY_UNET_VAE                                                                                                   \
     "this is a VAE with 4 latent channels, as Stable Diffusion and SDXL have; use the one that was released with the " \
     "model"
+#define WHY_WAN_2_2                                                                                                    \
+    "this is the VAE of Wan 2.2, with 48 latent channels and without alpha; use the VAE of Qwen-Image-2.1"
+#define WHY_QWEN_3_5                                                                                                   \
+    "this is a language model of Qwen3.5, as the prompt rewriters Qwen-Image-2.1-PE-T2I and Qwen-Image-2.1-PE-I2I "    \
+    "are; it writes prompts, and no image model reads its features: use the text encoder that was released with the "  \
+    "model, Qwen3-VL-8B-Instruct for Qwen-Image-2.1"
 #define WHY_FLUX_1 "this is FLUX.1, which is not supported; FLUX.2 [klein] is: use FLUX.2-klein-4B"
 
 static const sumi_signature s_signatures[] = {
@@ -107,6 +119,11 @@ static const sumi_signature s_signatures[] = {
     TEXT("gemma3", "model.layers.0.pre_feedforward_layernorm.weight", "model.embed_tokens.weight"),
     TEXT("gemma3", "layers.0.pre_feedforward_layernorm.weight", "embed_tokens.weight"),
     TEXT("gemma3", "blk.0.post_ffw_norm.weight", "token_embd.weight"),
+    REFUSED_TEXT("qwen3.5", WHY_QWEN_3_5, "model.language_model.layers.0.linear_attn.A_log"),
+    REFUSED_TEXT("qwen3.5", WHY_QWEN_3_5, "language_model.layers.0.linear_attn.A_log"),
+    REFUSED_TEXT("qwen3.5", WHY_QWEN_3_5, "model.layers.0.linear_attn.A_log"),
+    REFUSED_TEXT("qwen3.5", WHY_QWEN_3_5, "layers.0.linear_attn.A_log"),
+    REFUSED_TEXT("qwen3.5", WHY_QWEN_3_5, "blk.0.ssm_a", "token_embd.weight"),
     TEXT("qwen3", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.weight"),
     TEXT("qwen3", "layers.0.self_attn.q_norm.weight", "embed_tokens.weight"),
     // Qwen3-VL's language model, which is Qwen3's. Without its vision tower it cannot be told from it by names
@@ -143,6 +160,8 @@ static const sumi_signature s_signatures[] = {
      .tensors = {"v.patch_embd.weight", "v.blk.0.ln1.weight"}},
 
     // ---- VAEs; the causal ones have one more dimension. Wan's names of the same network come second
+    VAE("wan-vae-2.2", WHY_WAN_2_2, 0, 48, "decoder.conv_in.weight", "decoder.up_blocks.0.upsampler.resample.1.weight"),
+    VAE("wan-vae-2.2", WHY_WAN_2_2, 0, 48, "decoder.conv1.weight", "decoder.upsamples.0.upsamples.0.residual.0.gamma"),
     VAE("qwen-vae-2.1", NULL, 0, 0, "decoder.up_blocks.0.upsampler.resample.1.weight", "decoder.conv_in.weight"),
     VAE("qwen-vae-2.1", NULL, 0, 0, "decoder.upsamples.0.upsamples.0.residual.0.gamma", "decoder.conv1.weight"),
     VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv_in.weight"),
