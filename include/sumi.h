@@ -595,6 +595,8 @@ typedef struct sumi_image_item {
     // guidance both are ignored, and the log says so.
     const char* negative_text;
     const sumi_prompt* negative_prompt;
+    // Of the noise. Qwen-Image-2.1 returns a sharpened copy of a reference if it begins with the noise that made that
+    // reference, so with references it draws the noise of another seed: seed XOR 0x9e3779b97f4a7c15.
     uint64_t seed;
 } sumi_image_item;
 

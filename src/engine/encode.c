@@ -63,7 +63,7 @@ static sumi_result fill_encoding(sumi_engine* engine, const sumi_encode_desc* de
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "an image to encode", error));
     packer = (sumi_packer){slot->input.data, 0};
     pack_encoding(&packer, desc, request);
-    request->items[0] = (sumi_job_item){.positive = -1, .negative = -1, .seed = desc->seed};
+    request->items[0] = (sumi_job_item){.positive = -1, .negative = -1, .seed = desc->seed, .noise_seed = desc->seed};
     request->item_count = 1;
     return SUMI_OK;
 }

@@ -566,6 +566,10 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     packer = (sumi_packer){input->data, 0};
     pack_input(&packer, desc, &references, request);
 
+    for (int32_t i = 0; i < request->item_count; i++) {
+        sumi_job_item* item = &request->items[i];
+        item->noise_seed = sumi_network_noise_seed(info, item->seed, references.count > 0);
+    }
     request->width = desc->width;
     request->height = desc->height;
     request->step_count = desc->step_count;

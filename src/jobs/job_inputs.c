@@ -386,7 +386,7 @@ size_t sumi_plan_job_noise_values(const sumi_plan_job* job)
          * ((sumi_plan_job_draws_posterior(job) ? 1 : 0) + (job->request.goal == SUMI_GOAL_IMAGES ? 1 : 0));
 }
 
-// Each item has its own generator, seeded with the item's seed. The generator draws the posterior's noise first and the
+// Each item has its own generator, seeded with the item's noise_seed. The generator draws the posterior's noise first and the
 // main noise second, in the order of the reference.
 sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
@@ -402,9 +402,10 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
     *out_done = progress->drawn_values >= total;
     if (*out_done) return SUMI_OK;
     if (progress->drawn_values == 0 && is_cuda)
-        sumi_torch_cuda_seed(&progress->generator.cuda, request->items[item].seed, request->multiprocessors,
+        sumi_torch_cuda_seed(&progress->generator.cuda, request->items[item].noise_seed, request->multiprocessors,
                              request->threads_per_multiprocessor);
-    else if (progress->drawn_values == 0) sumi_torch_cpu_seed(&progress->generator.cpu, request->items[item].seed);
+    else if (progress->drawn_values == 0)
+        sumi_torch_cpu_seed(&progress->generator.cpu, request->items[item].noise_seed);
 
     const float* source = is_posterior                       ? request->start_noise
                         : request->noise == SUMI_NOISE_GIVEN ? request->noise_values + item * count

@@ -50,6 +50,7 @@ typedef struct sumi_job_control {
 typedef struct sumi_job_item {
     int32_t positive, negative; // indices of prompts; negative -1: none
     uint64_t seed;
+    uint64_t noise_seed; // of its noise: sumi_network_noise_seed
     sumi_target target;
     sumi_picture* picture;                  // memory of sumi; NULL if the target has memory
     unsigned char* pixels;                  // the finished picture until the fetch

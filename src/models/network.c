@@ -371,6 +371,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
                     && recipe->references.max_count <= SUMI_MAX_REFERENCES);
         info->min_references = recipe->references.min_count;
         info->max_references = recipe->references.max_count;
+        info->reference_seed = recipe->reference_seed;
         info->size_follows_last_reference = recipe->references.size_follows_last;
     }
     info->prompts_read_references = recipe->encoders[0].prompt.picture != NULL;

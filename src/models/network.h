@@ -60,8 +60,9 @@ typedef struct sumi_network_info {
     bool prompts_place_references;
     // True: by default an image with references gets the size of the last one. False: of the first one.
     bool size_follows_last_reference;
-    bool has_text_encoder; // prompts can be encoded (tokenizer included)
-    bool has_vision;       // prompts that read references can be encoded
+    uint64_t reference_seed; // see sumi_network_noise_seed
+    bool has_text_encoder;   // prompts can be encoded (tokenizer included)
+    bool has_vision;         // prompts that read references can be encoded
     bool has_vae_decoder, has_vae_encoder;
     int32_t patch_size;     // latents along a side of an image token: 2
     sumi_sigma_rule sigmas; // the authors' schedule
@@ -136,6 +137,13 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
 // The row of a prompt's features that a token becomes. Below 0: it belongs to the beginning of the template that is not
 // passed on.
 int32_t sumi_network_feature_row(const sumi_network* network, int32_t encoder, int32_t token);
+
+// The seed with which the noise of an image is drawn. Some models tend to return a reference as it is if an edit begins
+// with the very noise from which that reference was drawn, that is, with its seed. Their edits draw another noise.
+static inline uint64_t sumi_network_noise_seed(const sumi_network_info* info, uint64_t seed, bool has_references)
+{
+    return has_references ? seed ^ info->reference_seed : seed;
+}
 
 // The time input of the network for a noise level; it goes into the `times` table of a plan.
 float sumi_network_time(const sumi_network* network, float sigma);

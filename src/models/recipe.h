@@ -119,6 +119,8 @@ typedef struct sumi_recipe {
     int32_t size_multiple; // width and height are multiples of this many pixels; 0: of a token's side
     int32_t max_side;      // the most pixels along one side
     sumi_reference_rule references;
+    // An image with references draws its noise with seed XOR this number; 0: with the seed itself.
+    uint64_t reference_seed;
     sumi_start_rule start;
     sumi_guidance_formula guidance_formula;
     float guidance_off; // the value of guidance that means no guidance

@@ -138,15 +138,17 @@ static void draw_noise(generate_run* run)
 {
     dump* d = &run->dump;
     const sumi_noise* from = &run->desc.noise;
+    const uint64_t seed =
+        sumi_network_noise_seed(&run->session.model->info, d->item.seed, run->desc.reference_count > 0);
     if (from->source == SUMI_NOISE_GIVEN) {
         memcpy(d->noise, from->values, d->latent_count * sizeof(float));
     } else if (from->source == SUMI_NOISE_TORCH_CUDA) {
         sumi_torch_cuda_generator generator;
-        sumi_torch_cuda_seed(&generator, d->item.seed, from->multiprocessors, from->threads_per_multiprocessor);
+        sumi_torch_cuda_seed(&generator, seed, from->multiprocessors, from->threads_per_multiprocessor);
         sumi_torch_cuda_randn_range(&generator, d->noise, d->latent_count, 0, d->latent_count);
     } else {
         static sumi_torch_cpu_generator s_generator; // static because it is large
-        sumi_torch_cpu_seed(&s_generator, d->item.seed);
+        sumi_torch_cpu_seed(&s_generator, seed);
         sumi_torch_cpu_randn(&s_generator, d->noise, d->latent_count);
     }
     d->asked_noise = *from;
