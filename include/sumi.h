@@ -419,9 +419,9 @@ typedef struct sumi_model_info {
     const char* variant;   // a name within the family, such as "turbo" or "base"; valid while the model lives
     bool takes_references; // edit models: sumi_image_desc.references; max_references is above 0
     bool uses_guidance;    // the authors' settings use guidance
-    bool has_text_encoder, has_vae_encoder;
-    float guidance;     // the authors' number, for guidance_formula
-    float guidance_off; // the number that means no guidance: 0 or 1
+    bool has_text_encoder, has_vae_encoder, has_alpha; // has_alpha: its images are RGBA, and so are those that it reads
+    float guidance;                                    // the authors' number, for guidance_formula
+    float guidance_off;                                // the number that means no guidance: 0 or 1
     sumi_guidance_formula guidance_formula;
     sumi_guidance_rule guidance_rule; // what SUMI_GUIDANCE_MODEL stands for
     bool ignores_guidance;            // distilled to run without: guidance.scale and negative prompts are not used
@@ -571,11 +571,11 @@ typedef enum sumi_solver {
 } sumi_solver;
 
 typedef enum sumi_format {
-    SUMI_FORMAT_RGBA8 = 0, // alpha is 255
-    SUMI_FORMAT_RGB8 = 1,
+    SUMI_FORMAT_RGBA8 = 0,  // straight alpha, here and below; 255 (1) from models without sumi_model_info.has_alpha
+    SUMI_FORMAT_RGB8 = 1,   // the same colours
     SUMI_FORMAT_RGB32F = 2, // 0..1, not clamped
-    SUMI_FORMAT_BGRA8 = 3,  // alpha is 255; Direct3D, Windows and Unreal call this format B8G8R8A8
-    SUMI_FORMAT_RGBA16F = 4 // half floats, 0..1, not clamped, alpha is 1; Direct3D calls it R16G16B16A16_FLOAT
+    SUMI_FORMAT_BGRA8 = 3,  // Direct3D, Windows and Unreal call this format B8G8R8A8
+    SUMI_FORMAT_RGBA16F = 4 // half floats, 0..1, only alpha is clamped; Direct3D calls it R16G16B16A16_FLOAT
 } sumi_format;
 
 // An image that the host program gives.
@@ -583,7 +583,7 @@ typedef struct sumi_pixels {
     const void* data;      // 8-bit sRGB, rows from the top
     int32_t width, height; // pixels
     int32_t row_bytes;     // pitch: bytes from row to row; 0: width * channel_count
-    int32_t channel_count; // 1 grey, 3 RGB, 4 RGBA (alpha is ignored)
+    int32_t channel_count; // 1 grey, 3 RGB, 4 RGBA: straight alpha, which models with has_alpha read; others ignore it
 } sumi_pixels;
 
 // One image of a batch.
@@ -710,6 +710,7 @@ typedef struct sumi_image {
     // Evaluations in these steps (a guided one counts once), and how many the step cache replaced; both 0 in previews.
     int32_t evaluation_count, reused_count;
     float predicted_db; // with a step cache: the PSNR that the image keeps, as predicted; see "Step caching"
+    bool has_alpha;     // the model makes alpha and the format has it; false: all is opaque, as in every preview
     uint64_t handle;    // for sumi_images_release
 } sumi_image;
 // Frees the job and writes one sumi_image per item. The images are in their targets, or in memory of sumi that lives
@@ -717,16 +718,15 @@ typedef struct sumi_image {
 //
 // Other failures: SUMI_WRONG_STATE while the job runs or if it is of another kind; SUMI_STALE_HANDLE;
 // SUMI_INVALID_ARGUMENT if `capacity` is less than the number of items: the job is not freed. If a copy into an
-// external fails, the result is one of sumi_import's and the job stays DONE: fetch it again. Copies that succeeded are
-// not repeated.
+// external fails, the result is one of sumi_import's and the job stays DONE: fetch it again, which copies only the rest.
 SUMI_API sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity);
 // Frees the memory of `count` images and zeroes the structs. Accepts NULL, and images in memory of the host program.
 SUMI_API void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count);
 
 // Copies the newest preview of an item into `into`: RGBA8, an eighth of the image's size along each side (width / 8 x
-// height / 8), an estimate of the clean image, by a linear map from latents to sRGB. `capacity` is in bytes.
-// out_image->pixels is `into`. Free call. Failures: SUMI_WRONG_STATE before the first preview, SUMI_STALE_HANDLE,
-// SUMI_INVALID_ARGUMENT.
+// height / 8), an estimate of the clean image, by a linear map from latents to opaque sRGB. `capacity` is in
+// bytes. out_image->pixels is `into`. Free call. Failures: SUMI_WRONG_STATE before the first preview,
+// SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into,
                                       size_t capacity, sumi_image* out_image);
 
@@ -1309,6 +1309,20 @@ SUMI_API sumi_result sumi_job_control_picture(const sumi_engine* engine, sumi_jo
 // Memory for targets, noise and previews must fit this size. Fails as sumi_submit_images, except with SUMI_QUEUE_FULL
 // and SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size);
+
+// ---- Alpha ----------------------------------------------------------------------------------------------------------
+// Models with sumi_model_info.has_alpha make and read pixels with alpha, which is straight: colours are not multiplied
+// by it. All other models make an alpha of 255 (1), and ignore the alpha of images given to them.
+//
+// Images      RGBA8, BGRA8 and RGBA16F have the model's alpha, from 0 to 1. Formats without alpha have the colours as
+//             the model made them, those of transparent pixels too: no background shows through. Ask for a format with
+//             alpha to draw the image over your own. sumi_image.has_alpha says which of the two an image is.
+// Given       The alpha of a start image, a reference and an image to encode is read; without alpha they are opaque. A
+//             resize weights colours by alpha, so that those of transparent pixels do not spread. The vision tower of
+//             an edit model sees references over white.
+// Inpainting  What a mask keeps has the alpha of the start image. Where mask_feather blends, colours count by their
+//             alpha on either side.
+// Previews    are opaque: the linear map that makes them has no alpha.
 
 // ---- Deadlines ------------------------------------------------------------------------------------------------------
 // A job with sumi_image_desc.deadline_ms is meant to be done this many milliseconds after its submission. To be in time

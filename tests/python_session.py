@@ -109,7 +109,9 @@ def check_images_are_arrays():
         return
     array = numpy.asarray(one)
     assert array.shape == (32, 32, 3) and array.dtype == numpy.uint8 and array is one.pixels
-    alpha = model.generate("a cat", seed=3, format=sumi.Format.RGBA8, **SMALL)[0].pixels
+    opaque = model.generate("a cat", seed=3, format=sumi.Format.RGBA8, **SMALL)[0]
+    assert not model.info.has_alpha and not opaque.has_alpha
+    alpha = opaque.pixels
     assert alpha.shape == (32, 32, 4) and (alpha[..., :3] == array).all() and (alpha[..., 3] == 255).all()
     floats = model.generate("a cat", seed=3, format=sumi.Format.RGB32F, **SMALL)[0].pixels
     assert floats.dtype == numpy.float32 and abs(floats.clip(0, 1) * 255 - array).max() <= 1

@@ -21,4 +21,9 @@ static inline bool sumi_format_is_float(sumi_format format)
 {
     return format == SUMI_FORMAT_RGB32F || format == SUMI_FORMAT_RGBA16F;
 }
+
+static inline bool sumi_format_has_alpha(sumi_format format)
+{
+    return format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8 || format == SUMI_FORMAT_RGBA16F;
+}
 #endif

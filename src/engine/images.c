@@ -301,15 +301,17 @@ static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image
 {
     SUMI_ASSERT(image->pixels == NULL && image->handle == 0);
     const int32_t row = job->request.width * sumi_format_bytes(item->target.format);
-    *image = (sumi_image){.width = job->request.width,
-                          .height = job->request.height,
-                          .row_bytes = row,
-                          .format = item->target.format,
-                          .seed = item->seed,
-                          .step_count = item->step_count,
-                          .evaluation_count = item->evaluation_count,
-                          .reused_count = item->reused_count,
-                          .predicted_db = item->predicted_db};
+    *image =
+        (sumi_image){.width = job->request.width,
+                     .height = job->request.height,
+                     .row_bytes = row,
+                     .format = item->target.format,
+                     .seed = item->seed,
+                     .step_count = item->step_count,
+                     .evaluation_count = item->evaluation_count,
+                     .reused_count = item->reused_count,
+                     .predicted_db = item->predicted_db,
+                     .has_alpha = job->request.picture_channels == 4 && sumi_format_has_alpha(item->target.format)};
     if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
     if (item->target.device_address != 0) return;
     if (item->target.host_memory == NULL) {

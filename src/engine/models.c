@@ -395,6 +395,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.guidance_formula = from->guidance_formula;
     info.guidance_rule = from->guidance_rule;
     info.ignores_guidance = from->ignores_guidance;
+    info.has_alpha = from->picture_channels == 4;
     info.negative_text = sumi_model_negative_text(model);
     info.has_text_encoder = from->has_text_encoder;
     info.has_vae_encoder = from->has_vae_encoder;

@@ -160,6 +160,7 @@ class Image:
     evaluation_count: int
     reused_count: int
     predicted_db: float
+    has_alpha: bool  # straight alpha of the model is the fourth channel; False: it is opaque, or there is none
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
         if copy:
@@ -382,7 +383,8 @@ class Model(_Object):
         mask        where it is white the image is repainted; uint8 or bool [height, width].
         loras       adapters, or tuples of an adapter, its scale, and a scale for its layers of text encoders (0: without).
         controls    control nets with the pictures that images follow (ControlUse).
-        format      of the image: RGB8 and RGBA8 are uint8 arrays, RGB32F float32, RGBA16F float16.
+        format      of the image: RGB8 and RGBA8 are uint8 arrays, RGB32F float32, RGBA16F float16. RGBA8 and RGBA16F have the
+                    alpha of models that make it (info.has_alpha), the others its colours without it.
         into        for each image a tensor on the engine's GPU in its primary context (or cuda_context), [height, width,
                     channels] of the format's type, with __cuda_array_interface__ or __dlpack__. The image stays on the GPU.
                     Nothing else may use the tensor until the job has finished; finish your own work on it before. sumi links
@@ -489,7 +491,7 @@ class Model(_Object):
             images = (_abi.sumi_image * len(memories))()
             result = library.sumi_fetch_images(handle, job, images, len(memories))
             return result, lambda: [
-                Image(memory, one.width, one.height, Format(one.format), one.seed, one.step_count, one.evaluation_count, one.reused_count, one.predicted_db)
+                Image(memory, one.width, one.height, Format(one.format), one.seed, one.step_count, one.evaluation_count, one.reused_count, one.predicted_db, one.has_alpha)
                 for memory, one in zip(memories, images)
             ]
 

@@ -67,6 +67,7 @@ namespace Sumi
         public string Family, Variant;
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
         public bool IgnoresGuidance; // distilled to run without: ImageRequest.Guidance and Negative are not used
+        public bool HasAlpha; // its pictures may be transparent, and it reads the alpha of those that it is given
         public int MinReferences, MaxReferences; // of a picture; both 0: the model takes none
         public WeightFormat Weights, TextWeights; // as asked for; of Auto on a GPU what it stands for there
         public AttentionFormat Attention; // likewise
@@ -85,6 +86,7 @@ namespace Sumi
         public int EvaluationCount, ReusedCount; // of the transformer, and how many of them were reused (ImageRequest.StepCacheDb)
         public float PredictedDb;                // that the picture is predicted to keep then; 0: not known, or without a step cache
         public ulong Seed;
+        public bool HasAlpha; // some pixels may be transparent, with straight alpha; false: alpha is 255, as in every preview
         public byte[] Pixels;
     }
 
@@ -906,6 +908,7 @@ namespace Sumi
                 about.ReusedCount = images[0].reused_count;
                 about.PredictedDb = images[0].predicted_db;
                 about.Seed = images[0].seed;
+                about.HasAlpha = images[0].has_alpha != 0;
                 Native.sumi_images_release(Owner, images, 1);
                 return Result.Ok;
             });
@@ -975,7 +978,7 @@ namespace Sumi
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
                         NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
                         Guidance = info.guidance, GuidanceOff = info.guidance_off, GuidanceFormula = info.guidance_formula,
-                        GuidanceRule = info.guidance_rule, IgnoresGuidance = info.ignores_guidance != 0, NegativeText = Utf8.From(info.negative_text)
+                        GuidanceRule = info.guidance_rule, IgnoresGuidance = info.ignores_guidance != 0, HasAlpha = info.has_alpha != 0, NegativeText = Utf8.From(info.negative_text)
                     };
                 }
             }

@@ -128,7 +128,7 @@ namespace Sumi
         public struct sumi_model_info
         {
             public IntPtr family, variant;
-            public byte takes_references, uses_guidance, has_text_encoder, has_vae_encoder;
+            public byte takes_references, uses_guidance, has_text_encoder, has_vae_encoder, has_alpha;
             public float guidance, guidance_off;
             public GuidanceFormula guidance_formula;
             public GuidanceRule guidance_rule;
@@ -233,7 +233,7 @@ namespace Sumi
             public byte tiles_vae;
             public ulong streamed, uncounted, needed;
         }
-        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count, evaluation_count, reused_count; public float predicted_db; public ulong handle; }
+        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count, evaluation_count, reused_count; public float predicted_db; public byte has_alpha; public ulong handle; }
         public struct sumi_encode_desc
         {
             public uint cookie;

@@ -345,6 +345,7 @@ void Session::LookAtRunning()
     Made.EvaluationCount = Image.evaluation_count;
     Made.ReusedCount = Image.reused_count;
     Made.PredictedDb = Image.predicted_db;
+    Made.HasAlpha = Image.has_alpha;
     const uint8_t* Pixels = static_cast<const uint8_t*>(Image.pixels);
     // our own memory: rows without gaps
     if (Pixels && !Taken.Wish.Target)

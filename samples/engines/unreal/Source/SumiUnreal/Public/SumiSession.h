@@ -26,7 +26,8 @@ SUMIUNREAL_API std::string CheckVersion();
 
 struct Picture {
     int32_t Width = 0, Height = 0;
-    std::vector<uint8_t> Rgba; // rows from the top
+    std::vector<uint8_t> Rgba; // rows from the top, straight alpha
+    bool HasAlpha = false;     // of finished pictures: some pixels may be transparent; false: alpha is 255
     // Of finished pictures: evaluations of the transformer, how many of them were reused (Request::StepCacheDb), and the
     // PSNR in dB that the picture is predicted to keep then; 0: not known, or without a step cache.
     int32_t EvaluationCount = 0, ReusedCount = 0;
