@@ -671,6 +671,17 @@ cli inspect "$folder/edit-2511"; expect_text "inspect tells the time of referenc
 sed -i 's/norm_added_q.weight/norm_added_x.weight/' "$folder/edit-2511/transformer"/diffusion_pytorch_model*
 cli inspect "$folder/edit-2511"; expect_code "inspect with a part that cannot be used" 1; expect_text "inspect says why" "not usable +.*norm_added_q.weight" "$out"
 cli inspect "$qwen/model/vae/diffusion_pytorch_model.safetensors"; expect_code "inspect a part of another family" 0; expect_text "inspect names the part" "^  vae +.*, qwen-vae" "$out"; expect_text "inspect a part of another family" "16 latent channels, decoder and encoder" "$out"
+qwen21=$PWD/tests/golden/qwen-image-21 # a prefix, a vision tower of another kind, files in ComfyUI's layout and in GGUF
+cli inspect "$qwen21/model"; expect_code "inspect a model with a prefix" 0; expect_text "inspect tells ten references" "family +qwen-image-2.1 base, with up to 10 reference pictures$" "$out"
+expect_text "inspect tells one stream" "2 blocks of one stream, width 64, 2 heads of 32, feed-forward 192, captions 48 wide, gate and projection in two tensors$" "$out"
+expect_text "inspect tells the tower's sizes" "4 blocks, width 24, rows 48 wide$" "$out"; expect_text "inspect tells 64 channels" "64 latent channels, decoder and encoder$" "$out"
+[ "$(grep -c 'missing *nothing' "$out")" = 4 ] && ok || fail "inspect finds nothing missing in its four parts" "$(cat "$out")"
+cli inspect "$qwen21/files/qwen_image_2.1_prefixed.safetensors"; expect_text "inspect tells a fused layer" "feed-forward 192, .* in one tensor$" "$out"; expect_text "inspect tells the prefix" "names begin with model.diffusion_model." "$out"
+cli inspect "$qwen21/files/qwen_image_2.1-Q8_0.gguf"; expect_text "inspect tells its GGUF" "^  transformer +.*, qwen-image-2.1, no config" "$out"; expect_text "inspect tells types" "Q8_0: 14 tensors" "$out"
+cli inspect "$qwen21/lora/comfyui.safetensors" --model "$qwen21/model"; expect_code "inspect an adapter of a fused layer" 0
+cp -r "$qwen21/model" "$folder/turbo"; chmod -R u+w "$folder/turbo"; cp -r "$qwen21"/model-turbo/* "$folder/turbo"
+cli inspect "$folder/turbo"; expect_text "inspect tells listed levels" "^  scheduler +8 steps, no other number, at the levels 1 0.978453 .* 0.414568, 1000 training steps$" "$out"
+cli inspect --json "$folder/turbo"; expect_support "inspect --json of listed levels" json "$out"; expect_text "its levels" '^ +0.414568' "$out"
 newbie=$PWD/tests/golden/newbie # two text encoders
 cli inspect "$newbie/model"; expect_code "inspect a model of two text encoders" 0; expect_text "inspect tells the family" "family +newbie-image exp0.1$" "$out"
 expect_text "inspect tells the transformer" "2 layers and 2 x 2 refiners, width 128, 4 heads of 32, feed-forward 64, captions 32 wide, a pooled row of 128$" "$out"
@@ -781,6 +792,9 @@ for name, width, captions in ("4b", 3072, 7680), ("9b", 4096, 12288), ("9b-nvfp4
         kind, size = ("F8_E4M3", 1) if "scale" in k else ("U8", 1) if len(h) == 4 and "txt_in" in k else ("BF16", 2)
         h[k] = {"dtype": kind, "shape": v, "data_offsets": [used, used := used + size * v[0] * v[1]]}
     t = json.dumps(h).encode(); f = open(sys.argv[2] + f"/{name}.safetensors", "wb"); f.write(struct.pack("<Q", len(t)) + t); f.truncate(8 + len(t) + used)
+h = {"txt_in.text_norm.weight": [4096], "modulation.1.weight": [16384, 4096], "img_in.weight": [4096, 64]}; used = 0
+for k, v in h.items(): h[k] = {"dtype": "BF16", "shape": v, "data_offsets": [used, used := used + 2 * v[0] * (v + [1])[1]]}
+t = json.dumps(h).encode(); f = open(sys.argv[2] + "/qwen21.safetensors", "wb"); f.write(struct.pack("<Q", len(t)) + t); f.truncate(8 + len(t) + used)
 END
     cli inspect "$folder/meta/st.safetensors"; expect_text "a licence in safetensors" "^  licence +openrail\\+\\+ \\(modelspec.license of .*st.safetensors\\)$" "$out"
     cli inspect "$folder/meta/g.gguf"; expect_text "a licence in GGUF" "^  licence +apache-2.0, there \\(general.license of .*g.gguf\\)$" "$out"
@@ -788,6 +802,7 @@ END
     cli inspect "$folder/meta/9b.safetensors"; expect_text "the licence of a larger model" "^  licence +FLUX Non-Commercial License: not for commercial use \\(of the released" "$out"
     cli inspect "$folder/meta/9b-nvfp4.safetensors"; expect_text "the licence of packed weights" "^  licence +FLUX Non-Commercial License: not for commercial use \\(of the released" "$out"
     expect_text "the width of packed weights" "captions 12288 wide$" "$out"
+    cli inspect "$folder/meta/qwen21.safetensors"; expect_text "the licence of Qwen-Image-2.1" "^  licence +Qwen Research License: not for commercial use \\(of the released" "$out"
     cli inspect "$folder/meta/5b.safetensors"; if grep -q "^  licence" "$out"; then fail "no licence of unknown sizes" "$(cat "$out")"; else ok; fi
 else
     echo "skip: licences in metadata: there is no python3"; skipped=$((skipped + 7))

@@ -146,13 +146,27 @@ static void print_flux(const sumi_component* part)
            either(dimension(part, "context_embedder.weight", 1), dimension(part, "txt_in.weight", 1)));
 }
 
+// The transformer of Qwen-Image-2.1. Gate and projection of the feed-forward are two tensors or one.
+static void print_prefix_dit(const sumi_component* part)
+{
+    const long long width = dimension(part, "img_in.weight", 0),
+                    head = dimension(part, "transformer_blocks.0.attn.norm_q.weight", 0);
+    printf("    network      %d blocks of one stream, width %lld, %lld heads of %lld, feed-forward %lld, captions %lld "
+           "wide, gate and projection in %s\n",
+           expected_count(part, "transformer_blocks."), width, head ? width / head : 0, head,
+           dimension(part, "transformer_blocks.0.img_mlp.out.weight", 1), dimension(part, "txt_in.text_norm.weight", 0),
+           sumi_component_find(part, "transformer_blocks.0.img_mlp.gate_up.weight") ? "one tensor" : "two tensors");
+}
+
 static void print_transformer(const inspection* in, const sumi_component* part)
 {
     const char* family = inspection_family(&in->checkpoint);
     if (strcmp(family, "z-image") == 0 || strcmp(family, "newbie-image") == 0) print_next_dit(part);
-    const bool is_flux = strcmp(sumi_component_network(part), "flux2") == 0;
+    const bool is_flux = strcmp(sumi_component_network(part), "flux2") == 0,
+               is_prefix = strcmp(sumi_component_network(part), "qwen-image-2.1") == 0;
     if (is_flux) print_flux(part);
-    int32_t blocks = is_flux ? 0 : expected_count(part, "transformer_blocks.");
+    if (is_prefix) print_prefix_dit(part);
+    int32_t blocks = is_flux || is_prefix ? 0 : expected_count(part, "transformer_blocks.");
     if (blocks) {
         long long width = dimension(part, "img_in.weight", 0),
                   head = dimension(part, "transformer_blocks.0.attn.norm_q.weight", 0);
@@ -169,15 +183,25 @@ static void print_transformer(const inspection* in, const sumi_component* part)
                is_marked ? "the tensor __index_timestep_zero__" : "zero_cond_t of config.json");
 }
 
+// The vision towers of Qwen2.5-VL and Qwen3-VL, by their own names and by llama.cpp's.
+static void print_vision(const sumi_component* part)
+{
+    const int32_t blocks = (int32_t)either(expected_count(part, "blocks."), expected_count(part, "v.blk."));
+    if (!blocks) return;
+    printf("    network      %d blocks, width %lld, rows %lld wide\n", blocks,
+           either(either(dimension(part, "merger.ln_q.weight", 0), dimension(part, "merger.norm.weight", 0)),
+                  dimension(part, "v.post_ln.weight", 0)),
+           either(either(dimension(part, "merger.mlp.2.weight", 0), dimension(part, "merger.linear_fc2.weight", 0)),
+                  dimension(part, "mm.2.weight", 0)));
+}
+
 static void print_network(const inspection* in, sumi_component_kind kind)
 {
     const sumi_component* part = &in->checkpoint.components[kind];
     if (kind == SUMI_COMPONENT_TRANSFORMER) print_transformer(in, part);
     if (kind == SUMI_COMPONENT_TEXT_ENCODER) print_text_encoder(part);
     if (kind == SUMI_COMPONENT_TEXT_ENCODER_2) print_text_encoder_2(part);
-    if (kind == SUMI_COMPONENT_VISION && expected_count(part, "blocks."))
-        printf("    network      %d blocks, width %lld, rows %lld wide\n", expected_count(part, "blocks."),
-               dimension(part, "merger.ln_q.weight", 0), dimension(part, "merger.mlp.2.weight", 0));
+    if (kind == SUMI_COMPONENT_VISION) print_vision(part);
     long long channels = either(dimension(part, "decoder.conv_in.weight", 1), // the second name is that of Wan
                                 dimension(part, "decoder.conv1.weight", 1));
     if (kind == SUMI_COMPONENT_VAE && channels) {
@@ -279,7 +303,10 @@ static void print_scheduler(inspection* in)
         printf("dynamic shift, %s %g at %d tokens to %g at %d",
                rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? "exponential from" : "linear from",
                rule->dynamic.base_shift, rule->dynamic.base_tokens, rule->dynamic.max_shift, rule->dynamic.max_tokens);
-    else printf("shift %g", (double)rule->shift);
+    else if (rule->kind == SUMI_SHIFT_LISTED) {
+        printf("%d steps, no other number, at the levels", rule->listed.count);
+        for (int32_t i = 0; i < rule->listed.count; i++) printf(" %g", (double)rule->listed.levels[i]);
+    } else printf("shift %g", (double)rule->shift);
     if (rule->terminal > 0.0f) printf(", last noise level %g", (double)rule->terminal);
     if (file->data) printf(", %g training steps", expected_config(file, "num_train_timesteps"));
     printf("\n");

@@ -126,6 +126,10 @@ static void put_schedule(json_out* out, inspection* in)
         json_number(out, "max_shift", rule->dynamic.max_shift);
         json_integer(out, "max_tokens", rule->dynamic.max_tokens);
         json_number(out, "last_sigma", (double)rule->terminal);
+    } else if (rule->kind == SUMI_SHIFT_LISTED) {
+        json_begin_array(out, "sigmas");
+        for (int32_t i = 0; i < rule->listed.count; i++) json_number(out, NULL, (double)rule->listed.levels[i]);
+        json_end_array(out);
     } else {
         json_number(out, "shift", (double)rule->shift);
         json_number(out, "last_sigma", (double)rule->terminal);
