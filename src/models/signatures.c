@@ -67,6 +67,8 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
     "this is a control net (ControlNet) for " model                                                                    \
     ", not the model itself; open the model, and then this file as its "                                               \
     "control net"
+#define WHY_CONTROL_21                                                                                                 \
+    "this is a control net for Qwen-Image-2.1, which is not supported; take one for Qwen-Image or Qwen-Image-2512"
 #define WHY_MMPROJ                                                                                                     \
     "this is the vision tower of another model as llama.cpp stores it (mmproj); give the mmproj file of Qwen2.5-VL "   \
     "or Qwen3-VL, whichever the model has, or its safetensors files, as vision_path"
@@ -99,6 +101,8 @@ static const sumi_signature s_signatures[] = {
     REFUSED_TRANSFORMER("qwen-image-instantx", WHY_CONTROL("Qwen-Image"), "controlnet_blocks.0.weight",
                         "transformer_blocks.0.img_mod.1.weight"),
     REFUSED_TRANSFORMER("qwen-image-blockwise", WHY_CONTROL("Qwen-Image"), "controlnet_blocks.0.y_rms.weight"),
+    REFUSED_TRANSFORMER("qwen-image-2.1-fun", WHY_CONTROL_21, "control_blocks.0.img_mlp.out.weight",
+                        "control_img_in.weight"),
     REFUSED_TRANSFORMER("qwen-image-fun", WHY_CONTROL("Qwen-Image"), "control_blocks.0.after_proj.weight"),
     REFUSED_TRANSFORMER("z-image-fun", WHY_CONTROL("Z-Image"), "control_all_x_embedder.2-1.weight"),
     TRANSFORMER("qwen-image", "transformer_blocks.0.img_mod.1.weight"),
@@ -173,9 +177,6 @@ static const sumi_signature s_signatures[] = {
     VAE("autoencoder", NULL, 0, 0, "decoder.conv_in.weight"),
     VAE("autoencoder", NULL, 0, 0, "decoder.conv1.weight"),
 };
-
-#define WHY_CONTROL_21                                                                                                 \
-    "this is a control net for Qwen-Image-2.1, which is not supported; take one for Qwen-Image or Qwen-Image-2512"
 
 static const sumi_signature s_control_signatures[] = {
     TRANSFORMER("z-image-fun", "control_all_x_embedder.2-1.weight", "control_layers.0.after_proj.weight"),
