@@ -260,6 +260,21 @@ for format in PNG:png JPEG:jpg JPEG:JPEG WebP:webp; do
     cli generate "${tiny[@]:0:4}" --steps 2 --image "$folder/unnamed" --seed 1 -o "$folder/i.png"; expect_code "a $name to start from" 0
     [ "$("$support" size "$folder/i.png")" = 64x48 ] && ok || fail "a $name to start from gives the size"
 done
+rgba=(--model "$PWD/tests/golden/qwen-image-21/model" --prompt "a red fox" --size 64x64 --steps 2 --threads 2 --seed 1) # a model that makes alpha
+cli generate "${rgba[@]}" -o "$folder/alpha.png"; expect_code "alpha" 0
+cli inspect "$folder/alpha.png"; expect_text "a PNG has the alpha of the model" "^  picture +PNG, 64x64, RGB and alpha$" "$out"
+"$support" pixels "$folder/alpha.png" >"$folder/alpha.rgba"
+cli generate "${rgba[@]}" --image "$folder/alpha.png" --strength 0.7 -o "$folder/from_png.png"; expect_code "alpha in" 0
+if "$support" format tests/picture_files/lossy.webp >/dev/null 2>&1; then
+    cli generate "${rgba[@]}" --quality 100 -o "$folder/alpha.webp"; "$support" pixels "$folder/alpha.webp" >"$folder/webp.rgba"; expect_same "a lossless WebP keeps alpha" "$folder/alpha.rgba" "$folder/webp.rgba"
+    cli generate "${rgba[@]}" --image "$folder/alpha.webp" --strength 0.7 -o "$folder/from_webp.png"; expect_same "alpha comes in from a WebP as from a PNG" "$folder/from_png.png" "$folder/from_webp.png"
+fi
+if "$support" format tests/picture_files/plain.jpg >/dev/null 2>&1; then
+    cli generate "${rgba[@]}" -o "$folder/alpha.jpg"; expect_code "a JPEG of a transparent picture" 0; expect_text "a JPEG tells what it loses" "alpha.jpg: a JPEG has no alpha" "$err"
+    cli inspect "$folder/alpha.jpg"; expect_text "a JPEG has no alpha" "64x64, RGB$" "$out"
+fi
+cli info --model "$PWD/tests/golden/qwen-image-21/model"; expect_text "info tells alpha" "^  alpha +made, and read" "$out"; cli info --model "$model"; expect_text "info tells that there is none" "^  alpha +none$" "$out"
+
 cli generate "${tiny[@]}" --seed 7 --quality 10 -o "$folder/small.webp"; cli generate "${tiny[@]}" --seed 7 --quality 95 -o "$folder/large.webp"
 [ ! -e "$folder/large.webp" ] || [ "$(wc -c <"$folder/small.webp")" -lt "$(wc -c <"$folder/large.webp")" ] && ok || fail "--quality makes a file smaller"
 

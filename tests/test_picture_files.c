@@ -189,6 +189,54 @@ TEST(what_is_written_reads_back)
     }
 }
 
+// PNG and lossless WebP keep every byte, of transparent pixels too; a WebP with loss keeps alpha and shows the colours
+// where they are seen; a JPEG shows them over white, and says so.
+TEST(alpha_is_kept_where_the_format_has_it)
+{
+    enum { W = 32, H = 16 };
+    static uint8_t s_rgba[W * H * 4];
+    for (int i = 0; i < W * H; i++) {
+        const int x = i % W;
+        s_rgba[4 * i] = 200, s_rgba[4 * i + 1] = 40, s_rgba[4 * i + 2] = 60;
+        s_rgba[4 * i + 3] = (uint8_t)(x < 8 ? 255 : x < 16 ? 128 : 0);
+        if (x >= 16) s_rgba[4 * i] = (uint8_t)(7 * i);
+    }
+    static const struct {
+        picture_format format;
+        const char* name;
+        int32_t quality;
+    } s_cases[] = {{PICTURE_PNG, "x.png", 0},
+                   {PICTURE_WEBP, "x.webp", 100},
+                   {PICTURE_WEBP, "x.webp", 0},
+                   {PICTURE_JPEG, "x.jpg", 0}};
+    for (size_t k = 0; k < sizeof s_cases / sizeof *s_cases; k++) {
+        if (!has_codec(s_cases[k].name)) continue;
+        const bool is_jpeg = s_cases[k].format == PICTURE_JPEG, is_exact = k < 2;
+        const picture_source source = {s_rgba, W, H, W * 4, 4, NULL, s_cases[k].quality};
+        char message[PICTURE_MESSAGE_BYTES];
+        void* data;
+        size_t bytes;
+        picture_file got;
+        CHECK(picture_encode(s_cases[k].format, &source, &data, &bytes, message));
+        CHECK(is_jpeg ? strstr(message, "no alpha") != NULL : message[0] == 0);
+        CHECK(picture_read_memory(data, bytes, s_cases[k].name, 0, &got, message));
+        CHECK_NUMBER(got.channel_count, is_jpeg ? 3 : 4);
+        int wrong = 0;
+        for (int i = 0; i < W * H && got.pixels; i++) {
+            const uint8_t *from = s_rgba + 4 * i, *to = got.pixels + got.channel_count * i;
+            wrong += is_exact && memcmp(from, to, 4) != 0;
+            wrong += !is_jpeg && to[3] != from[3];
+            for (int c = 0; c < 3; c++) {
+                const int want = is_jpeg ? (from[c] * from[3] + 255 * (255 - from[3]) + 127) / 255 : from[c];
+                wrong += (is_jpeg || from[3] > 0) && abs(want - to[c]) > 24; // a wrong colour would be off by 95
+            }
+        }
+        CHECK_NUMBER(wrong, 0);
+        picture_free(&got);
+        free(data);
+    }
+}
+
 TEST(what_cannot_be_written_is_refused)
 {
     char message[PICTURE_MESSAGE_BYTES];
@@ -642,6 +690,7 @@ int main(int argc, char** argv)
     RUN(webps_of_every_kind_are_read);
     RUN(files_cut_short_are_refused);
     RUN(what_is_written_reads_back);
+    RUN(alpha_is_kept_where_the_format_has_it);
     RUN(what_cannot_be_written_is_refused);
     RUN(jpegs_are_turned_upright);
     RUN(pngs_are_turned_upright);

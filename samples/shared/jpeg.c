@@ -171,6 +171,11 @@ static void write_parameters(jpeg_writing* writing, const char* parameters)
     free(block);
 }
 
+static void draw_over_white(const uint8_t* rgba, uint8_t* rgb)
+{
+    for (int c = 0; c < 3; c++) rgb[c] = (uint8_t)((rgba[c] * rgba[3] + 255 * (255 - rgba[3]) + 127) / 255);
+}
+
 static void write_rows(jpeg_writing* writing, const picture_source* source)
 {
     j_compress_ptr codec = &writing->codec;
@@ -190,7 +195,7 @@ static void write_rows(jpeg_writing* writing, const picture_source* source)
     for (int32_t y = 0; y < source->height; y++) {
         const uint8_t* from = (const uint8_t*)source->pixels + (size_t)y * source->row_bytes;
         for (int32_t x = 0; source->channel_count == 4 && x < source->width; x++)
-            memcpy(writing->row + 3 * (size_t)x, from + 4 * (size_t)x, 3);
+            draw_over_white(from + 4 * (size_t)x, writing->row + 3 * (size_t)x);
         JSAMPROW row = source->channel_count == 4 ? writing->row : (JSAMPROW)(uintptr_t)from; // it is only read
         jpeg_write_scanlines(codec, &row, 1);
     }
@@ -218,6 +223,9 @@ bool jpeg_encode(const picture_source* source, void** out_data, size_t* out_byte
         if (is_written) {
             *out_data = writing->data;
             *out_bytes = writing->bytes;
+            if (message[0] == 0 && !picture_is_opaque(source))
+                picture_fail(message, "a JPEG has no alpha: what is transparent was drawn over white; a PNG or WebP "
+                                      "keeps it");
         } else {
             free(writing->data);
         }

@@ -7,7 +7,7 @@
 // Reads a picture whose format is found by its first bytes, not by its name. 16-bit samples keep their high byte; gamma
 // and profiles are ignored; a picture is turned upright as its EXIF orientation says. channel_count 0 gives 4 when the
 // file has transparency, 1 when it is grey, 3 otherwise; 1, 3 or 4 requests that: colour becomes grey by the ITU-R 601
-// luma as in Pillow's "L", grey is repeated, alpha is dropped or filled with 255.
+// luma as in Pillow's "L", grey is repeated, alpha, which is straight, is dropped or filled with 255.
 // Returns false with the file and the reason in message and an empty picture. Call picture_free either way.
 bool picture_read(const char* path, int32_t channel_count, picture_file* out, char* message);
 // The same from memory; path is for the message. Before anything is allocated, the decoded size is checked against the
@@ -23,8 +23,8 @@ bool picture_path_is_possible(const char* path, char* message);
 
 // Encodes into memory, which the caller frees with free(). The parameters become a text chunk "parameters" of a PNG
 // (tEXt when Latin-1 can hold it, iTXt otherwise), and the EXIF UserComment of a JPEG or WebP, as in AUTOMATIC1111's
-// web UI. Returns false with the reason in message. When it returns true, message is empty, or says that the parameters
-// were left out because they are longer than the 64 KB of a JPEG's EXIF.
+// web UI. Returns false with the reason in message. When it returns true, message is empty, or says what a JPEG cannot
+// keep: transparent pixels, which are drawn over white, or parameters that are longer than the 64 KB of its EXIF.
 bool picture_encode(picture_format format, const picture_source* source, void** out_data, size_t* out_bytes,
                     char* message);
 // Encodes by the extension of the path and writes the file. A file that could not be written whole may be left behind.

@@ -55,6 +55,17 @@ void picture_free(picture_file* freed)
     *freed = (picture_file){0};
 }
 
+bool picture_is_opaque(const picture_source* source)
+{
+    for (int32_t y = 0; y < source->height && source->channel_count == 4; y++) {
+        const uint8_t* row = (const uint8_t*)source->pixels + (size_t)y * source->row_bytes;
+        for (int32_t x = 0; x < source->width; x++) {
+            if (row[4 * (size_t)x + 3] != 255) return false;
+        }
+    }
+    return true;
+}
+
 bool picture_fail(char* message, const char* format, ...)
 {
     char raw[PICTURE_MESSAGE_BYTES];

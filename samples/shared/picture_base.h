@@ -24,7 +24,9 @@ typedef struct picture_source {
     const void* pixels; // 8-bit
     int32_t width, height;
     size_t row_bytes;
-    int32_t channel_count;  // 1, 3 or 4; a JPEG drops alpha, and so does any format where it is 255 everywhere
+    // 1, 3, or 4 with straight alpha, which any format leaves out where it is 255 everywhere. A JPEG has none: the
+    // pixels are drawn over white.
+    int32_t channel_count;
     const char* parameters; // UTF-8 or NULL; stays in the file as other tools read it (picture_encode)
     int32_t quality;        // of JPEG and WebP, 1 to 100; 0: 92. WebP with 100 is lossless
 } picture_source;
@@ -34,6 +36,8 @@ bool picture_allocate(picture_file* out, uint32_t width, uint32_t height, const 
 // Turns RGBA8 pixels by an orientation as TIFF and EXIF number them; 0 and 1: they stay. Returns false without memory.
 bool picture_turn_upright(picture_file* out, int orientation, const char* path, char* message);
 void picture_free(picture_file* freed); // accepts an empty picture
+// Whether no pixel is transparent, if there is alpha at all.
+bool picture_is_opaque(const picture_source* source);
 // Writes a sentence into a message and returns false.
 bool picture_fail(char* message, const char* format, ...) SYSTEM_PRINTF(2, 3);
 #endif

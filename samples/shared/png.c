@@ -86,17 +86,6 @@ bool png_decode(const void* data, size_t bytes, const char* path, picture_file* 
 // ---- Writing --------------------------------------------------------------------------------------------------------
 #define STRATEGY 3 // zlib's Z_RLE: filtered rows of an image hold hardly any matches but runs
 
-static bool is_opaque(const picture_source* source)
-{
-    for (int32_t y = 0; y < source->height; y++) {
-        const uint8_t* row = (const uint8_t*)source->pixels + (size_t)y * source->row_bytes;
-        for (int32_t x = 0; x < source->width; x++) {
-            if (row[4 * x + 3] != 255) return false;
-        }
-    }
-    return true;
-}
-
 static int encode_rows(spng_ctx* context, const picture_source* source, uint8_t* rgb)
 {
     int status = 0;
@@ -132,7 +121,7 @@ static int encode(spng_ctx* context, const picture_source* source, struct spng_t
 
 bool png_encode(const picture_source* source, void** out_data, size_t* out_bytes, char* message)
 {
-    const bool drops_alpha = source->channel_count == 4 && is_opaque(source);
+    const bool drops_alpha = source->channel_count == 4 && picture_is_opaque(source);
     uint8_t* rgb = drops_alpha ? malloc((size_t)source->width * 3) : NULL;
     spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
     if (!context || (drops_alpha && !rgb)) {

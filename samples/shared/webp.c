@@ -61,8 +61,8 @@ static bool encode_pixels(const picture_source* source, WebPMemoryWriter* writer
     if (!WebPConfigInit(&config) || !WebPPictureInit(&pixels))
         return picture_fail(message, "libwebp has another version than its headers");
     config.quality = (float)source->quality;
-    config.lossless = source->quality == 100;
-    if (config.lossless) config.quality = 75.0f; // of a lossless file it is the effort
+    config.lossless = config.exact = source->quality == 100; // exact: transparent pixels keep their colours, too
+    if (config.lossless) config.quality = 75.0f;             // of a lossless file it is the effort
     pixels.use_argb = config.lossless;
     pixels.width = source->width;
     pixels.height = source->height;

@@ -176,9 +176,9 @@ int encode_main(int argc, char** argv)
     char message[FILES_MESSAGE_BYTES];
     picture_file image = {0}, references[MAX_REFERENCES] = {0};
     bool is_read =
-        output_is_possible(args.output, message) && (!args.image || picture_read(args.image, 3, &image, message));
+        output_is_possible(args.output, message) && (!args.image || picture_read(args.image, 0, &image, message));
     for (int32_t i = 0; is_read && i < args.references.count; i++)
-        is_read = picture_read(args.references.texts[i], 3, &references[i], message);
+        is_read = picture_read(args.references.texts[i], 0, &references[i], message);
     cli_session session = {0};
     if (is_read) {
         code = session_open(&session, &args.session);

@@ -144,11 +144,11 @@ static bool read_inputs(generate_run* run)
         if (!read_encoded(run, args->encoded_prompts.texts[i], &run->encoded_prompts[i])) return false;
     }
     if (args->negative_file && !read_encoded(run, args->negative_file, &run->encoded_negative)) return false;
-    if (args->image && !picture_read(args->image, 3, &run->image, run->message)) return false;
+    if (args->image && !picture_read(args->image, 0, &run->image, run->message)) return false;
     if (args->mask && !picture_read(args->mask, 1, &run->mask, run->message)) return false;
     if (!controls_read(&args->controls, &run->controls, run->message)) return false;
     for (int32_t i = 0; i < args->references.count; i++) {
-        if (!picture_read(args->references.texts[i], 3, &run->references[i], run->message)) return false;
+        if (!picture_read(args->references.texts[i], 0, &run->references[i], run->message)) return false;
     }
     if (args->latents && !tensor_read(args->latents, &run->latents, run->message)) return false;
     if (args->noise && !tensor_read(args->noise, &run->noise, run->message)) return false;

@@ -200,6 +200,7 @@ static void print_model(sumi_model* model, const char* path)
     printf("  %-14s at most %d tokens\n", "prompts", info.max_prompt_tokens);
     print_references(&info);
     printf("  %-14s %s\n", "start pictures", info.has_vae_encoder ? "yes" : "no: the VAE has no encoder");
+    printf("  %-14s %s\n", "alpha", info.has_alpha ? "made, and read of start pictures and references" : "none");
     print_controls(model);
 }
 
@@ -334,6 +335,7 @@ static void print_model_json(sumi_model* model, const char* path, const needs_jo
     json_integer(&out, "min_references", info.min_references);
     json_integer(&out, "max_references", info.max_references);
     json_bool(&out, "takes_start_images", info.has_vae_encoder);
+    json_bool(&out, "has_alpha", info.has_alpha);
     const sumi_control_module* const* controls = model->network->recipe->controls;
     json_begin_array(&out, "controls");
     for (int32_t i = 0; controls && info.has_vae_encoder && controls[i]; i++)

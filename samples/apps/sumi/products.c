@@ -76,7 +76,7 @@ static bool write_picture(const char* path, const picture_source* source, char* 
         snprintf(message, FILES_MESSAGE_BYTES, "cannot write %s: %s", path, reason);
         return false;
     }
-    if (reason[0]) fprintf(stderr, "sumi: %s: %s\n", shown(path), reason); // settings that were left out
+    if (reason[0]) fprintf(stderr, "sumi: %s: %s\n", shown(path), reason); // what a JPEG cannot keep
     const bool is_written = file_write(path, data, bytes, message);
     free(data);
     return is_written;
