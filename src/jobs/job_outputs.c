@@ -225,7 +225,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
 }
 
 // Makes each pixel of a picture `scale` pixels high and wide, in place. width: of the result. From the last pixel to the
-// first, because a pixel never lies behind those that it becomes.
+// first, because a pixel never lies after those that it becomes.
 static void enlarge(unsigned char* rgba, size_t size, size_t width, size_t scale)
 {
     for (size_t i = size; i-- > 0 && scale > 1;)

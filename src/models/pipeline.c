@@ -196,7 +196,7 @@ static sumi_span reference_span(const sumi_network* network, const sumi_pipeline
                        size->vision_height / cell * (size->vision_width / cell)};
 }
 
-// Whether the references have rows of their own in the features of every prompt, one after the other.
+// Whether every reference has rows in the features of every prompt, one reference after the other.
 static sumi_result check_places(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
 {
     for (int32_t p = 0; p < r->prompt_count && network->info.prompts_place_references; p++) {

@@ -111,8 +111,13 @@ static sumi_result write_plan(sumi_heap* heap, const sumi_network* network, cons
     for (int32_t i = 0; i < 2; i++) {
         sumi_pipeline_prompt* prompt = &prompts[i];
         prompt->has_features = !info->has_text_encoder;
-        for (int32_t r = 0; r < job->reference_count; r++)
+        for (int32_t r = 0; r < job->reference_count; r++) {
             prompt->reference_row[r] = info->min_prompt_tokens[0] - 1 + r * sizes.tokens;
+            if (!prompt->has_features || !info->prompts_place_references) continue;
+            // encoded before: how many rows a reference has there changes nothing but the features' size
+            prompt->reference_row[r] = r;
+            prompt->reference_rows[r] = 1;
+        }
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
             const int32_t count =
                 (i == 0 ? job->token_count[e] : job->negative_token_count[e]) + (e == 0 ? picture_rows : 0);
