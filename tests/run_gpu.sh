@@ -44,6 +44,8 @@
 #   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, then under a budget of 6 GB (BENCH_BUDGETS), for which bench chooses int8: what its row "prompt stored" says is
 #              streamed belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one, a checkpoint of
 #              16 GB; and klein-mid, whose layers are narrower
+#   qwen21     the same of Qwen-Image-2.1: 40 steps, 64 rows of text. bench: 1024 and 2048, then at 1024 256 rows of text, a picture to refer to, int8, and int8 with attention in 8 bits;
+#              32 GB of the GPU's memory
 #
 #   control    beside bench, with or without qwen: control nets instead. Steps without and with each net in turns, in bf16 and int8, at 1024x1024, in jobs of 8 or 4 steps, and how many times longer one takes than its
 #              share of the work says; Z-Image Fun 1.0, 2.1 and Lite, or InstantX, Fun and blockwise. 32 or 67 GB of the GPU's memory
@@ -124,13 +126,13 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,47p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,49p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | cards | interop | neighbour | demo | sanitize | many | bench | start | torch | accuracy | outliers | quality | qwen | newbie | klein | control) ;;
+        ops | golden | tests | cards | interop | neighbour | demo | sanitize | many | bench | start | torch | accuracy | outliers | quality | qwen | newbie | klein | qwen21 | control) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -440,6 +442,7 @@ synthetic=z-image sizes=1024,768,512 steps=8
 if has qwen; then synthetic=qwen-image sizes=1024,1328,2512 steps=4; fi
 if has newbie; then synthetic=newbie sizes=1024 steps=4; fi
 if has klein; then synthetic=klein sizes=1024,768,512 steps=4; fi
+if has qwen21; then synthetic=qwen-image-21 sizes=1024,2048 steps=40; fi
 if has bench && has newbie; then
     bench_newbie() { # name, options of bench
         local name=$1; shift
@@ -449,6 +452,17 @@ if has bench && has newbie; then
     bench_newbie bench
     bench_newbie 'bench fp8' --weights fp8
     for budget in ${BENCH_BUDGETS:-16000 8000 6000}; do bench_newbie "bench $budget MB" --weights bf16 --memory-budget "$budget"; done
+elif has bench && has qwen21; then
+    bench_qwen21() { # name, options of bench
+        local name=$1; shift
+        WITHOUT_COUNTS=1 run "$name" "$bin/bench" --synthetic qwen-image-21 --backend cuda --report --short --steps $steps --batch 1 --seconds "${BENCH_SECONDS:-8}" "$@"
+        cat "$log/${name// /_}.txt"
+    }
+    bench_qwen21 bench --sizes "${BENCH_SIZES:-$sizes}" --tokens 64
+    bench_qwen21 'bench 256 rows' --sizes 1024 --tokens 256
+    bench_qwen21 'bench reference' --sizes 1024 --tokens 64 --references 1
+    bench_qwen21 'bench int8' --sizes "${BENCH_SIZES:-$sizes}" --tokens 64 --weights int8
+    bench_qwen21 'bench int8 8bit' --sizes "${BENCH_SIZES:-$sizes}" --tokens 64 --weights int8 --attention 8bit
 elif has bench && has control; then
     nets=z-fun-1.0,z-fun-2.1,z-fun-2.1-lite control_steps=8
     if has qwen; then nets=qwen-instantx,qwen-fun,qwen-blockwise control_steps=4; fi

@@ -711,6 +711,19 @@ TEST(the_random_newbie_image_has_as_many_weights_as_the_released_one)
     synthetic_close(files);
 }
 
+// Parameters as the specification counts them, without lm_head and without the VAE's time_conv, which nothing reads.
+TEST(the_random_qwen_image_21_has_as_many_weights_as_the_released_one)
+{
+    synthetic_files* files = synthetic_open(&synthetic_qwen_image_21);
+    CHECK(files != NULL);
+    if (files == NULL) return;
+    const sumi_files services = synthetic_services(files);
+    check_values(&services, SYNTHETIC_PATH "/transformer/diffusion_pytorch_model.safetensors", 2 * 7115124736);
+    check_values(&services, SYNTHETIC_PATH "/text_encoder/model.safetensors", 2 * (7568405504 + 576388336));
+    check_values(&services, SYNTHETIC_PATH "/vae/diffusion_pytorch_model.safetensors", 2 * (337740404 - 6753216));
+    synthetic_close(files);
+}
+
 // A matrix is one op, its change included: three embed, norm and pool, one makes the rotary table, eight are a layer.
 static void check_pooled_ops(bench* b, const sumi_network* network, const sumi_pipeline_prompt* prompt)
 {
@@ -821,7 +834,8 @@ TEST(reused_evaluations_of_released_models_cost_little)
         double most; // of a whole evaluation's FLOPs
     } s_models[] = {{"z-image", &synthetic_z_image, 1024, 0.11},
                     {"qwen-image", &synthetic_qwen_image, 1328, 0.03},
-                    {"newbie", &synthetic_newbie, 1024, 0.10}};
+                    {"newbie", &synthetic_newbie, 1024, 0.10},
+                    {"qwen-image-2.1", &synthetic_qwen_image_21, 1024, 0.04}};
     for (size_t m = 0; m < sizeof s_models / sizeof *s_models; m++) {
         bench b;
         synthetic_files* files = synthetic_open(s_models[m].config);
@@ -1399,6 +1413,7 @@ int main(int argc, char** argv)
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
     RUN(products_of_both_streams_of_a_released_model_are_beside_each_other);
     RUN(the_random_newbie_image_has_as_many_weights_as_the_released_one);
+    RUN(the_random_qwen_image_21_has_as_many_weights_as_the_released_one);
     RUN(the_arena_of_the_released_newbie_image_has_no_gaps);
     RUN(reused_evaluations_of_released_models_cost_little);
     RUN(the_vision_tower_s_products_take_tensor_cores);

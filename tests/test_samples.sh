@@ -366,6 +366,12 @@ if [ -x "$bin/bench" ]; then # wants POSIX
     check "and makes one without" grep -q '^{"forward": [0-9.]*, "decode": ' "$out"
     wrong "bench refers to ten pictures at most" '^bench: no command "refer 11"' "$bin/bench" --synthetic klein-tiny --without-text-encoder --serve <<<'refer 11'
     wrong "bench has no guided steps of klein" '^bench: klein has two kinds of blocks, .* leave out' bench --synthetic klein-tiny --guided-steps 2
+    check "bench, qwen-image-21-tiny" bench --synthetic qwen-image-21-tiny && check "bench's table has as many rows of text" grep -qE '^\| text, 40 tokens +\|' "$out"
+    check "bench writes, qwen-image-21-tiny" "$bin/bench" --synthetic qwen-image-21-tiny --write "$folder/qwen21" && check "bench, qwen-image-21-tiny in a folder" bench --synthetic qwen-image-21-tiny --model "$folder/qwen21"
+    check "bench reports a prefix" "$bin/bench" --synthetic qwen-image-21-tiny --report --short --sizes 64 --steps 2 --batch 1 --seconds 0 && check "its row" grep -qE '^\|   of it the prefix +\| +[0-9.]+ ' "$out"
+    wrong "bench has its sizes in multiples of 32" '^usage: bench' bench --synthetic qwen-image-21-tiny --size 48x48
+    wrong "bench has no guided steps of qwen-image-21" '^bench: qwen-image-21 has no norms .* leave out' bench --synthetic qwen-image-21-tiny --guided-steps 2
+    wrong "bench refers to no pictures without texts" '^bench: prompts of qwen-image-21 say where' bench --synthetic qwen-image-21-tiny --references 1 --without-text-encoder
     wrong "bench has at most ten references" '^usage: bench' bench --synthetic klein-tiny --references 11
     check "bench with control nets" "$bin/bench" --synthetic qwen-image-tiny --control qwen-instantx,qwen-fun,qwen-blockwise --without-text-encoder --report --short --sizes 64 --steps 2 --batch 1 --seconds 0 &&
         check "bench compares steps with nets" test "$(grep -cE '^\|   times a step without +\| +[0-9.]+ ' "$out")" = 3

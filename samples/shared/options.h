@@ -29,7 +29,7 @@ typedef struct option {
 bool options_read_synthetic(const char* value, void* into);
 bool options_read_weights(const char* value, void* into);
 bool options_read_attention(const char* value, void* into);
-#define OPTIONS_SYNTHETIC "klein, klein-tiny, z-image, tiny, qwen-image, newbie" // the most used ones
+#define OPTIONS_SYNTHETIC "klein, klein-tiny, z-image, tiny, qwen-image, qwen-image-21, newbie" // the most used ones
 
 #define OPTION_MOST_SEED 9007199254740991.0 // 2^53 - 1: a double does not have all whole numbers above
 

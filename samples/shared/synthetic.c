@@ -100,6 +100,25 @@ const synthetic_config synthetic_klein = {
     .text_width = 2560, .text_layers = 36, .text_hidden = 9728, .vocabulary = 151936,
     .text_heads = 32, .text_kv_heads = 8, .text_head = 128,
     .vae_widths = {128, 256, 512, 512}, .vae_resnets = 2, .vae_groups = 32};
+
+const synthetic_config synthetic_qwen_image_21_tiny = {
+    .family = SYNTHETIC_QWEN_IMAGE_21, .dim = 128, .layers = 2, .heads = 2,
+    .text_width = 128, .text_layers = 3, .text_hidden = 384, .vocabulary = 512,
+    .text_heads = 4, .text_kv_heads = 2, .text_head = 32,
+    .vision_width = 48, .vision_layers = 6, .vision_heads = 2, .vision_hidden = 80,
+    .vae_widths = {4, 8, 16, 32, 32}, .vae_decoder_width = 4, .vae_resnets = 1};
+const synthetic_config synthetic_qwen_image_21_mid = {
+    .family = SYNTHETIC_QWEN_IMAGE_21, .dim = 1024, .layers = 8, .heads = 8,
+    .text_width = 1024, .text_layers = 12, .text_hidden = 3072, .vocabulary = 512,
+    .text_heads = 8, .text_kv_heads = 2, .text_head = 128,
+    .vision_width = 288, .vision_layers = 9, .vision_heads = 4, .vision_hidden = 1080,
+    .vae_widths = {24, 48, 96, 192, 192}, .vae_decoder_width = 32, .vae_resnets = 2};
+const synthetic_config synthetic_qwen_image_21 = {
+    .family = SYNTHETIC_QWEN_IMAGE_21, .dim = 4096, .layers = 32, .heads = 32,
+    .text_width = 4096, .text_layers = 36, .text_hidden = 12288, .vocabulary = 151936,
+    .text_heads = 32, .text_kv_heads = 8, .text_head = 128,
+    .vision_width = 1152, .vision_layers = 27, .vision_heads = 16, .vision_hidden = 4304,
+    .vae_widths = {96, 192, 384, 768, 768}, .vae_decoder_width = 144, .vae_resnets = 2};
 // clang-format on
 
 static const struct {
@@ -146,7 +165,10 @@ const synthetic_config* synthetic_find(const char* name)
                   {"newbie", &synthetic_newbie},
                   {"klein-tiny", &synthetic_klein_tiny},
                   {"klein-mid", &synthetic_klein_mid},
-                  {"klein", &synthetic_klein}};
+                  {"klein", &synthetic_klein},
+                  {"qwen-image-21-tiny", &synthetic_qwen_image_21_tiny},
+                  {"qwen-image-21-mid", &synthetic_qwen_image_21_mid},
+                  {"qwen-image-21", &synthetic_qwen_image_21}};
     for (size_t i = 0; i < sizeof s_list / sizeof *s_list; i++) {
         if (strcmp(name, s_list[i].name) == 0) return s_list[i].config;
     }
@@ -154,12 +176,15 @@ const synthetic_config* synthetic_find(const char* name)
 }
 
 // For Z-Image these are the rows of the template's beginning and end; for Qwen-Image those of its end, because the
-// features of its beginning are dropped; for NewBie-image only <bos>, because texts begin with "<Prompt Start>"; for
+// features of its beginning are dropped; for Qwen-Image-2.1 all but those of the system turn; for NewBie-image only <bos>, because texts begin with "<Prompt Start>"; for
 // FLUX.2 [klein], where every prompt has 512 rows, the tokens of the template.
 int32_t synthetic_template_rows(const synthetic_config* config)
 {
-    static const int32_t s_rows[] = {
-        [SYNTHETIC_Z_IMAGE] = 19, [SYNTHETIC_QWEN_IMAGE] = 5, [SYNTHETIC_NEWBIE] = 1, [SYNTHETIC_KLEIN] = 38};
+    static const int32_t s_rows[] = {[SYNTHETIC_Z_IMAGE] = 19,
+                                     [SYNTHETIC_QWEN_IMAGE] = 5,
+                                     [SYNTHETIC_NEWBIE] = 1,
+                                     [SYNTHETIC_KLEIN] = 38,
+                                     [SYNTHETIC_QWEN_IMAGE_21] = 8};
     return s_rows[config->family];
 }
 

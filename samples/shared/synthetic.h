@@ -11,7 +11,8 @@ typedef enum synthetic_family {
     SYNTHETIC_Z_IMAGE,
     SYNTHETIC_QWEN_IMAGE,
     SYNTHETIC_NEWBIE,
-    SYNTHETIC_KLEIN
+    SYNTHETIC_KLEIN,
+    SYNTHETIC_QWEN_IMAGE_21
 } synthetic_family;
 
 // A control net of released layers, for the models of a family. Its places are those of a file without config.json.
@@ -29,19 +30,21 @@ const synthetic_control* synthetic_control_find(const char* name); // NULL: none
 typedef struct synthetic_config {
     synthetic_family family;
     // The transformer. Its feed-forward has int(dim / 3 * 8) channels in Z-Image, as in the reference; 4 dim in
-    // Qwen-Image, which has no refiners; 4 dim rounded up to a multiple of 256 in NewBie-image; and 3 dim in FLUX.2
-    // [klein], whose layers are the double blocks.
+    // Qwen-Image, which has no refiners; 4 dim rounded up to a multiple of 256 in NewBie-image; and 3 dim in
+    // Qwen-Image-2.1 and in FLUX.2 [klein], whose layers are the double blocks.
     int32_t dim, layers, refiners, heads;
     int32_t singles;  // single blocks of FLUX.2 [klein]
     int32_t kv_heads; // in NewBie-image; in the other families equal to heads
-    // The text encoder: Qwen3, Qwen2.5-VL or Gemma 3. text_width is also the width of the transformer's text input, and
+    // The text encoder: Qwen3, Qwen2.5-VL, Qwen3-VL or Gemma 3. text_width is also the width of the transformer's text input, and
     // a third of it in FLUX.2 [klein].
     int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden, vocabulary;
     int32_t text_window; // tokens in the attention window of most layers of Gemma 3
     // The text tower of Jina CLIP, in NewBie-image; its heads have width 64.
     int32_t pooled_width, pooled_layers, pooled_hidden, pooled_vocabulary;
-    int32_t vision_width, vision_layers, vision_heads, vision_hidden; // in Qwen-Image
-    int32_t vae_widths[4], vae_resnets, vae_groups;                   // no groups in Qwen-Image
+    int32_t vision_width, vision_layers, vision_heads, vision_hidden; // in Qwen-Image and Qwen-Image-2.1
+    // Four widths, no groups in Qwen-Image. Qwen-Image-2.1 has five, the encoder's; those of the decoder are as many
+    // times vae_decoder_width as they are times the first.
+    int32_t vae_widths[5], vae_decoder_width, vae_resnets, vae_groups;
     // The variant of Qwen-Image that the checkpoint names. 0: text to image; 1: Qwen-Image-Edit, which takes one
     // reference image; more: Edit-Plus.
     int32_t references;
@@ -59,13 +62,14 @@ typedef struct synthetic_config {
 } synthetic_config;
 
 // The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders, newbie 7 GB and 9 GB of
-// encoders, klein (4B) 8 GB and 8 GB of its encoder.
+// encoders, klein (4B) 8 GB and 8 GB of its encoder, qwen_image_21 14 GB and 16 GB of encoders.
 extern const synthetic_config synthetic_tiny, synthetic_mid, synthetic_z_image;
 extern const synthetic_config synthetic_qwen_image_tiny, synthetic_qwen_image_mid, synthetic_qwen_image;
 extern const synthetic_config synthetic_newbie_tiny, synthetic_newbie_mid, synthetic_newbie;
 extern const synthetic_config synthetic_klein_tiny, synthetic_klein_mid, synthetic_klein;
+extern const synthetic_config synthetic_qwen_image_21_tiny, synthetic_qwen_image_21_mid, synthetic_qwen_image_21;
 // "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie",
-// "klein-tiny", "klein-mid", "klein";
+// "klein-tiny", "klein-mid", "klein", "qwen-image-21-tiny", "qwen-image-21-mid", "qwen-image-21";
 // NULL: none of them
 const synthetic_config* synthetic_find(const char* name);
 // The names of weight formats in options. synthetic_weights returns false for another name.

@@ -21,12 +21,13 @@ typedef enum layer_kind {
     CONV,        // a convolution of k x k pixels
     CAUSAL_CONV, // the same of k x k x k; for a single image only k x k values of it have an effect
     PATCHES,     // a convolution of two frames that has no bias
+    BIASED_PATCHES,
     NORM,
-    OFFSET_NORM, // a norm of Gemma, which adds 1 to its stored weight
-    GROUP_NORM,  // with a bias; also the layer norms of Jina CLIP
+    OFFSET_NORM, // a norm of Gemma or Qwen-Image-2.1, which adds 1 to its stored weight
+    GROUP_NORM,  // with a bias; also layer norms
     GAMMA,       // a norm of Qwen-Image's VAE
     FLAT_GAMMA,  // the same where the VAE works on pictures instead of videos
-    EMBEDDING,   // of tokens
+    EMBEDDING,   // of tokens, or of positions
     TOKEN,       // a single row
     ADAPTED,     // a LINEAR with the low-rank adapter that Jina CLIP's file stores beside the weight
     ADAPTED_EMBEDDING,
@@ -53,6 +54,7 @@ static const struct part {
     [CONV] = {{".weight", "oikk", 0.0f, BY_INPUTS}, {".bias", "o", 0.0f, 0.05f}},
     [CAUSAL_CONV] = {{".weight", "oikkk", 0.0f, BY_INPUTS}, {".bias", "o", 0.0f, 0.05f}},
     [PATCHES] = {{".weight", "oi2kk", 0.0f, BY_INPUTS}},
+    [BIASED_PATCHES] = {{".weight", "oi2kk", 0.0f, BY_INPUTS}, {".bias", "o", 0.0f, 0.05f}},
     [NORM] = {{".weight", "o", 1.0f, 0.2f}},
     [OFFSET_NORM] = {{".weight", "o", 0.0f, 0.2f}},
     [GROUP_NORM] = {{".weight", "o", 1.0f, 0.2f}, {".bias", "o", 0.0f, 0.05f}},
@@ -132,7 +134,7 @@ static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 
 int32_t synthetic_vae_channels(const synthetic_config* config)
 {
-    return config->family == SYNTHETIC_KLEIN ? 32 : LATENTS;
+    return config->family == SYNTHETIC_KLEIN ? 32 : config->family == SYNTHETIC_QWEN_IMAGE_21 ? 64 : LATENTS;
 }
 
 // ---- Z-Image --------------------------------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ static void list_z_image(tensor_list* l, const synthetic_config* c)
     list_z_image_blocks(l, c, "layers", c->layers, true);
 }
 
-static void list_qwen3(tensor_list* l, const synthetic_config* c)
+static void list_language_model(tensor_list* l, const synthetic_config* c, const char* prefix)
 {
     const int32_t width = c->text_width, q = c->text_heads * c->text_head, kv = c->text_kv_heads * c->text_head;
     const layer before[] = {{"embed_tokens", EMBEDDING, {c->vocabulary, width}}, {0}};
@@ -184,10 +186,12 @@ static void list_qwen3(tensor_list* l, const synthetic_config* c)
                            {"mlp.down_proj", MATRIX, {width, c->text_hidden}},
                            {0}};
     const layer after[] = {{"norm", NORM, {width}}, {0}};
-    add(l, before, "model.");
-    for (int32_t i = 0; i < c->text_layers; i++) add(l, block, "model.layers.%d.", i);
-    add(l, after, "model.");
+    add(l, before, "%s", prefix);
+    for (int32_t i = 0; i < c->text_layers; i++) add(l, block, "%slayers.%d.", prefix, i);
+    add(l, after, "%s", prefix);
 }
+
+static void list_qwen3(tensor_list* l, const synthetic_config* c) { list_language_model(l, c, "model."); }
 
 // A block of a VAE's stage.
 static const layer* resnet(layer into[6], layer_kind norm, layer_kind conv, int32_t out, int32_t in)
@@ -384,6 +388,95 @@ static void list_qwen_vae(tensor_list* l, const synthetic_config* c)
     add(l, after, "%s", "");
 }
 
+// ---- Qwen-Image-2.1 -------------------------------------------------------------------------------------------------
+
+static void list_qwen_image_21(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t dim = c->dim, hidden = 3 * dim, latents = synthetic_vae_channels(c);
+    const layer around[] = {{"img_in", MATRIX, {dim, latents}},
+                            {"txt_in.text_norm", OFFSET_NORM, {c->text_width}},
+                            {"txt_in.in_layer", MATRIX, {dim, c->text_width}},
+                            {"txt_in.out_layer", MATRIX, {dim, dim}},
+                            {"time_text_embed.timestep_embedder.linear_1", MATRIX, {dim, TIME_WIDTH}},
+                            {"time_text_embed.timestep_embedder.linear_2", MATRIX, {dim, dim}},
+                            {"modulation.1", MATRIX, {4 * dim, dim}},
+                            {"norm_out.linear", MATRIX, {dim, dim}},
+                            {"proj_out", MATRIX, {latents, dim}},
+                            {0}};
+    const layer block[] = {{"attn.{to_q,to_k,to_v,to_out.0}", MATRIX, {dim, dim}},
+                           {"attn.{norm_q,norm_k}", NORM, {dim / c->heads}},
+                           {"img_mlp.{proj,gate_layer}", MATRIX, {hidden, dim}},
+                           {"img_mlp.out", MATRIX, {dim, hidden}},
+                           {0}};
+    add(l, around, "%s", "");
+    for (int32_t i = 0; i < c->layers; i++) add(l, block, "transformer_blocks.%d.", i);
+}
+
+// The language model and the vision tower, without the released file's lm_head, which nothing reads.
+static void list_qwen3_vl(tensor_list* l, const synthetic_config* c)
+{
+    const int32_t vision = c->vision_width, hidden = c->vision_hidden, merged = 4 * vision;
+    const layer before[] = {
+        {"patch_embed.proj", BIASED_PATCHES, {vision, 3, 16}}, {"pos_embed", EMBEDDING, {48 * 48, vision}}, {0}};
+    const layer block[] = {{"{norm1,norm2}", GROUP_NORM, {vision}},      {"attn.qkv", LINEAR, {3 * vision, vision}},
+                           {"attn.proj", LINEAR, {vision, vision}},      {"mlp.linear_fc1", LINEAR, {hidden, vision}},
+                           {"mlp.linear_fc2", LINEAR, {vision, hidden}}, {0}};
+    const layer merger[] = {
+        {"linear_fc1", LINEAR, {merged, merged}}, {"linear_fc2", LINEAR, {c->text_width, merged}}, {0}};
+    const layer norms[] = {{"norm", GROUP_NORM, {vision}}, {0}}, deep_norms[] = {{"norm", GROUP_NORM, {merged}}, {0}};
+    list_language_model(l, c, "model.language_model.");
+    add(l, before, "model.visual.");
+    for (int32_t i = 0; i < c->vision_layers; i++) add(l, block, "model.visual.blocks.%d.", i);
+    add(l, norms, "model.visual.merger.");
+    add(l, merger, "model.visual.merger.");
+    for (int32_t i = 0; i < SYNTHETIC_DEEP_LEVELS; i++) {
+        add(l, deep_norms, "model.visual.deepstack_merger_list.%d.", i);
+        add(l, merger, "model.visual.deepstack_merger_list.%d.", i);
+    }
+}
+
+// Kernels of pictures. Shortcuts around stages have no weights. Without the time_conv tensors, which nothing reads.
+static void list_qwen_vae_21(tensor_list* l, const synthetic_config* c)
+{
+    static const char* const s_sides[] = {"encoder", "decoder"};
+    enum { STAGES = 5 };
+    const int32_t *w = c->vae_widths, latents = synthetic_vae_channels(c);
+    int32_t up[STAGES];
+    for (int32_t i = 0; i < STAGES; i++) up[i] = w[STAGES - 1 - i] / w[0] * c->vae_decoder_width;
+    const int32_t tops[] = {w[STAGES - 1], up[0]};
+    const layer before[] = {
+        {"encoder.conv_in", CONV, {w[0], 4, 3}}, {"decoder.conv_in", CONV, {up[0], latents, 3}}, {0}};
+    const layer after[] = {{"encoder.norm_out", GAMMA, {tops[0]}},
+                           {"encoder.conv_out", CONV, {2 * latents, tops[0], 3}},
+                           {"decoder.norm_out", GAMMA, {up[STAGES - 1]}},
+                           {"decoder.conv_out", CONV, {4, up[STAGES - 1], 3}},
+                           {"quant_conv", CONV, {2 * latents, 2 * latents, 1}},
+                           {"post_quant_conv", CONV, {latents, latents, 1}},
+                           {0}};
+    layer block[6];
+    add(l, before, "%s", "");
+    for (int32_t stage = 0, down_in = w[0], up_in = up[0]; stage < STAGES; stage++) {
+        const char* name = stage < STAGES - 1 ? "resample.1" : NULL;
+        const layer down[] = {{name, CONV, {w[stage], w[stage], 3}}, {0}},
+                    rise[] = {{name, CONV, {up[stage], up[stage], 3}}, {0}};
+        for (int32_t r = 0; r < c->vae_resnets; r++, down_in = w[stage])
+            add(l, resnet(block, GAMMA, CONV, w[stage], down_in), "encoder.down_blocks.%d.resnets.%d.", stage, r);
+        add(l, down, "encoder.down_blocks.%d.downsampler.", stage);
+        for (int32_t r = 0; r <= c->vae_resnets; r++, up_in = up[stage])
+            add(l, resnet(block, GAMMA, CONV, up[stage], up_in), "decoder.up_blocks.%d.resnets.%d.", stage, r);
+        add(l, rise, "decoder.up_blocks.%d.upsampler.", stage);
+    }
+    for (int32_t side = 0; side < 2; side++) {
+        const int32_t top = tops[side];
+        const layer attention[] = {
+            {"norm", FLAT_GAMMA, {top}}, {"to_qkv", CONV, {3 * top, top, 1}}, {"proj", CONV, {top, top, 1}}, {0}};
+        for (int32_t r = 0; r < 2; r++)
+            add(l, resnet(block, GAMMA, CONV, top, top), "%s.mid_block.resnets.%d.", s_sides[side], r);
+        add(l, attention, "%s.mid_block.attentions.0.", s_sides[side]);
+    }
+    add(l, after, "%s", "");
+}
+
 // ---- NewBie-image ---------------------------------------------------------------------------------------------------
 
 static void list_newbie_blocks(tensor_list* l, const synthetic_config* c, const char* kind, int32_t count,
@@ -538,7 +631,10 @@ static const struct file {
                           {"clip_model/model.safetensors", list_jina}},
     [SYNTHETIC_KLEIN] = {{"transformer/diffusion_pytorch_model.safetensors", list_klein},
                          {"text_encoder/model.safetensors", list_qwen3},
-                         {"vae/diffusion_pytorch_model.safetensors", list_klein_vae}}};
+                         {"vae/diffusion_pytorch_model.safetensors", list_klein_vae}},
+    [SYNTHETIC_QWEN_IMAGE_21] = {{"transformer/diffusion_pytorch_model.safetensors", list_qwen_image_21},
+                                 {"text_encoder/model.safetensors", list_qwen3_vl},
+                                 {"vae/diffusion_pytorch_model.safetensors", list_qwen_vae_21}}};
 
 // The net in this part, which comes after the checkpoint's files; NULL: there is none.
 static const synthetic_control* control_of(const synthetic_config* config, int32_t part)
@@ -588,10 +684,19 @@ int64_t tensor_elements(const listed_tensor* t)
 
 bool tensor_is_quantised(const listed_tensor* t)
 {
-    static const char* const s_begins[] = {
-        "layers.",         "noise_refiner.",         "context_refiner.",      "transformer_blocks.",
-        "model.layers.",   "model.embed_tokens.",    "language_model.model.", "single_transformer_blocks.",
-        "control_layers.", "control_noise_refiner.", "control_blocks.",       "controlnet_blocks."};
+    static const char* const s_begins[] = {"layers.",
+                                           "noise_refiner.",
+                                           "context_refiner.",
+                                           "transformer_blocks.",
+                                           "model.layers.",
+                                           "model.embed_tokens.",
+                                           "language_model.model.",
+                                           "single_transformer_blocks.",
+                                           "model.language_model.",
+                                           "control_layers.",
+                                           "control_noise_refiner.",
+                                           "control_blocks.",
+                                           "controlnet_blocks."};
     for (size_t i = 0; i < sizeof s_begins / sizeof *s_begins && t->rank == 2; i++) {
         if (strncmp(t->name, s_begins[i], strlen(s_begins[i])) == 0) return true;
     }

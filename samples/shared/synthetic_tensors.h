@@ -4,8 +4,9 @@
 #include "synthetic.h"
 #include <stddef.h>
 
-#define SYNTHETIC_LATENTS 16     // channels of latents, but of FLUX.2 [klein]
+#define SYNTHETIC_LATENTS 16     // channels of latents, but of FLUX.2 [klein] and Qwen-Image-2.1
 #define SYNTHETIC_ADAPTER_RANK 4 // of the adapters inside Jina CLIP
+#define SYNTHETIC_DEEP_LEVELS 3  // of DeepStack in Qwen3-VL
 
 typedef struct listed_tensor {
     char name[128];

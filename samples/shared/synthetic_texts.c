@@ -109,6 +109,11 @@ static void add_klein(synthetic_texts* t, const synthetic_config* c)
         w[0], w[1], w[2], w[3], latents, c->vae_resnets, c->vae_groups);
 }
 
+#define QWEN_SCHEDULER                                                                                                 \
+    "{'_class_name': 'FlowMatchEulerDiscreteScheduler', 'base_image_seq_len': 256, 'base_shift': 0.5, "                \
+    "'max_image_seq_len': 8192, 'max_shift': 0.9, 'num_train_timesteps': 1000, 'shift': 1.0, 'shift_terminal': "       \
+    "0.02, 'time_shift_type': 'exponential', 'use_dynamic_shifting': true}\n"
+
 // The sigma schedule and the statistics of the latents are those of the released files.
 static void add_qwen_image(synthetic_texts* t, const synthetic_config* c)
 {
@@ -120,9 +125,7 @@ static void add_qwen_image(synthetic_texts* t, const synthetic_config* c)
     begin(t, "model_index.json");
     add(t, "{'_class_name': '%s'}\n", pipeline);
     begin(t, "scheduler/scheduler_config.json");
-    add(t, "{'_class_name': 'FlowMatchEulerDiscreteScheduler', 'base_image_seq_len': 256, 'base_shift': 0.5, "
-           "'max_image_seq_len': 8192, 'max_shift': 0.9, 'num_train_timesteps': 1000, 'shift': 1.0, 'shift_terminal': "
-           "0.02, 'time_shift_type': 'exponential', 'use_dynamic_shifting': true}\n");
+    add(t, QWEN_SCHEDULER);
     begin(t, "processor/preprocessor_config.json");
     add(t, "{'min_pixels': 3136, 'max_pixels': 12845056, 'patch_size': 14, 'temporal_patch_size': 2, 'merge_size': 2, "
            "'image_mean': [0.48145466, 0.4578275, 0.40821073], 'image_std': [0.26862954, 0.26130258, 0.27577711], "
@@ -154,6 +157,53 @@ static void add_qwen_image(synthetic_texts* t, const synthetic_config* c)
         "-0.9497, 0.2503, -0.2921], 'latents_std': [2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, "
         "2.0743, 3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.916]}\n",
         w[0], w[1] / w[0], w[2] / w[0], w[3] / w[0], c->vae_resnets, LATENTS);
+}
+
+// The sigma schedule is that of the released files; the statistics of the latents are the library's own for files without
+// them. There is no folder "tokenizer": the tokenizer lies in "processor".
+static void add_qwen_image_21(synthetic_texts* t, const synthetic_config* c)
+{
+    const int32_t head = c->dim / c->heads, pairs = c->text_head / 2, third = (c->vision_layers - 3) / 3;
+    const int32_t* w = c->vae_widths;
+    begin(t, "model_index.json");
+    add(t, "{'_class_name': 'QwenImage21Pipeline'}\n");
+    begin(t, "scheduler/scheduler_config.json");
+    add(t, QWEN_SCHEDULER);
+    begin(t, "processor/preprocessor_config.json");
+    add(t, "{'size': {'shortest_edge': 65536, 'longest_edge': 16777216}, 'patch_size': 16, 'temporal_patch_size': 2, "
+           "'merge_size': 2, 'image_mean': [0.5, 0.5, 0.5], 'image_std': [0.5, 0.5, 0.5], 'image_processor_type': "
+           "'Qwen2VLImageProcessorFast'}\n");
+    begin(t, "transformer/config.json");
+    add(t,
+        "{'_class_name': 'QwenImage21Transformer2DModel', 'attention_head_dim': %d, 'axes_dims_rope': [%d, %d, %d], "
+        "'causal_condition': true, 'context_in_dim': %d, 'eps': 1e-06, 'in_channels': %d, 'mlp_ratio': 3, "
+        "'num_attention_heads': %d, 'num_layers': %d, 'out_channels': %d, 'patch_size': 1}\n",
+        head, head / 8, head / 16 * 7, head / 16 * 7, c->text_width, synthetic_vae_channels(c), c->heads, c->layers,
+        synthetic_vae_channels(c));
+    begin(t, "text_encoder/config.json");
+    add(t,
+        "{'architectures': ['Qwen3VLForConditionalGeneration'], 'model_type': 'qwen3_vl', 'tie_word_embeddings': "
+        "false, "
+        "'text_config': {'model_type': 'qwen3_vl_text', 'hidden_size': %d, 'num_hidden_layers': %d, "
+        "'num_attention_heads': %d, 'num_key_value_heads': %d, 'head_dim': %d, 'intermediate_size': %d, "
+        "'rms_norm_eps': 1e-06, 'rope_theta': 5000000, 'rope_scaling': {'mrope_interleaved': true, 'mrope_section': "
+        "[%d, %d, %d], 'rope_type': 'default'}, 'hidden_act': 'silu', 'attention_bias': false, 'vocab_size': %d}, ",
+        c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden,
+        pairs - 2 * (pairs * 5 / 16), pairs * 5 / 16, pairs * 5 / 16, c->vocabulary);
+    add(t,
+        "'vision_config': {'depth': %d, 'hidden_size': %d, 'num_heads': %d, 'intermediate_size': %d, "
+        "'out_hidden_size': %d, 'patch_size': 16, 'temporal_patch_size': 2, 'spatial_merge_size': 2, "
+        "'num_position_embeddings': 2304, 'deepstack_visual_indexes': [%d, %d, %d], 'hidden_act': "
+        "'gelu_pytorch_tanh', 'in_channels': 3}}\n",
+        c->vision_layers, c->vision_width, c->vision_heads, c->vision_hidden, c->text_width, third, 2 * third,
+        3 * third);
+    begin(t, "vae/config.json");
+    add(t,
+        "{'_class_name': 'AutoencoderKLQwenImage21', 'attn_scales': [], 'base_dim': %d, 'decoder_base_dim': %d, "
+        "'dim_mult': [1, %d, %d, %d, %d], 'in_channels': 4, 'is_residual': true, 'num_res_blocks': %d, 'out_channels': "
+        "4, 'patch_size': null, 'temperal_downsample': [false, true, true, true], 'z_dim': %d}\n",
+        w[0], c->vae_decoder_width, w[1] / w[0], w[2] / w[0], w[3] / w[0], w[4] / w[0], c->vae_resnets,
+        synthetic_vae_channels(c));
 }
 
 // The files are as the authors' converter writes them: there is no scheduler, and the transformer's config.json leaves
@@ -205,8 +255,9 @@ static void begin_tokenizer(synthetic_texts* t, const char* path, const char* co
     add(t, "], ");
 }
 
-// The words of Qwen-Image's templates. Each is a token, both with and without a space in front, so that the templates
-// have as many tokens as with the released vocabulary.
+// The words of the templates of Qwen-Image and Qwen-Image-2.1. Each is a token, both with and without a space in front, so that the templates
+// have as many tokens as with the released vocabulary, that of Qwen-Image-2.1's system turn one less: "Comprehend" is two
+// there.
 static const char* const s_words[] = {
     "system",     "user",        "assistant", "Describe",      "Generate", "Picture",     "the",
     "image",      "by",          "detailing", "color",         "shape",    "size",        "texture",
@@ -214,7 +265,8 @@ static const char* const s_words[] = {
     "background", "key",         "features",  "input",         "then",     "explain",     "how",
     "'s",         "instruction", "should",    "alter",         "or",       "modify",      "a",
     "new",        "that",        "meets",     "requirements",  "while",    "maintaining", "consistency",
-    "with",       "original",    "where",     "appropriate",   "(",        "),"};
+    "with",       "original",    "where",     "appropriate",   "(",        "),",          "Comprehend",
+    "analyze",    "provided",    "prompt"};
 #define WORD_COUNT ((int32_t)(sizeof s_words / sizeof *s_words))
 
 static void add_words(synthetic_texts* t, int32_t first_id)
@@ -234,9 +286,9 @@ static void add_byte_tokenizer(synthetic_texts* t, const synthetic_config* c)
     static const char s_pattern[] =
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}|"
         " ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+";
-    const bool has_words = c->family == SYNTHETIC_QWEN_IMAGE;
+    const bool is_21 = c->family == SYNTHETIC_QWEN_IMAGE_21, has_words = c->family == SYNTHETIC_QWEN_IMAGE || is_21;
     const int32_t special_count = has_words ? 6 : 3;
-    begin_tokenizer(t, "tokenizer/tokenizer.json", s_specials, special_count, 256);
+    begin_tokenizer(t, is_21 ? "processor/tokenizer.json" : "tokenizer/tokenizer.json", s_specials, special_count, 256);
     add(t,
         "'normalizer': {'type': 'NFC'}, 'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Split', "
         "'pattern': {'Regex': '%s'}, 'behavior': 'Isolated', 'invert': false}, {'type': 'ByteLevel', "
@@ -299,6 +351,7 @@ bool synthetic_texts_make(const synthetic_config* config, synthetic_texts* out)
     case SYNTHETIC_QWEN_IMAGE: add_qwen_image(out, config), add_byte_tokenizer(out, config); break;
     case SYNTHETIC_NEWBIE: add_newbie(out, config), add_letter_tokenizers(out); break;
     case SYNTHETIC_KLEIN: add_klein(out, config), add_byte_tokenizer(out, config); break;
+    case SYNTHETIC_QWEN_IMAGE_21: add_qwen_image_21(out, config), add_byte_tokenizer(out, config); break;
     }
     bool made = true;
     for (int32_t i = 0; i < out->count; i++) made = made && out->of[i].text;

@@ -7,6 +7,7 @@
 //     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
 //     bench --synthetic klein --backend cuda --report --sizes 1024,768,512     FLUX.2 [klein]: 14 GB in use, 4 steps
 //     bench --synthetic klein --references 1 --backend cuda --report --sizes 1024     with a picture to refer to
+//     bench --synthetic qwen-image-21 --backend cuda --report --sizes 1024 --tokens 64     Qwen-Image-2.1: 30 GB, 40 steps
 //     bench --synthetic z-image --control z-fun-1.0,z-fun-2.1 --backend cuda --report --sizes 1024     control nets
 //     bench --synthetic z-image --stored q4_k --weights as-stored --backend cuda --report     as a GGUF file has it
 //     bench --model models/Z-Image-Turbo            a real one
@@ -29,6 +30,10 @@
 // Every prompt of FLUX.2 [klein] has 512 rows; --tokens says how many of them are tokens, the others are padding. Its
 // report also has the picture with its text, and under a memory budget a job whose prompt is stored: what is streamed
 // for that one belongs to the transformer or the VAE.
+//
+// Text and references of Qwen-Image-2.1 are a prefix that is computed once for all steps: "forward" is the rest, and
+// the rows below "picture" are the prefix (with what a step's number decides) and the VAE's encoder. --tokens are the rows
+// of text.
 //
 // With --control the report has, for each net, steps with and without it in turns: jobs of --steps steps for the seconds
 // of a row, and the medians of all. "of its work" is the same ratio of operations. The net reads one picture, and has its
@@ -88,7 +93,7 @@ typedef struct bench {
     char text[MAX_PROMPT + 32];
     float *latents, *picture;
     size_t latent_count;
-    double flops_text, flops_forward, flops_decode;
+    double flops_text, flops_forward, flops_prepare, flops_decode;
     char detail[512];
 } bench;
 
@@ -140,7 +145,15 @@ static bool is_newbie(const bench* b) { return b->synthetic.dim > 0 && b->synthe
 // Its references are rows beside the text: prompts know nothing of them.
 static bool is_klein(const bench* b) { return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_KLEIN; }
 
-static int32_t most_references(const bench* b) { return is_qwen_image(b) ? 3 : is_klein(b) ? MAX_REFERENCES : 0; }
+// Its references are in the prompts, as in Qwen-Image, and their rows are computed once for all steps.
+static bool is_qwen_image_21(const bench* b)
+{
+    return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_QWEN_IMAGE_21;
+}
+
+static bool edits(const bench* b) { return is_qwen_image(b) || is_klein(b) || is_qwen_image_21(b); }
+
+static int32_t most_references(const bench* b) { return is_qwen_image(b) ? 3 : edits(b) ? MAX_REFERENCES : 0; }
 
 // Where no format was asked for, what suits the memory budget on a GPU, as sumi does.
 static void choose_weights(bench* b, const synthetic_config* config)
@@ -172,7 +185,7 @@ static bool open_model(bench* b)
     md.attention = b->attention;
     md.variant = b->variant;
     md.without_text_encoder = b->prompt_path != NULL || b->without_text;
-    md.without_vae_encoder = !is_qwen_image(b) && !is_klein(b) && !b->control_kinds[0];
+    md.without_vae_encoder = !edits(b) && !b->control_kinds[0];
     sumi_job job;
     return check(b, sumi_submit_model(b->engine, &md, &job), "loading the model")
         && wait_for(b, job, "loading the model")
@@ -341,12 +354,13 @@ static void sum_flops(bench* b, sumi_job job)
 {
     sumi_profile_row rows[512];
     int32_t count = sumi_job_profile(b->engine, job, rows, 512);
-    b->flops_text = b->flops_forward = b->flops_decode = 0.0;
+    b->flops_text = b->flops_forward = b->flops_prepare = b->flops_decode = 0.0;
     for (int32_t i = 0; i < count && i < 512; i++) {
         if (rows[i].stage == SUMI_STAGE_TEXT) b->flops_text += rows[i].flops;
         else if (rows[i].stage == SUMI_STAGE_DECODE) b->flops_decode += rows[i].flops;
         else if (rows[i].stage == SUMI_STAGE_DENOISE || rows[i].stage == SUMI_STAGE_PREPARE)
             b->flops_forward += rows[i].flops;
+        if (rows[i].stage == SUMI_STAGE_PREPARE) b->flops_prepare += rows[i].flops;
     }
 }
 
@@ -457,8 +471,8 @@ typedef struct work {
 } work;
 #define CANVAS_STRENGTH 0.6f
 typedef struct sample {
-    double forward, decode, picture, cpu_per_step, image; // seconds; picture: of the whole job
-    double reused;                                        // evaluations of the first picture
+    double forward, decode, picture, cpu_per_step, image, prepare; // seconds; picture: of the whole job
+    double reused;                                                 // evaluations of the first picture
 } sample;
 
 static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item items[MAX_BATCH])
@@ -536,6 +550,7 @@ static bool run_work(bench* b, const work* w, step_times* times, sample* out)
                     now() - began,
                     (system_processor_seconds() - busy) / w->steps,
                     (double)status.stage_seconds[SUMI_STAGE_IMAGE],
+                    (double)status.stage_seconds[SUMI_STAGE_PREPARE],
                     images[0].reused_count};
     sumi_images_release(b->engine, images, w->items);
     return true;
@@ -780,12 +795,17 @@ static bool report_size(bench* b, int32_t side)
         snprintf(what, sizeof what, "forward, %d reference%s", b->reference_count, b->reference_count > 1 ? "s" : "");
     const double scale = scale_of(b);
     name_forward(b, name, what, side);
-    report_row(name, scale * last.forward, scale * first.forward, scale * b->flops_forward);
+    const double once = is_qwen_image_21(b) ? b->flops_prepare : 0.0;
+    report_row(name, scale * last.forward, scale * first.forward, scale * (b->flops_forward - once));
     snprintf(name, sizeof name, "decode, %dx%d", side, side);
     report_row(name, last.decode, first.decode, b->flops_decode);
     snprintf(name, sizeof name, "picture of %d steps, %dx%d", b->steps, side, side);
     report_row(name, last.picture, first.picture, 0.0);
-    if ((is_qwen_image(b) || is_klein(b)) && (!report_spread(b, &one) || !report_encode(b, side))) return false;
+    if (is_qwen_image_21(b)) {
+        report_row("  of it the prefix", last.prepare, first.prepare, once);
+        if (b->reference_count > 0) report_row("  of it encoding its references", last.image, first.image, 0.0);
+    }
+    if (edits(b) && (!report_spread(b, &one) || !report_encode(b, side))) return false;
     if (b->guided_steps > 0 && !report_guided(b, side)) return false;
     if (b->backend == SUMI_BACKEND_CUDA && !b->is_short
         && (!report_idle(b, side, false) || !report_idle(b, side, true)))
@@ -1147,7 +1167,7 @@ static bool answer(bench* b, const char* line)
         return sustain_text(b, w.items, first, &times)
             && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", times.wall, times.work, times.count) > 0;
     if (sscanf(line, "sustain_encode %d %lf", &w.items, &first) == 2 && w.items >= 16 && w.items <= 4096
-        && w.items % 16 == 0 && (is_qwen_image(b) || is_klein(b)))
+        && w.items % 32 == 0 && edits(b))
         return sustain_encode(b, w.items, first, &cold.forward, &second, &count)
             && printf("{\"work\": %.9f, \"jobs\": %d}\n", second, count) > 0;
     if (strcmp(line, "text") == 0) return measure_text(b, &first) && printf("{\"text\": %.9f}\n", first) > 0;
@@ -1167,7 +1187,7 @@ static bool answer(bench* b, const char* line)
     fprintf(stderr,
             "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS "
             "SECONDS, draw SIDE STEPS SECONDS (with the text), guided SIDE STEPS SECONDS, sustain_text TOKENS SECONDS, "
-            "sustain_encode SIDE SECONDS (of Qwen-Image and klein), refer COUNT (of klein: pictures that the jobs "
+            "sustain_encode SIDE SECONDS (of the families that edit), refer COUNT (of klein: pictures that the jobs "
             "after it refer to)\n",
             line);
     return false;
@@ -1192,13 +1212,14 @@ static int usage(void)
 {
     fprintf(
         stderr,
-        "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid]|klein[-tiny|-mid] | "
-        "--model PATH] "
+        "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid]|klein[-tiny|-mid]|"
+        "qwen-image-21[-tiny|-mid] | --model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32] [--as CARD]\n"
         "             [--write DIR] [--serve [--encoded-prompt FILE]] [--weights " SYNTHETIC_WEIGHTS
         "] [--text-weights FORMAT] [--attention bf16|8bit] [--slice US]\n"
-        "       bench --synthetic qwen-image[-tiny|-mid]|klein[-tiny|-mid] [--references N] ...\n"
+        "       bench --synthetic qwen-image[-tiny|-mid]|klein[-tiny|-mid]|qwen-image-21[-tiny|-mid] [--references N] "
+        "...\n"
         "       bench --synthetic z-image|qwen-image[-tiny|-mid] --control NAME[,NAME..] --report ..: control "
         "nets, " SYNTHETIC_CONTROLS "\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
@@ -1211,9 +1232,9 @@ static int usage(void)
         "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n"
         "  --as 8.9[,MULTIPROCESSORS]: on this GPU with the kernels that are for such a card (tests/gpu.md)\n"
         "  --references: pictures refer to N others of 1024 x 1024; with Qwen-Image an edit model, 1 for "
-        "Qwen-Image-Edit, 2 or 3 for Edit-Plus; with klein up to 10\n"
+        "Qwen-Image-Edit, 2 or 3 for Edit-Plus; with klein and qwen-image-21 up to 10\n"
         "  --tokens of klein are so many of a prompt's 512 rows\n"
-        "  --steps is 8, with klein 4\n"
+        "  --steps is 8, with klein 4, with qwen-image-21 40\n"
         "  --weights: without it and with a --memory-budget that a synthetic transformer exceeds in bfloat16, a GPU "
         "has "
         "int8, or what --stored says\n"
@@ -1334,15 +1355,28 @@ static bool read_arguments(bench* b, int argc, char** argv)
         } else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;
         else return false;
     }
-    if (b->steps == BY_FAMILY) b->steps = is_klein(b) ? 4 : 8; // the authors' number
+    if (b->steps == BY_FAMILY) b->steps = is_klein(b) ? 4 : is_qwen_image_21(b) ? 40 : 8; // the authors' number
     if (is_klein(b) && (b->blocks != 0 || b->outliers || b->guided_steps != 0)) {
         fprintf(stderr, "bench: klein has two kinds of blocks, no norms with weights and no guidance: leave out "
                         "--blocks, --outliers and --guided-steps\n");
         return false;
     }
+    if (is_qwen_image_21(b) && (b->outliers || b->guided_steps != 0)) {
+        fprintf(stderr,
+                "bench: qwen-image-21 has no norms with weights before its products, and its authors recommend no "
+                "guidance: leave out --outliers and --guided-steps\n");
+        return false;
+    }
+    if (is_qwen_image_21(b) && b->without_text && b->reference_count > 0) {
+        fprintf(stderr, "bench: prompts of qwen-image-21 say where their references stand: leave out "
+                        "--without-text-encoder or --references\n");
+        return false;
+    }
     if (!controls_fit(b)) return false;
-    bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % 16 == 0
-              && b->height % 16 == 0;
+    const int32_t multiple = is_qwen_image_21(b) ? 32 : 16;
+    bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % multiple == 0
+              && b->height % multiple == 0;
+    for (int32_t i = 0; i < b->size_count; i++) sizes = sizes && b->sizes[i] % multiple == 0;
     bool report = b->steps > 0 && b->steps <= 1000 && b->batch > 0 && b->batch <= MAX_BATCH && b->seconds >= 0.0;
     const bool is_synthetic = b->synthetic.dim > 0;
     const bool parts =
