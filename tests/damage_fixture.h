@@ -169,11 +169,11 @@ static inline void kind_of(const sumi_tensor* t, char* out, size_t bytes)
     snprintf(out + used, bytes - used, " %d", (int)t->rank);
 }
 
-// An infinity of which the network makes a finite number by its own mathematics: Z-Image and NewBie-image multiply by
-// tanh of the last rows of a modulation, and tanh(infinity) is 1.
+// An infinity of which the network makes a finite number by its own mathematics: Z-Image, NewBie-image and
+// Qwen-Image-2.1 multiply by tanh of the last rows of a modulation, and tanh(infinity) is 1.
 static inline bool vanishes(const sumi_tensor* t, bool is_last)
 {
-    return is_last && strstr(t->name, "adaLN_modulation") != NULL;
+    return is_last && (strstr(t->name, "adaLN_modulation") != NULL || strcmp(t->name, "modulation.1.weight") == 0);
 }
 
 typedef struct counts {

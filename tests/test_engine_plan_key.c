@@ -36,7 +36,10 @@ static void make_request(fixture* f, int rest)
     sumi_pipeline_request* p = &r->pipeline;
     for (int32_t i = 0; i < MOST; i++) {
         for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) f->prompts[i].token_count[e] = 20 + 7 * i + e;
-        for (int32_t k = 0; k < SUMI_MAX_REFERENCES; k++) f->prompts[i].reference_row[k] = 5 * k + i;
+        for (int32_t k = 0; k < SUMI_MAX_REFERENCES; k++) {
+            f->prompts[i].reference_row[k] = 5 * k + i;
+            f->prompts[i].reference_rows[k] = 4;
+        }
         f->prompts[i].has_features = i == 1;
         f->references[i] = (sumi_pipeline_reference){28 + 28 * i, 56, 64, 80};
         f->items[i].positive = i % 2;
