@@ -595,9 +595,7 @@ typedef struct sumi_image_item {
     // guidance both are ignored, and the log says so.
     const char* negative_text;
     const sumi_prompt* negative_prompt;
-    // Of the noise. Qwen-Image-2.1 returns a sharpened copy of a reference if it begins with the noise that made that
-    // reference, so with references it draws the noise of another seed: seed XOR 0x9e3779b97f4a7c15.
-    uint64_t seed;
+    uint64_t seed; // of the noise; with references some models draw that of another seed: see "References"
 } sumi_image_item;
 
 typedef struct sumi_guidance {
@@ -1300,6 +1298,9 @@ SUMI_API sumi_result sumi_job_control_picture(const sumi_engine* engine, sumi_jo
 // Refused     On models that take none, references are SUMI_NOT_SUPPORTED. For image jobs they are so too if the model
 //             was opened without its VAE encoder. An image that is too long and narrow, or too small for a model that
 //             enlarges none, is SUMI_INVALID_ARGUMENT.
+// Seed        Qwen-Image-2.1 returns a sharpened copy of a reference if it begins with the noise from which that
+//             reference was drawn, so with references it draws the noise of the seed XOR 0x9e3779b97f4a7c15. Noise that
+//             is given is used as it is.
 // Memory      If a job does not fit the memory and would with fewer references, its message says how many.
 // Size        If width and height of an image are both 0, the size follows from the references, by the rule of the
 //             model's authors: the aspect ratio is that of the first or of the last reference, depending on the model.
