@@ -44,6 +44,7 @@ TEST(facts_and_presets_are_the_authors)
     CHECK(info.sizes[1].width == 2048 && info.sizes[6].width == 2752 && info.sizes[6].height == 1536);
     const sumi_image_desc own = sumi_image_defaults(model, SUMI_PRESET_MODEL),
                           preview = sumi_image_defaults(model, SUMI_PRESET_PREVIEW);
+    CHECK_NUMBER(own.start.posterior, SUMI_POSTERIOR_MODE);
     CHECK(own.step_count == 40 && own.guidance.scale == 1.0f && own.width == 1024 && own.height == 1024);
     CHECK(preview.step_count < own.step_count && preview.width == 768);
     close_engine(engine);

@@ -122,6 +122,7 @@ const sumi_recipe sumi_recipe_qwen_image_21 = {
         {.max_count = 10, .autoencoder_area = 1024 * 1024, .multiple = 32, .max_ratio = 200, .size_follows_last = true},
     // any number with bits in its low half, which is all that PyTorch's generator for the CPU reads of a seed
     .reference_seed = 0x9e3779b97f4a7c15u,
+    .start = {.posterior = SUMI_POSTERIOR_MODE},
     .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE,
     .guidance_off = 1.0f,
     .guidance_rule = SUMI_GUIDANCE_PLAIN,
