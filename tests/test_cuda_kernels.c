@@ -675,6 +675,53 @@ TEST(products_of_both_streams_of_a_released_model_are_beside_each_other)
     synthetic_close(files);
 }
 
+// A prefix is computed before the steps with weights that the steps read too: the device has each of them in one form.
+TEST(a_prefix_of_a_released_model_reads_the_weights_of_its_steps)
+{
+    static const sumi_weight_format s_formats[] = {SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_INT8, SUMI_WEIGHTS_FP8,
+                                                   SUMI_WEIGHTS_INT4, SUMI_WEIGHTS_AS_STORED};
+    static const sumi_pipeline_prompt s_prompt = {.token_count = {64}, .has_features = true};
+    static const sumi_pipeline_item s_item = {0, -1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = &s_prompt,
+                                           .prompt_count = 1,
+                                           .items = &s_item,
+                                           .item_count = 1,
+                                           .width = 1024,
+                                           .height = 1024,
+                                           .evaluation_count = 40};
+    bench b;
+    synthetic_files* files = synthetic_open(&synthetic_qwen_image_21);
+    CHECK(files != NULL);
+    if (files != NULL && open_bench(&b)) {
+        const sumi_files services = synthetic_services(files);
+        sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
+        for (size_t f = 0; network != NULL && f < sizeof s_formats / sizeof *s_formats; f++) {
+            sumi_plan plan;
+            write_plan(&b, network, &request, s_formats[f], &plan);
+            int32_t shared = 0;
+            for (int32_t i = 0; i < (int32_t)plan.op_count; i++) {
+                const sumi_weight *weight, *other;
+                sumi_device_form form, other_form;
+                if (plan.ops[i].kind != SUMI_OP_LINEAR || !sumi_device_op_weight(&plan, i, 0, &weight, &form)) continue;
+                for (int32_t k = i + 1; k < (int32_t)plan.op_count; k++) {
+                    if (plan.ops[k].kind != SUMI_OP_LINEAR || plan.ops[k].weight != weight
+                        || !sumi_device_op_weight(&plan, k, 0, &other, &other_form))
+                        continue;
+                    if (other_form != form) printf("  %s has two forms\n", plan.ops[k].label);
+                    CHECK_NUMBER(other_form, form);
+                    shared++;
+                }
+            }
+            CHECK(shared >= 32 * 4 - 3); // in the last block of the prefix only keys and values are computed
+            sumi_plan_end(&plan);
+        }
+        sumi_network_close(network);
+    }
+    close_bench(&b);
+    synthetic_close(files);
+}
+
 static int64_t value_bytes(const sumi_files* services, const char* path)
 {
     unsigned char length[8];
@@ -1412,6 +1459,7 @@ int main(int argc, char** argv)
     RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
     RUN(products_of_both_streams_of_a_released_model_are_beside_each_other);
+    RUN(a_prefix_of_a_released_model_reads_the_weights_of_its_steps);
     RUN(the_random_newbie_image_has_as_many_weights_as_the_released_one);
     RUN(the_random_qwen_image_21_has_as_many_weights_as_the_released_one);
     RUN(the_arena_of_the_released_newbie_image_has_no_gaps);

@@ -25,13 +25,13 @@ bool sumi_device_is_adapter_op(const sumi_plan* plan, size_t i)
 
 // ---- Products in 8 bits ---------------------------------------------------------------------------------------------
 
-// The format that the plan requests for an op. It follows from the op's section: a weight is used in sections of one
-// kind only.
+// The format that the plan requests for an op. It follows from the op's section, because a weight is used in sections of
+// one kind only, but for the weights of a prefix (mark_ops_of_steps).
 static sumi_weight_format requested_format(const sumi_plan* plan, const sumi_op* op)
 {
     SUMI_ASSERT(op->section >= 0 && (size_t)op->section < plan->section_count);
     const sumi_section_kind kind = plan->sections[op->section].kind;
-    if (kind == SUMI_SECTION_DENOISE) return plan->weight_options.weights;
+    if (kind == SUMI_SECTION_DENOISE || (op->marks & SUMI_DEVICE_OP_OF_STEPS) != 0) return plan->weight_options.weights;
     if (kind == SUMI_SECTION_TEXT || kind == SUMI_SECTION_VISION) return plan->weight_options.text_weights;
     // Ops that run once in a job, and the VAE, lose no precision.
     return plan->weight_options.weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
@@ -198,9 +198,41 @@ static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
 
 // ---- The plan -------------------------------------------------------------------------------------------------------
 
+static bool is_read_by_steps(const sumi_plan* plan, const sumi_weight* weight)
+{
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        if (op->weight == weight && plan->sections[op->section].kind == SUMI_SECTION_DENOISE) return true;
+    }
+    return false;
+}
+
+// A denoiser with a prefix runs its blocks once before the steps. Their products have the format of the steps, or the
+// device would hold these weights in bfloat16 besides; so have their norms, whose results they read.
+static void mark_ops_of_steps(sumi_plan* plan)
+{
+    if (plan->weight_options.weights == SUMI_WEIGHTS_AUTO || plan->weight_options.weights == SUMI_WEIGHTS_BF16) return;
+    for (size_t s = 0; s < plan->section_count; s++) {
+        const sumi_section* section = &plan->sections[s];
+        bool has_products = false;
+        for (int32_t i = section->op_begin; i < section->op_end && section->kind == SUMI_SECTION_PREPARE; i++) {
+            sumi_op* op = &plan->ops[i];
+            if (op->kind != SUMI_OP_LINEAR || op->weight == NULL || op->weight->keeps_precision
+                || !is_read_by_steps(plan, op->weight))
+                continue;
+            op->marks |= SUMI_DEVICE_OP_OF_STEPS;
+            has_products = true;
+        }
+        for (int32_t i = section->op_begin; i < section->op_end && has_products; i++) {
+            if (plan->ops[i].kind == SUMI_OP_NORM_MODULATE) plan->ops[i].marks |= SUMI_DEVICE_OP_OF_STEPS;
+        }
+    }
+}
+
 void sumi_device_choose_forms(sumi_plan* plan, bool has_e4m3)
 {
     SUMI_ASSERT(plan->activation_bytes == 2); // bfloat16
+    mark_ops_of_steps(plan);
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
         if (takes_8bit(plan, (size_t)i, has_e4m3)) op->marks |= SUMI_DEVICE_OP_8BIT;

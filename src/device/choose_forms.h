@@ -18,7 +18,10 @@ enum {
     SUMI_DEVICE_OP_GATED = 2,
     // A LINEAR or EMBED_ROWS that reads its weight in the bytes of its file, or a LINEAR that reads 4-bit codes made
     // from the weight.
-    SUMI_DEVICE_OP_STORED = 4
+    SUMI_DEVICE_OP_STORED = 4,
+    // An op outside of the denoising sections in the format that the plan requests for these: it reads a weight that
+    // they read too, or it is a norm in the same section.
+    SUMI_DEVICE_OP_OF_STEPS = 8
 };
 
 // Values of sumi_value_info.marks. The bits from 8 on are free too.
