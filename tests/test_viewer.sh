@@ -618,6 +618,27 @@ source_stays() {
     budget $most_budget_at
     click prompt
 }
+# ---- A model whose pictures have alpha ---------------------------------------------------------------------------------------------------
+test_alpha() {
+    local model=tests/golden/qwen-image-21/model
+    begin alpha 760x560 $model
+    await "a model opens whose pictures have alpha" "ready model" || finish
+    focus
+    click prompt
+    set_to width 64
+    set_to height 64
+    set_to steps 2
+    click go
+    await "a picture is made" "done 7" || finish
+    await "squares are seen through it" "shown over squares"
+    hold ctrl s
+    await "and saved" "saved"
+    equals_klein "it is the command line's" $model --prompt "a yellow moon above a purple cat at night, watercolour" --size 64x64 --steps 2
+    if "$build/bin/sumi" inspect "$(last_saved)" | grep -q "RGB and alpha$"; then ok; else fail "the file has alpha" "$("$build/bin/sumi" inspect "$(last_saved)" | head -n 2)"; fi
+    [ -z "${ALPHA_SCREENSHOT:-}" ] || look "$ALPHA_SCREENSHOT" >/dev/null
+    quit
+}
+
 test_models() {
     make_place
     local description="a yellow moon above a purple cat at night, watercolour" edits=$folder/place/samples/demo_edit_model first second
@@ -1263,6 +1284,6 @@ test_keys() {
 }
 
 sections=("${@:3}")
-[ ${#sections[@]} -gt 0 ] || sections=(form names small picture numbers queue strip files control keys xml edit klein models recent textures)
+[ ${#sections[@]} -gt 0 ] || sections=(form names small picture numbers queue strip files control keys xml edit klein alpha models recent textures)
 for section in "${sections[@]}"; do "test_$section"; done
 finish

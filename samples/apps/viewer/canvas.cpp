@@ -30,9 +30,19 @@ static void draw_ground(const Viewer& viewer, const Area& area, bool is_covered)
     if (!is_covered) list->AddRectFilled(area.low, area.high, IM_COL32(30, 32, 38, 255), viewer.theme(4));
 }
 
+void draw_squares(const Viewer& viewer, const Texture& picture, const Area& area, int opacity)
+{
+    if (!picture.has_alpha()) return;
+    const float two = 2.0f * viewer.theme(8);
+    ImGui::GetWindowDrawList()->AddImageRounded(viewer.squares.id(), area.low, area.high, ImVec2(0, 0),
+                                                ImVec2(area.width() / two, area.height() / two),
+                                                IM_COL32(255, 255, 255, opacity), viewer.theme(4));
+}
+
 static void draw_texture(const Viewer& viewer, const Texture& texture, const Area& area, float alpha)
 {
     if (texture.is_empty() || alpha <= 0.0f) return;
+    draw_squares(viewer, texture, area, (int)(255.0f * alpha));
     ImGui::GetWindowDrawList()->AddImageRounded(texture.id(), area.low, area.high, ImVec2(0, 0), ImVec2(1, 1),
                                                 IM_COL32(255, 255, 255, (int)(255.0f * alpha)), viewer.theme(4));
 }
@@ -94,7 +104,8 @@ static const Texture* find_source(Viewer& viewer, const Settings& s)
     for (const std::unique_ptr<Reference>& each : viewer.references)
         if (each->pixels == source) return &each->texture;
     if (viewer.source != source)
-        viewer.source_texture.upload(source->bytes.data(), source->width, source->height, source->channel_count);
+        viewer.source_texture.upload(source->bytes.data(), source->width, source->height, source->channel_count,
+                                     source->has_alpha);
     viewer.source = source;
     return &viewer.source_texture;
 }

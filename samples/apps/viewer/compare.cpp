@@ -9,7 +9,7 @@ void begin_compare(Viewer& viewer, std::shared_ptr<Product> with)
     if (!viewer.shown || with == viewer.shown || !with->pixels) return;
     compare.with = std::move(with);
     const Pixels& pixels = *compare.with->pixels;
-    compare.texture.upload(pixels.bytes.data(), pixels.width, pixels.height, pixels.channel_count);
+    compare.texture.upload(pixels.bytes.data(), pixels.width, pixels.height, pixels.channel_count, pixels.has_alpha);
     compare.divider = 0.5f;
     viewer.canvas = Canvas::PICTURE;
     viewer.watches = false;
@@ -60,6 +60,7 @@ bool draw_compare(Viewer& viewer, const Area& area, const Area& room)
     const float x = std::floor(seen.low.x + compare.divider * seen.width());
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->PushClipRect(ImVec2(x, seen.low.y), seen.high, true);
+    draw_squares(viewer, compare.texture, area, 255);
     list->AddImage(compare.texture.id(), area.low, area.high);
     list->PopClipRect();
     draw_name(viewer, seen, false, *viewer.shown);

@@ -91,7 +91,7 @@ static void set_picture(Viewer& viewer, SharedPixels pixels)
 {
     viewer.control.use.picture = std::move(pixels);
     const Pixels& from = *viewer.control.use.picture;
-    viewer.control.texture.upload(from.bytes.data(), from.width, from.height, from.channel_count);
+    viewer.control.texture.upload(from.bytes.data(), from.width, from.height, from.channel_count, from.has_alpha);
     form_changed(viewer);
     viewer.report.event(viewer.now, "follows %dx%d", from.width, from.height);
 }

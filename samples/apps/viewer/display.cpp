@@ -21,15 +21,15 @@ sumi_external* Display::find_texture(Generator& generator, int width, int height
     return next.external;
 }
 
-const Texture& Display::take_found(bool shows)
+const Texture& Display::take_found(bool shows, bool has_alpha)
 {
-    found_->texture.was_written();
+    found_->texture.was_written(has_alpha);
     if (shows) shown_ = &found_->texture;
     return found_->texture;
 }
 
 void Display::show(const Pixels& pixels)
 {
-    uploaded_.upload(pixels.bytes.data(), pixels.width, pixels.height, pixels.channel_count);
+    uploaded_.upload(pixels.bytes.data(), pixels.width, pixels.height, pixels.channel_count, pixels.has_alpha);
     shown_ = &uploaded_;
 }

@@ -12,7 +12,7 @@ class Display {
     // For Generator: where the next picture goes. nullptr: to host memory; why_not() says why.
     sumi_external* find_texture(Generator& generator, int width, int height);
     // The picture is in the texture that was found last, which is shown or, unless `shows`, only returned.
-    const Texture& take_found(bool shows);
+    const Texture& take_found(bool shows, bool has_alpha);
     void show(const Pixels& pixels); // RGBA
 
     const Texture& texture() const { return *shown_; }

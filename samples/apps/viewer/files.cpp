@@ -191,6 +191,17 @@ void show_in_folder(Viewer& viewer)
 
 // ---- Files that come in ---------------------------------------------------------------------------------------------
 
+static bool is_opaque(const picture_file& image)
+{
+    picture_source source = {};
+    source.pixels = image.pixels;
+    source.width = image.width;
+    source.height = image.height;
+    source.row_bytes = (size_t)image.width * (size_t)image.channel_count;
+    source.channel_count = image.channel_count;
+    return picture_is_opaque(&source);
+}
+
 void read_picture(Viewer& viewer, const std::string& path, Purpose purpose)
 {
     struct Answer {
@@ -214,6 +225,7 @@ void read_picture(Viewer& viewer, const std::string& path, Purpose purpose)
                 pixels->width = image.width;
                 pixels->height = image.height;
                 pixels->channel_count = channel_count;
+                pixels->has_alpha = channel_count == 4 && !is_opaque(image);
                 pixels->bytes.assign(image.pixels,
                                      image.pixels + (size_t)image.width * (size_t)image.height * (size_t)channel_count);
                 const bool is_large = std::max(image.width, image.height) > MAX_SIDE && channel_count == 4;

@@ -263,6 +263,7 @@ void Generator::begin_generate()
         picture->width = s.width;
         picture->height = s.height;
         picture->channel_count = 4;
+        picture->has_alpha = model_info_.has_alpha;
         picture->bytes.resize((size_t)s.width * (size_t)s.height * 4);
         running_->target.host_memory = picture->bytes.data(); // the fetch writes there: no copy to make or release
         running_->picture = picture;
@@ -444,6 +445,7 @@ void Generator::end_job(const sumi_job_status& status, double now)
         product_->guidance_rule = (int)running_->desc.guidance.rule;
         product_->cfg_scale = parameters_cfg_scale(&model_info_, s.guidance);
         product_->seconds = now - began_;
+        product_->has_alpha = image.has_alpha;
         product_->reused_count = (int)image.reused_count;
         product_->predicted_db = image.predicted_db;
         std::copy(std::begin(status.stage_seconds), std::end(status.stage_seconds), product_->stage_seconds);

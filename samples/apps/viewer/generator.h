@@ -18,6 +18,7 @@
 
 struct Pixels {
     int width = 0, height = 0, channel_count = 0;
+    bool has_alpha = false;     // some pixels may be transparent; alpha is straight
     std::vector<uint8_t> bytes; // rows from the top without gaps
 };
 using SharedPixels = std::shared_ptr<const Pixels>;
@@ -85,6 +86,7 @@ struct Product {
     int noise = 0, guidance_rule = 0;
     float cfg_scale = 0.0f;    // settings.guidance on the scale of other tools
     double seconds = 0.0;      // on the clock
+    bool has_alpha = false;    // some of its pixels may be transparent
     int reused_count = 0;      // of the network's evaluations, by the step cache
     float predicted_db = 0.0f; // that the picture keeps then; 0: not known
     std::string saved_path;    // "": it was not saved

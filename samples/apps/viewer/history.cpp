@@ -14,7 +14,8 @@ static void add_to_history(Viewer& viewer, std::shared_ptr<Product> product)
                       [&viewer, product, small] {
                           auto entry = std::make_unique<Entry>();
                           entry->product = product;
-                          entry->thumbnail.upload((*small)->bytes.data(), (*small)->width, (*small)->height, 4);
+                          entry->thumbnail.upload((*small)->bytes.data(), (*small)->width, (*small)->height, 4,
+                                                  (*small)->has_alpha);
                           viewer.history.push_front(std::move(entry));
                           if (viewer.history.size() > MAX_ENTRIES) viewer.history.pop_back();
                       });
@@ -24,7 +25,7 @@ static void add_to_history(Viewer& viewer, std::shared_ptr<Product> product)
 void take_product(Viewer& viewer, std::shared_ptr<Product> product)
 {
     const bool has_pixels = product->pixels != nullptr;
-    const Texture* found = has_pixels ? nullptr : &viewer.display.take_found(viewer.watches);
+    const Texture* found = has_pixels ? nullptr : &viewer.display.take_found(viewer.watches, product->has_alpha);
     if (viewer.watches) {
         viewer.shown = product;
         if (viewer.canvas == Canvas::SEEN) viewer.canvas = Canvas::PICTURE;
@@ -32,6 +33,7 @@ void take_product(Viewer& viewer, std::shared_ptr<Product> product)
         viewer.report.event(viewer.now, "shown by %s",
                             viewer.display.is_direct() ? "GPU texture"
                                                        : ("pixel buffer: " + viewer.display.why_not()).c_str());
+        if (product->has_alpha) viewer.report.event(viewer.now, "shown over squares");
         viewer.fade_begin = viewer.now;
     }
     // on the clock
@@ -60,6 +62,7 @@ void take_arrival(Viewer& viewer)
     pixels->width = arrival.readback.width();
     pixels->height = arrival.readback.height();
     pixels->channel_count = 4;
+    pixels->has_alpha = arrival.product->has_alpha;
     viewer.files.post(
         [from, pixels] { pixels->bytes.assign(from, from + (size_t)pixels->width * (size_t)pixels->height * 4); },
         [&viewer, pixels] {

@@ -8,7 +8,7 @@ void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size)
 {
     viewer.start = std::move(pixels);
     viewer.start_texture.upload(viewer.start->bytes.data(), viewer.start->width, viewer.start->height,
-                                viewer.start->channel_count);
+                                viewer.start->channel_count, viewer.start->has_alpha);
     forget_mask(viewer);
     if (keeps_size) viewer.form.width = viewer.start->width, viewer.form.height = viewer.start->height;
     else fit_size(viewer, viewer.start->width, viewer.start->height);
@@ -90,8 +90,10 @@ void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of,
 {
     const float width = (float)of.width, height = (float)of.height, shorter = std::min(width, height);
     const ImVec2 low(0.5f - 0.5f * shorter / width, 0.5f - 0.5f * shorter / height);
-    ImGui::GetWindowDrawList()->AddImageRounded(texture.id(), corner, ImVec2(corner.x + side, corner.y + side), low,
-                                                ImVec2(1.0f - low.x, 1.0f - low.y), IM_COL32_WHITE, viewer.theme(4));
+    const ImVec2 end(corner.x + side, corner.y + side);
+    draw_squares(viewer, texture, {corner, end}, 255);
+    ImGui::GetWindowDrawList()->AddImageRounded(texture.id(), corner, end, low, ImVec2(1.0f - low.x, 1.0f - low.y),
+                                                IM_COL32_WHITE, viewer.theme(4));
 }
 
 // What pictures are for that come in: a model may take some to edit and one to start from.

@@ -25,7 +25,7 @@ static std::unique_ptr<Reference> make_reference(SharedPixels pixels)
     auto reference = std::make_unique<Reference>();
     reference->pixels = std::move(pixels);
     const Pixels& from = *reference->pixels;
-    reference->texture.upload(from.bytes.data(), from.width, from.height, from.channel_count);
+    reference->texture.upload(from.bytes.data(), from.width, from.height, from.channel_count, from.has_alpha);
     return reference;
 }
 

@@ -63,6 +63,7 @@ SharedPixels reduced(const Pixels& from, int side)
     const int longer = std::max(from.width, from.height);
     auto result = std::make_shared<Pixels>();
     result->channel_count = 4;
+    result->has_alpha = from.has_alpha;
     result->width = longer <= side ? from.width : std::max(1, from.width * side / longer);
     result->height = longer <= side ? from.height : std::max(1, from.height * side / longer);
     result->bytes.resize((size_t)result->width * (size_t)result->height * 4);
@@ -72,16 +73,21 @@ SharedPixels reduced(const Pixels& from, int side)
         for (int x = 0; x < result->width; x++) {
             const int left = (int)((int64_t)x * from.width / result->width),
                       right = std::max(left + 1, (int)((int64_t)(x + 1) * from.width / result->width));
-            uint32_t sums[4] = {};
-            for (int v = top; v < bottom; v++)
-                for (int u = left; u < right; u++)
-                    for (int c = 0; c < from.channel_count; c++)
-                        sums[c] += from.bytes[((size_t)v * (size_t)from.width + (size_t)u) * (size_t)from.channel_count
-                                              + (size_t)c];
-            const uint32_t count = (uint32_t)((bottom - top) * (right - left));
+            uint64_t sums[4] = {}, weights = 0;
+            for (int v = top; v < bottom; v++) {
+                for (int u = left; u < right; u++) {
+                    const uint8_t* pixel =
+                        &from.bytes[((size_t)v * (size_t)from.width + (size_t)u) * (size_t)from.channel_count];
+                    const uint32_t weight = from.has_alpha ? pixel[3] : 1;
+                    for (int c = 0; c < from.channel_count; c++) sums[c] += c < 3 ? weight * pixel[c] : pixel[c];
+                    weights += weight;
+                }
+            }
+            const uint64_t count = (uint64_t)((bottom - top) * (right - left)),
+                           colours = std::max<uint64_t>(weights, 1);
             uint8_t* to = &result->bytes[((size_t)y * (size_t)result->width + (size_t)x) * 4];
-            for (int c = 0; c < 4; c++) to[c] = (uint8_t)(sums[from.channel_count == 1 ? 0 : std::min(c, 3)] / count);
-            if (from.channel_count < 4) to[3] = 255;
+            for (int c = 0; c < 3; c++) to[c] = (uint8_t)(sums[from.channel_count == 1 ? 0 : c] / colours);
+            to[3] = from.channel_count < 4 ? 255 : (uint8_t)(sums[3] / count);
         }
     }
     return result;

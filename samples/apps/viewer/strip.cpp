@@ -46,6 +46,7 @@ static void draw_entry(Viewer& viewer, size_t index, float side)
     const float width = (float)entry.thumbnail.width(), height = (float)entry.thumbnail.height(),
                 shorter = std::min(width, height);
     const ImVec2 low(0.5f - 0.5f * shorter / width, 0.5f - 0.5f * shorter / height), high(1.0f - low.x, 1.0f - low.y);
+    draw_squares(viewer, entry.thumbnail, {corner, end}, is_hot || is_shown ? 255 : 215);
     list->AddImageRounded(entry.thumbnail.id(), corner, end, low, high,
                           ImGui::GetColorU32(is_hot || is_shown ? IM_COL32_WHITE : IM_COL32(255, 255, 255, 215)),
                           viewer.theme(4));

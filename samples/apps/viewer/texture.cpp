@@ -43,6 +43,7 @@ void Texture::clear()
     if (buffer_) s_gl.DeleteBuffers(1, &buffer_);
     texture_ = buffer_ = 0;
     width_ = height_ = channel_count_ = 0;
+    has_alpha_ = false;
 }
 
 // Small pictures are never shown smaller, and without levels they cost a processor that draws half as much.
@@ -70,7 +71,17 @@ static void make_storage(int width, int height, int channel_count)
     }
 }
 
-void Texture::upload(const void* pixels, int width, int height, int channel_count)
+void Texture::make_squares()
+{
+    static const uint8_t greys[16] = {96, 96, 96, 255, 128, 128, 128, 255, 128, 128, 128, 255, 96, 96, 96, 255};
+    upload(greys, 2, 2, 4);
+    glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
+    glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
+    glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_S, GL_REPEAT);
+    glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_REPEAT);
+}
+
+void Texture::upload(const void* pixels, int width, int height, int channel_count, bool has_alpha)
 {
     if (width <= 0 || height <= 0) return;
     if (texture_ && (width != width_ || height != height_ || channel_count != channel_count_)) clear();
@@ -104,6 +115,7 @@ void Texture::upload(const void* pixels, int width, int height, int channel_coun
     width_ = width;
     height_ = height;
     channel_count_ = channel_count;
+    has_alpha_ = has_alpha;
 }
 
 bool Texture::reserve(int width, int height)
@@ -123,8 +135,9 @@ bool Texture::reserve(int width, int height)
     return true;
 }
 
-void Texture::was_written()
+void Texture::was_written(bool has_alpha)
 {
+    has_alpha_ = has_alpha;
     glBindTexture(GL_TEXTURE_2D, texture_);
     if (has_levels(width_, height_)) s_gl.GenerateMipmap(GL_TEXTURE_2D);
 }

@@ -80,6 +80,7 @@ struct Viewer {
             options, [this](int width, int height) { return display.find_texture(generator, width, height); }, wake),
           files(wake)
     {
+        squares.make_squares();
     }
 
     Theme theme;
@@ -109,6 +110,7 @@ struct Viewer {
     Canvas canvas = Canvas::PICTURE;
     bool watches = true;            // the picture that is being made is shown, and those that are done
     std::shared_ptr<Product> shown; // on the display
+    Texture squares;                // where a picture is transparent
     Texture preview;
     bool has_preview = false, has_source = false; // of the job at hand; the picture that it edits was shown
     SharedPixels source;                          // of `source_texture`: a picture that no other texture has any more
@@ -247,13 +249,15 @@ void delete_shown(Viewer& viewer);
 bool undelete(Viewer& viewer); // false: there is none
 
 // ---- One file each --------------------------------------------------------------------------------------------------
-void draw_window(Viewer& viewer);                       // layout.cpp: all of it
-void toggle_graphs(Viewer& viewer);                     // likewise: the right panel
-void draw_controls(Viewer& viewer);                     // controls.cpp: the left panel
-void draw_numbers(Viewer& viewer);                      // numbers.cpp: its numbers
-void draw_adapters(Viewer& viewer);                     // adapters.cpp: its list of LoRAs
-void draw_xml_form(Viewer& viewer);                     // xml_form.cpp: the panel beside it, for prompts in XML
-void draw_canvas(Viewer& viewer);                       // canvas.cpp: the picture, the brush
+void draw_window(Viewer& viewer);   // layout.cpp: all of it
+void toggle_graphs(Viewer& viewer); // likewise: the right panel
+void draw_controls(Viewer& viewer); // controls.cpp: the left panel
+void draw_numbers(Viewer& viewer);  // numbers.cpp: its numbers
+void draw_adapters(Viewer& viewer); // adapters.cpp: its list of LoRAs
+void draw_xml_form(Viewer& viewer); // xml_form.cpp: the panel beside it, for prompts in XML
+void draw_canvas(Viewer& viewer);   // canvas.cpp: the picture, the brush
+// canvas.cpp: squares in the place of a picture that may be transparent, before it is drawn; nothing for others.
+void draw_squares(const Viewer& viewer, const Texture& picture, const Area& area, int opacity);
 void draw_tools(Viewer& viewer, const Area& room);      // tools.cpp: the row above the picture
 void draw_notices(Viewer& viewer, const Area& room);    // notices.cpp: failures and offers
 void draw_strip(Viewer& viewer);                        // strip.cpp: the queue and the history
