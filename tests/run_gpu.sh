@@ -45,7 +45,7 @@
 #              streamed belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one, a checkpoint of
 #              16 GB; and klein-mid, whose layers are narrower
 #   qwen21     the same of Qwen-Image-2.1: 40 steps, 64 rows of text. bench: 1024 and 2048, then at 1024 256 rows of text, a picture to refer to, int8, and int8 with attention in 8 bits;
-#              32 GB of the GPU's memory
+#              32 GB of the GPU's memory. torch: its rows of the table of all families (torch_table.py). accuracy: a checkpoint of 31 GB
 #
 #   control    beside bench, with or without qwen: control nets instead. Steps without and with each net in turns, in bf16 and int8, at 1024x1024, in jobs of 8 or 4 steps, and how many times longer one takes than its
 #              share of the work says; Z-Image Fun 1.0, 2.1 and Lite, or InstantX, Fun and blockwise. 32 or 67 GB of the GPU's memory
@@ -502,6 +502,7 @@ fi
 if has torch; then
     torch_options=(--steps $steps)
     if has newbie; then torch_options=(--steps 28 --tokens 256); fi
+    if has qwen21; then torch_options=(--table --families qwen-image-21); fi
     WITHOUT_COUNTS=1 run compare_torch python3 samples/instruments/bench/compare_torch.py "$bin/bench" --synthetic $synthetic --backend cuda --sizes "${BENCH_SIZES:-${sizes%,2512}}" "${torch_options[@]}" --seconds "${BENCH_SECONDS:-8}"
     cat "$log/compare_torch.txt"
 fi

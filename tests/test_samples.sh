@@ -370,7 +370,7 @@ if [ -x "$bin/bench" ]; then # wants POSIX
     check "bench writes, qwen-image-21-tiny" "$bin/bench" --synthetic qwen-image-21-tiny --write "$folder/qwen21" && check "bench, qwen-image-21-tiny in a folder" bench --synthetic qwen-image-21-tiny --model "$folder/qwen21"
     check "bench reports a prefix" "$bin/bench" --synthetic qwen-image-21-tiny --report --short --sizes 64 --steps 2 --batch 1 --seconds 0 && check "its row" grep -qE '^\|   of it the prefix +\| +[0-9.]+ ' "$out"
     wrong "bench has its sizes in multiples of 32" '^usage: bench' bench --synthetic qwen-image-21-tiny --size 48x48
-    wrong "bench has no guided steps of qwen-image-21" '^bench: qwen-image-21 has no norms .* leave out' bench --synthetic qwen-image-21-tiny --guided-steps 2
+    wrong "bench has no outliers of qwen-image-21" '^bench: qwen-image-21 has no norms .* leave out' bench --synthetic qwen-image-21-tiny --outliers
     wrong "bench refers to no pictures without texts" '^bench: prompts of qwen-image-21 say where' bench --synthetic qwen-image-21-tiny --references 1 --without-text-encoder
     wrong "bench has at most ten references" '^usage: bench' bench --synthetic klein-tiny --references 11
     check "bench with control nets" "$bin/bench" --synthetic qwen-image-tiny --control qwen-instantx,qwen-fun,qwen-blockwise --without-text-encoder --report --short --sizes 64 --steps 2 --batch 1 --seconds 0 &&

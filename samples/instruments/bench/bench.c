@@ -1234,7 +1234,7 @@ static int usage(void)
         "  --references: pictures refer to N others of 1024 x 1024; with Qwen-Image an edit model, 1 for "
         "Qwen-Image-Edit, 2 or 3 for Edit-Plus; with klein and qwen-image-21 up to 10\n"
         "  --tokens of klein are so many of a prompt's 512 rows\n"
-        "  --steps is 8, with klein 4, with qwen-image-21 40\n"
+        "  --steps is 8, with klein 4, with qwen-image-21 40 (--variant turbo: 8)\n"
         "  --weights: without it and with a --memory-budget that a synthetic transformer exceeds in bfloat16, a GPU "
         "has "
         "int8, or what --stored says\n"
@@ -1355,16 +1355,15 @@ static bool read_arguments(bench* b, int argc, char** argv)
         } else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;
         else return false;
     }
-    if (b->steps == BY_FAMILY) b->steps = is_klein(b) ? 4 : is_qwen_image_21(b) ? 40 : 8; // the authors' number
+    const bool is_turbo = b->variant && strcmp(b->variant, "turbo") == 0;
+    if (b->steps == BY_FAMILY) b->steps = is_klein(b) ? 4 : is_qwen_image_21(b) && !is_turbo ? 40 : 8; // the authors'
     if (is_klein(b) && (b->blocks != 0 || b->outliers || b->guided_steps != 0)) {
         fprintf(stderr, "bench: klein has two kinds of blocks, no norms with weights and no guidance: leave out "
                         "--blocks, --outliers and --guided-steps\n");
         return false;
     }
-    if (is_qwen_image_21(b) && (b->outliers || b->guided_steps != 0)) {
-        fprintf(stderr,
-                "bench: qwen-image-21 has no norms with weights before its products, and its authors recommend no "
-                "guidance: leave out --outliers and --guided-steps\n");
+    if (is_qwen_image_21(b) && b->outliers) {
+        fprintf(stderr, "bench: qwen-image-21 has no norms with weights before its products: leave out --outliers\n");
         return false;
     }
     if (is_qwen_image_21(b) && b->without_text && b->reference_count > 0) {
