@@ -61,6 +61,7 @@ static void make_request(fixture* f, int rest)
     p->prompt_count = p->item_count = p->reference_count = p->evaluation_count = p->control_count = MOST - 1;
     p->adapter_count = p->tile_latent = 0;
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) p->shared_tokens[e] = 0;
+    p->shared_feature_rows = 0;
     p->width = 512, p->height = 768;
     p->guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, p->norm_limit = 1.5f;
     p->has_base = p->starts_from_image = p->inpaints = p->composites = true;

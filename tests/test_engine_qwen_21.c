@@ -237,7 +237,8 @@ static double flops_of(const sumi_engine* engine, sumi_section_kind kind)
 }
 
 // Texts and references are rows of the prefix, not of the steps. With guidance the rows up to the last reference are
-// computed once, and kept for both prompts. Given prompts compute them once each: their values are not compared.
+// computed once, and kept for both prompts, whether these are texts or were encoded before with the same references. A
+// prompt with other rows before a reference computes its own.
 TEST(references_are_computed_once_for_both_texts)
 {
     OPEN_ROW("qwen-image-2.1", engine, model);
@@ -247,6 +248,8 @@ TEST(references_are_computed_once_for_both_texts)
     use_references(&desc, 2);
     const uint64_t together = draw_hash(engine, &desc);
     const int32_t shared_rows = rows_of(engine, "prefix"), kept_rows = rows_of(engine, "kept");
+    sumi_memory of_texts, of_prompts;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &of_texts), SUMI_OK);
     const double steps = flops_of(engine, SUMI_SECTION_DENOISE);
     encoded_item fox = encode_item(engine, &desc);
     const int32_t texts = sumi_prompt_get_info(fox.positive).encoders[0].token_count
@@ -254,13 +257,21 @@ TEST(references_are_computed_once_for_both_texts)
                   before = fox.positive->places[1].row + fox.positive->places[1].count, pictures = 2 * 16;
     CHECK_NUMBER(fox.negative->places[1].row, fox.positive->places[1].row);
     desc.items = &fox.item;
-    const uint64_t apart = draw_hash(engine, &desc);
-    CHECK(together != 0 && apart == together);
+    CHECK(together != 0 && draw_hash(engine, &desc) == together);
+    CHECK(rows_of(engine, "prefix") == shared_rows && rows_of(engine, "kept") == kept_rows);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &of_prompts), SUMI_OK);
+    CHECK_NUMBER(of_prompts.arena, newest_plan(engine)->plan.arena_bytes);
     // 8 of the rows of each text are cells of references, for which the latents' 32 rows stand
-    CHECK_NUMBER(rows_of(engine, "prefix"), texts - 2 * 8 + 2 * pictures);
-    CHECK_NUMBER(rows_of(engine, "kept"), rows_of(engine, "prefix"));
-    CHECK_NUMBER(kept_rows, rows_of(engine, "prefix"));
+    CHECK_NUMBER(kept_rows, texts - 2 * 8 + 2 * pictures);
     CHECK_NUMBER(shared_rows, kept_rows - (before - 8 + pictures));
+    float *cell = fox.negative->features[0] + fox.positive->places[1].row * fox.positive->width[0],
+          *between = cell - fox.positive->width[0];
+    *cell += 1.0f; // nobody reads it
+    CHECK(draw_hash(engine, &desc) == together && rows_of(engine, "prefix") == shared_rows);
+    *between += 1.0f; // the row before the second reference
+    CHECK(draw_hash(engine, &desc) != together);
+    CHECK(rows_of(engine, "prefix") == kept_rows && rows_of(engine, "kept") == kept_rows);
+    *between -= 1.0f;
     CHECK(flops_of(engine, SUMI_SECTION_DENOISE) == steps);
     release_item(&fox);
     // a step without references differs from one with them only in the keys that its attention reads

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/result.h"
 #include "jobs/buffers.h"
+#include "jobs/engine_state.h"
 #include "jobs/job_pictures.h"
 #include "jobs/objects.h"
 #include "jobs/plan_job.h"
@@ -311,6 +312,36 @@ static int32_t shared_tokens(const sumi_planning* planning, const sumi_pipeline_
     return shared;
 }
 
+// Whether the rows [begin, end) of the features of two prompts are the same.
+static bool are_rows_same(const sumi_planning* planning, const sumi_job_prompt* a, const sumi_job_prompt* b,
+                          int32_t begin, int32_t end)
+{
+    const sumi_runner* runner = planning->model->engine->runner;
+    const size_t row = (size_t)planning->model->info.feature_width[0]
+                     * (size_t)runner->functions->element_bytes(runner, SUMI_ELEMENT_ACTIVATION);
+    return begin >= end
+        || memcmp((const char*)a->features[0] + (size_t)begin * row, (const char*)b->features[0] + (size_t)begin * row,
+                  (size_t)(end - begin) * row)
+               == 0;
+}
+
+// The number of first rows of features that the plan computes once for all its prompts, which are all given; 0 if they
+// differ in these rows. Rows of references are not compared: the denoiser puts the references' latents there.
+static int32_t shared_feature_rows(const sumi_planning* planning, const sumi_pipeline_request* request)
+{
+    const sumi_plan_job* job = planning->job;
+    const int32_t shared = sumi_pipeline_shared_features(planning->model->network, request);
+    const sumi_job_prompt* first = &job->request.prompts[job->progress.plan_prompts[0]];
+    for (int32_t i = 1; i < job->progress.plan_prompt_count && shared > 0; i++) {
+        const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[i]];
+        for (int32_t r = 0, row = 0; r < request->reference_count; r++) {
+            if (!are_rows_same(planning, first, prompt, row, first->picture_row[r])) return 0;
+            row = first->picture_row[r] + first->picture_rows[r];
+        }
+    }
+    return shared;
+}
+
 sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_count, sumi_plan_request* out_request,
                                   sumi_error* error)
 {
@@ -366,6 +397,7 @@ sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_co
     SUMI_ASSERT(p->prompt_count == progress->plan_prompt_count);
     for (int32_t e = 0; e < model->info.text_encoder_count && encodes_text; e++)
         p->shared_tokens[e] = shared_tokens(planning, p, e);
+    if (!encodes_text && request->goal == SUMI_GOAL_IMAGES) p->shared_feature_rows = shared_feature_rows(planning, p);
     out_request->model = model;
     out_request->loras = request->loras;
     out_request->lora_scales = request->lora_scales;

@@ -105,6 +105,7 @@ TABLE(static, control, CONTROL);
     ONE(NUMBER, text_adapters)                                                                                         \
     ONE(NUMBER, adapter_count)                                                                                         \
     ONE(NUMBER, shared_tokens)                                                                                         \
+    ONE(NUMBER, shared_feature_rows)                                                                                   \
     ONE(UNUSED, unused)
 TABLE(static, pipeline, PIPELINE);
 #undef T

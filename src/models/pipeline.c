@@ -184,6 +184,21 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     return prompts > 1 && (int64_t)shared * (prompts - 1) * MAX_ROWS_PER_SAVED_ROW >= rows ? shared : 0;
 }
 
+int32_t sumi_pipeline_shared_features(const sumi_network* network, const sumi_pipeline_request* request)
+{
+    const sumi_pipeline_prompt* first = request->prompts;
+    const int32_t last = request->reference_count - 1;
+    if (!network->info.prompts_place_references || request->prompt_count < 2 || last < 0) return 0;
+    for (int32_t p = 0; p < request->prompt_count; p++) {
+        const sumi_pipeline_prompt* prompt = &request->prompts[p];
+        if (!prompt->has_features
+            || memcmp(prompt->reference_row, first->reference_row, sizeof first->reference_row) != 0
+            || memcmp(prompt->reference_rows, first->reference_rows, sizeof first->reference_rows) != 0)
+            return 0;
+    }
+    return first->reference_row[last] + first->reference_rows[last];
+}
+
 // The rows of a prompt's features at which a reference stands. The request has passed its checks.
 static sumi_span reference_span(const sumi_network* network, const sumi_pipeline_request* r, int32_t prompt,
                                 int32_t reference)
@@ -293,6 +308,9 @@ static sumi_result check_request_controls(const sumi_network_info* info, const s
 
 static sumi_result check_shared(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
 {
+    if (r->shared_feature_rows != 0 && r->shared_feature_rows != sumi_pipeline_shared_features(network, r))
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompts cannot share %d rows of features",
+                         (int)r->shared_feature_rows);
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
         const int32_t shared = r->shared_tokens[e];
         if (shared == 0 || (e < network->info.text_encoder_count && shared == sumi_pipeline_shared(network, r, e)))
@@ -462,7 +480,7 @@ static void place_references(writer* w)
             w->features[p].references[i] = reference_span(w->network, r, p, i);
     }
     const int32_t shared = sumi_network_feature_row(w->network, 0, r->shared_tokens[0]);
-    w->denoising.shared_rows = encodes_all && shared > 0 ? shared : 0;
+    w->denoising.shared_rows = encodes_all && shared > 0 ? shared : r->shared_feature_rows;
 }
 
 // Encodes every reference to clean latents, the mode of its posterior.

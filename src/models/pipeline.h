@@ -83,6 +83,9 @@ typedef struct sumi_pipeline_request {
     // Number of ids with which all prompts that are not given begin, to be computed once: the result of
     // sumi_pipeline_shared, or 0.
     int32_t shared_tokens[SUMI_MAX_TEXT_ENCODERS];
+    // Number of rows with which the features of all prompts begin alike, if all are given: up to the end of the last
+    // reference. Rows of references need not be alike. 0, or the result of sumi_pipeline_shared_features.
+    int32_t shared_feature_rows;
     int32_t width, height;            // pixels, multiples of info.size_multiple
     int32_t evaluation_count;         // rows of the solver table, at least 1
     int32_t tile_latent;              // side of a VAE tile in latents; * info.packing a multiple of 4; 0: no tiles
@@ -105,7 +108,7 @@ typedef struct sumi_pipeline_request {
     // Sections of SUMI_PIPELINE_FEWEST_CACHED or more evaluations have an alternative, which reuses most of the last
     // whole evaluation (block_residuals.h).
     bool caches_steps;
-    bool unused[6];
+    bool unused[2];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {
@@ -167,6 +170,10 @@ typedef struct sumi_pipeline {
 // the last picture, or the part of the template whose features are not passed on. It depends only on numbers of tokens,
 // so that plans do not depend on the words of a prompt. 0: sharing does not pay, or this encoder cannot share.
 int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder);
+
+// How many rows of given features a denoiser computes only once, if the features of all prompts begin alike: up to the
+// end of the last reference. It depends only on numbers of rows. 0: sharing saves nothing, or not all prompts are given.
+int32_t sumi_pipeline_shared_features(const sumi_network* network, const sumi_pipeline_request* request);
 
 // How much of the distance of two whole evaluations a reused one extrapolates at most (sumi_extrapolation).
 float sumi_pipeline_most_ahead(bool guides);
