@@ -694,6 +694,7 @@ expect_text "inspect tells the tower's sizes" "4 blocks, width 24, rows 48 wide$
 cli inspect "$qwen21/files/qwen_image_2.1_prefixed.safetensors"; expect_text "inspect tells a fused layer" "feed-forward 192, .* in one tensor$" "$out"; expect_text "inspect tells the prefix" "names begin with model.diffusion_model." "$out"
 cli inspect "$qwen21/files/qwen_image_2.1-Q8_0.gguf"; expect_text "inspect tells its GGUF" "^  transformer +.*, qwen-image-2.1, no config" "$out"; expect_text "inspect tells types" "Q8_0: 14 tensors" "$out"
 cli inspect "$qwen21/lora/comfyui.safetensors" --model "$qwen21/model"; expect_code "inspect an adapter of a fused layer" 0
+cli inspect "$qwen21/model/text_encoder"; expect_code "inspect its text encoder alone" 0; expect_text "inspect tells its layers" "^    network +4 layers, width 48, 496 tokens$" "$out"
 cp -r "$qwen21/model" "$folder/turbo"; chmod -R u+w "$folder/turbo"; cp -r "$qwen21"/model-turbo/* "$folder/turbo"
 cli inspect "$folder/turbo"; expect_text "inspect tells listed levels" "^  scheduler +8 steps, no other number, at the levels 1 0.978453 .* 0.414568, 1000 training steps$" "$out"
 cli inspect --json "$folder/turbo"; expect_support "inspect --json of listed levels" json "$out"; expect_text "its levels" '^ +0.414568' "$out"

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_PREFIXES 5
+
 typedef struct rule_set {
-    const char* layer_prefixes[3]; // the indices behind them give the number of layers; NULL: no '#'
-    const char* inner_prefixes[2]; // likewise for '%': blocks inside a layer
-    const char* config_key;        // member of config.json with the number of layers
+    const char* layer_prefixes[MAX_PREFIXES]; // the indices behind them give the number of layers; NULL: no '#'
+    const char* inner_prefixes[2];            // likewise for '%': blocks inside a layer
+    const char* config_key;                   // member of config.json with the number of layers
     const char* const* names;
     bool all_but_last;        // the last layer is not used
     bool outer_only_but_last; // the last layer has no such tensors (samplers between levels)
@@ -55,8 +57,12 @@ static const rule_set s_z_image_rules[] = {
     {.names = NULL}};
 
 #define QWEN_NAMES(canonical, gguf)                                                                                    \
-    "model.layers.#." canonical ".weight|layers.#." canonical ".weight|blk.#." gguf ".weight"
-static const char* const s_qwen3_once[] = {"model.embed_tokens.weight|embed_tokens.weight|token_embd.weight", NULL};
+    "model.layers.#." canonical ".weight|layers.#." canonical ".weight|model.language_model.layers.#." canonical       \
+    ".weight|language_model.layers.#." canonical ".weight|blk.#." gguf ".weight"
+static const char* const s_qwen3_once[] = {
+    "model.embed_tokens.weight|embed_tokens.weight|model.language_model.embed_tokens.weight|"
+    "language_model.embed_tokens.weight|token_embd.weight",
+    NULL};
 static const char* const s_qwen3_layers[] = {
     QWEN_NAMES("input_layernorm", "attn_norm"),    QWEN_NAMES("self_attn.q_proj", "attn_q"),
     QWEN_NAMES("self_attn.k_proj", "attn_k"),      QWEN_NAMES("self_attn.v_proj", "attn_v"),
@@ -64,12 +70,13 @@ static const char* const s_qwen3_layers[] = {
     QWEN_NAMES("self_attn.o_proj", "attn_output"), QWEN_NAMES("post_attention_layernorm", "ffn_norm"),
     QWEN_NAMES("mlp.gate_proj", "ffn_gate"),       QWEN_NAMES("mlp.up_proj", "ffn_up"),
     QWEN_NAMES("mlp.down_proj", "ffn_down"),       NULL};
-static const rule_set s_qwen3_rules[] = {{.names = s_qwen3_once},
-                                         {.layer_prefixes = {"model.layers.", "layers.", "blk."},
-                                          .config_key = "num_hidden_layers",
-                                          .names = s_qwen3_layers,
-                                          .all_but_last = true},
-                                         {.names = NULL}};
+static const rule_set s_qwen3_rules[] = {
+    {.names = s_qwen3_once},
+    {.layer_prefixes = {"model.layers.", "layers.", "blk.", "model.language_model.layers.", "language_model.layers."},
+     .config_key = "num_hidden_layers",
+     .names = s_qwen3_layers,
+     .all_but_last = true},
+    {.names = NULL}};
 
 // weight and bias of one module, by the name of diffusers and by that of LDM
 #define BOTH(a, b) a ".weight|" b ".weight", a ".bias|" b ".bias"
@@ -209,7 +216,7 @@ static void check_rules(const sumi_component* part, const rule_set* rules, missi
 {
     for (; rules->names; rules++) {
         indices at = {0, 1, 0};
-        if (rules->layer_prefixes[0]) at.layer_count = count_any(part, rules->layer_prefixes, 3, at);
+        if (rules->layer_prefixes[0]) at.layer_count = count_any(part, rules->layer_prefixes, MAX_PREFIXES, at);
         double said = rules->config_key ? expected_config(&part->config, rules->config_key) : 0.0;
         if (said > at.layer_count && said < 1000.0) at.layer_count = (int32_t)said;
         // In a file without any layer the tensors of the first layer are reported as missing.
