@@ -186,8 +186,7 @@ TEST(saved_prompts_say_where_their_references_stand)
              (int)second->count);
     CHECK(first->row > 0 && first->count == 4 && second->row > first->row + 4 && second->count == 4);
     CHECK_NUMBER(load_changed(model, saved, bytes, rows, rows), SUMI_OK);
-    const char* s_names = "reference_rows";
-    CHECK_NUMBER(load_changed(model, saved, bytes, s_names, "reference_xxxx"), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(load_changed(model, saved, bytes, "reference_rows", "reference_xxxx"), SUMI_FILE_MALFORMED);
     CHECK(strstr(s_host.log, "where its 2 images stand") != NULL);
     static const char s_wrong[] = {'-', ' ', '+', 'x'};
     for (size_t i = 0; rows[i] != '\0'; i++) {
@@ -198,6 +197,9 @@ TEST(saved_prompts_say_where_their_references_stand)
                 CHECK_NUMBER(load_changed(model, saved, bytes, rows, changed), SUMI_FILE_MALFORMED);
         }
     }
+    snprintf(changed, sizeof changed, "%d+%d %0*d+%d", (int)first->row, (int)first->count,
+             snprintf(NULL, 0, "%d", (int)second->row), (int)first->row + 3, (int)second->count); // over the first
+    CHECK_NUMBER(load_changed(model, saved, bytes, rows, changed), SUMI_FILE_MALFORMED);
     snprintf(changed, sizeof changed, "%s", rows);
     changed[strlen(rows) - 1] = '0'; // no rows
     CHECK_NUMBER(load_changed(model, saved, bytes, rows, changed), SUMI_FILE_MALFORMED);
