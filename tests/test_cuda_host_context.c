@@ -1,6 +1,8 @@
 // The CUDA backend beside a host's own CUDA, on a GPU: its context and stream are used and left as they are, pictures
 // stay on the device, two engines share one.
+#include "base/dtype.h"
 #include "cuda_host_fixture.h"
+#include <math.h>
 #include <stdatomic.h>
 #include <sumi.h>
 #include <time.h>
@@ -127,10 +129,17 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
 }
 
 // Read back by a stream of the host program's that was ordered by the event alone.
-TEST(images_that_stay_on_the_device_have_the_same_bits)
+// Every format, from a model without alpha and from one that makes it.
+static void check_stays_on_device(const char* path)
 {
-    enum { W = 64, H = 48, MOST = (W * 12 + 64) * H };
-    static unsigned char s_from_device[3][MOST], s_from_host[3][MOST], s_rgba[W * H * 4], s_rgb[W * H * 3];
+    enum { W = 64, H = 64, MOST = (W * 12 + 64) * H };
+    static unsigned char s_from_device[3][MOST], s_from_host[3][MOST], s_rgba[W * H * 4], s_rgb[W * H * 3],
+        s_halves[W * H * 8];
+    static const int32_t s_pixel_bytes[] = {[SUMI_FORMAT_RGBA8] = 4,
+                                            [SUMI_FORMAT_RGB8] = 3,
+                                            [SUMI_FORMAT_RGB32F] = 12,
+                                            [SUMI_FORMAT_BGRA8] = 4,
+                                            [SUMI_FORMAT_RGBA16F] = 8};
     context_handle context;
     stream_handle stream;
     uint64_t memory[3];
@@ -142,13 +151,16 @@ TEST(images_that_stay_on_the_device_have_the_same_bits)
     sumi_engine_desc ed = gpu_desc();
     ed.cuda.context = context;
     sumi_model* model;
-    sumi_engine* engine = open_engine(&ed, TINY, &model);
+    sumi_engine* engine = open_engine(&ed, path, &model);
     if (engine == NULL) return;
-    for (int format = 0; format < 4; format++) { // those with longer rows also from below
-        const int32_t row = W * (format == SUMI_FORMAT_RGB32F ? 12 : format == SUMI_FORMAT_RGB8 ? 3 : 4);
+    const bool has_alpha = sumi_model_get_info(model).has_alpha;
+    for (int format = 0; format < 5; format++) { // those with longer rows also from below
+        const int32_t row = W * s_pixel_bytes[format];
         for (int padded = 0; padded < 2; padded++) {
             const int32_t pitch = row + (padded != 0 ? format == SUMI_FORMAT_RGB8 ? 5 : 64 : 0);
             sumi_image_desc desc = picture(model);
+            desc.width = W;
+            desc.height = H;
             sumi_target targets[2];
             for (int on_device = 0; on_device < 2; on_device++) {
                 for (int i = 0; i < 2; i++) {
@@ -172,26 +184,44 @@ TEST(images_that_stay_on_the_device_have_the_same_bits)
                 }
                 CHECK_NUMBER(s_cu.stream_synchronize(stream), 0);
                 CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
-                for (int i = 0; i < 2; i++)
+                for (int i = 0; i < 2; i++) {
                     CHECK(images[i].row_bytes == pitch && (images[i].pixels == NULL) == (on_device != 0));
+                    CHECK_NUMBER(images[i].has_alpha,
+                                 has_alpha && format != SUMI_FORMAT_RGB8 && format != SUMI_FORMAT_RGB32F);
+                }
                 sumi_images_release(engine, images, 2);
             }
             // what lies between the rows too
             for (int i = 0; i < 2; i++) CHECK(memcmp(s_from_device[i], s_from_host[i], MOST) == 0);
             if (padded == 0 && format == SUMI_FORMAT_RGBA8) memcpy(s_rgba, s_from_host[1], sizeof s_rgba);
             if (padded == 0 && format == SUMI_FORMAT_RGB8) memcpy(s_rgb, s_from_host[1], sizeof s_rgb);
+            if (padded == 0 && format == SUMI_FORMAT_RGBA16F) memcpy(s_halves, s_from_host[1], sizeof s_halves);
+            for (int i = 0; i < W * H && padded == 0 && format == SUMI_FORMAT_BGRA8; i++) {
+                const unsigned char *bgra = s_from_host[1] + 4 * i, *rgba = s_rgba + 4 * i;
+                CHECK(bgra[0] == rgba[2] && bgra[1] == rgba[1] && bgra[2] == rgba[0] && bgra[3] == rgba[3]);
+            }
         }
     }
-    int32_t different = 0; // the device makes the one of the other
-    for (int i = 0; i < W * H; i++)
-        different += memcmp(&s_rgba[4 * i], &s_rgb[3 * i], 3) != 0 || s_rgba[4 * i + 3] != 255;
+    int32_t different = 0, transparent = 0; // the device makes one of the other
+    for (int i = 0; i < W * H; i++) {
+        uint16_t half;
+        memcpy(&half, s_halves + 8 * i + 6, sizeof half);
+        const float alpha = sumi_f16_to_float(half);
+        different += memcmp(&s_rgba[4 * i], &s_rgb[3 * i], 3) != 0;
+        different += !(alpha >= 0.0f && alpha <= 1.0f) || fabsf(255.0f * alpha - (float)s_rgba[4 * i + 3]) > 0.6f;
+        transparent += s_rgba[4 * i + 3] != 255;
+    }
     CHECK_NUMBER(different, 0);
+    CHECK(has_alpha ? transparent > 0 : transparent == 0);
     sumi_engine_destroy(engine);
     check_all_is_back();
     for (int i = 0; i < 3; i++) CHECK(s_cu.release(memory[i]) == 0 && s_cu.event_destroy(events[i]) == 0);
     CHECK_NUMBER(s_cu.stream_destroy(stream), 0);
     CHECK_NUMBER(s_cu.context_destroy(context), 0);
 }
+
+TEST(images_that_stay_on_the_device_have_the_same_bits) { check_stays_on_device(TINY); }
+TEST(so_have_those_with_alpha) { check_stays_on_device("tests/golden/qwen-image-21/model"); }
 
 TEST(two_engines_in_one_process)
 {
@@ -224,6 +254,7 @@ int main(int argc, char** argv)
     HOST_TEST_BEGIN(argc, argv);
     RUN(the_hosts_context_and_stream_are_used_and_left_alone);
     RUN(images_that_stay_on_the_device_have_the_same_bits);
+    RUN(so_have_those_with_alpha);
     RUN(two_engines_in_one_process);
     tell_times();
     TEST_END();

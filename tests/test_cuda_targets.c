@@ -22,9 +22,10 @@ static void write_picture(const char* kernel, const unsigned char* parameters, u
     sumi_pixels_to_args args;
     memcpy(&args, parameters, sizeof args);
     const size_t row = (size_t)args.width
-                     * (args.format == SUMI_PIXELS_RGB32F ? 12
-                        : args.format == SUMI_PIXELS_RGB8 ? 3
-                                                          : 4);
+                     * (args.format == SUMI_PIXELS_RGB32F    ? 12
+                        : args.format == SUMI_PIXELS_RGBA16F ? 8
+                        : args.format == SUMI_PIXELS_RGB8    ? 3
+                                                             : 4);
     w->args[w->count++ % 16] = args;
     for (int32_t y = 0; y < w->height; y++)
         memset((unsigned char*)(uintptr_t)args.to + (size_t)y * args.pitch, w->count, row);
@@ -120,6 +121,48 @@ TEST(every_format_is_written_where_it_should_be)
     fake_on_launch(NULL, NULL);
     for (int i = 0; i < 3; i++) fake_host_release((void*)(uintptr_t)memory[i]);
     fake_host_release(event);
+    close_cuda(engine);
+}
+
+// The kernel is told of four channels, and the device converts what the host program does not get as it lies there.
+TEST(a_picture_with_alpha_has_four_channels)
+{
+    fake_reset();
+    sumi_engine_desc ed = cuda_desc();
+    sumi_engine* engine = open_engine(&ed, NULL);
+    sumi_model* model = engine != NULL ? load_model_at(engine, "tests/golden/qwen-image-21/model") : NULL;
+    CHECK(model != NULL);
+    if (model == NULL) return;
+    enum { SIDE = 64, PIXELS = SIDE * SIDE };
+    static const sumi_format s_formats[3] = {SUMI_FORMAT_RGBA8, SUMI_FORMAT_RGBA16F, SUMI_FORMAT_BGRA8};
+    const uint64_t memory[2] = {fake_host_memory(PIXELS * 4), fake_host_memory(PIXELS * 8)};
+    sumi_target targets[3] = {{.device_address = memory[0]}, {.device_address = memory[1]}, {.host_memory = NULL}};
+    for (int i = 0; i < 3; i++) targets[i].format = s_formats[i];
+    sumi_image_desc desc = small_image(model, s_three);
+    desc.item_count = 3;
+    desc.width = desc.height = SIDE;
+    desc.targets = targets;
+    written w = {.height = SIDE};
+    fake_on_launch(write_picture, &w);
+    sumi_image images[3];
+    CHECK_NUMBER(draw(engine, &desc, images), SUMI_OK);
+    CHECK_NUMBER(w.count, 3);
+    for (int i = 0; i < 3; i++) CHECK(w.args[i].channels == 4 && images[i].has_alpha);
+    CHECK(w.args[2].from == w.args[0].from + 2 * PIXELS * 4); // bytes, of the third item
+    CHECK(w.args[1].to == memory[1] && w.args[1].pitch == SIDE * 8 && w.args[2].format == SUMI_PIXELS_BGRA8);
+    CHECK(images[2].pixels != NULL && ((const unsigned char*)images[2].pixels)[0] == 3);
+    sumi_images_release(engine, images, 3);
+    // RGBA8 for the host is copied as it is; formats without alpha are told so
+    targets[0].device_address = targets[1].device_address = 0;
+    targets[1].format = SUMI_FORMAT_RGB8;
+    targets[2].format = SUMI_FORMAT_RGB32F;
+    w.count = 0;
+    CHECK_NUMBER(draw(engine, &desc, images), SUMI_OK);
+    CHECK_NUMBER(w.count, 0);
+    CHECK(images[0].has_alpha && !images[1].has_alpha && !images[2].has_alpha);
+    sumi_images_release(engine, images, 3);
+    fake_on_launch(NULL, NULL);
+    for (int i = 0; i < 2; i++) fake_host_release((void*)(uintptr_t)memory[i]);
     close_cuda(engine);
 }
 
@@ -420,6 +463,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(every_format_is_written_where_it_should_be);
+    RUN(a_picture_with_alpha_has_four_channels);
     RUN(targets_that_cannot_be_are_refused);
     RUN(nothing_is_written_after_the_end);
     RUN(the_nth_call_may_fail);
