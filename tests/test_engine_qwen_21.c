@@ -318,6 +318,38 @@ TEST(kept_rows_are_counted_in_the_memory_of_a_job)
     close_engine(engine);
 }
 
+// Also where two prompts that were encoded before share what both references are computed for.
+TEST(a_job_that_does_not_fit_says_how_many_references_would)
+{
+    OPEN_ROW("qwen-image-2.1", engine, model);
+    sumi_recipe large = *model->network->recipe; // so that references take more than the image
+    large.references.autoencoder_area = 16 * 64 * 64;
+    model->network->recipe = &large;
+    const sumi_image_item item = {.text = "a red fox", .negative_text = "grey", .seed = 7};
+    sumi_image_desc desc = family_image(model, &item);
+    desc.guidance.scale = 3.0f;
+    use_references(&desc, 1);
+    sumi_memory memory;
+    encoded_item one = encode_item(engine, &desc);
+    desc.items = &one.item;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    const uint64_t of_one = memory.arena + memory.staging;
+    desc.items = &item;
+    use_references(&desc, 2);
+    encoded_item two = encode_item(engine, &desc);
+    desc.items = &two.item;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    const uint64_t of_two = memory.arena + memory.staging;
+    CHECK(of_two > of_one);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, of_two - 1), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
+    CHECK(strstr(s_host.log, "; 1 of its 2 reference images would fit") != NULL);
+    CHECK_NUMBER(memory.needed, of_two);
+    release_item(&one);
+    release_item(&two);
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -327,6 +359,7 @@ int main(int argc, char** argv)
     RUN(the_last_reference_gives_the_size);
     RUN(saved_prompts_say_where_their_references_stand);
     RUN(references_are_computed_once_for_both_texts);
+    RUN(a_job_that_does_not_fit_says_how_many_references_would);
     RUN(kept_rows_are_counted_in_the_memory_of_a_job);
     TEST_END();
 }

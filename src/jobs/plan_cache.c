@@ -145,6 +145,7 @@ static bool fits_with_references(const writing* w, const sumi_plan_entry* refuse
     writing fewer = *w;
     fewer.request.pipeline.reference_count = count;
     memset(fewer.request.pipeline.shared_tokens, 0, sizeof fewer.request.pipeline.shared_tokens);
+    fewer.request.pipeline.shared_feature_rows = 0;
     memcpy(entry->adapters, refused->adapters, sizeof entry->adapters);
     memcpy(entry->text_adapters, refused->text_adapters, sizeof entry->text_adapters);
     entry->lora_count = refused->lora_count;
