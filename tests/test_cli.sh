@@ -264,6 +264,8 @@ rgba=(--model "$PWD/tests/golden/qwen-image-21/model" --prompt "a red fox" --siz
 cli generate "${rgba[@]}" -o "$folder/alpha.png"; expect_code "alpha" 0
 cli inspect "$folder/alpha.png"; expect_text "a PNG has the alpha of the model" "^  picture +PNG, 64x64, RGB and alpha$" "$out"
 "$support" pixels "$folder/alpha.png" >"$folder/alpha.rgba"
+mkdir "$folder/alpha-dump"; cli generate "${rgba[@]}" --dump "$folder/alpha-dump" -o "$folder/x.png"; expect_code "a dump with alpha" 0
+[ "$("$support" shape "$folder/alpha-dump/dump.safetensors" pixels | tr -d ' ')" = "[64,64,4]" ] && ok || fail "a dump has the alpha of the model"
 cli generate "${rgba[@]}" --image "$folder/alpha.png" --strength 0.7 -o "$folder/from_png.png"; expect_code "alpha in" 0
 if "$support" format tests/picture_files/lossy.webp >/dev/null 2>&1; then
     cli generate "${rgba[@]}" --quality 100 -o "$folder/alpha.webp"; "$support" pixels "$folder/alpha.webp" >"$folder/webp.rgba"; expect_same "a lossless WebP keeps alpha" "$folder/alpha.rgba" "$folder/webp.rgba"

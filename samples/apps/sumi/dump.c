@@ -286,15 +286,16 @@ static float* first_prediction(const dump* d)
     return prediction;
 }
 
-static unsigned char* rgb_of(const sumi_image* image)
+// RGB, or RGBA of a model that makes alpha.
+static unsigned char* pixels_of(const sumi_image* image, int64_t channels)
 {
-    const size_t width = (size_t)image->width, height = (size_t)image->height;
-    unsigned char* rgb = malloc(width * height * 3);
-    for (size_t y = 0; rgb && y < height; y++) {
+    const size_t width = (size_t)image->width, height = (size_t)image->height, count = (size_t)channels;
+    unsigned char* pixels = malloc(width * height * count);
+    for (size_t y = 0; pixels && y < height; y++) {
         const unsigned char* row = (const unsigned char*)image->pixels + y * (size_t)image->row_bytes;
-        for (size_t x = 0; x < width; x++) memcpy(rgb + (y * width + x) * 3, row + x * 4, 3);
+        for (size_t x = 0; x < width; x++) memcpy(pixels + (y * width + x) * count, row + x * 4, count);
     }
-    return rgb;
+    return pixels;
 }
 
 static bool write_tensors(generate_run* run)
@@ -307,10 +308,11 @@ static bool write_tensors(generate_run* run)
     static tensor_list s_list; // static because it is large
     const bool has_prediction = desc->solver == SUMI_SOLVER_EULER;
     float* prediction = has_prediction ? first_prediction(d) : NULL;
-    unsigned char* rgb = rgb_of(&run->images[0]);
+    const int64_t channels = run->images[0].has_alpha ? 4 : 3;
+    unsigned char* pixels = pixels_of(&run->images[0], channels);
     char path[900];
     dump_path(run, TENSORS_NAME, path, sizeof path); // dump_check_output has found that it fits
-    bool is_written = rgb && (prediction || !has_prediction);
+    bool is_written = pixels && (prediction || !has_prediction);
     void* data = NULL;
     if (is_written) {
         add_prompt(&s_list, &d->prompts[0], "positive");
@@ -322,8 +324,8 @@ static bool write_tensors(generate_run* run)
                 (const int64_t[]){info.latent_channels, rows, columns});
         add(&s_list, "latents", SUMI_DTYPE_F32, d->latents, 4,
             (const int64_t[]){steps, info.latent_channels, rows, columns});
-        add(&s_list, "pixels", SUMI_DTYPE_U8, rgb, 3,
-            (const int64_t[]){run->images[0].height, run->images[0].width, 3});
+        add(&s_list, "pixels", SUMI_DTYPE_U8, pixels, 3,
+            (const int64_t[]){run->images[0].height, run->images[0].width, channels});
         const sumi_metadata metadata = {.key = "format", .value = "sumi dump 1"};
         const uint64_t bytes = sumi_safetensors_write(s_list.tensors, s_list.count, &metadata, 1, NULL, 0);
         data = malloc((size_t)bytes);
@@ -332,7 +334,7 @@ static bool write_tensors(generate_run* run)
     }
     if (!data) snprintf(run->message, sizeof run->message, "cannot write %s: no memory", path);
     free(data);
-    free(rgb);
+    free(pixels);
     free(prediction);
     return is_written;
 }
