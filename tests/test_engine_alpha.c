@@ -4,8 +4,10 @@
 #include "family_fixture.h"
 #include "jobs/engine_state.h"
 #include "jobs/prompt.h"
+#include "picture.h"
 #include "pictures/pixels.h"
 
+#define GOLDEN_CASES "tests/golden/qwen-image-21/cases/"
 enum { W = 96, H = 64, PIXELS = W * H, LATENTS = 64 * (W / 16) * (H / 16) };
 
 // Colours and alpha of an odd size; a third of the pixels are transparent, and a third opaque.
@@ -335,6 +337,61 @@ TEST(a_reference_keeps_alpha_and_is_seen_over_white)
     close_engine(engine);
 }
 
+// The whole way of an edit with two references, of which one is transparent, against the reference implementation: its
+// last latents, to the case's tolerance, within which a reference without its alpha is not.
+TEST(an_edit_of_a_transparent_picture_is_that_of_the_reference)
+{
+    enum { WIDTH = 32, HEIGHT = 96, TOKENS = WIDTH / 16 * (HEIGHT / 16), CHANNELS = 64 };
+    static const char* const s_names[2] = {"pipe-edit2.in0.png", "pipe-edit2.in1.png"};
+    OPEN_ROW("qwen-image-2.1", engine, model); // its references have the area of the case's
+    golden g;
+    sumi_error error = {0};
+    sumi_heap_init(&g.heap, NULL);
+    sumi_tensor_set_init(&g.set, &g.heap, NULL);
+    CHECK_NUMBER(sumi_tensor_set_open(&g.set, GOLDEN_CASES "pipe-edit2.safetensors", &error), SUMI_OK);
+    float *noise = golden_copy(&g, "input.noise"), *tokens = golden_copy(&g, "expect_tb.latents_final");
+    CHECK(noise != NULL && tokens != NULL);
+    CHECK_NUMBER(golden_count(&g, "expect_tb.latents_final"), TOKENS * CHANNELS);
+    picture_file files[2];
+    sumi_pixels references[2];
+    for (int i = 0; i < 2; i++) {
+        char path[256], message[PICTURE_MESSAGE_BYTES];
+        snprintf(path, sizeof path, GOLDEN_CASES "%s", s_names[i]);
+        CHECK(picture_read(path, 0, &files[i], message));
+        references[i] = (sumi_pixels){files[i].pixels, files[i].width, files[i].height, 0, files[i].channel_count};
+    }
+    CHECK(references[0].channel_count == 3 && references[1].channel_count == 4);
+    const sumi_image_item item = {.text = "Put the hat of <image1> on the dog of <image2>.", .negative_text = " "};
+    sumi_image_desc desc = small_image(model, &item);
+    desc.width = WIDTH;
+    desc.height = HEIGHT;
+    desc.step_count = 3;
+    desc.guidance.scale = 3.0f;
+    desc.noise.source = SUMI_NOISE_GIVEN;
+    desc.noise.values = noise;
+    desc.references = references;
+    desc.reference_count = 2;
+    static float s_want[TOKENS * CHANNELS], s_got[TOKENS * CHANNELS];
+    for (int t = 0; t < TOKENS && tokens != NULL; t++)
+        for (int c = 0; c < CHANNELS; c++) s_want[c * TOKENS + t] = tokens[t * CHANNELS + c];
+    for (int k = 0; k < 2; k++) {
+        if (k == 1) // opaque now
+            for (int i = 0; i < files[1].width * files[1].height; i++) files[1].pixels[4 * i + 3] = 255;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        CHECK_NUMBER(sumi_job_latents(engine, job, 0, s_got, TOKENS * CHANNELS), SUMI_OK);
+        sumi_job_discard(engine, job);
+        const double off = relative_error(s_got, s_want, TOKENS * CHANNELS);
+        if (k == 0) printf("  latents %.2g from the reference's\n", off);
+        CHECK(k == 0 ? off < 5e-5 : off > 5e-5);
+    }
+    for (int i = 0; i < 2; i++) picture_free(&files[i]);
+    free(noise), free(tokens);
+    golden_close(&g);
+    close_engine(engine);
+}
+
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
 // A warm job with a start image and a reference allocates no more than a warm job without.
@@ -398,6 +455,7 @@ int main(int argc, char** argv)
     RUN(a_start_image_is_what_its_latents_are);
     RUN(a_mask_keeps_alpha);
     RUN(a_reference_keeps_alpha_and_is_seen_over_white);
+    RUN(an_edit_of_a_transparent_picture_is_that_of_the_reference);
     RUN(a_warm_job_with_alpha_allocates_nothing);
     RUN(a_model_without_alpha_ignores_it);
     TEST_END();
