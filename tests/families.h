@@ -126,6 +126,7 @@ static const family_row s_families[] = {
      .variant = "base",
      .tiny = FAMILY_IN("qwen-image-21"),
      .wide = FAMILY_IN("qwen-image-21-wide"),
+     .released = "qwen-image-21",
      .adapters = {QWEN_IMAGE_21_ADAPTER("peft"), QWEN_IMAGE_21_ADAPTER("peft-metadata"),
                   QWEN_IMAGE_21_ADAPTER("peft-adapter-name"), QWEN_IMAGE_21_ADAPTER("comfyui"),
                   QWEN_IMAGE_21_ADAPTER("kohya")},
