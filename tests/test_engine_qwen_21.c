@@ -50,6 +50,40 @@ TEST(facts_and_presets_are_the_authors)
     close_engine(engine);
 }
 
+// ---- Previews -------------------------------------------------------------------------------------------------------
+
+// A latent is 16 pixels wide, so each is 2 x 2 pixels of a preview, in every item of a batch.
+TEST(each_latent_is_four_pixels_of_a_preview)
+{
+    enum { WIDTH = 96, HIGH = SIDE / 8, WIDE = WIDTH / 8 };
+    OPEN_ROW("qwen-image-2.1", engine, model);
+    const sumi_image_item items[2] = {{.text = "a red fox", .seed = 7}, {.text = "an owl", .seed = 8}};
+    sumi_image_desc desc = family_image(model, items);
+    uint8_t pixels[2][HIGH * WIDE * 4];
+    sumi_image image;
+    sumi_job job;
+    desc.guidance.scale = 1.0f;
+    desc.width = WIDTH;
+    desc.item_count = 2;
+    desc.preview_every = 1;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    for (int32_t i = 0; i < 2; i++) {
+        CHECK_NUMBER(sumi_job_preview(engine, job, i, pixels[i], sizeof pixels[i], &image), SUMI_OK);
+        CHECK(image.width == WIDE && image.height == HIGH);
+        int colours = 1;
+        for (int32_t at = 0; at < HIGH * WIDE; at++) {
+            const int32_t first = at / WIDE / 2 * 2 * WIDE + at % WIDE / 2 * 2; // of the four
+            CHECK(memcmp(pixels[i] + 4 * at, pixels[i] + 4 * first, 4) == 0);
+            colours += memcmp(pixels[i] + 4 * at, pixels[i], 4) != 0;
+        }
+        CHECK(colours > HIGH * WIDE / 2);
+    }
+    CHECK(memcmp(pixels[0], pixels[1], sizeof pixels[0]) != 0);
+    sumi_job_discard(engine, job);
+    close_engine(engine);
+}
+
 // ---- Turbo ----------------------------------------------------------------------------------------------------------
 
 TEST(turbo_has_eight_steps_and_says_so)
@@ -354,6 +388,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(facts_and_presets_are_the_authors);
+    RUN(each_latent_is_four_pixels_of_a_preview);
     RUN(turbo_has_eight_steps_and_says_so);
     RUN(an_edit_begins_with_other_noise_than_a_drawing_of_its_seed);
     RUN(the_last_reference_gives_the_size);
