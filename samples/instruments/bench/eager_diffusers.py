@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times diffusers as its users run it: pipelines in bfloat16, nothing compiled, random weights of the released sizes. compare_torch.py --table --eager diffusers asks it in turns with the others.
 
-    samples/instruments/bench/eager_diffusers.py z-image|qwen-image|edit|newbie|klein [--side 1024] [--seconds 4] [--tokens N] [--device cuda] [--tiny]
+    samples/instruments/bench/eager_diffusers.py z-image|qwen-image|edit|newbie|klein|qwen-image-21 [--side 1024] [--seconds 4] [--tokens N] [--device cuda] [--tiny]
 
 "forward" is one call of the transformer with the arguments that the pipeline gives it, by events of the GPU; "picture" is a call of the pipeline with an encoded prompt, from the call to the PIL image
-on the host. The edit model is its transformer alone. diffusers has no NewBie-image: that one is the modules of torch_newbie.py, not compiled, with 28 guided steps. Needs diffusers 0.42 with
+on the host. The edit model is its transformer alone. "forward" of Qwen-Image-2.1 reads the keys and values of its prompt, which the first step of a picture computes and keeps. diffusers has no NewBie-image: that one is the modules of torch_newbie.py, not compiled, with 28 guided steps. Needs diffusers 0.42 with
 transformers and accelerate, which may lie in a folder that PYTHONPATH names; nothing is downloaded.
 """
 import argparse
@@ -120,6 +120,41 @@ def make_klein(device, is_tiny, tokens):
     return types.SimpleNamespace(pipeline=pipeline, forward=forward, draw=draw)
 
 
+class NoProcessor:
+    """What the pipeline of Qwen-Image-2.1 asks its processor before any prompt."""
+
+    def __init__(self):
+        self.tokenizer = types.SimpleNamespace(encode=lambda text: [0])
+
+    def apply_chat_template(self, messages, **options):
+        return [[0]]
+
+
+def make_qwen_image_21(device, is_tiny, tokens):
+    from diffusers import AutoencoderKLQwenImage21, FlowMatchEulerDiscreteScheduler, QwenImage21Pipeline, QwenImage21Transformer2DModel
+    from diffusers.models.transformers.transformer_qwenimage21 import QwenImage21KVCache
+
+    size = {"num_layers": 2, "num_attention_heads": 2, "context_in_dim": 256} if is_tiny else {}
+    transformer = filled(lambda: QwenImage21Transformer2DModel(**size), device)
+    vae = filled(lambda: AutoencoderKLQwenImage21(**({"base_dim": 16, "decoder_base_dim": 16} if is_tiny else {})), device)
+    pipeline = QwenImage21Pipeline(FlowMatchEulerDiscreteScheduler(shift=1.0, use_dynamic_shifting=True, shift_terminal=0.02), vae, None, NoProcessor(), transformer)
+    features = normal(device, 1, tokens, transformer.config.context_in_dim)
+
+    def forward(side):
+        grid = side // 16
+        latents, t = normal(device, 1, grid * grid, 64), torch.tensor([0.5], device=device, dtype=torch.bfloat16)
+        cache, is_image = QwenImage21KVCache(transformer.config.num_layers), torch.zeros(1, tokens + grid * grid // 4, dtype=torch.bool, device=device)
+        is_image[:, tokens:] = True
+        step = lambda mode: transformer(hidden_states=latents, timestep=t, encoder_hidden_states=features, img_shapes=[[(1, grid, grid)]], img_mask=is_image, kv_cache=cache, kv_cache_mode=mode, return_dict=False)
+        step("extract")
+        return lambda: step("cached")
+
+    def draw(side, steps):
+        return pipeline(prompt_embeds=features, height=side, width=side, num_inference_steps=steps)
+
+    return types.SimpleNamespace(pipeline=pipeline, forward=forward, draw=draw)
+
+
 def make_eager_newbie(device, is_tiny, tokens):
     net, made = make_newbie(device, is_tiny, tokens, is_compiled=False), {}
 
@@ -140,7 +175,7 @@ def make_eager_newbie(device, is_tiny, tokens):
     return types.SimpleNamespace(forward=lambda side: calls(side)["forward"], draw_guided=draw_guided)
 
 
-MAKES = {"z-image": make_z_image, "qwen-image": make_qwen_image, "edit": make_edit, "newbie": make_eager_newbie, "klein": make_klein}
+MAKES = {"z-image": make_z_image, "qwen-image": make_qwen_image, "edit": make_edit, "newbie": make_eager_newbie, "klein": make_klein, "qwen-image-21": make_qwen_image_21}
 
 
 def by_the_clock(call, seconds):
