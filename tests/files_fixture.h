@@ -5,6 +5,7 @@
 #include "at_once.h"
 #include "engine_fixture.h"
 #include "files/tensors.h"
+#include "llama_names.h"
 #include "number_formats.h"
 #include "system.h"
 
@@ -241,33 +242,6 @@ static inline void write_gguf(const bag* b, const char* path, const char* archit
 }
 
 // ---- Names ----------------------------------------------------------------------------------------------------------
-
-// What llama.cpp calls a tensor of a language model whose names begin with `prefix`, "model." or so. False: it has no
-// name there.
-static inline bool llama_name(const char* name, const char* prefix, char* out, size_t out_bytes)
-{
-    static const char* const s_modules[][2] = {
-        {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
-        {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
-        {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
-        {"self_attn.k_norm", "attn_k_norm"}, {"mlp.gate_proj", "ffn_gate"},
-        {"mlp.up_proj", "ffn_up"},           {"post_attention_layernorm", "ffn_norm"},
-        {"mlp.down_proj", "ffn_down"}};
-    int layer, used = 0;
-    if (strcmp(name, "lm_head.weight") == 0) return snprintf(out, out_bytes, "output.weight") > 0;
-    if (strncmp(name, prefix, strlen(prefix)) != 0) return false;
-    const char* own = name + strlen(prefix);
-    if (strcmp(own, "embed_tokens.weight") == 0) return snprintf(out, out_bytes, "token_embd.weight") > 0;
-    if (strcmp(own, "norm.weight") == 0) return snprintf(out, out_bytes, "output_norm.weight") > 0;
-    if (sscanf(own, "layers.%d.%n", &layer, &used) != 1 || used == 0) return false;
-    for (size_t i = 0; i < sizeof s_modules / sizeof *s_modules; i++) {
-        const size_t length = strlen(s_modules[i][0]);
-        if (strncmp(own + used, s_modules[i][0], length) == 0 && own[used + (int)length] == '.')
-            return snprintf(out, out_bytes, "blk.%d.%s%s", layer, s_modules[i][1], own + used + length) > 0;
-    }
-    CHECK(!"a tensor with a name in llama.cpp");
-    return false;
-}
 
 // What Wan's files call a module behind its block in the VAE.
 static inline const char* wan_module(const char* rest, char* out, size_t out_bytes)
@@ -762,6 +736,24 @@ static inline void write_nvfp4(const bag* b, bag* twin, const char* path, const 
     write_tensors(twin, twin_path, NULL);
 }
 
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+// One of the tensors of a layer's change: "PREFIXmodule.factor". is_flat: with _ in place of the module's dots.
+typedef struct factor_name {
+    const char *prefix, *module, *factor;
+    bool is_flat;
+} factor_name;
+
+static inline void put_factor(bag* b, const factor_name* n, int64_t rows, int64_t cols, const float* x)
+{
+    char name[256], flat[192];
+    snprintf(flat, sizeof flat, "%s", n->module);
+    for (char* at = flat; n->is_flat && *at != 0; at++) *at = *at == '.' ? '_' : *at;
+    snprintf(name, sizeof name, "%s%s.%s", n->prefix, flat, n->factor);
+    put(b, name, SUMI_DTYPE_F32, &(sumi_tensor){.rank = 2, .shape = {rows, cols}}, x,
+        (uint64_t)(rows * cols) * sizeof *x);
+}
+
 // ---- Pictures -------------------------------------------------------------------------------------------------------
 
 typedef struct drawing {
@@ -804,6 +796,40 @@ static inline bool draw_desc(const sumi_image_desc* desc, drawing* out)
     return true;
 }
 
+// What a family draws from an opened model. refers: an edit of a photo.
+typedef bool draw_function(sumi_model* model, bool refers, drawing* out);
+
+static inline bool draw_opened(const sumi_model_desc* desc, bool refers, draw_function* draw_model, drawing* out)
+{
+    memset(out, 0, sizeof *out);
+    sumi_model* model = open_model(desc);
+    if (model == NULL) printf("  %s\n", s_message);
+    CHECK(model != NULL);
+    const bool good = model != NULL && draw_model(model, refers, out);
+    sumi_model_close(model);
+    return good;
+}
+
+// A made-up photo of 40 x 56 pixels.
+static inline sumi_pixels small_photo(int32_t channels)
+{
+    static uint8_t s_photo[40 * 56 * 4];
+    for (size_t i = 0; i < sizeof s_photo; i++) s_photo[i] = (uint8_t)((i * 31 + i / 97 + i / 7) & 255);
+    return (sumi_pixels){s_photo, 40, 56, 0, channels};
+}
+
+// The sentence of the refusal holds all texts of the list, which ends with NULL.
+static inline void check_refused(const sumi_model_desc* desc, const char* const* says)
+{
+    sumi_model* model = open_model(desc);
+    CHECK(model == NULL && s_result != SUMI_OK);
+    sumi_model_close(model);
+    for (; *says != NULL; says++) {
+        if (strstr(s_message, *says) == NULL) printf("  \"%s\" is not in: %s\n", *says, s_message);
+        CHECK(strstr(s_message, *says) != NULL);
+    }
+}
+
 static inline double distance(const drawing* got, const drawing* want)
 {
     double off = 0.0, size = 0.0;
@@ -819,6 +845,25 @@ static inline bool is_same(const drawing* a, const drawing* b)
 {
     return memcmp(a->latents, b->latents, sizeof a->latents) == 0
         && memcmp(a->pixels, b->pixels, sizeof a->pixels) == 0;
+}
+
+// ---- The program ----------------------------------------------------------------------------------------------------
+
+// The engine of the tests, on the CPU.
+static inline bool begin_files(host* h, bool (*is_linear)(const sumi_tensor* tensor))
+{
+    sumi_heap_init(&s_heap, NULL);
+    s_is_linear = is_linear;
+    sumi_engine_desc desc = host_desc(h);
+    return sumi_engine_create(&desc, &s_engine) == SUMI_OK;
+}
+
+static inline void end_files(const host* h)
+{
+    sumi_engine_destroy(s_engine);
+    CHECK_NUMBER(h->live, 0);
+    empty_bags();
+    if (s_folder[0] != 0) remove_folder(s_folder);
 }
 
 #endif

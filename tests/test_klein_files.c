@@ -437,23 +437,13 @@ static const dialect s_dialects[] = {
     {"lycoris_", false, true, "lokr_w1", "lokr_w2", NULL},
     {"", false, false, "lokr_w1", "lokr_w2", NULL}};
 
-static void put_factor(bag* out, const dialect* d, const char* module, const char* factor, int64_t rows, int64_t cols,
-                       const float* x)
-{
-    char name[256], flat[192];
-    snprintf(flat, sizeof flat, "%s", module);
-    for (char* at = flat; d->is_flat && *at != 0; at++) *at = *at == '.' ? '_' : *at;
-    snprintf(name, sizeof name, "%s%s.%s", d->prefix, flat, factor);
-    put(out, name, SUMI_DTYPE_F32, &(sumi_tensor){.rank = 2, .shape = {rows, cols}}, x,
-        (uint64_t)(rows * cols) * sizeof *x);
-}
-
 static void put_change(bag* out, const dialect* d, const char* module, const change* c, const float* first,
                        const float* second)
 {
-    put_factor(out, d, module, d->first, c->rows, c->cols, first);
-    put_factor(out, d, module, d->second, c->other_rows, c->other_cols, second);
-    if (d->to_rank != NULL) put_factor(out, d, module, d->to_rank, 1, 1, &(float){(float)c->cols});
+    put_factor(out, &(factor_name){d->prefix, module, d->first, d->is_flat}, c->rows, c->cols, first);
+    put_factor(out, &(factor_name){d->prefix, module, d->second, d->is_flat}, c->other_rows, c->other_cols, second);
+    if (d->to_rank != NULL)
+        put_factor(out, &(factor_name){d->prefix, module, d->to_rank, d->is_flat}, 1, 1, &(float){(float)c->cols});
 }
 
 static void put_change_as_diffusers(bag* out, const dialect* d, const change* c, const float* first,
@@ -570,17 +560,6 @@ TEST(adapters_of_every_dialect_change_either_layout_alike)
 }
 
 // ---- What is refused ------------------------------------------------------------------------------------------------
-
-static void check_refused(const sumi_model_desc* desc, const char* const* says)
-{
-    sumi_model* model = open_model(desc);
-    CHECK(model == NULL && s_result != SUMI_OK);
-    sumi_model_close(model);
-    for (; *says != NULL; says++) {
-        if (strstr(s_message, *says) == NULL) printf("  \"%s\" is not in: %s\n", *says, s_message);
-        CHECK(strstr(s_message, *says) != NULL);
-    }
-}
 
 TEST(what_is_not_read_is_refused_with_what_to_do)
 {
@@ -706,10 +685,7 @@ TEST(a_gpu_draws_in_every_format_what_the_cpu_draws)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&s_heap, NULL);
-    s_is_linear = is_matrix;
-    sumi_engine_desc desc = host_desc(&s_files_host);
-    if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
+    if (!begin_files(&s_files_host, is_matrix)) return 1;
     RUN(gguf_files_draw_what_their_values_do);
     RUN(fp8_files_of_the_authors_and_of_comfyui_draw_what_their_values_do);
     RUN(int8_and_nvfp4_files_draw_what_their_values_do);
@@ -718,9 +694,6 @@ int main(int argc, char** argv)
     RUN(what_is_not_read_is_refused_with_what_to_do);
     RUN(a_tokenizer_without_the_token_of_padding_is_refused);
     RUN(a_gpu_draws_in_every_format_what_the_cpu_draws);
-    sumi_engine_destroy(s_engine);
-    CHECK_NUMBER(s_files_host.live, 0);
-    empty_bags();
-    if (s_folder[0] != 0) remove_folder(s_folder);
+    end_files(&s_files_host);
     TEST_END();
 }

@@ -124,37 +124,15 @@ static bool only_vision(const char* name, char* out, size_t out_bytes)
     return out[0] != 0;
 }
 
-// The tower's tensors with llama.cpp's names. The mergers of DeepStack have the numbers of their blocks, and the two
-// slices in time of the first kernel are apart.
+// The tower's tensors with llama.cpp's names, the two slices in time of the first kernel apart.
 static void take_mmproj(bag* b, bag* from)
 {
-    static const char* const s_names[][2] = {{"patch_embed.proj.", "v.patch_embd."},
-                                             {"pos_embed.", "v.position_embd."},
-                                             {"deepstack_merger_list.0.linear_", "v.deepstack.0."},
-                                             {"deepstack_merger_list.1.linear_", "v.deepstack.1."},
-                                             {"deepstack_merger_list.2.linear_", "v.deepstack.3."},
-                                             {"deepstack_merger_list.0.", "v.deepstack.0."},
-                                             {"deepstack_merger_list.1.", "v.deepstack.1."},
-                                             {"deepstack_merger_list.2.", "v.deepstack.3."},
-                                             {"merger.norm.", "v.post_ln."},
-                                             {"merger.linear_fc1.", "mm.0."},
-                                             {"merger.linear_fc2.", "mm.2."},
-                                             {"norm1.", "ln1."},
-                                             {"norm2.", "ln2."},
-                                             {"attn.qkv.", "attn_qkv."},
-                                             {"attn.proj.", "attn_out."},
-                                             {"mlp.linear_fc1.", "ffn_up."},
-                                             {"mlp.linear_fc2.", "ffn_down."}};
+    static const int32_t s_deep_blocks[] = {0, 1, 3}; // the config's
     take(from, MODEL "text_encoder", "model", "", only_vision);
     for (size_t i = 0; i < from->count; i++) {
         const sumi_tensor* t = &from->tensors[i];
-        char name[192], block[192];
-        bool is_named = false;
-        snprintf(block, sizeof block, "%s", t->name);
-        (void)sumi_replace_text(t->name, "blocks.", "v.blk.", block, sizeof block);
-        for (size_t k = 0; k < sizeof s_names / sizeof *s_names && !is_named; k++)
-            is_named = sumi_replace_text(block, s_names[k][0], s_names[k][1], name, sizeof name);
-        CHECK(is_named);
+        char name[192];
+        llama_tower_name(t->name, s_deep_blocks, name, sizeof name);
         if (t->rank == 5) put_slices(b, name, t);
         else put(b, name, t->dtype, t, t->data, t->bytes);
     }
@@ -183,12 +161,10 @@ static bool wan_vae(const char* name, char* out, size_t out_bytes)
 // ---- Pictures -------------------------------------------------------------------------------------------------------
 
 // Edits with references as large as a test can afford: the released rule asks for a million pixels.
-static bool draw_model(sumi_model* model, bool refers, const sumi_lora_use* use, drawing* out)
+static bool draw_adapted(sumi_model* model, bool refers, const sumi_lora_use* use, drawing* out)
 {
     static sumi_recipe s_recipe;
-    static uint8_t s_photo[40 * 56 * 4];
-    for (size_t i = 0; i < sizeof s_photo; i++) s_photo[i] = (uint8_t)((i * 31 + i / 97 + i / 7) & 255);
-    const sumi_pixels picture = {s_photo, 40, 56, 0, 4};
+    const sumi_pixels picture = small_photo(4);
     const sumi_image_item item = {.text = "a red fox", .negative_text = "grey", .seed = 7};
     sumi_image_desc desc = small_image(model, &item);
     desc.width = WIDTH;
@@ -206,15 +182,11 @@ static bool draw_model(sumi_model* model, bool refers, const sumi_lora_use* use,
     return draw_desc(&desc, out);
 }
 
+static bool draw_model(sumi_model* model, bool refers, drawing* out) { return draw_adapted(model, refers, NULL, out); }
+
 static bool draw_files(const sumi_model_desc* desc, bool refers, drawing* out)
 {
-    memset(out, 0, sizeof *out);
-    sumi_model* model = open_model(desc);
-    if (model == NULL) printf("  %s\n", s_message[0] != 0 ? s_message : s_files_host.log);
-    CHECK(model != NULL);
-    const bool good = model != NULL && draw_model(model, refers, NULL, out);
-    sumi_model_close(model);
-    return good;
+    return draw_opened(desc, refers, draw_model, out);
 }
 
 // The diffusers folder, part by part, so that a case replaces those that it is about.
@@ -594,23 +566,12 @@ static const dialect s_dialects[] = {
     {"lora_unet_", "lora_up.weight", "lora_down.weight", true, false, true}, // kohya, musubi
     {"lora_unet_", "lora_up.weight", "lora_down.weight", true, true, true}};
 
-static void put_factor(bag* b, const dialect* d, const char* module, const char* factor, int64_t rows, int64_t cols,
-                       const float* x)
-{
-    char name[256], flat[192];
-    snprintf(flat, sizeof flat, "%s", module);
-    for (char* at = flat; d->is_flat && *at != 0; at++) *at = *at == '.' ? '_' : *at;
-    snprintf(name, sizeof name, "%s%s.%s", d->prefix, flat, factor);
-    put(b, name, SUMI_DTYPE_F32, &(sumi_tensor){.rank = 2, .shape = {rows, cols}}, x,
-        (uint64_t)(rows * cols) * sizeof *x);
-}
-
 static void put_change(bag* b, const dialect* d, const char* module, int64_t rows, int64_t cols, const float* up,
                        const float* down)
 {
-    put_factor(b, d, module, d->up, rows, RANK, up);
-    put_factor(b, d, module, d->down, RANK, cols, down);
-    if (d->has_alpha) put_factor(b, d, module, "alpha", 1, 1, &(float){RANK});
+    put_factor(b, &(factor_name){d->prefix, module, d->up, d->is_flat}, rows, RANK, up);
+    put_factor(b, &(factor_name){d->prefix, module, d->down, d->is_flat}, RANK, cols, down);
+    if (d->has_alpha) put_factor(b, &(factor_name){d->prefix, module, "alpha", d->is_flat}, 1, 1, &(float){RANK});
 }
 
 // Of the layers whose bits are set.
@@ -661,7 +622,7 @@ TEST(adapters_of_every_dialect_change_either_layout_alike)
             sumi_lora* lora = read_adapter(model, &s_dialects[i], UINT32_MAX);
             const sumi_lora_use use = {.lora = lora, .scale = 1.0f};
             const bool is_first = layout == SPLIT && i == 0;
-            CHECK(lora != NULL && draw_model(model, true, &use, is_first ? &want : &got));
+            CHECK(lora != NULL && draw_adapted(model, true, &use, is_first ? &want : &got));
             const double off = is_first ? 0.0 : distance(&got, &want);
             if (!(off <= 1e-5))
                 printf("  layout %d, %s..%s: %g\n", layout, s_dialects[i].prefix, s_dialects[i].up, off);
@@ -681,13 +642,13 @@ TEST(no_job_sees_the_adapters_of_another)
     const sumi_model_desc desc = desc_of(scratch("adapters", "model.safetensors"));
     sumi_model* model = open_model(&desc);
     drawing plain, changed, alone;
-    CHECK(model != NULL && draw_model(model, true, NULL, &plain));
+    CHECK(model != NULL && draw_model(model, true, &plain));
     CHECK(is_same(&plain, plain_drawing(TINY)));
     for (size_t i = 0; i < LAYERS && model != NULL; i++) {
         sumi_lora* lora = read_adapter(model, &s_dialects[3], 1u << i);
         const sumi_lora_use use = {.lora = lora, .scale = 1.0f};
-        CHECK(lora != NULL && draw_model(model, true, &use, &changed));
-        CHECK(draw_model(model, true, NULL, &alone));
+        CHECK(lora != NULL && draw_adapted(model, true, &use, &changed));
+        CHECK(draw_model(model, true, &alone));
         if (!is_same(&alone, &plain)) printf("  after %s: %g\n", s_layers[i].module, distance(&alone, &plain));
         CHECK(is_same(&alone, &plain));
         const double off = distance(&changed, &plain);
@@ -699,17 +660,6 @@ TEST(no_job_sees_the_adapters_of_another)
 }
 
 // ---- What is refused ------------------------------------------------------------------------------------------------
-
-static void check_refused(const sumi_model_desc* desc, const char* const* says)
-{
-    sumi_model* model = open_model(desc);
-    CHECK(model == NULL && s_result != SUMI_OK);
-    sumi_model_close(model);
-    for (; *says != NULL; says++) {
-        if (strstr(s_message, *says) == NULL) printf("  \"%s\" is not in: %s\n", *says, s_message);
-        CHECK(strstr(s_message, *says) != NULL);
-    }
-}
 
 // Changes a member of a tiny config.json, whose text is short.
 static void write_config(const char* from, const char* old, const char* member, const char* to)
@@ -768,10 +718,7 @@ TEST(what_is_not_read_is_refused_with_what_to_do)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&s_heap, NULL);
-    s_is_linear = is_linear;
-    sumi_engine_desc desc = host_desc(&s_files_host);
-    if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
+    if (!begin_files(&s_files_host, is_linear)) return 1;
     RUN(a_folder_is_its_parts_and_an_edit_sees_its_reference);
     RUN(a_transformer_file_draws_the_same_in_every_layout);
     RUN(a_text_encoder_file_draws_the_same_under_every_name);
@@ -784,9 +731,6 @@ int main(int argc, char** argv)
     RUN(adapters_of_every_dialect_change_either_layout_alike);
     RUN(no_job_sees_the_adapters_of_another);
     RUN(what_is_not_read_is_refused_with_what_to_do);
-    sumi_engine_destroy(s_engine);
-    CHECK_NUMBER(s_files_host.live, 0);
-    empty_bags();
-    if (s_folder[0] != 0) remove_folder(s_folder);
+    end_files(&s_files_host);
     TEST_END();
 }

@@ -1,6 +1,7 @@
 // The vision tower of Qwen3-VL: its files in every form, what is refused and how, the places of its learned positions.
 // Its numbers are golden_run's business.
 #include "at_once.h"
+#include "llama_names.h"
 #include "models/qwen21_parts.h"
 #include "tower_fixture.h"
 
@@ -85,35 +86,6 @@ TEST(an_image_of_broken_cells_is_refused) { check_broken_cells(&s_kind, 32); }
 
 // ---- llama.cpp's files ----------------------------------------------------------------------------------------------
 
-// What llama.cpp calls a tensor of the tower. Its mergers of DeepStack have the numbers of the blocks that they read.
-static void llama_name(const char* name, const int32_t* deep_blocks, char* out, size_t bytes)
-{
-    static const char* const s_names[][2] = {{"patch_embed.proj.", "v.patch_embd."},
-                                             {"pos_embed.", "v.position_embd."},
-                                             {"merger.norm.", "v.post_ln."},
-                                             {"merger.linear_fc1.", "mm.0."},
-                                             {"merger.linear_fc2.", "mm.2."},
-                                             {"norm1.", "ln1."},
-                                             {"norm2.", "ln2."},
-                                             {"attn.qkv.", "attn_qkv."},
-                                             {"attn.proj.", "attn_out."},
-                                             {"mlp.linear_fc1.", "ffn_up."},
-                                             {"mlp.linear_fc2.", "ffn_down."}};
-    int number, used = 0;
-    if (sscanf(name, "deepstack_merger_list.%d.%n", &number, &used) == 1 && used > 0) {
-        const char* rest = name + used;
-        snprintf(out, bytes, "v.deepstack.%d.%s", (int)deep_blocks[number],
-                 strncmp(rest, "linear_", 7) == 0 ? rest + 7 : rest);
-        return;
-    }
-    char block[160];
-    snprintf(block, sizeof block, "%s", name);
-    (void)sumi_replace_text(name, "blocks.", "v.blk.", block, sizeof block);
-    snprintf(out, bytes, "%s", block);
-    for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++)
-        if (sumi_replace_text(block, s_names[i][0], s_names[i][1], out, bytes)) return;
-}
-
 // A set with llama.cpp's names, the slices in time of the first kernel apart. They lie in `slices`.
 static void take_llama_set(const tower* t, sumi_tensor_set* set, float* slices)
 {
@@ -127,7 +99,7 @@ static void take_llama_set(const tower* t, sumi_tensor_set* set, float* slices)
         if (strncmp(tensor.name, "model.visual.", 13) != 0) continue;
         tensor.file_index = -1;
         char* name = s_names[used++];
-        llama_name(tensor.name + 13, s_deep_blocks, name, sizeof s_names[0]);
+        llama_tower_name(tensor.name + 13, s_deep_blocks, name, sizeof s_names[0]);
         const bool is_kernel = strcmp(name, "v.patch_embd.weight") == 0;
         for (int slice = 0; slice < (is_kernel ? 2 : 1); slice++) {
             if (is_kernel) { // [width, 3, 2, 16, 16] -> [width, 3, 16, 16]

@@ -81,9 +81,7 @@ static void shrink_references(sumi_model* model)
 
 static bool draw_model(sumi_model* model, bool refers, drawing* out)
 {
-    static uint8_t s_photo[40 * 56 * 3];
-    for (size_t i = 0; i < sizeof s_photo; i++) s_photo[i] = (uint8_t)((i * 31 + i / 97 + i / 7) & 255);
-    const sumi_pixels picture = {s_photo, 40, 56, 0, 3};
+    const sumi_pixels picture = small_photo(3);
     const sumi_image_item item = {.text = "A red fox reads, 超清", .negative_text = " ", .seed = 7};
     sumi_image_desc desc = small_image(model, &item);
     desc.width = WIDTH;
@@ -99,13 +97,7 @@ static bool draw_model(sumi_model* model, bool refers, drawing* out)
 
 static bool draw_files(const sumi_model_desc* desc, bool refers, drawing* out)
 {
-    memset(out, 0, sizeof *out);
-    sumi_model* model = open_model(desc);
-    if (model == NULL) printf("  %s\n", s_message);
-    CHECK(model != NULL);
-    const bool good = model != NULL && draw_model(model, refers, out);
-    sumi_model_close(model);
-    return good;
+    return draw_opened(desc, refers, draw_model, out);
 }
 
 // The diffusers folder, part by part, so that a case replaces those that it is about.
@@ -625,10 +617,7 @@ TEST(other_quantisations_are_refused_by_name)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&s_heap, NULL);
-    s_is_linear = is_linear;
-    sumi_engine_desc desc = host_desc(&s_files_host);
-    if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
+    if (!begin_files(&s_files_host, is_linear)) return 1;
     RUN(a_transformer_file_draws_the_same_behind_every_prefix);
     RUN(split_files_draw_the_same_under_old_and_new_names);
     RUN(a_vision_tower_may_lie_in_a_file_of_its_own);
@@ -641,8 +630,6 @@ int main(int argc, char** argv)
     RUN(scaled_fp8_is_understood_in_every_form);
     RUN(int8_is_understood_rotated_and_not);
     RUN(other_quantisations_are_refused_by_name);
-    sumi_engine_destroy(s_engine);
-    empty_bags();
-    if (s_folder[0] != 0) remove_folder(s_folder);
+    end_files(&s_files_host);
     TEST_END();
 }

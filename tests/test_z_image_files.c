@@ -501,10 +501,7 @@ TEST(an_adapter_does_not_change_a_control_net)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    sumi_heap_init(&s_heap, NULL);
-    s_is_linear = is_linear;
-    sumi_engine_desc desc = host_desc(&s_files_host);
-    if (sumi_engine_create(&desc, &s_engine) != SUMI_OK) return 1;
+    if (!begin_files(&s_files_host, is_linear)) return 1;
     RUN(gguf_files_draw_what_their_values_do);
     RUN(gguf_types_that_are_not_read_are_refused_where_they_are_used);
     RUN(formats_of_four_bits_draw_what_their_values_do);
@@ -520,8 +517,6 @@ int main(int argc, char** argv)
     RUN(int8_is_understood_rotated_and_not);
     RUN(control_nets_as_stored_draw_what_their_values_do);
     RUN(an_adapter_does_not_change_a_control_net);
-    sumi_engine_destroy(s_engine);
-    empty_bags();
-    if (s_folder[0] != 0) remove_folder(s_folder);
+    end_files(&s_files_host);
     TEST_END();
 }
