@@ -66,15 +66,16 @@ static void check_8bit_marks(sumi_weight_format weights, sumi_device_form gated,
     sumi_weight a = make_weight("a", 512, 256, NULL, SUMI_DTYPE_BF16),
                 b = make_weight("b", 256, 256, NULL, SUMI_DTYPE_BF16),
                 small = make_weight("small", 48, 256, NULL, SUMI_DTYPE_BF16),
-                kept = make_weight("kept", 256, 256, NULL, SUMI_DTYPE_BF16);
+                kept = make_weight("kept", 256, 256, NULL, SUMI_DTYPE_BF16),
+                early = make_weight("early", 256, 256, NULL, SUMI_DTYPE_BF16);
     kept.keeps_precision = true;
     sumi_plan plan;
     begin_plan_for_90(&plan, &heap);
     plan.weight_options.weights = weights;
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, 256);
-    // The comments give the index of each op. Op 0 is in another section.
-    sumi_value x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "before", .x = in, .weight = &b});
+    // The comments give the index of each op. Op 0 is in another section, and no step reads its weight.
+    sumi_value x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "before", .x = in, .weight = &early});
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
     sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .eps = 1e-5f}); // 1
     // ops 2 and 3
