@@ -375,10 +375,10 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
         info->size_follows_last_reference = recipe->references.size_follows_last;
     }
     info->prompts_read_references = recipe->encoders[0].prompt.picture != NULL;
-    info->picture_channels = recipe->picture_channels > 0 ? recipe->picture_channels : 3;
     info->prompts_place_references = properties.takes_references && properties.places_references;
     // a start image that is a reference has no rows in prompts
     SUMI_ASSERT(!info->prompts_place_references || (info->prompts_read_references && !info->start.is_reference));
+    info->picture_channels = recipe->picture_channels > 0 ? recipe->picture_channels : 3;
     // until the autoencoder gives its own
     set_latents(network, recipe->latent_factor > 0 ? recipe->latent_factor : 8,
                 recipe->latent_packing > 0 ? recipe->latent_packing : 1);
