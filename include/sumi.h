@@ -1203,7 +1203,7 @@ struct sumi_lora_use {
 //
 //     Z-Image                 Fun Controlnet Union 1.0, 2.0, 2.1, with Lite, Tile and the 8-step files
 //     Qwen-Image              InstantX Union and Inpainting; DiffSynth blockwise (canny, depth, inpaint)
-//     Qwen-Image-2512         Fun Controlnet Union
+//     Qwen-Image, 2512        Fun Controlnet Union
 //
 // A job adds `strength` times what each net computes, in the steps of its range: step i of n runs with the net unless
 // i / n < start or (i + 1) / n > end. Early steps decide on the layout; 0 to 0.7 leaves details to the prompt. Outside
@@ -1298,9 +1298,9 @@ SUMI_API sumi_result sumi_job_control_picture(const sumi_engine* engine, sumi_jo
 // Refused     On models that take none, references are SUMI_NOT_SUPPORTED. For image jobs they are so too if the model
 //             was opened without its VAE encoder. An image that is too long and narrow, or too small for a model that
 //             enlarges none, is SUMI_INVALID_ARGUMENT.
-// Seed        Qwen-Image-2.1 returns a sharpened copy of a reference if it begins with the noise from which that
-//             reference was drawn, so with references it draws the noise of the seed XOR 0x9e3779b97f4a7c15. Noise that
-//             is given is used as it is.
+// Seed        Some models return a sharpened copy of a reference if they begin with the noise from which that reference
+//             was drawn. With references these draw the noise of the seed XOR 0x9e3779b97f4a7c15. Noise that is given
+//             is used as it is.
 // Memory      If a job does not fit the memory and would with fewer references, its message says how many.
 // Size        If width and height of an image are both 0, the size follows from the references, by the rule of the
 //             model's authors: the aspect ratio is that of the first or of the last reference, depending on the model.
