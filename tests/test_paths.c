@@ -148,7 +148,7 @@ TEST(a_file_of_20_gigabytes_is_mapped)
     remove_path(path);
 }
 
-static void check_refused(const char* path, sumi_result wanted, const char* words)
+static void check_path_refused(const char* path, sumi_result wanted, const char* words)
 {
     sumi_file file;
     sumi_error error = {0};
@@ -162,16 +162,16 @@ static void check_refused(const char* path, sumi_result wanted, const char* word
 
 TEST(folders_and_devices_are_no_files)
 {
-    check_refused("tests", SUMI_FILE_READ_FAILED, "is a folder, not a regular file");
+    check_path_refused("tests", SUMI_FILE_READ_FAILED, "is a folder, not a regular file");
     CHECK(sumi_file_exists(NULL, "tests") && sumi_file_is_folder(NULL, "tests"));
     CHECK(!sumi_file_exists(NULL, "tests/nothing") && sumi_file_is_folder(NULL, "tests/nothing"));
     CHECK(sumi_file_exists(NULL, "tests/test.h") && !sumi_file_is_folder(NULL, "tests/test.h"));
 #if defined(_WIN32)
-    check_refused("NUL", SUMI_FILE_READ_FAILED, "is a device");
-    check_refused("CON", SUMI_FILE_READ_FAILED, "");
+    check_path_refused("NUL", SUMI_FILE_READ_FAILED, "is a device");
+    check_path_refused("CON", SUMI_FILE_READ_FAILED, "");
 #else
-    check_refused("/dev/null", SUMI_FILE_READ_FAILED, "is a device, not a regular file");
-    check_refused("/dev/tty", SUMI_FILE_READ_FAILED, "");
+    check_path_refused("/dev/null", SUMI_FILE_READ_FAILED, "is a device, not a regular file");
+    check_path_refused("/dev/tty", SUMI_FILE_READ_FAILED, "");
     CHECK(sumi_file_exists(NULL, "/dev/null") && !sumi_file_is_folder(NULL, "/dev/null"));
 #endif
 }
@@ -200,7 +200,7 @@ TEST(files_in_use_are_refused_or_shared)
         const HANDLE beside = open_beside(path, s_uses[i].access, s_uses[i].share);
         CHECK(beside != INVALID_HANDLE_VALUE);
         if (s_uses[i].is_shared) check_is_file(path);
-        else check_refused(path, SUMI_FILE_READ_FAILED, "another program has it open");
+        else check_path_refused(path, SUMI_FILE_READ_FAILED, "another program has it open");
         CHECK(sumi_file_exists(NULL, path) && sumi_path_is_file(path));
         CloseHandle(beside);
     }
@@ -248,9 +248,9 @@ TEST(prefixes_and_shares_are_left_alone)
         check_is_file(other);
         CHECK(sumi_path_is_file(other));
         snprintf(other, sizeof other, "%s%s.not", s_prefixes[i], path);
-        check_refused(other, SUMI_FILE_NOT_FOUND, "no such file");
+        check_path_refused(other, SUMI_FILE_NOT_FOUND, "no such file");
     }
-    check_refused("\\\\no-such-server.invalid\\share\\file", SUMI_FILE_NOT_FOUND, "no such file");
+    check_path_refused("\\\\no-such-server.invalid\\share\\file", SUMI_FILE_NOT_FOUND, "no such file");
     snprintf(other, sizeof other, "\\\\localhost\\%c$%s", path[0], path + 2);
     wchar_t wide[700];
     const bool has_share = MultiByteToWideChar(CP_UTF8, 0, other, -1, wide, 700) > 0
@@ -430,7 +430,7 @@ TEST(a_pipe_is_not_opened_at_all)
     make_special(path, FIFO);
     const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     CHECK(watch >= 0 && inotify_add_watch(watch, path, IN_OPEN) >= 0);
-    check_refused(path, SUMI_FILE_READ_FAILED, "is a pipe, not a regular file");
+    check_path_refused(path, SUMI_FILE_READ_FAILED, "is a pipe, not a regular file");
     char event[256];
     CHECK(read(watch, event, sizeof event) < 0); // a reader that comes and goes would end the program that writes
     close(watch);
@@ -445,14 +445,14 @@ TEST(broken_paths_are_told_apart)
     make_special(scratch("broken", "circle"), CIRCLE);
     make_special(scratch("broken", "file"), PLAIN);
     CHECK(symlink("file", scratch("broken", "good")) == 0);
-    check_refused(scratch("broken", "link"), SUMI_FILE_NOT_FOUND,
-                  "is a symbolic link to something that does not exist");
-    check_refused(scratch("broken", "link/below"), SUMI_FILE_NOT_FOUND, "broken/link is not a folder, or");
-    check_refused(scratch("broken", "link/below/that"), SUMI_FILE_NOT_FOUND, "broken/link is not a folder, or");
-    check_refused(scratch("broken", "file/below"), SUMI_FILE_NOT_FOUND, "broken/file is not a folder, or");
-    check_refused(scratch("broken", "good/below"), SUMI_FILE_NOT_FOUND, "broken/good is not a folder, or");
-    check_refused(scratch("broken", "circle"), SUMI_FILE_READ_FAILED, "form a circle");
-    check_refused(scratch("broken", "nothing/below"), SUMI_FILE_NOT_FOUND, "no such file; check the path");
+    check_path_refused(scratch("broken", "link"), SUMI_FILE_NOT_FOUND,
+                       "is a symbolic link to something that does not exist");
+    check_path_refused(scratch("broken", "link/below"), SUMI_FILE_NOT_FOUND, "broken/link is not a folder, or");
+    check_path_refused(scratch("broken", "link/below/that"), SUMI_FILE_NOT_FOUND, "broken/link is not a folder, or");
+    check_path_refused(scratch("broken", "file/below"), SUMI_FILE_NOT_FOUND, "broken/file is not a folder, or");
+    check_path_refused(scratch("broken", "good/below"), SUMI_FILE_NOT_FOUND, "broken/good is not a folder, or");
+    check_path_refused(scratch("broken", "circle"), SUMI_FILE_READ_FAILED, "form a circle");
+    check_path_refused(scratch("broken", "nothing/below"), SUMI_FILE_NOT_FOUND, "no such file; check the path");
     sumi_file file;
     CHECK_NUMBER(sumi_file_open(&file, &s_heap, NULL, scratch("broken", "good"), NULL), SUMI_OK);
     CHECK_NUMBER(file.bytes, 2);
