@@ -11,7 +11,7 @@
 // ---- conv_sm90.cu ---------------------------------------------------------------------------------------------------
 // sumi_conv_sm90_n<columns>[_residual][_stats<channels per group>], columns 256 or 128. Of those with a residual none
 // has _stats. For compute capability 9.0, and for what conv_halo_sm90.cu does not compute: stride 2, 1x1, few or other
-// channels, upsampling with a residual.
+// channels, upsampling with a residual to channels that 96 does not divide.
 // Parameters, all by value: the tensor maps of x, weights, y and residual (y's map where there is no residual), then
 // sumi_conv_sm90_args. All maps are bf16 with the 128-byte swizzle. Strides are in elements, from dimension 1 on.
 //   width, height     of the image that the patches cover: the output, or the small input image when upsampling
@@ -52,10 +52,12 @@ typedef struct sumi_conv_sm90_args {
 #define SUMI_CONV_SM90_N128_SHARED 197728
 
 // ---- conv_halo_sm90.cu ----------------------------------------------------------------------------------------------
-// sumi_conv_halo_<pixels>x<columns>_c<channels>[_residual][_stats<channels per group>]: pixels (256: a patch of 16 x
-// 16, 128: of 16 x 8) and columns of a tile, input channels of a k-block. 256x96_c96, 128x96_c96, 128x192_c64,
-// 128x128_c64 and 128x96_c64. For compute capability 9.0; stride 1; kernel 3, or 2 with parities == 4 and without a
-// residual. in_channels is a multiple of <channels>, out_channels of <columns>. Only 128x128_c64 has forms with _stats.
+// sumi_conv_halo_<pixels>x<columns>_c<channels>[_residual|_up_residual][_stats<channels per group>]: pixels (256: a
+// patch of 16 x 16, 128: of 16 x 8) and columns of a tile, input channels of a k-block. 256x96_c96, 128x96_c96,
+// 128x144_c96, 128x192_c64, 128x128_c64 and 128x96_c64. For compute capability 9.0; stride 1; kernel 3, or 2 with
+// parities == 4, then without a residual or with _up_residual. in_channels is a multiple of <channels>, out_channels of
+// <columns>; of 128x144_c96 in_channels may be half of <channels> more, and out_channels is 144. Only 128x128_c64 has
+// forms with _stats, and it and 128x144_c96 have none with _up_residual.
 // All kernels with the same <channels> add in the same order, so the choice between them changes no bits.
 // Parameters, all by value: the tensor maps of x, the tail of x, weights, the tail of the weights, y and residual (y's
 // map where there is no residual), then sumi_conv_sm90_args, of which `stride` is not read. All maps are bf16.
@@ -72,6 +74,7 @@ typedef struct sumi_conv_sm90_args {
 // tensor cores.
 #define SUMI_CONV_HALO_256X96_C96_SHARED 231536
 #define SUMI_CONV_HALO_128X96_C96_SHARED 194688
+#define SUMI_CONV_HALO_128X144_C96_SHARED 215168
 #define SUMI_CONV_HALO_128X192_C64_SHARED 219280
 #define SUMI_CONV_HALO_128X96_C64_SHARED 193712
 #define SUMI_CONV_HALO_128X128_C64_SHARED 218304
@@ -136,13 +139,14 @@ typedef struct sumi_conv_pad_args {
 } sumi_conv_pad_args;
 
 // ---- conv_narrow.cu -------------------------------------------------------------------------------------------------
-// sumi_conv_narrow: 3x3, stride 1, at most 3 output channels. Grid (units of this launch), block 128, dynamic shared
-// memory SUMI_CONV_NARROW_SHARED(in_channels). Bound by reading x. A unit is a strip of SUMI_CONV_NARROW_WIDTH columns
-// and SUMI_CONV_NARROW_ROWS rows. Units are numbered row of strips by row of strips.
+// sumi_conv_narrow, _o4: 3x3, stride 1, at most 3 or 4 output channels. Grid (units of this launch), block 128, dynamic
+// shared memory SUMI_CONV_NARROW_SHARED(in_channels) or SUMI_CONV_NARROW_O4_SHARED(in_channels). Bound by reading x. A
+// unit is a strip of SUMI_CONV_NARROW_WIDTH columns and SUMI_CONV_NARROW_ROWS rows. Units are numbered row of strips by
+// row of strips.
 typedef struct sumi_conv_narrow_args {
     // x is 16-byte aligned; weight [out][9][weight_pitch]; bias and residual 0: none
     uint64_t x, weight, y, residual, bias;
-    int32_t width, height, in_channels, out_channels; // in_channels: a multiple of 32
+    int32_t width, height, in_channels, out_channels; // in_channels: a multiple of 32; of 16 for _o4
     int32_t weight_pitch, unit_begin;
     int32_t x_pitch, reserved; // x_pitch: elements from pixel to pixel, a multiple of 8
 } sumi_conv_narrow_args;
@@ -151,9 +155,15 @@ enum {
     SUMI_CONV_NARROW_WIDTH = 62,
     SUMI_CONV_NARROW_ROWS = 16,
     SUMI_CONV_NARROW_COLUMNS = 32,
+    SUMI_CONV_NARROW_O4_COLUMNS = 40,
     SUMI_CONV_NARROW_MAX_CHANNELS = 256
 };
 // The weights, bf16 [32][in_channels + 32] (with this padding eight lanes read different banks), and four rows of 64 x
 // 28 products in float.
 #define SUMI_CONV_NARROW_SHARED(in_channels) (SUMI_CONV_NARROW_COLUMNS * ((in_channels) + 32) * 2 + 4 * 64 * 28 * 4)
+// The same with bf16 [40][pitch] and products of 36 columns. The pitch is an odd multiple of 32 channels, so that two
+// rows begin at different halves of the banks. 144 channels take 49,664 bytes: two blocks share the 100 KiB of a GeForce.
+#define SUMI_CONV_NARROW_O4_WEIGHTS_PITCH(in_channels) ((((in_channels) + 31) / 32 | 1) * 32)
+#define SUMI_CONV_NARROW_O4_SHARED(in_channels)                                                                        \
+    (SUMI_CONV_NARROW_O4_COLUMNS * SUMI_CONV_NARROW_O4_WEIGHTS_PITCH(in_channels) * 2 + 4 * 64 * 36 * 4)
 #endif

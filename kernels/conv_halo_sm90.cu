@@ -5,13 +5,16 @@
 //   x [h][w][in], y and residual [h][w][out], w [out][3][3][in], all bf16; float sums. y may be the residual.
 //   Maps, channels, grid and arguments: conv.h.
 //
-// Nearest upsampling by 2 is folded into four convolutions of 2x2 as in conv_sm90.cu. Such a convolution takes no
-// residual. Rows of a strip's neighbours and group sums are also as there, but for the number of sums of a patch: a
-// warp has 32 pixels and writes stats[((patch * parities + parity) * 4 + warp) * 32 + group][2].
+// Nearest upsampling by 2 is folded into four convolutions of 2x2 as in conv_sm90.cu. Only the kernels with _up_residual
+// add a residual to these; the other ones with a residual need no registers for the parity. Rows of a strip's neighbours
+// and group sums are also as there, but for the number of sums of a patch: a warp has 32 pixels and writes
+// stats[((patch * parities + parity) * 4 + warp) * 32 + group][2].
 //
 // conv_sm90.cu loads the patch again for every tap, and its tiles have 128 or 256 columns, so that from 96 channels to
 // 96 channels only 0.56 of its products are of the picture (96 / 128 for k-blocks of 64 channels, and again for
-// columns). Here tiles have 96, 128 or 192 columns and k-blocks 96 or 64 channels, which divide the channels evenly.
+// columns). Here tiles have 96, 128 or 192 columns and k-blocks 96 or 64 channels, which divide the channels evenly. A
+// tile of 144 columns is for pictures of 144 channels: the second k-block of 144 channels is half of one, of which only
+// the products that are there are computed, and TMA drops the columns of the last group that are not there.
 //
 // One work item is a patch of 16 x 8 (or 16 x 16) pixels, a parity and a tile of columns, for each of the two blocks of
 // a cluster, which share the weights. The two consumers of a block take turns (ping-pong): while one multiplies, the
@@ -82,6 +85,7 @@ template <int COLUMNS_, int CHANNELS_, int M64_TILES_, int STAGES_, int SLOTS_, 
     static constexpr int COLUMNS = COLUMNS_, CHANNELS = CHANNELS_, M64_TILES = M64_TILES_, STAGES = STAGES_,
                          SLOTS = SLOTS_, PATCHES = PATCHES_;
     static constexpr bool HAS_TAIL = CHANNELS == 96;
+    static constexpr bool TAKES_HALF = COLUMNS == 144;                  // the last k-block may have 48 channels
     static constexpr int HEAD_STEPS = 4, TAIL_STEPS = HAS_TAIL ? 2 : 0; // k-steps of 16 channels
     static constexpr int PATCH_WIDTH = 16, PATCH_HEIGHT = 4 * M64_TILES;
     static constexpr int BOX_WIDTH = PATCH_WIDTH + 2, BOX_HEIGHT = PATCH_HEIGHT + 2; // with the border
@@ -91,7 +95,8 @@ template <int COLUMNS_, int CHANNELS_, int M64_TILES_, int STAGES_, int SLOTS_, 
     static constexpr u32 LOADED_BYTES = BOX_WIDTH * BOX_HEIGHT * CHANNELS * 2;             // that TMA announces
     static constexpr u32 STAGE_BYTES = COLUMNS * CHANNELS * 2, STAGE_TAIL = COLUMNS * 128; // of weights
     static constexpr int GROUP_COLUMNS = COLUMNS % 96 == 0 ? 96 : 64, PIECES = GROUP_COLUMNS / 32;
-    static constexpr int GROUPS = M64_TILES * COLUMNS / GROUP_COLUMNS; // of a patch
+    static constexpr int TILE_GROUPS = (COLUMNS + GROUP_COLUMNS - 1) / GROUP_COLUMNS; // of a wgmma tile
+    static constexpr int GROUPS = M64_TILES * TILE_GROUPS;                            // of a patch
     static constexpr u32 PIECE_BYTES = 64 * 64, GROUP_BYTES = PIECES * PIECE_BYTES;
     static constexpr u32 STAGES_OFFSET = PATCHES * PATCH_BYTES, STAGING_OFFSET = STAGES_OFFSET + STAGES * STAGE_BYTES,
                          BARRIERS_OFFSET = STAGING_OFFSET + 2 * SLOTS * GROUP_BYTES,
@@ -227,8 +232,8 @@ SUMI_DEVICE void conv_halo_load_weights(const conv_halo_maps& maps, const sumi_c
     }
 }
 
-// GROUP_CHANNELS: as in conv_sm90.cu, for tiles of 128 columns.
-template <class T, bool HAS_RESIDUAL, int GROUP_CHANNELS>
+// GROUP_CHANNELS: as in conv_sm90.cu, for tiles of 128 columns. HAS_PARITIES: args.parities may be 4.
+template <class T, bool HAS_RESIDUAL, bool HAS_PARITIES, int GROUP_CHANNELS>
 SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args& args)
 {
     const u32 smem = smem_base();
@@ -257,7 +262,8 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         const int thread = threadIdx.x & 127, lane = thread & 31;
         const int clusters = gridDim.x >> 1, kernel = args.kernel, taps = kernel * kernel,
-                  slabs = args.in_channels / T::CHANNELS;
+                  slabs = (args.in_channels + T::CHANNELS - 1) / T::CHANNELS;
+        const bool ends_half = T::TAKES_HALF && args.in_channels % T::CHANNELS != 0;
         const u32 staging = smem + T::STAGING_OFFSET + consumer * (T::SLOTS * T::GROUP_BYTES),
                   my_residual = residual_full + consumer * (8 * T::SLOTS);
         conv_halo_ring<T::STAGES> stage(0);
@@ -274,7 +280,7 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
             int n0, x0, y0, parity_x, parity_y, entry;
             // Copies the residual of a group of columns to its slot.
             const auto fetch_residual = [&](int group) {
-                const int i = group * T::GROUP_COLUMNS / T::COLUMNS, column = group * T::GROUP_COLUMNS % T::COLUMNS,
+                const int i = group / T::TILE_GROUPS, column = group % T::TILE_GROUPS * T::GROUP_COLUMNS,
                           slot = group % T::SLOTS;
                 mbarrier_expect(my_residual + 8 * slot, T::GROUP_BYTES);
 #pragma unroll
@@ -291,13 +297,12 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
                 // Low words of the descriptors of the first wgmma tile and tap; others are at constant distances.
                 const u32 head = wgmma_descriptor_low(smem + patch.index * T::PATCH_BYTES),
                           tail = head + (T::HEAD_BYTES >> 4);
+                const bool is_half = ends_half && slab + 1 == slabs; // its last three k-steps are not there
                 for (int tap = 0, tap_pixel = 0, tap_column = 0; tap < taps; tap++, k_block++) {
                     mbarrier_wait(full + 8 * stage.index, stage.parity);
                     const u32 weights =
                         wgmma_descriptor_low(smem + T::STAGES_OFFSET) + stage.index * (T::STAGE_BYTES >> 4);
-                    WGMMA_FENCE();
-#pragma unroll
-                    for (int k_step = 0; k_step < T::HEAD_STEPS; k_step++)
+                    const auto multiply_head = [&](int k_step) {
 #pragma unroll
                         for (int i = 0; i < T::M64_TILES; i++)
                             wgmma_shared<T::COLUMNS, SUMI_OPERANDS_BF16>::mma(
@@ -305,8 +310,8 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
                                 conv_halo_descriptor(head + (tap_pixel + T::tile_pixel(i)) * 8 + k_step * 2, 1,
                                                      T::BOX_WIDTH * 128),
                                 conv_halo_descriptor(weights + k_step * 2, 1, 1024), k_block | k_step);
-#pragma unroll
-                    for (int k_step = 0; k_step < T::TAIL_STEPS; k_step++)
+                    };
+                    const auto multiply_tail = [&](int k_step) {
 #pragma unroll
                         for (int i = 0; i < T::M64_TILES; i++)
                             wgmma_shared<T::COLUMNS, SUMI_OPERANDS_BF16>::mma(
@@ -314,6 +319,19 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
                                 conv_halo_descriptor(tail + (tap_pixel + T::tile_pixel(i)) * 4 + k_step * 2, 2,
                                                      T::BOX_WIDTH * 64),
                                 conv_halo_descriptor(weights + (T::STAGE_TAIL >> 4) + k_step * 2, 2, 512), 1);
+                    };
+                    WGMMA_FENCE();
+#pragma unroll
+                    for (int k_step = 0; k_step < (T::TAKES_HALF ? 3 : T::HEAD_STEPS); k_step++) multiply_head(k_step);
+                    if (!is_half) {
+                        if (T::TAKES_HALF) {
+                            WGMMA_FENCE(); // ptxas wants one in each part of the code
+                            multiply_head(3);
+                        }
+#pragma unroll
+                        for (int k_step = 0; k_step < T::TAIL_STEPS; k_step++) multiply_tail(k_step);
+                    }
+                    if (T::TAKES_HALF) WGMMA_FENCE();
                     WGMMA_COMMIT();
                     if (k_block > 0) {
                         WGMMA_WAIT(1);
@@ -326,8 +344,8 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
                         n0 = work.n0;
                         x0 = work.x0;
                         y0 = work.y0;
-                        parity_x = HAS_RESIDUAL ? 0 : work.parity_x;
-                        parity_y = HAS_RESIDUAL ? 0 : work.parity_y;
+                        parity_x = HAS_PARITIES ? work.parity_x : 0;
+                        parity_y = HAS_PARITIES ? work.parity_y : 0;
                         entry = GROUP_CHANNELS ? work.patch * args.parities + work.output_parity : 0;
                         // Past the last row TMA loads zeros and drops stores.
                         if (work.is_idle) y0 = 1 << 30;
@@ -358,7 +376,7 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
             conv_sums<T::COLUMNS, GROUP_CHANNELS> sums;
 #pragma unroll
             for (int group = 0; group < T::GROUPS; group++) {
-                const int i = group * T::GROUP_COLUMNS / T::COLUMNS, column = group * T::GROUP_COLUMNS % T::COLUMNS,
+                const int i = group / T::TILE_GROUPS, column = group % T::TILE_GROUPS * T::GROUP_COLUMNS,
                           slot = group % T::SLOTS;
                 // Stores that may still read when a later group's residual is fetched. With two slots the store before
                 // this group has to have read its slot.
@@ -383,6 +401,7 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
                             inside_1 = x < args.width && y + 1 < args.height ? 1.f : 0.f;
 #pragma unroll
                 for (int chunk = 0; chunk < T::GROUP_COLUMNS / 16; chunk++) { // of 16 columns
+                    if (column + chunk * 16 >= T::COLUMNS) break;
                     const u32 address = slot_base + (chunk >> 1) * T::PIECE_BYTES
                                       + ((((chunk & 1) * 2 + (lane >> 4)) ^ (row >> 1 & 3)) << 4);
                     u32 out[4], residual[4];
@@ -425,7 +444,7 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
     cluster_sync();
 }
 
-#define SUMI_CONV_HALO_KERNEL(name, SHARED, RESIDUAL, GROUP_CHANNELS, ...)                                             \
+#define SUMI_CONV_HALO_KERNEL(name, SHARED, RESIDUAL, PARITIES, GROUP_CHANNELS, ...)                                   \
     static_assert(conv_halo_tile<__VA_ARGS__>::SHARED_BYTES == SHARED, "conv.h");                                      \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
         name(const __grid_constant__ sumi_tensor_map x, const __grid_constant__ sumi_tensor_map x_tail,                \
@@ -433,22 +452,26 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
              const __grid_constant__ sumi_tensor_map y, const __grid_constant__ sumi_tensor_map residual,              \
              const __grid_constant__ sumi_conv_sm90_args args)                                                         \
     {                                                                                                                  \
-        conv_halo<conv_halo_tile<__VA_ARGS__>, RESIDUAL, GROUP_CHANNELS>({&x, &x_tail, &w, &w_tail, &y, &residual},    \
-                                                                         args);                                        \
+        conv_halo<conv_halo_tile<__VA_ARGS__>, RESIDUAL, PARITIES, GROUP_CHANNELS>(                                    \
+            {&x, &x_tail, &w, &w_tail, &y, &residual}, args);                                                          \
     }
 #define SUMI_CONV_HALO_KERNELS(name, SHARED, ...)                                                                      \
-    SUMI_CONV_HALO_KERNEL(name, SHARED, false, 0, __VA_ARGS__)                                                         \
-    SUMI_CONV_HALO_KERNEL(name##_residual, SHARED, true, 0, __VA_ARGS__)
+    SUMI_CONV_HALO_KERNEL(name, SHARED, false, true, 0, __VA_ARGS__)                                                   \
+    SUMI_CONV_HALO_KERNEL(name##_residual, SHARED, true, false, 0, __VA_ARGS__)
+#define SUMI_CONV_HALO_UP_KERNELS(name, SHARED, ...)                                                                   \
+    SUMI_CONV_HALO_KERNELS(name, SHARED, __VA_ARGS__)                                                                  \
+    SUMI_CONV_HALO_KERNEL(name##_up_residual, SHARED, true, true, 0, __VA_ARGS__)
 #define SUMI_CONV_HALO_STATS_KERNELS(name, SHARED, GROUP_CHANNELS, ...)                                                \
-    SUMI_CONV_HALO_KERNEL(name##_stats##GROUP_CHANNELS, SHARED, false, GROUP_CHANNELS, __VA_ARGS__)                    \
-    SUMI_CONV_HALO_KERNEL(name##_residual_stats##GROUP_CHANNELS, SHARED, true, GROUP_CHANNELS, __VA_ARGS__)
+    SUMI_CONV_HALO_KERNEL(name##_stats##GROUP_CHANNELS, SHARED, false, true, GROUP_CHANNELS, __VA_ARGS__)              \
+    SUMI_CONV_HALO_KERNEL(name##_residual_stats##GROUP_CHANNELS, SHARED, true, false, GROUP_CHANNELS, __VA_ARGS__)
 
 //  pixels x columns, channels; its shared memory                                    columns, channels, wgmma tiles,
 //                                                                                                stages, slots, patches
-SUMI_CONV_HALO_KERNELS(sumi_conv_halo_256x96_c96, SUMI_CONV_HALO_256X96_C96_SHARED, 96, 96, 4, 3, 2, 2)
-SUMI_CONV_HALO_KERNELS(sumi_conv_halo_128x96_c96, SUMI_CONV_HALO_128X96_C96_SHARED, 96, 96, 2, 4, 2, 2)
-SUMI_CONV_HALO_KERNELS(sumi_conv_halo_128x192_c64, SUMI_CONV_HALO_128X192_C64_SHARED, 192, 64, 2, 4, 3, 2)
-SUMI_CONV_HALO_KERNELS(sumi_conv_halo_128x96_c64, SUMI_CONV_HALO_128X96_C64_SHARED, 96, 64, 2, 6, 2, 3)
+SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_256x96_c96, SUMI_CONV_HALO_256X96_C96_SHARED, 96, 96, 4, 3, 2, 2)
+SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_128x96_c96, SUMI_CONV_HALO_128X96_C96_SHARED, 96, 96, 2, 4, 2, 2)
+SUMI_CONV_HALO_KERNELS(sumi_conv_halo_128x144_c96, SUMI_CONV_HALO_128X144_C96_SHARED, 144, 96, 2, 4, 2, 2)
+SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_128x192_c64, SUMI_CONV_HALO_128X192_C64_SHARED, 192, 64, 2, 4, 3, 2)
+SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_128x96_c64, SUMI_CONV_HALO_128X96_C64_SHARED, 96, 64, 2, 6, 2, 3)
 SUMI_CONV_HALO_KERNELS(sumi_conv_halo_128x128_c64, SUMI_CONV_HALO_128X128_C64_SHARED, 128, 64, 2, 5, 4, 3)
 SUMI_CONV_HALO_STATS_KERNELS(sumi_conv_halo_128x128_c64, SUMI_CONV_HALO_128X128_C64_SHARED, 4, 128, 64, 2, 5, 4, 3)
 SUMI_CONV_HALO_STATS_KERNELS(sumi_conv_halo_128x128_c64, SUMI_CONV_HALO_128X128_C64_SHARED, 8, 128, 64, 2, 5, 4, 3)

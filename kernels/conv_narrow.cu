@@ -1,13 +1,13 @@
-// 3x3 convolution, stride 1, padding 1, to at most 3 channels: the image at the end of a VAE decoder. NHWC bf16, float
-// sums.
+// 3x3 convolution, stride 1, padding 1, to at most 3 or 4 channels: the image at the end of a VAE decoder. NHWC bf16,
+// float sums.
 //
 //   y[p, o] = bias[o] + sum over taps t, channels c of x[p + shift(t), c] * w[o][t][c]   (+ residual[p, o])
-//   x [h][w][in], in a multiple of 32, at most 256; y, residual [h][w][out]; w [out][9][pitch].
+//   x [h][w][in], in at most 256, a multiple of 32, or of 16 for 4 channels; y, residual [h][w][out]; w [out][9][pitch].
 //   Grid, block, shared memory: conv.h.
 //
 // Bound by reading x once. As a matrix product over output pixels, every x would be read nine times, and 125 of 128
 // columns would be wasted. So the product is computed over *input* pixels, for all taps and outputs at once (9 * 3 = 27
-// of 32 columns). Each output then adds up nine of these products, which are in shared memory:
+// of 32 columns, or 9 * 4 = 36 of 40). Each output then adds up nine of these products, which are in shared memory:
 //
 //      products[i][t * out + o] = sum over c of x[i, c] * w[o][t][c]
 //      y[p, o] = bias[o] + sum over t of products[p + shift(t)][t * out + o]
@@ -27,24 +27,30 @@
 //      w, column 8 j + r   first mma: b0         first: b1             second: b0            second: b1
 //
 //      acc[j]: pixel r in d0, d1; pixel r + 8 in d2, d3; columns 8 j + 2 q, 8 j + 2 q + 1 of t * out + o
+//
+// If the last run has 16 channels, the lanes of the other 16 have zeros.
 #include "conv.h"
 #include "portable_sm80.cuh"
 
 enum {
     ROW_PIXELS = SUMI_CONV_NARROW_WIDTH + 2, // input pixels of a row of the strip: one more on each side
-    PRODUCTS_PITCH = 28,                     // floats from pixel to pixel of the products
-    ROW_PRODUCTS = ROW_PIXELS * PRODUCTS_PITCH,
-    SLOTS = 4,     // rows of products in the ring buffer
-    RUNS_AHEAD = 4 // runs of 32 channels in registers
+    SLOTS = 4,                               // rows of products in the ring buffer
+    RUNS_AHEAD = 4                           // runs of 32 channels in registers
 };
 
-extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
-    sumi_conv_narrow(const __grid_constant__ sumi_conv_narrow_args args)
+// MAX_OUT: 3 or 4. The last of the blocks of 8 columns is half empty.
+template <int MAX_OUT> SUMI_DEVICE void conv_narrow(const sumi_conv_narrow_args& args)
 {
+    constexpr int COLUMNS = MAX_OUT == 3 ? SUMI_CONV_NARROW_COLUMNS : SUMI_CONV_NARROW_O4_COLUMNS, BLOCKS = COLUMNS / 8;
+    constexpr int PRODUCTS_PITCH = COLUMNS - 4; // floats from pixel to pixel of the products
+    constexpr int ROW_PRODUCTS = ROW_PIXELS * PRODUCTS_PITCH;
+    static_assert(9 * MAX_OUT <= PRODUCTS_PITCH, "all products are kept");
     extern __shared__ __align__(128) u8 shared[];
     float* const products = (float*)shared;                       // [SLOTS][ROW_PIXELS][PRODUCTS_PITCH]
-    u16* const weights = (u16*)(products + SLOTS * ROW_PRODUCTS); // [32][in + 32]
-    const int weights_pitch = args.in_channels + 32, runs = args.in_channels / 32, out = args.out_channels;
+    u16* const weights = (u16*)(products + SLOTS * ROW_PRODUCTS); // [COLUMNS][weights_pitch]
+    const int runs = (args.in_channels + 31) / 32, padded = runs * 32, out = args.out_channels,
+              weights_pitch =
+                  MAX_OUT == 3 ? args.in_channels + 32 : SUMI_CONV_NARROW_O4_WEIGHTS_PITCH(args.in_channels);
     const int strips = (args.width + SUMI_CONV_NARROW_WIDTH - 1) / SUMI_CONV_NARROW_WIDTH,
               unit = args.unit_begin + blockIdx.x;
     const int x0 = unit % strips * SUMI_CONV_NARROW_WIDTH, y0 = unit / strips * SUMI_CONV_NARROW_ROWS,
@@ -53,11 +59,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
     const int lane_channel = lane_in_quad * 8; // the first of the lane's 8 channels in a run
 
     // The weights to shared memory, one row for each column t * out + o; the columns past the last tap are zero.
-    for (int i = threadIdx.x; i < SUMI_CONV_NARROW_COLUMNS * args.in_channels / 8; i += SUMI_CONV_NARROW_THREADS) {
-        const int column = i / (args.in_channels / 8), c = i % (args.in_channels / 8) * 8, tap = column / out,
-                  o = column % out;
+    for (int i = threadIdx.x; i < COLUMNS * padded / 8; i += SUMI_CONV_NARROW_THREADS) {
+        const int column = i / (padded / 8), c = i % (padded / 8) * 8, tap = column / out, o = column % out;
         uint4 v = make_uint4(0, 0, 0, 0);
-        if (tap < 9) v = *(const uint4*)((const u16*)args.weight + ((long long)o * 9 + tap) * args.weight_pitch + c);
+        if (tap < 9 && c < args.in_channels)
+            v = *(const uint4*)((const u16*)args.weight + ((long long)o * 9 + tap) * args.weight_pitch + c);
         *(uint4*)(weights + column * weights_pitch + c) = v;
     }
     __syncthreads();
@@ -71,7 +77,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
 #pragma unroll
             for (int i = 0; i < RUNS_AHEAD; i++) {
                 x_chunk[half][i] = make_uint4(0, 0, 0, 0);
-                if (y >= 0 && y < args.height && pixel_x[half] >= 0 && pixel_x[half] < args.width && run + i < runs)
+                if (y >= 0 && y < args.height && pixel_x[half] >= 0 && pixel_x[half] < args.width && run + i < runs
+                    && (MAX_OUT == 3 || (run + i) * 32 + lane_channel < args.in_channels))
                     x_chunk[half][i] =
                         *(const uint4*)((const u16*)args.x + ((long long)y * args.width + pixel_x[half]) * args.x_pitch
                                         + (run + i) * 32 + lane_channel);
@@ -80,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
     fetch(y0 - 1, 0);
     // y: the row of x. After its products, the outputs of row y - 1 can be computed.
     for (int y = y0 - 1; y <= y_end; y++) {
-        float acc[4][4] = {};
+        float acc[BLOCKS][4] = {};
         for (int run = 0; run < runs; run += RUNS_AHEAD) {
 #pragma unroll
             for (int i = 0; i < RUNS_AHEAD; i++) {
@@ -88,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
                     const u32 a_first[4] = {x_chunk[0][i].x, x_chunk[1][i].x, x_chunk[0][i].y, x_chunk[1][i].y},
                               a_second[4] = {x_chunk[0][i].z, x_chunk[1][i].z, x_chunk[0][i].w, x_chunk[1][i].w};
 #pragma unroll
-                    for (int j = 0; j < 4; j++) {
+                    for (int j = 0; j < BLOCKS; j++) {
                         const uint4 w = *(const uint4*)(weights + (j * 8 + lane_row) * weights_pitch + (run + i) * 32
                                                         + lane_channel);
                         mma<SUMI_OPERANDS_BF16>(acc[j], a_first, w.x, w.y);
@@ -103,8 +110,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
         float* products_of_lane =
             products + (y - y0 + 1) % SLOTS * ROW_PRODUCTS + (warp * 16 + lane_row) * PRODUCTS_PITCH + lane_in_quad * 2;
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            if (j == 3 && (lane & 3) > 1) break; // columns 28 .. 31 do not exist
+        for (int j = 0; j < BLOCKS; j++) {
+            if (j == BLOCKS - 1 && (lane & 3) > 1) break; // the last four columns do not exist
             *(float2*)(products_of_lane + j * 8) = make_float2(acc[j][0], acc[j][1]);
             *(float2*)(products_of_lane + 8 * PRODUCTS_PITCH + j * 8) = make_float2(acc[j][2], acc[j][3]);
         }
@@ -125,4 +132,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
             }
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
+    sumi_conv_narrow(const __grid_constant__ sumi_conv_narrow_args args)
+{
+    conv_narrow<3>(args);
+}
+extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
+    sumi_conv_narrow_o4(const __grid_constant__ sumi_conv_narrow_args args)
+{
+    conv_narrow<4>(args);
 }

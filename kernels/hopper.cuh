@@ -199,6 +199,7 @@ SUMI_DEVICE u64 wgmma_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) <
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
     "30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%" \
     "58,%59,%60,%61,%62,%63"
+#define SUMI_ASM_REGISTERS_72 SUMI_ASM_REGISTERS_64 ",%64,%65,%66,%67,%68,%69,%70,%71"
 #define SUMI_ASM_REGISTERS_80 SUMI_ASM_REGISTERS_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define SUMI_ASM_REGISTERS_88 SUMI_ASM_REGISTERS_80 ",%80,%81,%82,%83,%84,%85,%86,%87"
 #define SUMI_ASM_REGISTERS_96                                                                                          \
@@ -220,6 +221,7 @@ SUMI_DEVICE u64 wgmma_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) <
 #define SUMI_ASM_OUTPUTS_48(C, d) SUMI_ASM_OUTPUTS_40(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 40)
 #define SUMI_ASM_OUTPUTS_56(C, d) SUMI_ASM_OUTPUTS_48(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 48)
 #define SUMI_ASM_OUTPUTS_64(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0), SUMI_ASM_OUTPUTS_32_FROM(C, d, 32)
+#define SUMI_ASM_OUTPUTS_72(C, d) SUMI_ASM_OUTPUTS_64(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 64)
 #define SUMI_ASM_OUTPUTS_80(C, d)                                                                                      \
     SUMI_ASM_OUTPUTS_64(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 64), SUMI_ASM_OUTPUTS_8_FROM(C, d, 72)
 #define SUMI_ASM_OUTPUTS_88(C, d) SUMI_ASM_OUTPUTS_80(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 80)
@@ -256,6 +258,7 @@ SUMI_WGMMA(80, 40, 40, 41, 42)
 SUMI_WGMMA(96, 48, 48, 49, 50)
 SUMI_WGMMA(112, 56, 56, 57, 58)
 SUMI_WGMMA(128, 64, 64, 65, 66)
+SUMI_WGMMA(144, 72, 72, 73, 74)
 SUMI_WGMMA(160, 80, 80, 81, 82)
 SUMI_WGMMA(176, 88, 88, 89, 90)
 SUMI_WGMMA(192, 96, 96, 97, 98)

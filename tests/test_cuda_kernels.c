@@ -1153,11 +1153,13 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
 
 // The layers of the autoencoders at their widths, on a square picture (of half the side before it is doubled) and on 16
-// rows of it. NORMED: a group norm follows. ADDED: so it does, and the convolution has a residual.
+// rows of it. UP_ADDED: UP with a residual. NORMED: a group norm follows. ADDED: so it does, and the convolution has a
+// residual.
 typedef enum layer_kind {
     LAYER_CONV,
     LAYER_STRIP,
     LAYER_UP,
+    LAYER_UP_ADDED,
     LAYER_DOWN,
     LAYER_NORMED,
     LAYER_ADDED,
@@ -1202,11 +1204,29 @@ static const layer s_layers[] = {{LAYER_CONV, 3, 96, "sumi_conv_sm90_n128", 64},
                                  {LAYER_NORM, 96, 96, "sumi_norm_silu_128", 64},
                                  {LAYER_NORM, 192, 192, "sumi_norm_silu_256", 64},
                                  {LAYER_NORM, 384, 384, "sumi_norm_silu_512", 64},
-                                 {LAYER_ATTENTION, 3 * 384, 384, "sumi_attention_sm90_d384", 64}};
+                                 {LAYER_ATTENTION, 3 * 384, 384, "sumi_attention_sm90_d384", 64},
+                                 // the widths of Qwen-Image-2.1's autoencoder
+                                 {LAYER_CONV, 64, 1152, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_CONV, 1152, 1152, "sumi_conv_halo_128x96_c64", 64},
+                                 {LAYER_CONV, 1152, 576, "sumi_conv_halo_128x192_c64", 128},
+                                 {LAYER_CONV, 576, 576, "sumi_conv_halo_128x192_c64", 128},
+                                 {LAYER_CONV, 576, 288, "sumi_conv_halo_128x96_c96", 128},
+                                 {LAYER_CONV, 288, 288, "sumi_conv_halo_256x96_c96", 256},
+                                 {LAYER_CONV, 288, 144, "sumi_conv_halo_128x144_c96", 64},
+                                 {LAYER_CONV, 144, 144, "sumi_conv_halo_128x144_c96", 64},
+                                 {LAYER_STRIP, 144, 144, "sumi_conv_halo_128x144_c96", 64},
+                                 {LAYER_CONV, 144, 4, "sumi_conv_narrow_o4", 64},
+                                 {LAYER_UP_ADDED, 1152, 1152, "sumi_conv_halo_128x192_c64_up_residual", 128},
+                                 {LAYER_UP_ADDED, 576, 576, "sumi_conv_halo_128x192_c64_up_residual", 256},
+                                 {LAYER_UP_ADDED, 288, 288, "sumi_conv_halo_256x96_c96_up_residual", 256},
+                                 {LAYER_CONV, 4, 96, "sumi_conv_sm90_n128", 64},
+                                 {LAYER_CONV, 768, 768, "sumi_conv_halo_128x192_c64", 64},
+                                 {LAYER_DOWN, 768, 768, "sumi_conv_sm90_n256", 64}};
 
 static void write_layer(sumi_plan* plan, const layer* l, const sumi_weight* weight, const sumi_weight* bias)
 {
-    const int32_t side = l->side, rows = l->kind == LAYER_STRIP ? 16 : side, doubled = l->kind == LAYER_UP ? 2 : 1;
+    const int32_t side = l->side, rows = l->kind == LAYER_STRIP ? 16 : side,
+                  doubled = l->kind == LAYER_UP || l->kind == LAYER_UP_ADDED ? 2 : 1;
     const sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, rows / doubled * (side / doubled), l->in);
     const sumi_sequence all = {.span = {{0, rows * side}}, .span_count = 1, .query_spans = 1};
     if (l->kind == LAYER_NORM) {
@@ -1221,7 +1241,7 @@ static void write_layer(sumi_plan* plan, const layer* l, const sumi_weight* weig
                 .q_heads = 1, .kv_heads = 1, .dim = l->out, .scale = 0.05f, .sequences = &all, .sequence_count = 1});
         return;
     }
-    const sumi_value residual = l->kind == LAYER_ADDED
+    const sumi_value residual = l->kind == LAYER_ADDED || l->kind == LAYER_UP_ADDED
                                   ? sumi_plan_bound(plan, "residual", SUMI_ELEMENT_ACTIVATION, rows * side, l->out)
                                   : SUMI_NO_VALUE;
     const sumi_value y = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv",
@@ -1230,7 +1250,7 @@ static void write_layer(sumi_plan* plan, const layer* l, const sumi_weight* weig
                                                                      .bias = bias,
                                                                      .shape = {.height = rows / doubled,
                                                                                .width = side / doubled,
-                                                                               .upsamples = l->kind == LAYER_UP,
+                                                                               .upsamples = doubled == 2,
                                                                                .stride = l->kind == LAYER_DOWN ? 2 : 1,
                                                                                .pads_end = l->kind == LAYER_DOWN,
                                                                                .above = l->kind == LAYER_STRIP,
@@ -1279,7 +1299,7 @@ static void run_layer(bench* b, const layer* l, const float* zeros)
 // A layer goes through the kernel named beside it and through no other, but for what pads three channels.
 TEST(the_layers_of_the_autoencoders_have_fast_kernels)
 {
-    float* zeros = calloc(512 * 512 * 27, sizeof *zeros);
+    float* zeros = calloc(1152 * 1152 * 27, sizeof *zeros);
     bench b;
     const bool is_open = open_bench(&b);
     for (size_t i = 0; is_open && i < sizeof s_layers / sizeof *s_layers; i++) {

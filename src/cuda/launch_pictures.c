@@ -82,7 +82,14 @@ static int32_t halo_channels(const conv_shape* s)
 {
     if (s->out % 192 == 0 && s->in % 64 == 0) return 64;
     if (s->out % 96 == 0 && s->in % 96 == 0) return 96;
+    if (s->out == 144 && s->in % 48 == 0 && s->in >= 96) return 96;
     return (s->out % 96 == 0 || s->out % 128 == 0) && s->in % 64 == 0 ? 64 : 0;
+}
+
+// Bytes of shared memory of the kernel of conv_narrow.cu.
+static int32_t narrow_shared(const conv_shape* s)
+{
+    return s->out == 4 ? SUMI_CONV_NARROW_O4_SHARED(s->in) : SUMI_CONV_NARROW_SHARED(s->in);
 }
 
 // Depends on the shape of the whole op, never on the slice.
@@ -90,9 +97,9 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, 
                          bool allows_hopper)
 {
     bool is_strip = op->u.conv.above + op->u.conv.below > 0;
-    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 3 && !is_strip && s->y_pitch == s->out
-        && s->x_pitch % 8 == 0 && s->in % 32 == 0 && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS
-        && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block)
+    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 4 && !is_strip && s->y_pitch == s->out
+        && s->x_pitch % 8 == 0 && s->in % (s->out == 4 ? 16 : 32) == 0 && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS
+        && narrow_shared(s) <= device->shared_per_block)
         return CONV_NARROW;
     // a padded copy can be made only of tightly packed pixels
     bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0
@@ -106,7 +113,7 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, 
     if (!sumi_cuda_has_hopper(device, allows_hopper) || op->bias == NULL || !fits || s->tile_width < 16
         || s->tile_height < 8)
         return CONV_PORTABLE;
-    bool has_halo = s->parities == 4 ? op->in[1].id == 0 : s->kernel == 3 && s->stride == 1;
+    bool has_halo = s->parities == 4 ? op->in[1].id == 0 || s->out % 96 == 0 : s->kernel == 3 && s->stride == 1;
     return has_halo && halo_channels(s) != 0 ? CONV_HALO : CONV_HOPPER;
 }
 
@@ -235,10 +242,9 @@ static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, 
                                   .weight_pitch = d->pitch,
                                   .unit_begin = begin,
                                   .x_pitch = s->x_pitch};
-    return sumi_cuda_launch_args(run, "sumi_conv_narrow",
-                                 (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, SUMI_CONV_NARROW_THREADS,
-                                                  (uint32_t)SUMI_CONV_NARROW_SHARED(s->in)},
-                                 &args);
+    return sumi_cuda_launch_args(
+        run, s->out == 4 ? "sumi_conv_narrow_o4" : "sumi_conv_narrow",
+        (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, SUMI_CONV_NARROW_THREADS, (uint32_t)narrow_shared(s)}, &args);
 }
 
 static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int32_t unit_begin)
@@ -321,22 +327,25 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
 typedef struct hopper_tile {
     int32_t columns, patch_height, channels; // channels of a k-block of conv_halo_sm90.cu; 0: of conv_sm90.cu
     int32_t shared;
-    double slower;           // time for the same products, relative to the fastest tile (one H200)
-    const char* names[2][4]; // [with a residual], without sums or with those of groups of 4, 8, 16 channels
+    double slower; // time for the same products, relative to the fastest tile (one H200)
+    // [none, with a residual, upsampling with a residual], without sums or with those of groups of 4, 8, 16 channels
+    const char* names[3][4];
 } hopper_tile;
 
 static const hopper_tile* hopper_tile_of(const conv_shape* s)
 {
-    static const hopper_tile s_128 = {
-        .columns = 128,
-        .patch_height = 8,
-        .shared = SUMI_CONV_SM90_N128_SHARED,
-        .names = {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4"}, {"sumi_conv_sm90_n128_residual"}}};
+    static const hopper_tile s_128 = {.columns = 128,
+                                      .patch_height = 8,
+                                      .shared = SUMI_CONV_SM90_N128_SHARED,
+                                      .names = {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4"},
+                                                {"sumi_conv_sm90_n128_residual"},
+                                                {"sumi_conv_sm90_n128_residual"}}};
     static const hopper_tile s_256 = {
         .columns = 256,
         .patch_height = 8,
         .shared = SUMI_CONV_SM90_N256_SHARED,
         .names = {{"sumi_conv_sm90_n256", NULL, "sumi_conv_sm90_n256_stats8", "sumi_conv_sm90_n256_stats16"},
+                  {"sumi_conv_sm90_n256_residual"},
                   {"sumi_conv_sm90_n256_residual"}}};
     return sumi_divide_up(s->out, 128) * 128 < sumi_divide_up(s->out, 256) * 256 ? &s_128 : &s_256;
 }
@@ -347,8 +356,11 @@ static int32_t hopper_items(const conv_shape* s, const hopper_tile* tile)
     return sumi_divide_up(patches, 2) * s->parities * sumi_divide_up(s->out, tile->columns);
 }
 
+// Which of the names of a tile a convolution takes.
+static int32_t form_of(const conv_shape* s, bool has_residual) { return !has_residual ? 0 : s->parities == 4 ? 2 : 1; }
+
 // The tile with the least rounds x work of a round, of those with the same order of sums.
-static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const conv_shape* s)
+static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const conv_shape* s, bool has_residual)
 {
     static const hopper_tile s_tiles[] = {
         {96,
@@ -356,19 +368,31 @@ static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const con
          96,
          SUMI_CONV_HALO_256X96_C96_SHARED,
          1.0,
-         {{"sumi_conv_halo_256x96_c96"}, {"sumi_conv_halo_256x96_c96_residual"}}},
+         {{"sumi_conv_halo_256x96_c96"},
+          {"sumi_conv_halo_256x96_c96_residual"},
+          {"sumi_conv_halo_256x96_c96_up_residual"}}},
         {96,
          8,
          96,
          SUMI_CONV_HALO_128X96_C96_SHARED,
          1.06,
-         {{"sumi_conv_halo_128x96_c96"}, {"sumi_conv_halo_128x96_c96_residual"}}},
+         {{"sumi_conv_halo_128x96_c96"},
+          {"sumi_conv_halo_128x96_c96_residual"},
+          {"sumi_conv_halo_128x96_c96_up_residual"}}},
+        {144,
+         8,
+         96,
+         SUMI_CONV_HALO_128X144_C96_SHARED,
+         1.0,
+         {{"sumi_conv_halo_128x144_c96"}, {"sumi_conv_halo_128x144_c96_residual"}}},
         {192,
          8,
          64,
          SUMI_CONV_HALO_128X192_C64_SHARED,
          1.0,
-         {{"sumi_conv_halo_128x192_c64"}, {"sumi_conv_halo_128x192_c64_residual"}}},
+         {{"sumi_conv_halo_128x192_c64"},
+          {"sumi_conv_halo_128x192_c64_residual"},
+          {"sumi_conv_halo_128x192_c64_up_residual"}}},
         {128,
          8,
          64,
@@ -383,13 +407,16 @@ static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const con
          64,
          SUMI_CONV_HALO_128X96_C64_SHARED,
          1.10,
-         {{"sumi_conv_halo_128x96_c64"}, {"sumi_conv_halo_128x96_c64_residual"}}}};
+         {{"sumi_conv_halo_128x96_c64"},
+          {"sumi_conv_halo_128x96_c64_residual"},
+          {"sumi_conv_halo_128x96_c64_up_residual"}}}};
     const int32_t clusters = sumi_max_int(1, device->multiprocessors / 2);
     const hopper_tile* best = NULL;
     double best_cost = 0.0;
     for (size_t i = 0; i < sizeof s_tiles / sizeof *s_tiles; i++) {
         const hopper_tile* tile = &s_tiles[i];
-        if (tile->channels != halo_channels(s) || s->out % tile->columns != 0) continue;
+        const bool fits = tile->columns == 144 ? s->out == 144 : s->out % tile->columns == 0;
+        if (tile->channels != halo_channels(s) || !fits || tile->names[form_of(s, has_residual)][0] == NULL) continue;
         const double cost =
             (double)sumi_divide_up(hopper_items(s, tile), clusters) * tile->patch_height * tile->columns * tile->slower;
         if (best == NULL || cost < best_cost) {
@@ -486,7 +513,7 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
         args.stats = d->sums + (uint64_t)(patches_before * s->parities * per_patch) * 64 * sizeof(float);
         stats = s->out == 128 ? 1 : s->out == 256 ? 2 : 3;
     }
-    const char* name = tile->names[d->residual != 0][stats];
+    const char* name = tile->names[form_of(s, d->residual != 0)][stats];
     SUMI_ASSERT(name != NULL); // sums_per_patch says which leave sums
     void* halo_params[] = {&x_maps[0], &x_maps[1], &weight_maps[0], &weight_maps[1], &y_map, &residual_map, &args};
     void* params[] = {&x_maps[0], &weight_maps[0], &y_map, &residual_map, &args};
@@ -530,7 +557,7 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
     switch (kind_of(run->device, run->plan, op, &s, run->allows_hopper)) {
     case CONV_NARROW: return launch_narrow(run, &s, &d);
     case CONV_ANY: return launch_any_conv(run, &s, &d);
-    case CONV_HALO: return launch_hopper_conv(run, &s, &d, halo_tile_of(run->device, &s));
+    case CONV_HALO: return launch_hopper_conv(run, &s, &d, halo_tile_of(run->device, &s, d.residual != 0));
     case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper_conv(run, &s, &d, hopper_tile_of(&s));
     case CONV_PORTABLE: SUMI_TRY(pad_input(run, &s, &d)); return launch_portable_conv(run, &s, &d);
     }

@@ -94,6 +94,20 @@ static const op_case s_conv[] = {
     {"conv up, 5x7, 6 -> 10, residual", build_conv, 5, 7, 6, 10, 3, UP | PLUS, .bound = CHAINED},
     {"conv down, 128x96, 192 -> 192, residual", build_conv, 128, 96, 192, 192, 3, DOWN | PLUS, .bound = STORED},
     {"conv down, 8x10, 16 -> 16, residual", build_conv, 8, 10, 16, 16, 3, DOWN | PLUS, .bound = STORED},
+    {"conv 9x5, 16 -> 4, residual", build_conv, 9, 5, 16, 4, 3, PLUS, .bound = STORED},
+    {"conv 33x63, 48 -> 4, no bias", build_conv, 33, 63, 48, 4, 3, UNBIASED, .bound = STORED},
+    {"conv 250x187, 144 -> 4", build_conv, 250, 187, 144, 4, 3, .bound = STORED},
+    {"conv 256x256, 144 -> 4", build_conv, 256, 256, 144, 4, 3, PLUS, .bound = STORED},
+    {"conv 8x16, 144 -> 144, residual", build_conv, 8, 16, 144, 144, 3, PLUS, .bound = STORED},
+    {"conv 45x37, 144 -> 144", build_conv, 45, 37, 144, 144, 3, .bound = STORED},
+    {"conv 45x37, 288 -> 144", build_conv, 45, 37, 288, 144, 3, .bound = STORED},
+    {"conv 45x37, 240 -> 144, residual", build_conv, 45, 37, 240, 144, 3, PLUS, .bound = STORED},
+    {"conv 251x260, 144 -> 144, residual", build_conv, 251, 260, 144, 144, 3, PLUS, .bound = STORED},
+    {"conv up, 21x27, 144 -> 144", build_conv, 21, 27, 144, 144, 3, UP, .bound = CHAINED},
+    {"conv 45x37, 576 -> 288", build_conv, 45, 37, 576, 288, 3, .bound = STORED},
+    {"conv 33x17, 1152 -> 576", build_conv, 33, 17, 1152, 576, 3, .bound = STORED},
+    {"conv 33x17, 64 -> 1152", build_conv, 33, 17, 64, 1152, 3, .bound = STORED},
+    {"conv 256x256, 4 -> 96", build_conv, 256, 256, 4, 96, 3, .bound = STORED},
 };
 CASE_TABLE(conv);
 // An image of m x n pixels, k to a channels, whole and in strips of b rows of the input, from the last to the first; c:
@@ -140,13 +154,14 @@ static void build_strips(scene* s, const op_case* c)
         end = row;
     }
     // a group norm as in the decoder, with the sums of what the strips wrote
+    const int32_t groups = c->a % 32 == 0 ? 32 : c->a / 8;
     sumi_plan_group_norm(&s->plan,
                          &(sumi_plan_group_norm_args){.label = "norm",
                                                       .x = right,
-                                                      .sums = sumi_plan_group_sums(&s->plan, "norm", right, 32),
+                                                      .sums = sumi_plan_group_sums(&s->plan, "norm", right, groups),
                                                       .weight = norm,
                                                       .bias = norm_bias,
-                                                      .groups = 32,
+                                                      .groups = groups,
                                                       .eps = 1e-6f,
                                                       .silu = true,
                                                       .y = right});
@@ -167,6 +182,7 @@ static const op_case s_strips[] = {
     {"strips 40x37, 32 -> 512", build_strips, 40, 37, 32, 512, 16, .bound = CHAINED},
     {"strips 52x33, 96 -> 96, residual", build_strips, 52, 33, 96, 96, 16, PLUS, .bound = CHAINED},
     {"strips up, 26x37, 384 -> 192", build_strips, 26, 37, 384, 192, 16, UP, .bound = 2 * CHAINED},
+    {"strips 53x40, 144 -> 144, residual", build_strips, 53, 40, 144, 144, 16, PLUS, .bound = CHAINED},
 };
 CASE_TABLE(strips);
 // m rows, n channels, k groups; a: with SiLU; b: the inputs have a mean of 30
