@@ -11,6 +11,8 @@
 //
 // Long sequences are bound by the tensor cores. threads: per block. shared bytes: dynamic shared memory. rows: query
 // rows of a tile. spans: a sequence consists of one or two ranges of rows of the matrix, see sumi_attention_sequence.
+// parts: a tile computes one part of the channels of the output of its rows. The parts of the same rows are neighbouring
+// tiles, and row_tiles counts all of them.
 // *: the kernel with _causal in its name is causal, and the Hopper one then takes one span only.
 // **: causal or not, as args.is_causal says. int8: q k^T in int8. e4m3: q, k, P and v in e4m3. kept: the span's rows are
 // those of a matrix of k | v that was computed before, and they are keys only. For the Hopper kernels in bf16 a kept span
@@ -39,10 +41,17 @@
 //                                                               384 or 512; one or two spans
 //   sumi_attention_d384_w, _d512_w         64     128       256      SUMI_ATTENTION_WIDE_W_SHARED_BYTES (165120)
 //                                                               384 or 512; one or two spans
+//   sumi_attention_d768, _d1152            64     128       256      SUMI_ATTENTION_WIDE_SHARED_BYTES (91392)
+//                                                               768 or 1152; one or two spans; two parts
+//   sumi_attention_d768_w, _d1152_w        64     128       256      SUMI_ATTENTION_WIDE_W_SHARED_BYTES (165120)
+//                                                               768 or 1152; one or two spans; two parts
 //   sumi_attention_any_c<chunks>           64      64       256      SUMI_ATTENTION_ANY_SHARED_BYTES (41984)
 //                                                               dim 1 .. 64 * chunks (chunks: 1, 2, 4 or 8); one or
 //                                                               two spans, kept or not, causal or not, window, any
 //                                                               alignment
+//   sumi_attention_any_parts               64      64       256      SUMI_ATTENTION_ANY_SHARED_BYTES (41984)
+//                                                               any dim, in parts of SUMI_ATTENTION_ANY_PART channels;
+//                                                               the rest as _any_c<chunks>
 //   sumi_attention_sm90_d128              192     128       512     230400          128   one or two spans
 //   sumi_attention_sm90_d128_c2           128     128       384     197632          128   one or two spans, few tiles
 //   sumi_attention_sm90_d128_causal       192     128       512     230400          128   one span, causal
@@ -65,6 +74,7 @@
 // of a vision tower are one launch.
 #define SUMI_ATTENTION_SEQUENCES 108
 #define SUMI_ATTENTION_ANY_SHARED_BYTES 41984
+#define SUMI_ATTENTION_ANY_PART 512
 #define SUMI_ATTENTION_WIDE_SHARED_BYTES 91392
 #define SUMI_ATTENTION_WIDE_W_SHARED_BYTES 165120
 

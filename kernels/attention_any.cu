@@ -1,6 +1,6 @@
-// softmax(q k^T * scale) v for every case that the other kernels do not support: any head dim up to 512, any alignment,
-// causal, windows, sequences of one or two spans. With mma.sync, for compute capability 8.0 and newer: bf16, float
-// sums, 41 KiB of shared memory. attention.h has the shapes and launches.
+// softmax(q k^T * scale) v for every case that the other kernels do not support: any head dim, any alignment, causal,
+// windows, sequences of one or two spans. With mma.sync, for compute capability 8.0 and newer: bf16, float sums, 41 KiB
+// of shared memory. attention.h has the shapes and launches.
 //
 // A block computes 64 queries of one head. Its 8 warps are 4 query warps (16 queries each) x 2 column halves. All
 // operands pass through two stages in shared memory, in chunks of 64 tokens x 64 channels:
@@ -21,8 +21,9 @@
 //
 // So registers hold only O: 16 floats per thread and chunk of channels, that is 128 for dim 512. Reading q again for
 // every tile of keys is a third of the traffic (from L2), and lets 512 channels fit in the shared memory that 64
-// channels need. Channels past dim and tokens past the end are zeros in shared memory. There is one barrier per chunk.
-// After it, the chunk has arrived, and all warps have finished with the other stage.
+// channels need. The output of wider heads is cut into parts of 512 channels. A part is a tile, and computes the scores
+// of its rows by itself. Channels past dim and tokens past the end are zeros in shared memory. There is one barrier per
+// chunk. After it, the chunk has arrived, and all warps have finished with the other stage.
 #include "attention_sequences.cuh"
 #include "common.cuh"
 #include "portable_sm80.cuh"
@@ -69,8 +70,8 @@ SUMI_DEVICE void load_chunk(const sumi_attention_args& args, const sumi_attentio
     }
 }
 
-// CHUNKS: the largest number of chunks of 64 channels that a head may have.
-template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& args)
+// CHUNKS: the largest number of chunks of 64 channels that a head may have, or, with HAS_PARTS, that a part has.
+template <int CHUNKS, bool HAS_PARTS> SUMI_DEVICE void attention_any(const sumi_attention_args& args)
 {
     extern __shared__ __align__(1024) u8 shared[];
     const u32 shared_address = (u32)__cvta_generic_to_shared(shared);
@@ -78,16 +79,20 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
     const int tile = args.tile_begin + blockIdx.x;
     const sumi_attention_sequence& sequence = args.sequences[sequence_of(args, tile)];
     const int tile_in_sequence = tile - sequence.tile_end + sequence.row_tiles * args.heads,
-              head = tile_in_sequence / sequence.row_tiles,
-              query0 = sequence.first_query + (tile_in_sequence - head * sequence.row_tiles) * TILE_QUERIES,
+              head = tile_in_sequence / sequence.row_tiles, row_tile = tile_in_sequence - head * sequence.row_tiles,
               kv_head = head / args.group;
+    // The parts of the same rows follow one another. part0: the first channel of this one.
+    const int parts = HAS_PARTS ? (args.dim + CHUNKS * 64 - 1) / (CHUNKS * 64) : 1,
+              part0 = HAS_PARTS ? row_tile % parts * (CHUNKS * 64) : 0,
+              query0 = sequence.first_query + row_tile / parts * TILE_QUERIES;
     const u16* qkv = (const u16*)args.qkv + (int64_t)sequence.begin * args.pitch;
     const u16* q = qkv + args.q_column + head * args.dim;
     const u16* k = qkv + args.k_column + kv_head * args.dim;
     const u16* v = qkv + args.v_column + kv_head * args.dim;
     const u16* kept_k = args.kept != 0 ? (const u16*)args.kept + kv_head * args.dim : nullptr;
     const u16* kept_v = args.kept != 0 ? kept_k + args.heads / args.group * args.dim : nullptr;
-    const int chunks = (args.dim + 63) >> 6; // of this head dim
+    const int chunks = (args.dim + 63) >> 6;                                       // of this head dim
+    const int part_chunks = HAS_PARTS ? min(chunks - part0 / 64, CHUNKS) : chunks; // of v and of the output
 
     // The tiles of keys that at least one query of this tile sees. A causal query i sees keys (i - window, i]. With a
     // window and without causal masking, it sees keys (i - window, i + window).
@@ -134,7 +139,7 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
                            sequence.keys, (chunk + 1) * 64);
             } else {
                 load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, v, kept_v, key_tile * TILE_KEYS,
-                           sequence.keys, 0);
+                           sequence.keys, part0);
             }
             copy_async_commit();
             const u32 q_address = shared_address + stage + q_offset,
@@ -208,13 +213,13 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
         u32 probabilities[4][4]; // A fragments of 16 queries x 16 keys
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk++) {
-            if (chunk < chunks) {
+            if (chunk < part_chunks) {
                 copy_async_wait<0>();
                 __syncthreads(); // at the first chunk, P is complete too
                 const int next_stage = stage ^ STAGE_BYTES;
-                if (chunk + 1 < chunks) {
+                if (chunk + 1 < part_chunks) {
                     load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, v, kept_v, key_tile * TILE_KEYS,
-                               sequence.keys, (chunk + 1) * 64);
+                               sequence.keys, part0 + (chunk + 1) * 64);
                 } else if (key_tile + 1 < key_tile_end) {
                     load_chunk(args, sequence, shared, next_stage, q, nullptr, query0, sequence.queries, 0);
                     load_chunk(args, sequence, shared, next_stage + BUFFER_BYTES, k, kept_k, (key_tile + 1) * TILE_KEYS,
@@ -268,13 +273,13 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
                     pack_bf16(acc[chunk][group][half * 2] * inverse_sum, acc[chunk][group][half * 2 + 1] * inverse_sum);
             if (args.is_aligned) {
                 quad_transpose(words[0], words[1], words[2], words[3], lane);
-                const int channel = chunk * 64 + column_half * 32 + (lane & 3) * 8;
+                const int channel = part0 + chunk * 64 + column_half * 32 + (lane & 3) * 8;
                 if (is_query && channel < args.dim)
                     store16(out + channel, make_uint4(words[0], words[1], words[2], words[3]));
             } else {
 #pragma unroll
                 for (int group = 0; group < 4; group++) {
-                    const int channel = chunk * 64 + column_half * 32 + group * 8 + (lane & 3) * 2;
+                    const int channel = part0 + chunk * 64 + column_half * 32 + group * 8 + (lane & 3) * 2;
                     if (is_query && channel < args.dim) out[channel] = (u16)words[group];
                     if (is_query && channel + 1 < args.dim) out[channel + 1] = (u16)(words[group] >> 16);
                 }
@@ -283,14 +288,15 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
     }
 }
 
-#define ATTENTION_KERNEL(CHUNKS, MIN_BLOCKS)                                                                           \
+#define ATTENTION_KERNEL(NAME, CHUNKS, HAS_PARTS, MIN_BLOCKS)                                                          \
     extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS)                                                      \
-        sumi_attention_any_c##CHUNKS(const __grid_constant__ sumi_attention_args args)                                 \
+        NAME(const __grid_constant__ sumi_attention_args args)                                                         \
     {                                                                                                                  \
-        attention_any<CHUNKS>(args);                                                                                   \
+        attention_any<CHUNKS, HAS_PARTS>(args);                                                                        \
     }
 // MIN_BLOCKS: blocks that are to fit on a multiprocessor
-ATTENTION_KERNEL(1, 2)
-ATTENTION_KERNEL(2, 2)
-ATTENTION_KERNEL(4, 1)
-ATTENTION_KERNEL(8, 1)
+ATTENTION_KERNEL(sumi_attention_any_c1, 1, false, 2)
+ATTENTION_KERNEL(sumi_attention_any_c2, 2, false, 2)
+ATTENTION_KERNEL(sumi_attention_any_c4, 4, false, 1)
+ATTENTION_KERNEL(sumi_attention_any_c8, 8, false, 1)
+ATTENTION_KERNEL(sumi_attention_any_parts, 8, true, 1)

@@ -1,14 +1,19 @@
-// softmax(q k^T * scale) v with head dim 384 or 512 for compute capability 8.0 and newer (the middle block of a VAE: one
-// head, 16384 tokens): bf16, float sums, grouped-query heads, one or two spans, not causal. attention.h has the shapes
-// and launches; attention_wide_sm90.cu is the same for Hopper.
+// softmax(q k^T * scale) v with head dim 384, 512, 768 or 1152 for compute capability 8.0 and newer (the middle block of
+// a VAE: one head, 16384 tokens): bf16, float sums, grouped-query heads, one or two spans, not causal. attention.h has
+// the shapes and launches; attention_wide_sm90.cu is the same for Hopper at 384 and 512.
 //
 // An output row needs as many float accumulators as it has channels, so a block computes 64 query rows: 128 registers of
-// each of its 256 threads at 512 channels. Its 8 warps divide the two products differently:
+// each of its 256 threads at 512 channels. The output of a wider head is cut into two parts of its channels, which are
+// two tiles. Each computes the scores of its 64 rows by itself, which makes the work one and a half times as much. A tile
+// of 32 rows and all channels would compute them once, but it would use what it reads of k and v for half as many rows:
+// a third more bytes from L2, and more traffic of shared memory for each product.
+//
+// The 8 warps of a block divide the two products differently:
 //
 //   for each tile of 128 keys
 //       64 channels of q and k at a time -> S    each warp: 32 queries x 32 keys
 //       softmax                                  the four warps of a row exchange its maximum; P goes to shared memory
-//       16 keys of v at a time -> O += P v       each warp: all 64 queries x an eighth of the channels
+//       16 keys of v at a time -> O += P v       each warp: all 64 queries x an eighth of the part's channels
 //
 // All operands pass through stages of shared memory, each of which holds one of these pieces. Reading q again for every
 // tile is a fifth of the traffic, and it leaves enough shared memory on a GeForce (99 KiB). Where there is more, a piece
@@ -26,15 +31,17 @@ static constexpr int TILE_QUERIES = 64, TILE_KEYS = 128, THREADS = 256;
 // Where things lie in shared memory: the stages, P as rows of 256 bytes, for each row its maximum or sum over the keys
 // of each of four warps, and the factor by which sums so far are multiplied. A stage holds QK_STEPS * 16 channels of 64
 // rows of q, then of 128 rows of k; or PV_STEPS * 16 keys of v.
-template <int DIM_, int QK_STEPS_, int STAGES_> struct wide {
-    static constexpr int DIM = DIM_, QK_STEPS = QK_STEPS_, STAGES = STAGES_, PV_STEPS = QK_STEPS / 4;
+template <int DIM_, int QK_STEPS_, int STAGES_, int PARTS_ = 1> struct wide {
+    static constexpr int DIM = DIM_, QK_STEPS = QK_STEPS_, STAGES = STAGES_, PV_STEPS = QK_STEPS / 4, PARTS = PARTS_,
+                         PART = DIM / PARTS; // channels of the output that a block computes
     static constexpr int QK_PIECES = DIM / (QK_STEPS * 16), PV_PIECES = TILE_KEYS / (PV_STEPS * 16);
     static constexpr int QK_ROW_BYTES = QK_STEPS * 32, Q_BYTES = TILE_QUERIES * QK_ROW_BYTES,
                          STAGE_BYTES = Q_BYTES + TILE_KEYS * QK_ROW_BYTES;
     static constexpr int P_OFFSET = STAGES * STAGE_BYTES, WARP_ROWS_OFFSET = P_OFFSET + TILE_QUERIES * TILE_KEYS * 2,
                          FACTORS_OFFSET = WARP_ROWS_OFFSET + 4 * TILE_QUERIES * 4,
                          SHARED_BYTES = FACTORS_OFFSET + TILE_QUERIES * 4;
-    static_assert(PV_STEPS * 16 * DIM * 2 <= STAGE_BYTES, "a piece of v fits a stage");
+    static_assert(PV_STEPS * 16 * PART * 2 <= STAGE_BYTES, "a piece of v fits a stage");
+    static_assert(DIM % (QK_STEPS * 16) == 0 && PART % 64 == 0, "pieces are whole, and warps have whole groups");
 };
 
 // Copies the pieces to the stages, one per call: of each tile of keys those of q and k, then those of v.
@@ -68,12 +75,14 @@ template <class W> struct wide_loader {
                     copy(first + W::Q_BYTES + i * ROWS * W::QK_ROW_BYTES, k, key0 + row + i * ROWS, keys,
                          piece * UNITS + unit);
             } else {
+                constexpr int UNITS = W::PV_STEPS * 16 * (W::PART / 8);
                 const int piece0 = key0 + (piece - W::QK_PIECES) * (W::PV_STEPS * 16);
 #pragma unroll
-                for (int i = 0; i < W::PV_STEPS * 2 * W::DIM / THREADS; i++) {
-                    const int row = (i * THREADS + threadIdx.x) / (W::DIM / 8),
-                              unit = (i * THREADS + threadIdx.x) % (W::DIM / 8);
-                    copy(to + swizzled_offset<W::DIM * 2>(row, unit), v, piece0 + row, keys, unit);
+                for (int i = 0; i < (UNITS + THREADS - 1) / THREADS; i++) {
+                    const int row = (i * THREADS + threadIdx.x) / (W::PART / 8),
+                              unit = (i * THREADS + threadIdx.x) % (W::PART / 8);
+                    if (UNITS % THREADS == 0 || i * THREADS + threadIdx.x < UNITS)
+                        copy(to + swizzled_offset<W::PART * 2>(row, unit), v, piece0 + row, keys, unit);
                 }
             }
             if (++piece == W::QK_PIECES + W::PV_PIECES) piece = 0, key0 += TILE_KEYS;
@@ -85,21 +94,22 @@ template <class W> struct wide_loader {
 
 template <class W> SUMI_DEVICE void attention_wide(const sumi_attention_args& args)
 {
-    constexpr int DIM = W::DIM, GROUPS = DIM / 64; // 8-channel groups of a warp's share of the output
+    constexpr int DIM = W::DIM, PART = W::PART, GROUPS = PART / 64; // 8-channel groups of a warp's share of the output
     extern __shared__ __align__(1024) u8 shared[];
     const u32 shared_address = (u32)__cvta_generic_to_shared(shared);
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, query_half = warp & 1, key_quarter = warp >> 1;
     const int tile = args.tile_begin + blockIdx.x;
     const sumi_attention_sequence& sequence = args.sequences[sequence_of(args, tile)];
     const int tile_in_sequence = tile - sequence.tile_end + sequence.row_tiles * args.heads,
-              head = tile_in_sequence / sequence.row_tiles,
-              query0 = sequence.first_query + (tile_in_sequence - head * sequence.row_tiles) * TILE_QUERIES,
+              head = tile_in_sequence / sequence.row_tiles, row_tile = tile_in_sequence - head * sequence.row_tiles,
               kv_head = head / args.group, keys = sequence.keys;
+    // The parts of the same rows follow one another. part0: the first channel of this one.
+    const int query0 = sequence.first_query + row_tile / W::PARTS * TILE_QUERIES, part0 = row_tile % W::PARTS * PART;
     const float scale_log2 = args.scale_log2;
     const u16* qkv = (const u16*)args.qkv + (int64_t)sequence.begin * args.pitch;
     wide_loader<W> loader = {qkv + args.q_column + head * DIM,
                              qkv + args.k_column + kv_head * DIM,
-                             qkv + args.v_column + kv_head * DIM,
+                             qkv + args.v_column + kv_head * DIM + part0,
                              shared_address,
                              args.pitch / 8,
                              sequence.first_span_tokens,
@@ -238,11 +248,15 @@ template <class W> SUMI_DEVICE void attention_wide(const sumi_attention_args& ar
         for (int piece = 0; piece < W::PV_PIECES; piece++, advance()) {
             wait();
             const u32 from = shared_address + stage * W::STAGE_BYTES;
-            u32 p_fragments[4][4], v_fragments[2][4]; // v: b0, b1 of channel group 2 * pair, then of the next one
+            // v: b0, b1 of channel group 2 * pair, then of the next one. If the number of groups is odd, the last pair
+            // reads its only group twice.
+            constexpr int PAIRS = (GROUPS + 1) / 2;
+            u32 p_fragments[4][4], v_fragments[2][4];
             const auto load_v = [&](int set, int k_step, int pair) {
+                const int group = GROUPS % 2 && pair == PAIRS - 1 ? pair * 2 : pair * 2 + (lane >> 4);
                 load_matrix_x4_transposed(
                     v_fragments[set],
-                    from + swizzled_offset<DIM * 2>(k_step * 16 + (lane & 15), warp * GROUPS + pair * 2 + (lane >> 4)));
+                    from + swizzled_offset<PART * 2>(k_step * 16 + (lane & 15), warp * GROUPS + group));
             };
             load_v(0, 0, 0);
 #pragma unroll
@@ -254,15 +268,16 @@ template <class W> SUMI_DEVICE void attention_wide(const sumi_attention_args& ar
                                        + i * 16 * 256);
                 if (k_step == 0) loader.next();
 #pragma unroll
-                for (int pair = 0; pair < GROUPS / 2; pair++) {
-                    const int step = k_step * (GROUPS / 2) + pair;
-                    if (pair + 1 < GROUPS / 2) load_v((step + 1) & 1, k_step, pair + 1);
+                for (int pair = 0; pair < PAIRS; pair++) {
+                    const int step = k_step * PAIRS + pair;
+                    if (pair + 1 < PAIRS) load_v((step + 1) & 1, k_step, pair + 1);
                     else if (k_step + 1 < W::PV_STEPS) load_v((step + 1) & 1, k_step + 1, 0);
                     const u32(&b)[4] = v_fragments[step & 1];
 #pragma unroll
                     for (int i = 0; i < 4; i++) {
                         mma<SUMI_OPERANDS_BF16>(acc[i][pair * 2], p_fragments[i], b[0], b[1]);
-                        mma<SUMI_OPERANDS_BF16>(acc[i][pair * 2 + 1], p_fragments[i], b[2], b[3]);
+                        if (pair * 2 + 1 < GROUPS)
+                            mma<SUMI_OPERANDS_BF16>(acc[i][(pair * 2 + 1) % GROUPS], p_fragments[i], b[2], b[3]);
                     }
                 }
             }
@@ -290,7 +305,7 @@ template <class W> SUMI_DEVICE void attention_wide(const sumi_attention_args& ar
             const bool is_query = query < sequence.queries;
             u16* out = (u16*)args.out
                      + (int64_t)(sequence.begin + row_of(sequence, is_query ? query : 0)) * args.out_pitch + head * DIM
-                     + warp * GROUPS * 8;
+                     + part0 + warp * GROUPS * 8;
 #pragma unroll
             for (int group = 0; group < GROUPS; group += 4) {
                 u32 words[4];
@@ -317,3 +332,8 @@ ATTENTION_WIDE(sumi_attention_d512, SUMI_ATTENTION_WIDE_SHARED_BYTES, 512, 4, 3)
 // longer pieces, for 8.0 and 9.0
 ATTENTION_WIDE(sumi_attention_d384_w, SUMI_ATTENTION_WIDE_W_SHARED_BYTES, 384, 8, 3)
 ATTENTION_WIDE(sumi_attention_d512_w, SUMI_ATTENTION_WIDE_W_SHARED_BYTES, 512, 8, 3)
+// in two parts
+ATTENTION_WIDE(sumi_attention_d768, SUMI_ATTENTION_WIDE_SHARED_BYTES, 768, 4, 3, 2)
+ATTENTION_WIDE(sumi_attention_d768_w, SUMI_ATTENTION_WIDE_W_SHARED_BYTES, 768, 8, 3, 2)
+ATTENTION_WIDE(sumi_attention_d1152, SUMI_ATTENTION_WIDE_SHARED_BYTES, 1152, 4, 3, 2)
+ATTENTION_WIDE(sumi_attention_d1152_w, SUMI_ATTENTION_WIDE_W_SHARED_BYTES, 1152, 8, 3, 2)

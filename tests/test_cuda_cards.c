@@ -255,11 +255,76 @@ TEST(products_of_released_models_fit_every_card)
     }
 }
 
+// ---- Layers that the golden networks do not have --------------------------------------------------------------------
+
+// Attention with wide heads, and the convolution to four channels at the end of an autoencoder.
+static void run_layers(bench* b, const sumi_weight* weight)
+{
+    static const int32_t s_dims[] = {576, 640, 768, 1152, 1300};
+    enum { ROWS = 200, SIDE = 40, DIMS = sizeof s_dims / sizeof *s_dims };
+    sumi_plan plan;
+    sumi_error error = {0};
+    const sumi_rates rates = b->runner->functions->rates(b->runner);
+    sumi_runner_begin_plan(b->runner, &plan, &b->heap);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    sumi_value heads[DIMS];
+    for (int i = 0; i < DIMS; i++)
+        heads[i] = sumi_plan_bound(&plan, "heads", SUMI_ELEMENT_ACTIVATION, ROWS, 3 * s_dims[i]);
+    const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, SIDE * SIDE, weight->cols / 9);
+    for (int i = 0; i < DIMS; i++) {
+        const sumi_sequence all = {.span = {{0, ROWS}}, .span_count = 1, .query_spans = 1};
+        for (int causal = 0; causal < 2; causal++) {
+            sumi_plan_attention(&plan, "attention", heads[i],
+                                &(sumi_attention){.q_heads = 1,
+                                                  .kv_heads = 1,
+                                                  .dim = s_dims[i],
+                                                  .scale = 0.05f,
+                                                  .causal = causal == 1,
+                                                  .sequences = &all,
+                                                  .sequence_count = 1});
+        }
+    }
+    sumi_plan_conv(&plan, &(sumi_plan_conv_args){
+                              .label = "conv", .x = x, .weight = weight, .shape = {.height = SIDE, .width = SIDE}});
+    sumi_result result = sumi_plan_finish(&plan, &error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, sumi_engine_defaults().max_slice_us, &error);
+    if (result == SUMI_OK) result = plan_ready(b->runner, &plan, &error);
+    if (result == SUMI_OK) {
+        b->runner->functions->start(b->runner, &plan);
+        result = plan_run_all(b->runner, &plan, NULL, &error);
+    }
+    CHECK_TEXT(error.text, "");
+    CHECK(result == SUMI_OK);
+    plan_release(b->runner, &plan);
+    sumi_plan_end(&plan);
+}
+
+TEST(wide_heads_run_as_every_card)
+{
+    enum { IN = 144, OUT = 4 };
+    static const float s_zeros[OUT * 9 * IN];
+    const sumi_weight weight = {.name = "conv",
+                                .rows = OUT,
+                                .cols = 9 * IN,
+                                .tensor_count = 1,
+                                .tensors = {{.data = s_zeros, .dtype = SUMI_DTYPE_F32, .rows = OUT, .scale = 1.0f}}};
+    for (int c = 0; c < CARD_COUNT; c++) {
+        bench b;
+        if (open_bench(&b, &s_cards[c])) {
+            run_layers(&b, &weight);
+            const sumi_weight* const weights[] = {&weight};
+            runner_release_weights(b.runner, weights, 1);
+        }
+        close_bench(&b);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(every_family_runs_as_every_card);
     RUN(products_of_released_models_fit_every_card);
+    RUN(wide_heads_run_as_every_card);
     TEST_END();
 }
 #else

@@ -1221,7 +1221,9 @@ static const layer s_layers[] = {{LAYER_CONV, 3, 96, "sumi_conv_sm90_n128", 64},
                                  {LAYER_UP_ADDED, 288, 288, "sumi_conv_halo_256x96_c96_up_residual", 256},
                                  {LAYER_CONV, 4, 96, "sumi_conv_sm90_n128", 64},
                                  {LAYER_CONV, 768, 768, "sumi_conv_halo_128x192_c64", 64},
-                                 {LAYER_DOWN, 768, 768, "sumi_conv_sm90_n256", 64}};
+                                 {LAYER_DOWN, 768, 768, "sumi_conv_sm90_n256", 64},
+                                 {LAYER_ATTENTION, 3 * 768, 768, "sumi_attention_d768_w", 64},
+                                 {LAYER_ATTENTION, 3 * 1152, 1152, "sumi_attention_d1152_w", 64}};
 
 static void write_layer(sumi_plan* plan, const layer* l, const sumi_weight* weight, const sumi_weight* bias)
 {
@@ -1351,7 +1353,11 @@ static const attention_layer s_attention_layers[] = {
     {2, 2, 32, 64, 64, ATTENTION_KEPT, "sumi_attention_any_c1"},
     {8, 8, 128, 300, 300, ATTENTION_KEPT | ATTENTION_CAUSAL, "sumi_attention_any_c2"},
     {32, 32, 128, 4096, 4096, ATTENTION_KEPT | ATTENTION_PORTABLE, "sumi_attention_d128_kept"},
-    {8, 8, 128, 300, 300, ATTENTION_KEPT | ATTENTION_PORTABLE, "sumi_attention_d128_m1_kept"}};
+    {8, 8, 128, 300, 300, ATTENTION_KEPT | ATTENTION_PORTABLE, "sumi_attention_d128_m1_kept"},
+    {1, 1, 640, 300, 300, 0, "sumi_attention_any_parts"},
+    {1, 1, 1152, 300, 300, ATTENTION_CAUSAL, "sumi_attention_any_parts"},
+    {1, 1, 768, 300, 300, 0, "sumi_attention_d768_w"},
+    {1, 1, 1152, 4096, 4096, 0, "sumi_attention_d1152_w"}};
 
 TEST(attention_takes_the_kernel_of_its_heads)
 {

@@ -16,6 +16,7 @@ _Static_assert(sizeof(sumi_attention_args) <= 4096, "a launch takes 4 KiB of par
 typedef enum kernel_family {
     FAMILY_ANY,      // attention_any.cu
     FAMILY_PORTABLE, // attention.cu, attention_wide.cu, attention_int8.cu
+    FAMILY_HALVES,   // attention_wide.cu: a tile has half of the channels of the output
     FAMILY_HOPPER,   // attention_sm90.cu, attention_fp8_sm90.cu
     FAMILY_WIDE      // attention_wide_sm90.cu
 } kernel_family;
@@ -32,6 +33,8 @@ static const attention_kernel s_any[4] = {
     {"sumi_attention_any_c2", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
     {"sumi_attention_any_c4", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
     {"sumi_attention_any_c8", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES}};
+static const attention_kernel s_any_parts = {"sumi_attention_any_parts", FAMILY_ANY, 64, 256,
+                                             SUMI_ATTENTION_ANY_SHARED_BYTES};
 static const attention_kernel s_d128 = {"sumi_attention_d128", FAMILY_PORTABLE, 128, 128, 98304};
 static const attention_kernel s_d128_w8 = {"sumi_attention_d128_w8", FAMILY_PORTABLE, 256, 256, 131072};
 static const attention_kernel s_d128_40k = {"sumi_attention_d128_40k", FAMILY_PORTABLE, 128, 128, 40960};
@@ -56,6 +59,12 @@ static const attention_kernel s_d384[2] = {
 static const attention_kernel s_d512[2] = {
     {"sumi_attention_d512", FAMILY_PORTABLE, 64, 256, SUMI_ATTENTION_WIDE_SHARED_BYTES},
     {"sumi_attention_d512_w", FAMILY_PORTABLE, 64, 256, SUMI_ATTENTION_WIDE_W_SHARED_BYTES}};
+static const attention_kernel s_d768[2] = {
+    {"sumi_attention_d768", FAMILY_HALVES, 64, 256, SUMI_ATTENTION_WIDE_SHARED_BYTES},
+    {"sumi_attention_d768_w", FAMILY_HALVES, 64, 256, SUMI_ATTENTION_WIDE_W_SHARED_BYTES}};
+static const attention_kernel s_d1152[2] = {
+    {"sumi_attention_d1152", FAMILY_HALVES, 64, 256, SUMI_ATTENTION_WIDE_SHARED_BYTES},
+    {"sumi_attention_d1152_w", FAMILY_HALVES, 64, 256, SUMI_ATTENTION_WIDE_W_SHARED_BYTES}};
 static const attention_kernel s_d64[2] = {{"sumi_attention_d64", FAMILY_PORTABLE, 128, 128, 32768},
                                           {"sumi_attention_d64_causal", FAMILY_PORTABLE, 128, 128, 32768}};
 static const attention_kernel s_sm90_d128[2] = {{"sumi_attention_sm90_d128", FAMILY_HOPPER, 192, 512, 230400},
@@ -112,27 +121,36 @@ static tokens tokens_of(const sumi_op* op, int32_t index)
     return t;
 }
 
-static int32_t row_tiles(const attention_kernel* kernel, const tokens* t)
+// Tiles of the same rows of a head: each has a part of the channels of the output.
+static int32_t parts_of(const attention_kernel* kernel, int32_t dim)
+{
+    return kernel == &s_any_parts          ? sumi_divide_up(dim, SUMI_ATTENTION_ANY_PART)
+         : kernel->family == FAMILY_HALVES ? 2
+                                           : 1;
+}
+
+// Tiles of one head.
+static int32_t row_tiles(const attention_kernel* kernel, const tokens* t, int32_t dim)
 {
     if (kernel->family == FAMILY_HOPPER) { // the 64 queries of a warpgroup are of one span
         return sumi_divide_up(sumi_divide_up(t->queries[0], 64) + sumi_divide_up(t->queries[1], 64), kernel->rows / 64);
     }
-    return sumi_divide_up(t->queries[0] + t->queries[1], kernel->rows);
+    return sumi_divide_up(t->queries[0] + t->queries[1], kernel->rows) * parts_of(kernel, dim);
 }
 
 // Tiles of the whole op. The number fits into 32 bits, because a tile holds at least half as many queries as a work
-// range of the plan, except for one tile at the beginning of a second span.
+// range of the plan, except for one tile at the beginning of a second span, and a head has few parts.
 static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 {
     int32_t tiles = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
         tokens t = tokens_of(op, i);
-        tiles += op->u.attention.q_heads * row_tiles(kernel, &t);
+        tiles += op->u.attention.q_heads * row_tiles(kernel, &t, op->u.attention.dim);
     }
     return tiles;
 }
 
-// Rows of all tiles, including rows without a query.
+// Rows of all tiles, including rows without a query. Not for kernels with parts.
 static int64_t count_query_rows(const sumi_op* op, const attention_kernel* kernel)
 {
     return (int64_t)count_tiles(op, kernel) * kernel->rows;
@@ -229,8 +247,8 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
         return d->is_causal ? NULL : is_low ? &s_d80_m1 : &s_d80;
     }
     if (dim == 256) return fits_device(run, &s_d256_k4) ? &s_d256_k4 : fits_device(run, &s_d256) ? &s_d256 : NULL;
-    if (dim == 384 || dim == 512) {
-        const attention_kernel* kernels = dim == 384 ? s_d384 : s_d512;
+    if (dim == 384 || dim == 512 || dim == 768 || dim == 1152) {
+        const attention_kernel* kernels = dim == 384 ? s_d384 : dim == 512 ? s_d512 : dim == 768 ? s_d768 : s_d1152;
         return d->is_causal                  ? NULL
              : fits_device(run, &kernels[1]) ? &kernels[1]
              : fits_device(run, &kernels[0]) ? &kernels[0]
@@ -264,7 +282,8 @@ static const attention_kernel* choose_attention(const sumi_cuda_run* run, const 
         kernel = choose_hopper_attention(run, d);
         if (kernel == NULL || !fits_device(run, kernel)) kernel = choose_portable_attention(run, d);
     }
-    return kernel != NULL ? kernel : &s_any[dim <= 64 ? 0 : dim <= 128 ? 1 : dim <= 256 ? 2 : 3];
+    if (kernel != NULL) return kernel;
+    return dim > SUMI_ATTENTION_ANY_PART ? &s_any_parts : &s_any[dim <= 64 ? 0 : dim <= 128 ? 1 : dim <= 256 ? 2 : 3];
 }
 
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
@@ -371,7 +390,8 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(op, first + i);
             // the kept keys are in another matrix: the rows of this one begin with the sequence's own
-            int32_t tiles = row_tiles(kernel, &t), before = after, first_row = t.begin[has_kept(op)];
+            int32_t tiles = row_tiles(kernel, &t, op->u.attention.dim), before = after,
+                    first_row = t.begin[has_kept(op)];
             after += heads * tiles;
             args.sequences[i] = (sumi_attention_sequence){
                 .tile_end = after,
@@ -584,7 +604,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
         if (is_fp8) values.means = values_of(run).means + (uint64_t)first * mean_bytes(op);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(op, first + i);
-            int32_t tiles = row_tiles(kernel, &t), first_span_query_groups = sumi_divide_up(t.queries[0], 64),
+            int32_t tiles = row_tiles(kernel, &t, op->u.attention.dim),
+                    first_span_query_groups = sumi_divide_up(t.queries[0], 64),
                     first_span_key_tiles = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
             const int32_t before = after;
@@ -642,7 +663,7 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
                                        .scale_log2 = scale_log2(op)};
     for (int32_t i = 0; i < op->u.attention.sequence_count && before < end; i++) {
         tokens t = tokens_of(op, i);
-        int32_t pairs = row_tiles(kernel, &t), from = sumi_max_int(begin, before),
+        int32_t pairs = row_tiles(kernel, &t, op->u.attention.dim), from = sumi_max_int(begin, before),
                 to = sumi_min_int(end, before + heads * pairs);
         if (from < to) {
             sumi_attention_map q, kv, out;
@@ -666,12 +687,6 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
 sumi_result sumi_cuda_attention(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    if (op->u.attention.dim < 1 || op->u.attention.dim > 512) {
-        return sumi_fail(
-            run->error, SUMI_NOT_SUPPORTED,
-            "%s: heads of %d channels are wider than the 512 that the GPU backend takes; use the CPU backend",
-            op->label == NULL ? "attention" : op->label, op->u.attention.dim);
-    }
     requirements d = demands_of(run);
     const attention_kernel* kernel = choose_attention(run, &d);
     int32_t begin, end;

@@ -362,5 +362,28 @@ static const op_case s_attention[] = {
     // a gate multiplies two products that are off by INT8
     {"attention beside a gated product, 700 rows, heads of 128, int8", build_beside, 700, 4, 128, 1, .d = 1536,
      .act = SUMI_ACT_SILU, .bound = 2 * INT8},
+    // heads that are wider than 512
+    {"attention 1 query, one head of 768", build_attention, 1, 1, 768, .bound = CHAINED},
+    {"attention 31 queries, one head of 768", build_attention, 31, 1, 768, .bound = CHAINED},
+    {"attention 65 queries, 4 of 2 heads of 768, sharp", build_attention, 65, 4, 768, SHARP, 2, .bound = CHAINED},
+    {"attention 301 queries, one head of 768", build_attention, 301, 1, 768, .bound = CHAINED},
+    {"attention 1030 queries, one head of 768, sharp", build_attention, 1030, 1, 768, SHARP, .bound = CHAINED},
+    {"attention 1 query, one head of 1152", build_attention, 1, 1, 1152, .bound = CHAINED},
+    {"attention 33 queries, one head of 1152", build_attention, 33, 1, 1152, .bound = CHAINED},
+    {"attention 63 queries, one head of 1152", build_attention, 63, 1, 1152, .bound = CHAINED},
+    {"attention 65 queries, 4 of 2 heads of 1152, sharp", build_attention, 65, 4, 1152, SHARP, 2, .bound = CHAINED},
+    {"attention 301 queries, one head of 1152, sharp", build_attention, 301, 1, 1152, SHARP, .bound = CHAINED},
+    {"attention 1030 queries, one head of 1152", build_attention, 1030, 1, 1152, .bound = CHAINED},
+    {"attention 100 + 37, 2 heads of 1152", build_attention, 100, 2, 1152, TWO_SPANS, .d = 37, .bound = CHAINED},
+    {"attention, three sequences, one head of 768", build_attention, 70, 1, 768, THREE, .d = 9, .bound = CHAINED},
+    {"attention, padded texts, not causal, one head of 1152", build_attention, 70, 1, 1152, PADDED, .d = 65,
+     .bound = CHAINED},
+    {"attention, vae 4096, one head of 1152", build_attention, 4096, 1, 1152, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 513", build_attention, 70, 2, 513, .bound = CHAINED},
+    {"attention, causal, 65 queries, 4 of 2 heads of 640", build_attention, 65, 4, 640, CAUSAL, 2, .bound = CHAINED},
+    {"attention, causal, 130 queries, one head of 1152", build_attention, 130, 1, 1152, CAUSAL | SHARP,
+     .bound = CHAINED},
+    {"attention, window 17, 90 queries, one head of 1100", build_attention, 90, 1, 1100, 0, .c = 17, .bound = CHAINED},
+    {"attention, kept keys, 2 heads of 576", build_attention_kept, 70, 2, 576, THREE, .d = 67, .bound = CHAINED},
 };
 CASE_TABLE(attention);
