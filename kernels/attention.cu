@@ -1,7 +1,7 @@
 // softmax(q k^T * scale) v with mma.sync, without the score matrix (FlashAttention-2, Dao 2023), for compute capability
-// 8.0 and newer: bf16, float sums, head dims 64, 80, 96, 128 and 256, grouped-query heads, optionally causal, sequences
-// of one or two spans whose queries may begin later than their keys. attention.h has the shapes and launches. The
-// code is in attention_forward_sm80.cuh.
+// 8.0 and newer: bf16, float sums, head dims 64, 72, 80, 96, 128 and 256, grouped-query heads, optionally causal,
+// sequences of one or two spans whose queries may begin later than their keys. attention.h has the shapes and launches.
+// The code is in attention_forward_sm80.cuh.
 //
 // A block computes QUERY_WARPS * QUERY_BLOCKS * 16 queries of one head. It goes through the keys from the last tile of
 // TILE_KEYS keys to the first, so only its first iterations need masks. K and V have two buffers each, filled by
@@ -63,6 +63,13 @@
     {                                                                                                                  \
         attention<128, TILE_KEYS, 4, 1, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, NOT_CAUSAL, false, true>(args);        \
     }
+// Heads of 72 channels with eight zeros.
+#define ATTENTION_D72_KERNEL(NAME, TILE_KEYS, QUERY_BLOCKS, BLOCKS_PER_MULTIPROCESSOR)                                 \
+    extern "C" __global__ void __launch_bounds__(128, BLOCKS_PER_MULTIPROCESSOR)                                       \
+        NAME(const __grid_constant__ sumi_attention_args args)                                                         \
+    {                                                                                                                  \
+        attention<80, TILE_KEYS, 4, 1, QUERY_BLOCKS, 5, NOT_CAUSAL, false, false, 72>(args);                           \
+    }
 // name, HEAD_DIM, TILE_KEYS, QUERY_WARPS, KEY_WARPS, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, CAUSALITY, blocks per
 // multiprocessor
 ATTENTION_KERNEL(sumi_attention_d128, 128, 64, 4, 1, 2, 0, NOT_CAUSAL, 2)
@@ -75,6 +82,8 @@ ATTENTION_KERNEL(sumi_attention_d96, 96, 32, 4, 1, 2, 6, NOT_CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d96_causal, 96, 32, 4, 1, 2, 6, CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d80, 80, 32, 4, 1, 2, 5, NOT_CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d80_m1, 80, 64, 4, 1, 1, 5, NOT_CAUSAL, 3)
+ATTENTION_D72_KERNEL(sumi_attention_d72, 32, 2, 2)
+ATTENTION_D72_KERNEL(sumi_attention_d72_m1, 64, 1, 3)
 ATTENTION_KERNEL(sumi_attention_d64, 64, 64, 4, 1, 2, 4, NOT_CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d64_causal, 64, 64, 4, 1, 2, 4, CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d256, 256, 32, 2, 2, 1, 0, EITHER, 1)

@@ -31,6 +31,8 @@
 //   sumi_attention_d96, _d96_causal       128      32       128      24576           96   one or two spans *
 //   sumi_attention_d80                    128      32       128      20480           80   one or two spans
 //   sumi_attention_d80_m1                  64      64       128      40960           80   one or two spans
+//   sumi_attention_d72                    128      32       128      20480           72   one or two spans
+//   sumi_attention_d72_m1                  64      64       128      40960           72   one or two spans
 //   sumi_attention_d64, _d64_causal       128      64       128      32768           64   one or two spans *
 //   sumi_attention_int8_d128              128      32       128      32768          128   one or two spans, int8
 //   sumi_attention_int8_d96               128      32       128      24576           96   one or two spans, int8

@@ -56,9 +56,10 @@ SUMI_DEVICE void quantize_queries(u32 (&out)[K_STEPS][4], float (&out_scale)[2],
 // QUERY_WARPS: warps along the queries. KEY_WARPS: warps along the keys. QUERY_BLOCKS: blocks of 16 queries per warp.
 // QK_INT8: q k^T in int8 (attention_int8.cu); then all fragments of q are in registers, and row maxima are exponents,
 // because tiles of keys have scales of their own. KEPT: the first span of every sequence is rows of args.kept. Kernels
-// without it do not pay for the choice of the matrix.
+// without it do not pay for the choice of the matrix. CHANNELS: of a head in memory, a multiple of 8; the channels from
+// there to HEAD_DIM are zeros in shared memory, and are not stored.
 template <int HEAD_DIM, int TILE_KEYS, int QUERY_WARPS, int KEY_WARPS, int QUERY_BLOCKS, int Q_FRAGMENTS_IN_REGISTERS,
-          int CAUSALITY, bool QK_INT8, bool KEPT = false>
+          int CAUSALITY, bool QK_INT8, bool KEPT = false, int CHANNELS = HEAD_DIM>
 SUMI_DEVICE void attention(const sumi_attention_args& args)
 {
     constexpr int TILE_QUERIES = QUERY_WARPS * QUERY_BLOCKS * 16, THREADS = QUERY_WARPS * KEY_WARPS * 32;
@@ -76,6 +77,8 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
     constexpr bool Q_IN_SECOND_BUFFERS = !QK_INT8 && TILE_QUERIES <= 2 * TILE_KEYS;
     // with so few products per k-step, two alternating accumulators avoid waiting for the previous product
     constexpr int SCORE_SETS = QUERY_BLOCKS * KEY_GROUPS <= 2 ? 2 : 1;
+    static_assert(CHANNELS == HEAD_DIM || (KEY_WARPS == 1 && !QK_INT8 && !KEPT && Q_FRAGMENTS_IN_REGISTERS == K_STEPS),
+                  "padded heads");
     static_assert(KEY_WARPS == 1 || (QUERY_BLOCKS == 1 && !Q_FRAGMENTS_IN_REGISTERS), "combining the key warps");
     extern __shared__ __align__(1024) u8 shared[];
     // Shared memory: the fragments of q that are not in registers, then two buffers, each with a tile of K and a tile
@@ -93,9 +96,9 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
     const int query0 = sequence.first_query + (is_causal ? sequence.row_tiles - 1 - row_tile : row_tile) * TILE_QUERIES,
               kv_head = head / args.group;
     const u16* qkv = (const u16*)args.qkv + (int64_t)sequence.begin * args.pitch;
-    const u16* q = qkv + args.q_column + head * HEAD_DIM;
-    const u16* k = qkv + args.k_column + kv_head * HEAD_DIM;
-    const u16* v = qkv + args.v_column + kv_head * HEAD_DIM;
+    const u16* q = qkv + args.q_column + head * CHANNELS;
+    const u16* k = qkv + args.k_column + kv_head * CHANNELS;
+    const u16* v = qkv + args.v_column + kv_head * CHANNELS;
     const u16* kept_k = KEPT ? (const u16*)args.kept + kv_head * HEAD_DIM : nullptr;
     const u16* kept_v = KEPT ? kept_k + args.heads / args.group * HEAD_DIM : nullptr;
     // Copies `tokens` tokens from token0 on to the tile at `to`; tokens from `token_end` on become zeros.
@@ -111,7 +114,7 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
                                    ? kept_row_of(args, sequence, kept, token0 + row)
                                    : from + (int64_t)row_of(sequence, min(token0 + row, token_end - 1)) * args.pitch)
                                   + chunk * 8,
-                              token0 + row < token_end ? 16 : 0);
+                              token0 + row < token_end && (CHANNELS == HEAD_DIM || chunk < CHANNELS / 8) ? 16 : 0);
         }
     };
     // The end of the keys that any query of the tile sees.
@@ -428,7 +431,7 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
             }
         }
     }
-    u16* out = (u16*)args.out + (int64_t)sequence.begin * args.out_pitch + head * HEAD_DIM
+    u16* out = (u16*)args.out + (int64_t)sequence.begin * args.out_pitch + head * CHANNELS
              + key_warp * WARP_CHANNEL_GROUPS * 8;
 #pragma unroll
     for (int i = 0; i < QUERY_BLOCKS; i++)
@@ -451,7 +454,8 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
                     words[j] = exists ? pack_bf16(group[half * 2] * inverse_sum, group[half * 2 + 1] * inverse_sum) : 0;
                 }
                 quad_transpose(words[0], words[1], words[2], words[3], lane);
-                if (query < sequence.queries && (d + 4 <= WARP_CHANNEL_GROUPS || d + (lane & 3) < WARP_CHANNEL_GROUPS))
+                constexpr int STORED_GROUPS = CHANNELS == HEAD_DIM ? WARP_CHANNEL_GROUPS : CHANNELS / 8;
+                if (query < sequence.queries && (d + 4 <= STORED_GROUPS || d + (lane & 3) < STORED_GROUPS))
                     store16(out + (int64_t)row_of(sequence, query) * args.out_pitch + (d + (lane & 3)) * 8,
                             make_uint4(words[0], words[1], words[2], words[3]));
             }

@@ -260,7 +260,7 @@ TEST(products_of_released_models_fit_every_card)
 // Attention with wide heads, and the convolution to four channels at the end of an autoencoder.
 static void run_layers(bench* b, const sumi_weight* weight)
 {
-    static const int32_t s_dims[] = {576, 640, 768, 1152, 1300};
+    static const int32_t s_dims[] = {72, 576, 640, 768, 1152, 1300};
     enum { ROWS = 200, SIDE = 40, DIMS = sizeof s_dims / sizeof *s_dims };
     sumi_plan plan;
     sumi_error error = {0};

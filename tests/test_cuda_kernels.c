@@ -1056,7 +1056,7 @@ TEST(a_vision_tower_with_heads_of_72_takes_the_kernels_that_are_there)
         check_used(&b, "sumi_mix_rows", true);
         check_used(&b, "sumi_embed_rows", false);
         check_used(&b, "sumi_gemm_any", false);
-        check_used(&b, "sumi_attention_any_c2", true);
+        check_used(&b, "sumi_attention_d72_m1", true);
         plan_release(b.runner, &plan);
         sumi_plan_end(&plan);
         runner_release_weights(b.runner, s_weights, (size_t)s_weight_count);
@@ -1354,6 +1354,8 @@ static const attention_layer s_attention_layers[] = {
     {8, 8, 128, 300, 300, ATTENTION_KEPT | ATTENTION_CAUSAL, "sumi_attention_any_c2"},
     {32, 32, 128, 4096, 4096, ATTENTION_KEPT | ATTENTION_PORTABLE, "sumi_attention_d128_kept"},
     {8, 8, 128, 300, 300, ATTENTION_KEPT | ATTENTION_PORTABLE, "sumi_attention_d128_m1_kept"},
+    {16, 16, 72, 4096, 4096, 0, "sumi_attention_d72_m1"}, // a vision tower
+    {16, 16, 72, 300, 300, ATTENTION_CAUSAL, "sumi_attention_any_c2"},
     {1, 1, 640, 300, 300, 0, "sumi_attention_any_parts"},
     {1, 1, 1152, 300, 300, ATTENTION_CAUSAL, "sumi_attention_any_parts"},
     {1, 1, 768, 300, 300, 0, "sumi_attention_d768_w"},

@@ -48,6 +48,8 @@ static const attention_kernel s_d96[2] = {{"sumi_attention_d96", FAMILY_PORTABLE
                                           {"sumi_attention_d96_causal", FAMILY_PORTABLE, 128, 128, 24576}};
 static const attention_kernel s_d80 = {"sumi_attention_d80", FAMILY_PORTABLE, 128, 128, 20480};
 static const attention_kernel s_d80_m1 = {"sumi_attention_d80_m1", FAMILY_PORTABLE, 64, 128, 40960};
+static const attention_kernel s_d72 = {"sumi_attention_d72", FAMILY_PORTABLE, 128, 128, 20480};
+static const attention_kernel s_d72_m1 = {"sumi_attention_d72_m1", FAMILY_PORTABLE, 64, 128, 40960};
 static const attention_kernel s_int8_d128 = {"sumi_attention_int8_d128", FAMILY_PORTABLE, 128, 128, 32768};
 static const attention_kernel s_int8_d96 = {"sumi_attention_int8_d96", FAMILY_PORTABLE, 128, 128, 24576};
 static const attention_kernel s_int8_d64 = {"sumi_attention_int8_d64", FAMILY_PORTABLE, 128, 128, 24576};
@@ -240,11 +242,13 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
              : fits_device(run, &s_d128_kept)            ? &s_d128_kept
                                                          : &s_d128_40k_kept;
     }
-    if (dim == 80) { // lower tiles if there are few of them, or if higher ones would be half empty, as for windows
+    if (dim == 80 || dim == 72) {
+        const attention_kernel *high = dim == 80 ? &s_d80 : &s_d72, *low = dim == 80 ? &s_d80_m1 : &s_d72_m1;
+        // Lower tiles if there are few of them, or if higher ones would be half empty, as for windows.
         // Where three blocks of low tiles share a multiprocessor they are faster for any number (0.96 on an H100).
-        bool is_low = run->device->shared_per_multiprocessor >= 160 * 1024 || count_tiles(op, &s_d80) < 2 * units
-                   || 2 * count_query_rows(op, &s_d80) > 3 * count_query_rows(op, &s_d80_m1);
-        return d->is_causal ? NULL : is_low ? &s_d80_m1 : &s_d80;
+        bool is_low = run->device->shared_per_multiprocessor >= 160 * 1024 || count_tiles(op, high) < 2 * units
+                   || 2 * count_query_rows(op, high) > 3 * count_query_rows(op, low);
+        return d->is_causal ? NULL : is_low ? low : high;
     }
     if (dim == 256) return fits_device(run, &s_d256_k4) ? &s_d256_k4 : fits_device(run, &s_d256) ? &s_d256 : NULL;
     if (dim == 384 || dim == 512 || dim == 768 || dim == 1152) {

@@ -362,7 +362,7 @@ static const op_case s_attention[] = {
     // a gate multiplies two products that are off by INT8
     {"attention beside a gated product, 700 rows, heads of 128, int8", build_beside, 700, 4, 128, 1, .d = 1536,
      .act = SUMI_ACT_SILU, .bound = 2 * INT8},
-    // heads that are wider than 512
+    // heads that are wider than 512, and of 72
     {"attention 1 query, one head of 768", build_attention, 1, 1, 768, .bound = CHAINED},
     {"attention 31 queries, one head of 768", build_attention, 31, 1, 768, .bound = CHAINED},
     {"attention 65 queries, 4 of 2 heads of 768, sharp", build_attention, 65, 4, 768, SHARP, 2, .bound = CHAINED},
@@ -385,5 +385,10 @@ static const op_case s_attention[] = {
      .bound = CHAINED},
     {"attention, window 17, 90 queries, one head of 1100", build_attention, 90, 1, 1100, 0, .c = 17, .bound = CHAINED},
     {"attention, kept keys, 2 heads of 576", build_attention_kept, 70, 2, 576, THREE, .d = 67, .bound = CHAINED},
+    {"attention 1 query, 2 heads of 72", build_attention, 1, 2, 72, .bound = CHAINED},
+    {"attention 300 queries, 3 heads of 72, sharp", build_attention, 300, 3, 72, SHARP, .bound = CHAINED},
+    {"attention 160 + 33, 4 of 2 heads of 72", build_attention, 160, 4, 72, TWO_SPANS, 2, .d = 33, .bound = CHAINED},
+    {"attention, windows of 16, 2 heads of 72", build_windows, 150, 2, 72, .c = 16, .bound = CHAINED},
+    {"attention, causal, 2 heads of 72", build_attention, 150, 2, 72, CAUSAL, .bound = CHAINED},
 };
 CASE_TABLE(attention);
