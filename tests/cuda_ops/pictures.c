@@ -107,6 +107,9 @@ static const op_case s_conv[] = {
     {"conv 45x37, 576 -> 288", build_conv, 45, 37, 576, 288, 3, .bound = STORED},
     {"conv 33x17, 1152 -> 576", build_conv, 33, 17, 1152, 576, 3, .bound = STORED},
     {"conv 33x17, 64 -> 1152", build_conv, 33, 17, 64, 1152, 3, .bound = STORED},
+    {"conv up, 33x47, 576 -> 576, residual", build_conv, 33, 47, 576, 576, 3, UP | PLUS, .bound = CHAINED},
+    {"conv up, 64x48, 192 -> 192, residual", build_conv, 64, 48, 192, 192, 3, UP | PLUS, .bound = CHAINED},
+    {"conv up, 100x90, 288 -> 288, residual", build_conv, 100, 90, 288, 288, 3, UP | PLUS, .bound = CHAINED},
     {"conv 256x256, 4 -> 96", build_conv, 256, 256, 4, 96, 3, .bound = STORED},
 };
 CASE_TABLE(conv);
@@ -183,6 +186,8 @@ static const op_case s_strips[] = {
     {"strips 52x33, 96 -> 96, residual", build_strips, 52, 33, 96, 96, 16, PLUS, .bound = CHAINED},
     {"strips up, 26x37, 384 -> 192", build_strips, 26, 37, 384, 192, 16, UP, .bound = 2 * CHAINED},
     {"strips 53x40, 144 -> 144, residual", build_strips, 53, 40, 144, 144, 16, PLUS, .bound = CHAINED},
+    {"strips up, 26x37, 192 -> 192, residual", build_strips, 26, 37, 192, 192, 16, UP | PLUS, .bound = 2 * CHAINED},
+    {"strips up, 40x21, 96 -> 96, residual", build_strips, 40, 21, 96, 96, 16, UP | PLUS, .bound = 2 * CHAINED},
 };
 CASE_TABLE(strips);
 // m rows, n channels, k groups; a: with SiLU; b: the inputs have a mean of 30
