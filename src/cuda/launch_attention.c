@@ -77,7 +77,8 @@ static const attention_kernel s_sm90_d96[2] = {{"sumi_attention_sm90_d96", FAMIL
 static const attention_kernel s_sm90_d80 = {"sumi_attention_sm90_d80", FAMILY_HOPPER, 192, 512, 226304};
 static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMILY_HOPPER, 192, 512, 181248},
                                                {"sumi_attention_sm90_d64_causal", FAMILY_HOPPER, 192, 512, 181248}};
-static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
+static const attention_kernel s_sm90_d384_m2 = {"sumi_attention_sm90_d384_m2", FAMILY_WIDE, 256, 384, 222208};
+static const attention_kernel s_sm90_d384_m1 = {"sumi_attention_sm90_d384_m1", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
 static const attention_kernel s_fp8_d128 = {"sumi_attention_sm90_fp8_d128", FAMILY_HOPPER, 192, 512, 173056};
@@ -214,8 +215,14 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
         return d->is_causal || count_query_rows(op, &s_sm90_d80) > 2 * count_query_rows(op, &s_d80_m1) ? NULL
                                                                                                        : &s_sm90_d80;
     }
-    if (dim == 384 || dim == 512)
-        return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
+    if (dim == 384 || dim == 512) {
+        // The lower tiles compute q k^T twice, but if all of them are in one round, more of the device has work.
+        const bool is_one_round = 2 * (int64_t)count_tiles(op, &s_sm90_d384_m1) <= units;
+        return d->is_causal || !d->has_one_span ? NULL
+             : dim == 512                       ? &s_sm90_d512
+             : is_one_round                     ? &s_sm90_d384_m1
+                                                : &s_sm90_d384_m2;
+    }
     const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->in[0]);
     if (is_e4m3 && dim == 96) return &s_fp8_d96;
     // tiles of 192 rows are faster, unless their last round leaves too much of the device idle
@@ -656,7 +663,7 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
     return SUMI_OK;
 }
 
-// A tile is a pair of tiles of 64 rows, computed by a cluster; one launch per sequence.
+// A tile is a pair of tiles of half its rows, computed by a cluster; one launch per sequence.
 static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin, int32_t end)
 {
     const sumi_op* op = run->op;
@@ -671,7 +678,8 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
                 to = sumi_min_int(end, before + heads * pairs);
         if (from < to) {
             sumi_attention_map q, kv, out;
-            SUMI_TRY(make_maps(run, &t, 0, &(span_maps){(uint32_t)op->u.attention.dim / 128, 64, &q, &kv, &out}));
+            const uint32_t keys = kernel == &s_sm90_d384_m2 ? SUMI_ATTENTION_TALL_KEYS : 64;
+            SUMI_TRY(make_maps(run, &t, 0, &(span_maps){(uint32_t)op->u.attention.dim / 128, keys, &q, &kv, &out}));
             shape.keys = t.keys[0];
             shape.pairs_per_head = pairs;
             shape.pair_begin = from - before;

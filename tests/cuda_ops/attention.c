@@ -390,5 +390,13 @@ static const op_case s_attention[] = {
     {"attention 160 + 33, 4 of 2 heads of 72", build_attention, 160, 4, 72, TWO_SPANS, 2, .d = 33, .bound = CHAINED},
     {"attention, windows of 16, 2 heads of 72", build_windows, 150, 2, 72, .c = 16, .bound = CHAINED},
     {"attention, causal, 2 heads of 72", build_attention, 150, 2, 72, CAUSAL, .bound = CHAINED},
+    // 67 pairs of 128 rows are more than one round of a Hopper GPU, which then takes its tiles of 256 rows.
+    {"attention 1 query, 67 of 1 heads of 384", build_attention, 1, 67, 384, 0, 1, .bound = CHAINED},
+    {"attention 63 queries, 67 of 1 heads of 384", build_attention, 63, 67, 384, 0, 1, .bound = CHAINED},
+    {"attention 64 queries, 67 of 1 heads of 384", build_attention, 64, 67, 384, 0, 1, .bound = CHAINED},
+    {"attention 65 queries, 68 of 2 heads of 384", build_attention, 65, 68, 384, 0, 2, .bound = CHAINED},
+    {"attention 127 queries, 67 of 1 heads of 384, sharp", build_attention, 127, 67, 384, SHARP, 1, .bound = CHAINED},
+    {"attention 301 queries, 23 heads of 384", build_attention, 301, 23, 384, .bound = CHAINED},
+    {"attention, vae 4097, 3 of 1 heads of 384", build_attention, 4097, 3, 384, 0, 1, .bound = CHAINED},
 };
 CASE_TABLE(attention);
