@@ -63,8 +63,8 @@
 //   sumi_attention_sm90_d96, _d96_causal  192     128       512     173056           96   one or two spans *
 //   sumi_attention_sm90_d80               192     128       512     226304           80   one or two spans
 //   sumi_attention_sm90_d64, _d64_causal  192     128       512     181248           64   one or two spans *
-//   sumi_attention_sm90_d384_m2           256      32       384     222208          384   one span, cluster of 2
-//   sumi_attention_sm90_d384_m1           128      64       384     148480          384   the same, few tiles
+//   sumi_attention_sm90_d384_m2           128      32       384     222208          384   one span
+//   sumi_attention_sm90_d384_m1           128      64       384     148480          384   the same, few tiles, cluster of 2
 //   sumi_attention_sm90_d512              128      64       384     197632          512   one span, cluster of 2
 //
 // The same on the CPU, in float32, which tests compare with: src/cpu/attention.c.
@@ -226,13 +226,12 @@ typedef struct sumi_attention_pack_args {
 
 // sumi_attention_sm90_d384_m2, _d384_m1 and _d512: the parameters are the maps of q, of k and v, and of out, then this
 // struct, all by value. Boxes are {64, 64, dim / 128}, but those of k and v of _d384_m2 have SUMI_ATTENTION_TALL_KEYS
-// rows. Grid (2 * pairs of this launch), cluster 2 (in the kernel). A cluster computes one pair.
+// rows. A tile has 128 query rows. Grid (tiles of this launch) for _d384_m2, of which a block computes a tile; otherwise
+// twice that, cluster 2 (in the kernel), and the two blocks of a cluster compute 64 rows each.
 #define SUMI_ATTENTION_TALL_KEYS 32
 typedef struct sumi_attention_wide_shape {
     int32_t keys, group, k_slab, v_slab;
-    // A pair is two neighbouring tiles of 64 query rows, for _d384_m2 of 128. pair_begin: this launch's first pair; pairs
-    // are numbered head by head.
-    int32_t pairs_per_head, pair_begin;
+    int32_t tiles_per_head, tile_begin; // tile_begin: this launch's first tile; tiles are numbered head by head
     float scale_log2;
 } sumi_attention_wide_shape;
 #endif

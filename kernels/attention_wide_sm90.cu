@@ -8,15 +8,25 @@
 // its two consumer warpgroups hold half of the channels each. Both compute the whole 64 x 64 tile of scores: q k^T is
 // computed twice.
 //
+// In this form two blocks form a cluster, and each loads half of the channels of every K and V tile and multicasts them
+// to both blocks; otherwise L2 bandwidth would be the limit. The two blocks of a cluster compute neighbouring row tiles
+// of one head. The second row tile may lie past the last query: then its loads are zeros, and its store writes nothing.
+//
 // sumi_attention_sm90_d384_m2: a block has 128 query rows, and each consumer holds 64 rows with all 384 channels, in 192
 // accumulators of a thread. No product is computed twice, and a tile of K and V serves twice as many rows, but a block
 // has twice the work. A tile has 32 keys: with 48, ptxas needs more than the 240 registers of a consumer, and would
 // serialise the wgmma (C7512). Of 1536 clocks of the tensor cores for a tile, shared memory then takes 1920: 384 for the
 // copies, 1152 for q k^T (3 KiB for 16 clocks of products) and 384 for P v.
 //
-// In both forms two blocks form a cluster, and each loads half of the channels of every K and V tile and multicasts them
-// to both blocks; otherwise L2 bandwidth would be the limit. The two blocks of a cluster compute neighbouring row tiles
-// of one head. The second row tile may lie past the last query: then its loads are zeros, and its store writes nothing.
+// Milliseconds on one H200, one head, medians of rounds of 30 ms, all forms in turns (tests/bench.md has more):
+//
+//   tokens                                                        4096   8448  16384  98596
+//   attention_wide, 64 rows                                      0.111  0.237  1.009  36.09
+//   sumi_attention_sm90_d384_m2                                  0.147  0.298  0.640  22.92
+//   in clusters of two that multicast K and V                    0.150  0.333  0.656  23.37
+//   the same, the consumers taking turns at the tensor cores     0.149  0.308  0.645  23.05
+//   48 keys, no producer warpgroup (255 registers), in turns     0.159  0.321  0.685  24.77
+//   64 keys, the same                                            0.325  0.665  1.324  45.78
 //
 //   warpgroup 0 of a block   producer (one thread)
 //   warpgroups 1 and 2       consumers. attention_wide: the same 64 rows; channels [0, dim / 2) and [dim / 2, dim) of the
@@ -67,8 +77,8 @@ SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_atte
     }
     cluster_sync_aligned();
     const int rank = blockIdx.x & 1; // of the block in its cluster
-    const int pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs_per_head,
-              query0 = (pair % shape.pairs_per_head * 2 + rank) * TILE_QUERIES;
+    const int tile = shape.tile_begin + (blockIdx.x >> 1), head = tile / shape.tiles_per_head,
+              query0 = (tile % shape.tiles_per_head * 2 + rank) * TILE_QUERIES;
     const int key_tiles = (shape.keys + TILE_KEYS - 1) / TILE_KEYS, q_slab = head * SLABS,
               kv_slab = head / shape.group * SLABS + rank * CONSUMER_SLABS;
     if (threadIdx.x < 128) {
@@ -230,26 +240,27 @@ struct tall_shared {
     u32 q, ring, q_full, full, empty;
 };
 
-// One thread loads q, and then of each tile of keys, from the last one on, K and V. `rank` of the block in its cluster.
+// One thread loads q, and then of each tile of keys, from the last one on, K and V.
 SUMI_DEVICE void tall_produce(const sumi_attention_map& q_map, const sumi_attention_map& kv_map,
-                              const sumi_attention_wide_shape& shape, const tall_shared& shared, int head, int query0,
-                              int rank)
+                              const sumi_attention_wide_shape& shape, const tall_shared& shared, int head, int query0)
 {
     mbarrier_expect(shared.q_full, 2 * TALL_SLABS * SLAB_BYTES);
 #pragma unroll
     for (int i = 0; i < 4; i++) // half of the channels of rows [0, 64), the other half, and the same of the other rows
         tma_load_3d(shared.q + i * HALF_SLABS * SLAB_BYTES, &q_map, shared.q_full, query0 + (i >> 1) * TILE_QUERIES,
                     head * TALL_SLABS + (i & 1) * HALF_SLABS);
-    const int own_slab = head / shape.group * TALL_SLABS + rank * HALF_SLABS;
+    const int own_slab = head / shape.group * TALL_SLABS;
     u32 stage = 0, parity = 1;
     for (int key_tile = (shape.keys + TALL_KEYS - 1) / TALL_KEYS - 1; key_tile >= 0; key_tile--)
 #pragma unroll
         for (int is_v = 0; is_v < 2; is_v++) {
             mbarrier_wait(shared.empty + 8 * stage, parity);
             mbarrier_expect(shared.full + 8 * stage, KV_TILE_BYTES);
-            tma_load_3d_pair(shared.ring + stage * KV_TILE_BYTES + rank * HALF_SLABS * KV_SLAB_BYTES, &kv_map,
-                             shared.full + 8 * stage, key_tile * TALL_KEYS,
-                             (is_v ? shape.v_slab : shape.k_slab) + own_slab);
+#pragma unroll
+            for (int half = 0; half < HALVES; half++)
+                tma_load_3d(shared.ring + stage * KV_TILE_BYTES + half * HALF_SLABS * KV_SLAB_BYTES, &kv_map,
+                            shared.full + 8 * stage, key_tile * TALL_KEYS,
+                            (is_v ? shape.v_slab : shape.k_slab) + own_slab + half * HALF_SLABS);
             if (++stage == TALL_STAGES) {
                 stage = 0;
                 parity ^= 1;
@@ -287,7 +298,7 @@ SUMI_DEVICE void tall_consume(const sumi_attention_map& out_map, const sumi_atte
         WGMMA_COMMIT();
         WGMMA_WAIT(0);
         warpgroup_fence_operand(scores);
-        if (is_leader) arrive_pair(shared.empty + 8 * stage);
+        if (is_leader) mbarrier_arrive(shared.empty + 8 * stage);
         if (++stage == TALL_STAGES) {
             stage = 0;
             parity ^= 1;
@@ -355,7 +366,7 @@ SUMI_DEVICE void tall_consume(const sumi_attention_map& out_map, const sumi_atte
         WGMMA_WAIT(0);
 #pragma unroll
         for (int half = 0; half < HALVES; half++) warpgroup_fence_operand(acc[half]);
-        if (is_leader) arrive_pair(shared.empty + 8 * stage);
+        if (is_leader) mbarrier_arrive(shared.empty + 8 * stage);
         if (++stage == TALL_STAGES) {
             stage = 0;
             parity ^= 1;
@@ -391,7 +402,7 @@ SUMI_DEVICE void tall_consume(const sumi_attention_map& out_map, const sumi_atte
     }
 }
 
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(384, 1)
     sumi_attention_sm90_d384_m2(const __grid_constant__ sumi_attention_map q_map,
                                 const __grid_constant__ sumi_attention_map kv_map,
                                 const __grid_constant__ sumi_attention_map out_map,
@@ -408,20 +419,18 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
         mbarrier_init(shared.q_full, 1);
         for (int stage = 0; stage < TALL_STAGES; stage++) {
             mbarrier_init(shared.full + 8 * stage, 1);
-            mbarrier_init(shared.empty + 8 * stage, 4); // two consumer warpgroups in each of two blocks
+            mbarrier_init(shared.empty + 8 * stage, 2); // the consumer warpgroups
         }
         FENCE_MBARRIER_INIT();
     }
-    cluster_sync_aligned();
-    const int rank = blockIdx.x & 1; // of the block in its cluster
-    const int pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs_per_head,
-              query0 = (pair % shape.pairs_per_head * 2 + rank) * TALL_ROWS;
+    __syncthreads();
+    const int tile = shape.tile_begin + blockIdx.x, head = tile / shape.tiles_per_head,
+              query0 = tile % shape.tiles_per_head * TALL_ROWS;
     if (threadIdx.x < 128) {
         fewer_registers<24>();
-        if (threadIdx.x < 32 && elect_one()) tall_produce(q_map, kv_map, shape, shared, head, query0, rank);
+        if (threadIdx.x < 32 && elect_one()) tall_produce(q_map, kv_map, shape, shared, head, query0);
     } else {
         more_registers<240>();
         tall_consume(out_map, shape, shared, head, query0, uniform((int)(threadIdx.x >> 7) - 1));
     }
-    cluster_sync_aligned(); // no block ends while the other block may still signal its barriers
 }

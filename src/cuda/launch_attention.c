@@ -77,7 +77,7 @@ static const attention_kernel s_sm90_d96[2] = {{"sumi_attention_sm90_d96", FAMIL
 static const attention_kernel s_sm90_d80 = {"sumi_attention_sm90_d80", FAMILY_HOPPER, 192, 512, 226304};
 static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMILY_HOPPER, 192, 512, 181248},
                                                {"sumi_attention_sm90_d64_causal", FAMILY_HOPPER, 192, 512, 181248}};
-static const attention_kernel s_sm90_d384_m2 = {"sumi_attention_sm90_d384_m2", FAMILY_WIDE, 256, 384, 222208};
+static const attention_kernel s_sm90_d384_m2 = {"sumi_attention_sm90_d384_m2", FAMILY_WIDE, 128, 384, 222208};
 static const attention_kernel s_sm90_d384_m1 = {"sumi_attention_sm90_d384_m1", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
@@ -663,10 +663,12 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
     return SUMI_OK;
 }
 
-// A tile is a pair of tiles of half its rows, computed by a cluster; one launch per sequence.
+// A tile is computed by a block of sumi_attention_sm90_d384_m2, and otherwise by a cluster of two blocks; one launch per
+// sequence.
 static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin, int32_t end)
 {
     const sumi_op* op = run->op;
+    const bool is_tall = kernel == &s_sm90_d384_m2;
     int32_t heads = op->u.attention.q_heads, before = 0;
     sumi_attention_wide_shape shape = {.group = heads / op->u.attention.kv_heads,
                                        .k_slab = op->u.attention.k_column / 64,
@@ -674,24 +676,24 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
                                        .scale_log2 = scale_log2(op)};
     for (int32_t i = 0; i < op->u.attention.sequence_count && before < end; i++) {
         tokens t = tokens_of(op, i);
-        int32_t pairs = row_tiles(kernel, &t, op->u.attention.dim), from = sumi_max_int(begin, before),
-                to = sumi_min_int(end, before + heads * pairs);
+        int32_t tiles = row_tiles(kernel, &t, op->u.attention.dim), from = sumi_max_int(begin, before),
+                to = sumi_min_int(end, before + heads * tiles);
         if (from < to) {
             sumi_attention_map q, kv, out;
-            const uint32_t keys = kernel == &s_sm90_d384_m2 ? SUMI_ATTENTION_TALL_KEYS : 64;
+            const uint32_t keys = is_tall ? SUMI_ATTENTION_TALL_KEYS : 64;
             SUMI_TRY(make_maps(run, &t, 0, &(span_maps){(uint32_t)op->u.attention.dim / 128, keys, &q, &kv, &out}));
             shape.keys = t.keys[0];
-            shape.pairs_per_head = pairs;
-            shape.pair_begin = from - before;
+            shape.tiles_per_head = tiles;
+            shape.tile_begin = from - before;
             void* params[] = {&q, &kv, &out, &shape};
-            sumi_cuda_grid grid = {.x = 2 * (uint32_t)(to - from),
+            sumi_cuda_grid grid = {.x = (is_tall ? 1 : 2) * (uint32_t)(to - from),
                                    .y = 1,
                                    .z = 1,
                                    .block = kernel->threads,
                                    .shared_bytes = kernel->shared_bytes};
             SUMI_TRY(sumi_cuda_launch(run, kernel->name, grid, params));
         }
-        before += heads * pairs;
+        before += heads * tiles;
     }
     return SUMI_OK;
 }
