@@ -66,7 +66,7 @@ static void make_request(fixture* f, int rest)
     p->guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, p->norm_limit = 1.5f;
     p->has_base = p->starts_from_image = p->inpaints = p->composites = true;
     p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = p->caches_steps = false;
-    p->start_is_reference = false;
+    p->start_is_reference = p->long_strips = false;
     r->model = &s_models[0];
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_text_scales = f->text_scales, r->lora_count = MOST - 1;
     r->controls = f->controls, r->control_count = MOST - 1;

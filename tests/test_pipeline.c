@@ -290,14 +290,16 @@ static sumi_value make_zeros(sumi_plan* plan, int32_t rows, int32_t cols)
     sumi_plan_fill_rows(plan, zeros, NULL, &(sumi_span){0, rows}, 1);
     return zeros;
 }
-static sumi_value decode_zeros(const void* model, sumi_plan* plan, sumi_value x, int32_t height, int32_t width)
+static sumi_value decode_zeros(const sumi_vae_tiling* tiling, sumi_plan* plan, sumi_value x, int32_t height,
+                               int32_t width)
 {
-    (void)model, (void)x;
+    (void)tiling, (void)x;
     return make_zeros(plan, 64 * height * width, 3);
 }
-static sumi_value encode_zeros(const void* model, sumi_plan* plan, sumi_value x, int32_t height, int32_t width)
+static sumi_value encode_zeros(const sumi_vae_tiling* tiling, sumi_plan* plan, sumi_value x, int32_t height,
+                               int32_t width)
 {
-    (void)model, (void)x;
+    (void)tiling, (void)x;
     return make_zeros(plan, height / 8 * (width / 8), 8);
 }
 static sumi_vae_tiling tiling_of_packs(const void* model)

@@ -218,6 +218,11 @@ TEST(the_released_sizes_need_little_more_than_one_image)
     CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){false, 1024, 0, 96}) < 1.4);
     CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){false, 2512, 0, 96}) < 1.4);
     CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){false, 4096, 0, 96}) < 1.4);
+    // long strips take a few dozen MB
+    const double longer = arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 1024, 0, 96, true});
+    CHECK(longer < 1.5 && longer > arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 1024, 0, 96}));
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){true, 2512, 0, 96, true}) < 1.12);
+    CHECK(arena_of(&sumi_qwen_vae_module, vae, (arena_case){false, 1024, 0, 96, true}) < 1.45);
     unbind(&b);
     end_maker(&m);
 }

@@ -98,6 +98,7 @@ static inline void check_strips(const sumi_autoencoder_module* module, const sum
 typedef struct arena_case {
     bool decodes;
     int32_t side, tile, channels;
+    bool long_strips;
 } arena_case;
 
 static inline double arena_of(const sumi_autoencoder_module* module, const sumi_qwen_vae* vae, arena_case a)
@@ -108,7 +109,8 @@ static inline double arena_of(const sumi_autoencoder_module* module, const sumi_
     const int32_t latent_side = a.side / is.factor, latents = latent_side * latent_side, pixels = a.side * a.side;
     sumi_plan_begin(&plan, &s_heap, 2);
     sumi_plan_section(&plan, a.decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
-    const sumi_vae_tiling tiling = module->tiling(vae);
+    sumi_vae_tiling tiling = module->tiling(vae);
+    tiling.long_strips = a.long_strips;
     if (a.decodes) {
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, is.channels, latents),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, is.picture_channels);
@@ -124,9 +126,10 @@ static inline double arena_of(const sumi_autoencoder_module* module, const sumi_
     CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
     CHECK_TEXT(error.text, "");
     const double arena = (double)plan.arena_bytes, of_pictures = arena / ((double)pixels * a.channels * 2);
-    printf("  %s %4d x %4d%s: %7.1f MB, %.3f pictures of %d channels, %zu ops, %.2f TFLOP\n",
-           a.decodes ? "decode" : "encode", (int)a.side, (int)a.side, a.tile > 0 ? " in tiles" : "", arena / 1e6,
-           of_pictures, (int)a.channels, plan.op_count, plan.total_flops / 1e12);
+    printf("  %s %4d x %4d%s%s: %7.1f MB, %.3f pictures of %d channels, %zu ops, %.2f TFLOP\n",
+           a.decodes ? "decode" : "encode", (int)a.side, (int)a.side, a.tile > 0 ? " in tiles" : "",
+           a.long_strips ? ", long strips" : "", arena / 1e6, of_pictures, (int)a.channels, plan.op_count,
+           plan.total_flops / 1e12);
     sumi_plan_end(&plan);
     return of_pictures;
 }

@@ -100,6 +100,7 @@ TABLE(static, control, CONTROL);
     ONE(NUMBER, start_is_reference)                                                                                    \
     ONE(NUMBER, previews)                                                                                              \
     ONE(NUMBER, caches_steps)                                                                                          \
+    ONE(NUMBER, long_strips)                                                                                           \
     ONE(NUMBER, tile_latent)                                                                                           \
     ONE(NUMBER, adapters)                                                                                              \
     ONE(NUMBER, text_adapters)                                                                                         \

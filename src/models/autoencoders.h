@@ -63,8 +63,8 @@ typedef struct sumi_qwen_vae {
     float scale[SUMI_QWEN_VAE_MAX_CHANNELS]; // latent = (z - shift) * scale, for each channel
     float shift[SUMI_QWEN_VAE_MAX_CHANNELS];
     sumi_tile_rule tiles;
-    // bytes of the strips in which a residual block works (wan_vae.c)
-    uint64_t strip_bytes;
+    // bytes of the strips in which a residual block works (wan_vae.c), and of those of sumi_vae_tiling.long_strips
+    uint64_t strip_bytes, long_strip_bytes;
     sumi_vae_half encoder, decoder;
     // for names that number all blocks of the decoder continuously: blocks per stage; 0: other names
     int32_t flat_blocks;

@@ -613,10 +613,10 @@ static sumi_value write_quant(sumi_plan* plan, const char* label, sumi_value x, 
         plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = &half->quant, .bias = &half->quant_bias});
 }
 
-static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, sumi_value latents, int32_t height,
+static sumi_value decode_flux_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, sumi_value latents, int32_t height,
                                    int32_t width)
 {
-    const sumi_flux_vae* vae = model;
+    const sumi_flux_vae* vae = tiling->model;
     const sumi_vae_half* half = &vae->decoder;
     picture x = {.value = latents, .height = height, .width = width};
     x.min_bytes =
@@ -638,9 +638,10 @@ static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, sumi_valu
     return write_flux_end(vae, plan, half, x, "decoder");
 }
 
-static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width)
+static sumi_value encode_flux_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, sumi_value pixels, int32_t height,
+                                   int32_t width)
 {
-    const sumi_flux_vae* vae = model;
+    const sumi_flux_vae* vae = tiling->model;
     const sumi_vae_half* half = &vae->encoder;
     picture x = {.value = pixels, .height = height, .width = width};
     x.min_bytes = flux_min_bytes(plan, &half->stages[0].blocks[0], height, width);

@@ -423,6 +423,7 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
     scale_presets(network);
     info->has_vae_decoder = properties.has_decoder;
     info->has_vae_encoder = properties.has_encoder;
+    info->has_long_strips = properties.has_long_strips;
     return SUMI_OK;
 }
 

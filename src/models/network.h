@@ -84,6 +84,7 @@ typedef struct sumi_network_info {
     // Side of a tile in tiled decoding, in latents: sample_size / vae_factor, as diffusers has it for the Flux
     // autoencoder. Its tiles for Qwen-Image are smaller, 32 latents. tile_latent * packing is a multiple of 4.
     int32_t tile_latent;
+    bool has_long_strips;  // of the autoencoder: sumi_pipeline_request.long_strips has an effect
     uint64_t weight_bytes; // of all weights in use, in the types of the files
     // The same for the denoiser only, and its number of values.
     uint64_t denoiser_bytes, denoiser_values;

@@ -194,6 +194,7 @@ typedef struct sumi_autoencoder_properties {
     int32_t picture_channels; // 3: RGB; 4: RGBA, straight alpha as a channel like the others
     int32_t sample_size;      // side of the pictures that it was made for, in pixels; 0: not given in its files
     bool has_encoder, has_decoder;
+    bool has_long_strips; // long_strips of sumi_vae_tiling has an effect
 } sumi_autoencoder_properties;
 
 typedef struct sumi_autoencoder_module {

@@ -483,6 +483,13 @@ static void place_references(writer* w)
     w->denoising.shared_rows = encodes_all && shared > 0 ? shared : r->shared_feature_rows;
 }
 
+static sumi_vae_tiling tiling_of(const writer* w)
+{
+    sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    tiling.long_strips = w->r->long_strips;
+    return tiling;
+}
+
 // Encodes every reference to clean latents, the mode of its posterior.
 static void write_references(writer* w)
 {
@@ -490,7 +497,7 @@ static void write_references(writer* w)
     if (r->reference_count == 0) return;
     SUMI_ASSERT(w->reference_count <= 1 && r->reference_count <= SUMI_MAX_REFERENCES
                 && w->network->autoencoder != NULL);
-    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    const sumi_vae_tiling tiling = tiling_of(w);
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
         const sumi_pipeline_reference* reference = &r->references[i];
@@ -513,7 +520,7 @@ static void write_control_latents(writer* w, sumi_value pixels, sumi_value eps, 
 {
     const sumi_pipeline_request* r = w->r;
     const int32_t channels = w->info->latent_channels, size = w->out->latent_height * w->out->latent_width;
-    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    const sumi_vae_tiling tiling = tiling_of(w);
     const sumi_tile_source source = {pixels, r->height, r->width};
     const sumi_value moments = sumi_vae_tiles_encode(&tiling, w->plan, &source, r->tile_latent),
                      latents = sumi_plan_value(w->plan, "control_latents", SUMI_ELEMENT_FLOAT, channels, size);
@@ -599,7 +606,7 @@ static void write_start_image(writer* w, int32_t item_count)
     SUMI_ASSERT(item_count >= 1 && item_count <= SUMI_MAX_ITEMS);
     int32_t channels = w->info->latent_channels, size = out->latent_height * out->latent_width;
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
-    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    const sumi_vae_tiling tiling = tiling_of(w);
     out->pixels = sumi_plan_bound(w->plan, "pixels", SUMI_ELEMENT_BYTE, r->height * r->width, tiling.picture_channels);
     out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, item_count * channels, size);
     if (r->samples_posterior)
@@ -881,7 +888,7 @@ static void write_pictures(writer* w)
     sumi_pipeline* out = w->out;
     const int32_t zero = 0;
     int32_t rows = r->item_count * r->height * r->width;
-    const sumi_vae_tiling tiling = w->network->recipe->autoencoder->tiling(w->network->autoencoder);
+    const sumi_vae_tiling tiling = tiling_of(w);
     const int32_t channels = tiling.picture_channels;
     out->picture = sumi_plan_bound(w->plan, "picture", SUMI_ELEMENT_ACTIVATION, rows, channels);
     out->bytes = sumi_plan_bound(w->plan, "bytes", SUMI_ELEMENT_BYTE, rows, channels);

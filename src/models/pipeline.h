@@ -108,7 +108,8 @@ typedef struct sumi_pipeline_request {
     // Sections of SUMI_PIPELINE_FEWEST_CACHED or more evaluations have an alternative, which reuses most of the last
     // whole evaluation (block_residuals.h).
     bool caches_steps;
-    bool unused[2];
+    bool long_strips; // sumi_vae_tiling; needs more memory, and changes no bits
+    bool unused[1];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {

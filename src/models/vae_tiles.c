@@ -42,7 +42,7 @@ static sumi_value decode_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, co
                                                                             .tile = tile,
                                                                             .statistics = tiling->statistics,
                                                                             .per_item = true});
-    return tiling->decode(tiling->model, plan, x, tile.height, tile.width);
+    return tiling->decode(tiling, plan, x, tile.height, tile.width);
 }
 
 static sumi_value encode_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* pixels,
@@ -50,7 +50,7 @@ static sumi_value encode_tile(const sumi_vae_tiling* tiling, sumi_plan* plan, co
 {
     sumi_plan_prefix(plan, "encoder.");
     const sumi_value x = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile, tiling->picture_channels);
-    return tiling->encode(tiling->model, plan, x, tile.height, tile.width);
+    return tiling->encode(tiling, plan, x, tile.height, tile.width);
 }
 
 // Writes every tile in reading order, blends its seams and copies its first out_stride rows and columns to the output.

@@ -24,13 +24,15 @@ typedef struct sumi_tile_source {
     int32_t height, width;
 } sumi_tile_source;
 
+typedef struct sumi_vae_tiling sumi_vae_tiling;
 // Runs the decoder or the encoder on one tile, a picture of latents or of RGB or RGBA in [-1, 1]. Returns no value after a
 // failure.
-typedef sumi_value sumi_tile_function(const void* model, sumi_plan* plan, sumi_value x, int32_t height, int32_t width);
+typedef sumi_value sumi_tile_function(const sumi_vae_tiling* tiling, sumi_plan* plan, sumi_value x, int32_t height,
+                                      int32_t width);
 
 // The denoiser's latents may be the autoencoder's in packs of `packing` x `packing` (PREVIEW in plan/ops.h); with 1 they
 // are the same.
-typedef struct sumi_vae_tiling {
+struct sumi_vae_tiling {
     sumi_tile_rule rule;
     int32_t channels; // of the autoencoder's latents
     int32_t factor;   // pixels per latent of the autoencoder along a side
@@ -39,7 +41,10 @@ typedef struct sumi_vae_tiling {
     sumi_latent_statistics statistics; // for the denoiser's latents; the model's memory
     const void* model;                 // for the two functions
     sumi_tile_function *decode, *encode;
-} sumi_vae_tiling;
+    // Residual blocks work in longer strips, if the autoencoder has_long_strips: faster on a GPU, in more memory, with the
+    // same bits. The autoencoder leaves it false; who writes the plan knows whether there is room.
+    bool long_strips;
+};
 
 // Decodes item `counter` of the denoiser's latents into picture [items * H * W, picture_channels]. tile: side of a tile in these
 // latents; tile * packing is a multiple of rule.size_units. 0: no tiles. A picture no larger than a tile is not cut.

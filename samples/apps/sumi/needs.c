@@ -1,5 +1,6 @@
-// The same steps as an engine's on a GPU (jobs/plan_cache.c): write the plan, divide its weights under the limit; if it
-// does not fit even with streamed weights, try again with smaller and smaller tiles of the picture.
+// The same steps as an engine's on a GPU (jobs/plan_cache.c): write the plan, divide its weights under the limit; if
+// weights are streamed, try again without long strips; if it does not fit even so, with smaller and smaller tiles of the
+// picture.
 #include "needs.h"
 #include <string.h>
 
@@ -89,11 +90,13 @@ static sumi_result list_evaluations(const sumi_network_info* info, const needs_j
 
 typedef struct job_plan {
     sumi_plan plan;
+    int32_t tile;
+    bool long_strips;
     uint64_t scratch_bytes, fixed_bytes;
 } job_plan;
 
 static sumi_result write_plan(sumi_heap* heap, const sumi_network* network, const needs_job* job,
-                              sumi_weight_format weights, int32_t tile, job_plan* out, sumi_error* error)
+                              sumi_weight_format weights, job_plan* out, sumi_error* error)
 {
     const sumi_network_info* info = sumi_network_get_info(network);
     sumi_pipeline_prompt prompts[2] = {{.unused = {false}}};
@@ -142,7 +145,8 @@ static sumi_result write_plan(sumi_heap* heap, const sumi_network* network, cons
                                      .width = job->width,
                                      .height = job->height,
                                      .evaluation_count = solved->count,
-                                     .tile_latent = tile,
+                                     .tile_latent = out->tile,
+                                     .long_strips = out->long_strips,
                                      .guidance_rule = is_guided ? job->preset.guidance_rule : SUMI_GUIDANCE_PLAIN,
                                      .norm_limit = is_guided ? job->preset.guidance_norm_limit : 0.0f};
     for (int32_t e = 0; e < info->text_encoder_count && info->has_text_encoder; e++)
@@ -200,22 +204,26 @@ sumi_result needs_under_limits(sumi_heap* heap, const sumi_network* network, con
 {
     const sumi_network_info* info = sumi_network_get_info(network);
     const int32_t side = (job->width > job->height ? job->width : job->height) / info->vae_factor;
-    bool all_fit = false;
+    bool all_fit = false, long_strips = info->has_long_strips;
     sumi_result result = SUMI_OK;
     for (int32_t i = 0; i < limit_count; i++) out[i] = (needs_of_limit){.fits = false};
-    for (int32_t tile = 0, tried = 0; result == SUMI_OK && !all_fit && (tried == 0 || tile > 0);
-         tried++, tile = sumi_network_smaller_tile(info, tile)) {
-        if (tile >= side) continue; // it would cover the picture
-        job_plan plan = {.scratch_bytes = 0};
-        result = write_plan(heap, network, job, weights, tile, &plan, error);
-        all_fit = true;
-        for (int32_t i = 0; i < limit_count && result == SUMI_OK; i++) {
-            if (out[i].fits) continue;
-            result = measure(heap, &plan, limits[i], &out[i], error);
-            out[i].tiles_vae = tile > 0;
-            all_fit = all_fit && out[i].fits;
+    for (int32_t tile = 0; result == SUMI_OK && !all_fit;) {
+        if (tile < side) { // others would cover the picture
+            job_plan plan = {.tile = tile, .long_strips = long_strips};
+            result = write_plan(heap, network, job, weights, &plan, error);
+            all_fit = true;
+            for (int32_t i = 0; i < limit_count && result == SUMI_OK; i++) {
+                if (out[i].fits) continue;
+                result = measure(heap, &plan, limits[i], &out[i], error);
+                out[i].fits = out[i].fits && !(long_strips && out[i].streamed_bytes > 0);
+                out[i].tiles_vae = tile > 0;
+                all_fit = all_fit && out[i].fits;
+            }
+            sumi_plan_end(&plan.plan);
         }
-        sumi_plan_end(&plan.plan);
+        tile = long_strips ? tile : sumi_network_smaller_tile(info, tile);
+        if (tile == 0 && !long_strips) break;
+        long_strips = false;
     }
     return result;
 }
