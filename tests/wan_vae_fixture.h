@@ -94,6 +94,18 @@ static inline void check_strips(const sumi_autoencoder_module* module, const sum
     }
 }
 
+// Convolutions of residual blocks that are lower than a patch of a GPU's kernels, which others compute in another order.
+static inline int32_t count_low_convolutions(const sumi_plan* plan)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        count += op->kind == SUMI_OP_CONV && op->u.conv.above + op->u.conv.below > 0 && !op->u.conv.upsamples
+              && op->rows < 8 * op->u.conv.width;
+    }
+    return count;
+}
+
 // The arena of a plan in bfloat16 for a picture of side x side, in pictures of `channels` channels as large as the result.
 typedef struct arena_case {
     bool decodes;
@@ -125,6 +137,7 @@ static inline double arena_of(const sumi_autoencoder_module* module, const sumi_
     CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
     CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
     CHECK_TEXT(error.text, "");
+    CHECK_NUMBER(a.tile > 0 ? 0 : count_low_convolutions(&plan), 0);
     const double arena = (double)plan.arena_bytes, of_pictures = arena / ((double)pixels * a.channels * 2);
     printf("  %s %4d x %4d%s%s: %7.1f MB, %.3f pictures of %d channels, %zu ops, %.2f TFLOP\n",
            a.decodes ? "decode" : "encode", (int)a.side, (int)a.side, a.tile > 0 ? " in tiles" : "",

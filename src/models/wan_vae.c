@@ -10,6 +10,9 @@
 // The same for long strips, 208 rows: 13 rounds, 97 % full. Half as many launches, and fewer rows at the ends of strips:
 // decoding 1024 x 1024 pixels on an H200 takes 9.21 ms where strips of 112 rows take 9.48.
 #define LONG_STRIP_BYTES (45u << 20)
+// Rows of the last strip: conv1 computes one less, and a GPU has other kernels, with another order of sums, for pictures
+// lower than a patch of 8 rows. With these rows, strips of any length have the same bits.
+#define LEAST_LAST_ROWS 9
 
 // ---- Names ----------------------------------------------------------------------------------------------------------
 
@@ -338,7 +341,10 @@ static int32_t wan_strip_rows(const sumi_plan* plan, picture x, const sumi_vae_b
     if (fit >= (uint64_t)x.height
         || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.min_bytes)
         return x.height;
-    return sumi_vae_strip_rows(x.height, fit);
+    int32_t rows = sumi_vae_strip_rows(x.height, fit);
+    while (rows < x.height && x.height % rows != 0 && x.height % rows < LEAST_LAST_ROWS)
+        rows += SUMI_VAE_STRIP_MULTIPLE;
+    return sumi_min_int(rows, x.height);
 }
 
 // A residual block that is computed `rows` rows at a time.
