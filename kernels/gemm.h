@@ -175,10 +175,25 @@ typedef struct sumi_gemm_split_args {
     X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
     X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
 #define SUMI_GEMM_SM90_8BIT_HALVES_3(X) X(plain, 192x160h, 0, 160, 4, 2, 80)
-// X(epilogue): the kernels sumi_gemm_int8_pair_<epilogue>_192, which compute two products with the tile that the kernel
-// sumi_gemm_int8_<epilogue>_192 has. Parameters: the tensor maps of x, w, y and the residual, two of each; the structs of
-// both products, which have the same n and k.
-#define SUMI_GEMM_SM90_PAIRS(X) X(bias) X(gelu) X(gate_bias)
+// int8 alone. pp192: ping-pong with tiles of 128 x 192 (192 accumulators a thread), which reads as few bytes for a product
+// as two consumers that share a tile of that size, and hides the epilogue. 256s3: three stages, and memory for the whole
+// tile of the residual, which is copied during the main loop.
+#define SUMI_GEMM_SM90_INT8(X)                                                                                         \
+    X(bias, pp192, SUMI_EPILOGUE_BIAS, 2, 192, 4, 3, 64, 1)                                                            \
+    X(gelu, pp192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 192, 4, 3, 64, 1)                                       \
+    X(gate_bias, pp192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 2, 192, 4, 3, 64, 1)         \
+    X(gate_bias, 256s3, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 3, 1, 64, 0)
+// X(epilogue, tile): the kernels sumi_gemm_int8_pair_<epilogue>_<tile>, which compute two products with the tile that the
+// kernel sumi_gemm_int8_<epilogue>_<tile> has. Parameters: the tensor maps of x, w, y and the residual, two of each; the
+// structs of both products, which have the same n and k.
+#define SUMI_GEMM_SM90_PAIRS(X)                                                                                        \
+    X(bias, 192)                                                                                                       \
+    X(gelu, 192)                                                                                                       \
+    X(gate_bias, 192)                                                                                                  \
+    X(bias, pp192)                                                                                                     \
+    X(gelu, pp192)                                                                                                     \
+    X(gate_bias, pp192)                                                                                                \
+    X(gate_bias, 256s3)
 #define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)                                          \
     ((STAGES) * (192 + (TILE_COLUMNS)) * 128 + 3 * (SLAB_COLUMNS)*128                                                  \
      + 2 * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))      \

@@ -15,13 +15,14 @@
                        __VA_ARGS__)
 SUMI_GEMM_SM90_8BIT(KERNEL_2)
 SUMI_GEMM_SM90_8BIT_3(KERNEL_3)
+SUMI_GEMM_SM90_INT8(KERNEL_2)
 #define HALVES_2(epilogue, tile, EPILOGUE, ...)                                                                        \
     SUMI_GEMM_KERNEL_2(sumi_gemm_int8, SUMI_OPERANDS_INT8, 1, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,        \
                        __VA_ARGS__)
 #define HALVES_3(epilogue, tile, EPILOGUE, ...)                                                                        \
     SUMI_GEMM_KERNEL_3(sumi_gemm_int8, SUMI_OPERANDS_INT8, 1, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,        \
                        __VA_ARGS__)
-#define PAIR(epilogue) SUMI_GEMM_PAIR_KERNEL(sumi_gemm_int8_pair_##epilogue##_192, tile_##epilogue##_192)
+#define PAIR(epilogue, tile) SUMI_GEMM_PAIR_KERNEL(sumi_gemm_int8_pair_##epilogue##_##tile, tile_##epilogue##_##tile)
 SUMI_GEMM_SM90_PAIRS(PAIR)
 SUMI_GEMM_SM90_8BIT_HALVES(HALVES_2)
 SUMI_GEMM_SM90_8BIT_HALVES_3(HALVES_3)

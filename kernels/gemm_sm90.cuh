@@ -262,8 +262,9 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
     const int thread = threadIdx.x & 127, lane = thread & 31, warp = uniform(thread >> 5);
     const u32 staging = smem + T::STAGING_OFFSET + consumer * T::STAGING_BYTES;
     constexpr bool IS_SWIGLU = T::EPILOGUE & SUMI_EPILOGUE_SWIGLU;
-    // Chunks of 16 columns in a pass, and chunks of the residual that are read ahead.
-    constexpr int CHUNKS = T::SLABS * T::SLAB_COLUMNS / 16, CHUNKS_AHEAD = 4;
+    // Chunks of 16 columns in a pass, and chunks of the residual that are read ahead: four take 16 registers, which
+    // are too many beside 192 accumulators.
+    constexpr int CHUNKS = T::SLABS * T::SLAB_COLUMNS / 16, CHUNKS_AHEAD = T::M64_TILES * T::TILE_COLUMNS > 256 ? 2 : 4;
     // The indices of the gate and of the column scales among the vectors. The bias is the first.
     constexpr int GATE_VECTOR = (T::EPILOGUE & SUMI_EPILOGUE_BIAS) ? 1 : 0,
                   COL_SCALE_VECTOR = GATE_VECTOR + ((T::EPILOGUE & SUMI_EPILOGUE_GATE) ? 1 : 0);

@@ -201,18 +201,17 @@ TEST(every_product_has_its_kernel)
                 const int32_t count = sumi_cuda_list_linear(device, true, &shape, s_list, 1024);
                 for (int32_t i = 0; i < count; i++) {
                     const int32_t k = s_list[i].kernel;
-                    if (s_list[i].method == SUMI_CUDA_METHOD_WGMMA)
+                    if (s_list[i].method == SUMI_CUDA_METHOD_WGMMA) {
+                        const char* pair = sumi_cuda_pair_name(k);
                         check_name(sumi_cuda_wgmma_kernels[k].name), wgmma++;
+                        if (pair != NULL) check_name(pair), wgmma++;
+                    }
                     if (s_list[i].method == SUMI_CUDA_METHOD_SPLIT)
                         check_name(sumi_cuda_split_kernels[k].any), check_name(sumi_cuda_split_kernels[k].swiglu);
                     if (s_list[i].method == SUMI_CUDA_METHOD_PORTABLE)
                         check_name(sumi_cuda_portable_name(&sumi_cuda_portable_kernels[k], (sumi_cuda_epilogue)e));
                 }
             }
-        for (int e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
-            const char* pair = sumi_cuda_pair_name((sumi_cuda_epilogue)e);
-            if (pair != NULL) check_name(pair), wgmma++;
-        }
         CHECK_NUMBER(wgmma, tally_of(&b, "sumi_gemm_bf16_").kernels + tally_of(&b, "sumi_gemm_fp8_").kernels
                                 + tally_of(&b, "sumi_gemm_int8_").kernels);
     }
@@ -252,6 +251,7 @@ TEST(products_take_the_tiles_that_were_measured)
         {16896, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_256h"},
         {4224, 11520, 3840, SUMI_CUDA_INT8, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_int8_plain_192x192"},
         {4224, 20480, 3840, SUMI_CUDA_E4M3, SUMI_CUDA_EPILOGUE_swiglu, "sumi_gemm_fp8_swiglu_256"},
+        {4096, 12288, 3072, SUMI_CUDA_INT8, SUMI_CUDA_EPILOGUE_gelu, "sumi_gemm_int8_gelu_pp192"},
     };
     bench b;
     if (open_bench(&b)) {
@@ -270,6 +270,42 @@ TEST(products_take_the_tiles_that_were_measured)
         CHECK_NUMBER(c.method, SUMI_CUDA_METHOD_SPLIT);
         CHECK_NUMBER(c.split, 3);
         if (c.method == SUMI_CUDA_METHOD_SPLIT) CHECK_NUMBER(sumi_cuda_split_kernels[c.kernel].cols, 64);
+    }
+    close_bench(&b);
+}
+
+// The same of two products in one launch: Qwen-Image's, of 4096 rows of an image of 1024x1024 and 128 of its text.
+TEST(two_products_take_the_tiles_that_were_measured)
+{
+    static const struct {
+        int32_t n, k;
+        sumi_cuda_epilogue epilogue;
+        const char* name;
+    } s_pairs[] = {
+        {9216, 3072, SUMI_CUDA_EPILOGUE_bias, "sumi_gemm_int8_pair_bias_pp192"},
+        {12288, 3072, SUMI_CUDA_EPILOGUE_gelu, "sumi_gemm_int8_pair_gelu_pp192"},
+        {3072, 3072, SUMI_CUDA_EPILOGUE_gate_bias, "sumi_gemm_int8_pair_gate_bias_pp192"},
+        {3072, 12288, SUMI_CUDA_EPILOGUE_gate_bias, "sumi_gemm_int8_pair_gate_bias_256s3"},
+    };
+    bench b;
+    if (open_bench(&b)) {
+        const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
+        for (size_t i = 0; i < sizeof s_pairs / sizeof *s_pairs; i++) {
+            const sumi_cuda_shape image = {4096, s_pairs[i].n, s_pairs[i].k, SUMI_CUDA_INT8, true, s_pairs[i].epilogue};
+            sumi_cuda_shape text = image;
+            text.m = 128;
+            for (int order = 0; order < 2; order++) {
+                const int32_t kernel =
+                    sumi_cuda_choose_pair(device, order == 0 ? &image : &text, order == 0 ? &text : &image);
+                CHECK(kernel >= 0);
+                if (kernel >= 0) CHECK_TEXT(sumi_cuda_pair_name(kernel), s_pairs[i].name);
+            }
+            text.n /= 2; // another matrix: two launches
+            CHECK_NUMBER(sumi_cuda_choose_pair(device, &image, &text), -1);
+        }
+        // for a product alone there are tiles that no kernel for two has
+        const sumi_cuda_shape plain = {4224, 3840, 3840, SUMI_CUDA_INT8, true, SUMI_CUDA_EPILOGUE_plain};
+        CHECK_NUMBER(sumi_cuda_choose_pair(device, &plain, &plain), -1);
     }
     close_bench(&b);
 }
@@ -1481,6 +1517,7 @@ int main(int argc, char** argv)
     RUN(every_product_has_its_kernel);
     RUN(a_last_round_is_halved);
     RUN(products_take_the_tiles_that_were_measured);
+    RUN(two_products_take_the_tiles_that_were_measured);
     RUN(few_rows_of_int8_share_k);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
     RUN(attention_in_8_bits_takes_its_kernels);

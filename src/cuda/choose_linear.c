@@ -5,10 +5,12 @@
 // 9.0 were measured on an H100; to set them again, edit the constants below and run tests/tune_cuda_linear.c. Method,
 // tile and split follow from the shape of the whole op, so that slices give the same bits. A slice computes a range of
 // rows at multiples of the method's unit; a product of one unit is computed by the slice that contains the unit.
+#include "base/assert.h"
 #include "base/numbers.h"
 #include "cuda/arrange.h"
 #include "cuda/device.h"
 #include "cuda/linear.h"
+#include <string.h>
 
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
@@ -38,10 +40,21 @@ const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
     SUMI_GEMM_SM90_8BIT_HALVES(FP8_HALVES_2) SUMI_GEMM_SM90_8BIT_HALVES_3(FP8_HALVES_3)
     SUMI_GEMM_SM90_8BIT(INT8_2) SUMI_GEMM_SM90_8BIT_3(INT8_3)
     SUMI_GEMM_SM90_8BIT_HALVES(INT8_HALVES_2) SUMI_GEMM_SM90_8BIT_HALVES_3(INT8_HALVES_3)
+    SUMI_GEMM_SM90_INT8(INT8_2)
 };
 #undef KERNEL_2
 #undef KERNEL_3
 enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels };
+
+// The kernels for two products, and those for one product that have their tiles.
+static const struct pair_kernel {
+    const char *name, *pair;
+} s_pair_kernels[] = {
+#define ROW(epilogue, tile) {"sumi_gemm_int8_" #epilogue "_" #tile, "sumi_gemm_int8_pair_" #epilogue "_" #tile},
+    SUMI_GEMM_SM90_PAIRS(ROW)
+#undef ROW
+};
+enum { PAIR_COUNT = sizeof s_pair_kernels / sizeof *s_pair_kernels };
 
 const sumi_cuda_split sumi_cuda_split_kernels[] = {
 #define ROW(COLUMNS, STAGES) {"sumi_gemm_split_any_" #COLUMNS, "sumi_gemm_split_swiglu_" #COLUMNS, SUMI_CUDA_BF16, COLUMNS, SUMI_GEMM_SPLIT_SHARED(COLUMNS, STAGES)},
@@ -151,14 +164,19 @@ typedef struct hopper_rates {
     // bandwidth of L2 and memory, to the others, which makes those faster.
     double work_part;
     double read;      // the extra time of a k-block's products for twice the bytes from L2 of a tile of 128 x 256
-    double ping_pong; // the extra time of ping-pong, beside the bytes that it reads
-    double tall;      // the same of tiles of 192 rows
+    double ping_pong; // the extra time of ping-pong with 128 columns, beside the bytes that it reads
+    // The same with 192 columns, for int8 alone. Many rows: set by pairs of products of 4096 and 128 rows, on an H200.
+    // Beside tiles of 192 columns that two consumers share they took 0.97 (q, k, v), 0.99 (k = 3072, gated) and
+    // 0.96 of the time (k = 12288, gated), the last as long as tiles of 256 columns. Few rows: not measured, so never
+    // chosen.
+    double wide_ping_pong;
+    double tall; // the same of tiles of 192 rows
     // Time of half a tile, beside half of the whole one's. A last round of halves alone cannot hide its latencies; after
     // several rounds not all clusters begin it at the same time.
     double half;
 } hopper_rates;
-static const hopper_rates s_few_rows_rates = {0.4, 0.04, 0.15, 0.015, 1.75},
-                          s_many_rows_rates = {0.15, 0.06, 0.1, 0.0, 1.05};
+static const hopper_rates s_few_rows_rates = {0.4, 0.04, 0.15, 1.0, 0.015, 1.75},
+                          s_many_rows_rates = {0.15, 0.06, 0.1, 0.0, 0.0, 1.05};
 static const hopper_rates* rates_of(const sumi_cuda_shape* s)
 {
     return s->m > LIMITED_ROWS ? &s_many_rows_rates : &s_few_rows_rates;
@@ -170,7 +188,8 @@ static double rate_of(const sumi_cuda_shape* s, int32_t rows, int32_t cols, bool
 {
     const hopper_rates* rates = rates_of(s);
     const double read = 128.0 / cols + 64.0 / rows; // 1 for 128 x 256
-    return 1.0 + rates->read * (read - 1.0) + (is_ping_pong ? rates->ping_pong : 0.0);
+    const double ping_pong = cols > 128 ? rates->wide_ping_pong : rates->ping_pong;
+    return 1.0 + rates->read * (read - 1.0) + (is_ping_pong ? ping_pong : 0.0);
 }
 static double k_block_cost(int32_t rows, int32_t cols, double rate)
 {
@@ -195,7 +214,10 @@ static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s
     const double whole_rounds = (double)((whole + clusters - 1) / clusters), half_rounds = whole < items ? 1.0 : 0.0;
     double rate = rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
     const bool has_gelu = s->epilogue == SUMI_CUDA_EPILOGUE_gelu || s->epilogue == SUMI_CUDA_EPILOGUE_gelu_erf;
+    // Ping-pong with 192 columns hides half of it: on an H200 gelu took 1.03 of the time of a bias alone there, and 1.06
+    // with tiles of 192 columns that two consumers share.
     if (has_gelu && !kernel->is_ping_pong) rate *= 1.12;
+    if (has_gelu && kernel->is_ping_pong && kernel->cols > 128) rate *= 1.06;
     const double work = (double)items / (double)clusters * kernel->rows * kernel->cols / 16384.0 * rate,
                  rounds = whole_rounds * k_block_cost(kernel->rows, kernel->cols, rate)
                         + half_rounds * k_block_cost(kernel->rows, kernel->cols / 2, rate * rates->half);
@@ -258,40 +280,43 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
     return true;
 }
 
-const char* sumi_cuda_pair_name(sumi_cuda_epilogue epilogue)
+const char* sumi_cuda_pair_name(int32_t kernel)
 {
-    switch (epilogue) {
-#define ROW(name)                                                                                                      \
-    case SUMI_CUDA_EPILOGUE_##name: return "sumi_gemm_int8_pair_" #name "_192";
-        SUMI_GEMM_SM90_PAIRS(ROW)
-#undef ROW
-    default: return NULL;
-    }
+    SUMI_ASSERT(kernel >= 0 && kernel < WGMMA_COUNT);
+    for (int32_t i = 0; i < PAIR_COUNT; i++)
+        if (strcmp(s_pair_kernels[i].name, sumi_cuda_wgmma_kernels[kernel].name) == 0) return s_pair_kernels[i].pair;
+    return NULL;
 }
 
 int32_t sumi_cuda_choose_pair(const sumi_cuda_device* device, const sumi_cuda_shape* first,
                               const sumi_cuda_shape* second)
 {
+    if (first->epilogue != second->epilogue || first->operands != SUMI_CUDA_INT8 || second->operands != SUMI_CUDA_INT8
+        || first->n != second->n || first->k != second->k)
+        return -1;
+    const sumi_cuda_linear_choice* forced = device->forced_linear;
+    if (forced != NULL)
+        return forced->method == SUMI_CUDA_METHOD_WGMMA && sumi_cuda_pair_name(forced->kernel) != NULL ? forced->kernel
+                                                                                                       : -1;
     const int64_t clusters = sumi_max_int(device->multiprocessors / 2, 1);
     const sumi_cuda_shape* larger = first->m >= second->m ? first : second;
     sumi_cuda_linear_choice ignored;
     double first_cost, second_cost;
-    int32_t kernel = 0;
-    while (kernel < WGMMA_COUNT) {
-        const sumi_cuda_wgmma* k = &sumi_cuda_wgmma_kernels[kernel];
-        if (k->operands == SUMI_CUDA_INT8 && k->epilogue == first->epilogue && k->rows == 128 && k->cols == 192
-            && !k->has_halves && !k->is_ping_pong)
-            break;
-        kernel++;
-    }
-    if (sumi_cuda_pair_name(first->epilogue) == NULL || first->epilogue != second->epilogue || kernel == WGMMA_COUNT
-        || first->operands != SUMI_CUDA_INT8 || second->operands != SUMI_CUDA_INT8 || first->n != second->n
-        || first->k != second->k || !choose_hopper_product(device, first, &ignored, &first_cost)
+    if (!choose_hopper_product(device, first, &ignored, &first_cost)
         || !choose_hopper_product(device, second, &ignored, &second_cost))
         return -1;
-    const sumi_cuda_wgmma* tile = &sumi_cuda_wgmma_kernels[kernel];
-    const double together = wgmma_cost(tile, larger, items_of(tile, first) + items_of(tile, second), clusters);
-    return together < first_cost + second_cost ? kernel : -1;
+    int32_t best = -1;
+    double least = first_cost + second_cost;
+    for (int32_t i = 0; i < WGMMA_COUNT; i++) {
+        const sumi_cuda_wgmma* tile = &sumi_cuda_wgmma_kernels[i];
+        if (tile->operands != SUMI_CUDA_INT8 || tile->epilogue != first->epilogue || sumi_cuda_pair_name(i) == NULL)
+            continue;
+        const double together = wgmma_cost(tile, larger, items_of(tile, first) + items_of(tile, second), clusters);
+        if (together >= least) continue;
+        least = together;
+        best = i;
+    }
+    return best;
 }
 
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue e)

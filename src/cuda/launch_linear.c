@@ -233,7 +233,7 @@ static sumi_result launch_pair(const sumi_cuda_run* run, const product* first, c
     }
     void* params[] = {&maps, &args[0], &args[1]};
     const sumi_cuda_grid grid = {cluster_grid(run->device, items), 1, 1, tile->threads, tile->shared};
-    return sumi_cuda_launch(run, sumi_cuda_pair_name(tile->epilogue), grid, params);
+    return sumi_cuda_launch(run, sumi_cuda_pair_name(kernel), grid, params);
 }
 
 // A plan without products that share k has no such scratch.

@@ -73,12 +73,13 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, 
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape,
                               sumi_cuda_linear_choice* out_list, int32_t capacity);
 
-// For two products with one n and k in the same launch: the number of the kernel in sumi_cuda_wgmma_kernels whose tile the
-// kernel of sumi_cuda_pair_name has. -1: there is none, or they take less time one after the other. Follows from the
-// shapes of the whole ops.
+// For two products with one n and k in the same launch: the number of the kernel in sumi_cuda_wgmma_kernels with whose tile
+// both are computed. -1: there is none, or they take less time one after the other. Follows from the shapes of the whole
+// ops. A device's forced kernel is the one for both, if sumi_cuda_pair_name knows it.
 int32_t sumi_cuda_choose_pair(const sumi_cuda_device* device, const sumi_cuda_shape* first,
                               const sumi_cuda_shape* second);
-const char* sumi_cuda_pair_name(sumi_cuda_epilogue epilogue);
+// Name of the kernel for two products that has the tile of this one of sumi_cuda_wgmma_kernels; NULL: there is none.
+const char* sumi_cuda_pair_name(int32_t kernel);
 
 // Name of the kernel with this epilogue; NULL: there is none.
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);

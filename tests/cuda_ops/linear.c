@@ -160,7 +160,7 @@ void build_linear(scene* s, const op_case* c)
 }
 // Two streams with weights of one shape, which a GPU may compute at once: c->m rows, and c->b rows that follow them in one
 // matrix, or that are added to rows of their own.
-static void build_streams(scene* s, const op_case* c)
+void build_streams(scene* s, const op_case* c)
 {
     const int rows[2] = {c->m, c->b};
     sumi_value x[2], y = SUMI_NO_VALUE;

@@ -27,8 +27,9 @@ enum {
 // In op_case.b, in the place of a rank: a whole matrix with factors of its rows, and a bias.
 enum { WHOLE = 32768 };
 
-void build_linear(scene* s, const op_case* c); // y [m][n] = x [m][k] w^T and what the flags say
-void build_gated(scene* s, const op_case* c);  // act(gate) * up of a product with 2 n columns
+void build_linear(scene* s, const op_case* c);  // y [m][n] = x [m][k] w^T and what the flags say
+void build_gated(scene* s, const op_case* c);   // act(gate) * up of a product with 2 n columns
+void build_streams(scene* s, const op_case* c); // products of two streams, c->m and c->b rows
 // Two adapters that change a norm each, or one both times.
 void adapt_norms(scene* s, const sumi_weight* first, const sumi_weight* second);
 #endif

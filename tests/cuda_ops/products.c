@@ -69,8 +69,21 @@ static const product_case s_products[] = {
      SUMI_CUDA_EPILOGUE_any},
 };
 
-// Computes the case by every kernel and every number of parts of k that are possible, whole and in slices.
-static void check_product(const product_case* product, const machine* m, sumi_cuda_operands operands)
+// Two streams in one launch, for each tile of the kernels that compute two products, and one after the other for other
+// tiles. On a device of 132 multiprocessors there are two or three rounds of tiles, and the second product begins within
+// one; the number of tile columns is odd, and no tile of the second product is full.
+static const product_case s_streams[] = {
+    {{"two streams, 300 and 77 x12816x512", build_streams, 300, 12816, 512, .b = 77}, SUMI_CUDA_EPILOGUE_bias},
+    {{"two streams, 300 and 77 x12816x512, gelu", build_streams, 300, 12816, 512, .b = 77, .act = SUMI_ACT_GELU_TANH},
+     SUMI_CUDA_EPILOGUE_gelu},
+    {{"two streams, 300 and 77 x12816x512, gate", build_streams, 300, 12816, 512, GATED_RESIDUAL, 77, .counter = 1},
+     SUMI_CUDA_EPILOGUE_gate_bias},
+    {{"two streams, 1100 and 128 x1536x1024, gate", build_streams, 1100, 1536, 1024, GATED_RESIDUAL, 128, .counter = 2},
+     SUMI_CUDA_EPILOGUE_gate_bias},
+};
+
+// Computes the case by every kernel and every number of parts of k that are possible, in `mode` and in small slices.
+static void check_product(const product_case* product, const machine* m, sumi_cuda_operands operands, run_mode mode)
 {
     static sumi_cuda_linear_choice s_list[512];
     static const char* const s_names[] = {"bf16", "fp8", "int8"};
@@ -94,7 +107,7 @@ static void check_product(const product_case* product, const machine* m, sumi_cu
     for (int32_t i = 0; i < count && ok; i++) {
         const int errors = t_errors;
         device->forced_linear = &s_list[i];
-        ok = run_case(&c, &store, m, RUN_WHOLE, whole, &s);
+        ok = run_case(&c, &store, m, mode, whole, &s);
         for (int k = 0; k < s.output_count && ok; k++)
             compare_output(&c, &s, k, m, whole[k], &g_run.reference, want[k], &error);
         sumi_plan_end(&s.plan);
@@ -120,12 +133,17 @@ void check_products(void)
     if (g_run.machine_count == 0) return; // the device cannot be used, and that was reported
     for (size_t i = 0; i < sizeof s_products / sizeof *s_products; i++) {
         if (g_run.case_filter != NULL && strstr(s_products[i].op.name, g_run.case_filter) == NULL) continue;
-        check_product(&s_products[i], &g_run.machines[0], SUMI_CUDA_BF16);
+        check_product(&s_products[i], &g_run.machines[0], SUMI_CUDA_BF16, RUN_WHOLE);
         // a product that adds to its output is never in 8 bits
         for (int o = SUMI_CUDA_E4M3; o <= SUMI_CUDA_INT8 && (s_products[i].op.a & ADDING) == 0; o++) {
             if (o == SUMI_CUDA_E4M3 && device_of(&g_run.machines[0])->capability < 89) continue;
-            check_product(&s_products[i], &g_run.machines[0], (sumi_cuda_operands)o);
+            check_product(&s_products[i], &g_run.machines[0], (sumi_cuda_operands)o, RUN_WHOLE);
         }
+        g_run.case_count++;
+    }
+    for (size_t i = 0; i < sizeof s_streams / sizeof *s_streams; i++) {
+        if (g_run.case_filter != NULL && strstr(s_streams[i].op.name, g_run.case_filter) == NULL) continue;
+        check_product(&s_streams[i], &g_run.machines[0], SUMI_CUDA_INT8, RUN_AGAIN); // both in one slice
         g_run.case_count++;
     }
 }
