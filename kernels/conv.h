@@ -45,6 +45,10 @@ typedef struct sumi_conv_sm90_args {
     int32_t parities; // 1, or 4: nearest upsampling by 2 is folded into the weights, see conv_sm90.cu
     int32_t item_begin, item_end;
     int32_t above; // rows of x before the first output row (strips)
+    // Used by the kernels with _norm: float [out_channels], and what is added to the mean square.
+    uint64_t norm;
+    float norm_eps;
+    int32_t reserved;
 } sumi_conv_sm90_args;
 
 #define SUMI_CONV_SM90_PATCHES(width, height) ((((width) + 15) / 16) * (((height) + 7) / 8))
@@ -59,6 +63,8 @@ typedef struct sumi_conv_sm90_args {
 // <columns>; of 128x144_c96 in_channels may be half of <channels> more, and out_channels is 144. Only 128x128_c64 has
 // forms with _stats, and it and 128x144_c96 have none with _up_residual.
 // All kernels with the same <channels> add in the same order, so the choice between them changes no bits.
+// 128x96_c96 and 128x192_c64 have a form _norm, which writes silu(rms norm(y) * norm) in place of y, where
+// out_channels is <columns>. y is rounded to bf16 before.
 // Parameters, all by value: the tensor maps of x, the tail of x, weights, the tail of the weights, y and residual (y's
 // map where there is no residual), then sumi_conv_sm90_args, of which `stride` is not read. All maps are bf16.
 // Dimensions and strides are those of conv_sm90.cu; the boxes and swizzles are

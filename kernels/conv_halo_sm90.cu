@@ -37,6 +37,10 @@
 //   residual_full[consumer][slot]   1 arrival and the bytes of a group of columns of the residual
 // Named barriers 3 and 4 pass the turn from consumer to consumer.
 //
+// With a norm, which needs all channels of a pixel, a tile has all columns. They are in the registers of four lanes: each
+// adds its squares in the order of its columns, then two shuffles add the lanes. The order depends on the channels alone.
+// 256x96_c96 would spill with a norm.
+//
 // The epilogue goes through groups of 64 pixels x GROUP_COLUMNS columns, which are staged in SLOTS slots of shared
 // memory, so that several stores may be in flight. Slots hold pieces of 32 columns: 64 rows (pixels) of 64 bytes in the
 // 64-byte swizzle.
@@ -232,8 +236,37 @@ SUMI_DEVICE void conv_halo_load_weights(const conv_halo_maps& maps, const sumi_c
     }
 }
 
-// GROUP_CHANNELS: as in conv_sm90.cu, for tiles of 128 columns. HAS_PARITIES: args.parities may be 4.
-template <class T, bool HAS_RESIDUAL, bool HAS_PARITIES, int GROUP_CHANNELS>
+// The factors of the RMS norms of a lane's two pixels, from its accumulators of a wgmma tile. bias: of the lane's first
+// column. The rounded values are not kept: ptxas would serialise the wgmma if anything else wrote to the accumulators
+// (C7514), and has no registers for a copy.
+template <int COLUMNS> SUMI_DEVICE float2 conv_halo_norm_factors(const float* acc, const float2* bias, float eps)
+{
+    float squares_0 = 0.f, squares_1 = 0.f;
+#pragma unroll
+    for (int block = 0; block < COLUMNS / 8; block++) { // of 8 columns, of which a lane has two
+        const float* from = acc + 4 * block;
+        const float2 b = conv_halo_bias(bias + 4 * block);
+        const u32 y_0 = pack_bf16(from[0] + b.x, from[1] + b.y), y_1 = pack_bf16(from[2] + b.x, from[3] + b.y);
+        squares_0 = fmaf(bf16_high(y_0), bf16_high(y_0), fmaf(bf16_low(y_0), bf16_low(y_0), squares_0));
+        squares_1 = fmaf(bf16_high(y_1), bf16_high(y_1), fmaf(bf16_low(y_1), bf16_low(y_1), squares_1));
+    }
+#pragma unroll
+    for (int mask = 1; mask <= 2; mask *= 2) {
+        squares_0 += __shfl_xor_sync(~0u, squares_0, mask);
+        squares_1 += __shfl_xor_sync(~0u, squares_1, mask);
+    }
+    return make_float2(rsqrtf(fmaf(squares_0, 1.0f / COLUMNS, eps)), rsqrtf(fmaf(squares_1, 1.0f / COLUMNS, eps)));
+}
+// silu(y * factor * w) of two neighbouring columns of a pixel; y: two bf16.
+SUMI_DEVICE u32 conv_halo_normed(u32 y, float factor, float2 w)
+{
+    const float low = bf16_low(y) * factor * w.x, high = bf16_high(y) * factor * w.y;
+    return pack_bf16(low * epilogue_sigmoid(low), high * epilogue_sigmoid(high));
+}
+
+// GROUP_CHANNELS: as in conv_sm90.cu, for tiles of 128 columns. HAS_PARITIES: args.parities may be 4. HAS_NORM: neither
+// with a residual nor with sums.
+template <class T, bool HAS_RESIDUAL, bool HAS_PARITIES, int GROUP_CHANNELS, bool HAS_NORM>
 SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args& args)
 {
     const u32 smem = smem_base();
@@ -374,6 +407,7 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
             // ---- the epilogue. Unit u of 16 bytes of a row is at u ^ (row >> 1 & 3).
             const int row = warp * 16 + (lane & 15);
             conv_sums<T::COLUMNS, GROUP_CHANNELS> sums;
+            float2 norm_factors; // of the two pixels of a lane in a wgmma tile
 #pragma unroll
             for (int group = 0; group < T::GROUPS; group++) {
                 const int i = group / T::TILE_GROUPS, column = group % T::TILE_GROUPS * T::GROUP_COLUMNS,
@@ -393,6 +427,9 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
                     mbarrier_wait(my_residual + 8 * slot, residual_parity >> slot & 1);
                     residual_parity ^= 1u << slot;
                 }
+                if (HAS_NORM && column == 0)
+                    norm_factors = conv_halo_norm_factors<T::COLUMNS>(acc[i], (const float2*)args.bias + (lane & 3),
+                                                                      args.norm_eps);
                 const u32 slot_base = after_sync(staging + slot * T::GROUP_BYTES + row * 64);
                 const float2* bias = (const float2*)((const float*)args.bias + n0 + column) + (lane & 3);
                 // A lane has pixel (lane >> 2, 2 warp) of the wgmma tile (v[0], v[1]) and the one below (v[2], v[3]).
@@ -420,6 +457,12 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
                         if (GROUP_CHANNELS) sums.add(column / 8 + chunk * 2 + half, v, inside_0, inside_1);
                         out[2 * half] = pack_bf16(v[0], v[1]);
                         out[2 * half + 1] = pack_bf16(v[2], v[3]);
+                        if (HAS_NORM) {
+                            const float2 w = conv_halo_bias((const float2*)((const float*)args.norm + column)
+                                                            + (lane & 3) + chunk * 8 + half * 4);
+                            out[2 * half] = conv_halo_normed(out[2 * half], norm_factors.x, w);
+                            out[2 * half + 1] = conv_halo_normed(out[2 * half + 1], norm_factors.y, w);
+                        }
                     }
                     store_matrix_x4(address, out[0], out[1], out[2], out[3]);
                 }
@@ -444,7 +487,7 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
     cluster_sync();
 }
 
-#define SUMI_CONV_HALO_KERNEL(name, SHARED, RESIDUAL, PARITIES, GROUP_CHANNELS, ...)                                   \
+#define SUMI_CONV_HALO_KERNEL(name, SHARED, RESIDUAL, PARITIES, GROUP_CHANNELS, NORM, ...)                             \
     static_assert(conv_halo_tile<__VA_ARGS__>::SHARED_BYTES == SHARED, "conv.h");                                      \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
         name(const __grid_constant__ sumi_tensor_map x, const __grid_constant__ sumi_tensor_map x_tail,                \
@@ -452,25 +495,30 @@ SUMI_DEVICE void conv_halo(const conv_halo_maps& maps, const sumi_conv_sm90_args
              const __grid_constant__ sumi_tensor_map y, const __grid_constant__ sumi_tensor_map residual,              \
              const __grid_constant__ sumi_conv_sm90_args args)                                                         \
     {                                                                                                                  \
-        conv_halo<conv_halo_tile<__VA_ARGS__>, RESIDUAL, PARITIES, GROUP_CHANNELS>(                                    \
+        conv_halo<conv_halo_tile<__VA_ARGS__>, RESIDUAL, PARITIES, GROUP_CHANNELS, NORM>(                              \
             {&x, &x_tail, &w, &w_tail, &y, &residual}, args);                                                          \
     }
 #define SUMI_CONV_HALO_KERNELS(name, SHARED, ...)                                                                      \
-    SUMI_CONV_HALO_KERNEL(name, SHARED, false, true, 0, __VA_ARGS__)                                                   \
-    SUMI_CONV_HALO_KERNEL(name##_residual, SHARED, true, false, 0, __VA_ARGS__)
+    SUMI_CONV_HALO_KERNEL(name, SHARED, false, true, 0, false, __VA_ARGS__)                                            \
+    SUMI_CONV_HALO_KERNEL(name##_residual, SHARED, true, false, 0, false, __VA_ARGS__)
 #define SUMI_CONV_HALO_UP_KERNELS(name, SHARED, ...)                                                                   \
     SUMI_CONV_HALO_KERNELS(name, SHARED, __VA_ARGS__)                                                                  \
-    SUMI_CONV_HALO_KERNEL(name##_up_residual, SHARED, true, true, 0, __VA_ARGS__)
+    SUMI_CONV_HALO_KERNEL(name##_up_residual, SHARED, true, true, 0, false, __VA_ARGS__)
+#define SUMI_CONV_HALO_NORM_KERNEL(name, SHARED, ...)                                                                  \
+    SUMI_CONV_HALO_KERNEL(name##_norm, SHARED, false, false, 0, true, __VA_ARGS__)
 #define SUMI_CONV_HALO_STATS_KERNELS(name, SHARED, GROUP_CHANNELS, ...)                                                \
-    SUMI_CONV_HALO_KERNEL(name##_stats##GROUP_CHANNELS, SHARED, false, true, GROUP_CHANNELS, __VA_ARGS__)              \
-    SUMI_CONV_HALO_KERNEL(name##_residual_stats##GROUP_CHANNELS, SHARED, true, false, GROUP_CHANNELS, __VA_ARGS__)
+    SUMI_CONV_HALO_KERNEL(name##_stats##GROUP_CHANNELS, SHARED, false, true, GROUP_CHANNELS, false, __VA_ARGS__)       \
+    SUMI_CONV_HALO_KERNEL(name##_residual_stats##GROUP_CHANNELS, SHARED, true, false, GROUP_CHANNELS, false,           \
+                          __VA_ARGS__)
 
 //  pixels x columns, channels; its shared memory                                    columns, channels, wgmma tiles,
 //                                                                                                stages, slots, patches
 SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_256x96_c96, SUMI_CONV_HALO_256X96_C96_SHARED, 96, 96, 4, 3, 2, 2)
 SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_128x96_c96, SUMI_CONV_HALO_128X96_C96_SHARED, 96, 96, 2, 4, 2, 2)
+SUMI_CONV_HALO_NORM_KERNEL(sumi_conv_halo_128x96_c96, SUMI_CONV_HALO_128X96_C96_SHARED, 96, 96, 2, 4, 2, 2)
 SUMI_CONV_HALO_KERNELS(sumi_conv_halo_128x144_c96, SUMI_CONV_HALO_128X144_C96_SHARED, 144, 96, 2, 4, 2, 2)
 SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_128x192_c64, SUMI_CONV_HALO_128X192_C64_SHARED, 192, 64, 2, 4, 3, 2)
+SUMI_CONV_HALO_NORM_KERNEL(sumi_conv_halo_128x192_c64, SUMI_CONV_HALO_128X192_C64_SHARED, 192, 64, 2, 4, 3, 2)
 SUMI_CONV_HALO_UP_KERNELS(sumi_conv_halo_128x96_c64, SUMI_CONV_HALO_128X96_C64_SHARED, 96, 64, 2, 6, 2, 3)
 SUMI_CONV_HALO_KERNELS(sumi_conv_halo_128x128_c64, SUMI_CONV_HALO_128X128_C64_SHARED, 128, 64, 2, 5, 4, 3)
 SUMI_CONV_HALO_STATS_KERNELS(sumi_conv_halo_128x128_c64, SUMI_CONV_HALO_128X128_C64_SHARED, 4, 128, 64, 2, 5, 4, 3)

@@ -550,6 +550,73 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
     }
 }
 
+// A norm over all channels that a tile of the convolution has, in the place of what the convolution wrote.
+TEST(a_convolution_and_the_norm_of_its_pixels_are_one_kernel)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    typedef enum difference {
+        NOTHING,
+        PORTABLE,
+        ADDS,
+        LOW,
+        UPSAMPLES,
+        ELSEWHERE,
+        APART,
+        WITHOUT_SILU,
+        LAYER,
+        UNWEIGHTED
+    } difference;
+    static const struct {
+        int32_t in, out;
+        difference difference;
+        bool expected;
+    } s_cases[] = {{96, 96, NOTHING, true},       {192, 96, NOTHING, true},   {192, 192, NOTHING, true},
+                   {64, 192, NOTHING, true},      {96, 192, NOTHING, false}, // tiles of 96 columns
+                   {64, 96, NOTHING, false},      {384, 384, NOTHING, false}, {144, 144, NOTHING, false},
+                   {96, 96, PORTABLE, false},     {96, 96, ADDS, false},      {96, 96, LOW, false},
+                   {96, 96, UPSAMPLES, false},    {96, 96, ELSEWHERE, false}, {96, 96, APART, false},
+                   {96, 96, WITHOUT_SILU, false}, {96, 96, LAYER, false},     {96, 96, UNWEIGHTED, false}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        const int32_t in = s_cases[i].in, out = s_cases[i].out;
+        const difference differs = s_cases[i].difference;
+        const sumi_weight weight = make_weight("conv", out, 9 * in, NULL, SUMI_DTYPE_BF16),
+                          vector = make_weight("bias", 1, out, NULL, SUMI_DTYPE_F32);
+        const int32_t height = differs == LOW ? 7 : 16, pixels = height * 16, scale = differs == UPSAMPLES ? 4 : 1;
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &heap, 2);
+        plan.arrange = differs == PORTABLE ? arrange_for_90 : arrange_for_hopper;
+        sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+        const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, pixels, in),
+                         added = sumi_plan_bound(&plan, "added", SUMI_ELEMENT_ACTIVATION, pixels * scale, out);
+        const sumi_op_conv shape = {.height = height, .width = 16, .upsamples = differs == UPSAMPLES};
+        const sumi_value y =
+            sumi_plan_conv(&plan, &(sumi_plan_conv_args){.label = "conv",
+                                                         .x = x,
+                                                         .weight = &weight,
+                                                         .bias = &vector,
+                                                         .shape = shape,
+                                                         .residual = differs == ADDS ? added : SUMI_NO_VALUE});
+        if (differs == APART) (void)sumi_plan_activate(&plan, added, SUMI_ACT_SILU);
+        (void)sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm",
+                                                           .x = y,
+                                                           .norm = differs == LAYER ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+                                                           .weight = differs == UNWEIGHTED ? NULL : &vector,
+                                                           .eps = 1e-26f,
+                                                           .silu = differs != WITHOUT_SILU,
+                                                           .y = differs == ELSEWHERE ? SUMI_NO_VALUE : y});
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
+        CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        if (sumi_cuda_is_fused_conv(&plan, 0) != s_cases[i].expected)
+            printf("  %d to %d channels, difference %d\n", (int)in, (int)out, (int)differs);
+        CHECK(sumi_cuda_is_fused_conv(&plan, 0) == s_cases[i].expected
+              && sumi_cuda_is_fused_conv(&plan, 1) == s_cases[i].expected && !sumi_cuda_is_fused_conv(&plan, 2));
+        sumi_plan_end(&plan);
+    }
+}
+
 // Two products in int8 with weights of one shape, of which neither reads the other one's rows, are beside each other.
 TEST(products_of_two_streams_are_beside_each_other)
 {
@@ -647,6 +714,7 @@ int main(int argc, char** argv)
     RUN(a_kronecker_product_keeps_its_forms);
     RUN(attention_in_8_bits_has_its_conditions);
     RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);
+    RUN(a_convolution_and_the_norm_of_its_pixels_are_one_kernel);
     RUN(products_of_two_streams_are_beside_each_other);
     RUN(shares_cover_every_unit_once);
     TEST_END();

@@ -1190,7 +1190,7 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
 
 // The layers of the autoencoders at their widths, on a square picture (of half the side before it is doubled) and on 16
 // rows of it. UP_ADDED: UP with a residual. NORMED: a group norm follows. ADDED: so it does, and the convolution has a
-// residual.
+// residual. CONV_NORM: a norm over the channels of a pixel follows.
 typedef enum layer_kind {
     LAYER_CONV,
     LAYER_STRIP,
@@ -1200,7 +1200,8 @@ typedef enum layer_kind {
     LAYER_NORMED,
     LAYER_ADDED,
     LAYER_NORM,
-    LAYER_ATTENTION
+    LAYER_ATTENTION,
+    LAYER_CONV_NORM
 } layer_kind;
 typedef struct layer {
     layer_kind kind;
@@ -1237,6 +1238,9 @@ static const layer s_layers[] = {{LAYER_CONV, 3, 96, "sumi_conv_sm90_n128", 64},
                                  {LAYER_NORMED, 256, 128, "sumi_conv_halo_128x128_c64_stats4", 64},
                                  {LAYER_ADDED, 256, 256, "sumi_conv_halo_128x128_c64_residual_stats8", 64},
                                  {LAYER_ADDED, 16, 128, "sumi_conv_sm90_n128_residual", 64}, // reads its sums again
+                                 {LAYER_CONV_NORM, 96, 96, "sumi_conv_halo_128x96_c96_norm", 256},
+                                 {LAYER_CONV_NORM, 192, 96, "sumi_conv_halo_128x96_c96_norm", 64},
+                                 {LAYER_CONV_NORM, 192, 192, "sumi_conv_halo_128x192_c64_norm", 64},
                                  {LAYER_NORM, 96, 96, "sumi_norm_silu_128", 64},
                                  {LAYER_NORM, 192, 192, "sumi_norm_silu_256", 64},
                                  {LAYER_NORM, 384, 384, "sumi_norm_silu_512", 64},
@@ -1295,6 +1299,9 @@ static void write_layer(sumi_plan* plan, const layer* l, const sumi_weight* weig
                                                                                .above = l->kind == LAYER_STRIP,
                                                                                .below = l->kind == LAYER_STRIP},
                                                                      .residual = residual});
+    if (l->kind == LAYER_CONV_NORM)
+        sumi_plan_norm(
+            plan, &(sumi_plan_norm_args){.label = "norm", .x = y, .weight = bias, .eps = 1e-26f, .silu = true, .y = y});
     if (l->kind == LAYER_NORMED || l->kind == LAYER_ADDED)
         sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = "norm",
                                                                 .x = y,
@@ -1345,13 +1352,14 @@ TEST(the_layers_of_the_autoencoders_have_fast_kernels)
         const layer* l = &s_layers[i];
         static const char* const s_names[] = {"sumi_conv_sm90_", "sumi_conv_halo_", "sumi_conv_n",
                                               "sumi_group_sums_conv"};
-        const uint64_t before = tally_of(&b, l->kernel).uses;
+        const uint64_t before = tally_of(&b, l->kernel).uses, norms = tally_of(&b, "sumi_norm_silu_").uses;
         uint64_t uses[sizeof s_names / sizeof *s_names];
         for (size_t n = 0; n < sizeof s_names / sizeof *s_names; n++) uses[n] = tally_of(&b, s_names[n]).uses;
         run_layer(&b, l, zeros);
         if (tally_of(&b, l->kernel).uses == before)
             printf("  layer %d, %d -> %d: %s was not used\n", (int)l->kind, (int)l->in, (int)l->out, l->kernel);
         CHECK(tally_of(&b, l->kernel).uses > before);
+        CHECK((tally_of(&b, "sumi_norm_silu_").uses > norms) == (l->kind == LAYER_NORM));
         for (size_t n = 0; n < sizeof s_names / sizeof *s_names; n++) {
             const bool is_wanted =
                 n < 3 ? strncmp(l->kernel, s_names[n], strlen(s_names[n])) == 0 : strstr(l->kernel, "_stats") != NULL;

@@ -1,6 +1,7 @@
 // See arrange.h. When this code runs, the values have no offsets yet; they are computed later, from the marks.
 #include "cuda/arrange.h"
 #include "base/assert.h"
+#include "cuda/choose_conv.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/rows.h"
@@ -159,6 +160,19 @@ static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
     return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MAX_COLS && has_rows_apart(plan, op, norm->out);
 }
 
+// ---- A convolution and its norm -------------------------------------------------------------------------------------
+
+// The norm is over the channels of a pixel, and reads and writes what the convolution wrote, which nothing else reads.
+static bool is_conv_pair(const sumi_cuda_device* device, bool allows_hopper, const sumi_plan* plan, int32_t op_index)
+{
+    const sumi_op *op = &plan->ops[op_index], *norm = next_reader(plan, op_index);
+    return norm != NULL && op->kind == SUMI_OP_CONV && norm->kind == SUMI_OP_NORM_MODULATE && norm->out.id == op->out.id
+        && norm->rows == op->rows && norm->u.norm.norm == SUMI_NORM_RMS && norm->u.norm.silu
+        && !norm->u.norm.weight_plus_one && norm->weight != NULL && norm->u.norm.x_row == 0 && norm->u.norm.y_row == 0
+        && norm->u.norm.band_count == 0 && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION
+        && sumi_cuda_conv_takes_norm(device, plan, op, allows_hopper);
+}
+
 // ---- Products beside each other -------------------------------------------------------------------------------------
 
 // Whether the rows that both ops write are different ones, if they write to one value.
@@ -207,7 +221,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, bool allows_hopper, sumi_
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
         const bool is_gated = is_gated_pair(plan, i);
-        op->is_first_of_pair = is_gated || is_norm_pair(plan, i);
+        op->is_first_of_pair = is_gated || is_norm_pair(plan, i) || is_conv_pair(device, allows_hopper, plan, i);
         if (is_gated) plan->values[op->out.id - 1].is_unstored = true;
     }
     for (int32_t i = 0; sumi_cuda_has_hopper(device, allows_hopper) && i + 1 < (int32_t)plan->op_count; i++) {
@@ -231,4 +245,9 @@ bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index)
 bool sumi_cuda_is_fused_norm(const sumi_plan* plan, int32_t op_index)
 {
     return joins(plan, op_index, SUMI_OP_NORM_GATE_ADD) || joins(plan, op_index - 1, SUMI_OP_NORM_GATE_ADD);
+}
+
+bool sumi_cuda_is_fused_conv(const sumi_plan* plan, int32_t op_index)
+{
+    return joins(plan, op_index, SUMI_OP_CONV) || joins(plan, op_index - 1, SUMI_OP_CONV);
 }

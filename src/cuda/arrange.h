@@ -6,6 +6,8 @@
 //                                  (is_beside_next)
 //   NORM_GATE_ADD, NORM_MODULATE   one kernel adds, norms the sum, and writes both (is_first_of_pair)
 //   LINEAR, GATED                  one kernel multiplies and gates; gate and up are never stored (is_unstored)
+//   CONV, NORM_MODULATE            one kernel convolves and writes silu(norm(..)) in the place of the convolution's result
+//                                  (is_first_of_pair)
 //
 // A plan without marks runs too: op by op, in bfloat16.
 #ifndef SUMI_CUDA_ARRANGE_H
@@ -28,8 +30,8 @@ typedef sumi_device_operands sumi_cuda_operands;
 #define SUMI_CUDA_E4M3 SUMI_DEVICE_E4M3
 #define SUMI_CUDA_INT8 SUMI_DEVICE_INT8
 
-// The arrange function (sumi_plan_arrange) of a device. Reads only its capability, and for SUMI_ATTENTION_8BIT whether it
-// has the kernels for Hopper.
+// The arrange function (sumi_plan_arrange) of a device. Reads only its capability, whether it has the kernels for Hopper,
+// and the shared memory of a block.
 void sumi_cuda_arrange(const sumi_cuda_device* device, bool allows_hopper, sumi_plan* plan);
 
 // Whether a LINEAR and the GATED after it are done together: the kernel of the first op writes the gated value, and the
@@ -37,4 +39,6 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, bool allows_hopper, sumi_
 bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index);
 // The same for a NORM_GATE_ADD and the NORM_MODULATE of the rows that it wrote.
 bool sumi_cuda_is_fused_norm(const sumi_plan* plan, int32_t op_index);
+// The same for a CONV and the NORM_MODULATE of its result.
+bool sumi_cuda_is_fused_conv(const sumi_plan* plan, int32_t op_index);
 #endif

@@ -12,6 +12,7 @@
 // device alone decide which ops do so, so slices change no bits.
 #include "base/assert.h"
 #include "base/numbers.h"
+#include "cuda/choose_conv.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "device/form.h"
@@ -30,92 +31,8 @@ static uint32_t blocks_for(int64_t count)
 
 // ---- CONV -----------------------------------------------------------------------------------------------------------
 
-typedef struct conv_shape {
-    int32_t height, width; // of the input as it is stored
-    // Of the pixels that tiles cover: of the output, or of the input if upsampling is folded into the weights.
-    int32_t tile_height, tile_width;
-    int32_t in, padded, out;               // channels; padded: `in` rounded up to 8, like the weights
-    int32_t kernel, stride, pad, parities; // as the kernels see them: with four parities the kernel is 2 taps wide
-    int32_t above;                         // rows of the input above the strip
-    int32_t x_pitch, y_pitch;              // elements from pixel to pixel
-    bool upsamples_plain;                  // an upsampled 1x1 convolution
-} conv_shape;
-
-static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
-{
-    conv_shape s = {.height = op->u.conv.height,
-                    .width = op->u.conv.width,
-                    .kernel = op->u.conv.kernel,
-                    .stride = op->u.conv.stride,
-                    .parities = 1};
-    bool folds = op->u.conv.upsamples && s.kernel == 3;
-    int32_t scale = op->u.conv.upsamples && !folds ? 2 : 1;
-    s.in = sumi_plan_info(plan, op->in[0])->cols;
-    s.x_pitch = sumi_plan_info(plan, op->in[0])->pitch;
-    s.y_pitch = sumi_plan_info(plan, op->out)->pitch;
-    s.above = op->u.conv.above;
-    s.padded = (s.in + 7) / 8 * 8;
-    s.out = op->weight->rows;
-    s.pad = op->u.conv.pads_end ? 0 : s.kernel / 2;
-    s.upsamples_plain = scale == 2;
-    if (folds) {
-        s.kernel = 2;
-        s.parities = 4;
-    }
-    s.tile_height = (s.height - s.above - op->u.conv.below) * scale / s.stride;
-    s.tile_width = s.width * scale / s.stride;
-    return s;
-}
-
-// HALO and HOPPER: the kernels of conv_halo_sm90.cu and conv_sm90.cu.
-typedef enum conv_kind { CONV_NARROW, CONV_HALO, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
-
-// Whether a view begins at a multiple of 16 bytes.
-static bool begins_aligned(const sumi_plan* plan, sumi_value value)
-{
-    return sumi_plan_info(plan, value)->base_element % 8 == 0;
-}
-
-// The channels of a k-block of the kernels of conv_halo_sm90.cu, 64 or 96, which determine the order of sums; 0: there
-// are none for these channels. It depends on channels alone, so strips and tiles of a picture have the bits of the whole.
-static int32_t halo_channels(const conv_shape* s)
-{
-    if (s->out % 192 == 0 && s->in % 64 == 0) return 64;
-    if (s->out % 96 == 0 && s->in % 96 == 0) return 96;
-    if (s->out == 144 && s->in % 48 == 0 && s->in >= 96) return 96;
-    return (s->out % 96 == 0 || s->out % 128 == 0) && s->in % 64 == 0 ? 64 : 0;
-}
-
-// Bytes of shared memory of the kernel of conv_narrow.cu.
-static int32_t narrow_shared(const conv_shape* s)
-{
-    return s->out == 4 ? SUMI_CONV_NARROW_O4_SHARED(s->in) : SUMI_CONV_NARROW_SHARED(s->in);
-}
-
-// Depends on the shape of the whole op, never on the slice.
-static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, const conv_shape* s,
-                         bool allows_hopper)
-{
-    bool is_strip = op->u.conv.above + op->u.conv.below > 0;
-    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 4 && !is_strip && s->y_pitch == s->out
-        && s->x_pitch % 8 == 0 && s->in % (s->out == 4 ? 16 : 32) == 0 && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS
-        && narrow_shared(s) <= device->shared_per_block)
-        return CONV_NARROW;
-    // a padded copy can be made only of tightly packed pixels
-    bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0
-                && (s->in % 8 == 0 ? s->x_pitch % 8 == 0 : s->x_pitch == s->in && !is_strip);
-    if (!is_even || s->upsamples_plain || !begins_aligned(plan, op->in[0]) || !begins_aligned(plan, op->out))
-        return CONV_ANY;
-    // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are computed by the
-    // portable kernels.
-    bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4
-                               : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
-    if (!sumi_cuda_has_hopper(device, allows_hopper) || op->bias == NULL || !fits || s->tile_width < 16
-        || s->tile_height < 8)
-        return CONV_PORTABLE;
-    bool has_halo = s->parities == 4 ? op->in[1].id == 0 || s->out % 96 == 0 : s->kernel == 3 && s->stride == 1;
-    return has_halo && halo_channels(s) != 0 ? CONV_HALO : CONV_HOPPER;
-}
+typedef sumi_cuda_conv_shape conv_shape;
+typedef sumi_cuda_conv_kind conv_kind;
 
 // ---- Convolutions that leave sums -----------------------------------------------------------------------------------
 
@@ -138,10 +55,10 @@ static int32_t first_row(const sumi_plan* plan, const sumi_op* op, sumi_value pi
 static int32_t sums_per_patch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op,
                               bool allows_hopper)
 {
-    conv_shape s = shape_of(plan, op);
+    conv_shape s = sumi_cuda_conv_shape_of(plan, op);
     if (s.out != 128 && s.out != 256 && s.out != 512) return 0;
-    conv_kind kind = kind_of(device, plan, op, &s, allows_hopper);
-    return kind == CONV_HALO ? 4 : kind == CONV_HOPPER && op->in[1].id == 0 ? 8 : 0;
+    conv_kind kind = sumi_cuda_choose_conv(device, plan, op, &s, allows_hopper);
+    return kind == SUMI_CUDA_CONV_HALO ? 4 : kind == SUMI_CUDA_CONV_HOPPER && op->in[1].id == 0 ? 8 : 0;
 }
 
 // Whether the GROUP_SUMS at `op_index` can use the sums of the convolutions before it.
@@ -156,7 +73,7 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
     for (int32_t i = op_index - 1; i >= 0 && plan->ops[i].section == sums->section; i--) {
         const sumi_op* op = &plan->ops[i];
         if (writes_picture(plan, op, picture)) {
-            conv_shape s = shape_of(plan, op);
+            conv_shape s = sumi_cuda_conv_shape_of(plan, op);
             bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->cut_from_row + op->rows == rows;
             int32_t left = sums_per_patch(device, plan, op, allows_hopper);
             if (left == 0 || (per_patch != 0 && left != per_patch)) return false;
@@ -211,7 +128,7 @@ static uint64_t sums_bytes(int64_t entries)
 
 uint64_t sumi_cuda_conv_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
-    conv_shape s = shape_of(plan, op);
+    conv_shape s = sumi_cuda_conv_shape_of(plan, op);
     int32_t sums = sums_op(device, plan, (int32_t)(op - plan->ops), true);
     if (sums < 0) return padded_bytes(&s);
     const int32_t per_patch = sums_per_patch(device, plan, op, true);
@@ -242,9 +159,10 @@ static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, 
                                   .weight_pitch = d->pitch,
                                   .unit_begin = begin,
                                   .x_pitch = s->x_pitch};
-    return sumi_cuda_launch_args(
-        run, s->out == 4 ? "sumi_conv_narrow_o4" : "sumi_conv_narrow",
-        (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, SUMI_CONV_NARROW_THREADS, (uint32_t)narrow_shared(s)}, &args);
+    return sumi_cuda_launch_args(run, s->out == 4 ? "sumi_conv_narrow_o4" : "sumi_conv_narrow",
+                                 (sumi_cuda_grid){(uint32_t)(end - begin), 1, 1, SUMI_CONV_NARROW_THREADS,
+                                                  (uint32_t)sumi_cuda_conv_narrow_shared(s)},
+                                 &args);
 }
 
 static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int32_t unit_begin)
@@ -323,13 +241,22 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
                                  &args);
 }
 
+// What the epilogue of a convolution on Hopper does.
+typedef enum hopper_form {
+    HOPPER_PLAIN,
+    HOPPER_RESIDUAL,
+    HOPPER_UP_RESIDUAL, // a residual of an upsampling convolution
+    HOPPER_NORM,        // the norm behind it is applied to the result
+    HOPPER_FORMS
+} hopper_form;
+
 // The kernels for Hopper that have the same tile.
 typedef struct hopper_tile {
     int32_t columns, patch_height, channels; // channels of a k-block of conv_halo_sm90.cu; 0: of conv_sm90.cu
     int32_t shared;
     double slower; // time for the same products, relative to the fastest tile (one H200)
-    // [none, with a residual, upsampling with a residual], without sums or with those of groups of 4, 8, 16 channels
-    const char* names[3][4];
+    // without sums or with those of groups of 4, 8, 16 channels; NULL: there is none
+    const char* names[HOPPER_FORMS][4];
 } hopper_tile;
 
 static const hopper_tile* hopper_tile_of(const conv_shape* s)
@@ -356,11 +283,14 @@ static int32_t hopper_items(const conv_shape* s, const hopper_tile* tile)
     return sumi_divide_up(patches, 2) * s->parities * sumi_divide_up(s->out, tile->columns);
 }
 
-// Which of the names of a tile a convolution takes.
-static int32_t form_of(const conv_shape* s, bool has_residual) { return !has_residual ? 0 : s->parities == 4 ? 2 : 1; }
+static hopper_form form_of(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+{
+    if (sumi_cuda_is_fused_conv(run->plan, run->op_index)) return HOPPER_NORM;
+    return d->residual == 0 ? HOPPER_PLAIN : s->parities == 4 ? HOPPER_UP_RESIDUAL : HOPPER_RESIDUAL;
+}
 
 // The tile with the least rounds x work of a round, of those with the same order of sums.
-static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const conv_shape* s, bool has_residual)
+static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const conv_shape* s, hopper_form form)
 {
     static const hopper_tile s_tiles[] = {
         {96,
@@ -378,7 +308,8 @@ static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const con
          1.06,
          {{"sumi_conv_halo_128x96_c96"},
           {"sumi_conv_halo_128x96_c96_residual"},
-          {"sumi_conv_halo_128x96_c96_up_residual"}}},
+          {"sumi_conv_halo_128x96_c96_up_residual"},
+          {"sumi_conv_halo_128x96_c96_norm"}}},
         {144,
          8,
          96,
@@ -392,7 +323,8 @@ static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const con
          1.0,
          {{"sumi_conv_halo_128x192_c64"},
           {"sumi_conv_halo_128x192_c64_residual"},
-          {"sumi_conv_halo_128x192_c64_up_residual"}}},
+          {"sumi_conv_halo_128x192_c64_up_residual"},
+          {"sumi_conv_halo_128x192_c64_norm"}}},
         {128,
          8,
          64,
@@ -415,8 +347,10 @@ static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const con
     double best_cost = 0.0;
     for (size_t i = 0; i < sizeof s_tiles / sizeof *s_tiles; i++) {
         const hopper_tile* tile = &s_tiles[i];
-        const bool fits = tile->columns == 144 ? s->out == 144 : s->out % tile->columns == 0;
-        if (tile->channels != halo_channels(s) || !fits || tile->names[form_of(s, has_residual)][0] == NULL) continue;
+        // a norm reads all channels of a pixel
+        const bool fits =
+            tile->columns == 144 || form == HOPPER_NORM ? s->out == tile->columns : s->out % tile->columns == 0;
+        if (tile->channels != sumi_cuda_conv_halo_channels(s) || !fits || tile->names[form][0] == NULL) continue;
         const double cost =
             (double)sumi_divide_up(hopper_items(s, tile), clusters) * tile->patch_height * tile->columns * tile->slower;
         if (best == NULL || cost < best_cost) {
@@ -424,7 +358,7 @@ static const hopper_tile* halo_tile_of(const sumi_cuda_device* device, const con
             best_cost = cost;
         }
     }
-    SUMI_ASSERT(best != NULL); // halo_channels says that there is one
+    SUMI_ASSERT(best != NULL); // choose_conv.c says that there is one
     return best;
 }
 
@@ -513,7 +447,14 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
         args.stats = d->sums + (uint64_t)(patches_before * s->parities * per_patch) * 64 * sizeof(float);
         stats = s->out == 128 ? 1 : s->out == 256 ? 2 : 3;
     }
-    const char* name = tile->names[form_of(s, d->residual != 0)][stats];
+    const hopper_form form = form_of(run, s, d);
+    if (form == HOPPER_NORM) {
+        sumi_cuda_run next = *run;
+        next.op = &run->plan->ops[++next.op_index];
+        args.norm = sumi_cuda_find_weight(&next, next.op->weight).data;
+        args.norm_eps = next.op->u.norm.eps;
+    }
+    const char* name = tile->names[form][stats];
     SUMI_ASSERT(name != NULL); // sums_per_patch says which leave sums
     void* halo_params[] = {&x_maps[0], &x_maps[1], &weight_maps[0], &weight_maps[1], &y_map, &residual_map, &args};
     void* params[] = {&x_maps[0], &weight_maps[0], &y_map, &residual_map, &args};
@@ -540,7 +481,7 @@ static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data*
 sumi_result sumi_cuda_conv(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    conv_shape s = shape_of(run->plan, op);
+    conv_shape s = sumi_cuda_conv_shape_of(run->plan, op);
     if (s.parities == 4 && (s.stride != 1 || op->u.conv.pads_end)) {
         return sumi_fail(run->error, SUMI_INTERNAL,
                          "%s: a convolution that upsamples and strides at once has no CUDA kernel", op->label);
@@ -554,12 +495,15 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
                    .sums = run->scratch + padded_bytes(&s),
                    .pitch = weight.pitch};
     if (run->range_begin >= run->range_end) return SUMI_OK;
-    switch (kind_of(run->device, run->plan, op, &s, run->allows_hopper)) {
-    case CONV_NARROW: return launch_narrow(run, &s, &d);
-    case CONV_ANY: return launch_any_conv(run, &s, &d);
-    case CONV_HALO: return launch_hopper_conv(run, &s, &d, halo_tile_of(run->device, &s, d.residual != 0));
-    case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper_conv(run, &s, &d, hopper_tile_of(&s));
-    case CONV_PORTABLE: SUMI_TRY(pad_input(run, &s, &d)); return launch_portable_conv(run, &s, &d);
+    switch (sumi_cuda_choose_conv(run->device, run->plan, op, &s, run->allows_hopper)) {
+    case SUMI_CUDA_CONV_NARROW: return launch_narrow(run, &s, &d);
+    case SUMI_CUDA_CONV_ANY: return launch_any_conv(run, &s, &d);
+    case SUMI_CUDA_CONV_HALO:
+        return launch_hopper_conv(run, &s, &d, halo_tile_of(run->device, &s, form_of(run, &s, &d)));
+    case SUMI_CUDA_CONV_HOPPER:
+        SUMI_TRY(pad_input(run, &s, &d));
+        return launch_hopper_conv(run, &s, &d, hopper_tile_of(&s));
+    case SUMI_CUDA_CONV_PORTABLE: SUMI_TRY(pad_input(run, &s, &d)); return launch_portable_conv(run, &s, &d);
     }
     return SUMI_OK;
 }
@@ -589,7 +533,7 @@ static int32_t groups_of_eight(int32_t channels, int32_t groups)
 
 static bool is_even(const sumi_plan* plan, sumi_value value)
 {
-    return sumi_plan_info(plan, value)->pitch % 8 == 0 && begins_aligned(plan, value);
+    return sumi_plan_info(plan, value)->pitch % 8 == 0 && sumi_cuda_begins_aligned(plan, value);
 }
 
 static int32_t sums_groups(const sumi_plan* plan, const sumi_op* op)
@@ -623,7 +567,7 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;
     if (run->range_begin > 0) return SUMI_OK;
-    conv_shape s = shape_of(run->plan, conv);
+    conv_shape s = sumi_cuda_conv_shape_of(run->plan, conv);
     const int64_t entries =
         sums_entries(&s, op->rows, sums_per_patch(run->device, run->plan, conv, run->allows_hopper));
     sumi_group_conv_args args = {.stats = run->scratch + padded_bytes(&s),

@@ -430,7 +430,8 @@ static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modula
 
 sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
 {
-    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
+    if (sumi_cuda_is_fused_norm(run->plan, run->op_index) || sumi_cuda_is_fused_conv(run->plan, run->op_index))
+        return SUMI_OK; // the op before wrote it
     const sumi_op_norm_modulate* norm = &run->op->u.norm;
     sumi_norm_modulate_args args = norm_modulate_args(run);
     const row_bands step_bands = {norm->bands, norm->band_count, sumi_cuda_rows_of(run)};

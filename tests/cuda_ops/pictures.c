@@ -28,6 +28,48 @@ static void build_conv(scene* s, const op_case* c)
                                                            .residual = residual}),
            c->bound);
 }
+// A convolution and silu of the RMS norm of its pixels in the same place, whole and in two strips, the first one of d
+// rows; d 0: whole alone.
+static void build_conv_norm(scene* s, const op_case* c)
+{
+    const sumi_weight *w = matrix_weight(s, c->a, c->k * 9, c->dtype), *bias = bias_of(s, c->a, 0),
+                      *norm = norm_weight(s, c->a, 0);
+    const sumi_value x = activations(s, c->m * c->n, c->k);
+    sumi_value from = x, pictures[2];
+    if (c->d > 0) { // a bound value cannot have views
+        from = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_ACTIVATION, c->m * c->n, c->k);
+        sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .y = from});
+    }
+    for (int in_strips = 0; in_strips < (c->d > 0 ? 2 : 1); in_strips++) {
+        const sumi_value y = sumi_plan_value(&s->plan, "y", SUMI_ELEMENT_ACTIVATION, c->m * c->n, c->a);
+        for (int row = 0, end; row < c->m; row = end) {
+            end = in_strips && row == 0 ? c->d : c->m;
+            const int above = row > 0, below = end < c->m, rows = above + end - row + below;
+            const sumi_span read_rows = {(row - above) * c->n, rows * c->n},
+                            made_rows = {row * c->n, (end - row) * c->n};
+            const sumi_value strip =
+                in_strips ? sumi_plan_view(&s->plan, "strip", y, made_rows, (sumi_span){0, c->a}) : y;
+            sumi_plan_conv(
+                &s->plan,
+                &(sumi_plan_conv_args){
+                    .label = "conv",
+                    .x = in_strips ? sumi_plan_view(&s->plan, "strip", from, read_rows, (sumi_span){0, c->k}) : from,
+                    .weight = w,
+                    .bias = bias,
+                    .shape = {.height = rows, .width = c->n, .above = above, .below = below},
+                    .y = strip});
+            sumi_plan_norm(&s->plan,
+                           &(sumi_plan_norm_args){
+                               .label = "norm", .x = strip, .weight = norm, .eps = 1e-26f, .silu = true, .y = strip});
+        }
+        pictures[in_strips] = y;
+        expect(s, pictures[in_strips], c->bound);
+    }
+    if (c->d > 0) {
+        s->equal_pairs[0].a = 0, s->equal_pairs[0].b = 1;
+        s->equal_pair_count = 1;
+    }
+}
 // A GPU may fold the weights of an upsampling convolution: sums of up to four of them are rounded once. The effect is
 // that of one more rounding of every weight.
 static const op_case s_conv[] = {
@@ -111,6 +153,18 @@ static const op_case s_conv[] = {
     {"conv up, 64x48, 192 -> 192, residual", build_conv, 64, 48, 192, 192, 3, UP | PLUS, .bound = CHAINED},
     {"conv up, 100x90, 288 -> 288, residual", build_conv, 100, 90, 288, 288, 3, UP | PLUS, .bound = CHAINED},
     {"conv 256x256, 4 -> 96", build_conv, 256, 256, 4, 96, 3, .bound = STORED},
+    // the norm of a value that was rounded: two roundings
+    {"conv and norm, 8x16, 96 -> 96", build_conv_norm, 8, 16, 96, 96, .bound = CHAINED},
+    {"conv and norm, 53x101, 96 -> 96", build_conv_norm, 53, 101, 96, 96, .d = 32, .bound = CHAINED},
+    {"conv and norm, 253x250, 96 -> 96", build_conv_norm, 253, 250, 96, 96, .d = 112, .bound = CHAINED},
+    {"conv and norm, 45x37, 192 -> 96", build_conv_norm, 45, 37, 192, 96, .d = 16, .bound = CHAINED},
+    {"conv and norm, 45x37, 192 -> 192", build_conv_norm, 45, 37, 192, 192, .d = 16, .bound = CHAINED},
+    {"conv and norm, 251x260, 192 -> 192", build_conv_norm, 251, 260, 192, 192, .d = 128, .bound = CHAINED},
+    {"conv and norm, 8x17, 64 -> 192", build_conv_norm, 8, 17, 64, 192, .bound = CHAINED},
+    {"conv and norm, 33x40, 96 -> 192", build_conv_norm, 33, 40, 96, 192, .d = 16, .bound = CHAINED},
+    {"conv and norm, 40x32, 384 -> 384", build_conv_norm, 40, 32, 384, 384, .d = 16, .bound = CHAINED},
+    {"conv and norm, 7x9, 96 -> 96", build_conv_norm, 7, 9, 96, 96, .bound = CHAINED},
+    {"conv and norm, 20x24, 13 -> 11", build_conv_norm, 20, 24, 13, 11, .bound = CHAINED},
 };
 CASE_TABLE(conv);
 // An image of m x n pixels, k to a channels, whole and in strips of b rows of the input, from the last to the first; c:
