@@ -59,6 +59,8 @@ typedef struct family_row {
     // The row before this one has the same networks and files. Tests on which guidance and settings of the network have
     // no influence leave it out.
     bool is_variant;
+    // With is_variant: references are computed once per job, so that tests of jobs that have some take part all the same.
+    bool keeps_references;
 } family_row;
 
 // Of the small pictures. Products of fewer than 8 rows add in another order on CPUs with AVX2 and without it, and a
@@ -164,6 +166,18 @@ static const family_row s_families[] = {
      .adapters = {KLEIN_ADAPTER("lora_peft")},
      .text_encoder_count = 1,
      .max_references = 10},
+    {.name = "flux2-klein-kv",
+     .family = "flux2-klein",
+     .variant = "kv",
+     .names_variant = true,
+     .is_variant = true,
+     .keeps_references = true,
+     .tiny = FAMILY_IN("flux2-klein"),
+     .wide = FAMILY_IN("flux2-klein-wide"),
+     .adapters = {KLEIN_ADAPTER("lora_peft")},
+     .text_encoder_count = 1,
+     .max_references = 10,
+     .ignores_guidance = true},
 };
 enum { FAMILY_COUNT = sizeof s_families / sizeof *s_families };
 

@@ -18,6 +18,8 @@ static const family_row* s_family; // whose turn it is
     }
 #define RUN_FOR_FAMILIES(test) RUN_FOR_ROWS(test, true)
 #define RUN_FOR_NETWORKS(test) RUN_FOR_ROWS(test, !s_family->is_variant)
+// Also for the variants whose references are computed once per job: tests that draw with references.
+#define RUN_WITH_REFERENCES(test) RUN_FOR_ROWS(test, !s_family->is_variant || s_family->keeps_references)
 
 static inline const family_row* find_family(const char* name)
 {

@@ -1,7 +1,8 @@
 // The cases of the transformer with double and single blocks: one evaluation with everything inside it, the same
-// evaluation inside a batch and behind others, and with adapters.
+// evaluation inside a batch and behind others, with references whose keys and values are kept, and with adapters.
 //
-// The reference's joint rows are text, target, references; the library's are target, references, text.
+// The reference's joint rows are text, target, references; the library's are target, references, text. Of the variant
+// that keeps references they are text, references, target; the library's are references, target, text.
 #include "golden_flux_dit.h"
 #include "at_once.h"
 #include "golden_denoiser.h"
@@ -18,7 +19,8 @@
 typedef struct dit_inputs {
     array latents, references[SUMI_MAX_REFERENCES], text;
     int32_t reference_count;
-    float time; // sigma
+    float time;           // sigma
+    const char* expected; // the tensor that velocities are compared with
 } dit_inputs;
 
 static void free_inputs(dit_inputs* in)
@@ -32,7 +34,7 @@ static int32_t side(const array* planes, int32_t axis) { return (int32_t)planes-
 
 static bool take_inputs(golden_case* c, const golden_case* source, const sumi_flux_dit* model, dit_inputs* in)
 {
-    *in = (dit_inputs){.latents = input(source, "latent"), .text = input(source, "text")};
+    *in = (dit_inputs){.latents = input(source, "latent"), .text = input(source, "text"), .expected = "out"};
     array t = input(source, "t");
     bool good = in->latents.rank == 3 && in->latents.shape[0] == model->channels && in->text.rank == 2
              && in->text.shape[1] == model->feature_width && t.count == 1;
@@ -116,19 +118,20 @@ static bool run_dit(golden_case* c, denoiser_run* r)
     return run_denoiser(&run, &sumi_flux_dit_module, r->model, &plan, &job, &list, r->x, &r->velocities);
 }
 
-// Evaluation `index` of the list against expect.out.
+// Evaluation `index` of the list against the case's tensor.
 static void compare_velocity(golden_case* c, const denoiser_run* r, int32_t index)
 {
-    const array* latents = &((const dit_inputs*)r->in)->latents;
+    const dit_inputs* in = r->in;
+    const array* latents = &in->latents;
     array out = array_make(r->velocities.values + index * latents->count, 3, latents->shape);
-    compare(c, "out", &out);
+    compare(c, in->expected, &out);
     array_free(&out);
 }
 
 // ---- Inside ---------------------------------------------------------------------------------------------------------
 
 // The ops that make what the reference calls `name`. %d is the number of a block. rows: 'i' of the pictures, 't' of the
-// text, 'j' of both, in the library's order; ' ' others.
+// text, 'j' of both, in the library's order; 'k' or 'v' of what is kept of the references; ' ' others.
 typedef struct inside {
     const char *name, *label;
     watch_kind kind;
@@ -151,7 +154,9 @@ static const inside s_inside[] = {{"t_sinusoid", "time_embed.time_embed", WATCH_
                                   {"single.%d.out", "single_transformer_blocks.%d.attn.to_out", WATCH_ROWS, 'j'},
                                   {"rope_cos", "rope", WATCH_COS, 'j'},
                                   {"rope_sin", "rope", WATCH_SIN, 'j'},
-                                  {"final", "norm_out", WATCH_ROWS, 'f'}};
+                                  {"final", "norm_out", WATCH_ROWS, 'f'},
+                                  {"k_double", "references.transformer_blocks.0.copy", WATCH_ROWS, 'k'},
+                                  {"v_single", "references.single_transformer_blocks.0.copy", WATCH_ROWS, 'v'}};
 #define INSIDE_COUNT (sizeof s_inside / sizeof *s_inside)
 
 // Writes `pattern` with the number in place of %d.
@@ -160,6 +165,28 @@ static void put_number(char* out, size_t bytes, const char* pattern, int number)
     const char* mark = strstr(pattern, "%d");
     if (mark == NULL) snprintf(out, bytes, "%s", pattern);
     else snprintf(out, bytes, "%.*s%d%s", (int)(mark - pattern), pattern, number, mark + 2);
+}
+
+// Every third row of the kept keys or values, which are the left and the right half of the columns.
+static void compare_kept(golden_case* c, const sumi_flux_dit* model, char part, const watch* one)
+{
+    enum { EVERY = 3 };
+    if (one->got.values == NULL) {
+        not_checked(c, one->expected, "no op of the plan made it");
+        return;
+    }
+    const int64_t width = model->dim, rows = (one->got.shape[0] + EVERY - 1) / EVERY;
+    if (one->got.count != one->got.shape[0] * 2 * width) {
+        case_fails(c, "%s: what is kept has %lld values", one->expected, (long long)one->got.count);
+        return;
+    }
+    array got = array_make(NULL, 3, (const int64_t[]){rows, model->heads, model->head_dim});
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(got.values + r * width, one->got.values + EVERY * r * 2 * width + (part == 'v' ? width : 0),
+               (size_t)width * sizeof(float));
+    }
+    compare(c, one->expected, &got);
+    array_free(&got);
 }
 
 // What a watch took, in the reference's order of rows.
@@ -229,7 +256,8 @@ static void run_inside(golden_case* c, denoiser_run* r)
     r->whole = true;
     if (run_dit(c, r)) compare_velocity(c, r, 0);
     for (int i = 0; i < w->count; i++) {
-        if (c->by_op) compare_inside(c, r->in, rows[i], &w->list[i]);
+        if (c->by_op && (rows[i] == 'k' || rows[i] == 'v')) compare_kept(c, model, rows[i], &w->list[i]);
+        else if (c->by_op) compare_inside(c, r->in, rows[i], &w->list[i]);
         array_free(&w->list[i].got);
         free(w->list[i].before);
     }
@@ -267,6 +295,17 @@ static void run_dit_case(golden_case* c, const sumi_network* network)
         r.times = times; // as the last of three
         r.time_count = 3;
         if (run_dit(c, &r)) compare_velocity(c, &r, 0);
+        if (has_expected(c, "next_out")) { // of other latents at a later time, with what was kept before
+            const float both[] = {in.time, (float)json_number(c->json, "next_t", 0)};
+            array_free(&in.latents);
+            in.latents = input(&source, "next_latent");
+            in.expected = "next_out";
+            r.times = both;
+            r.time_count = 2;
+            if (in.latents.rank != 3 || in.latents.shape[0] != model->channels)
+                case_fails(c, "the case lacks next_latent");
+            else if (run_dit(c, &r)) compare_velocity(c, &r, 0);
+        }
         array_free(&r.velocities);
     }
     free_inputs(&in);
@@ -354,11 +393,22 @@ static void run_adapter_case(golden_case* c, const sumi_network* network)
     if (source.set.tensors != c->set.tensors) sumi_tensor_set_close(&source.set);
 }
 
+// The case's checkpoint. Cases of the variant that keeps references say so by their family.
+static const sumi_network* network_of(golden_case* c)
+{
+    const char *family = json_text(c->json, "family"), *model = json_text(c->json, "model");
+    char path[2048], key[sizeof c->g->network_key];
+    if (strcmp(family, "flux2-klein-kv") != 0 || model == NULL) return case_network(c, c->json);
+    join_path(path, sizeof path, c->folder, model);
+    snprintf(key, sizeof key, "%.2000s|kv", path);
+    return open_network(c, key, NULL, &(sumi_network_desc){.path = path, .variant = "kv"});
+}
+
 bool run_flux_dit_case(golden_case* c)
 {
     const bool is_dit = strcmp(c->kind, "dit") == 0;
     if (!is_dit && strcmp(c->kind, "adapter") != 0) return false;
-    const sumi_network* network = case_network(c, c->json);
+    const sumi_network* network = network_of(c);
     if (network == NULL) return true;
     if (is_dit) run_dit_case(c, network);
     else run_adapter_case(c, network);

@@ -39,7 +39,8 @@ typedef struct case_runner {
 static const case_runner* find_runner(const char* family)
 {
 #define GOLDEN_RUNNER(name, folder) {folder, run_##name##_case},
-    static const case_runner s_runners[] = {GOLDEN_FAMILIES(GOLDEN_RUNNER){"controlnet", run_control_case}};
+    static const case_runner s_runners[] = {GOLDEN_FAMILIES(GOLDEN_RUNNER){"flux2-klein-kv", run_flux2_klein_case},
+                                            {"controlnet", run_control_case}};
 #undef GOLDEN_RUNNER
     for (size_t i = 0; i < sizeof s_runners / sizeof *s_runners; i++)
         if (strcmp(s_runners[i].family, family) == 0) return &s_runners[i];

@@ -1,7 +1,10 @@
 // What FLUX.2 [klein] alone has, through the public functions, with the tiny checkpoint: guidance depends on the
-// variant, texts always have 512 rows, and the first reference gives the size of the picture. What holds for every
+// variant, texts always have 512 rows, the first reference gives the size of the picture, and one variant computes
+// references once per job. What holds for every
 // family is in test_families.c and test_family_jobs.c.
 #include "family_fixture.h"
+#include "jobs/engine_state.h"
+#include "models/flux_dit.h"
 
 // The base model has the files of the distilled one here: who opens it says which it is.
 static sumi_model* load_base(sumi_engine* engine) { return load_family(engine, find_family("flux2-klein-base")); }
@@ -129,6 +132,102 @@ TEST(the_picture_that_is_repainted_gives_the_size)
     close_engine(engine);
 }
 
+// ---- References that are kept ---------------------------------------------------------------------------------------
+
+// Draws with so many references. 0 after a failure.
+static uint64_t draw_with(const char* row, uint32_t slice_us, int32_t reference_count)
+{
+    static const sumi_image_item s_item_of_all = {.text = "a red fox", .seed = 7};
+    sumi_model* model;
+    s_family = find_family(row);
+    sumi_engine* engine = open_family_with(slice_us, &model);
+    if (model == NULL) return 0;
+    sumi_image_desc desc = family_image(model, &s_item_of_all);
+    use_references(&desc, reference_count);
+    const uint64_t hash = draw_hash(engine, &desc);
+    close_engine(engine);
+    return hash;
+}
+
+static const sumi_plan* newest_plan(const sumi_engine* engine)
+{
+    const sumi_plan_entry* newest = NULL;
+    for (int i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        const sumi_plan_entry* entry = &engine->cache.entries[i];
+        if (entry->model != NULL && (newest == NULL || entry->used > newest->used)) newest = entry;
+    }
+    return &newest->plan;
+}
+
+// Rows of the value of that name; of several, the first. 0: there is none.
+static int32_t rows_of(const sumi_plan* plan, const char* name)
+{
+    for (size_t i = 0; i < plan->value_count; i++)
+        if (plan->values[i].name != NULL && strcmp(plan->values[i].name, name) == 0) return plan->values[i].rows;
+    return 0;
+}
+
+static double flops_of(const sumi_plan* plan, sumi_section_kind kind)
+{
+    double flops = 0;
+    for (size_t i = 0; i < plan->op_count; i++)
+        if (plan->sections[plan->ops[i].section].kind == kind) flops += plan->ops[i].flops;
+    return flops;
+}
+
+TEST(kept_references_count_and_slices_do_not)
+{
+    const uint64_t distilled = draw_with("flux2-klein", 2000, 2), kept = draw_with("flux2-klein-kv", 2000, 2);
+    CHECK(distilled != 0 && kept != 0 && kept != distilled);
+    CHECK(draw_with("flux2-klein-kv", 50, 2) == kept && draw_with("flux2-klein-kv", 1000000, 2) == kept);
+    // without references it is the same network
+    CHECK(draw_with("flux2-klein-kv", 2000, 0) == draw_with("flux2-klein", 2000, 0));
+}
+
+// A step reads what was kept and computes no rows of references: it differs from a step without them in its attention.
+TEST(references_are_computed_once_per_job_and_their_memory_is_counted)
+{
+    OPEN_ROW("flux2-klein-kv", engine, model);
+    const sumi_model_info info = sumi_model_get_info(model);
+    CHECK_TEXT(info.variant, "kv");
+    CHECK(info.ignores_guidance && info.takes_references && info.guidance == 1.0f);
+    CHECK_NUMBER(sumi_image_defaults(model, SUMI_PRESET_MODEL).step_count, 4);
+    const sumi_image_item item = {.text = "a red fox", .seed = 7};
+    sumi_image_desc desc = family_image(model, &item);
+    sumi_memory none, two;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &none), SUMI_OK);
+    CHECK(draw_hash(engine, &desc) != 0);
+    const double without = flops_of(newest_plan(engine), SUMI_SECTION_DENOISE);
+    CHECK_NUMBER(rows_of(newest_plan(engine), "kept"), 0);
+    use_references(&desc, 2);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &two), SUMI_OK);
+    CHECK(draw_hash(engine, &desc) != 0);
+    const sumi_plan* plan = newest_plan(engine);
+    const int32_t rows = rows_of(plan, "kept");
+    CHECK_NUMBER(rows, 2 * 4 * 4);
+    CHECK_NUMBER(plan->arena_bytes, two.arena);
+    const sumi_flux_dit* transformer = model->network->denoiser;
+    const int32_t blocks = transformer->double_count + transformer->single_count;
+    // 2 flops for q k^T and 2 for p v. In the last block the text has queries too (flux_dit.h).
+    const double step = flops_of(plan, SUMI_SECTION_DENOISE), text = 512, all = text + 9,
+                 more = 4.0 * transformer->dim * all * (rows * (double)blocks + text);
+    CHECK_NEAR(step - without, more, 0, 1e-9);
+    // k and v of every block live as long as the steps do
+    size_t kept = 0;
+    for (size_t i = 0; i < plan->value_count; i++) {
+        if (plan->values[i].name == NULL || strcmp(plan->values[i].name, "kept") != 0) continue;
+        CHECK(plan->values[i].rows == rows && plan->values[i].cols == 2 * transformer->dim);
+        kept++;
+    }
+    CHECK_NUMBER(kept, blocks);
+    CHECK(two.arena >= (uint64_t)kept * (uint64_t)rows * 2 * (uint64_t)transformer->dim * sizeof(float));
+    CHECK(two.arena > none.arena);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, two.arena / 2), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &none), SUMI_BUDGET_TOO_SMALL);
+    CHECK(strstr(s_host.log, " bytes") != NULL);
+    close_engine(engine);
+}
+
 // ---- What is refused ------------------------------------------------------------------------------------------------
 
 TEST(components_that_the_family_lacks_are_refused)
@@ -155,6 +254,8 @@ int main(int argc, char** argv)
     RUN(the_distilled_model_ignores_guidance_and_says_so);
     RUN(the_first_reference_gives_the_size);
     RUN(the_picture_that_is_repainted_gives_the_size);
+    RUN(kept_references_count_and_slices_do_not);
+    RUN(references_are_computed_once_per_job_and_their_memory_is_counted);
     RUN(components_that_the_family_lacks_are_refused);
     TEST_END();
 }

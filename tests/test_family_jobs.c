@@ -247,10 +247,12 @@ TEST(the_nth_allocation_may_fail)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    RUN_FOR_NETWORKS(memory_is_known_beforehand_and_a_warm_job_takes_none);
+    RUN_WITH_REFERENCES(memory_is_known_beforehand_and_a_warm_job_takes_none);
     RUN_FOR_NETWORKS(a_job_can_be_cancelled_at_any_moment);
     // An edit model that needs a reference runs less code than the one that takes several.
-    RUN_FOR_ROWS(a_job_paused_at_any_moment_keeps_its_bits, !s_family->is_variant && s_family->min_references == 0);
-    RUN_FOR_ROWS(the_nth_allocation_may_fail, !s_family->is_variant && s_family->min_references == 0);
+    RUN_FOR_ROWS(a_job_paused_at_any_moment_keeps_its_bits,
+                 (!s_family->is_variant && s_family->min_references == 0) || s_family->keeps_references);
+    RUN_FOR_ROWS(the_nth_allocation_may_fail,
+                 (!s_family->is_variant && s_family->min_references == 0) || s_family->keeps_references);
     TEST_END();
 }

@@ -29,6 +29,7 @@ typedef struct options {
     const char* name;
     bool has_block_modulation, has_biases, is_gated;
     int axes, doubles, singles, references;
+    bool keeps; // keys and values of the reference, which sees itself alone, at time 0
 } options;
 
 // ---- The file -------------------------------------------------------------------------------------------------------
@@ -208,6 +209,7 @@ static void norm_and_rotate(const made* m, const char* prefix, const char* norm,
 
 typedef struct rows {
     int count, side[MAX_ROWS], position[MAX_ROWS][4];
+    bool is_kept[MAX_ROWS];
     double x[MAX_ROWS][DIM];
 } rows;
 
@@ -219,6 +221,7 @@ static void attend(const rows* r)
             double p[MAX_ROWS], sum = 0.0;
             for (int j = 0; j < r->count; j++) {
                 p[j] = 0.0;
+                if (r->is_kept[i] && !r->is_kept[j]) continue;
                 for (int c = 0; c < HEAD; c++) p[j] += s_q[i][h * HEAD + c] * s_q[j][DIM + h * HEAD + c];
                 sum += p[j] = exp(p[j] / sqrt((double)HEAD));
             }
@@ -231,15 +234,18 @@ static void attend(const rows* r)
     }
 }
 
-static void plain_double(const made* m, const char* prefix, const double* condition, rows* r)
+// condition: of the time, and of time 0
+static void plain_double(const made* m, const char* prefix, double condition[2][DIM], rows* r)
 {
-    double modulation[2][6 * DIM], y[DIM], hidden[2 * HIDDEN], active[HIDDEN];
-    for (int side = 0; side < 2; side++)
+    double modulation[2][2][6 * DIM], y[DIM], hidden[2 * HIDDEN], active[HIDDEN];
+    for (int i = 0; i < 4; i++)
         layer(m, m->o.has_block_modulation ? prefix : "",
-              m->o.has_block_modulation ? s_modulation[side] : s_shared[side], condition, modulation[side]);
+              m->o.has_block_modulation ? s_modulation[i % 2] : s_shared[i % 2], condition[i / 2],
+              modulation[i / 2][i % 2]);
     for (int i = 0; i < r->count; i++) {
         const int side = r->side[i];
-        plain_modulate(r->x[i], modulation[side] + DIM, modulation[side], y);
+        const double* v = modulation[r->is_kept[i]][side];
+        plain_modulate(r->x[i], v + DIM, v, y);
         for (int k = 0; k < 3; k++) layer(m, prefix, s_qkv[side][k], y, s_q[i] + k * DIM);
         for (int k = 0; k < 2 * HEADS; k++)
             norm_and_rotate(m, prefix, s_qk[side][k / HEADS], r->position[i], s_q[i] + k * HEAD);
@@ -247,7 +253,7 @@ static void plain_double(const made* m, const char* prefix, const double* condit
     attend(r);
     for (int i = 0; i < r->count; i++) {
         const int side = r->side[i];
-        const double* v = modulation[side];
+        const double* v = modulation[r->is_kept[i]][side];
         layer(m, prefix, s_out[side], s_attended[i], y);
         for (int c = 0; c < DIM; c++) r->x[i][c] += v[2 * DIM + c] * y[c];
         plain_modulate(r->x[i], v + 4 * DIM, v + 3 * DIM, y);
@@ -258,13 +264,15 @@ static void plain_double(const made* m, const char* prefix, const double* condit
     }
 }
 
-static void plain_single(const made* m, const char* prefix, const double* condition, rows* r)
+static void plain_single(const made* m, const char* prefix, double condition[2][DIM], rows* r)
 {
     static double s_hidden[MAX_ROWS][2 * HIDDEN];
-    double v[3 * DIM], y[DIM], joined[DIM + HIDDEN];
+    double both[2][3 * DIM], y[DIM], joined[DIM + HIDDEN];
     const bool is_fused = !m->o.has_block_modulation;
-    layer(m, is_fused ? "" : prefix, is_fused ? s_shared[2] : "norm.linear", condition, v);
+    for (int i = 0; i < 2; i++)
+        layer(m, is_fused ? "" : prefix, is_fused ? s_shared[2] : "norm.linear", condition[i], both[i]);
     for (int i = 0; i < r->count; i++) {
+        const double* v = both[r->is_kept[i]];
         plain_modulate(r->x[i], v + DIM, v, y);
         if (is_fused) layer_rows(m, prefix, "attn.to_qkv_mlp_proj", 0, 3 * DIM, y, s_q[i]);
         for (int k = 0; k < 3 && !is_fused; k++) layer(m, prefix, s_qkv[0][k], y, s_q[i] + k * DIM);
@@ -278,7 +286,7 @@ static void plain_single(const made* m, const char* prefix, const double* condit
         memcpy(joined, s_attended[i], sizeof s_attended[i]);
         act(&m->o, s_hidden[i], joined + DIM);
         layer(m, prefix, is_fused ? "attn.to_out" : "proj_out", joined, y);
-        for (int c = 0; c < DIM; c++) r->x[i][c] += v[2 * DIM + c] * y[c];
+        for (int c = 0; c < DIM; c++) r->x[i][c] += both[r->is_kept[i]][2 * DIM + c] * y[c];
     }
 }
 
@@ -286,12 +294,27 @@ typedef struct inputs {
     float latents[CHANNELS * IMAGE], reference[CHANNELS * REFERENCE], text[TEXT * FEATURES], time;
 } inputs;
 
+// SiLU of the embedded time.
+static void plain_condition(const made* m, double time, double* condition)
+{
+    double e[TIME], hidden[TIME_HIDDEN];
+    for (int k = 0; k < TIME / 2; k++) {
+        const double angle = time * exp(-log(10000.0) * k / (TIME / 2));
+        e[k] = cos(angle);
+        e[TIME / 2 + k] = sin(angle);
+    }
+    layer(m, s_time[m->o.has_block_modulation], "1", e, hidden);
+    for (int i = 0; i < TIME_HIDDEN; i++) hidden[i] = silu(hidden[i]);
+    layer(m, s_time[m->o.has_block_modulation], "2", hidden, condition);
+    for (int i = 0; i < DIM; i++) condition[i] = silu(condition[i]);
+}
+
 // The velocity, [CHANNELS][IMAGE].
 static void plain_forward(const made* m, const inputs* in, double* out)
 {
     static rows s_rows;
     rows* r = &s_rows;
-    double condition[DIM], e[TIME], hidden[TIME_HIDDEN], from[FEATURES], v[2 * DIM];
+    double condition[2][DIM], from[FEATURES], v[2 * DIM];
     char prefix[64];
     memset(r, 0, sizeof *r);
     for (int i = 0; i < IMAGE + (m->o.references > 0 ? REFERENCE : 0); i++) {
@@ -300,6 +323,7 @@ static void plain_forward(const made* m, const inputs* in, double* out)
         for (int c = 0; c < CHANNELS; c++)
             from[c] = (double)(is_target ? in->latents[c * IMAGE + at] : in->reference[c * REFERENCE + at]);
         layer(m, "", "x_embedder", from, r->x[r->count]);
+        r->is_kept[r->count] = !is_target && m->o.keeps;
         const int position[4] = {is_target ? 0 : 10, at / width, at % width, 0};
         memcpy(r->position[r->count++], position, sizeof position);
     }
@@ -309,15 +333,8 @@ static void plain_forward(const made* m, const inputs* in, double* out)
         r->side[r->count] = 1;
         r->position[r->count++][3] = i;
     }
-    for (int k = 0; k < TIME / 2; k++) {
-        const double angle = (double)in->time * exp(-log(10000.0) * k / (TIME / 2));
-        e[k] = cos(angle);
-        e[TIME / 2 + k] = sin(angle);
-    }
-    layer(m, s_time[m->o.has_block_modulation], "1", e, hidden);
-    for (int i = 0; i < TIME_HIDDEN; i++) hidden[i] = silu(hidden[i]);
-    layer(m, s_time[m->o.has_block_modulation], "2", hidden, condition);
-    for (int i = 0; i < DIM; i++) condition[i] = silu(condition[i]);
+    plain_condition(m, (double)in->time, condition[0]);
+    plain_condition(m, 0.0, condition[1]);
     for (int b = 0; b < m->o.doubles; b++) {
         snprintf(prefix, sizeof prefix, "transformer_blocks.%d.", b);
         plain_double(m, prefix, condition, r);
@@ -326,7 +343,7 @@ static void plain_forward(const made* m, const inputs* in, double* out)
         snprintf(prefix, sizeof prefix, "single_transformer_blocks.%d.", b);
         plain_single(m, prefix, condition, r);
     }
-    layer(m, "", "norm_out.linear", condition, v); // scale, then shift
+    layer(m, "", "norm_out.linear", condition[0], v); // scale, then shift
     for (int i = 0; i < IMAGE; i++) {
         double y[DIM], channels[CHANNELS];
         plain_modulate(r->x[i], v, v + DIM, y);
@@ -365,7 +382,8 @@ static sumi_result bind_file(bound* b, const made* m, const char* config)
     b->settings = (sumi_flux_dit_settings){.axis_count = m->o.axes,
                                            .axis_share = {m->o.axes == 3 ? 2 : 1, 1, 1, m->o.axes == 3 ? 0 : 1},
                                            .theta = THETA,
-                                           .reference_frame = 10};
+                                           .reference_frame = 10,
+                                           .keeps_references = m->o.keeps};
     b->part = (sumi_component){.present = true, .set = &b->set, .prefix = s_no_prefix, .path = "flux.safetensors"};
     sumi_binder binder = {.list = &b->list, .component = &b->part, .what = "the transformer", .error = &b->error};
     const sumi_module_config read = {config, config != NULL ? strlen(config) : 0, "made.json"};
@@ -431,14 +449,17 @@ static void forward(bound* b, const inputs* in, bool has_reference, float* out)
 // ---- Tests ----------------------------------------------------------------------------------------------------------
 
 // The last three as FLUX.1 [schnell], LongCat and Ovis have them, as far as these sizes go.
-static const options s_options[] = {{"FLUX.2", false, false, true, 4, 2, 2, 0},
-                                    {"FLUX.2 with a reference", false, false, true, 4, 1, 3, 1},
-                                    {"shared modulation, GELU", false, false, false, 4, 1, 1, 0},
-                                    {"shared modulation, three axes", false, false, true, 3, 1, 2, 1},
-                                    {"block modulation", true, false, true, 4, 2, 1, 0},
-                                    {"block modulation, biases, gate", true, true, true, 4, 1, 2, 1},
-                                    {"block modulation, biases, GELU, three axes", true, true, false, 3, 2, 4, 0},
-                                    {"the same, fewer double blocks", true, true, false, 3, 1, 5, 0}};
+static const options s_options[] = {
+    {"FLUX.2", false, false, true, 4, 2, 2, 0, false},
+    {"FLUX.2 with a reference", false, false, true, 4, 1, 3, 1, false},
+    {"FLUX.2 with a reference that is kept", false, false, true, 4, 2, 3, 1, true},
+    {"shared modulation, GELU, a kept reference", false, false, false, 4, 1, 1, 1, true},
+    {"shared modulation, GELU", false, false, false, 4, 1, 1, 0, false},
+    {"shared modulation, three axes", false, false, true, 3, 1, 2, 1, false},
+    {"block modulation", true, false, true, 4, 2, 1, 0, false},
+    {"block modulation, biases, gate", true, true, true, 4, 1, 2, 1, false},
+    {"block modulation, biases, GELU, three axes", true, true, false, 3, 2, 4, 0, false},
+    {"the same, fewer double blocks", true, true, false, 3, 1, 5, 0, false}};
 
 TEST(every_option_computes_what_plain_loops_do)
 {
@@ -478,15 +499,17 @@ TEST(what_is_not_there_is_refused)
     static const struct {
         options o;
         const char *config, *says;
-    } s_cases[] = {{{"", false, true, true, 4, 1, 1, 0}, NULL, "biases"},
-                   {{"", false, false, true, 4, 1, 1, 0}, "{\"guidance_embeds\": true}", "guidance_embeds"},
-                   {{"", false, false, true, 4, 1, 1, 0}, "{\"axes_dims_rope\": [8, 4, 4]}", "axes_dims_rope"},
-                   {{"", false, false, true, 4, 1, 1, 0}, "{\"axes_dims_rope\": [4, 4, 4, 6]}", "axes_dims_rope"},
-                   {{"", false, false, true, 4, 1, 1, 0}, "{\"num_layers\": 2}", "transformer_blocks.1."},
-                   {{"", false, false, true, 4, 1, 2, 0}, "{\"num_single_layers\": 1}", "num_single_layers"},
-                   {{"", false, false, true, 4, 0, 1, 0}, NULL, "transformer_blocks.0."},
-                   {{"", false, false, true, 4, 1, 1, 0}, "{\"patch_size\": 2}", "patch_size is 2"},
-                   {{"", false, false, true, 4, 1, 1, 0}, "{\"rope_theta\": 1}", "rope_theta is 1"}};
+    } s_cases[] = {
+        {{"", false, true, true, 4, 1, 1, 0, false}, NULL, "biases"},
+        {{"", true, false, true, 4, 1, 1, 1, true}, NULL, "keeps the keys and values of references"},
+        {{"", false, false, true, 4, 1, 1, 0, false}, "{\"guidance_embeds\": true}", "guidance_embeds"},
+        {{"", false, false, true, 4, 1, 1, 0, false}, "{\"axes_dims_rope\": [8, 4, 4]}", "axes_dims_rope"},
+        {{"", false, false, true, 4, 1, 1, 0, false}, "{\"axes_dims_rope\": [4, 4, 4, 6]}", "axes_dims_rope"},
+        {{"", false, false, true, 4, 1, 1, 0, false}, "{\"num_layers\": 2}", "transformer_blocks.1."},
+        {{"", false, false, true, 4, 1, 2, 0, false}, "{\"num_single_layers\": 1}", "num_single_layers"},
+        {{"", false, false, true, 4, 0, 1, 0, false}, NULL, "transformer_blocks.0."},
+        {{"", false, false, true, 4, 1, 1, 0, false}, "{\"patch_size\": 2}", "patch_size is 2"},
+        {{"", false, false, true, 4, 1, 1, 0, false}, "{\"rope_theta\": 1}", "rope_theta is 1"}};
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         make_file(&s_file, s_cases[i].o);
         CHECK(bind_file(&s_bound, &s_file, s_cases[i].config) != SUMI_OK);

@@ -3,6 +3,7 @@
 #include "at_once.h"
 #include "failing.h"
 #include "models/config.h"
+#include "models/flux_dit.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "network_fixture.h"
@@ -185,6 +186,47 @@ TEST(kleins_shift_stands_still_where_its_file_says_so)
         CHECK_NUMBER(sumi_schedule_write(&sumi_network_get_info(network)->sigmas, 4096, 4, sigmas, &error), SUMI_OK);
         for (int k = 0; k < 4; k++) CHECK_NEAR((double)sigmas[k], (double)s_cases[i].sigmas[k], 3e-7, 0);
         CHECK(sigmas[4] == 0.0f);
+        sumi_network_close(network);
+    }
+}
+
+// Only the name of the pipeline tells the model that keeps keys and values of references; a caller's word counts more.
+TEST(kleins_variants_are_told_by_the_index_or_by_the_caller)
+{
+    static const struct {
+        const char *index, *variant, *found; // found NULL: refused
+        bool keeps;
+    } s_cases[] = {
+        {"{\"_class_name\": \"Flux2KleinKVPipeline\", \"is_distilled\": true}", NULL, "kv", true},
+        {"{\"_class_name\": \"Flux2KleinKVPipeline\"}", NULL, "kv", true},
+        {"{\"_class_name\": \"Flux2KleinKVPipeline\"}", "distilled", "distilled", false},
+        {"{\"_class_name\": \"Flux2KleinPipeline\", \"is_distilled\": true}", NULL, "distilled", false},
+        {"{\"_class_name\": \"Flux2KleinPipeline\", \"is_distilled\": true}", "kv", "kv", true},
+        {"{\"_class_name\": \"Flux2KleinPipeline\"}", NULL, "base", false},
+        {"{\"_class_name\": \"Flux2KleinPipeline\"}", "9b-kv", NULL, false},
+    };
+    system_make_folder(scratch("klein"));
+    system_make_folder(scratch("klein/scheduler"));
+    write_file(scratch("klein/scheduler/scheduler_config.json"), "{\"use_dynamic_shifting\": true}", 30);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        write_file(scratch("klein/model_index.json"), s_cases[i].index, strlen(s_cases[i].index));
+        const sumi_network_desc desc = {.path = scratch("klein"),
+                                        .transformer_path = "tests/golden/flux2-klein/model/transformer",
+                                        .vae_path = "tests/golden/flux2-klein/model/vae",
+                                        .variant = s_cases[i].variant,
+                                        .without_text_encoder = true};
+        sumi_error error = {0};
+        sumi_network* network = NULL;
+        const sumi_result result = open_all(&s_heap, &desc, &error, &network);
+        CHECK((result == SUMI_OK) == (s_cases[i].found != NULL));
+        if (s_cases[i].found == NULL) CHECK(strstr(error.text, "kv") != NULL && strstr(error.text, "base") != NULL);
+        if (network == NULL) continue;
+        const sumi_network_info* info = sumi_network_get_info(network);
+        const sumi_flux_dit* transformer = network->denoiser;
+        CHECK_TEXT(info->variant, s_cases[i].found);
+        CHECK(transformer->settings->keeps_references == s_cases[i].keeps);
+        CHECK_NUMBER(info->presets[SUMI_PRESET_MODEL].step_count, strcmp(info->variant, "base") == 0 ? 50 : 4);
+        CHECK(info->ignores_guidance == (strcmp(info->variant, "base") != 0));
         sumi_network_close(network);
     }
 }
@@ -540,6 +582,7 @@ int main(int argc, char** argv)
     RUN(schedulers_of_all_families_become_rules);
     RUN(schedulers_that_are_not_these_are_refused);
     RUN(kleins_shift_stands_still_where_its_file_says_so);
+    RUN(kleins_variants_are_told_by_the_index_or_by_the_caller);
     RUN(qwen_image_21_is_turbo_where_its_folder_lists_sigmas);
     RUN(authors_of_turbo_cannot_have_another_number_of_steps);
     RUN(qwen_image_21_reads_references_in_one_size);

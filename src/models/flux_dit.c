@@ -242,6 +242,13 @@ static void find_flux_sizes(sumi_flux_dit* model, sumi_binder* b, const config_v
                        b->component->path);
         return;
     }
+    if (model->settings->keeps_references && model->has_block_modulation) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: a transformer that keeps the keys and values of references and whose blocks have their own "
+                       "modulation is not supported",
+                       b->component->path);
+        return;
+    }
     model->patch = 1;
     model->theta = c->theta;
     model->heads = sumi_bind_heads(b, model->dim, model->head_dim, model->time_width);
@@ -362,7 +369,15 @@ typedef struct flux_state {
     sumi_value condition;              // SiLU of the embedded times, [evaluations, dim]
     sumi_value shared[3], final_table; // finished modulation of all evaluations; shared: not with block modulation
     sumi_value rope[2];                // for each slot, for the rows of the joint matrix
+    // If the job keeps references: modulation of time 0 of double blocks' images and of single blocks, one row each; and
+    // k | v of each block, [rows of all references, 2 * dim].
+    sumi_value zero[3], kept_double[SUMI_FLUX_DIT_MAX_BLOCKS], kept_single[SUMI_FLUX_DIT_MAX_BLOCKS];
 } flux_state;
+
+static bool keeps_references(const sumi_flux_dit* model, const sumi_denoising* job)
+{
+    return model->settings->keeps_references && job->reference_count > 0;
+}
 
 static const sumi_weight* bias_of(const sumi_flux_dit* model, const sumi_weight* bias)
 {
@@ -391,14 +406,28 @@ static void write_flux_captions(const sumi_flux_dit* model, sumi_plan* plan, con
     }
 }
 
-// SiLU(mlp(sinusoids(t))) for all evaluations. The recipe's times are those that the sinusoids are taken of.
+// The times of all evaluations, followed by time 0.
+static sumi_value write_times_and_zero(sumi_plan* plan, const sumi_denoising* job)
+{
+    const float zero = 0.0f;
+    const int32_t count = job->evaluation_count;
+    sumi_value times = sumi_plan_value(plan, "times_and_zero", SUMI_ELEMENT_FLOAT, count + 1, 1);
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = job->times, .y = times, .rows = count});
+    sumi_plan_copy_rows(
+        plan, &(sumi_plan_copy_args){
+                  .x = sumi_plan_constant(plan, "zero", SUMI_ELEMENT_FLOAT, 1, 1, &zero), .y = times, .y_row = count});
+    return times;
+}
+
+// SiLU(mlp(sinusoids(t))) for all evaluations, and for time 0 as the last row if the job keeps references. The recipe's
+// times are those that the sinusoids are taken of.
 static sumi_value write_flux_condition(const sumi_flux_dit* model, sumi_plan* plan, const sumi_denoising* job)
 {
     sumi_plan_prefix(plan, "time_embed.");
+    const sumi_value times = keeps_references(model, job) ? write_times_and_zero(plan, job) : job->times;
     sumi_value e = sumi_plan_time_embed(
-        plan,
-        &(sumi_plan_time_args){
-            .times = job->times, .width = model->time_width, .scale = 1.0f, .max_period = PERIOD, .cos_first = true});
+        plan, &(sumi_plan_time_args){
+                  .times = times, .width = model->time_width, .scale = 1.0f, .max_period = PERIOD, .cos_first = true});
     sumi_value hidden = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "linear_1",
                                                                         .x = e,
                                                                         .weight = &model->time_in,
@@ -436,33 +465,6 @@ static sumi_value write_flux_modulation(sumi_plan* plan, const modulation_layer*
 
 static int32_t final_scale(const sumi_flux_dit* model) { return model->final_shift_first ? 1 : 0; }
 
-static void write_flux_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
-{
-    static const char* const s_labels[] = {"double_stream_modulation_img", "double_stream_modulation_txt",
-                                           "single_stream_modulation"};
-    const sumi_flux_dit* model = memory;
-    flux_state* state = job->state;
-    sumi_plan_prefix(plan, "%s", "");
-    write_flux_captions(model, plan, job);
-    state->condition = write_flux_condition(model, plan, job);
-    for (int32_t i = 0; i < 3 && !model->has_block_modulation; i++) {
-        const bool is_single = i == SHARED_SINGLE;
-        state->shared[i] =
-            write_flux_modulation(plan, &(modulation_layer){.label = s_labels[i],
-                                                            .weight = &model->shared[i],
-                                                            .x = state->condition,
-                                                            .vector_count = is_single ? SINGLE_VECTORS : DOUBLE_VECTORS,
-                                                            .adds_one = is_single ? SINGLE_ADDS_ONE : DOUBLE_ADDS_ONE});
-    }
-    state->final_table =
-        write_flux_modulation(plan, &(modulation_layer){.label = "norm_out.linear",
-                                                        .weight = &model->final_modulation,
-                                                        .bias = bias_of(model, &model->final_modulation_bias),
-                                                        .x = state->condition,
-                                                        .vector_count = 2,
-                                                        .adds_one = 1u << final_scale(model)});
-}
-
 // Writes frame, row and column of a picture's tokens.
 static void fill_picture(int32_t* position, int32_t axes, int32_t frame, int32_t height, int32_t width)
 {
@@ -473,6 +475,42 @@ static void fill_picture(int32_t* position, int32_t axes, int32_t frame, int32_t
     }
 }
 
+static sumi_value write_flux_rope(const sumi_flux_dit* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
+{
+    sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, rows, model->axis_count, positions);
+    sumi_plan_rope_args rope = {.positions = value, .axes = model->axis_count, .theta = model->theta};
+    memcpy(rope.pairs, model->axis_pairs, sizeof model->axis_pairs);
+    return sumi_plan_rope_table(plan, &rope);
+}
+
+// Memory for the positions of rows, all 0; NULL after an error.
+static int32_t* make_positions(const sumi_flux_dit* model, sumi_plan* plan, int32_t rows)
+{
+    const size_t bytes = (size_t)rows * (size_t)model->axis_count * sizeof(int32_t);
+    int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
+    if (positions == NULL) sumi_out_of_memory(&plan->error, bytes, "token positions");
+    return positions;
+}
+
+// Writes the positions of the tokens of all references.
+static void fill_references(const sumi_flux_dit* model, const sumi_denoising* job, int32_t* position)
+{
+    for (int32_t i = 0; i < job->reference_count; i++) {
+        const int32_t height = job->references[i].height / model->patch,
+                      width = job->references[i].width / model->patch;
+        fill_picture(position, model->axis_count, model->settings->reference_frame * (i + 1), height, width);
+        position += (size_t)model->axis_count * (size_t)(height * width);
+    }
+}
+
+// The order of rows of a list of evaluations.
+static void lay_out(const sumi_flux_dit* model, const sumi_denoising* job, const sumi_evaluation_list* list,
+                    sumi_joint_rows* out)
+{
+    if (model->settings->keeps_references) sumi_joint_rows_lay_out_kept(job, list, model->patch, out);
+    else sumi_joint_rows_lay_out(job, list, model->patch, out);
+}
+
 static void write_flux_layout(const void* memory, sumi_plan* plan, sumi_denoising* job,
                               const sumi_evaluation_list* list)
 {
@@ -480,36 +518,23 @@ static void write_flux_layout(const void* memory, sumi_plan* plan, sumi_denoisin
     flux_state* state = job->state;
     const int32_t axes = model->axis_count;
     sumi_joint_rows l;
-    sumi_joint_rows_lay_out(job, list, model->patch, &l);
-    const size_t bytes = (size_t)l.rows * (size_t)axes * sizeof(int32_t);
-    int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
-    if (positions == NULL) {
-        sumi_out_of_memory(&plan->error, bytes, "token positions");
-        return;
-    }
+    lay_out(model, job, list, &l);
+    int32_t* positions = make_positions(model, plan, l.rows);
+    if (positions == NULL) return;
     for (int32_t s = 0; s < l.count; s++) {
-        fill_picture(positions + (size_t)axes * (size_t)(s * l.tokens), axes, 0, l.height, l.width);
-        int32_t* position = positions + (size_t)axes * (size_t)l.reference_begin[s];
-        for (int32_t i = 0; i < job->reference_count; i++) {
-            const int32_t height = job->references[i].height / model->patch,
-                          width = job->references[i].width / model->patch;
-            fill_picture(position, axes, model->settings->reference_frame * (i + 1), height, width);
-            position += (size_t)axes * (size_t)(height * width);
-        }
-        position = positions + (size_t)axes * (size_t)l.text_begin[s];
+        fill_picture(positions + (size_t)axes * (size_t)l.target_begin[s], axes, 0, l.height, l.width);
+        if (l.kept_rows == 0) fill_references(model, job, positions + (size_t)axes * (size_t)l.reference_begin[s]);
+        int32_t* position = positions + (size_t)axes * (size_t)l.text_begin[s];
         for (int32_t i = 0; i < l.text[s] && axes > 3; i++, position += axes) position[3] = i;
     }
     sumi_plan_prefix(plan, "%s", "");
-    sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, l.rows, axes, positions);
-    sumi_plan_rope_args rope = {.positions = value, .axes = axes, .theta = model->theta};
-    memcpy(rope.pairs, model->axis_pairs, sizeof model->axis_pairs);
-    state->rope[list->slot] = sumi_plan_rope_table(plan, &rope);
+    state->rope[list->slot] = write_flux_rope(model, plan, positions, l.rows);
     sumi_free(plan->heap, positions);
     if (job->keeps_residuals)
         job->residuals[list->slot] = sumi_block_residuals_make(plan, l.count * l.tokens, model->dim);
 }
 
-// ---- One evaluation -------------------------------------------------------------------------------------------------
+// ---- Blocks ---------------------------------------------------------------------------------------------------------
 
 // Neighbouring rows of one stream.
 typedef struct flux_run {
@@ -522,7 +547,10 @@ typedef struct flux_writer {
     const sumi_flux_dit* model;
     sumi_plan* plan;
     sumi_denoising* job;
-    const flux_state* state;
+    flux_state* state;
+    const char* prefix; // of labels
+    // The rows are the references, which see each other at time 0. Each block keeps their keys and values.
+    bool keeps;
     sumi_block_residuals* residuals; // of the job, for this list of evaluations
     sumi_joint_rows layout;
     sumi_value rope;
@@ -531,7 +559,9 @@ typedef struct flux_writer {
     flux_run runs[2 * SUMI_MAX_JOINT_EVALUATIONS + 1];
     int32_t run_count;
     int32_t target_rows;
-    sumi_value targets; // view of x: the rows of all targets
+    // The rows of all targets: one run, or with kept references one of each evaluation.
+    flux_run targets[SUMI_MAX_JOINT_EVALUATIONS];
+    int32_t target_run_count;
     sumi_sequence sequences[SUMI_MAX_JOINT_EVALUATIONS];
 } flux_writer;
 
@@ -559,9 +589,10 @@ static void plan_runs(flux_writer* w)
     const sumi_joint_rows* l = &w->layout;
     w->target_rows = l->count * l->tokens;
     w->x = sumi_plan_value(w->plan, "stream", SUMI_ELEMENT_ACTIVATION, l->rows, w->model->dim);
-    add_flux_run(w, SUMI_FLUX_IMAGE, 0, w->target_rows);
+    if (l->kept_rows == 0) add_flux_run(w, SUMI_FLUX_IMAGE, 0, w->target_rows);
     for (int32_t i = 0; i < l->count; i++) {
         const int32_t s = l->order[i];
+        if (l->kept_rows > 0) add_flux_run(w, SUMI_FLUX_IMAGE, l->target_begin[s], l->tokens);
         const bool has_text_first = l->text_begin[s] < l->reference_begin[s];
         if (has_text_first) add_flux_run(w, SUMI_FLUX_TEXT, l->text_begin[s], l->text[s]);
         add_flux_run(w, SUMI_FLUX_IMAGE, l->reference_begin[s], l->reference_rows);
@@ -569,8 +600,15 @@ static void plan_runs(flux_writer* w)
         w->sequences[s] = sumi_joint_rows_sequence(l, s);
     }
     for (int32_t i = 0; i < w->run_count; i++) w->runs[i].view = view_rows(w, "rows", w->x, w->runs[i].rows);
-    w->targets =
-        view_rows(w, "targets", w->runs[0].view, (sumi_span){0, w->target_rows}); // the first run begins with them
+    if (l->kept_rows > 0) {
+        for (int32_t i = 0; i < w->run_count; i++) {
+            if (w->runs[i].side == SUMI_FLUX_IMAGE) w->targets[w->target_run_count++] = w->runs[i];
+        }
+        return;
+    }
+    const sumi_span targets = {0, w->target_rows}; // the first run begins with them
+    w->targets[w->target_run_count++] =
+        (flux_run){SUMI_FLUX_IMAGE, targets, view_rows(w, "targets", w->runs[0].view, targets)};
 }
 
 // Writes the patches of all targets, and of the references for every evaluation, through x_embedder; and the prompts.
@@ -583,11 +621,15 @@ static void write_flux_inputs(flux_writer* w, sumi_value latents, const sumi_eva
     const sumi_value patches = sumi_joint_rows_patches(l, plan, job, latents, model->channels);
     sumi_plan_linear_args in = {.label = "x_embedder",
                                 .x = patches,
-                                .rows = w->target_rows,
                                 .weight = &model->image_in,
                                 .bias = bias_of(model, &model->image_in_bias),
                                 .y = w->x};
-    sumi_plan_linear(plan, &in);
+    for (int32_t i = 0; i < w->target_run_count; i++) {
+        in.rows = w->targets[i].rows.count;
+        in.y_row = w->targets[i].rows.begin;
+        sumi_plan_linear(plan, &in);
+        in.x_row += in.rows;
+    }
     for (int32_t s = 0; s < l->count && l->reference_rows > 0; s++) {
         in.x_row = w->target_rows;
         in.rows = l->reference_rows;
@@ -608,6 +650,7 @@ static sumi_step_row modulation_of(const flux_writer* w, int32_t shared, const s
                                    const sumi_weight* bias)
 {
     const bool is_single = shared == SHARED_SINGLE;
+    if (w->keeps) return (sumi_step_row){w->state->zero[shared], 0, false};
     if (!w->model->has_block_modulation) return (sumi_step_row){w->state->shared[shared], 0, true};
     return (sumi_step_row){
         write_flux_modulation(w->plan, &(modulation_layer){.label = "modulation",
@@ -641,7 +684,8 @@ static sumi_value write_flux_norm(const flux_writer* w, const char* label, sumi_
 static sumi_attention flux_attention(flux_writer* w, bool only_targets)
 {
     const sumi_flux_dit* model = w->model;
-    for (int32_t s = 0; s < w->layout.count; s++) w->sequences[s].query_spans = only_targets ? 1 : 2;
+    for (int32_t s = 0; s < w->layout.count && !w->keeps && w->layout.kept_rows == 0; s++)
+        w->sequences[s].query_spans = only_targets ? 1 : 2;
     return (sumi_attention){.q_heads = model->heads,
                             .kv_heads = model->heads,
                             .dim = model->head_dim,
@@ -672,6 +716,16 @@ static void write_qk(const flux_writer* w, sumi_value qkv, const qk_rows* qk)
                                                          .rotary = SUMI_ROTARY_INTERLEAVED,
                                                          .rope = w->rope,
                                                          .rope_row = qk->rows.begin});
+}
+
+// Copies k and v out of q, k and v.
+static sumi_value write_kept(const flux_writer* w, sumi_value qkv)
+{
+    const int32_t dim = w->model->dim, rows = w->layout.rows;
+    sumi_value k_and_v = sumi_plan_view(w->plan, "k_and_v", qkv, (sumi_span){0, rows}, (sumi_span){dim, 2 * dim});
+    sumi_value kept = sumi_plan_value(w->plan, "kept", SUMI_ELEMENT_ACTIVATION, rows, 2 * dim);
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = k_and_v, .y = kept, .rows = rows});
+    return kept;
 }
 
 // What follows attention in a double block, for the rows of a run: x += g1 * linear(o); x += g2 * mlp(..)
@@ -710,7 +764,7 @@ static void write_double(flux_writer* w, int32_t index, bool only_targets)
 {
     const sumi_flux_dit* model = w->model;
     const sumi_flux_double* block = &model->doubles[index];
-    sumi_plan_prefix(w->plan, "transformer_blocks.%d.", (int)index);
+    sumi_plan_prefix(w->plan, "%stransformer_blocks.%d.", w->prefix, (int)index);
     sumi_step_row modulation[2];
     for (int32_t side = 0; side < 2; side++) {
         modulation[side] = modulation_of(w, side, &block->side[side].modulation, &block->side[side].modulation_bias);
@@ -733,14 +787,22 @@ static void write_double(flux_writer* w, int32_t index, bool only_targets)
         const sumi_flux_stream_weights* weights = &block->side[run->side];
         write_qk(w, qkv, &(qk_rows){s_streams[run->side].qk, &weights->q_norm, &weights->k_norm, run->rows});
     }
+    if (w->keeps) w->state->kept_double[index] = write_kept(w, qkv);
     const sumi_attention attention = flux_attention(w, only_targets);
-    sumi_value o = sumi_plan_attention(w->plan, "attention", qkv, &attention);
-    if (only_targets) {
-        const flux_run targets = {SUMI_FLUX_IMAGE, {0, w->target_rows}, w->targets};
-        write_double_run(w, &block->side[SUMI_FLUX_IMAGE], &targets, o, modulation[SUMI_FLUX_IMAGE]);
-        return;
+    sumi_value o = SUMI_NO_VALUE;
+    if (w->layout.kept_rows > 0) {
+        o = sumi_plan_value(w->plan, "attention", SUMI_ELEMENT_ACTIVATION, w->layout.rows, model->dim);
+        sumi_plan_attention_into(w->plan, &(sumi_plan_attention_args){.label = "attention",
+                                                                      .qkv = qkv,
+                                                                      .attention = &attention,
+                                                                      .y = o,
+                                                                      .kept = w->state->kept_double[index]});
+    } else {
+        o = sumi_plan_attention(w->plan, "attention", qkv, &attention);
     }
-    for (int32_t i = 0; i < w->run_count; i++) {
+    for (int32_t i = 0; i < w->target_run_count && only_targets; i++)
+        write_double_run(w, &block->side[SUMI_FLUX_IMAGE], &w->targets[i], o, modulation[SUMI_FLUX_IMAGE]);
+    for (int32_t i = 0; i < w->run_count && !only_targets; i++) {
         const flux_run* run = &w->runs[i];
         write_double_run(w, &block->side[run->side], run, o, modulation[run->side]);
     }
@@ -770,35 +832,171 @@ static void write_hidden(const flux_writer* w, const sumi_flux_single* block, su
         w->plan, &(sumi_plan_copy_args){.x = hidden, .y = joined, .writes_some_columns = true, .y_column = model->dim});
 }
 
+// Rows of a single block after attention: normed, what attn.to_out reads, and what it adds to.
+typedef struct flux_single_rows {
+    sumi_value y, joined, residual;
+    sumi_step_row modulation;
+} flux_single_rows;
+
+// What follows attention in a single block, for rows y after the norm and the same rows of `joined`.
+static void write_single_rest(const flux_writer* w, const sumi_flux_single* block, const flux_single_rows* rows)
+{
+    write_hidden(w, block, rows->y, rows->joined);
+    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = "attn.to_out",
+                                                       .x = rows->joined,
+                                                       .weight = &block->out,
+                                                       .bias = bias_of(w->model, &block->out_bias),
+                                                       .residual = rows->residual,
+                                                       .gate = vector_of(w, rows->modulation, GATE_1)});
+}
+
+// only_targets: what follows reads no other rows. Of references in the last block: nothing reads what follows attention.
 static void write_single(flux_writer* w, int32_t index, bool only_targets)
 {
     const sumi_flux_dit* model = w->model;
     const sumi_flux_single* block = &model->singles[index];
     const int32_t rows = w->layout.rows;
-    sumi_plan_prefix(w->plan, "single_transformer_blocks.%d.", (int)index);
+    sumi_plan_prefix(w->plan, "%ssingle_transformer_blocks.%d.", w->prefix, (int)index);
     const sumi_step_row modulation = modulation_of(w, SHARED_SINGLE, &block->modulation, &block->modulation_bias);
     sumi_value y = write_flux_norm(w, "norm", (sumi_span){0, rows}, modulation, SHIFT_1);
     sumi_value qkv = sumi_plan_linear(
         w->plan, &(sumi_plan_linear_args){
                      .label = "attn.to_qkv", .x = y, .weight = &block->qkv, .bias = bias_of(model, &block->qkv_bias)});
     write_qk(w, qkv, &(qk_rows){"attn.qk_norm_rope", &block->q_norm, &block->k_norm, {0, rows}});
+    if (w->keeps) w->state->kept_single[index] = write_kept(w, qkv);
+    if (w->keeps && index == model->single_count - 1) return;
     sumi_value joined =
         sumi_plan_value(w->plan, "attention_and_hidden", SUMI_ELEMENT_ACTIVATION, rows, model->dim + model->hidden);
     const sumi_attention attention = flux_attention(w, only_targets);
     sumi_plan_attention_into(
-        w->plan, &(sumi_plan_attention_args){.label = "attention", .qkv = qkv, .attention = &attention, .y = joined});
-    if (only_targets) {
-        const sumi_span targets = {0, w->target_rows};
-        y = view_rows(w, "targets", y, targets);
-        joined = view_rows(w, "targets", joined, targets);
+        w->plan,
+        &(sumi_plan_attention_args){.label = "attention",
+                                    .qkv = qkv,
+                                    .attention = &attention,
+                                    .y = joined,
+                                    .kept = w->layout.kept_rows > 0 ? w->state->kept_single[index] : SUMI_NO_VALUE});
+    if (!only_targets) {
+        write_single_rest(w, block, &(flux_single_rows){y, joined, w->x, modulation});
+        return;
     }
-    write_hidden(w, block, y, joined);
-    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = "attn.to_out",
-                                                       .x = joined,
-                                                       .weight = &block->out,
-                                                       .bias = bias_of(model, &block->out_bias),
-                                                       .residual = only_targets ? w->targets : w->x,
-                                                       .gate = vector_of(w, modulation, GATE_1)});
+    for (int32_t i = 0; i < w->target_run_count; i++) {
+        const flux_run* targets = &w->targets[i];
+        const sumi_value target_y = view_rows(w, "targets", y, targets->rows),
+                         target_joined = view_rows(w, "targets", joined, targets->rows);
+        write_single_rest(w, block, &(flux_single_rows){target_y, target_joined, targets->view, modulation});
+    }
+}
+
+// ---- References that are kept ---------------------------------------------------------------------------------------
+
+// Memory for writing blocks: too large for the stack, which may be the host program's. NULL after an error.
+static flux_writer* make_writer(const sumi_flux_dit* model, sumi_plan* plan, sumi_denoising* job)
+{
+    flux_writer* w = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, sizeof *w) : NULL;
+    if (w == NULL) {
+        sumi_out_of_memory(&plan->error, sizeof *w, "writing a plan");
+        return NULL;
+    }
+    w->model = model;
+    w->plan = plan;
+    w->job = job;
+    w->state = job->state;
+    w->prefix = "";
+    return w;
+}
+
+// The rows of all references go through all blocks as one sequence.
+static void write_reference_blocks(flux_writer* w)
+{
+    const sumi_flux_dit* model = w->model;
+    sumi_plan* plan = w->plan;
+    const int32_t rows = w->layout.rows;
+    sumi_plan_prefix(plan, "%s", w->prefix);
+    sumi_value patches =
+        sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, rows, model->patch * model->patch * model->channels);
+    sumi_joint_rows_put_references(plan, w->job, model->patch, patches, 0);
+    w->x = sumi_plan_value(plan, "references", SUMI_ELEMENT_ACTIVATION, rows, model->dim);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "x_embedder",
+                                                    .x = patches,
+                                                    .weight = &model->image_in,
+                                                    .bias = bias_of(model, &model->image_in_bias),
+                                                    .y = w->x});
+    add_flux_run(w, SUMI_FLUX_IMAGE, 0, rows);
+    w->runs[0].view = w->x;
+    w->sequences[0] = (sumi_sequence){.span = {{0, rows}}, .span_count = 1, .query_spans = 1};
+    for (int32_t i = 0; i < model->double_count; i++) write_double(w, i, false);
+    for (int32_t i = 0; i < model->single_count; i++) write_single(w, i, false);
+}
+
+static void write_kept_references(const sumi_flux_dit* model, sumi_plan* plan, sumi_denoising* job)
+{
+    flux_writer* w = make_writer(model, plan, job);
+    if (w == NULL) return;
+    w->prefix = "references.";
+    w->keeps = true;
+    w->layout.count = 1; // sequence of attention
+    for (int32_t i = 0; i < job->reference_count; i++)
+        w->layout.rows += job->references[i].height / model->patch * (job->references[i].width / model->patch);
+    int32_t* positions = make_positions(model, plan, w->layout.rows);
+    if (positions != NULL) {
+        fill_references(model, job, positions);
+        sumi_plan_prefix(plan, "%s", w->prefix);
+        w->rope = write_flux_rope(model, plan, positions, w->layout.rows);
+        sumi_free(plan->heap, positions);
+        write_reference_blocks(w);
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_free(plan->heap, w);
+}
+
+static void write_flux_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
+{
+    static const char* const s_labels[] = {"double_stream_modulation_img", "double_stream_modulation_txt",
+                                           "single_stream_modulation"};
+    const sumi_flux_dit* model = memory;
+    flux_state* state = job->state;
+    sumi_plan_prefix(plan, "%s", "");
+    write_flux_captions(model, plan, job);
+    state->condition = write_flux_condition(model, plan, job);
+    for (int32_t i = 0; i < 3 && !model->has_block_modulation; i++) {
+        const bool is_single = i == SHARED_SINGLE;
+        state->shared[i] =
+            write_flux_modulation(plan, &(modulation_layer){.label = s_labels[i],
+                                                            .weight = &model->shared[i],
+                                                            .x = state->condition,
+                                                            .vector_count = is_single ? SINGLE_VECTORS : DOUBLE_VECTORS,
+                                                            .adds_one = is_single ? SINGLE_ADDS_ONE : DOUBLE_ADDS_ONE});
+        if (!keeps_references(model, job) || i == SHARED_TEXT) continue;
+        state->zero[i] =
+            sumi_plan_value(plan, "zero_modulation", SUMI_ELEMENT_FLOAT, 1, sumi_plan_cols(plan, state->shared[i]));
+        sumi_plan_copy_rows(plan,
+                            &(sumi_plan_copy_args){
+                                .x = state->shared[i], .x_row = job->evaluation_count, .y = state->zero[i], .rows = 1});
+    }
+    state->final_table =
+        write_flux_modulation(plan, &(modulation_layer){.label = "norm_out.linear",
+                                                        .weight = &model->final_modulation,
+                                                        .bias = bias_of(model, &model->final_modulation_bias),
+                                                        .x = state->condition,
+                                                        .vector_count = 2,
+                                                        .adds_one = 1u << final_scale(model)});
+    if (keeps_references(model, job)) write_kept_references(model, plan, job);
+}
+
+// ---- One evaluation -------------------------------------------------------------------------------------------------
+
+// A value whose first rows are those of all targets: the joint matrix, or a copy of the rows if others lie between them.
+static sumi_value write_target_rows(const flux_writer* w)
+{
+    if (w->target_run_count == 1) return w->x;
+    sumi_value rows = sumi_plan_value(w->plan, "target_rows", SUMI_ELEMENT_ACTIVATION, w->target_rows, w->model->dim);
+    for (int32_t i = 0, row = 0; i < w->target_run_count; i++) {
+        const sumi_span* run = &w->targets[i].rows;
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){
+                                         .x = w->x, .x_row = run->begin, .y = rows, .y_row = row, .rows = run->count});
+        row += run->count;
+    }
+    return rows;
 }
 
 // Returns velocities from the rows after the last block.
@@ -823,23 +1021,27 @@ static sumi_value write_flux_final(flux_writer* w, sumi_value x)
     return sumi_joint_rows_latents(&w->layout, plan, w->job, out, model->channels);
 }
 
-static void write_flux_blocks(flux_writer* w)
+// Returns a value whose first rows are those of all targets after the last block.
+static sumi_value write_flux_blocks(flux_writer* w)
 {
     const sumi_denoising* job = w->job;
     const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED,
                every_row = job->computes_unused_rows;
     SUMI_ASSERT((!keeps && !reuses) || !every_row);
-    if (keeps) sumi_block_residuals_before_first(w->plan, w->residuals, w->x);
+    if (keeps) sumi_block_residuals_before_first(w->plan, w->residuals, write_target_rows(w));
     for (int32_t i = 0; i < w->model->double_count && (i == 0 || !reuses); i++) {
         write_double(w, i, reuses);
         if (!keeps || i > 0) continue;
-        const sumi_value reused = sumi_block_residuals_after_first(w->plan, w->residuals, w->x, &job->extrapolation);
+        const sumi_value reused =
+            sumi_block_residuals_after_first(w->plan, w->residuals, write_target_rows(w), &job->extrapolation);
         w->job->reused_velocities = write_flux_final(w, reused);
     }
     for (int32_t i = 0; i < w->model->single_count && !reuses; i++)
         write_single(w, i, !every_row && i == w->model->single_count - 1);
-    if (keeps) sumi_block_residuals_after_last(w->plan, w->residuals, w->x);
-    if (reuses) sumi_block_residuals_reuse(w->plan, w->residuals, w->x, &job->extrapolation);
+    const sumi_value targets = write_target_rows(w);
+    if (keeps) sumi_block_residuals_after_last(w->plan, w->residuals, targets);
+    if (reuses) sumi_block_residuals_reuse(w->plan, w->residuals, targets, &job->extrapolation);
+    return targets;
 }
 
 static sumi_value write_flux_evaluation_with(flux_writer* w, sumi_value latents, const sumi_evaluation* list)
@@ -854,27 +1056,17 @@ static sumi_value write_flux_evaluation_with(flux_writer* w, sumi_value latents,
             plan,
             &(sumi_plan_modulation_args){.label = "row", .table = w->state->condition, .rows = 1, .per_step = true});
     }
-    write_flux_blocks(w);
-    return write_flux_final(w, w->x);
+    return write_flux_final(w, write_flux_blocks(w));
 }
 
 static sumi_value write_flux_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job,
                                         const sumi_evaluation_list* list, sumi_value latents)
 {
-    flux_state* state = job->state;
-    // too large for the stack, which may be the host program's
-    flux_writer* w = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, sizeof *w) : NULL;
-    if (w == NULL) {
-        sumi_out_of_memory(&plan->error, sizeof *w, "writing a plan");
-        return SUMI_NO_VALUE;
-    }
-    w->model = memory;
-    w->plan = plan;
-    w->job = job;
-    w->state = state;
-    w->rope = state->rope[list->slot];
+    flux_writer* w = make_writer(memory, plan, job);
+    if (w == NULL) return SUMI_NO_VALUE;
+    w->rope = w->state->rope[list->slot];
     w->residuals = &job->residuals[list->slot];
-    sumi_joint_rows_lay_out(job, list, w->model->patch, &w->layout);
+    lay_out(w->model, job, list, &w->layout);
     sumi_value velocity = write_flux_evaluation_with(w, latents, list->evaluations);
     sumi_free(plan->heap, w);
     return velocity;

@@ -17,6 +17,18 @@
 //
 // The last block computes queries, MLP and output for the targets' rows only: nothing reads the others.
 //
+// With keeps_references the references see only each other, at time 0. They depend on nothing that changes, so they go
+// through the blocks once per job, and every evaluation reads the keys and values that they left in each block:
+//
+//   once per job    references -> patches -> x_embedder -> blocks -> k, v of every block, kept
+//   per evaluation  targets, texts ----------------------> blocks, whose attention reads [kept k, k] and [kept v, v]
+//
+// The kept k | v are in the type of activations: 4 * dim bytes a row and block on a GPU. As in prefix_dit.h, attention
+// that reads them does not use 8 bits. A query sees the same keys as with one matrix of all rows, but its sums are over
+// the kept keys first, so that results differ from those of another order by rounding. Queries of an op with kept keys
+// are all rows of an evaluation: in the last block the text's are computed too, and not read. Without references
+// a job is the same as without keeps_references.
+//
 // What the files say:
 //
 //   modulation   one vector for all blocks of a kind (FLUX.2), or layers of each block (FLUX.1). The former are
@@ -38,6 +50,8 @@ typedef struct sumi_flux_dit_settings {
     double theta;
     // The frame of reference r is reference_frame * (r + 1); that of targets and texts is 0.
     int32_t reference_frame;
+    // References are modulated with time 0 and see only references. Not with a modulation of each block.
+    bool keeps_references;
     // For files that say that the transformer takes the guidance as an input: a sentence about what to use instead.
     const char* guidance_advice;
 } sumi_flux_dit_settings;

@@ -20,10 +20,9 @@ static bool is_first_of_item(const sumi_evaluation* list, int32_t evaluation)
     return true;
 }
 
-// The evaluations of an item follow each other, and every second one of them has its text first. So the values that
-// attention sums for an evaluation, and their order, depend only on its item, and not on the other items of the batch.
-void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_list* evaluations, int32_t patch,
-                             sumi_joint_rows* l)
+// What both layouts have in common.
+static void count_rows(const sumi_denoising* job, const sumi_evaluation_list* evaluations, int32_t patch,
+                       sumi_joint_rows* l)
 {
     const sumi_evaluation* list = evaluations->evaluations;
     const int32_t count = evaluations->count;
@@ -33,12 +32,23 @@ void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_li
     l->tokens = l->height * l->width;
     for (int32_t i = 0; i < job->reference_count; i++)
         l->reference_rows += job->references[i].height / patch * (job->references[i].width / patch);
-    l->rows = count * l->tokens;
     for (int32_t s = 0; s < count; s++) {
         SUMI_ASSERT(list[s].prompt >= 0 && list[s].prompt < job->prompt_count);
         l->item[s] = list[s].item;
         l->text[s] = job->prompts[list[s].prompt].count[0];
     }
+}
+
+// The evaluations of an item follow each other, and every second one of them has its text first. So the values that
+// attention sums for an evaluation, and their order, depend only on its item, and not on the other items of the batch.
+void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_list* evaluations, int32_t patch,
+                             sumi_joint_rows* l)
+{
+    const sumi_evaluation* list = evaluations->evaluations;
+    const int32_t count = evaluations->count;
+    count_rows(job, evaluations, patch, l);
+    l->rows = count * l->tokens;
+    for (int32_t s = 0; s < count; s++) l->target_begin[s] = s * l->tokens;
     int32_t appended = 0;
     for (int32_t first = 0; first < count; first++) {
         if (!is_first_of_item(list, first)) continue;
@@ -52,12 +62,43 @@ void sumi_joint_rows_lay_out(const sumi_denoising* job, const sumi_evaluation_li
     SUMI_ASSERT(appended == count);
 }
 
+void sumi_joint_rows_lay_out_kept(const sumi_denoising* job, const sumi_evaluation_list* list, int32_t patch,
+                                  sumi_joint_rows* l)
+{
+    if (job->reference_count == 0) {
+        sumi_joint_rows_lay_out(job, list, patch, l);
+        return;
+    }
+    count_rows(job, list, patch, l);
+    l->kept_rows = l->reference_rows;
+    l->reference_rows = 0;
+    for (int32_t s = 0; s < l->count; s++) {
+        l->order[s] = s;
+        l->target_begin[s] = l->rows;
+        l->reference_begin[s] = l->text_begin[s] = l->rows + l->tokens;
+        l->rows += l->tokens + l->text[s];
+        l->text_rows += l->text[s];
+    }
+}
+
 // The latents of the job's size: number items[s] of them for evaluation s.
 static sumi_patch_layout target_layout(const sumi_joint_rows* l, const sumi_denoising* job, int32_t channels,
                                        const int32_t* items, int32_t row_begin[SUMI_MAX_JOINT_EVALUATIONS])
 {
     for (int32_t s = 0; s < l->count; s++) row_begin[s] = s * l->tokens;
     return (sumi_patch_layout){job->height, job->width, channels, l->patch, l->count, items, row_begin, true};
+}
+
+void sumi_joint_rows_put_references(sumi_plan* plan, const sumi_denoising* job, int32_t patch, sumi_value patches,
+                                    int32_t row)
+{
+    const int32_t channels = sumi_plan_cols(plan, patches) / (patch * patch), first = 0;
+    for (int32_t i = 0; i < job->reference_count; i++) {
+        const sumi_reference_latents* r = &job->references[i];
+        const sumi_patch_layout reference = {r->height, r->width, channels, patch, 1, &first, &row, true};
+        sumi_plan_patchify(plan, r->latents, &reference, patches);
+        row += r->height / patch * (r->width / patch);
+    }
 }
 
 sumi_value sumi_joint_rows_patches(const sumi_joint_rows* l, sumi_plan* plan, const sumi_denoising* job,
@@ -69,13 +110,7 @@ sumi_value sumi_joint_rows_patches(const sumi_joint_rows* l, sumi_plan* plan, co
     sumi_value patches = sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, targets + l->reference_rows,
                                          l->patch * l->patch * channels);
     sumi_plan_patchify(plan, latents, &layout, patches);
-    for (int32_t i = 0, row = targets; i < job->reference_count; i++) {
-        const sumi_reference_latents* r = &job->references[i];
-        const int32_t first = 0;
-        const sumi_patch_layout reference = {r->height, r->width, channels, l->patch, 1, &first, &row, true};
-        sumi_plan_patchify(plan, r->latents, &reference, patches);
-        row += r->height / l->patch * (r->width / l->patch);
-    }
+    if (l->kept_rows == 0) sumi_joint_rows_put_references(plan, job, l->patch, patches, targets);
     return patches;
 }
 
@@ -91,6 +126,12 @@ sumi_value sumi_joint_rows_latents(const sumi_joint_rows* l, sumi_plan* plan, co
 sumi_sequence sumi_joint_rows_sequence(const sumi_joint_rows* l, int32_t s)
 {
     SUMI_ASSERT(s >= 0 && s < l->count);
+    if (l->kept_rows > 0) {
+        return (sumi_sequence){.span = {{0, l->kept_rows}, {l->target_begin[s], l->tokens + l->text[s]}},
+                               .span_count = 2,
+                               .query_spans = 1,
+                               .query_first = 1};
+    }
     const int32_t beside =
         l->reference_rows > 0 && l->reference_begin[s] < l->text_begin[s] ? l->reference_begin[s] : l->text_begin[s];
     return (sumi_sequence){.span = {{s * l->tokens, l->tokens}, {beside, l->reference_rows + l->text[s]}},

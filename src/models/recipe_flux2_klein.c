@@ -1,4 +1,4 @@
-// FLUX.2 [klein], 4B and 9B, distilled and base: a transformer with double and single blocks, Qwen3 as text encoder, the
+// FLUX.2 [klein], 4B and 9B, distilled and base, and 9B-kv, which computes references once per job: a transformer with double and single blocks, Qwen3 as text encoder, the
 // autoencoder of FLUX.2. References are rows of the transformer beside the target. How they compute:
 // docs/architectures/flux2-klein.md.
 #include "base/dtype.h"
@@ -32,9 +32,12 @@ static const sumi_preset_values s_base_presets[SUMI_PRESET_COUNT] = {
 };
 static const sumi_size s_sizes[] = {{1024, 1024}};
 
+static const sumi_flux_dit_settings s_kv_transformer; // below
+
 static const sumi_variant s_distilled = {"distilled", 1024, s_distilled_presets, s_sizes, 1, NULL};
 static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, 1, NULL};
-static const sumi_variant* const s_variants[] = {&s_distilled, &s_base};
+static const sumi_variant s_kv = {"kv", 1024, s_distilled_presets, s_sizes, 1, &s_kv_transformer};
+static const sumi_variant* const s_variants[] = {&s_distilled, &s_base, &s_kv};
 
 // The numbers of the authors' schedule are in no file: scheduler_config.json says that the shift moves, and its own
 // numbers for that are those of another model. A file that says that it does not move has the static shift in it, as for
@@ -43,12 +46,6 @@ static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_
                                   const sumi_variant** variant, sumi_error* error)
 {
     const sumi_file* scheduler = &checkpoint->scheduler;
-    if (strcmp(checkpoint->class_name, "Flux2KleinKVPipeline") == 0) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: this is the model of FLUX.2 [klein] that keeps the keys and values of references between "
-                         "steps, which is not supported; use FLUX.2-klein-9B or FLUX.2-klein-4B",
-                         checkpoint->path);
-    }
     *sigmas = sumi_scheduler_defaults();
     sigmas->kind = SUMI_SHIFT_EMPIRICAL;
     sigmas->empirical.few = (sumi_shift_line){8.73809524e-05, 1.89833333};
@@ -56,7 +53,8 @@ static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_
     sigmas->empirical.few_steps = 10;
     sigmas->empirical.many_steps = 200;
     sigmas->empirical.max_tokens = 4300;
-    // a folder without the mark is base; a single file does not show it
+    // only the class tells the model that keeps references; a folder without the mark is base; a single file shows neither
+    if (*variant == NULL && strcmp(checkpoint->class_name, "Flux2KleinKVPipeline") == 0) *variant = &s_kv;
     if (*variant == NULL) *variant = checkpoint->has_model_index && !checkpoint->is_distilled ? &s_base : &s_distilled;
     return sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error);
 }
@@ -84,12 +82,11 @@ static const sumi_language_model_settings s_qwen3 = {.name = "Qwen3",
                                                      .activation = SUMI_ACT_SILU,
                                                      .theta = 1e6};
 
-static const sumi_flux_dit_settings s_transformer = {.axis_count = 4,
-                                                     .axis_share = {1, 1, 1, 1},
-                                                     .theta = 2000.0,
-                                                     .reference_frame = 10,
-                                                     .guidance_advice =
-                                                         "it is FLUX.2 [dev] or made of it: use FLUX.2-klein-4B"};
+#define TRANSFORMER                                                                                                    \
+    .axis_count = 4, .axis_share = {1, 1, 1, 1}, .theta = 2000.0, .reference_frame = 10,                               \
+    .guidance_advice = "it is FLUX.2 [dev] or made of it: use FLUX.2-klein-4B"
+static const sumi_flux_dit_settings s_transformer = {TRANSFORMER};
+static const sumi_flux_dit_settings s_kv_transformer = {TRANSFORMER, .keeps_references = true};
 
 // 1000 sigma, which the reference passes on in bfloat16: rounded, divided by 1000, and multiplied again.
 static float round_to_bf16(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
@@ -105,7 +102,7 @@ const sumi_recipe sumi_recipe_flux2_klein = {
     .variants = s_variants,
     .variant_count = sizeof s_variants / sizeof *s_variants,
     .variant_note = "it is taken for the distilled model (4 steps, no guidance); if it is a base model (50 steps, "
-                    "guidance 4), name the variant \"base\" (--variant base)",
+                    "guidance 4), name the variant \"base\" (--variant base), and if it is 9b-kv, \"kv\"",
     .encoders = {{.module = &sumi_language_model_module,
                   .settings = &s_qwen3,
                   .network = "qwen3",
