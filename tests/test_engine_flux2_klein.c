@@ -62,7 +62,8 @@ TEST(the_distilled_model_ignores_guidance_and_says_so)
     desc_of_engine.log = (sumi_log){count_warnings, NULL};
     sumi_engine* engine = open_engine(&desc_of_engine, NULL);
     sumi_model* model = load_family(engine, find_family("flux2-klein"));
-    sumi_image_item item = {.text = "a red fox", .seed = 7};
+    sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
+    sumi_image_item item = {.prompt = prompt, .seed = 7};
     sumi_image_desc desc = small_image(model, &item);
     s_warnings = 0;
     const uint64_t plain = draw_hash(engine, &desc);
@@ -76,6 +77,8 @@ TEST(the_distilled_model_ignores_guidance_and_says_so)
     CHECK(draw_hash(engine, &desc) == plain);
     CHECK(s_warnings == 3 && strstr(s_warning, "items[0].negative_text is not used: this model") != NULL);
 
+    item = (sumi_image_item){.text = "a red fox", .negative_text = "grey", .seed = 7};
+    sumi_prompt_release(prompt);
     desc = small_image(load_base(engine), &item);
     desc.guidance.scale = 1.0f;
     CHECK(draw_hash(engine, &desc) == plain); // the same weights, and no guidance
@@ -134,19 +137,24 @@ TEST(the_picture_that_is_repainted_gives_the_size)
 
 // ---- References that are kept ---------------------------------------------------------------------------------------
 
-// Draws with so many references. 0 after a failure.
-static uint64_t draw_with(const char* row, uint32_t slice_us, int32_t reference_count)
+// Draws without references and with two. 0 after a failure.
+static void draw_both(const char* row, uint32_t slice_us, uint64_t hashes[2])
 {
-    static const sumi_image_item s_item_of_all = {.text = "a red fox", .seed = 7};
     sumi_model* model;
     s_family = find_family(row);
     sumi_engine* engine = open_family_with(slice_us, &model);
-    if (model == NULL) return 0;
-    sumi_image_desc desc = family_image(model, &s_item_of_all);
-    use_references(&desc, reference_count);
-    const uint64_t hash = draw_hash(engine, &desc);
+    hashes[0] = hashes[1] = 0;
+    if (model == NULL) return;
+    sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
+    const sumi_image_item item = {.prompt = prompt, .seed = 7};
+    sumi_image_desc desc = family_image(model, &item);
+    for (int i = 0; i < 2; i++) {
+        use_references(&desc, 2 * i);
+        hashes[i] = draw_hash(engine, &desc);
+        CHECK(hashes[i] != 0);
+    }
+    sumi_prompt_release(prompt);
     close_engine(engine);
-    return hash;
 }
 
 static const sumi_plan* newest_plan(const sumi_engine* engine)
@@ -175,16 +183,8 @@ static double flops_of(const sumi_plan* plan, sumi_section_kind kind)
     return flops;
 }
 
-TEST(kept_references_count_and_slices_do_not)
-{
-    const uint64_t distilled = draw_with("flux2-klein", 2000, 2), kept = draw_with("flux2-klein-kv", 2000, 2);
-    CHECK(distilled != 0 && kept != 0 && kept != distilled);
-    CHECK(draw_with("flux2-klein-kv", 50, 2) == kept && draw_with("flux2-klein-kv", 1000000, 2) == kept);
-    // without references it is the same network
-    CHECK(draw_with("flux2-klein-kv", 2000, 0) == draw_with("flux2-klein", 2000, 0));
-}
-
 // A step reads what was kept and computes no rows of references: it differs from a step without them in its attention.
+// In slices of another length the images have the same bits, and without references they are the distilled model's.
 TEST(references_are_computed_once_per_job_and_their_memory_is_counted)
 {
     OPEN_ROW("flux2-klein-kv", engine, model);
@@ -192,16 +192,21 @@ TEST(references_are_computed_once_per_job_and_their_memory_is_counted)
     CHECK_TEXT(info.variant, "kv");
     CHECK(info.ignores_guidance && info.takes_references && info.guidance == 1.0f);
     CHECK_NUMBER(sumi_image_defaults(model, SUMI_PRESET_MODEL).step_count, 4);
-    const sumi_image_item item = {.text = "a red fox", .seed = 7};
+    sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
+    const sumi_image_item item = {.prompt = prompt, .seed = 7};
     sumi_image_desc desc = family_image(model, &item);
     sumi_memory none, two;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &none), SUMI_OK);
-    CHECK(draw_hash(engine, &desc) != 0);
+    uint64_t kept_hashes[2] = {draw_hash(engine, &desc), 0}, distilled[2], in_slices[2];
     const double without = flops_of(newest_plan(engine), SUMI_SECTION_DENOISE);
     CHECK_NUMBER(rows_of(newest_plan(engine), "kept"), 0);
     use_references(&desc, 2);
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &two), SUMI_OK);
-    CHECK(draw_hash(engine, &desc) != 0);
+    kept_hashes[1] = draw_hash(engine, &desc);
+    const long long allocations = s_host.count;
+    CHECK(kept_hashes[1] != 0 && draw_hash(engine, &desc) == kept_hashes[1]);
+    CHECK_NUMBER(s_host.count, allocations);
+    CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_ARENA], two.arena);
     const sumi_plan* plan = newest_plan(engine);
     const int32_t rows = rows_of(plan, "kept");
     CHECK_NUMBER(rows, 2 * 4 * 4);
@@ -225,7 +230,12 @@ TEST(references_are_computed_once_per_job_and_their_memory_is_counted)
     CHECK_NUMBER(sumi_engine_set_memory_budget(engine, two.arena / 2), SUMI_OK);
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &none), SUMI_BUDGET_TOO_SMALL);
     CHECK(strstr(s_host.log, " bytes") != NULL);
+    sumi_prompt_release(prompt);
     close_engine(engine);
+    draw_both("flux2-klein-kv", 50, in_slices);
+    draw_both("flux2-klein", 2000, distilled);
+    CHECK(in_slices[0] == kept_hashes[0] && in_slices[1] == kept_hashes[1]);
+    CHECK(distilled[0] == kept_hashes[0] && distilled[1] != kept_hashes[1]);
 }
 
 // ---- What is refused ------------------------------------------------------------------------------------------------
@@ -254,7 +264,6 @@ int main(int argc, char** argv)
     RUN(the_distilled_model_ignores_guidance_and_says_so);
     RUN(the_first_reference_gives_the_size);
     RUN(the_picture_that_is_repainted_gives_the_size);
-    RUN(kept_references_count_and_slices_do_not);
     RUN(references_are_computed_once_per_job_and_their_memory_is_counted);
     RUN(components_that_the_family_lacks_are_refused);
     TEST_END();

@@ -466,13 +466,13 @@ int main(int argc, char** argv)
     RUN_FOR_NETWORKS(a_text_becomes_a_picture_and_again_the_same);
     RUN_FOR_FAMILIES(a_batch_equals_single_images);
     RUN_FOR_FAMILIES(guidance_and_the_negative_text_count);
-    RUN_WITH_REFERENCES(references_count_and_their_number_is_checked);
+    RUN_FOR_NETWORKS(references_count_and_their_number_is_checked);
     RUN_FOR_NETWORKS(saved_prompts_give_the_image_of_their_text);
     RUN_FOR_NETWORKS(prompts_of_another_family_are_refused);
     RUN_FOR_NETWORKS(an_adapter_is_read_and_released_between_images);
     RUN_WITH_REFERENCES(a_start_image_its_latents_and_a_mask);
     RUN_FOR_NETWORKS(previews_come_and_change_nothing);
     RUN_FOR_ROWS(a_step_cache_reuses_what_changes_less_than_it,
-                 !s_family->ignores_guidance || s_family->keeps_references); // the others have few steps
+                 !s_family->ignores_guidance); // the others have few steps
     TEST_END();
 }

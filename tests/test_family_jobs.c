@@ -244,15 +244,22 @@ TEST(the_nth_allocation_may_fail)
     CHECK(failures > 50);
 }
 
+// An edit model that needs a reference runs less code than the one that takes several. Of networks with a variant that
+// keeps references, the variant: its jobs have what those of the others have, and what is kept.
+static bool has_most(void)
+{
+    if (s_family->keeps_references) return true;
+    for (const family_row* row = s_families; row < s_families + FAMILY_COUNT; row++)
+        if (row->keeps_references && strcmp(row->tiny.path, s_family->tiny.path) == 0) return false;
+    return !s_family->is_variant && s_family->min_references == 0;
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    RUN_WITH_REFERENCES(memory_is_known_beforehand_and_a_warm_job_takes_none);
+    RUN_FOR_NETWORKS(memory_is_known_beforehand_and_a_warm_job_takes_none);
     RUN_FOR_NETWORKS(a_job_can_be_cancelled_at_any_moment);
-    // An edit model that needs a reference runs less code than the one that takes several.
-    RUN_FOR_ROWS(a_job_paused_at_any_moment_keeps_its_bits,
-                 (!s_family->is_variant && s_family->min_references == 0) || s_family->keeps_references);
-    RUN_FOR_ROWS(the_nth_allocation_may_fail,
-                 (!s_family->is_variant && s_family->min_references == 0) || s_family->keeps_references);
+    RUN_FOR_ROWS(a_job_paused_at_any_moment_keeps_its_bits, has_most());
+    RUN_FOR_ROWS(the_nth_allocation_may_fail, has_most());
     TEST_END();
 }

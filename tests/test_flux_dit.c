@@ -309,6 +309,15 @@ static void plain_condition(const made* m, double time, double* condition)
     for (int i = 0; i < DIM; i++) condition[i] = silu(condition[i]);
 }
 
+static void fill_inputs(inputs* in)
+{
+    float* const parts[] = {in->latents, in->reference, in->text};
+    const int counts[] = {CHANNELS * IMAGE, CHANNELS * REFERENCE, TEXT * FEATURES};
+    for (int p = 0; p < 3; p++)
+        for (int i = 0; i < counts[p]; i++) parts[p][i] = random_float();
+    in->time = 613.0f;
+}
+
 // The velocity, [CHANNELS][IMAGE].
 static void plain_forward(const made* m, const inputs* in, double* out)
 {
@@ -466,11 +475,7 @@ TEST(every_option_computes_what_plain_loops_do)
     static made s_file;
     static inputs s_in;
     static bound s_bound;
-    float* const parts[] = {s_in.latents, s_in.reference, s_in.text};
-    const int counts[] = {CHANNELS * IMAGE, CHANNELS * REFERENCE, TEXT * FEATURES};
-    for (int p = 0; p < 3; p++)
-        for (int i = 0; i < counts[p]; i++) parts[p][i] = random_float();
-    s_in.time = 613.0f;
+    fill_inputs(&s_in);
     for (size_t i = 0; i < sizeof s_options / sizeof *s_options; i++) {
         float got[CHANNELS * IMAGE] = {0};
         double want[CHANNELS * IMAGE], error = 0.0, size = 0.0;
@@ -487,6 +492,99 @@ TEST(every_option_computes_what_plain_loops_do)
         }
         printf("  %s: %.2g\n", s_options[i].name, sqrt(error / size));
         CHECK(size > 0.1 && sqrt(error / size) < 5e-6); // rounding in float was seen to give up to 1e-6
+        close_file(&s_bound);
+        free_file(&s_file);
+    }
+}
+
+// Two items, whose rows have others between them if the reference is kept. A reused evaluation of the same latents at the
+// same time, which extrapolates nothing, gives the whole one's velocities but for rounding, and so does what the whole
+// one says that a reused one would have given, if it had kept what it has now.
+static void check_reuse(bound* b, const inputs* in)
+{
+    static const sumi_evaluation_kind s_kinds[] = {SUMI_EVALUATION_PLAIN, SUMI_EVALUATION_WHOLE, SUMI_EVALUATION_REUSED,
+                                                   SUMI_EVALUATION_WHOLE};
+    static const sumi_evaluation s_both[] = {{0, 0}, {1, 0}};
+    enum { KINDS = 4, COUNT = 2 * CHANNELS * IMAGE };
+    const float sigmas[2] = {0.5f, 0.5f};
+    float latents[COUNT], got[KINDS][COUNT];
+    for (int i = 0; i < COUNT; i++) latents[i] = in->latents[i % (CHANNELS * IMAGE)] * (i < COUNT / 2 ? 1.0f : -0.5f);
+    sumi_plan plan;
+    sumi_error error = {0};
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 2 * CHANNELS, IMAGE),
+                     text = sumi_plan_bound(&plan, "features", SUMI_ELEMENT_ACTIVATION, TEXT, FEATURES),
+                     times = sumi_plan_bound(&plan, "times", SUMI_ELEMENT_FLOAT, 1, 1),
+                     reference = sumi_plan_bound(&plan, "reference", SUMI_ELEMENT_FLOAT, CHANNELS, REFERENCE);
+    const sumi_prompt_features prompt = {.value = {text}, .count = {TEXT}};
+    const sumi_reference_latents references[] = {{reference, 2, 2}};
+    const sumi_evaluation_list list = {s_both, 2, 0};
+    sumi_denoising job = {
+        .height = HEIGHT,
+        .width = WIDTH,
+        .prompts = &prompt,
+        .prompt_count = 1,
+        .references = references,
+        .reference_count = 1,
+        .evaluation_count = 1,
+        .times = times,
+        .keeps_residuals = true,
+        .extrapolation = {.sigma = {times, 0, true},
+                          .whole_sigmas = sumi_plan_constant(&plan, "sigmas", SUMI_ELEMENT_FLOAT, 2, 1, sigmas),
+                          .most_ahead = 1.0f},
+        .state = calloc(1, sumi_flux_dit_module.state_bytes)};
+    sumi_value v[KINDS];
+    sumi_flux_dit_module.write_prepare(&b->model, &plan, &job);
+    sumi_flux_dit_module.write_layout(&b->model, &plan, &job, &list);
+    for (int i = 0; i < KINDS; i++) {
+        job.kind = s_kinds[i];
+        v[i] = sumi_flux_dit_module.write_evaluation(&b->model, &plan, &job, &list, x);
+        if (i == 3) v[i] = job.reused_velocities;
+        if (v[i].id != 0) plan.values[v[i].id - 1].bound = true;
+    }
+    free(job.state);
+    const sumi_rates rates = s_runner->functions->rates(s_runner);
+    sumi_result result = sumi_plan_finish(&plan, &error);
+    if (result == SUMI_OK) result = plan_slice(&plan, &rates, 1000, &error);
+    if (result == SUMI_OK) result = plan_ready(s_runner, &plan, &error);
+    if (result == SUMI_OK) {
+        s_runner->functions->start(s_runner, &plan);
+        plan_write_floats(s_runner, &plan, x, 0, latents, COUNT);
+        plan_write_floats(s_runner, &plan, text, 0, in->text, TEXT * FEATURES);
+        plan_write_floats(s_runner, &plan, times, 0, &in->time, 1);
+        plan_write_floats(s_runner, &plan, reference, 0, in->reference, CHANNELS * REFERENCE);
+        result = plan_run_all(s_runner, &plan, NULL, &error);
+        for (int i = 0; i < KINDS && result == SUMI_OK; i++) result = plan_read(s_runner, &plan, v[i], got[i], &error);
+    }
+    CHECK_NUMBER(result, SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    for (int i = 1; i < KINDS && result == SUMI_OK; i++) {
+        double difference = 0.0, size = 0.0;
+        for (int k = 0; k < COUNT; k++) {
+            difference = fmax(difference, fabs((double)got[i][k] - (double)got[0][k]));
+            size = fmax(size, fabs((double)got[0][k]));
+        }
+        if (i == 1) CHECK(difference == 0.0);
+        if (!(difference <= 1e-5 * size)) printf("  evaluation %d is off by %g of %g\n", i, difference, size);
+        CHECK(difference <= 1e-5 * size && size > 0.1);
+    }
+    plan_release(s_runner, &plan);
+    sumi_plan_end(&plan);
+}
+
+TEST(a_reused_evaluation_adds_what_the_whole_one_kept)
+{
+    static const options s_cases[] = {{"", false, false, true, 4, 2, 2, 1, false},
+                                      {"", false, false, true, 4, 2, 2, 1, true}};
+    static made s_file;
+    static inputs s_in;
+    static bound s_bound;
+    fill_inputs(&s_in);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        make_file(&s_file, s_cases[i]);
+        CHECK_NUMBER(bind_file(&s_bound, &s_file, NULL), SUMI_OK);
+        check_reuse(&s_bound, &s_in);
         close_file(&s_bound);
         free_file(&s_file);
     }
@@ -525,6 +623,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     if (!begin_cpu(0)) return 1;
     RUN(every_option_computes_what_plain_loops_do);
+    RUN(a_reused_evaluation_adds_what_the_whole_one_kept);
     RUN(what_is_not_there_is_refused);
     end_cpu();
     TEST_END();
