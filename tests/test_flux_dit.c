@@ -497,8 +497,8 @@ TEST(every_option_computes_what_plain_loops_do)
     }
 }
 
-// Two items, whose rows have others between them if the reference is kept. A reused evaluation of the same latents at the
-// same time, which extrapolates nothing, gives the whole one's velocities but for rounding, and so does what the whole
+// Two items, whose rows have others between them if the reference is kept. A reused evaluation of the same latents at
+// the same time, which extrapolates nothing, gives the whole one's velocities but for rounding, and so does what the whole
 // one says that a reused one would have given, if it had kept what it has now.
 static void check_reuse(bound* b, const inputs* in)
 {

@@ -369,7 +369,7 @@ typedef struct flux_state {
     sumi_value condition;              // SiLU of the embedded times, [evaluations, dim]
     sumi_value shared[3], final_table; // finished modulation of all evaluations; shared: not with block modulation
     sumi_value rope[2];                // for each slot, for the rows of the joint matrix
-    // If the job keeps references: modulation of time 0 of double blocks' images and of single blocks, one row each; and
+    // If the job keeps references: modulation of time 0, one row for images in double blocks and one for single blocks;
     // k | v of each block, [rows of all references, 2 * dim].
     sumi_value zero[3], kept_double[SUMI_FLUX_DIT_MAX_BLOCKS], kept_single[SUMI_FLUX_DIT_MAX_BLOCKS];
 } flux_state;
@@ -850,7 +850,7 @@ static void write_single_rest(const flux_writer* w, const sumi_flux_single* bloc
                                                        .gate = vector_of(w, rows->modulation, GATE_1)});
 }
 
-// only_targets: what follows reads no other rows. Of references in the last block: nothing reads what follows attention.
+// only_targets: what follows reads no other rows. Nothing reads the rows of references after the last block.
 static void write_single(flux_writer* w, int32_t index, bool only_targets)
 {
     const sumi_flux_dit* model = w->model;
@@ -985,7 +985,7 @@ static void write_flux_prepare(const void* memory, sumi_plan* plan, sumi_denoisi
 
 // ---- One evaluation -------------------------------------------------------------------------------------------------
 
-// A value whose first rows are those of all targets: the joint matrix, or a copy of the rows if others lie between them.
+// A value whose first rows are those of all targets: the joint matrix, or a copy of them if others lie between.
 static sumi_value write_target_rows(const flux_writer* w)
 {
     if (w->target_run_count == 1) return w->x;

@@ -1,6 +1,6 @@
-// FLUX.2 [klein], 4B and 9B, distilled and base, and 9B-kv, which computes references once per job: a transformer with double and single blocks, Qwen3 as text encoder, the
-// autoencoder of FLUX.2. References are rows of the transformer beside the target. How they compute:
-// docs/architectures/flux2-klein.md.
+// FLUX.2 [klein], 4B and 9B, distilled and base, and 9B-kv: a transformer with double and single blocks, Qwen3 as text
+// encoder, the autoencoder of FLUX.2. References are rows of the transformer beside the target; 9B-kv computes them once
+// per job. How they compute: docs/architectures/flux2-klein.md.
 #include "base/dtype.h"
 #include "files/tensor_scaling.h"
 #include "models/autoencoders.h"
@@ -53,7 +53,7 @@ static sumi_result describe_klein(const sumi_checkpoint* checkpoint, sumi_sigma_
     sigmas->empirical.few_steps = 10;
     sigmas->empirical.many_steps = 200;
     sigmas->empirical.max_tokens = 4300;
-    // only the class tells the model that keeps references; a folder without the mark is base; a single file shows neither
+    // the class tells the model that keeps references; a folder without the mark is base; a single file shows neither
     if (*variant == NULL && strcmp(checkpoint->class_name, "Flux2KleinKVPipeline") == 0) *variant = &s_kv;
     if (*variant == NULL) *variant = checkpoint->has_model_index && !checkpoint->is_distilled ? &s_base : &s_distilled;
     return sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error);

@@ -152,13 +152,14 @@ static void build_windows(scene* s, const op_case* c)
                                 .sequence_count = count};
     expect(s, sumi_plan_attention(&s->plan, "attention", qkv, &attention), c->bound);
 }
-// A gated product beside attention, in one value. m rows, n heads of k; d: columns of the gated product; a: the format of
-// its weights, 1: int8
+// A gated product beside attention, in one value. m rows, n heads of k; b: kept keys; d: columns of the gated product;
+// a: the format of its weights, 1: int8
 static void build_beside(scene* s, const op_case* c)
 {
     const int dim = c->k, width = c->n * dim, depth = 192;
     s->plan.weight_options.weights = c->a == 1 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_BF16;
-    const sumi_sequence list[] = {{{{0, c->m}, {0, 0}}, 1, 1, 0, 0}};
+    const sumi_sequence list[] = {c->b > 0 ? (sumi_sequence){{{1, c->b}, {0, c->m}}, 2, 1, 1, 0}
+                                           : (sumi_sequence){{{0, c->m}, {0, 0}}, 1, 1, 0, 0}};
     const sumi_attention attention = {.q_heads = c->n,
                                       .kv_heads = c->n,
                                       .dim = dim,
@@ -176,7 +177,11 @@ static void build_beside(scene* s, const op_case* c)
                                                         .y = joined,
                                                         .y_column = width});
     sumi_plan_attention_into(
-        &s->plan, &(sumi_plan_attention_args){.label = "attention", .qkv = qkv, .attention = &attention, .y = joined});
+        &s->plan, &(sumi_plan_attention_args){.label = "attention",
+                                              .qkv = qkv,
+                                              .attention = &attention,
+                                              .y = joined,
+                                              .kept = c->b > 0 ? activations(s, c->b + 1, 2 * width) : SUMI_NO_VALUE});
     expect(s, joined, c->bound);
 }
 // Attention in 8 bits. e4m3: q, k, the probabilities and v are off by 2.5e-2 each. int8: q and k by 1e-2; the
@@ -398,5 +403,9 @@ static const op_case s_attention[] = {
     {"attention 127 queries, 67 of 1 heads of 384, sharp", build_attention, 127, 67, 384, SHARP, 1, .bound = CHAINED},
     {"attention 301 queries, 23 heads of 384", build_attention, 301, 23, 384, .bound = CHAINED},
     {"attention, vae 4097, 3 of 1 heads of 384", build_attention, 4097, 3, 384, 0, 1, .bound = CHAINED},
+    {"attention, kept keys, beside a gated product, 5 rows, heads of 24", build_beside, 5, 2, 24, .b = 9, .d = 144,
+     .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"attention, kept keys, beside a gated product, 700 rows, heads of 128", build_beside, 700, 4, 128, .b = 300,
+     .d = 1536, .act = SUMI_ACT_SILU, .bound = CHAINED},
 };
 CASE_TABLE(attention);
