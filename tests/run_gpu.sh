@@ -3,7 +3,7 @@
 #
 #   tests/run_gpu.sh --collect FOLDER build/gpu/release/bin copies the programs, and the shared libraries that a bare machine lacks, into FOLDER (where they were built). Premake's --shared-tests links all
 #                                                            programs with one library, or each has the kernels in it: premake5 --build=build/gpu --shared-tests gmake && make -C build/gpu config=release
-#   tests/run_gpu.sh --sparse [demo | FAMILY]                leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 46 MiB. With `demo` the demo models
+#   tests/run_gpu.sh --sparse [demo | FAMILY]                leaves out of the work tree what no run on a GPU reads, so that it can be carried there: less than 47 MiB. With `demo` the demo models
 #                                                            stay and golden data goes but for the tiny checkpoints: less than 54 MiB, for the parts demo and interop.
 #                                                            Golden data of Qwen-Image-2.1, for which there is no room beside the others, stays only with FAMILY, a name that folders of tests/golden begin
 #                                                            with: other golden data goes then

@@ -246,7 +246,7 @@ typedef enum hopper_form {
     HOPPER_PLAIN,
     HOPPER_RESIDUAL,
     HOPPER_UP_RESIDUAL, // a residual of an upsampling convolution
-    HOPPER_NORM,        // the norm behind it is applied to the result
+    HOPPER_NORM,        // the norm after it is applied to the result
     HOPPER_FORMS
 } hopper_form;
 
