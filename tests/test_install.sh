@@ -290,7 +290,7 @@ elif check "one archive, one family: makefiles" configure one --no-cuda --bundle
     refused "CUDA, which was left out" "built without the CUDA backend" "$folder/host" $model cuda
 fi
 [ -z "$premake" ] || refused "GPUs that are none" "--gpus: 8.6,ada is neither all nor native nor a list of compute capabilities" configure none --gpus=8.6,ada
-[ -z "$premake" ] || refused "an unknown family" "there is no sdxl; there are flux2-klein, newbie, qwen-image, z-image" configure none --no-cuda --families=sdxl
+[ -z "$premake" ] || refused "an unknown family" "there is no sdxl; there are flux2-klein, newbie, qwen-image, qwen-image-21, z-image" configure none --no-cuda --families=sdxl
 if have cmake; then # what is left of the library links, and says what it has not; nothing is optimised, which the log says
     check "newbie alone" consume alone -DSUMI_SOURCE="$source" -DSUMI_CUDA=OFF -DSUMI_WERROR=ON -DSUMI_FAMILIES=newbie -DSUMI_OPTIMIZE_ALWAYS=OFF -DCMAKE_BUILD_TYPE=Debug \
         && refused "newbie alone: another family" "family z-image, which this program was built without" "$folder/alone/host" $model
