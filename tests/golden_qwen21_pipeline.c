@@ -407,28 +407,6 @@ static void run_pipe(golden_case* c, pipe_job* j, const char* kind, bool rounds,
     end_plan(c, &plan);
 }
 
-// The last rows of what the prompts become.
-static void compare_embeds(golden_case* c, const pipe_job* j)
-{
-    static const char* const s_names[] = {"prompt_embeds_tail", "negative_embeds_tail"};
-    encode_job job = {.prompts = j->prompts,
-                      .prompt_count = j->prompt_count,
-                      .pictures = j->pictures.count > 0 ? &j->pictures : NULL};
-    if (!has_expected(c, s_names[0])) return;
-    encode_prompts(c, j->network, &job);
-    for (int32_t p = 0; p < j->prompt_count && job.features[p].values != NULL; p++) {
-        const int64_t width = job.features[p].shape[1], rows = job.features[p].shape[0];
-        char full[64];
-        snprintf(full, sizeof full, "expect.%s", s_names[p]);
-        const sumi_tensor* want = sumi_tensor_find(&c->set, full);
-        const int64_t kept = want != NULL && want->shape[0] < rows ? want->shape[0] : rows;
-        array tail = array_make(job.features[p].values + (rows - kept) * width, 2, (const int64_t[]){kept, width});
-        compare(c, s_names[p], &tail);
-        array_free(&tail);
-    }
-    free_encoded(&job);
-}
-
 static void run_pipeline(golden_case* c)
 {
     const node* negative = json_get(c->json, "negative_prompt");
@@ -442,7 +420,10 @@ static void run_pipeline(golden_case* c)
     if (j->network != NULL && j->noise.values != NULL && make_pictures_of(c, j)
         && tokenise_prompt(c, j->network, json_get(c->json, "prompt"), &j->pictures, &j->prompts[0])
         && (!guides || tokenise_prompt(c, j->network, negative, &j->pictures, &j->prompts[1])) && make_schedule(c, j)) {
-        compare_embeds(c, j);
+        encode_job encode = {.prompts = j->prompts,
+                             .prompt_count = j->prompt_count,
+                             .pictures = j->pictures.count > 0 ? &j->pictures : NULL};
+        compare_embed_tails(c, j->network, &encode);
         run_pipe(c, j, "expect", false, guides && j->pictures.count > 0);
         run_pipe(c, j, "expect_tb", true, false);
     } else if (c->g->case_failed == 0) case_fails(c, "the case lacks a model, noise or a prompt");

@@ -37,6 +37,9 @@ typedef struct encode_job {
 } encode_job;
 void encode_prompts(golden_case* c, const sumi_network* network, encode_job* job);
 void free_encoded(encode_job* job);
+// Compares the last rows of what the prompts become with "prompt_embeds_tail" and "negative_embeds_tail", if the case has
+// these. Encodes the job and frees what it gets.
+void compare_embed_tails(golden_case* c, const sumi_network* network, encode_job* job);
 // Reads a scheduler's file, whose path begins at the case, over the rule. False after reporting.
 bool read_case_rule(golden_case* c, const char* path, sumi_sigma_rule* rule);
 void write_prompt_ids(plan_run* run, const case_prompt* prompts, int32_t prompt_count);

@@ -110,6 +110,24 @@ void free_encoded(encode_job* job)
     array_free(&job->positions);
 }
 
+void compare_embed_tails(golden_case* c, const sumi_network* network, encode_job* job)
+{
+    static const char* const s_names[] = {"prompt_embeds_tail", "negative_embeds_tail"};
+    if (!has_expected(c, s_names[0])) return;
+    encode_prompts(c, network, job);
+    for (int32_t p = 0; p < job->prompt_count && job->features[p].values != NULL; p++) {
+        const int64_t width = job->features[p].shape[1], rows = job->features[p].shape[0];
+        char full[64];
+        snprintf(full, sizeof full, "expect.%s", s_names[p]);
+        const sumi_tensor* want = sumi_tensor_find(&c->set, full);
+        const int64_t kept = want != NULL && want->shape[0] < rows ? want->shape[0] : rows;
+        array tail = array_make(job->features[p].values + (rows - kept) * width, 2, (const int64_t[]){kept, width});
+        compare(c, s_names[p], &tail);
+        array_free(&tail);
+    }
+    free_encoded(job);
+}
+
 // The last rows of the features, as many as KIND.NAME has; no values: it is not stored.
 static array tail_of(const golden_case* c, const char* kind, const char* name, const array* features)
 {
