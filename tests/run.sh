@@ -2,7 +2,7 @@
 # Sets up, builds and tests everything; the last line is "N passed, N failed, N skipped", and the exit code is 1 when anything failed.
 #
 #   TESTS_QUICK=1      only the release build by gcc and its tests
-#   FUZZ_SECONDS=8     how long each fuzzer runs (0: none)
+#   FUZZ_SECONDS=7     how long each fuzzer runs (0: none)
 #   TEST_SECONDS=900   how long one test program may take before it counts as hung: many times what any takes on an idle machine
 #   JOBS=<cores>       programs and compilers at once
 #
@@ -10,7 +10,7 @@
 # one that was to run and did not. What exceeds its time is printed at the end; what takes twice its time fails, and so do all programs together when they exceed the budget by a quarter (tests/budget.sh).
 set -uo pipefail
 cd "$(dirname "$0")/.."
-export FUZZ_SECONDS=${FUZZ_SECONDS:-8} TEST_SECONDS=${TEST_SECONDS:-900}
+export FUZZ_SECONDS=${FUZZ_SECONDS:-7} TEST_SECONDS=${TEST_SECONDS:-900}
 jobs=${JOBS:-$(nproc)}
 quick=${TESTS_QUICK:-}
 log=build/log
@@ -64,7 +64,7 @@ run_fuzzer() { # time, program, corpus, seeds ...
     { time timeout -k 10 $((FUZZ_SECONDS + 600)) "$program" -max_total_time="$FUZZ_SECONDS" -timeout=60 -rss_limit_mb=2048 -verbosity=1 -print_final_stats=1 \
         -artifact_prefix="$log/fuzz/$(basename "$program")-" "$corpus" "$@" >"$log/$name.txt" 2>&1; } 2>"$log/$name.time"
     status=$?
-    awk -v name="$name" -v limit="$limit" -v given="$FUZZ_SECONDS" 'END { print name, limit, ($1 + $2) * 8 / given }' "$log/$name.time" >>"$log/times" # list.txt's is for 8 s
+    awk -v name="$name" -v limit="$limit" -v given="$FUZZ_SECONDS" 'END { print name, limit, ($1 + $2) * 7 / given }' "$log/$name.time" >>"$log/times" # list.txt's is for 7 s
     rm "$log/$name.time"
     local runs
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log/$name.txt")
