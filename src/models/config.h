@@ -46,6 +46,8 @@ sumi_result sumi_config_read(const sumi_module_config* config, const sumi_config
 
 // The reference's values for members that a file does not have: static shift 1, no dynamic shift.
 sumi_sigma_rule sumi_scheduler_defaults(void);
+// The dynamic shift that several families were released with, for files without a scheduler_config.json.
+sumi_sigma_rule sumi_scheduler_released_dynamic(void);
 
 // Changes the members of `rule` that the file contains, so that an adapter's overrides can be read over the model's own
 // values. shift_terminal null means no stretch; any other null counts as absent. json NULL: nothing is read. A rule of

@@ -94,15 +94,7 @@ static sumi_result read_schedule(const sumi_checkpoint* checkpoint, sumi_sigma_r
 {
     const sumi_file* scheduler = &checkpoint->scheduler;
     *sigmas = sumi_scheduler_defaults();
-    if (scheduler->data == NULL) { // single files: the released schedule
-        sigmas->kind = SUMI_SHIFT_DYNAMIC;
-        sigmas->dynamic.base_shift = 0.5;
-        sigmas->dynamic.max_shift = 0.9;
-        sigmas->dynamic.base_tokens = 256;
-        sigmas->dynamic.max_tokens = 8192;
-        sigmas->dynamic.curve = SUMI_CURVE_EXPONENTIAL;
-        sigmas->terminal = 0.02f;
-    }
+    if (scheduler->data == NULL) *sigmas = sumi_scheduler_released_dynamic(); // single files
     return sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error);
 }
 

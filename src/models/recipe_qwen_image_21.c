@@ -69,15 +69,7 @@ static sumi_result describe_qwen_image_21(const sumi_checkpoint* checkpoint, sum
     if (*variant == NULL) *variant = lists_sigmas ? &s_turbo : &s_base;
     *sigmas = sumi_scheduler_defaults();
     if (*variant == &s_turbo) return describe_turbo(checkpoint, sigmas, error);
-    if (scheduler->data == NULL) { // single files: the released schedule
-        sigmas->kind = SUMI_SHIFT_DYNAMIC;
-        sigmas->dynamic.base_shift = 0.5;
-        sigmas->dynamic.max_shift = 0.9;
-        sigmas->dynamic.base_tokens = 256;
-        sigmas->dynamic.max_tokens = 8192;
-        sigmas->dynamic.curve = SUMI_CURVE_EXPONENTIAL;
-        sigmas->terminal = 0.02f;
-    }
+    if (scheduler->data == NULL) *sigmas = sumi_scheduler_released_dynamic(); // single files
     return sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error);
 }
 

@@ -10,6 +10,19 @@ sumi_sigma_rule sumi_scheduler_defaults(void)
                              .dynamic = {.base_shift = 0.5, .max_shift = 1.15, .base_tokens = 256, .max_tokens = 4096}};
 }
 
+sumi_sigma_rule sumi_scheduler_released_dynamic(void)
+{
+    sumi_sigma_rule rule = sumi_scheduler_defaults();
+    rule.kind = SUMI_SHIFT_DYNAMIC;
+    rule.dynamic.base_shift = 0.5;
+    rule.dynamic.max_shift = 0.9;
+    rule.dynamic.base_tokens = 256;
+    rule.dynamic.max_tokens = 8192;
+    rule.dynamic.curve = SUMI_CURVE_EXPONENTIAL;
+    rule.terminal = 0.02f;
+    return rule;
+}
+
 typedef struct scheduler_texts {
     char class_name[64], shift_type[32]; // longer names are cut, and then match no known name
     bool ends_at_zero;                   // shift_terminal is there and null
