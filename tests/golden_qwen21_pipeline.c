@@ -246,18 +246,6 @@ static void write_pipe(plan_run* run)
                                  4 * (uint64_t)j->width * (uint64_t)j->height);
 }
 
-// Puts the rows of `more` behind those of `list`, and frees them.
-static void append_rows(array* list, array more)
-{
-    list->values = realloc(list->values, (size_t)(list->count + more.count + 1) * sizeof *list->values);
-    memcpy(list->values + list->count, more.values, (size_t)more.count * sizeof *more.values);
-    list->count += more.count;
-    list->rank = 2;
-    list->shape[0] += more.shape[0];
-    list->shape[1] = more.shape[1];
-    array_free(&more);
-}
-
 static array read_tokens(plan_run* run, sumi_value value)
 {
     array planes = read_array(run, value), tokens = transposed(planes.values, planes.shape[0], planes.shape[1]);

@@ -42,5 +42,7 @@ void free_encoded(encode_job* job);
 void compare_embed_tails(golden_case* c, const sumi_network* network, encode_job* job);
 // Reads a scheduler's file, whose path begins at the case, over the rule. False after reporting.
 bool read_case_rule(golden_case* c, const char* path, sumi_sigma_rule* rule);
+// Puts the rows of `more` behind those of `list`, and frees them.
+void append_rows(array* list, array more);
 void write_prompt_ids(plan_run* run, const case_prompt* prompts, int32_t prompt_count);
 #endif

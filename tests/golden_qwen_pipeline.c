@@ -250,18 +250,6 @@ static void write_pipe(plan_run* run)
                                  3 * (uint64_t)j->width * (uint64_t)j->height);
 }
 
-// Puts the rows of `more` behind those of `list`, and frees them.
-static void append_rows(array* list, array more)
-{
-    list->values = realloc(list->values, (size_t)(list->count + more.count + 1) * sizeof *list->values);
-    memcpy(list->values + list->count, more.values, (size_t)more.count * sizeof *more.values);
-    list->count += more.count;
-    list->rank = 2;
-    list->shape[0] += more.shape[0];
-    list->shape[1] = more.shape[1];
-    array_free(&more);
-}
-
 static void probe_pipe(plan_run* run, const sumi_op* op, int32_t counter, bool before)
 {
     pipe_job* j = run->context;

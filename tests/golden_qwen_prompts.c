@@ -110,6 +110,17 @@ void free_encoded(encode_job* job)
     array_free(&job->positions);
 }
 
+void append_rows(array* list, array more)
+{
+    list->values = realloc(list->values, (size_t)(list->count + more.count + 1) * sizeof *list->values);
+    memcpy(list->values + list->count, more.values, (size_t)more.count * sizeof *more.values);
+    list->count += more.count;
+    list->rank = 2;
+    list->shape[0] += more.shape[0];
+    list->shape[1] = more.shape[1];
+    array_free(&more);
+}
+
 void compare_embed_tails(golden_case* c, const sumi_network* network, encode_job* job)
 {
     static const char* const s_names[] = {"prompt_embeds_tail", "negative_embeds_tail"};
