@@ -267,15 +267,20 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
 }
 
 // Buffers in every format, with a pitch and an offset; a texture of half floats; previews.
-TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
+static void draw_every_format(const char* model_path, bool has_alpha)
 {
-    enum { WIDTH = 80, HEIGHT = 48, OFFSET = 256, SPARE = 32 };
+    enum { WIDTH = 96, HEIGHT = 64, OFFSET = 256, SPARE = 32 };
     static const size_t s_pixel_bytes[] = {4, 3, 12, 4, 8}; // by sumi_format
     static const char* const s_names[] = {"RGBA8", "RGB8", "RGB32F", "BGRA8", "RGBA16F"};
     CHECK(make_current(&s_context));
-    sumi_model* model;
-    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, NULL);
     if (engine == NULL) return;
+    sumi_model* model = load_model_at(engine, model_path);
+    CHECK(model != NULL);
+    if (model == NULL) {
+        sumi_engine_destroy(engine);
+        return;
+    }
     sumi_image_desc desc = small_image(model, &s_item);
     desc.width = WIDTH, desc.height = HEIGHT;
     for (int format = 0; format < 6; format++) { // 5: the texture
@@ -287,6 +292,12 @@ TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
         sumi_image image;
         desc.targets = &target;
         CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        CHECK(image.has_alpha == has_alpha);
+        if (its == SUMI_FORMAT_RGBA8) {
+            int seen = 0;
+            for (int i = 0; i < WIDTH * HEIGHT; i++) seen += wanted[4 * i + 3] < 255;
+            CHECK((seen > 0) == has_alpha);
+        }
         GLuint name = 0;
         sumi_import_desc import = sumi_import_defaults();
         import.width = WIDTH, import.height = HEIGHT;
@@ -360,6 +371,16 @@ TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
     CHECK_NUMBER(s_gl.glGetError(), GL_NO_ERROR);
     close_engine(engine);
     s_gl.glDeleteTextures(1, &small);
+}
+
+TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has) { draw_every_format(MODEL_PATH, false); }
+
+TEST(so_have_pictures_with_alpha)
+{
+    static const char s_model[] = "tests/golden/qwen-image-21/model";
+    if (!sumi_file_exists(NULL, "tests/golden/qwen-image-21/model/model_index.json"))
+        SKIP("the checkpoint of Qwen-Image-2.1 is not in this work tree");
+    draw_every_format(s_model, true);
 }
 
 TEST(a_batch_goes_to_textures_and_to_memory)
@@ -820,6 +841,7 @@ int main(int argc, char** argv)
     t_filter = filter;
     RUN(a_texture_has_the_bytes_that_host_memory_has);
     RUN(buffers_and_half_floats_have_the_bytes_that_host_memory_has);
+    RUN(so_have_pictures_with_alpha);
     RUN(a_batch_goes_to_textures_and_to_memory);
     RUN(opengls_own_work_keeps_its_order);
     RUN(textures_that_cannot_be_are_refused);
