@@ -217,11 +217,12 @@ typedef struct sumi_attention_fp8_values {
 #define SUMI_ATTENTION_PACK_THREADS(channels) (2 * (channels))
 #define SUMI_ATTENTION_MEANS_THREADS 512
 typedef struct sumi_attention_pack_args {
-    uint64_t qkv;                     // bf16, 16-byte aligned
-    sumi_attention_fp8_values values; // first_tile is not read; means: of this sequence
-    int32_t pitch, v_column;          // elements, multiples of 8
+    // Of each span: where v of key head 0 begins in its first row (bf16, 16-byte aligned), the elements from row to row (a
+    // multiple of 8), and the number of keys. keys[1] = 0: one span. The spans may lie in different matrices.
+    uint64_t v[2];
+    int32_t pitch[2], keys[2];
     int32_t first_tile, head_begin;
-    int32_t begin[2], keys[2]; // the spans: first rows and numbers of keys; keys[1] = 0: one span
+    sumi_attention_fp8_values values; // first_tile is not read; means: of this sequence
 } sumi_attention_pack_args;
 
 // sumi_attention_sm90_d384_m2, _d384_m1 and _d512: the parameters are the maps of q, of k and v, and of out, then this

@@ -75,8 +75,9 @@ SUMI_DEVICE u32 hash_of(int key, int channel)
 
 // The means of 16 channels of one key head over the keys of a sequence, or over 1024 to 2047 of them: one of each
 // `stride` neighbours, any of which may be it, because an image repeats itself from row to row. Two threads read 32 bytes
-// of a row. The order of the additions depends on the number of keys alone.
-extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_MEANS_THREADS)
+// of a row. The order of the additions depends on the number of keys alone. With registers for two blocks ptxas issues
+// the loads of four keys at once; for more blocks it would wait for each.
+extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_MEANS_THREADS, 2)
     sumi_attention_value_means(const __grid_constant__ sumi_attention_pack_args args)
 {
     constexpr int CHANNELS = 16, ROWS = SUMI_ATTENTION_MEANS_THREADS / 2, WARPS = SUMI_ATTENTION_MEANS_THREADS / 32;
@@ -84,13 +85,13 @@ extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_MEANS_THREADS)
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, half = lane & 1;
     const int channel = ((args.head_begin + blockIdx.y) * gridDim.x + blockIdx.x) * CHANNELS; // of all key heads
     const int keys = args.keys[0] + args.keys[1], stride = max(1, keys / 1024), samples = keys / stride;
-    const u16* values = (const u16*)args.qkv + args.v_column + channel + 8 * half;
     float sums[8] = {};
 #pragma unroll 4
     for (int sample = threadIdx.x >> 1; sample < samples; sample += ROWS) {
         const int key = sample * stride + (int)__umulhi(hash_of(sample, 0), (u32)stride);
-        const int row = key < args.keys[0] ? args.begin[0] + key : args.begin[1] + key - args.keys[0];
-        const uint4 words = *(const uint4*)(values + (int64_t)row * args.pitch);
+        const int span = key >= args.keys[0], row = span ? key - args.keys[0] : key;
+        const u16* values = (const u16*)args.v[span] + channel + 8 * half;
+        const uint4 words = *(const uint4*)(values + (int64_t)row * args.pitch[span]);
         const u32 pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
         for (int word = 0; word < 4; word++) {
@@ -132,8 +133,8 @@ template <int TILE_CHANNELS> SUMI_DEVICE void pack_values(const sumi_attention_p
               first_key = ((int)blockIdx.x - (span ? first_span_tiles : 0)) * TILE_KEYS,
               key_count = args.keys[span] - first_key;
     const int64_t tile_index = (int64_t)head * args.values.tile_count + args.first_tile + blockIdx.x;
-    const u16* qkv =
-        (const u16*)args.qkv + (int64_t)(args.begin[span] + first_key) * args.pitch + args.v_column + channel;
+    const int pitch = args.pitch[span]; // 128 rows have fewer than 2^31 elements
+    const u16* first_row = (const u16*)args.v[span] + (int64_t)first_key * pitch + channel;
     const float4 *means = (const float4*)((const float*)args.values.means + channel), low = means[0], high = means[1];
     const float mean[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     float values[ITEMS][4][8]; // of each key of an item, 8 channels
@@ -144,7 +145,7 @@ template <int TILE_CHANNELS> SUMI_DEVICE void pack_values(const sumi_attention_p
         for (int row = 0; row < 4; row++) {
             const int key = 16 * (4 * item + (lane >> 3)) + 2 * quarter + (row & 1) + 8 * (row >> 1);
             uint4 words = make_uint4(0, 0, 0, 0);
-            if (key < key_count) words = *(const uint4*)(qkv + (int64_t)key * args.pitch);
+            if (key < key_count) words = *(const uint4*)(first_row + key * pitch);
             const u32 pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
             for (int i = 0; i < 8; i++) {

@@ -96,6 +96,8 @@ typedef struct tokens {
 } tokens;
 
 static bool has_kept(const sumi_op* op) { return op->in[2].id != 0; }
+// Whether the keys and values of span `s` of every sequence are kept ones.
+static bool is_kept_span(const sumi_op* op, int32_t s) { return has_kept(op) && s == 0; }
 
 static tokens tokens_of(const sumi_op* op, int32_t index)
 {
@@ -509,7 +511,7 @@ static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, con
                           .box_rows = maps->key_box_rows,
                           .box_slabs = maps->box_slabs};
     map_part kv = own, q = own;
-    if (has_kept(op) && s == 0) {
+    if (is_kept_span(op, s)) {
         kv.matrix = sumi_cuda_value(run, op->in[2]);
         kv.cols = kv.columns = sumi_cuda_cols(run, op->in[2]);
         kv.column = 0;
@@ -570,18 +572,24 @@ static sumi_attention_fp8_values values_of(const sumi_cuda_run* run)
 // pack_keys does.
 static sumi_result pack_values(sumi_cuda_run* run, int32_t sequence, int32_t first_tile, head_range key_heads)
 {
-    const tokens all = tokens_of(run->op, sequence), *t = &all;
+    const sumi_op* op = run->op;
+    const tokens all = tokens_of(op, sequence), *t = &all;
     sumi_attention_fp8_values values = values_of(run);
-    values.means += (uint64_t)sequence * mean_bytes(run->op);
-    sumi_attention_pack_args args = {.qkv = sumi_cuda_value(run, run->op->in[0]),
-                                     .values = values,
-                                     .pitch = sumi_cuda_cols(run, run->op->in[0]),
-                                     .v_column = run->op->u.attention.v_column,
-                                     .first_tile = first_tile,
-                                     .head_begin = key_heads.begin,
-                                     .begin = {t->begin[0], t->begin[1]},
-                                     .keys = {t->keys[0], t->keys[1]}};
-    const uint32_t dim = (uint32_t)run->op->u.attention.dim, heads = (uint32_t)(key_heads.end - key_heads.begin);
+    values.means += (uint64_t)sequence * mean_bytes(op);
+    sumi_attention_pack_args args = {
+        .keys = {t->keys[0], t->keys[1]}, .first_tile = first_tile, .head_begin = key_heads.begin, .values = values};
+    for (int32_t s = 0; s < 2; s++) {
+        const bool is_kept = is_kept_span(op, s);
+        const sumi_value matrix = op->in[is_kept ? 2 : 0];
+        const map_part v = {.matrix = sumi_cuda_value(run, matrix),
+                            .cols = sumi_cuda_cols(run, matrix),
+                            .row = t->begin[s],
+                            .column =
+                                is_kept ? op->u.attention.kv_heads * op->u.attention.dim : op->u.attention.v_column};
+        args.v[s] = address_of(&v);
+        args.pitch[s] = v.cols;
+    }
+    const uint32_t dim = (uint32_t)op->u.attention.dim, heads = (uint32_t)(key_heads.end - key_heads.begin);
     SUMI_TRY(sumi_cuda_launch_args(
         run, "sumi_attention_value_means",
         (sumi_cuda_grid){.x = dim / 16, .y = heads, .z = 1, .block = SUMI_ATTENTION_MEANS_THREADS}, &args));
