@@ -15,8 +15,8 @@
 // tiles, and row_tiles counts all of them.
 // *: the kernel with _causal in its name is causal, and the Hopper one then takes one span only.
 // **: causal or not, as args.is_causal says. int8: q k^T in int8. e4m3: q, k, P and v in e4m3. kept: the span's rows are
-// those of a matrix of k | v that was computed before, and they are keys only. For the Hopper kernels in bf16 a kept span
-// is one whose map is that of the other matrix.
+// those of a matrix of k | v that was computed before, and they are keys only. For the Hopper kernels of head dims up to
+// 128 a kept span is one whose map is that of the other matrix; in e4m3 for head dim 128 only.
 //
 //   kernel                               rows  keys/tile  threads  shared bytes   dim   sequences
 //   sumi_attention_d128                   128      64       128      98304          128   one or two spans
@@ -192,7 +192,7 @@ typedef struct sumi_attention_sm90_shape {
 // e4m3, written by sumi_qk_norm_rope_fp8_*: a head has dim bytes, at the begin of the 2 dim bytes that it has in the
 // bf16 matrix. The maps q and kv are {dim, rows, heads} of bytes, with the strides {row pitch, 2 dim}, 128-byte swizzle
 // and boxes {128, 64, 1} and {128, 128, 1}: TMA fills the rows of narrower heads with zeros. k_slab counts heads;
-// v_slab is not read.
+// v_slab is not read. The k of kept keys is stored likewise, by sumi_copy_kept_fp8, and their v stays bf16.
 //
 // v is e4m3 in tiles of 128 keys by dim channels, written by sumi_attention_pack_values_d<dim>: tile t of key head h is
 // at tiles + (h * tile_count + t) * SUMI_ATTENTION_FP8_TILE_BYTES(dim). The tiles of a sequence are those of its first

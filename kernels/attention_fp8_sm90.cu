@@ -1,7 +1,9 @@
 // softmax(q k^T * scale) v on Hopper with operands in e4m3 and float sums: head dims 96 and 128, grouped-query heads,
-// sequences of one or two spans. attention.h has the shapes, attention_forward_sm90.cuh the code.
+// sequences of one or two spans, the first of which may lie in a matrix of kept keys. attention.h has the shapes,
+// attention_forward_sm90.cuh the code.
 //
 //   sumi_qk_norm_rope_fp8_*          q and k, normed and rotated, to e4m3 without a scale (qk_norm.cuh)
+//   sumi_copy_kept_fp8               k and v from q, k and v in bf16 to kept ones: k as e4m3, v as it is (rows_fp8.cu)
 //   sumi_attention_value_means       the mean of each channel of v
 //   sumi_attention_pack_values_*     v less the means to e4m3, transposed, with a power of two per tile of 128 keys
 //   sumi_attention_sm90_fp8_*        S = q k^T (e4m3) -> softmax (float) -> P in e4m3 -> O += P v (e4m3)

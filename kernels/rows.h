@@ -59,7 +59,9 @@ typedef struct sumi_fill_rows_args { // grid y: spans of rows
 typedef struct sumi_copy_bytes_args {
     uint64_t x, y, bytes;
 } sumi_copy_bytes_args;
-typedef struct sumi_copy_columns_args { // `rows` rows of row_bytes bytes, which begin x_pitch and y_pitch bytes apart
+// `rows` rows of row_bytes bytes, which begin x_pitch and y_pitch bytes apart. sumi_copy_kept_fp8: all are multiples of
+// 16, and a row is k | v, half of the bytes each; lanes_log2 is not read.
+typedef struct sumi_copy_columns_args {
     uint64_t x, y;
     int64_t rows, row_bytes, x_pitch, y_pitch;
     int32_t lanes_log2, reserved;

@@ -1,6 +1,7 @@
 // Rows to e4m3 with one float scale per row, (largest magnitude) / 448, either in the kernel that computes them
-// (norm_modulate) or in a separate one (quantize_rows). Built for compute_89: older devices cannot convert to e4m3.
-// Scales are per row because activations of diffusion transformers have outlier rows and columns. Launches: rows.h.
+// (norm_modulate) or in a separate one (quantize_rows); and q and k of attention to e4m3 without scales. Built for
+// compute_89: older devices cannot convert to e4m3. Scales are per row because activations of diffusion transformers
+// have outlier rows and columns. Launches: rows.h.
 #define SUMI_ROWS_FP8
 #include "qk_norm.cuh"
 #include "rows.cuh"
@@ -17,6 +18,30 @@ SUMI_ROW_KERNEL(sumi_qk_norm_rope_fp8_pairs_16, SUMI_ROWS_THREADS, 3, sumi_qk_no
                 (qk_norm_rope<16, false, true>(args)))
 SUMI_ROW_KERNEL(sumi_qk_norm_rope_fp8_halves_16, SUMI_ROWS_THREADS, 2, sumi_qk_norm_rope_args,
                 (qk_norm_rope<16, true, true>(args)))
+
+// y[r] = e4m3(k[r]) | v[r], the kept keys and values of attention in e4m3 (attention.h), with x[r] = k[r] | v[r]
+//   x  bf16, heads of 128 channels   y  the same, but a head of k has its e4m3 in the first 128 of its 256 bytes; the
+//   other bytes of it stay
+//   block 256, any grid; a block processes one row at a time
+// Without a scale, as qk_norm_rope writes e4m3, but k was rounded to bf16 before. One value in 16 then lies halfway
+// between two of e4m3; rounded to even, as many go up as down.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_copy_kept_fp8(const __grid_constant__ sumi_copy_columns_args args)
+{
+    constexpr int HEAD_CHUNKS = 16; // chunks of 16 bytes, of bf16
+    const int chunks = (int)(args.row_bytes / 16), k_chunks = chunks / 2;
+    for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+        const uint4* x = (const uint4*)(args.x + row * args.x_pitch);
+        uint4* y = (uint4*)(args.y + row * args.y_pitch);
+        for (int i = threadIdx.x; i < chunks; i += SUMI_ROWS_THREADS) {
+            if (i < k_chunks) {
+                float v[8];
+                unpack8(x[i], v);
+                ((uint2*)(y + i / HEAD_CHUNKS * HEAD_CHUNKS))[i % HEAD_CHUNKS] = pack8_e4m3(v, 1.0f);
+            } else y[i] = x[i];
+        }
+    }
+}
 
 // y[r] = e4m3(x[r] / scales[r])
 //   x  [rows][ldx] bf16   y  [rows][cols] e4m3   scales  [rows] float

@@ -510,6 +510,125 @@ TEST(attention_in_8_bits_has_its_conditions)
     CHECK_TEXT(error.text, "");
 }
 
+// q, k and v of `rows` rows by a product, normed by one op.
+static sumi_value write_normed(sumi_plan* plan, int32_t rows, int32_t heads, int32_t dim, const sumi_weight* weight,
+                               const sumi_weight* norm)
+{
+    const sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, rows, 64),
+                     qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "qkv", .x = x, .weight = weight});
+    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "norm",
+                                                      .qkv = qkv,
+                                                      .rows = rows,
+                                                      .q_heads = heads,
+                                                      .kv_heads = heads,
+                                                      .dim = dim,
+                                                      .q_norm = norm,
+                                                      .k_norm = norm,
+                                                      .eps = 1e-5f,
+                                                      .rotary = SUMI_ROTARY_NONE});
+    return qkv;
+}
+
+// Kept k are e4m3 if all that read them are attentions whose own q and k are, and only copies of k | v in bfloat16 write
+// them. Otherwise nothing of these attentions is. The prefix's own q and k stay in bfloat16, which the copies read.
+TEST(kept_keys_are_e4m3_for_all_readers_or_for_none)
+{
+    enum { KEPT = 33, ROWS = 40, HEADS = 3, READERS = 2 };
+    typedef enum trouble {
+        NONE,
+        BOUND,         // the host reads the kept value
+        OTHER_READER,  // an op that is no attention reads it
+        CAUSAL_READER, // the second attention cannot have e4m3
+        OTHER_WRITER,  // a sum changes the kept value
+        UNALIGNED,     // k | v begins at an odd column
+        NOT_NORMED,    // the second attention's own k are not normed
+        IN_PREPARATION // the second attention is in another section
+    } trouble;
+    static const struct {
+        const char* what;
+        int32_t dim;
+        bool is_requested;
+        trouble how;
+        bool e4m3;
+    } s_cases[] = {{"two readers", 128, true, NONE, true},
+                   {"not requested", 128, false, NONE, false},
+                   {"heads of 96", 96, true, NONE, false},
+                   {"heads of 64", 64, true, NONE, false},
+                   {"bound", 128, true, BOUND, false},
+                   {"another reader", 128, true, OTHER_READER, false},
+                   {"a causal reader", 128, true, CAUSAL_READER, false},
+                   {"another writer", 128, true, OTHER_WRITER, false},
+                   {"an odd column", 128, true, UNALIGNED, false},
+                   {"keys without a norm", 128, true, NOT_NORMED, false},
+                   {"a reader in another section", 128, true, IN_PREPARATION, false}};
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    for (size_t n = 0; n < 2 * (sizeof s_cases / sizeof *s_cases); n++) {
+        const size_t i = n / 2;
+        const bool is_hopper = n % 2 == 0;
+        const int32_t dim = s_cases[i].dim, width = HEADS * dim;
+        const trouble how = s_cases[i].how;
+        sumi_weight weight = make_weight("qkv", 3 * width, 64, NULL, SUMI_DTYPE_BF16),
+                    norm = make_weight("norm", 1, dim, NULL, SUMI_DTYPE_BF16);
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &heap, 2);
+        plan.arrange = is_hopper ? arrange_for_hopper : arrange_for_86;
+        plan.weight_options.attention = s_cases[i].is_requested ? SUMI_ATTENTION_8BIT : SUMI_ATTENTION_AUTO;
+        sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+        const sumi_value prefix = write_normed(&plan, KEPT, HEADS, dim, &weight, &norm),
+                         kept = sumi_plan_value(&plan, "kept", SUMI_ELEMENT_ACTIVATION, KEPT, 2 * width);
+        for (int32_t row = 0; row < KEPT; row += 11) {
+            const int32_t column = how == UNALIGNED && row > 0 ? width - 1 : width;
+            const sumi_value part =
+                sumi_plan_view(&plan, "k_and_v", prefix, (sumi_span){row, 11}, (sumi_span){column, 2 * width});
+            sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = part, .y = kept, .y_row = row, .rows = 11});
+        }
+        const sumi_value other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, KEPT, 2 * width);
+        const sumi_plan_copy_args read = {.x = kept, .y = other, .rows = KEPT};
+        const sumi_plan_add_rows_args write = {.label = "sum", .x = other, .y = kept, .rows = 1, .scale = 1.0f};
+        if (how == OTHER_READER) sumi_plan_copy_rows(&plan, &read);
+        if (how == OTHER_WRITER) sumi_plan_add_rows(&plan, &write);
+        plan.values[kept.id - 1].bound = how == BOUND;
+
+        sumi_value own[READERS];
+        const sumi_sequence sequence = {{{3, KEPT - 3}, {0, ROWS}}, 2, 1, 1, 0};
+        for (int32_t r = 0; r < READERS; r++) {
+            const bool is_denoising = r == 0 || how != IN_PREPARATION;
+            sumi_plan_section(&plan, is_denoising ? SUMI_SECTION_DENOISE : SUMI_SECTION_PREPARE, 1, 0);
+            const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, ROWS, 64);
+            own[r] = r == 1 && how == NOT_NORMED
+                       ? sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "qkv", .x = x, .weight = &weight})
+                       : write_normed(&plan, ROWS, HEADS, dim, &weight, &norm);
+            sumi_attention attention = {.q_heads = HEADS,
+                                        .kv_heads = HEADS,
+                                        .dim = dim,
+                                        .scale = 0.1f,
+                                        .causal = r == 1 && how == CAUSAL_READER,
+                                        .sequences = &sequence,
+                                        .sequence_count = 1};
+            const sumi_value y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, ROWS, width);
+            sumi_plan_attention_into(
+                &plan, &(sumi_plan_attention_args){
+                           .label = "attention", .qkv = own[r], .attention = &attention, .y = y, .kept = kept});
+        }
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
+        const bool is_wanted = is_hopper && s_cases[i].e4m3,
+                   is_kept = (sumi_plan_info(&plan, kept)->marks & SUMI_CUDA_VALUE_KEPT_E4M3) != 0;
+        bool is_right = is_kept == is_wanted && sumi_plan_info(&plan, prefix)->marks == 0;
+        for (int32_t r = 0; r < READERS; r++) {
+            const bool is_e4m3 = (sumi_plan_info(&plan, own[r])->marks & SUMI_CUDA_VALUE_QK_E4M3) != 0;
+            is_right = is_right && is_e4m3 == is_wanted;
+        }
+        for (size_t op = 0; op < plan.op_count; op++)
+            is_right = is_right && (plan.ops[op].marks & SUMI_CUDA_OP_INT8_ATTENTION) == 0;
+        if (!is_right) printf("  %s, %s\n", s_cases[i].what, is_hopper ? "9.0" : "8.6");
+        CHECK(is_right);
+        sumi_plan_end(&plan);
+    }
+    CHECK_TEXT(error.text, "");
+}
+
 TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
 {
     sumi_heap heap;
@@ -713,6 +832,7 @@ int main(int argc, char** argv)
     RUN(a_value_that_is_read_by_a_view_stays_in_16_bits);
     RUN(a_kronecker_product_keeps_its_forms);
     RUN(attention_in_8_bits_has_its_conditions);
+    RUN(kept_keys_are_e4m3_for_all_readers_or_for_none);
     RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);
     RUN(a_convolution_and_the_norm_of_its_pixels_are_one_kernel);
     RUN(products_of_two_streams_are_beside_each_other);

@@ -373,12 +373,12 @@ static void check_balances(const sumi_plan* plan, sumi_section_kind kind, bool i
     CHECK(products > 0 && (values > 0) == is_int8);
 }
 
-// A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
+// A picture of 416 x 416 after 40 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
 // values runs it.
 static void run_picture(bench* b, const sumi_network* network, sumi_weight_format weights,
                         sumi_attention_format attention, bool watches)
 {
-    const sumi_pipeline_prompt prompt = {.token_count = {20, 20}};
+    const sumi_pipeline_prompt prompt = {.token_count = {40, 40}};
     const sumi_pipeline_item item = {0, -1};
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
                                            .prompts = &prompt,
@@ -472,13 +472,17 @@ TEST(attention_in_8_bits_takes_its_kernels)
         bool watches; // all values are bound: q and k are not stored differently from what the plan says
         bool without_hopper;
         bool e4m3, int8;
-    } s_cases[] = {{"tests/golden/z-image-wide/model", 128, false, false, true, false},
-                   {"tests/golden/z-image-wide/model", 128, true, false, false, false},
-                   {"tests/golden/z-image-wide/model", 128, false, true, false, true},
-                   {"tests/golden/newbie-wide/model", 96, false, false, true, false},
-                   {"tests/golden/newbie-wide/model", 96, false, true, false, true},
-                   {"tests/golden/z-image/model", 16, false, false, false, false},
-                   {"tests/golden/z-image/model", 16, false, true, false, false}};
+        bool keeps; // a prefix whose keys are kept, as e4m3 if all attention is
+    } s_cases[] = {{"tests/golden/z-image-wide/model", 128, false, false, true, false, false},
+                   {"tests/golden/z-image-wide/model", 128, true, false, false, false, false},
+                   {"tests/golden/z-image-wide/model", 128, false, true, false, true, false},
+                   {"tests/golden/newbie-wide/model", 96, false, false, true, false, false},
+                   {"tests/golden/newbie-wide/model", 96, false, true, false, true, false},
+                   {"tests/golden/z-image/model", 16, false, false, false, false, false},
+                   {"tests/golden/z-image/model", 16, false, true, false, false, false},
+                   {"tests/golden/qwen-image-21-wide/model", 128, false, false, true, false, true},
+                   {"tests/golden/qwen-image-21-wide/model", 128, true, false, false, false, true},
+                   {"tests/golden/qwen-image-21-wide/model", 128, false, true, false, false, true}};
     static const char* const s_names[][2] = {{"sumi_attention_sm90_fp8_d128", "sumi_attention_sm90_fp8_d96"},
                                              {"sumi_attention_pack_values_d128", "sumi_attention_pack_values_d96"},
                                              {"sumi_attention_int8_d128", "sumi_attention_int8_d96"},
@@ -495,6 +499,7 @@ TEST(attention_in_8_bits_takes_its_kernels)
             }
             check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].e4m3);
             check_used(&b, "sumi_attention_value_means", s_cases[i].e4m3);
+            check_used(&b, "sumi_copy_kept_fp8", s_cases[i].e4m3 && s_cases[i].keeps);
             sumi_network_close(network);
         }
         close_bench(&b);

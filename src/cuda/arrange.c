@@ -62,9 +62,9 @@ static bool is_attention_for_8bit(const sumi_plan* plan, const sumi_op* op)
         || a->window != 0 || a->scale <= 0.0f)
         return false;
     const sumi_value_info *qkv = sumi_plan_info(plan, op->in[0]), *out = sumi_plan_info(plan, op->out);
-    bool is_plain = true; // without padding, and the queries begin at the first token
+    bool is_plain = true; // without padding, and the queries begin at the first token that is not kept
     for (int32_t i = 0; i < a->sequence_count; i++)
-        is_plain = is_plain && a->sequences[i].query_first == 0
+        is_plain = is_plain && a->sequences[i].query_first == (op->in[2].id != 0 ? 1 : 0)
                 && sumi_sequence_key_spans(&a->sequences[i]) == a->sequences[i].span_count;
     return is_plain && qkv->element == SUMI_ELEMENT_ACTIVATION
         && (a->q_column | a->k_column | a->v_column | a->y_column | qkv->cols | out->cols) % 8 == 0;
@@ -74,8 +74,9 @@ static bool takes_e4m3_attention(const sumi_plan* plan, const sumi_op* op)
 {
     const sumi_op_attention* a = &op->u.attention;
     const sumi_value_info* qkv = sumi_plan_info(plan, op->in[0]);
-    return sumi_cuda_has_e4m3_attention(a->dim) && a->q_column == 0 && a->k_column == a->q_heads * a->dim
-        && a->v_column == (a->q_heads + a->kv_heads) * a->dim && qkv->base.id == 0 && !qkv->bound;
+    return sumi_cuda_has_e4m3_attention(a->dim, op->in[2].id != 0) && a->q_column == 0
+        && a->k_column == a->q_heads * a->dim && a->v_column == (a->q_heads + a->kv_heads) * a->dim && qkv->base.id == 0
+        && !qkv->bound;
 }
 
 // Whether QK_NORM_ROPE ops write the q and k of all rows that the attention reads, each row once, only products write
@@ -106,6 +107,53 @@ static bool has_normed_rows_only(const sumi_plan* plan, const sumi_op* attention
     return normed_rows == sumi_plan_info(plan, attention->in[0])->rows;
 }
 
+static bool is_marked(const sumi_plan* plan, sumi_value value, uint8_t mark)
+{
+    return value.id != 0 && (sumi_plan_info(plan, value)->marks & mark) != 0;
+}
+
+// Whether the op copies k | v as whole rows in bfloat16 to the kept ones, from another value and at multiples of 16
+// bytes, as sumi_copy_kept_fp8 needs them.
+static bool copies_kept_rows(const sumi_plan* plan, const sumi_op* op, const sumi_value_info* kept)
+{
+    if (op->kind != SUMI_OP_COPY_ROWS || op->in[0].id == op->out.id) return false;
+    const sumi_value_info* x = sumi_plan_info(plan, op->in[0]);
+    return x->element == SUMI_ELEMENT_ACTIVATION && x->cols == kept->cols && x->pitch % 8 == 0
+        && x->base_element % 8 == 0;
+}
+
+// Whether a value of kept k and v can hold k in e4m3: only copies write it, and all that read it are attentions whose own
+// q and k are marked as e4m3.
+static bool can_keep_e4m3(const sumi_plan* plan, sumi_value value)
+{
+    const sumi_value_info* kept = sumi_plan_info(plan, value);
+    bool can = kept->element == SUMI_ELEMENT_ACTIVATION && kept->base.id == 0 && !kept->bound;
+    for (size_t i = 0; i < plan->op_count && can; i++) {
+        const sumi_op* op = &plan->ops[i];
+        if (!uses_value(plan, op, value.id)) continue;
+        can = op->kind == SUMI_OP_ATTENTION
+                ? op->in[2].id == value.id && is_marked(plan, op->in[0], SUMI_CUDA_VALUE_QK_E4M3)
+                : op->out.id == value.id && copies_kept_rows(plan, op, kept);
+    }
+    return can;
+}
+
+// q and own k are e4m3 only where the kept k are too. Where one reader of kept ones cannot have e4m3, none has.
+static void mark_kept_keys(sumi_plan* plan)
+{
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        if (op->kind == SUMI_OP_ATTENTION && op->in[2].id != 0 && is_marked(plan, op->in[0], SUMI_CUDA_VALUE_QK_E4M3)
+            && !can_keep_e4m3(plan, op->in[2]))
+            plan->values[op->in[0].id - 1].marks &= (uint8_t)~SUMI_CUDA_VALUE_QK_E4M3;
+    }
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        if (op->kind == SUMI_OP_ATTENTION && op->in[2].id != 0 && is_marked(plan, op->in[0], SUMI_CUDA_VALUE_QK_E4M3))
+            plan->values[op->in[2].id - 1].marks |= SUMI_CUDA_VALUE_KEPT_E4M3;
+    }
+}
+
 static void mark_8bit_attention(const sumi_cuda_device* device, bool allows_hopper, sumi_plan* plan)
 {
     if (plan->weight_options.attention != SUMI_ATTENTION_8BIT) return;
@@ -116,8 +164,11 @@ static void mark_8bit_attention(const sumi_cuda_device* device, bool allows_hopp
         const int32_t dim = op->u.attention.dim;
         if (has_hopper && takes_e4m3_attention(plan, op) && has_normed_rows_only(plan, op))
             plan->values[op->in[0].id - 1].marks |= SUMI_CUDA_VALUE_QK_E4M3;
-        if (!has_hopper && (dim == 64 || dim == 96 || dim == 128)) op->marks |= SUMI_CUDA_OP_INT8_ATTENTION;
+        // the kernels in int8 read no kept keys
+        if (!has_hopper && op->in[2].id == 0 && (dim == 64 || dim == 96 || dim == 128))
+            op->marks |= SUMI_CUDA_OP_INT8_ATTENTION;
     }
+    if (has_hopper) mark_kept_keys(plan);
 }
 
 // ---- A product and its gate -----------------------------------------------------------------------------------------

@@ -21,7 +21,10 @@ enum {
     SUMI_CUDA_OP_INT8_ATTENTION = 8,
     // Of a value: q, k and v of an attention in e4m3 (SUMI_ATTENTION_8BIT): QK_NORM_ROPE writes the heads of q and k as
     // e4m3, each into the first half of its bytes, and v stays bfloat16 (kernels/attention.h).
-    SUMI_CUDA_VALUE_QK_E4M3 = 8
+    SUMI_CUDA_VALUE_QK_E4M3 = 8,
+    // Of a value: kept k and v that such an attention reads. COPY_ROWS writes the heads of k into it as e4m3 in the same
+    // way, and v as bfloat16. All readers have q and k in e4m3.
+    SUMI_CUDA_VALUE_KEPT_E4M3 = 16
 };
 
 // The name that launchers use for operands.

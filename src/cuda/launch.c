@@ -48,6 +48,10 @@ bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value)
 {
     return has_mark(run, value, SUMI_CUDA_VALUE_QK_E4M3);
 }
+bool sumi_cuda_is_kept_e4m3(const sumi_cuda_run* run, sumi_value value)
+{
+    return has_mark(run, value, SUMI_CUDA_VALUE_KEPT_E4M3);
+}
 
 CUdeviceptr sumi_cuda_quantised_scales(const sumi_cuda_run* run, sumi_value value)
 {

@@ -51,9 +51,10 @@ sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
 // How the value is stored: BF16, or 8 bits if it has the mark SUMI_DEVICE_VALUE_QUANTISED.
 sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value);
 CUdeviceptr sumi_cuda_quantised_scales(const sumi_cuda_run* run, sumi_value value);
-bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);    // SUMI_DEVICE_VALUE_GATED
-bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value); // SUMI_DEVICE_VALUE_BALANCED
-bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value);  // SUMI_CUDA_VALUE_QK_E4M3
+bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);     // SUMI_DEVICE_VALUE_GATED
+bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value);  // SUMI_DEVICE_VALUE_BALANCED
+bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value);   // SUMI_CUDA_VALUE_QK_E4M3
+bool sumi_cuda_is_kept_e4m3(const sumi_cuda_run* run, sumi_value value); // SUMI_CUDA_VALUE_KEPT_E4M3
 // The form in which this op reads a weight; it is resident. GATED for a LINEAR with a gated output. `weight` is
 // op->weight, op->bias or a member of the op's own struct (qk.k_weight).
 sumi_device_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight);
@@ -105,7 +106,8 @@ sumi_cuda_op_scratch sumi_cuda_linear_scratch;
 // launch_attention.c
 sumi_cuda_op sumi_cuda_attention;
 sumi_cuda_op_scratch sumi_cuda_attention_scratch;
-bool sumi_cuda_has_e4m3_attention(int32_t dim); // of heads, on Hopper
+// Whether Hopper has kernels in e4m3 for heads of that many channels, and for kept keys if the op has them.
+bool sumi_cuda_has_e4m3_attention(int32_t dim, bool has_kept);
 // launch_rows.c
 sumi_cuda_op sumi_cuda_embed_rows, sumi_cuda_fill_rows, sumi_cuda_copy_rows, sumi_cuda_mean_rows, sumi_cuda_add_rows,
     sumi_cuda_residual_change, sumi_cuda_add_residual, sumi_cuda_kronecker_add, sumi_cuda_activate, sumi_cuda_gated,

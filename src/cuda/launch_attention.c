@@ -5,6 +5,7 @@
 //
 // The kernel follows from the whole op and the device. A tile is the same work in every launch, so slices change no
 // bits.
+#include "base/assert.h"
 #include "base/numbers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
@@ -85,7 +86,7 @@ static const attention_kernel s_fp8_d128 = {"sumi_attention_sm90_fp8_d128", FAMI
 static const attention_kernel s_fp8_d128_c2 = {"sumi_attention_sm90_fp8_d128_c2", FAMILY_HOPPER, 128, 384, 181248};
 static const attention_kernel s_fp8_d96 = {"sumi_attention_sm90_fp8_d96", FAMILY_HOPPER, 192, 512, 148480};
 
-bool sumi_cuda_has_e4m3_attention(int32_t dim) { return dim == 128 || dim == 96; }
+bool sumi_cuda_has_e4m3_attention(int32_t dim, bool has_kept) { return dim == 128 || (dim == 96 && !has_kept); }
 
 // The tokens of a sequence as spans of keys. In each span the first `queries` rows are queries. With first_query, the
 // queries are all tokens from that one on, the rows of the second span; if the op has kept keys, the first span is rows
@@ -711,6 +712,8 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
     const sumi_op* op = run->op;
     requirements d = demands_of(run);
     const attention_kernel* kernel = choose_attention(run, &d);
+    SUMI_ASSERT(!has_kept(op) || sumi_cuda_is_qk_e4m3(run, op->in[0]) == sumi_cuda_is_kept_e4m3(run, op->in[2]));
+    SUMI_ASSERT(!sumi_cuda_is_qk_e4m3(run, op->in[0]) || kernel->family == FAMILY_HOPPER);
     int32_t begin, end;
     sumi_cuda_share(run, count_tiles(op, kernel), &begin, &end);
     if (begin >= end) return SUMI_OK;

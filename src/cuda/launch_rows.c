@@ -106,7 +106,7 @@ sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
     return SUMI_OK;
 }
 
-// Into some columns of a wider value, of the same type.
+// Into some columns of a wider value, of the same type; or kept keys and values, whose k becomes e4m3.
 static sumi_result copy_columns(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
@@ -122,6 +122,8 @@ static sumi_result copy_columns(sumi_cuda_run* run)
     args.x = sumi_cuda_value(run, op->in[0]) + (uint64_t)((op->u.copy.from + rows.begin) * args.x_pitch);
     args.y = sumi_cuda_value(run, op->out)
            + (uint64_t)((op->u.copy.to + rows.begin) * args.y_pitch + op->u.copy.y_column * bytes);
+    if (sumi_cuda_is_kept_e4m3(run, op->out))
+        return sumi_cuda_launch_args(run, "sumi_copy_kept_fp8", row_grid(run, args.rows, ELEMENTWISE_BLOCKS), &args);
     args.lanes_log2 = lanes_log2_of((int32_t)((args.row_bytes + 15) / 16), false);
     return sumi_cuda_launch_args(run, "sumi_copy_columns", elementwise_grid(run, args.rows, args.lanes_log2), &args);
 }
@@ -130,7 +132,7 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     if (sumi_cuda_cols(run, op->in[0]) != sumi_cuda_cols(run, op->out)
-        || sumi_cuda_cols(run, op->in[0]) != sumi_cuda_pitch(run, op->in[0]))
+        || sumi_cuda_cols(run, op->in[0]) != sumi_cuda_pitch(run, op->in[0]) || sumi_cuda_is_kept_e4m3(run, op->out))
         return copy_columns(run);
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const int64_t cols = sumi_cuda_cols(run, op->in[0]), count = (rows.end - rows.begin) * cols;

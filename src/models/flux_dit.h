@@ -23,11 +23,11 @@
 //   once per job    references -> patches -> x_embedder -> blocks -> k, v of every block, kept
 //   per evaluation  targets, texts ----------------------> blocks, whose attention reads [kept k, k] and [kept v, v]
 //
-// The kept k | v are in the type of activations: 4 * dim bytes a row and block on a GPU. As in prefix_dit.h, attention
-// that reads them does not use 8 bits. A query sees the same keys as with one matrix of all rows, but its sums are over
-// the kept keys first, so that results differ from those of another order by rounding. Queries of an op with kept keys
-// are all rows of an evaluation: in the last block the text's are computed too, and not read. Without references
-// a job is the same as without keeps_references.
+// The kept k | v are in the type of activations, 4 * dim bytes a row and block on a GPU, or k in 8 bits, as in
+// prefix_dit.h. A query sees the same keys as with one matrix of all rows, but its sums are over the kept keys first, so
+// that results differ from those of another order by rounding. Queries of an op with kept keys are all rows of an
+// evaluation: in the last block the text's are computed too, and not read. Without references a job is the same as without
+// keeps_references.
 //
 // What the files say:
 //

@@ -26,8 +26,9 @@
 //
 // The kept k | v have the rows of prompt a, then those of prompt b, and so on, so that an evaluation reads one range of
 // them: shared rows are computed once, but kept for each prompt. They are in the type of activations, 4 * dim bytes a row
-// and block on a GPU. Attention that reads them does not use 8 bits: kept keys are in bfloat16, and q in e4m3 would need
-// k in e4m3 too. The last block of the prefix computes k and v only (q too, with the product that it shares).
+// and block on a GPU. A backend that computes attention of the evaluations in 8 bits may keep k in 8 bits there; attention
+// of the prefix itself reads the rows as they were before. The last block of the prefix computes k and v only (q too, with
+// the product that it shares).
 #ifndef SUMI_MODELS_PREFIX_DIT_H
 #define SUMI_MODELS_PREFIX_DIT_H
 #include "models/network_modules.h"

@@ -295,7 +295,8 @@ typedef struct sumi_op_qk_norm_rope {
 // in[2] (none: no kept keys): keys and values that were computed before, k | v [.., 2 * kv_heads * dim], with heads as in
 // in[0]. Then the first range of every sequence is rows of in[2], and the second one is rows of in[0], whose queries and
 // keys follow the kept keys: with `causal` a query sees all kept keys and those of in[0] up to itself. Without a window.
-// The result has the bits of a sequence whose rows all lie in in[0].
+// The result has the bits of a sequence whose rows all lie in in[0]; or nearly, where a backend keeps k in 8 bits, for it
+// was in the type of activations before.
 typedef struct sumi_op_attention {
     int32_t q_heads, kv_heads, dim;
     float scale;

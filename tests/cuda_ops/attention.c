@@ -60,15 +60,25 @@ static void build_attention(scene* s, const op_case* c)
     sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
     for (int i = 0; i < read_count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
 }
-// Three sequences whose first keys were kept: m queries each, n heads, k dim; a: flags; b: key heads; d: kept keys of the
-// longest one; e: 1: attention in 8 bits is allowed, which kept keys never take
+// Sequences whose first keys were kept: m queries each, d kept keys of the longest one.
+typedef struct kept_sequences {
+    sumi_sequence list[3];
+} kept_sequences;
+static kept_sequences sequences_behind_kept(const op_case* c)
+{
+    const int m = c->m;
+    return (kept_sequences){{{{{2, c->d}, {1, m}}, 2, 1, 1, 0},
+                             {{{1, c->d - 1}, {m + 1, m}}, 2, 1, 1, 0},
+                             {{{c->d + 1, 1}, {2 * m + 4, m}}, 2, 1, 1, 0}}};
+}
+// Up to three sequences whose first keys were kept: m queries each, n heads, k dim; a: flags; b: key heads; d: kept keys
+// of the longest one; e: 1: attention in 8 bits is allowed, which kept keys that the host wrote do not take
 static void build_attention_kept(scene* s, const op_case* c)
 {
     const int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m;
     if (c->e) s->plan.weight_options.attention = SUMI_ATTENTION_8BIT;
-    const sumi_sequence list[3] = {{{{2, c->d}, {1, m}}, 2, 1, 1, 0},
-                                   {{{1, c->d - 1}, {m + 1, m}}, 2, 1, 1, 0},
-                                   {{{c->d + 1, 1}, {2 * m + 4, m}}, 2, 1, 1, 0}};
+    const kept_sequences sequences = sequences_behind_kept(c);
+    const sumi_sequence* list = sequences.list;
     const float spread = c->a & SHARP ? 2.5f : 1.0f;
     sumi_value qkv = activations_of(s, 3 * m + 5, (q + 2 * kv) * dim, spread, 0.0f),
                kept = activations_of(s, c->d + 5, 2 * kv * dim, spread, 0.0f),
@@ -80,6 +90,41 @@ static void build_attention_kept(scene* s, const op_case* c)
         &(sumi_plan_attention_args){.label = "attention", .qkv = qkv, .attention = &attention, .y = y, .kept = kept});
     for (int i = 0; i < attention.sequence_count; i++) expect_rows(s, y, c->bound, list[i].span[1].begin, m);
 }
+// q, k and v of `rows` rows by a product, normed and rotated: the rows before `second` by one op, those from there on by
+// another with other weights.
+static sumi_value normed_qkv(scene* s, const op_case* c, int rows, int second, int width)
+{
+    const int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k;
+    sumi_value x = activations(s, rows, width);
+    sumi_value qkv = sumi_plan_linear(
+        &s->plan,
+        &(sumi_plan_linear_args){
+            .label = "qkv",
+            .x = x,
+            .weight = matrix_weight(s, (q + 2 * kv) * dim, width, SUMI_DTYPE_BF16),
+            .bias = c->a & MEANS ? stacked_weight(s, 1, (q + 2 * kv) * dim, 1, SUMI_DTYPE_F32, 0.1f, 2.0f) : NULL});
+    sumi_value rope = sumi_plan_rope_table(
+        &s->plan, &(sumi_plan_rope_args){
+                      .positions = integers(s, rows, 1, 400), .axes = 1, .pairs = {dim / 2}, .theta = 10000.0});
+    for (int row = 0; row < rows; row = row == 0 ? second : rows) {
+        sumi_plan_qk_norm_rope(&s->plan,
+                               &(sumi_plan_qk_args){.label = "qk",
+                                                    .qkv = qkv,
+                                                    .row = row,
+                                                    .rope_row = row,
+                                                    .rows = row == 0 ? second : rows - second,
+                                                    .q_heads = q,
+                                                    .kv_heads = kv,
+                                                    .dim = dim,
+                                                    .q_norm = norm_weight(s, dim, SUMI_DTYPE_F32),
+                                                    .k_norm = norm_weight(s, dim, SUMI_DTYPE_F32),
+                                                    .eps = 1e-6f,
+                                                    .rope = rope,
+                                                    .rotary = c->e ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED});
+    }
+    return qkv;
+}
+static float scale_of(const op_case* c) { return (c->a & SHARP ? 4.0f : 1.0f) / sqrtf((float)c->k); }
 // q, k and v by a product, normed and rotated, then attention in 8 bits, where the GPU has it. m queries, n heads, heads
 // of k; a: flags, SHARP: scores that are further apart; b: key heads; d: rows of the second span; e: 1: rotated in
 // halves
@@ -98,43 +143,44 @@ static void build_attention_8bit(scene* s, const op_case* c)
             read[i] = (sumi_span){i * m, m};
         }
     }
-    const int width = 256;
-    sumi_value x = activations(s, rows, width);
-    sumi_value qkv = sumi_plan_linear(
-        &s->plan,
-        &(sumi_plan_linear_args){
-            .label = "qkv",
-            .x = x,
-            .weight = matrix_weight(s, (q + 2 * kv) * dim, width, SUMI_DTYPE_BF16),
-            .bias = c->a & MEANS ? stacked_weight(s, 1, (q + 2 * kv) * dim, 1, SUMI_DTYPE_F32, 0.1f, 2.0f) : NULL});
-    sumi_value rope = sumi_plan_rope_table(
-        &s->plan, &(sumi_plan_rope_args){
-                      .positions = integers(s, rows, 1, 400), .axes = 1, .pairs = {dim / 2}, .theta = 10000.0});
-    const int first = c->a & TWO_SPANS ? m : rows; // of two streams each norms its rows
-    for (int row = 0; row < rows; row = row == 0 ? first : rows) {
-        sumi_plan_qk_norm_rope(&s->plan,
-                               &(sumi_plan_qk_args){.label = "qk",
-                                                    .qkv = qkv,
-                                                    .row = row,
-                                                    .rope_row = row,
-                                                    .rows = row == 0 ? first : rows - first,
-                                                    .q_heads = q,
-                                                    .kv_heads = kv,
-                                                    .dim = dim,
-                                                    .q_norm = norm_weight(s, dim, SUMI_DTYPE_F32),
-                                                    .k_norm = norm_weight(s, dim, SUMI_DTYPE_F32),
-                                                    .eps = 1e-6f,
-                                                    .rope = rope,
-                                                    .rotary = c->e ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED});
-    }
-    sumi_attention attention = {.q_heads = q,
-                                .kv_heads = kv,
-                                .dim = dim,
-                                .scale = (c->a & SHARP ? 4.0f : 1.0f) / sqrtf((float)dim),
-                                .sequences = list,
-                                .sequence_count = count};
+    sumi_value qkv = normed_qkv(s, c, rows, c->a & TWO_SPANS ? m : rows, 256); // of two streams each norms its rows
+    sumi_attention attention = {
+        .q_heads = q, .kv_heads = kv, .dim = dim, .scale = scale_of(c), .sequences = list, .sequence_count = count};
     sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
     for (int i = 0; i < count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
+}
+// The same behind keys and values that the plan itself computes and keeps, as build_attention_kept has them, by copies of
+// two parts of their rows. c: columns of other values before the result, in the same rows
+static void build_attention_kept_8bit(scene* s, const op_case* c)
+{
+    s->plan.weight_options.attention = SUMI_ATTENTION_8BIT;
+    const int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m, count = c->a & THREE ? 3 : 1,
+              kept_rows = c->d + 5, rows = count * m + 5, half = kept_rows / 2;
+    const kept_sequences sequences = sequences_behind_kept(c);
+    sumi_value prefix = normed_qkv(s, c, kept_rows, kept_rows, 64),
+               kept = sumi_plan_value(&s->plan, "kept", SUMI_ELEMENT_ACTIVATION, kept_rows, 2 * kv * dim),
+               k_and_v = sumi_plan_view(&s->plan, "k_and_v", prefix, (sumi_span){0, kept_rows},
+                                        (sumi_span){q * dim, 2 * kv * dim});
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = k_and_v, .y = kept, .rows = half});
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){
+                                      .x = k_and_v, .x_row = half, .y = kept, .y_row = half, .rows = kept_rows - half});
+    sumi_value qkv = normed_qkv(s, c, rows, rows, 64),
+               y = sumi_plan_value(&s->plan, "attended", SUMI_ELEMENT_ACTIVATION, rows, c->c + q * dim);
+    if (c->c > 0)
+        sumi_plan_copy_rows(
+            &s->plan,
+            &(sumi_plan_copy_args){.x = activations(s, rows, c->c), .y = y, .rows = rows, .writes_some_columns = true});
+    const sumi_attention attention = {.q_heads = q,
+                                      .kv_heads = kv,
+                                      .dim = dim,
+                                      .scale = scale_of(c),
+                                      .sequences = sequences.list,
+                                      .sequence_count = count};
+    sumi_plan_attention_into(
+        &s->plan,
+        &(sumi_plan_attention_args){
+            .label = "attention", .qkv = qkv, .attention = &attention, .y = y, .y_column = c->c, .kept = kept});
+    for (int i = 0; i < count; i++) expect_rows(s, y, c->bound, sequences.list[i].span[1].begin, m);
 }
 // m rows in windows of c rows, as in the vision tower; the last window may be shorter; n heads, k dim
 static void build_windows(scene* s, const op_case* c)
@@ -233,8 +279,8 @@ static const op_case s_attention[] = {
      .bound = CHAINED},
     {"attention, kept keys, causal, 3 heads of 128", build_attention_kept, 150, 3, 128, CAUSAL | THREE, .d = 129,
      .bound = CHAINED},
-    {"attention, kept keys, 8 bits, 4 heads of 128", build_attention_kept, 200, 4, 128, THREE, .d = 300, .e = 1,
-     .bound = CHAINED},
+    {"attention, kept keys of the host, 8 bits, 4 heads of 128", build_attention_kept, 200, 4, 128, THREE, .d = 300,
+     .e = 1, .bound = CHAINED},
     {"attention, kept keys, 64 with 4096, 32 heads of 128", build_attention_kept, 4096, 32, 128, .d = 64,
      .bound = CHAINED},
     {"attention 70 queries, 2 heads of 80", build_attention, 70, 2, 80, .bound = CHAINED},
@@ -348,6 +394,34 @@ static const op_case s_attention[] = {
      .bound = ATTENTION_8BIT},
     {"8-bit attention 4096 + 128, 30 heads", build_attention_8bit, 4096, 30, 128, TWO_SPANS, .d = 128,
      .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 1 query with 1", build_attention_kept_8bit, 1, 1, 128, .d = 1,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 65 queries with 63, 2 of 1 heads", build_attention_kept_8bit, 65, 2, 128, 0, 1,
+     .d = 63, .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 33 queries with 64, beside 64 columns, halves", build_attention_kept_8bit, 33, 1, 128,
+     .c = 64, .d = 64, .e = 1, .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 20 queries with 17, heads of 96", build_attention_kept_8bit, 20, 1, 96, .d = 17,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 301 queries with 127, 3 heads", build_attention_kept_8bit, 301, 3, 128, .d = 127,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 192 queries with 128, 3 heads", build_attention_kept_8bit, 192, 3, 128, .d = 128,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, three of 200 queries with 129, 4 of 2 heads", build_attention_kept_8bit, 200, 4, 128,
+     THREE, 2, .d = 129, .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, three of 200 queries with 300, 66 of 22 heads, sharp", build_attention_kept_8bit, 200,
+     66, 128, THREE | SHARP, 22, .d = 300, .bound = SHARP_8BIT},
+    {"8-bit attention, kept keys, 333 queries with 1499, 2 heads", build_attention_kept_8bit, 333, 2, 128, .d = 1499,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 333 queries with 1499, 2 heads, means", build_attention_kept_8bit, 333, 2, 128, MEANS,
+     .d = 1499, .bound = MEANS_8BIT},
+    {"8-bit attention, kept keys, 4096 queries with 301, 2 heads, means", build_attention_kept_8bit, 4096, 2, 128,
+     MEANS, .d = 301, .bound = MEANS_8BIT},
+    {"8-bit attention, kept keys, 257 queries with 12000, 2 heads", build_attention_kept_8bit, 257, 2, 128, .d = 12000,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 4096 queries with 64, 32 heads", build_attention_kept_8bit, 4096, 32, 128, .d = 64,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, kept keys, 1536 queries with 1024, 32 heads, beside 256 columns", build_attention_kept_8bit,
+     1536, 32, 128, .c = 256, .d = 1024, .bound = ATTENTION_8BIT},
     {"attention, text 8 of 4 heads of 256, 256", build_attention, 256, 8, 256, CAUSAL, 4, .bound = CHAINED},
     {"attention, text 8 of 4 heads of 256, 512", build_attention, 512, 8, 256, CAUSAL, 4, .bound = CHAINED},
     {"attention, a shared beginning, text 8 of 4 heads of 256, 480", build_attention, 480, 8, 256, CAUSAL | LATER, 4,
