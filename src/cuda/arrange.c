@@ -87,7 +87,8 @@ static bool has_normed_rows_only(const sumi_plan* plan, const sumi_op* attention
     row_range normed[MAX_RANGES];
     int32_t count = 0, normed_rows = 0;
     const int32_t id = attention->in[0].id;
-    for (size_t i = 0; i < plan->op_count; i++) {
+    const sumi_value_info* qkv = sumi_plan_info(plan, attention->in[0]);
+    for (int32_t i = qkv->first_use; i <= qkv->last_use; i++) {
         const sumi_op* op = &plan->ops[i];
         if (op == attention || !uses_value(plan, op, id)) continue;
         if (op > attention || op->out.id != id) return false;
@@ -104,7 +105,7 @@ static bool has_normed_rows_only(const sumi_plan* plan, const sumi_op* attention
             if (meets_any(normed, count, (row_range){row, row + op->rows})) return false;
         } else return false;
     }
-    return normed_rows == sumi_plan_info(plan, attention->in[0])->rows;
+    return normed_rows == qkv->rows;
 }
 
 static bool is_marked(const sumi_plan* plan, sumi_value value, uint8_t mark)
@@ -128,7 +129,7 @@ static bool can_keep_e4m3(const sumi_plan* plan, sumi_value value)
 {
     const sumi_value_info* kept = sumi_plan_info(plan, value);
     bool can = kept->element == SUMI_ELEMENT_ACTIVATION && kept->base.id == 0 && !kept->bound;
-    for (size_t i = 0; i < plan->op_count && can; i++) {
+    for (int32_t i = kept->first_use; i <= kept->last_use && can; i++) {
         const sumi_op* op = &plan->ops[i];
         if (!uses_value(plan, op, value.id)) continue;
         can = op->kind == SUMI_OP_ATTENTION
