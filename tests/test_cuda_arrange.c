@@ -510,22 +510,29 @@ TEST(attention_in_8_bits_has_its_conditions)
     CHECK_TEXT(error.text, "");
 }
 
-// q, k and v of `rows` rows by a product, normed by one op.
-static sumi_value write_normed(sumi_plan* plan, int32_t rows, int32_t heads, int32_t dim, const sumi_weight* weight,
-                               const sumi_weight* norm)
+// q, k and v by a product, normed by ops of `part` rows each, which divide all rows.
+typedef struct normed_value {
+    int32_t rows, part, heads, dim;
+    const sumi_weight *weight, *norm;
+} normed_value;
+static sumi_value write_normed(sumi_plan* plan, const normed_value* n)
 {
-    const sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, rows, 64),
-                     qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "qkv", .x = x, .weight = weight});
-    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "norm",
-                                                      .qkv = qkv,
-                                                      .rows = rows,
-                                                      .q_heads = heads,
-                                                      .kv_heads = heads,
-                                                      .dim = dim,
-                                                      .q_norm = norm,
-                                                      .k_norm = norm,
-                                                      .eps = 1e-5f,
-                                                      .rotary = SUMI_ROTARY_NONE});
+    const sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, n->rows, 64),
+                     qkv =
+                         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "qkv", .x = x, .weight = n->weight});
+    for (int32_t row = 0; row < n->rows; row += n->part) {
+        sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "norm",
+                                                          .qkv = qkv,
+                                                          .row = row,
+                                                          .rows = n->part,
+                                                          .q_heads = n->heads,
+                                                          .kv_heads = n->heads,
+                                                          .dim = n->dim,
+                                                          .q_norm = n->norm,
+                                                          .k_norm = n->norm,
+                                                          .eps = 1e-5f,
+                                                          .rotary = SUMI_ROTARY_NONE});
+    }
     return qkv;
 }
 
@@ -536,6 +543,7 @@ TEST(kept_keys_are_e4m3_for_all_readers_or_for_none)
     enum { KEPT = 33, ROWS = 40, HEADS = 3, READERS = 2 };
     typedef enum trouble {
         NONE,
+        BATCH,         // no trouble: many ops norm the own rows
         BOUND,         // the host reads the kept value
         OTHER_READER,  // an op that is no attention reads it
         CAUSAL_READER, // the second attention cannot have e4m3
@@ -551,6 +559,7 @@ TEST(kept_keys_are_e4m3_for_all_readers_or_for_none)
         trouble how;
         bool e4m3;
     } s_cases[] = {{"two readers", 128, true, NONE, true},
+                   {"a batch", 128, true, BATCH, true},
                    {"not requested", 128, false, NONE, false},
                    {"heads of 96", 96, true, NONE, false},
                    {"heads of 64", 64, true, NONE, false},
@@ -576,7 +585,8 @@ TEST(kept_keys_are_e4m3_for_all_readers_or_for_none)
         plan.arrange = is_hopper ? arrange_for_hopper : arrange_for_86;
         plan.weight_options.attention = s_cases[i].is_requested ? SUMI_ATTENTION_8BIT : SUMI_ATTENTION_AUTO;
         sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
-        const sumi_value prefix = write_normed(&plan, KEPT, HEADS, dim, &weight, &norm),
+        normed_value of = {KEPT, KEPT, HEADS, dim, &weight, &norm};
+        const sumi_value prefix = write_normed(&plan, &of),
                          kept = sumi_plan_value(&plan, "kept", SUMI_ELEMENT_ACTIVATION, KEPT, 2 * width);
         for (int32_t row = 0; row < KEPT; row += 11) {
             const int32_t column = how == UNALIGNED && row > 0 ? width - 1 : width;
@@ -591,6 +601,8 @@ TEST(kept_keys_are_e4m3_for_all_readers_or_for_none)
         if (how == OTHER_WRITER) sumi_plan_add_rows(&plan, &write);
         plan.values[kept.id - 1].bound = how == BOUND;
 
+        of.rows = ROWS;
+        of.part = how == BATCH ? 2 : ROWS;
         sumi_value own[READERS];
         const sumi_sequence sequence = {{{3, KEPT - 3}, {0, ROWS}}, 2, 1, 1, 0};
         for (int32_t r = 0; r < READERS; r++) {
@@ -599,7 +611,7 @@ TEST(kept_keys_are_e4m3_for_all_readers_or_for_none)
             const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, ROWS, 64);
             own[r] = r == 1 && how == NOT_NORMED
                        ? sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "qkv", .x = x, .weight = &weight})
-                       : write_normed(&plan, ROWS, HEADS, dim, &weight, &norm);
+                       : write_normed(&plan, &of);
             sumi_attention attention = {.q_heads = HEADS,
                                         .kv_heads = HEADS,
                                         .dim = dim,

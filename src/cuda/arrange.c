@@ -83,7 +83,7 @@ static bool takes_e4m3_attention(const sumi_plan* plan, const sumi_op* op)
 // the value before them, and nothing but this attention uses it after them.
 static bool has_normed_rows_only(const sumi_plan* plan, const sumi_op* attention)
 {
-    enum { MAX_RANGES = 8 }; // the streams of a network
+    enum { MAX_RANGES = 256 }; // the streams of a network, of each evaluation in a batch
     row_range normed[MAX_RANGES];
     int32_t count = 0, normed_rows = 0;
     const int32_t id = attention->in[0].id;
