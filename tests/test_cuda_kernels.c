@@ -344,10 +344,10 @@ TEST(few_rows_of_int8_share_k)
 
 // ---- Golden data ----------------------------------------------------------------------------------------------------
 
-static sumi_network* open_network(bench* b, const sumi_files* files, const char* path)
+static sumi_network* open_variant(bench* b, const sumi_files* files, const char* path, const char* variant)
 {
     sumi_error error = {0};
-    sumi_network_desc desc = {.path = path};
+    sumi_network_desc desc = {.path = path, .variant = variant};
     sumi_network* network = NULL;
     sumi_result result = sumi_network_open_begin(&b->heap, files, &desc, &error, &network);
     float progress;
@@ -355,6 +355,11 @@ static sumi_network* open_network(bench* b, const sumi_files* files, const char*
         result = sumi_network_open_step(network, 1000, &done, &progress, &error);
     CHECK_TEXT(error.text, "");
     return network;
+}
+
+static sumi_network* open_network(bench* b, const sumi_files* files, const char* path)
+{
+    return open_variant(b, files, path, NULL);
 }
 
 // Of this family each norm with a weight in a section of this kind stands before a product that it balances, in int8.
@@ -504,6 +509,73 @@ TEST(attention_in_8_bits_takes_its_kernels)
         }
         close_bench(&b);
     }
+}
+
+// Whether every attention that reads kept keys is in e4m3, and the keys too. Returns the number of such attentions.
+static int32_t check_kept_keys(const sumi_plan* plan)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        if (op->kind != SUMI_OP_ATTENTION || op->in[2].id == 0) continue;
+        const bool is_e4m3 = (sumi_plan_info(plan, op->in[0])->marks & SUMI_CUDA_VALUE_QK_E4M3) != 0,
+                   is_kept_e4m3 = (sumi_plan_info(plan, op->in[2])->marks & SUMI_CUDA_VALUE_KEPT_E4M3) != 0;
+        if (!is_e4m3 || !is_kept_e4m3) printf("  %s is not in 8 bits\n", op->label);
+        CHECK(is_e4m3 && is_kept_e4m3);
+        count++;
+    }
+    return count;
+}
+
+// In plans of real models: with references in prompts or beside them, for batches, with guidance that begins late, and
+// with evaluations that may be reused.
+TEST(kept_keys_of_whole_plans_are_in_8_bits)
+{
+    enum { EVALUATIONS = 6, ITEMS = 3 };
+    static const bool s_guided[EVALUATIONS] = {false, false, true, true, true, true};
+    static const struct {
+        const char *path, *variant;
+        bool is_guided, caches_steps;
+        int32_t attentions; // with kept keys: of all blocks, in each kind of evaluation
+    } s_cases[] = {{"tests/golden/qwen-image-21-wide/model", NULL, false, false, 1},
+                   {"tests/golden/qwen-image-21-wide/model", NULL, true, false, 2},
+                   {"tests/golden/qwen-image-21-wide/model", NULL, true, true, 3},
+                   {"tests/golden/flux2-klein-wide/model", "kv", false, false, 2},
+                   {"tests/golden/flux2-klein-wide/model", "kv", false, true, 3}};
+    const sumi_pipeline_reference references[] = {{32, 32, 64, 96}, {32, 32, 96, 32}};
+    const sumi_pipeline_prompt prompts[] = {
+        {.token_count = {45}, .reference_row = {2, 5}, .reference_rows = {1, 1}, .has_features = true},
+        {.token_count = {41}, .reference_row = {1, 3}, .reference_rows = {1, 1}, .has_features = true}};
+    const sumi_pipeline_item items[ITEMS] = {{0, 1}, {1, 0}, {0, 1}};
+    bench b;
+    const bool is_open = open_bench(&b);
+    for (size_t i = 0; is_open && i < sizeof s_cases / sizeof *s_cases; i++) {
+        const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                               .prompts = prompts,
+                                               .prompt_count = 2,
+                                               .items = items,
+                                               .item_count = ITEMS,
+                                               .references = references,
+                                               .reference_count = 2,
+                                               .guided = s_cases[i].is_guided ? s_guided : NULL,
+                                               .width = 96,
+                                               .height = 64,
+                                               .evaluation_count = EVALUATIONS,
+                                               .caches_steps = s_cases[i].caches_steps};
+        sumi_plan plan;
+        sumi_pipeline pipeline;
+        sumi_error error = {0};
+        sumi_network* network = open_variant(&b, NULL, s_cases[i].path, s_cases[i].variant);
+        if (network == NULL) continue;
+        sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+        plan.weight_options.attention = SUMI_ATTENTION_8BIT;
+        CHECK(sumi_pipeline_write(network, &request, &plan, &pipeline, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK_NUMBER(check_kept_keys(&plan), s_cases[i].attentions);
+        sumi_plan_end(&plan);
+        sumi_network_close(network);
+    }
+    close_bench(&b);
 }
 
 // Why golden_run runs its plans a first time as the engine does.
@@ -1534,6 +1606,7 @@ int main(int argc, char** argv)
     RUN(few_rows_of_int8_share_k);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
     RUN(attention_in_8_bits_takes_its_kernels);
+    RUN(kept_keys_of_whole_plans_are_in_8_bits);
     RUN(values_that_are_looked_at_are_not_fused);
     RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
