@@ -41,7 +41,7 @@
 #   newbie     the same of NewBie-image: 1024, 4 steps, a picture of 28 steps with guidance. bench: as it comes, fp8, then
 #              under budgets of 16, 8 and 6 GB (BENCH_BUDGETS). torch: sumi in bf16 and fp8 beside PyTorch compiled and
 #              eager, 45 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
-#   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, then under a budget of 6 GB (BENCH_BUDGETS), for which bench chooses int8: what its row "prompt stored" says is
+#   klein      the same of FLUX.2 [klein]: 4 steps. bench: as it comes, with a picture to refer to, 9B with one that it keeps and that it does not, then under a budget of 6 GB (BENCH_BUDGETS), for which bench chooses int8: what its row "prompt stored" says is
 #              streamed belongs to the denoiser or the decoder. torch: sumi in bf16, int8, and int8 with attention in 8 bits. accuracy: without references and with one, a checkpoint of
 #              16 GB; and klein-mid, whose layers are narrower
 #   qwen21     the same of Qwen-Image-2.1: 40 steps, 64 rows of text. bench: 1024 and 2048, then at 1024 256 rows of text, a picture to refer to, int8, and int8 with attention in 8 bits;
@@ -499,6 +499,7 @@ elif has bench; then
             cat "$log/${name// /_}.txt"
         }
         bench_klein 'bench reference' --references 1
+        for kind in 9b 9b-kv; do bench_klein "bench $kind reference" --synthetic klein-$kind --references 1 --without-text-encoder; done
         for budget in ${BENCH_BUDGETS:-6000}; do bench_klein "bench $budget MB" --memory-budget "$budget"; done
     fi
 fi

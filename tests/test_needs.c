@@ -201,6 +201,8 @@ TEST(the_transformer_is_counted_in_files_and_in_lists)
         synthetic_count_transformer(&config, &values, &bytes);
         CHECK(values == listed_values && bytes < listed_bytes);
     }
+    synthetic_count_transformer(synthetic_find("klein-9b-kv"), &values, &bytes);
+    CHECK_NUMBER(values, 9078581248); // as many as the released one has
     needs_count_transformer(
         &(sumi_network_desc){.path = "tests/golden/flux2-klein/model", .without_text_encoder = true}, &values, &bytes);
     CHECK(values > 0 && bytes == 2 * values); // bfloat16

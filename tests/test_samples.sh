@@ -366,6 +366,8 @@ if [ -x "$bin/bench" ]; then # wants POSIX
     check "and makes one without" grep -q '^{"forward": [0-9.]*, "decode": ' "$out"
     wrong "bench refers to ten pictures at most" '^bench: no command "refer 11"' "$bin/bench" --synthetic klein-tiny --without-text-encoder --serve <<<'refer 11'
     wrong "bench has no guided steps of klein" '^bench: klein has two kinds of blocks, .* leave out' bench --synthetic klein-tiny --guided-steps 2
+    # The rows of its report were seen by hand: a reference is always of 1024 x 1024, which takes seconds on a CPU.
+    check "bench writes, klein-9b-kv-tiny" "$bin/bench" --synthetic klein-9b-kv-tiny --write "$folder/kv" && check "sumi inspects it" "$bin/sumi" inspect "$folder/kv" && check "a model that keeps references" grep -q 'family *flux2-klein kv,' "$out"
     check "bench, qwen-image-21-tiny" bench --synthetic qwen-image-21-tiny && check "bench's table has as many rows of text" grep -qE '^\| text, 40 tokens +\|' "$out"
     check "bench writes, qwen-image-21-tiny" "$bin/bench" --synthetic qwen-image-21-tiny --write "$folder/qwen21" && check "bench, qwen-image-21-tiny in a folder" bench --synthetic qwen-image-21-tiny --model "$folder/qwen21"
     check "bench reports a prefix" "$bin/bench" --synthetic qwen-image-21-tiny --report --short --sizes 64 --steps 2 --batch 1 --seconds 0 && check "its row" grep -qE '^\|   of it the prefix +\| +[0-9.]+ ' "$out"

@@ -85,11 +85,13 @@ const synthetic_config synthetic_newbie = {
     .pooled_width = 1024, .pooled_layers = 24, .pooled_hidden = 4096, .pooled_vocabulary = 250002,
     .vae_widths = {128, 256, 512, 512}, .vae_resnets = 2, .vae_groups = 32};
 
-const synthetic_config synthetic_klein_tiny = {
-    .family = SYNTHETIC_KLEIN, .dim = 128, .layers = 1, .singles = 2, .heads = 2,
-    .text_width = 64, .text_layers = 28, .text_hidden = 96, .vocabulary = 512,
-    .text_heads = 2, .text_kv_heads = 1, .text_head = 32,
-    .vae_widths = {32, 32, 64, 64}, .vae_resnets = 1, .vae_groups = 8};
+#define KLEIN_TINY                                                                                                     \
+    .family = SYNTHETIC_KLEIN, .dim = 128, .layers = 1, .singles = 2, .heads = 2,                                      \
+    .text_width = 64, .text_layers = 28, .text_hidden = 96, .vocabulary = 512,                                         \
+    .text_heads = 2, .text_kv_heads = 1, .text_head = 32,                                                              \
+    .vae_widths = {32, 32, 64, 64}, .vae_resnets = 1, .vae_groups = 8
+const synthetic_config synthetic_klein_tiny = {KLEIN_TINY};
+const synthetic_config synthetic_klein_9b_kv_tiny = {KLEIN_TINY, .keeps_references = true};
 const synthetic_config synthetic_klein_mid = {
     .family = SYNTHETIC_KLEIN, .dim = 1024, .layers = 2, .singles = 8, .heads = 8,
     .text_width = 512, .text_layers = 28, .text_hidden = 1536, .vocabulary = 512,
@@ -100,6 +102,13 @@ const synthetic_config synthetic_klein = {
     .text_width = 2560, .text_layers = 36, .text_hidden = 9728, .vocabulary = 151936,
     .text_heads = 32, .text_kv_heads = 8, .text_head = 128,
     .vae_widths = {128, 256, 512, 512}, .vae_resnets = 2, .vae_groups = 32};
+#define KLEIN_9B                                                                                                       \
+    .family = SYNTHETIC_KLEIN, .dim = 4096, .layers = 8, .singles = 24, .heads = 32,                                   \
+    .text_width = 4096, .text_layers = 36, .text_hidden = 12288, .vocabulary = 151936,                                 \
+    .text_heads = 32, .text_kv_heads = 8, .text_head = 128,                                                            \
+    .vae_widths = {128, 256, 512, 512}, .vae_resnets = 2, .vae_groups = 32
+const synthetic_config synthetic_klein_9b = {KLEIN_9B};
+const synthetic_config synthetic_klein_9b_kv = {KLEIN_9B, .keeps_references = true};
 
 const synthetic_config synthetic_qwen_image_21_tiny = {
     .family = SYNTHETIC_QWEN_IMAGE_21, .dim = 128, .layers = 2, .heads = 2,
@@ -166,6 +175,9 @@ const synthetic_config* synthetic_find(const char* name)
                   {"klein-tiny", &synthetic_klein_tiny},
                   {"klein-mid", &synthetic_klein_mid},
                   {"klein", &synthetic_klein},
+                  {"klein-9b", &synthetic_klein_9b},
+                  {"klein-9b-kv-tiny", &synthetic_klein_9b_kv_tiny},
+                  {"klein-9b-kv", &synthetic_klein_9b_kv},
                   {"qwen-image-21-tiny", &synthetic_qwen_image_21_tiny},
                   {"qwen-image-21-mid", &synthetic_qwen_image_21_mid},
                   {"qwen-image-21", &synthetic_qwen_image_21}};

@@ -33,8 +33,9 @@ typedef struct synthetic_config {
     // Qwen-Image, which has no refiners; 4 dim rounded up to a multiple of 256 in NewBie-image; and 3 dim in
     // Qwen-Image-2.1 and in FLUX.2 [klein], whose layers are the double blocks.
     int32_t dim, layers, refiners, heads;
-    int32_t singles;  // single blocks of FLUX.2 [klein]
-    int32_t kv_heads; // in NewBie-image; in the other families equal to heads
+    int32_t singles;       // single blocks of FLUX.2 [klein]
+    bool keeps_references; // FLUX.2 [klein] 9B-kv: the checkpoint names the variant that computes references once
+    int32_t kv_heads;      // in NewBie-image; in the other families equal to heads
     // The text encoder: Qwen3, Qwen2.5-VL, Qwen3-VL or Gemma 3. text_width is also the width of the transformer's text input, and
     // a third of it in FLUX.2 [klein].
     int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden, vocabulary;
@@ -62,14 +63,17 @@ typedef struct synthetic_config {
 } synthetic_config;
 
 // The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders, newbie 7 GB and 9 GB of
-// encoders, klein (4B) 8 GB and 8 GB of its encoder, qwen_image_21 14 GB and 16 GB of encoders.
+// encoders, klein (4B) 8 GB and 8 GB of its encoder, klein_9b and klein_9b_kv 18 GB and 15 GB, qwen_image_21 14 GB and
+// 16 GB of encoders.
 extern const synthetic_config synthetic_tiny, synthetic_mid, synthetic_z_image;
 extern const synthetic_config synthetic_qwen_image_tiny, synthetic_qwen_image_mid, synthetic_qwen_image;
 extern const synthetic_config synthetic_newbie_tiny, synthetic_newbie_mid, synthetic_newbie;
 extern const synthetic_config synthetic_klein_tiny, synthetic_klein_mid, synthetic_klein;
+extern const synthetic_config synthetic_klein_9b, synthetic_klein_9b_kv_tiny, synthetic_klein_9b_kv;
 extern const synthetic_config synthetic_qwen_image_21_tiny, synthetic_qwen_image_21_mid, synthetic_qwen_image_21;
 // "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie",
-// "klein-tiny", "klein-mid", "klein", "qwen-image-21-tiny", "qwen-image-21-mid", "qwen-image-21";
+// "klein-tiny", "klein-mid", "klein", "klein-9b", "klein-9b-kv-tiny", "klein-9b-kv", "qwen-image-21-tiny",
+// "qwen-image-21-mid", "qwen-image-21";
 // NULL: none of them
 const synthetic_config* synthetic_find(const char* name);
 // The names of weight formats in options. synthetic_weights returns false for another name.

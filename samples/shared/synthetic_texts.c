@@ -87,7 +87,8 @@ static void add_klein(synthetic_texts* t, const synthetic_config* c)
     const int32_t head = c->dim / c->heads, latents = synthetic_vae_channels(c);
     const int32_t* w = c->vae_widths;
     begin(t, "model_index.json");
-    add(t, "{'_class_name': 'Flux2KleinPipeline', 'is_distilled': true}\n");
+    add(t, "{'_class_name': '%s', 'is_distilled': true}\n",
+        c->keeps_references ? "Flux2KleinKVPipeline" : "Flux2KleinPipeline");
     begin(t, "scheduler/scheduler_config.json");
     add(t, "{'_class_name': 'FlowMatchEulerDiscreteScheduler', 'base_image_seq_len': 256, 'base_shift': 0.5, "
            "'max_image_seq_len': 4096, 'max_shift': 1.15, 'num_train_timesteps': 1000, 'shift': 3.0, "

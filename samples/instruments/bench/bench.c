@@ -7,6 +7,7 @@
 //     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
 //     bench --synthetic klein --backend cuda --report --sizes 1024,768,512     FLUX.2 [klein]: 14 GB in use, 4 steps
 //     bench --synthetic klein --references 1 --backend cuda --report --sizes 1024     with a picture to refer to
+//     bench --synthetic klein-9b-kv --references 1 --backend cuda --report --sizes 1024     keeps it; klein-9b does not
 //     bench --synthetic qwen-image-21 --backend cuda --report --sizes 1024 --tokens 64     Qwen-Image-2.1: 30 GB, 40 steps
 //     bench --synthetic z-image --control z-fun-1.0,z-fun-2.1 --backend cuda --report --sizes 1024     control nets
 //     bench --synthetic z-image --stored q4_k --weights as-stored --backend cuda --report     as a GGUF file has it
@@ -33,7 +34,7 @@
 //
 // Text and references of Qwen-Image-2.1 are a prefix that is computed once for all steps: "forward" is the rest, and
 // the rows below "picture" are the prefix (with what a step's number decides) and the VAE's encoder. --tokens are the rows
-// of text.
+// of text. The references of FLUX.2 [klein] 9B-kv are such a prefix too, and have the same rows.
 //
 // With --control the report has, for each net, steps with and without it in turns: jobs of --steps steps for the seconds
 // of a row, and the medians of all. "of its work" is the same ratio of operations. The net reads one picture, and has its
@@ -149,6 +150,12 @@ static bool is_klein(const bench* b) { return b->synthetic.dim > 0 && b->synthet
 static bool is_qwen_image_21(const bench* b)
 {
     return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_QWEN_IMAGE_21;
+}
+
+// Text and references of Qwen-Image-2.1, references of FLUX.2 [klein] 9B-kv: rows that are computed once for all steps.
+static bool has_prefix(const bench* b)
+{
+    return is_qwen_image_21(b) || (b->synthetic.keeps_references && b->reference_count > 0);
 }
 
 static bool edits(const bench* b) { return is_qwen_image(b) || is_klein(b) || is_qwen_image_21(b); }
@@ -795,13 +802,13 @@ static bool report_size(bench* b, int32_t side)
         snprintf(what, sizeof what, "forward, %d reference%s", b->reference_count, b->reference_count > 1 ? "s" : "");
     const double scale = scale_of(b);
     name_forward(b, name, what, side);
-    const double once = is_qwen_image_21(b) ? b->flops_prepare : 0.0;
+    const double once = has_prefix(b) ? b->flops_prepare : 0.0;
     report_row(name, scale * last.forward, scale * first.forward, scale * (b->flops_forward - once));
     snprintf(name, sizeof name, "decode, %dx%d", side, side);
     report_row(name, last.decode, first.decode, b->flops_decode);
     snprintf(name, sizeof name, "picture of %d steps, %dx%d", b->steps, side, side);
     report_row(name, last.picture, first.picture, 0.0);
-    if (is_qwen_image_21(b)) {
+    if (has_prefix(b)) {
         report_row("  of it the prefix", last.prepare, first.prepare, once);
         if (b->reference_count > 0) report_row("  of it encoding its references", last.image, first.image, 0.0);
     }
@@ -1213,13 +1220,14 @@ static int usage(void)
     fprintf(
         stderr,
         "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid]|klein[-tiny|-mid]|"
-        "qwen-image-21[-tiny|-mid] | --model PATH] "
+        "klein-9b|klein-9b-kv[-tiny]|qwen-image-21[-tiny|-mid] | --model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32] [--as CARD]\n"
         "             [--write DIR] [--serve [--encoded-prompt FILE]] [--weights " SYNTHETIC_WEIGHTS
         "] [--text-weights FORMAT] [--attention bf16|8bit] [--slice US]\n"
-        "       bench --synthetic qwen-image[-tiny|-mid]|klein[-tiny|-mid]|qwen-image-21[-tiny|-mid] [--references N] "
-        "...\n"
+        "       bench --synthetic "
+        "qwen-image[-tiny|-mid]|klein[-tiny|-mid]|klein-9b|klein-9b-kv[-tiny]|qwen-image-21[-tiny|-mid] "
+        "[--references N] ...\n"
         "       bench --synthetic z-image|qwen-image[-tiny|-mid] --control NAME[,NAME..] --report ..: control "
         "nets, " SYNTHETIC_CONTROLS "\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
