@@ -1157,7 +1157,7 @@ SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 //
 // W' = W + scale * D. With DoRA (dora_scale, lora_magnitude_vector, magnitude)
 // W' = W + scale * (m (W + D) / |W + D| - W), with norms over the inputs or the outputs, by the shape of m. Other kinds
-// are refused by name.
+// are refused by name, and so are weights in place of changes.
 //
 // alpha is a tensor of the file or a number in its header. For adapter_model.safetensors of PEFT it may be in
 // adapter_config.json beside it (lora_alpha, use_rslora, alpha_pattern, rank_pattern); otherwise alpha / rank is 1.

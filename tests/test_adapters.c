@@ -658,6 +658,48 @@ TEST(differences_of_zero_cost_nothing)
     sumi_network_close(network);
 }
 
+// Files that are no LoRA alone: Fun-Acc of Qwen-Image-2.1 has whole weights of norms, and one last layer for each step.
+TEST(weights_instead_of_changes_are_refused_by_name)
+{
+    static const struct {
+        const char* name; // beside a LoRA
+        int32_t rank;
+        int64_t shape[3];
+        sumi_result expected;
+        const char* says;
+    } s_cases[] = {
+        {"proj_out.weight", 3, {4, 64, 64}, SUMI_NOT_SUPPORTED, "proj_out.weight [4, 64, 64]*each of 4 steps*Turbo"},
+        {"proj_out.diff", 3, {4, 64, 64}, SUMI_NOT_SUPPORTED, "proj_out.diff [4, 64, 64]*each of 4 steps*Fun-Acc"},
+        {"lora_unet__proj_out.lora_up.weight", 3, {4, 64, 2}, SUMI_NOT_SUPPORTED, "lora_up.weight [4, 64, 2]*4 steps"},
+        {"transformer_blocks.0.attn.norm_q.weight", 1, {32}, SUMI_NOT_SUPPORTED, "norm_q.weight would replace*a LoRA"},
+        {"txt_in.text_norm.weight", 1, {64}, SUMI_NOT_SUPPORTED, "txt_in.text_norm.weight would replace*as a model"},
+        {"diffusion_model.proj_out.weight", 2, {64, 64}, SUMI_NOT_SUPPORTED, "proj_out.weight would replace"},
+        {"txt_in.other_norm.weight", 1, {64}, SUMI_LORA_NO_MATCH, "1 layers*txt_in.other_norm.weight*another model"},
+        {"transformer_blocks.0.attn.norm_q.scale", 1, {32}, SUMI_LORA_NO_MATCH, "norm_q.scale*another model"},
+        {"proj_out.diff", 3, {64, 64, 1}, SUMI_OK, ""},
+    };
+    sumi_network* network = open_path("tests/golden/qwen-image-21/model");
+    if (network == NULL) return;
+    static float s_values[4 * 64 * 64];
+    fill(s_values, 4 * 64 * 64, 5);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        sumi_tensor tensors[3] = {matrix_of("transformer_blocks.0.attn.to_q.lora_down.weight", 2, 64, s_values),
+                                  matrix_of("transformer_blocks.0.attn.to_q.lora_up.weight", 64, 2, s_values),
+                                  matrix_of(s_cases[i].name, 1, 1, s_values)};
+        tensors[2].rank = s_cases[i].rank;
+        for (int32_t k = 0; k < s_cases[i].rank; k++) {
+            tensors[2].shape[k] = s_cases[i].shape[k];
+            tensors[2].bytes *= (uint64_t)s_cases[i].shape[k];
+        }
+        write_tensors(scratch("whole.safetensors"), tensors, 3, NULL, 0);
+        sumi_error error = {0};
+        CHECK_NUMBER(open_adapter(network, scratch("whole.safetensors"), &error), s_cases[i].expected);
+        CHECK(says(error.text, s_cases[i].says));
+        if (!says(error.text, s_cases[i].says)) printf("  %s\n", error.text);
+    }
+    sumi_network_close(network);
+}
+
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
     static float s_values[64 * 64];
@@ -835,6 +877,7 @@ int main(int argc, char** argv)
     RUN(each_component_has_its_own_alpha_in_the_header);
     RUN(not_a_number_in_any_tensor_is_refused_by_its_name);
     RUN(differences_of_zero_cost_nothing);
+    RUN(weights_instead_of_changes_are_refused_by_name);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
     end_networks();
     TEST_END();

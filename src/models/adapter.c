@@ -243,6 +243,16 @@ static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, c
 // Layers of text encoders cannot be compared with a model that has none.
 static bool leaves_out_text(const sumi_adapter_file* file) { return !file->network->info.has_text_encoder; }
 
+// Whether a tensor that is part of no change has the name of a weight of the model.
+static bool is_whole_weight(const sumi_adapter_file* file, const char* name)
+{
+    const char* end = strrchr(name, '.');
+    if (end == NULL || (strcmp(end, ".weight") != 0 && strcmp(end, ".bias") != 0)) return false;
+    sumi_adapter_layer layer = {.module = name, .module_bytes = (size_t)(end - name)};
+    layer.encoder = sumi_adapter_encoder(name, layer.module_bytes);
+    return find_target(file->network, &layer, false) != NULL || find_target(file->network, &layer, true) != NULL;
+}
+
 // What a file without a layer for this model is refused with.
 static sumi_result check_matches(const sumi_adapter_file* file, sumi_error* error)
 {
@@ -257,6 +267,13 @@ static sumi_result check_matches(const sumi_adapter_file* file, sumi_error* erro
     char names[256] = "";
     size_t used = 0;
     for (size_t i = 0; i < layers->unknown_count && i < SUMI_ADAPTER_SHOWN_NAMES && used < sizeof names; i++) {
+        if (is_whole_weight(file, layers->unknown_names[i])) {
+            return sumi_fail(
+                error, SUMI_NOT_SUPPORTED,
+                "%s: %s would replace a weight of the model, which is not supported: adapters change "
+                "weights; use a LoRA or a file of differences, and open a file with all weights as a model",
+                file->path, layers->unknown_names[i]);
+        }
         const int written =
             snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : " (", layers->unknown_names[i]);
         used += written > 0 ? (size_t)written : 0;

@@ -273,6 +273,22 @@ static bool is_same_module(const entry* a, const entry* b)
         && memcmp(a->tensor->name, b->tensor->name, a->name.module_bytes) == 0;
 }
 
+// Whether a tensor holds one matrix of the last layer for each step. A 1x1 convolution of that name has sides of 1.
+static bool has_one_per_step(const sumi_tensor* tensor)
+{
+    return tensor->rank == 3 && tensor->shape[0] > 1 && tensor->shape[1] > 1 && tensor->shape[2] > 1
+        && strstr(tensor->name, "proj_out") != NULL;
+}
+
+static sumi_result fail_per_step(const reader* r, const sumi_tensor* tensor)
+{
+    const long long steps = (long long)tensor->shape[0];
+    return sumi_fail(r->error, SUMI_NOT_SUPPORTED,
+                     "%s: %s [%lld, %lld, %lld] is a matrix for each of %lld steps, as in Fun-Acc of Qwen-Image-2.1, "
+                     "which is not supported; use a LoRA for few steps, or Qwen-Image-2.1-Turbo",
+                     r->path, tensor->name, steps, (long long)tensor->shape[1], (long long)tensor->shape[2], steps);
+}
+
 // Reads the entries of one module.
 static sumi_result add_module(reader* r, const entry* entries, size_t count)
 {
@@ -283,6 +299,7 @@ static sumi_result add_module(reader* r, const entry* entries, size_t count)
     bool is_alone = true; // an alpha of nothing
     for (size_t i = 0; i < count; i++) {
         const entry* e = &entries[i];
+        if (has_one_per_step(e->tensor)) return fail_per_step(r, e->tensor);
         if (e->name.part == SUMI_PART_UNKNOWN) {
             sumi_adapter_add_unknown(out, e->tensor->name);
             return SUMI_OK;
