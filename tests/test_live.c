@@ -100,13 +100,13 @@ static sumi_pixels canvas_of(int number)
     return (sumi_pixels){s_canvases[number], SIDE, SIDE, 0, 3};
 }
 
-static painter open_tiny(void)
+static painter open_model_of(const char* path)
 {
-    const painter_desc desc = {.model = TINY,
+    const painter_desc desc = {.model = path,
                                .prompt = "a fox",
                                .backend = SUMI_BACKEND_CPU,
                                .size = {SIDE, SIDE},
-                               .steps = 2,
+                               .steps = 3, // two of which run: at the first one the canvas would be all noise
                                .strength = 0.6,
                                .seed = 5};
     painter p = {0};
@@ -115,6 +115,8 @@ static painter open_tiny(void)
     fake_clock_begin(1000);
     return p;
 }
+
+static painter open_tiny(void) { return open_model_of(TINY); }
 
 static void close_tiny(painter* p)
 {
@@ -227,11 +229,9 @@ TEST(inputs_of_a_script_come_at_their_times)
 }
 
 static char s_folder[1000];
-static void write_frame(const char* name, uint8_t grey, size_t bytes) // of the file; 0: all of it
+static void write_pixels(const char* name, const uint8_t* pixels, int32_t channel_count, size_t bytes)
 {
-    uint8_t pixels[16 * 16];
-    memset(pixels, grey, sizeof pixels);
-    const picture_source source = {pixels, 16, 16, 16, 1, NULL, 0};
+    const picture_source source = {pixels, 16, 16, 16 * (size_t)channel_count, channel_count, NULL, 0};
     char path[1100], message[PICTURE_MESSAGE_BYTES];
     snprintf(path, sizeof path, "%s/%s", s_folder, name);
     void* data;
@@ -241,6 +241,13 @@ static void write_frame(const char* name, uint8_t grey, size_t bytes) // of the 
     FILE* file = system_open(path, "wb");
     CHECK(file != NULL && fwrite(data, 1, bytes > 0 ? bytes : all, file) > 0 && fclose(file) == 0);
     free(data);
+}
+
+static void write_frame(const char* name, uint8_t grey, size_t bytes) // of the file; 0: all of it
+{
+    uint8_t pixels[16 * 16];
+    memset(pixels, grey, sizeof pixels);
+    write_pixels(name, pixels, 1, bytes);
 }
 
 static int grey_of(canvas* c, double now) // of what is taken; -1: nothing is
@@ -298,6 +305,49 @@ TEST(each_new_or_changed_file_of_a_folder_is_an_input)
     canvas_close(&c);
     remove_folder();
     CHECK(!canvas_open_folder(&c, s_folder, message) && strstr(message, "there is no folder") != NULL);
+}
+
+// The picture that a model draws over the first frame of the folder, which is removed.
+static uint64_t draw_over_frame(const char* model, bool* out_has_alpha)
+{
+    char message[PICTURE_MESSAGE_BYTES];
+    painter p = open_model_of(model);
+    p.budget_us = 1000000;
+    canvas c = {0};
+    CHECK(canvas_open_folder(&c, s_folder, message));
+    CHECK_NUMBER(grey_of(&c, 1.0), 0);
+    CHECK(painter_submit(&p, &c.pixels, 0.0));
+    turn_until(&p, 1);
+    const uint64_t hash = hash_image(&p.shown);
+    *out_has_alpha = p.shown.has_alpha;
+    close_tiny(&p);
+    canvas_close(&c);
+    remove_folder();
+    return hash;
+}
+
+TEST(alpha_of_a_frame_is_read_by_models_that_know_it)
+{
+    static const struct {
+        const char* model;
+        bool has_alpha;
+    } s_cases[] = {{TINY, false}, {"tests/golden/qwen-image-21/model", true}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        uint64_t hashes[2];
+        for (int channels = 3; channels <= 4; channels++) { // the same colours; a quarter is transparent
+            uint8_t pixels[16 * 16 * 4];
+            for (int at = 0; at < 16 * 16; at++) {
+                for (int k = 0; k < channels; k++) pixels[at * channels + k] = (uint8_t)(at % 16 * 16);
+                if (channels == 4) pixels[at * channels + 3] = at < 64 ? 0 : 255;
+            }
+            bool has_alpha = false;
+            CHECK(system_make_scratch(s_folder, sizeof s_folder, "sumi-live"));
+            write_pixels("a.png", pixels, channels, 0);
+            hashes[channels - 3] = draw_over_frame(s_cases[i].model, &has_alpha);
+            CHECK(hashes[channels - 3] != 0 && has_alpha == s_cases[i].has_alpha);
+        }
+        CHECK((hashes[0] != hashes[1]) == s_cases[i].has_alpha);
+    }
 }
 
 TEST(a_picture_in_the_watched_folder_is_written_whole_and_is_no_input)
@@ -388,6 +438,7 @@ int main(int argc, char** argv)
     RUN(a_job_that_is_a_quarter_done_goes_on);
     RUN(inputs_of_a_script_come_at_their_times);
     RUN(each_new_or_changed_file_of_a_folder_is_an_input);
+    RUN(alpha_of_a_frame_is_read_by_models_that_know_it);
     RUN(a_picture_in_the_watched_folder_is_written_whole_and_is_no_input);
     RUN(wrong_arguments_are_refused);
     RUN(a_script_runs_to_its_end);

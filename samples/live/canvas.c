@@ -38,7 +38,7 @@ static bool read_frames(canvas* c, const char* folder, char* message)
     bool is_read = c->frames != NULL || picture_fail(message, "no memory for %d frames", count);
     for (int i = 0; i < count && is_read; i++) {
         if (!join(path, folder, names[i]) || !picture_is_one(path)) continue;
-        is_read = picture_read(path, 3, &c->frames[c->frame_count], message);
+        is_read = picture_read(path, 0, &c->frames[c->frame_count], message);
         c->frame_count += is_read;
     }
     system_free_list(names, count);
@@ -148,7 +148,7 @@ static int32_t take_newest_file(canvas* c, double now, double* out_came)
     char path[1200], message[PICTURE_MESSAGE_BYTES];
     picture_file file;
     if (!newest || !join(path, c->folder, newest->name)) return 0;
-    if (!picture_read(path, 3, &file, message)) {
+    if (!picture_read(path, 0, &file, message)) {
         // Another program may be writing it. If so, it changes, or can be read at the next look.
         newest->is_taken = ++newest->tries > 1;
         if (newest->is_taken) fprintf(stderr, "live: %s\n", message);

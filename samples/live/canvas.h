@@ -14,7 +14,7 @@ typedef struct canvas_file {
 } canvas_file;
 
 typedef struct canvas {
-    sumi_pixels pixels; // the newest input; its memory lasts until the next call of canvas_take
+    sumi_pixels pixels; // the newest input, as its file has it; its memory lasts until the next call of canvas_take
     int32_t taken;      // how many inputs have come
 
     // A script: input i comes i / rate seconds after the beginning.

@@ -35,6 +35,7 @@ typedef struct live {
     bool writes_all;          // each new picture to canvas.result
     int32_t inputs, replaced; // inputs = submitted + replaced
     int32_t written;          // finished pictures when one was written last
+    bool has_told;            // what the format of --out cannot keep
 } live;
 
 static volatile sig_atomic_t s_is_stopped;
@@ -48,16 +49,17 @@ static void stop(int number)
 
 // A program that reads the file while it is replaced sees the old picture or the new one. The part has a name that
 // programs which list the folder leave out.
-static bool write_shown(const painter* p, const char* path)
+static bool write_shown(live* l, const char* path)
 {
     char part[1200], message[PICTURE_MESSAGE_BYTES];
     const char* name = system_file_name(path);
-    const sumi_image* i = &p->shown;
+    const sumi_image* i = &l->painter.shown;
     const picture_source source = {i->pixels, i->width, i->height, (size_t)i->row_bytes, 4, NULL, 0};
     const int written = snprintf(part, sizeof part, "%.*s.part-%s", (int)(name - path), path, name);
     if (written < 0 || (size_t)written >= sizeof part)
         return fprintf(stderr, "live: the path of --out is too long\n"), false;
     if (!picture_write(part, &source, message)) return fprintf(stderr, "live: %s\n", message), false;
+    if (message[0] && !l->has_told) l->has_told = fprintf(stderr, "live: %s\n", message) > 0; // once, not for each
     if (system_move(part, path)) return true;
     perror("live: the file of --out cannot be replaced");
     system_remove(part);
@@ -76,7 +78,7 @@ static bool turn(live* l, double now)
     if (!painter_turn(&l->painter)) return false;
     if (!l->writes_all || l->painter.finished == l->written) return true;
     l->written = l->painter.finished;
-    const bool is_fine = write_shown(&l->painter, l->canvas.result);
+    const bool is_fine = write_shown(l, l->canvas.result);
     l->canvas.result_changed_ns = system_changed_ns(l->canvas.result);
     return is_fine;
 }
@@ -188,7 +190,7 @@ static bool paint(live* l, const options* o)
         fprintf(stderr, "live: watches %s%s; pictures go to %s; Ctrl-C ends\n", o->frames,
                 canvas_has_picture(o->frames) ? "" : ", which has no PNG, JPEG or WebP file yet", o->out);
     bool is_fine = run(l);
-    if (o->script && o->out && l->painter.finished > 0) is_fine = write_shown(&l->painter, o->out) && is_fine;
+    if (o->script && o->out && l->painter.finished > 0) is_fine = write_shown(l, o->out) && is_fine;
     report(l, o->painter.strength, alone_ms);
     return is_fine;
 }
